@@ -1,0 +1,36 @@
+"""Arbora organises large collections.
+
+Three verbs, three packages: ``arbora.classify`` files new items into a taxonomy or label graph that exists,
+``arbora.discover`` finds structure where there is none, ``arbora.expand`` grows a partly labelled organisation.
+Sub-packages are imported when first used, so that ``import arbora`` costs nothing.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from arbora._version import __version__
+
+_PACKAGES = (
+    "classify",
+    "datasets",
+    "engine",
+    "infer",
+    "io",
+    "kernels",
+    "metrics",
+    "special",
+    "structure",
+    "text",
+)
+
+__all__ = ["__version__", *_PACKAGES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"arbora.{name}")
+    raise AttributeError(f"module 'arbora' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
