@@ -1,0 +1,334 @@
+"""A thread engine: ordered map, lazy map and ordered sum on the threads of this machine.
+
+Numba kernels that release the GIL run side by side in threads without copying any data, so threads are all
+that a single machine needs. Three promises hold for every ``n_jobs``: results come in the order of the
+items, statistics are added in the order of the items, and of several failing items the first one (in the
+order of the items) is reported.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from joblib import effective_n_jobs
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_thread = threading.local()
+
+
+class SupportsUpdate(Protocol):
+    """Anything that can be told that one more item is done: ``arbora.infer.Progress``, a tqdm bar."""
+
+    def update(self, n: int = 1) -> object:
+        """Count ``n`` more items as done."""
+
+
+def add(left: Any, right: Any) -> Any:
+    """Add two statistics: numbers, arrays, or (named) tuples and dicts of them, field by field.
+
+    Parameters
+    ----------
+    left, right : number, array, tuple, dict or None
+        Two statistics of the same form; None adds to None.
+
+    Returns
+    -------
+    object
+        A new statistic of that form.
+
+    Examples
+    --------
+    >>> from arbora.engine import add
+    >>> add((1, {"n": 2.0}), (10, {"n": 3.0}))
+    (11, {'n': 5.0})
+    """
+    if left is None and right is None:
+        return None
+    if isinstance(left, tuple):
+        fields = [add(a, b) for a, b in zip(left, right, strict=True)]
+        return type(left)(*fields) if hasattr(left, "_fields") else tuple(fields)
+    if isinstance(left, dict):
+        if left.keys() != right.keys():
+            raise ValueError(
+                f"statistics with other keys cannot be added: {sorted(left)} and {sorted(right)}"
+            )
+        return {key: add(value, right[key]) for key, value in left.items()}
+    return left + right
+
+
+def _mark_worker() -> None:
+    _thread.is_worker = True
+
+
+def _new_pool(n_workers: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_workers, thread_name_prefix="arbora", initializer=_mark_worker)
+
+
+def _in_worker() -> bool:
+    return getattr(_thread, "is_worker", False)
+
+
+class _Run(Generic[Item, Result]):
+    """One call of map: applies the function, counts what is done and stops after a failure.
+
+    Items behind a failed one are skipped, items before it still run: so the failure that is reported is the
+    one that a plain loop would have met, whatever the threads did.
+    """
+
+    def __init__(self, function: Callable[[Item], Result], progress: SupportsUpdate | None) -> None:
+        self.function = function
+        self.progress = progress
+        self.lock = threading.Lock()
+        self.limit = float("inf")
+
+    def stop(self, index: float = -1) -> None:
+        with self.lock:
+            self.limit = min(self.limit, index)
+
+    def __call__(self, index: int, item: Item) -> Result:
+        if index > self.limit:
+            return cast(Result, None)  # never seen: the caller has left, or leaves at the failed item
+        try:
+            result = self.function(item)
+        except BaseException as error:
+            self.stop(index)
+            error.add_note(f"raised by item {index} of a ThreadEngine call (items are counted from 0)")
+            raise
+        if self.progress is not None:
+            with self.lock:
+                self.progress.update(1)
+        return result
+
+
+def _threaded(
+    run: _Run[Item, Result], items: Iterable[Item], pool: ThreadPoolExecutor, window: int | None
+) -> Generator[Result, None, None]:
+    """Yield the results in order with at most ``window`` items under way or waiting to be taken."""
+    pending: deque[Future[Result]] = deque()
+    wait_for_running = True
+    try:
+        for index, item in enumerate(items):
+            # A context of its own for each item: np.errstate and its like hold in the threads too.
+            pending.append(pool.submit(copy_context().run, run, index, item))
+            if window is not None and len(pending) >= window:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    except (KeyboardInterrupt, SystemExit):
+        wait_for_running = False  # the user wants to leave now; items under way end on their own
+        raise
+    finally:
+        run.stop()
+        running = [future for future in pending if not future.cancel()]
+        if wait_for_running:
+            wait(running)  # after an error nothing may go on writing into arrays of the caller
+
+
+def _closing(
+    results: Generator[Result, None, None], pool: ThreadPoolExecutor
+) -> Generator[Result, None, None]:
+    """Shut the pool down when the results have been taken or dropped."""
+    try:
+        yield from results
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+class ThreadEngine:
+    """Runs a function over items on threads, in order.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        Number of threads as in joblib: None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 is
+        all cores. With 1, everything runs in the calling thread.
+
+    Notes ----- Used as a context manager, the engine keeps its threads between calls; otherwise each call
+    has its own. A call made inside a worker runs inline, so nested calls can neither deadlock nor
+    oversubscribe the machine. Engines can be pickled and copied; threads are not part of them.
+
+    Functions must release the GIL to gain from threads (numba ``nogil=True``, numpy, scipy) and must not
+    themselves be numba ``parallel=True`` kernels.
+
+    Examples
+    --------
+    >>> from arbora.engine import ThreadEngine
+    >>> ThreadEngine(n_jobs=2).map(abs, [-3, 2, -1])
+    [3, 2, 1]
+    >>> with ThreadEngine(n_jobs=2) as engine:
+    ...     engine.sum(float, ["0.5", "0.25"])
+    0.75
+    """
+
+    def __init__(self, n_jobs: int | None = None) -> None:
+        self.n_jobs = n_jobs
+        self._pool: ThreadPoolExecutor | None = None
+        self._depth = 0
+
+    @property
+    def n_workers(self) -> int:
+        """Number of threads that a call made here and now would use.
+
+        Examples
+        --------
+        >>> import joblib
+        >>> from arbora.engine import ThreadEngine
+        >>> with joblib.parallel_config("threading", n_jobs=3):
+        ...     ThreadEngine().n_workers
+        3
+        """
+        return 1 if _in_worker() else int(effective_n_jobs(self.n_jobs))
+
+    def map(
+        self,
+        function: Callable[[Item], Result],
+        items: Iterable[Item],
+        progress: SupportsUpdate | None = None,
+    ) -> list[Result]:
+        """Apply ``function`` to every item.
+
+        Parameters
+        ----------
+        function : callable
+            Called with one item.
+        items : iterable
+            What to work on.
+        progress : object with ``update(n)``, optional
+            Told of every item done, under a lock.
+
+        Returns
+        -------
+        list
+            Results in the order of the items. The first exception (in the order of the items) cancels the
+            rest and is raised with the index of its item noted.
+
+        Examples
+        --------
+        >>> from arbora.engine import ThreadEngine
+        >>> ThreadEngine(n_jobs=-1).map(len, ["a", "bc"])
+        [1, 2]
+        """
+        return list(self._run(function, items, progress, look_ahead=None))
+
+    def imap(
+        self,
+        function: Callable[[Item], Result],
+        items: Iterable[Item],
+        progress: SupportsUpdate | None = None,
+        look_ahead: int | None = None,
+    ) -> Iterator[Result]:
+        """Apply ``function`` lazily: results in order, items drawn only a little ahead of them.
+
+        Parameters
+        ----------
+        function : callable
+            Called with one item.
+        items : iterable
+            May be endless; memory is bounded by ``look_ahead`` items and results.
+        progress : object with ``update(n)``, optional
+            Told of every item done, under a lock.
+        look_ahead : int, optional
+            Most items that are under way or done but not yet taken; twice the number of threads by default.
+
+        Returns
+        -------
+        iterator
+            Dropping it before its end cancels what has not begun.
+
+        Examples
+        --------
+        >>> from itertools import count, islice
+        >>> from arbora.engine import ThreadEngine
+        >>> list(islice(ThreadEngine(n_jobs=2).imap(lambda k: k * k, count()), 4))
+        [0, 1, 4, 9]
+        """
+        if look_ahead is None:
+            look_ahead = 2 * self.n_workers
+        elif look_ahead < 1:
+            raise ValueError(f"look_ahead must be at least 1, got {look_ahead}")
+        return self._run(function, items, progress, look_ahead)
+
+    def sum(
+        self, function: Callable[[Item], Any], items: Iterable[Item], progress: SupportsUpdate | None = None
+    ) -> Any:
+        """Add up ``function(item)`` in the order of the items, by :func:`add`.
+
+        Parameters
+        ----------
+        function : callable
+            Gives the statistic of one item: a number, an array, or a (named) tuple or dict of them.
+        items : iterable
+            At least one item; take parts from :func:`split` so that they do not depend on ``n_jobs``.
+        progress : object with ``update(n)``, optional
+            Told of every item done, under a lock.
+
+        Returns
+        -------
+        object
+            The sum, the same to the last bit for any ``n_jobs``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from arbora.engine import ThreadEngine, split
+        >>> x = np.arange(10.0)
+        >>> n, total = ThreadEngine(n_jobs=2).sum(lambda rows: (len(x[rows]), x[rows].sum()), split(10, 3))
+        >>> n, float(total)
+        (10, 45.0)
+        """
+        results = self.imap(function, items, progress)
+        try:
+            total = next(results)
+        except StopIteration:
+            raise ValueError("there is no item to sum over") from None
+        for result in results:
+            total = add(total, result)
+        return total
+
+    def _run(
+        self,
+        function: Callable[[Item], Result],
+        items: Iterable[Item],
+        progress: SupportsUpdate | None,
+        look_ahead: int | None,
+    ) -> Iterator[Result]:
+        run = _Run(function, progress)
+        n_workers = self.n_workers
+        if n_workers == 1:
+            return (run(index, item) for index, item in enumerate(items))
+        if self._pool is not None:
+            return _threaded(run, items, self._pool, look_ahead)
+        pool = _new_pool(n_workers)
+        return _closing(_threaded(run, items, pool, look_ahead), pool)
+
+    def __enter__(self) -> ThreadEngine:
+        if self._depth == 0 and self.n_workers > 1:
+            self._pool = _new_pool(self.n_workers)
+        self._depth += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if self._depth == 0 and self._pool is not None:
+            pool, self._pool = self._pool, None
+            leave_now = isinstance(error, KeyboardInterrupt | SystemExit)
+            pool.shutdown(wait=not leave_now, cancel_futures=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"n_jobs": self.n_jobs}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        ThreadEngine.__init__(self, **state)
+
+    def __repr__(self) -> str:
+        return f"ThreadEngine(n_jobs={self.n_jobs})"
