@@ -1,0 +1,297 @@
+r"""Agreement of a clustering with known classes, all from one sparse contingency table.
+
+With :math:`n_{kj}` the rows in cluster ``k`` and class ``j``, :math:`n_{k.}, n_{.j}` its sums, ``N`` rows:
+
+* mutual information :math:`I = \sum_{kj} \frac{n_{kj}}{N} \log \frac{N n_{kj}}{n_{k.} n_{.j}}` (nats);
+* :math:`NMI = 2 I / (H + H')` with the entropies of clusters and classes. Gopal's thesis (appendix B.2)
+  prints it without the 2 and the entropies without their minus; with the 2 it reaches 1, as its text says;
+* Rand index: share of the ``N (N - 1) / 2`` pairs on which both agree; adjusted Rand index: the same above
+  chance;
+* purity: share of rows in the majority class of their cluster; macro-F1: macro-averaged F1 when each cluster
+  predicts its majority class (ties go to the class that sorts first);
+* the hard cost of discriminative clustering (Klami, *Regularized Discriminative Clustering*, eq. 4.11).
+
+Held-out likelihood is a property of a model, not of labels: it is the ``score`` method of every mixture.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.special import gammaln, xlogy
+
+from arbora.metrics._labels import factorize, read_labels
+from arbora.metrics.classification import ClassCounts, class_f1, macro_average
+
+
+class ClusteringScores(NamedTuple):
+    """All measures of one clustering."""
+
+    nmi: float
+    mi: float
+    rand_index: float
+    adjusted_rand_index: float
+    purity: float
+    macro_f1: float
+    n_classes: int
+    n_clusters: int
+
+
+class PairCounts(NamedTuple):
+    """Pairs of rows: together in both, in the clusters only, in the classes only, in neither."""
+
+    both: int
+    clusters_only: int
+    classes_only: int
+    neither: int
+
+
+def contingency_table(y_true: Any, clusters: Any) -> sparse.csr_array:
+    """Sparse counts of rows by (cluster, class); clusters and classes in sorted order.
+
+    Parameters
+    ----------
+    y_true, clusters : 1-d arrays of labels
+        One class and one cluster per row; names of the two need not be of the same type.
+
+    Returns
+    -------
+    csr_array of shape (n_clusters, n_classes)
+
+    Examples
+    --------
+    >>> contingency_table(["a", "a", "b"], [0, 0, 1]).toarray()
+    array([[2, 0],
+           [0, 1]])
+    """
+    codes, sizes = [], []
+    for y, name in ((clusters, "clusters"), (y_true, "y_true")):
+        part = read_labels(y, name)
+        if not part.single:
+            raise ValueError(f"{name} must be a 1-d array: clustering measures take one label per row")
+        labels, (code,) = factorize([part], [name])
+        codes.append(code)
+        sizes.append(len(labels))
+    if len(codes[0]) != len(codes[1]):
+        raise ValueError(f"y_true has {len(codes[1])} rows but clusters has {len(codes[0])}")
+    ones = np.ones(len(codes[0]), dtype=np.int64)
+    table = sparse.coo_array((ones, (codes[0], codes[1])), shape=(sizes[0], sizes[1])).tocsr()
+    table.sum_duplicates()
+    return table
+
+
+def _margins(table: sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray(table.sum(axis=1)).ravel(), np.asarray(table.sum(axis=0)).ravel()
+
+
+def _information(table: sparse.csr_array) -> tuple[float, float, float]:
+    """Mutual information, entropy of clusters, entropy of classes (nats)."""
+    n_samples = table.sum()
+    rows, columns = _margins(table)
+    cells = table.tocoo()
+    # Two ratios, not products of counts: nothing overflows, whatever the number of rows.
+    ratio = (cells.data / rows[cells.row]) * (n_samples / columns[cells.col])
+    information = float((cells.data / n_samples) @ np.log(ratio))
+    entropies = (float(-xlogy(p, p).sum()) for p in (rows / n_samples, columns / n_samples))
+    return max(information, 0.0), *entropies
+
+
+def _normalize(information: float, entropy_clusters: float, entropy_classes: float) -> float:
+    total = entropy_clusters + entropy_classes
+    # One cluster and one class: the same partition, hence complete dependence by convention.
+    return min(2 * information / total, 1.0) if total > 0 else 1.0
+
+
+def _count_pairs(table: sparse.csr_array) -> PairCounts:
+    rows, columns = _margins(table)
+    # Python integers: products of pair counts pass 2**63 from about 10**5 rows on.
+    both, clusters, classes = (int((n * (n - 1) // 2).sum()) for n in (table.data, rows, columns))
+    n_samples = int(rows.sum())
+    pairs = n_samples * (n_samples - 1) // 2
+    return PairCounts(both, clusters - both, classes - both, pairs - clusters - classes + both)
+
+
+def _rand_index(pairs: PairCounts) -> float:
+    total = sum(pairs)
+    return (pairs.both + pairs.neither) / total if total else 1.0
+
+
+def _adjusted_rand_index(pairs: PairCounts) -> float:
+    tp, fp, fn, tn = pairs
+    if fp == fn == 0:
+        return 1.0
+    return 2 * (tp * tn - fn * fp) / ((tp + fn) * (fn + tn) + (tp + fp) * (fp + tn))
+
+
+def _majority(table: sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
+    """Majority class of each cluster and how many rows of the cluster are in it."""
+    cells = table.tocoo()
+    # Last of each cluster after sorting by (cluster, count, class reversed): a segmented argmax.
+    order = np.lexsort((-cells.col, cells.data, cells.row))
+    last = order[np.cumsum(np.diff(table.indptr)) - 1]
+    return cells.col[last], cells.data[last]
+
+
+def _majority_f1(table: sparse.csr_array) -> float:
+    rows, columns = _margins(table)
+    majority, hits = _majority(table)
+    true_positive, predicted = (
+        np.bincount(majority, weights=weights, minlength=len(columns)) for weights in (hits, rows)
+    )
+    return float(macro_average(class_f1(ClassCounts(true_positive, columns, predicted))))
+
+
+def mutual_information(y_true: Any, clusters: Any) -> float:
+    """Mutual information of classes and clusters, in nats.
+
+    Examples
+    --------
+    >>> mutual_information(["a", "a", "b", "b"], [0, 0, 1, 1])
+    0.693...
+    """
+    return _information(contingency_table(y_true, clusters))[0]
+
+
+def normalized_mutual_information(y_true: Any, clusters: Any) -> float:
+    """Mutual information over the mean of the two entropies, between 0 and 1.
+
+    It is 1 when both sides are one group only.
+
+    Examples
+    --------
+    >>> normalized_mutual_information(["a", "a", "b", "b"], [1, 1, 0, 0])
+    1.0
+    """
+    return _normalize(*_information(contingency_table(y_true, clusters)))
+
+
+def rand_index(y_true: Any, clusters: Any) -> float:
+    """Share of pairs of rows that both partitions join or both separate.
+
+    Examples
+    --------
+    >>> rand_index(["a", "a", "b"], [0, 1, 1])
+    0.333...
+    """
+    return _rand_index(_count_pairs(contingency_table(y_true, clusters)))
+
+
+def adjusted_rand_index(y_true: Any, clusters: Any) -> float:
+    """Rand index corrected for chance: 0 on average for a random clustering, 1 for the same partition.
+
+    Examples
+    --------
+    >>> adjusted_rand_index(["a", "a", "b", "b"], [0, 0, 1, 2])
+    0.571...
+    """
+    return _adjusted_rand_index(_count_pairs(contingency_table(y_true, clusters)))
+
+
+def purity(y_true: Any, clusters: Any) -> float:
+    """Share of rows that are in the majority class of their cluster.
+
+    It never falls when clusters are split; read it beside the number of clusters.
+
+    Examples
+    --------
+    >>> purity(["a", "a", "b", "b"], [0, 0, 0, 1])
+    0.75
+    """
+    table = contingency_table(y_true, clusters)
+    return float(_majority(table)[1].sum() / table.sum())
+
+
+def clustering_macro_f1(y_true: Any, clusters: Any) -> float:
+    """Macro-averaged F1 when each cluster predicts its majority class.
+
+    A class that is the majority of no cluster has F1 zero. Ties go to the class that sorts first.
+
+    Examples
+    --------
+    >>> clustering_macro_f1(["a", "a", "b", "b"], [0, 0, 0, 1])
+    0.733...
+    """
+    return _majority_f1(contingency_table(y_true, clusters))
+
+
+def clustering_report(y_true: Any, clusters: Any) -> ClusteringScores:
+    """All clustering measures at once, from one contingency table.
+
+    Parameters
+    ----------
+    y_true, clusters : 1-d arrays of labels
+        One class and one cluster per row.
+
+    Returns
+    -------
+    ClusteringScores
+        Named tuple ``nmi, mi, rand_index, adjusted_rand_index, purity, macro_f1, n_classes, n_clusters``.
+
+    Examples
+    --------
+    >>> report = clustering_report(["a", "a", "b", "b"], [0, 0, 0, 1])
+    >>> report.purity, report.n_clusters
+    (0.75, 2)
+    """
+    table = contingency_table(y_true, clusters)
+    information = _information(table)
+    pairs = _count_pairs(table)
+    return ClusteringScores(
+        _normalize(*information),
+        information[0],
+        _rand_index(pairs),
+        _adjusted_rand_index(pairs),
+        float(_majority(table)[1].sum() / table.sum()),
+        _majority_f1(table),
+        table.shape[1],
+        table.shape[0],
+    )
+
+
+def discriminative_cost(
+    y_true: Any, clusters: Any, *, prior: ArrayLike = 1.0, n_clusters: int | None = None
+) -> float:
+    r"""Hard cost of discriminative clustering: the log posterior of the partition, larger is better.
+
+    :math:`\sum_{ij} \log\Gamma(n^0_i + n_{ji}) - \sum_j \log\Gamma(N^0 + N_j)` (Klami, eq. 4.11), with
+    :math:`n_{ji}` the rows of class ``i`` in cluster ``j`` and :math:`N^0 = \sum_i n^0_i`.
+
+    Parameters
+    ----------
+    y_true, clusters : 1-d arrays of labels
+        One class and one cluster per row.
+    prior : float or array of shape (n_classes,), default=1.0
+        Dirichlet prior :math:`n^0`, positive; an array follows the sorted classes.
+    n_clusters : int, optional
+        Number of clusters, empty ones included; without it, those that occur. An empty cluster adds a
+        constant, so give it when you compare clusterings of which some lost a cluster.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> pure = discriminative_cost(["a", "a", "b", "b"], [0, 0, 1, 1])
+    >>> mixed = discriminative_cost(["a", "a", "b", "b"], [0, 1, 0, 1])
+    >>> pure > mixed
+    True
+    """
+    table = contingency_table(y_true, clusters)
+    seen, n_classes = table.shape
+    alpha = np.asarray(prior, dtype=float)
+    if alpha.shape not in ((), (n_classes,)) or not (np.isfinite(alpha).all() and (alpha > 0).all()):
+        raise ValueError(f"prior must be one positive number or one for each of the {n_classes} classes")
+    if n_clusters is not None and n_clusters < seen:
+        raise ValueError(f"n_clusters is {n_clusters} but {seen} clusters occur")
+    alpha = np.broadcast_to(alpha, (n_classes,))
+    n_empty = (n_clusters or seen) - seen
+    cells = table.tocoo()
+    sizes, _ = _margins(table)
+    # Empty cells contribute log Gamma(n0_i) each: add them all, then correct the filled ones.
+    filled = gammaln(alpha[cells.col] + cells.data) - gammaln(alpha[cells.col])
+    cost = filled.sum() - gammaln(alpha.sum() + sizes).sum()
+    return float(cost + (seen + n_empty) * gammaln(alpha).sum() - n_empty * gammaln(alpha.sum()))

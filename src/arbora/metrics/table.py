@@ -1,0 +1,175 @@
+"""A small immutable table: what every report of measures returns.
+
+Numbers stay numbers (``column``, ``to_dict``); the text forms (``str``, ``to_markdown``) print them as the
+literature does: F1 in per cent with two decimals, gains in parentheses, a mark behind a significant result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from arbora.metrics._labels import suggest
+
+_NAMED_FORMATS = {
+    "percent": lambda value: f"{100 * value:.2f}",
+    "gain": lambda value: f"({100 * value:+.2f}%)",
+}
+
+
+class Marked(float):
+    """A number with a mark of significance behind it; it computes as a plain float.
+
+    Examples
+    --------
+    >>> Marked(0.4859, "†") + 0.5
+    0.9859
+    """
+
+    __slots__ = ("mark",)
+    mark: str
+
+    def __new__(cls, value: float, mark: str = "") -> Marked:  # noqa: D102
+        number = super().__new__(cls, value)
+        number.mark = mark
+        return number
+
+    def __getnewargs__(self) -> tuple[float, str]:
+        return float(self), self.mark
+
+
+def improvement(value: float, baseline: float) -> float:
+    """Relative gain of ``value`` over ``baseline``; NaN over a baseline of zero.
+
+    Examples
+    --------
+    >>> round(improvement(0.1672, 0.1306), 4)
+    0.2802
+    """
+    return (value - baseline) / baseline if baseline else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Named columns, rows of values, and how to print each column.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Distinct column names.
+    rows : tuple of tuples
+        One value per column in each row.
+    formats : tuple of str, default=()
+        How each column prints: ``"percent"`` (0.7143 as 71.43), ``"gain"`` (0.015 as (+1.50%)), any format
+        specification of Python (``".3f"``, ``",d"``), or ``""`` for ``str``. Empty: ``""`` for all columns.
+    title, note : str, default=""
+        Lines printed above and below the table.
+
+    Examples
+    --------
+    >>> table = Table(("Level", "Macro-F1"), ((1, 1.0), (2, 0.7143)), ("d", "percent"))
+    >>> print(table)
+    Level  Macro-F1
+    -----  --------
+        1    100.00
+        2     71.43
+    >>> table.column("Macro-F1")
+    (1.0, 0.7143)
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    formats: tuple[str, ...] = ()
+    title: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        # Lists are welcome in, tuples are kept: a table can be shared without being copied.
+        object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "rows", tuple(map(tuple, self.rows)))
+        object.__setattr__(self, "formats", tuple(self.formats) or ("",) * len(self.columns))
+        if len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"column names must be distinct, got {self.columns}")
+        if len(self.formats) != len(self.columns):
+            raise ValueError(f"{len(self.columns)} columns but {len(self.formats)} formats")
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise ValueError(f"row {number} has {len(row)} values for {len(self.columns)} columns")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.rows)
+
+    def column(self, name: str) -> tuple[Any, ...]:
+        """Values of one column, top to bottom."""
+        if name not in self.columns:
+            raise KeyError(f"no column {name!r}{suggest(name, self.columns)}; columns are {self.columns}")
+        place = self.columns.index(name)
+        return tuple(row[place] for row in self.rows)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Column name to list of values: the form ``pandas.DataFrame`` takes.
+
+        Examples
+        --------
+        >>> Table(("name", "value"), (("a", 1), ("b", 2))).to_dict()
+        {'name': ['a', 'b'], 'value': [1, 2]}
+        """
+        return {name: list(self.column(name)) for name in self.columns}
+
+    def to_markdown(self) -> str:
+        """Table in GitHub's Markdown, cells aligned in the source as well.
+
+        Examples
+        --------
+        >>> print(Table(("name", "value"), (("a", 0.5),), ("", "percent")).to_markdown())
+        | name | value |
+        | :--- | ----: |
+        | a    | 50.00 |
+        """
+        cells = [[cell.replace("|", r"\|") for cell in line] for line in self._cells()]
+        sides = self._sides()
+        widths = [max(4, *map(len, column)) for column in zip(*cells, strict=True)]
+        rule = [
+            ":" + "-" * (width - 1) if side == "<" else "-" * (width - 1) + ":"
+            for side, width in zip(sides, widths, strict=True)
+        ]
+        lines = [[f"{cell:{s}{w}}" for cell, s, w in zip(line, sides, widths, strict=True)] for line in cells]
+        body = "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rule, *lines[1:]])
+        return "\n\n".join(filter(None, (self.title and f"**{self.title}**", body, self.note)))
+
+    def __str__(self) -> str:
+        cells, sides = self._cells(), self._sides()
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [[f"{cell:{s}{w}}" for cell, s, w in zip(line, sides, widths, strict=True)] for line in cells]
+        lines.insert(1, ["-" * width for width in widths])
+        body = "\n".join("  ".join(line).rstrip() for line in lines)
+        return "\n".join(filter(None, (self.title, body, self.note)))
+
+    def _cells(self) -> list[list[str]]:
+        body = [list(map(_print_cell, row, self.formats)) for row in self.rows]
+        # A mark sticks out to the right of its number; unmarked cells of the column leave room for it.
+        for place in range(len(self.columns)):
+            room = max((len(getattr(row[place], "mark", "")) for row in self.rows), default=0)
+            for line, row in zip(body, self.rows, strict=True):
+                line[place] += " " * (room - len(getattr(row[place], "mark", ""))) if room else ""
+        return [list(self.columns), *body]
+
+    def _sides(self) -> list[Literal["<", ">"]]:
+        return [
+            "<" if any(isinstance(value, str) for value in values) else ">"
+            for values in (self.column(name) for name in self.columns)
+        ]
+
+
+def _print_cell(value: Any, form: str) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    if isinstance(value, str):
+        return value
+    text = _NAMED_FORMATS[form](value) if form in _NAMED_FORMATS else format(value, form)
+    return text + getattr(value, "mark", "")
