@@ -1,0 +1,159 @@
+"""Integer-coded graph algorithms on plain arrays: rows of CSR, depths, cycles, ancestors.
+
+Nothing here knows a name. A graph is an ``(n_edges, 2)`` array of node ids, or its CSR form (``indptr``,
+``indices``). Two ways of sweeping are used, because label structures come in two shapes:
+
+* *pointer doubling* (a node asks its parent, then its grandparent, then the fourth ancestor, ...) where every
+  node has one parent: ``log2(height)`` vectorised steps, so that a chain of 100,000 nodes costs 17;
+* *peeling* (Kahn's algorithm, one vectorised step per level) where nodes have several parents.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+Ids = NDArray[np.int64]
+
+
+class Csr(NamedTuple):
+    """Neighbours of node ``i``: ``indices[indptr[i]:indptr[i + 1]]``."""
+
+    indptr: Ids
+    indices: Ids
+
+
+def compress(n_nodes: int, sources: Ids, targets: Ids) -> Csr:
+    """CSR form of the edges ``sources -> targets``; the order of edges is kept within each row."""
+    indptr = np.zeros(n_nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(sources, minlength=n_nodes), out=indptr[1:])
+    return Csr(indptr, targets[np.argsort(sources, kind="stable")])
+
+
+def ragged_positions(starts: Ids, counts: Ids) -> Ids:
+    """Concatenated ranges ``starts[i], ..., starts[i] + counts[i] - 1``.
+
+    >>> ragged_positions(np.array([7, 0]), np.array([3, 2]))
+    array([7, 8, 9, 0, 1])
+    """
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if ends.size else 0
+    return np.arange(total) + np.repeat(starts - ends + counts, counts)
+
+
+def gather_rows(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
+    """Positions of the entries of some CSR rows, and how many each row has."""
+    starts = indptr[rows]
+    counts = indptr[rows + 1] - starts
+    return ragged_positions(starts, counts), counts
+
+
+def jump_to_end(hop: Ids) -> tuple[Ids, Ids] | None:
+    """Follow ``hop`` from every node to its fixed point by pointer doubling.
+
+    Returns the fixed point and the number of hops to it, or None when some node never arrives (a cycle).
+
+    >>> jump_to_end(np.array([0, 0, 1, 2]))
+    (array([0, 0, 0, 0]), array([0, 1, 2, 3]))
+    """
+    hops = (hop != np.arange(hop.size)).astype(np.int64)
+    for _ in range(int(hop.size).bit_length() + 1):
+        further = hop[hop]
+        if np.array_equal(further, hop):
+            return hop, hops
+        hops += hops[hop]
+        hop = further
+    return None
+
+
+def depths(n_nodes: int, edges: Ids) -> Ids | None:
+    """Length of the longest path from a root to each node; None when there is a cycle."""
+    n_parents = np.bincount(edges[:, 1], minlength=n_nodes)
+    if n_parents.max(initial=0) > 1:
+        return _peel(compress(n_nodes, edges[:, 0], edges[:, 1]), n_parents)
+    hop = np.arange(n_nodes)
+    hop[edges[:, 1]] = edges[:, 0]
+    arrived = jump_to_end(hop)
+    # Pointers on a cycle of length 2^k come to rest on themselves: then the "root" has a parent.
+    if arrived is None or n_parents[arrived[0]].any():
+        return None
+    return arrived[1]
+
+
+def _peel(children: Csr, n_parents: Ids) -> Ids | None:
+    waiting = n_parents.copy()
+    depth = np.zeros(waiting.size, dtype=np.int64)
+    frontier = np.flatnonzero(waiting == 0)
+    level = n_done = 0
+    while frontier.size:
+        depth[frontier] = level
+        n_done += frontier.size
+        positions, _ = gather_rows(children.indptr, frontier)
+        reached, times = np.unique(children.indices[positions], return_counts=True)
+        waiting[reached] -= times
+        frontier = reached[waiting[reached] == 0]
+        level += 1
+    return depth if n_done == waiting.size else None
+
+
+def find_cycle(n_nodes: int, edges: Ids) -> list[int]:
+    """Find a shortest cycle through the smallest id that lies on one; the first id is repeated at the end."""
+    graph = as_matrix(compress(n_nodes, edges[:, 0], edges[:, 1]))
+    _, component = csgraph.connected_components(graph, directed=True, connection="strong")
+    start = int(np.flatnonzero(np.bincount(component)[component] > 1)[0])
+    reached, previous = csgraph.breadth_first_order(graph, start)
+    closing = edges[edges[:, 1] == start, 0]
+    # Reached nodes come nearest first, so the first that closes the cycle closes the shortest.
+    cycle = [start, int(reached[np.isin(reached, closing)][0])]
+    while cycle[-1] != start:
+        cycle.append(int(previous[cycle[-1]]))
+    return cycle[::-1]
+
+
+def as_matrix(rows: Csr) -> sparse.csr_matrix:
+    """Square CSR matrix of ones, in the dtype that ``scipy.sparse.csgraph`` wants."""
+    n_nodes = rows.indptr.size - 1
+    ones = np.ones(rows.indices.size)
+    return sparse.csr_matrix((ones, rows.indices, rows.indptr), shape=(n_nodes, n_nodes))
+
+
+def split_by(order: Ids, keys: Ids) -> tuple[Ids, ...]:
+    """Cut ``order``, sorted by ``keys[order]`` (0, 1, 2, ... all present), into one piece per key."""
+    ends = np.cumsum(np.bincount(keys))
+    starts = np.concatenate([[0], ends[:-1]])
+    return tuple(order[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
+
+
+def ancestor_rows(parents: Csr, levels: Sequence[Ids], max_entries: int) -> Csr:
+    """For every node the sorted ids of itself and all its ancestors.
+
+    The row of a node is the union of the rows of its parents, so levels are filled from the top, each with
+    one gather. ``MemoryError`` is raised before a level is allocated if it could pass ``max_entries``.
+    """
+    n_nodes = parents.indptr.size - 1
+    start, size = np.zeros((2, n_nodes), dtype=np.int64)
+    buffer = np.empty(n_nodes, dtype=np.int32)
+    n_filled = 0
+    for level in levels:
+        positions, n_parents = gather_rows(parents.indptr, level)
+        above = parents.indices[positions]
+        if n_filled + level.size + int(size[above].sum()) > max_entries:
+            raise MemoryError(max_entries)
+        inherited = buffer[ragged_positions(start[above], size[above])]
+        place = np.arange(level.size)
+        owner = np.repeat(np.repeat(place, n_parents), size[above])
+        # One number per (node, ancestor): sorting it sorts the rows and drops what two parents share.
+        entries = np.unique(np.concatenate([owner * n_nodes + inherited, place * n_nodes + level]))
+        size[level] = np.bincount(entries // n_nodes, minlength=level.size)
+        start[level] = n_filled + np.cumsum(size[level]) - size[level]
+        if n_filled + entries.size > buffer.size:
+            grown = np.empty(max(2 * buffer.size, n_filled + entries.size), dtype=np.int32)
+            grown[:n_filled] = buffer[:n_filled]
+            buffer = grown
+        buffer[n_filled : n_filled + entries.size] = entries % n_nodes
+        n_filled += entries.size
+    indptr = np.concatenate([[0], np.cumsum(size)])
+    return Csr(indptr, buffer[ragged_positions(start, size)].astype(np.int64, copy=False))
