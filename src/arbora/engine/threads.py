@@ -151,7 +151,9 @@ class ThreadEngine:
         Number of threads as in joblib: None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 is
         all cores. With 1, everything runs in the calling thread.
 
-    Notes ----- Used as a context manager, the engine keeps its threads between calls; otherwise each call
+    Notes
+    -----
+    Used as a context manager, the engine keeps its threads between calls; otherwise each call
     has its own. A call made inside a worker runs inline, so nested calls can neither deadlock nor
     oversubscribe the machine. Engines can be pickled and copied; threads are not part of them.
 

@@ -141,8 +141,8 @@ class Trace:
         if not increasing:
             values = -values
         before, after = values[:-1], values[1:]
-        # Not written as a difference: infinity minus infinity would be NaN.
-        slack = np.where(np.isfinite(before), tolerance * np.maximum(1.0, np.abs(before)), 0.0)
+        # Infinite values forgive nothing; as a difference, infinity minus infinity would be NaN.
+        slack = tolerance * np.where(np.isfinite(before), np.maximum(1.0, np.abs(before)), 0.0)
         return bool(np.all(after >= before - slack))
 
     def to_dict(self) -> dict[str, list[float]]:
