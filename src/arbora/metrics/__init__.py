@@ -1,1 +1,73 @@
-"""The metrics package."""
+"""Measures of classifiers, clusterings and rankings, their tables and their significance.
+
+Labels may be a 1-d array of names or ids, a list of label lists, or a 0/1 indicator matrix, dense or sparse.
+Numbers equal those of scikit-learn wherever both exist.
+"""
+
+from arbora.metrics.bootstrap import Interval, bootstrap_interval
+from arbora.metrics.calibration import ReliabilityCurve, expected_calibration_error, reliability_curve
+from arbora.metrics.class_size import THESIS_BINS, compare_by_class_size, f1_by_class_size
+from arbora.metrics.classification import ClassScores, f1_report, macro_f1, micro_f1, precision_recall_f1
+from arbora.metrics.clustering import (
+    ClusteringScores,
+    adjusted_rand_index,
+    clustering_macro_f1,
+    clustering_report,
+    contingency_table,
+    discriminative_cost,
+    mutual_information,
+    normalized_mutual_information,
+    purity,
+    rand_index,
+)
+from arbora.metrics.hierarchical import (
+    HierarchicalScores,
+    compare_by_level,
+    f1_by_level,
+    hierarchical_f1,
+    hierarchical_precision_recall_f1,
+    tree_induced_error,
+)
+from arbora.metrics.ranking import precision_at_k, r_precision_at_k
+from arbora.metrics.significance import Significance, compare, paired_t_test, sign_test, wilcoxon_test
+from arbora.metrics.table import Table
+
+__all__ = [
+    "THESIS_BINS",
+    "ClassScores",
+    "ClusteringScores",
+    "HierarchicalScores",
+    "Interval",
+    "ReliabilityCurve",
+    "Significance",
+    "Table",
+    "adjusted_rand_index",
+    "bootstrap_interval",
+    "clustering_macro_f1",
+    "clustering_report",
+    "compare",
+    "compare_by_class_size",
+    "compare_by_level",
+    "contingency_table",
+    "discriminative_cost",
+    "expected_calibration_error",
+    "f1_by_class_size",
+    "f1_by_level",
+    "f1_report",
+    "hierarchical_f1",
+    "hierarchical_precision_recall_f1",
+    "macro_f1",
+    "micro_f1",
+    "mutual_information",
+    "normalized_mutual_information",
+    "paired_t_test",
+    "precision_at_k",
+    "precision_recall_f1",
+    "purity",
+    "r_precision_at_k",
+    "rand_index",
+    "reliability_curve",
+    "sign_test",
+    "tree_induced_error",
+    "wilcoxon_test",
+]

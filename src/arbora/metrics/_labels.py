@@ -225,10 +225,11 @@ def to_node_indicators(arguments: Mapping[str, Any], hierarchy: Hierarchy) -> tu
     names = list(arguments)
     parts = [read_labels(y, name) for name, y in arguments.items()]
     _check_rows(parts, names)
-    return tuple(
-        sparse.csr_array(hierarchy.close(build_indicator(_node_ids(part, name, hierarchy), part.lengths, n)))
-        for part, name, n in zip(parts, names, [hierarchy.n_nodes] * len(parts), strict=True)
+    open_sets = (
+        build_indicator(_node_ids(part, name, hierarchy), part.lengths, hierarchy.n_nodes)
+        for part, name in zip(parts, names, strict=True)
     )
+    return tuple(sparse.csr_array(hierarchy.close(nodes)) for nodes in open_sets)
 
 
 def _node_ids(part: LabelRows, name: str, hierarchy: Hierarchy) -> np.ndarray:
@@ -240,6 +241,15 @@ def _node_ids(part: LabelRows, name: str, hierarchy: Hierarchy) -> np.ndarray:
             )
         return part.values
     classes, (codes,) = factorize([part], [name])
+    if classes.dtype.kind in "iu" and not any(isinstance(label, int) for label in hierarchy.names):
+        # No name is a number, so numbers can only be node ids.
+        outside = (classes < 0) | (classes >= hierarchy.n_nodes)
+        if outside.any():
+            raise ValueError(
+                f"{name} holds node id {classes[outside][0]}, but the ids of the hierarchy run from 0 to "
+                f"{hierarchy.n_nodes - 1}"
+            )
+        return classes.astype(np.int64)[codes]
     return np.asarray(hierarchy.encode(classes), dtype=np.int64)[codes]
 
 

@@ -20,11 +20,11 @@ from arbora.metrics.ranking import align_truth, check_scores
 
 
 class ReliabilityCurve(NamedTuple):
-    """Mean confidence, accuracy and number of rows of each bin that holds rows."""
+    """Mean confidence, accuracy and number of rows of each bin that holds rows; edges of all bins."""
 
     confidence: np.ndarray
     accuracy: np.ndarray
-    count: np.ndarray
+    n_rows: np.ndarray
     edges: np.ndarray
 
 
@@ -43,7 +43,7 @@ def _confidence_and_hit(
         if not np.isin(outcome, (0, 1)).all():
             raise ValueError("for one probability per row, y_true must hold 0 and 1 (or False and True)")
         return table[:, 0], outcome.astype(bool)
-    truth, _ = align_truth(y_true, *table.shape, classes)
+    truth, _ = align_truth(y_true, table, classes)
     best = table.argmax(axis=1)
     rows = np.arange(len(table))
     return table[rows, best], np.asarray(truth[rows, best]).ravel().astype(bool)
@@ -76,12 +76,12 @@ def reliability_curve(
     Returns
     -------
     ReliabilityCurve
-        Named tuple ``confidence, accuracy, count, edges``; empty bins are left out of the first three.
+        Named tuple ``confidence, accuracy, n_rows, edges``; empty bins are left out of the first three.
 
     Examples
     --------
     >>> curve = reliability_curve([1, 0, 1, 1], [0.9, 0.2, 0.8, 0.3], n_bins=2)
-    >>> curve.accuracy, curve.count
+    >>> curve.accuracy, curve.n_rows
     (array([0.5, 1. ]), array([2, 2]))
     """
     if not isinstance(n_bins, int | np.integer) or n_bins < 1:
@@ -128,4 +128,4 @@ def expected_calibration_error(
     0.0
     """
     curve = reliability_curve(y_true, proba, classes=classes, n_bins=n_bins, strategy=strategy)
-    return float(np.average(np.abs(curve.accuracy - curve.confidence), weights=curve.count))
+    return float(np.average(np.abs(curve.accuracy - curve.confidence), weights=curve.n_rows))

@@ -91,8 +91,16 @@ def class_f1(counts: ClassCounts, zero_division: float = 0.0) -> np.ndarray:
     return divide(2 * counts.true_positive, counts.actual + counts.predicted, zero_division)
 
 
-def _ratios(counts: ClassCounts, zero_division: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Precision, recall and F1."""
+def count_ratios(
+    counts: ClassCounts, zero_division: float = 0.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Precision, recall and F1 from counts.
+
+    Examples
+    --------
+    >>> count_ratios(ClassCounts(np.array([1]), np.array([2]), np.array([1])))
+    (array([1.]), array([0.5]), array([0.66666667]))
+    """
     return (
         divide(counts.true_positive, counts.predicted, zero_division),
         divide(counts.true_positive, counts.actual, zero_division),
@@ -210,7 +218,7 @@ def precision_recall_f1(
     array([1. , 0.5, 0. ])
     """
     classes, counts = _count(y_true, y_pred, labels, zero_division)
-    return ClassScores(classes, *_ratios(counts, zero_division), counts.actual, counts.predicted)
+    return ClassScores(classes, *count_ratios(counts, zero_division), counts.actual, counts.predicted)
 
 
 def f1_report(
@@ -240,10 +248,10 @@ def f1_report(
     macro average      50.00   66.67   55.56        3
     """
     classes, counts = _count(y_true, y_pred, labels, zero_division)
-    per_class = _ratios(counts, zero_division)
+    per_class = count_ratios(counts, zero_division)
     pooled = ClassCounts(*(count.sum() for count in counts))
     total = int(pooled.actual)
-    micro = map(float, _ratios(pooled, zero_division))
+    micro = map(float, count_ratios(pooled, zero_division))
     macro = map(float, map(macro_average, per_class))
     rows = zip(map(str, classes), *(column.tolist() for column in (*per_class, counts.actual)), strict=True)
     return Table(

@@ -95,8 +95,10 @@ def _information(table: sparse.csr_array) -> tuple[float, float, float]:
     # Two ratios, not products of counts: nothing overflows, whatever the number of rows.
     ratio = (cells.data / rows[cells.row]) * (n_samples / columns[cells.col])
     information = float((cells.data / n_samples) @ np.log(ratio))
-    entropies = (float(-xlogy(p, p).sum()) for p in (rows / n_samples, columns / n_samples))
-    return max(information, 0.0), *entropies
+    entropy_rows, entropy_columns = (
+        float(-xlogy(p, p).sum()) for p in (rows / n_samples, columns / n_samples)
+    )
+    return max(information, 0.0), entropy_rows, entropy_columns
 
 
 def _normalize(information: float, entropy_clusters: float, entropy_classes: float) -> float:

@@ -43,12 +43,13 @@ def check_scores(scores: ArrayLike, name: str = "scores") -> np.ndarray:
 
 
 def align_truth(
-    y_true: Any, n_rows: int, n_columns: int, classes: Iterable[Any] | None
+    y_true: Any, scores: np.ndarray, classes: Iterable[Any] | None
 ) -> tuple[sparse.csr_array, np.ndarray]:
     """Truth as an indicator over score columns, and the number of distinct true labels per row.
 
     A true label without a score column (a class never seen in training) cannot be hit but still counts.
     """
+    n_rows, n_columns = scores.shape
     part = read_labels(y_true, "y_true")
     if len(part.lengths) != n_rows:
         raise ValueError(f"y_true has {len(part.lengths)} rows but scores has {n_rows}")
@@ -145,7 +146,7 @@ def precision_at_k(y_true: Any, scores: ArrayLike, k: int, *, classes: Iterable[
     0.5
     """
     table = check_scores(scores)
-    truth, _ = align_truth(y_true, *table.shape, classes)
+    truth, _ = align_truth(y_true, table, classes)
     return float(_hits(truth, table, k).mean() / k)
 
 
@@ -172,7 +173,7 @@ def r_precision_at_k(
     1.0
     """
     table = check_scores(scores)
-    truth, n_labels = align_truth(y_true, *table.shape, classes)
+    truth, n_labels = align_truth(y_true, table, classes)
     labelled = n_labels > 0
     if not labelled.any():
         raise ValueError("no row of y_true has a label, so RP@k is undefined")
