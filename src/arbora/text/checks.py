@@ -1,0 +1,64 @@
+"""Checks of documents and parameters: errors that say what is wrong, where, and what to do."""
+
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def check_document(document: object, row: int) -> str:
+    """Return `document` if it is text; otherwise raise an error that names its row."""
+    if isinstance(document, str):
+        return document
+    if isinstance(document, bytes):
+        hint = "decode it first, for example with document.decode('utf-8')"
+    elif document is None or document != document:  # NaN, as pandas marks a missing text
+        hint = "a missing text can be given as ''"
+    else:
+        hint = "convert it with str(...) if it is meant as text"
+    raise TypeError(f"document {row} is {document!r:.60} of type {type(document).__name__}, not str: {hint}")
+
+
+def check_collection(documents: object) -> Iterable[object]:
+    """Return `documents` if it can be a collection of texts; a lone text or a table cannot."""
+    if isinstance(documents, str | bytes):
+        raise ValueError(
+            f"an iterable of documents is expected, not a single {type(documents).__name__}; "
+            "wrap one document in a list"
+        )
+    if getattr(documents, "ndim", 1) != 1:
+        raise ValueError(
+            "an iterable of documents is expected, not a table of shape "
+            f"{getattr(documents, 'shape', None)}; pass its column of texts"
+        )
+    if not isinstance(documents, Iterable):
+        raise TypeError(f"an iterable of documents is expected, not {type(documents).__name__}")
+    return documents
+
+
+def check_ngram_range(ngram_range: Sequence[int], words: Iterable[str] = ()) -> tuple[int, int]:
+    """Return the shortest and longest run, after checking that `words` joined by spaces stay unambiguous."""
+    limits = tuple(ngram_range)
+    integers = len(limits) == 2 and all(isinstance(n, Integral) for n in limits)
+    if not integers or not 1 <= limits[0] <= limits[1]:
+        raise ValueError(
+            f"ngram_range must be two integers (min_n, max_n) with 1 <= min_n <= max_n, got {ngram_range!r}"
+        )
+    if limits[1] > 1:
+        spaced = next((word for word in words if " " in word), None)
+        if spaced is not None:
+            raise ValueError(
+                f"token_pattern matches a token with a space, {spaced!r}, which cannot be told from an "
+                "n-gram; change token_pattern, or use ngram_range=(1, 1)"
+            )
+    return limits[0], limits[1]
+
+
+def check_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """Return `dtype` if weights can have it."""
+    checked = np.dtype(dtype)
+    if checked not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise ValueError(f"dtype must be numpy.float32 or numpy.float64, got {dtype!r}")
+    return checked

@@ -1,0 +1,371 @@
+"""The vectoriser: tokens, stop words, stems, n-grams and ``ltc`` weights behind scikit-learn's interface.
+
+The work is done elsewhere: `tokens` (documents to word numbers), `terms` (words to counted stems and
+n-grams), `weights` (counts to rows of unit length, with the equations).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from itertools import pairwise, repeat
+from numbers import Integral
+from operator import add
+from typing import Any, ClassVar, Literal, Self
+from warnings import warn
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.utils import Tags, check_array
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from arbora.text.checks import check_dtype, check_ngram_range
+from arbora.text.terms import commonest_forms, count, document_frequencies, grams, join, number_stems, select
+from arbora.text.tokens import (
+    TOKEN_PATTERN,
+    Rules,
+    Tokens,
+    given_terms,
+    make_rules,
+    stems_of_document,
+    tokenize,
+)
+from arbora.text.weights import inverse_document_frequency, ltc_rows
+
+
+class LtcVectorizer(TransformerMixin, BaseEstimator):
+    r"""Turn documents into sparse rows of unit length: stop words, stems, n-grams and ``ltc`` weights.
+
+    It is used like scikit-learn's ``TfidfVectorizer``. Features are stems, but are shown as words:
+    :meth:`get_feature_names_out` gives the commonest form in which the training documents write each of them.
+
+    Parameters
+    ----------
+    stop_words : {"english"}, list of str or None, default="english"
+        Words to leave out: :data:`ENGLISH_STOP_WORDS`, your own, or none. They are matched before stemming,
+        after lower-casing and stripping of accents (which your list goes through too), and before n-grams are
+        formed.
+    stem : str or None, default="english"
+        Language of the Snowball stemmer ("french", "german", ..., as ``Stemmer.algorithms()`` lists them);
+        None leaves words as they are.
+    ngram_range : tuple (min_n, max_n), default=(1, 1)
+        Lengths of the runs of words to count, both included.
+    min_df, max_df : int or float, default=1 and 1.0
+        Drop terms that occur in fewer, or more, training documents than this: an int is a number of
+        documents, a float a share of them.
+    max_features : int or None, default=None
+        Keep only so many terms: those with most occurrences, and of equals the first in the alphabet.
+    lowercase : bool, default=True
+        Work on the text in lower case.
+    strip_accents : {"ascii", "unicode"} or None, default=None
+        Remove accents, as scikit-learn does; "ascii" drops every other character too.
+    token_pattern : str, default=r"(?u)\b\w\w+\b"
+        Regular expression of a token; if it has a group, the group is the token.
+    vocabulary : list of str or None, default=None
+        Words or n-grams that are to be the columns, in this order, instead of learning them; each goes
+        through the same analysis as the documents. `min_df`, `max_df` and `max_features` are then without
+        effect.
+    sublinear_tf : bool, default=True
+        Use 1 + log tf (the "l" of ltc) instead of tf.
+    smooth_idf : bool, default=False
+        Use log((1 + N) / (1 + df)) + 1 instead of log(N / df) (the "t"). It never vanishes, which a handful
+        of documents may need; ``smooth_idf=True`` gives the weights of
+        ``TfidfVectorizer(sublinear_tf=True)``.
+    dtype : {numpy.float32, numpy.float64}, default=numpy.float32
+        Type of the weights.
+
+    Attributes
+    ----------
+    vocabulary_ : dict of str to int
+        Column of each term; keys are stems, and stems joined by a space, as :meth:`analyze` gives them.
+        Columns go by n, then alphabetically.
+    feature_names_ : list of str
+        The readable name of each column.
+    idf_ : ndarray of shape (n_features,)
+        Inverse document frequency of each column.
+
+    Examples
+    --------
+    >>> from arbora.text import LtcVectorizer
+    >>> documents = ["The cat sat.", "Cats and dogs", "A dog, two dogs", "of the"]
+    >>> vectorizer = LtcVectorizer()
+    >>> vectorizer.fit_transform(documents).toarray().round(2)
+    array([[0.45, 0.  , 0.89, 0.  ],
+           [0.71, 0.71, 0.  , 0.  ],
+           [0.  , 0.65, 0.  , 0.76],
+           [0.  , 0.  , 0.  , 0.  ]], dtype=float32)
+    >>> vectorizer.get_feature_names_out()
+    array(['cat', 'dogs', 'sat', 'two'], dtype=object)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "stop_words": [StrOptions({"english"}), list, tuple, set, frozenset, None],
+        "stem": [str, None],
+        "ngram_range": [tuple, list],
+        "min_df": [Interval(RealNotInt, 0, 1, closed="both"), Interval(Integral, 1, None, closed="left")],
+        "max_df": [Interval(RealNotInt, 0, 1, closed="both"), Interval(Integral, 1, None, closed="left")],
+        "max_features": [Interval(Integral, 1, None, closed="left"), None],
+        "lowercase": ["boolean"],
+        "strip_accents": [StrOptions({"ascii", "unicode"}), None],
+        "token_pattern": [str],
+        "vocabulary": [list, tuple, np.ndarray, None],
+        "sublinear_tf": ["boolean"],
+        "smooth_idf": ["boolean"],
+        "dtype": "no_validation",  # check_dtype
+    }
+
+    def __init__(
+        self,
+        *,
+        stop_words: Literal["english"] | Iterable[str] | None = "english",
+        stem: str | None = "english",
+        ngram_range: tuple[int, int] = (1, 1),
+        min_df: float = 1,
+        max_df: float = 1.0,
+        max_features: int | None = None,
+        lowercase: bool = True,
+        strip_accents: Literal["ascii", "unicode"] | None = None,
+        token_pattern: str = TOKEN_PATTERN,
+        vocabulary: Sequence[str] | None = None,
+        sublinear_tf: bool = True,
+        smooth_idf: bool = False,
+        dtype: npt.DTypeLike = np.float32,
+    ) -> None:
+        self.stop_words = stop_words
+        self.stem = stem
+        self.ngram_range = ngram_range
+        self.min_df = min_df
+        self.max_df = max_df
+        self.max_features = max_features
+        self.lowercase = lowercase
+        self.strip_accents = strip_accents
+        self.token_pattern = token_pattern
+        self.vocabulary = vocabulary
+        self.sublinear_tf = sublinear_tf
+        self.smooth_idf = smooth_idf
+        self.dtype = dtype
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, raw_documents: Iterable[str], y: object = None) -> Self:
+        """Learn the vocabulary and the document frequencies.
+
+        Parameters
+        ----------
+        raw_documents : iterable of str
+            Read once.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : LtcVectorizer
+
+        Examples
+        --------
+        >>> LtcVectorizer().fit(["one tree", "two trees"]).vocabulary_
+        {'tree': 0, 'two': 1}
+        """
+        self._learn(raw_documents)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_transform(self, raw_documents: Iterable[str], y: object = None) -> sparse.csr_matrix:
+        """Learn from the documents and return their rows, in one pass over them.
+
+        Parameters
+        ----------
+        raw_documents : iterable of str
+            Read once.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        X : csr_matrix of shape (n_samples, n_features)
+            Sorted indices, no stored zeros; rows of length one, or zero.
+
+        Examples
+        --------
+        >>> LtcVectorizer().fit_transform(["red tree", "blue tree"]).toarray()
+        array([[0., 1., 0.],
+               [1., 0., 0.]], dtype=float32)
+        """
+        counts = self._learn(raw_documents)
+        return ltc_rows(counts, self.idf_, self.sublinear_tf)
+
+    def transform(self, raw_documents: Iterable[str]) -> sparse.csr_matrix:
+        """Return the rows of documents; terms that were not in the training documents are ignored.
+
+        Parameters
+        ----------
+        raw_documents : iterable of str
+            Read once.
+
+        Returns
+        -------
+        X : csr_matrix of shape (n_samples, n_features)
+
+        Examples
+        --------
+        >>> LtcVectorizer().fit(["red tree", "blue tree"]).transform(["reds, greens", "green"]).toarray()
+        array([[0., 1., 0.],
+               [0., 0., 0.]], dtype=float32)
+        """
+        check_is_fitted(self)
+        rules = self._rules()
+        counts = self._count_known(tokenize(raw_documents, rules), rules)
+        return ltc_rows(counts, self.idf_, self.sublinear_tf)
+
+    def inverse_transform(self, X: Any) -> list[npt.NDArray[np.object_]]:
+        """Return the names of the terms with an entry in each row.
+
+        Parameters
+        ----------
+        X : sparse matrix or array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        names : list of ndarray of str
+
+        Examples
+        --------
+        >>> vectorizer = LtcVectorizer()
+        >>> vectorizer.inverse_transform(vectorizer.fit_transform(["red trees", "blue trees"]))
+        [array(['red'], dtype=object), array(['blue'], dtype=object)]
+        """
+        check_is_fitted(self)
+        rows = sparse.csr_matrix(check_array(X, accept_sparse="csr"), copy=True)
+        if rows.shape[1] != len(self.feature_names_):
+            raise ValueError(f"X has {rows.shape[1]} columns, the vocabulary has {len(self.feature_names_)}")
+        rows.eliminate_zeros()
+        names = self.get_feature_names_out()
+        return [names[rows.indices[start:end]] for start, end in pairwise(rows.indptr)]
+
+    def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
+        """Return a readable name for each column: the commonest form of its term in the training documents.
+
+        Parameters
+        ----------
+        input_features : None
+            Ignored; there for scikit-learn.
+
+        Returns
+        -------
+        names : ndarray of str, shape (n_features,)
+
+        Examples
+        --------
+        >>> documents = ["neural networks", "neural networks", "a neural network"]
+        >>> LtcVectorizer(ngram_range=(2, 2), smooth_idf=True).fit(documents).get_feature_names_out()
+        array(['neural networks'], dtype=object)
+        """
+        check_is_fitted(self)
+        return np.array(self.feature_names_, dtype=object)
+
+    def build_analyzer(self) -> Callable[[str], list[str]]:
+        """Return the function that turns a document into its terms, the keys of ``vocabulary_``.
+
+        Examples
+        --------
+        >>> LtcVectorizer(ngram_range=(1, 2)).build_analyzer()("The trees of the gardens")
+        ['tree', 'garden', 'tree garden']
+        """
+        self._validate_params()
+        rules = self._rules()
+        shortest, longest = check_ngram_range(self.ngram_range)
+
+        def analyze(document: str) -> list[str]:
+            stems = stems_of_document(document, rules)
+            return [
+                " ".join(stems[start : start + n])
+                for n in range(shortest, longest + 1)
+                for start in range(len(stems) - n + 1)
+            ]
+
+        return analyze
+
+    def analyze(self, document: str) -> list[str]:
+        """Return the terms of one document, to see what becomes of it; works before fitting.
+
+        Examples
+        --------
+        >>> LtcVectorizer().analyze("Filing documents into taxonomies")
+        ['file', 'document', 'taxonomi']
+        """
+        return self.build_analyzer()(document)
+
+    def _learn(self, raw_documents: Iterable[str]) -> sparse.csr_matrix:
+        """Set the fitted attributes; return the counts of the training documents."""
+        dtype = check_dtype(self.dtype)
+        rules = self._rules()
+        limits = check_ngram_range(self.ngram_range)
+        given = [] if self.vocabulary is None else given_terms(self.vocabulary, rules, limits)
+        tokens = tokenize(raw_documents, rules)
+        n_samples = len(tokens.indptr) - 1
+        if n_samples == 0:
+            raise ValueError("no documents: the iterable is empty")
+        if self.vocabulary is None:
+            terms, self.feature_names_, counts = self._discover_terms(tokens, rules)
+            self.vocabulary_ = dict(zip(terms, range(len(terms)), strict=True))
+        else:
+            self.feature_names_ = list(map(str, self.vocabulary))
+            self.vocabulary_ = dict(zip(given, range(len(given)), strict=True))
+            counts = self._count_known(tokens, rules)
+        df = document_frequencies(counts)
+        self.idf_ = inverse_document_frequency(df, n_samples, self.smooth_idf).astype(dtype)
+        if not self.idf_.any():
+            warn(
+                f"every term occurs in all {n_samples} documents, so that log(N / df) is 0 and all rows are "
+                "zero; smooth_idf=True gives such terms a weight",
+                UserWarning,
+                stacklevel=2,
+            )
+        return counts
+
+    def _discover_terms(self, tokens: Tokens, rules: Rules) -> tuple[list[str], list[str], sparse.csr_matrix]:
+        """Terms that pass the frequency limits, their names, and their counts."""
+        stems, stem_of = number_stems(rules.stem(tokens.words))
+        blocks, runs = [], []
+        for level in grams(tokens, stem_of, len(stems), check_ngram_range(self.ngram_range, tokens.words)):
+            n_terms = len(level.terms)
+            blocks.append(count(level, np.arange(n_terms, dtype=np.int32), n_terms, self.dtype))
+            runs.append((level.terms, level.forms[commonest_forms(level)]))
+        counts = blocks[0] if len(blocks) == 1 else sparse.hstack(blocks, format="csr")
+        if counts.shape[1] == 0:
+            raise ValueError(
+                "empty vocabulary: the documents hold no term; perhaps they are empty, only stop words, "
+                "shorter than ngram_range asks, or in characters that token_pattern does not match"
+            )
+        kept = select(counts, self.min_df, self.max_df, self.max_features)
+        terms, names = [], []
+        edges = np.cumsum([len(level_terms) for level_terms, _ in runs])[:-1]
+        for (level_terms, forms), keep in zip(runs, np.split(kept, edges), strict=True):
+            terms += join(level_terms[keep], stems)
+            names += join(forms[keep], tokens.words)
+        return terms, names, counts if kept.all() else counts[:, np.flatnonzero(kept)]
+
+    def _count_known(self, tokens: Tokens, rules: Rules) -> sparse.csr_matrix:
+        """Count the terms of the vocabulary."""
+        stems, stem_of = number_stems(rules.stem(tokens.words))
+        blocks = []
+        for level in grams(tokens, stem_of, len(stems), check_ngram_range(self.ngram_range, tokens.words)):
+            columns = map(self.vocabulary_.get, join(level.terms, stems), repeat(-1))
+            column_of = np.fromiter(columns, dtype=np.int32, count=len(level.terms))
+            blocks.append(count(level, column_of, len(self.vocabulary_), self.dtype))
+        return reduce(add, blocks)  # lengths do not share columns
+
+    def _rules(self) -> Rules:
+        return make_rules(
+            lowercase=self.lowercase,
+            strip_accents=self.strip_accents,
+            token_pattern=self.token_pattern,
+            stop_words=self.stop_words,
+            stem=self.stem,
+        )
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        return tags

@@ -1,0 +1,104 @@
+"""Words that carry grammar rather than a subject.
+
+The English list holds function words only (articles, pronouns, prepositions, conjunctions, auxiliaries and
+the adverbs that join or grade sentences), by word class so that it can be checked by eye. Words such as
+"back", "second" or "well", as often nouns or adjectives, are left to the document frequencies. Contractions
+appear as the pieces that a tokeniser leaves of them: "don't" is "don" and "t".
+"""
+
+from collections.abc import Callable, Iterable
+from warnings import warn
+
+_ARTICLES_AND_QUANTIFIERS = """
+a an the all another any both each either enough every few fewer less many more most much neither no none
+other others own same several some such
+"""
+_PRONOUNS = """
+i me my mine myself we us our ours ourselves you your yours yourself yourselves thou thee thy he him his
+himself she her hers herself it its itself they them their theirs themselves one oneself this that these those
+who whom whose whoever whomever which whichever what whatever anybody anyone anything everybody everyone
+everything nobody nothing somebody someone something
+"""
+_PREPOSITIONS = """
+about above across after against along alongside amid among amongst around as at before behind below beneath
+beside besides between beyond by concerning despite down during except for from in inside into like near of
+off on onto out outside over past per regarding round since through throughout till to toward towards under
+underneath until unto up upon via with within without
+"""
+_CONJUNCTIONS = """
+albeit although and because but if lest nor or so than though unless when whenever where whereas wherever
+whereby wherein whereupon whether while whilst yet
+"""
+_AUXILIARIES = """
+am is are was were be been being do does did doing done have has had having can cannot could may might must
+ought shall should will would
+"""
+_ADVERBS = """
+again ago almost already also altogether always anyhow anyway anywhere apart away else elsewhere especially
+even ever everywhere further furthermore hardly hence here hereby herein how however indeed instead just later
+likewise meanwhile merely moreover mostly namely nearly never nevertheless nonetheless not now nowhere often
+once only otherwise perhaps quite rather really seldom simply sometimes somewhat somewhere somehow soon still
+then thence there thereafter thereby therefore therein thereupon thus together too very why
+"""
+_PIECES_OF_CONTRACTIONS = """
+ain aren couldn didn doesn don hadn hasn isn ll mightn mustn needn re shan shouldn ve wasn weren wouldn
+"""
+
+ENGLISH_STOP_WORDS = frozenset(
+    " ".join(
+        (
+            _ARTICLES_AND_QUANTIFIERS,
+            _PRONOUNS,
+            _PREPOSITIONS,
+            _CONJUNCTIONS,
+            _AUXILIARIES,
+            _ADVERBS,
+            _PIECES_OF_CONTRACTIONS,
+        )
+    ).split()
+)
+"""English function words, in lower case."""
+
+
+def resolve_stop_words(
+    stop_words: str | Iterable[str] | None,
+    normalize: Callable[[str], str],
+    split: Callable[[str], list[str]],
+) -> frozenset[str]:
+    """Return the stop words in the form in which tokens meet them.
+
+    Parameters
+    ----------
+    stop_words : {"english"}, iterable of str or None
+        The parameter of :class:`~arbora.text.LtcVectorizer`.
+    normalize, split : callable
+        What happens to a document before its words are looked up. A user's list goes through `normalize` too,
+        so that "The" stops "the"; a word that `split` would break can never be met, and is warned about.
+
+    Returns
+    -------
+    frozenset of str
+
+    Examples
+    --------
+    >>> sorted(resolve_stop_words(["The", "of"], str.lower, str.split))
+    ['of', 'the']
+    """
+    if stop_words is None:
+        return frozenset()
+    if isinstance(stop_words, str):  # parameter validation lets only "english" pass
+        return frozenset(map(normalize, ENGLISH_STOP_WORDS))
+    words = list(stop_words)
+    for position, word in enumerate(words):
+        if not isinstance(word, str):
+            raise TypeError(f"stop_words[{position}] is {word!r}: stop words must be str")
+    normal = frozenset(map(normalize, words))
+    broken = sorted(word for word in normal if split(word) not in ([], [word]))
+    if broken:
+        warn(
+            f"stop words {broken[:5]} never match, because token_pattern breaks them into several tokens "
+            "or shortens them; list the tokens instead",
+            UserWarning,
+            stacklevel=2,
+        )
+    return normal

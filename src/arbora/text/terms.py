@@ -1,0 +1,194 @@
+"""Words to terms: stems and their n-grams, counted with arrays.
+
+A *form* is a run of n words as written, a *term* the run of their stems: the forms "neural network" and
+"neural networks" are one term. Runs of n are built from runs of n - 1 by numbering distinct pairs (shorter
+run, next word), so that no string is made until the terms to keep are known, and then one for each term
+instead of one for each occurrence.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from arbora.text.tokens import Tokens
+
+Ints = npt.NDArray[np.integer]
+
+
+class Grams(NamedTuple):
+    """Runs of n consecutive words: the distinct ones, and where they occur.
+
+    Attributes
+    ----------
+    ids : ndarray, shape (n_occurrences,)
+        Form of each run, in reading order.
+    indptr : ndarray, shape (n_samples + 1,)
+        Runs of document i are ``ids[indptr[i]:indptr[i + 1]]``.
+    starts : ndarray, shape (n_occurrences,)
+        Token at which each run starts.
+    forms : ndarray, shape (n_forms, n)
+        Words of each form, in lexicographic order.
+    term_of : ndarray, shape (n_forms,)
+        Term of each form.
+    terms : ndarray, shape (n_terms, n)
+        Stems of each term, in lexicographic order.
+    """
+
+    ids: Ints
+    indptr: Ints
+    starts: Ints
+    forms: Ints
+    term_of: Ints
+    terms: Ints
+
+
+def number_stems(stems: list[str]) -> tuple[list[str], Ints]:
+    """Return the distinct stems in alphabetical order, and the number of the stem of each word.
+
+    Examples
+    --------
+    >>> distinct, stem_of = number_stems(["tree", "leaf", "tree"])
+    >>> distinct, stem_of.tolist()
+    (['leaf', 'tree'], [1, 0, 1])
+    """
+    distinct = sorted(set(stems))
+    number = dict(zip(distinct, range(len(distinct)), strict=True))
+    return distinct, np.fromiter(map(number.__getitem__, stems), dtype=np.int32, count=len(stems))
+
+
+def grams(tokens: Tokens, stem_of: Ints, n_stems: int, ngram_range: tuple[int, int]) -> Iterator[Grams]:
+    """Yield the runs of each length in `ngram_range`, both ends included.
+
+    Examples
+    --------
+    >>> tokens = Tokens(np.array([0, 1, 0]), np.array([0, 2, 3]), ["ant", "bee"])
+    >>> for level in grams(tokens, np.array([0, 1]), 2, (1, 2)):
+    ...     print(level.forms.tolist(), level.ids.tolist(), level.indptr.tolist())
+    [[0], [1]] [0, 1, 0] [0, 2, 3]
+    [[0, 1]] [0] [0, 1, 1]
+    """
+    shortest, longest = ngram_range
+    words = np.arange(len(tokens.words), dtype=np.int32)
+    stems = np.arange(n_stems, dtype=np.int32)
+    starts = np.arange(len(tokens.ids), dtype=np.int64)
+    level = Grams(tokens.ids, tokens.indptr, starts, words[:, None], stem_of, stems[:, None])
+    for n in range(1, longest + 1):
+        if n > 1:
+            level = _lengthen(level, tokens, stem_of, n_stems)
+        if n >= shortest:
+            yield level
+
+
+def _lengthen(level: Grams, tokens: Tokens, stem_of: Ints, n_stems: int) -> Grams:
+    """Add to each run the word after it; a run at the end of its document has none."""
+    runs = np.maximum(np.diff(level.indptr) - 1, 0)
+    indptr = np.concatenate(([0], np.cumsum(runs)))
+    inside = np.ones(len(level.ids), dtype=bool)
+    nonempty = np.diff(level.indptr) > 0
+    inside[level.indptr[1:][nonempty] - 1] = False
+    starts = level.starts[inside]
+    n = level.forms.shape[1]
+    shorter, last, ids = _pairs(level.ids[inside], tokens.ids[starts + n], len(tokens.words))
+    forms = np.column_stack((level.forms[shorter], last))
+    shorter, last, term_of = _pairs(level.term_of[shorter], stem_of[last], n_stems)
+    return Grams(ids, indptr, starts, forms, term_of, np.column_stack((level.terms[shorter], last)))
+
+
+def _pairs(left: Ints, right: Ints, n_right: int) -> tuple[Ints, Ints, Ints]:
+    """Distinct pairs in order, as two columns, and the pair of each position."""
+    keys, inverse = np.unique(left.astype(np.int64) * n_right + right, return_inverse=True)
+    distinct_left, distinct_right = np.divmod(keys, max(n_right, 1))
+    return distinct_left, distinct_right.astype(np.int32), inverse.astype(np.int32)
+
+
+def join(runs: Ints, words: list[str]) -> list[str]:
+    """Write runs of word numbers as text.
+
+    Examples
+    --------
+    >>> join(np.array([[1, 0]]), ["network", "neural"])
+    ['neural network']
+    """
+    columns = [map(words.__getitem__, column.tolist()) for column in runs.T]
+    return list(columns[0]) if len(columns) == 1 else list(map(" ".join, zip(*columns, strict=True)))
+
+
+def commonest_forms(level: Grams) -> Ints:
+    """Return the most frequent form of each term; of equally frequent ones the first in the alphabet.
+
+    Examples
+    --------
+    >>> level = Grams(np.array([0, 1, 1]), np.array([0, 3]), np.arange(3), np.array([[0], [1]]),
+    ...               np.array([0, 0]), np.array([[0]]))
+    >>> commonest_forms(level).tolist()
+    [1]
+    """
+    frequency = np.bincount(level.ids, minlength=len(level.forms))
+    order = np.lexsort((-frequency, level.term_of))  # stable: ties stay in the order of forms
+    first = np.diff(level.term_of[order], prepend=-1) > 0
+    return order[first]
+
+
+def count(level: Grams, column_of: Ints, n_columns: int, dtype: npt.DTypeLike) -> sparse.csr_matrix:
+    """Count terms by document; ``column_of[term]`` is -1 for a term without a column.
+
+    Examples
+    --------
+    >>> level = Grams(np.array([0, 1, 1]), np.array([0, 3]), np.arange(3), np.array([[0], [1]]),
+    ...               np.array([0, 1]), np.array([[0], [1]]))
+    >>> count(level, np.array([-1, 0]), 1, np.float32).toarray()
+    array([[2.]], dtype=float32)
+    """
+    columns = column_of[level.term_of][level.ids]
+    indptr = level.indptr
+    known = columns >= 0
+    if not known.all():
+        indptr = np.concatenate(([0], np.cumsum(known)))[indptr]
+        columns = columns[known]
+    shape = (len(indptr) - 1, n_columns)
+    counts = sparse.csr_matrix((np.ones(len(columns), dtype=dtype), columns, indptr), shape=shape)
+    counts.sum_duplicates()  # sorts the indices of each row too
+    return counts
+
+
+def document_frequencies(counts: sparse.csr_matrix) -> npt.NDArray[np.int64]:
+    """Return the number of rows in which each column is not zero."""
+    return np.bincount(counts.indices, minlength=counts.shape[1])
+
+
+def select(
+    counts: sparse.csr_matrix, min_df: float, max_df: float, max_features: int | None
+) -> npt.NDArray[np.bool_]:
+    """Mark the columns to keep: document frequency between two limits, then the most frequent ones.
+
+    A limit that is an int is a number of documents, a float a share of them.
+
+    Examples
+    --------
+    >>> counts = sparse.csr_matrix([[1, 1, 0], [1, 0, 3]])
+    >>> select(counts, 1, 0.5, 1)
+    array([False, False,  True])
+    """
+    n_samples = counts.shape[0]
+    lowest = min_df if isinstance(min_df, int | np.integer) else min_df * n_samples
+    highest = max_df if isinstance(max_df, int | np.integer) else max_df * n_samples
+    if highest < lowest:
+        raise ValueError(
+            f"max_df={max_df} means fewer documents ({highest:g}) than min_df={min_df} ({lowest:g}) "
+            f"in a collection of {n_samples}"
+        )
+    df = document_frequencies(counts)
+    kept = (df >= lowest) & (df <= highest)
+    if max_features is not None and kept.sum() > max_features:
+        frequency = np.bincount(counts.indices, weights=counts.data, minlength=counts.shape[1])
+        best = np.argsort(np.where(kept, -frequency, np.inf), kind="stable")[:max_features]
+        kept = np.zeros_like(kept)
+        kept[best] = True
+    if not kept.any():
+        raise ValueError(
+            f"no term is left of {len(kept)} after pruning; lower min_df={min_df} or raise max_df={max_df}"
+        )
+    return kept
