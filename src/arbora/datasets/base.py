@@ -1,0 +1,157 @@
+"""What every reader, loader and generator hands back: a :class:`Dataset`, and the label helpers it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from arbora.structure import Hierarchy, LabelGraph
+
+
+ROOT = "root"  # name of the node on top of the hierarchies made here
+
+
+class Split(NamedTuple):
+    """One more part of a data set, such as its validation rows; ``None`` for what the part does not have."""
+
+    X: Any
+    y: Any
+    texts: list[str] | None = None
+
+
+@dataclass
+class Dataset:
+    """Rows, labels and label structure of one data set, in their official split.
+
+    A set without an official split has all its rows in the training part, and ``None`` in the test part.
+
+    Attributes
+    ----------
+    name : str
+        Name of the set.
+    X_train, X_test : CSR matrix, ndarray or None
+        Raw values (counts, measurements); integers become float32. Nothing is weighted or standardised.
+        For sets of sequences, an object array of (length, n_channels) arrays. ``None`` for sets of raw text.
+    y_train, y_test : ndarray of object, list of list, or None
+        Node names: one a row, or a list of names a row for multilabel sets.
+    hierarchy : Hierarchy or None
+        Label tree or DAG.
+    graph : LabelGraph or None
+        Undirected label graph.
+    feature_names : ndarray of object or None
+        Name of each column, where the source has them.
+    texts_train, texts_test : list of str or None
+        Raw texts, where the source has them.
+    splits : dict of str to Split
+        Further official parts, such as ``"validation"``.
+    extra : dict
+        What else the source says (dates, speakers, names of nodes). Arrays have one entry a row, in the
+        order of the training part followed by the test part.
+    truth : object
+        Parameters the rows were drawn from, for generated sets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arbora.datasets import Dataset
+    >>> data = Dataset("tiny", np.eye(3), np.array(["a", "b", "a"], dtype=object))
+    >>> data
+    Dataset 'tiny': 3 train, 0 test, 3 features, 2 labels
+    >>> data.X.shape
+    (3, 3)
+    """
+
+    name: str
+    X_train: Any = None
+    y_train: Any = None
+    X_test: Any = None
+    y_test: Any = None
+    hierarchy: Hierarchy | None = None
+    graph: LabelGraph | None = None
+    feature_names: np.ndarray | None = None
+    texts_train: list[str] | None = None
+    texts_test: list[str] | None = None
+    splits: dict[str, Split] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+    truth: Any = None
+
+    @property
+    def X(self) -> Any:
+        """All rows: the training part followed by the test part."""
+        if self.X_train is None or self.X_test is None:
+            return self.X_train if self.X_test is None else self.X_test
+        if isinstance(self.X_train, np.ndarray):
+            return np.concatenate([self.X_train, self.X_test])
+        from scipy import sparse
+
+        return sparse.vstack([self.X_train, self.X_test], format="csr")
+
+    @property
+    def y(self) -> Any:
+        """All labels: the training part followed by the test part."""
+        if self.y_train is None or self.y_test is None:
+            return self.y_train if self.y_test is None else self.y_test
+        if isinstance(self.y_train, list):
+            return self.y_train + self.y_test
+        return np.concatenate([self.y_train, self.y_test])
+
+    @property
+    def texts(self) -> list[str] | None:
+        """All texts: the training part followed by the test part."""
+        parts = [part for part in (self.texts_train, self.texts_test) if part is not None]
+        return [text for part in parts for text in part] if parts else None
+
+    def __repr__(self) -> str:
+        sizes = [_n_rows(self.X_train, self.texts_train), _n_rows(self.X_test, self.texts_test)]
+        parts = [f"{sizes[0]} train", f"{sizes[1]} test"]
+        parts += [f"{_n_rows(split.X, split.texts)} {name}" for name, split in self.splits.items()]
+        if getattr(self.X_train, "ndim", 1) == 2:
+            parts.append(f"{self.X_train.shape[1]} features")
+        if self.y_train is not None:
+            parts.append(f"{len(label_names(self.y_train))} labels")
+        if self.hierarchy is not None:
+            parts.append(f"{self.hierarchy.n_nodes} nodes")
+        return f"Dataset {self.name!r}: " + ", ".join(parts)
+
+
+def _n_rows(X: Any, texts: list[str] | None) -> int:
+    if X is not None:
+        return int(X.shape[0])
+    return 0 if texts is None else len(texts)
+
+
+def label_names(y: Any) -> list[str]:
+    """Sorted distinct names of single labels or of lists of labels; ``None`` (no label) does not count."""
+    names = {name for labels in y for name in labels} if isinstance(y, list) else set(y)
+    return sorted(names - {None}, key=str)
+
+
+def name_array(names: Iterable[Any]) -> np.ndarray:
+    """Object array of the given names, one entry each, even when the names are sequences themselves."""
+    items = list(names)
+    array = np.empty(len(items), dtype=object)
+    array[:] = items
+    return array
+
+
+def single_labels(labels: Sequence[Sequence[str]]) -> np.ndarray:
+    """Object array of the only label of each row."""
+    many = next((row for row, names in enumerate(labels) if len(names) != 1), None)
+    if many is not None:
+        raise ValueError(f"row {many} has {len(labels[many])} labels where exactly one is expected")
+    return name_array(names[0] for names in labels)
+
+
+def path_edges(paths: Iterable[str]) -> list[tuple[str, str]]:
+    """Parent-child pairs of slash-separated paths under one ``root``, each once, in order of appearance."""
+    edges: dict[tuple[str, str], None] = {}
+    for path in dict.fromkeys(paths):
+        parts = path.split("/")
+        chain = [ROOT, *("/".join(parts[: i + 1]) for i in range(len(parts)))]
+        edges.update(dict.fromkeys(pairwise(chain)))
+    return list(edges)

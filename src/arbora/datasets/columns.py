@@ -1,0 +1,43 @@
+"""Columns of spelled values to numbers: measurements with gaps, and nominal values as indicators."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from arbora.datasets.errors import did_you_mean
+
+
+class ColumnError(ValueError):
+    """A cell does not fit its column; ``row`` is the index of the first that does not."""
+
+    def __init__(self, row: int, problem: str) -> None:
+        self.row = row
+        super().__init__(problem)
+
+
+def _number(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return np.inf  # like a number too large to hold: not finite
+
+
+def number_column(cells: Sequence[str], missing: str) -> np.ndarray:
+    """Column of shape (n_rows, 1) of the numbers spelled in ``cells``; NaN where a cell says ``missing``."""
+    values = np.array([np.nan if cell == missing else _number(cell) for cell in cells])
+    for row in np.flatnonzero(~np.isfinite(values)):
+        if cells[row] != missing:
+            raise ColumnError(int(row), f"{cells[row]!r} is not a finite number")
+    return values[:, None]
+
+
+def indicator_columns(cells: Sequence[str], values: Sequence[str], missing: str) -> np.ndarray:
+    """One 0/1 column for each of ``values``; a row whose cell says ``missing`` is all zero."""
+    position = {value: column for column, value in enumerate(values)}
+    position.setdefault(missing, len(values))
+    codes = np.array([position.get(cell, -1) for cell in cells])
+    unknown = np.flatnonzero(codes < 0)
+    if unknown.size:
+        row = int(unknown[0])
+        raise ColumnError(row, f"{cells[row]!r} is not one of its values{did_you_mean(cells[row], values)}")
+    return (codes[:, None] == np.arange(len(values))).astype(np.float64)

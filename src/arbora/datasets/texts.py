@@ -1,0 +1,304 @@
+"""Raw texts with labels: JSONL, CSV, and a folder of text files where the folder is the label."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from arbora.datasets.base import ROOT, name_array, path_edges
+from arbora.datasets.errors import DataFormatError, did_you_mean
+from arbora.datasets.files import decode, open_bytes, read_lines
+
+if TYPE_CHECKING:
+    from arbora.structure import Hierarchy
+
+
+class TextData(NamedTuple):
+    """Texts, their labels (an object array of names, or a list of lists), further fields asked for."""
+
+    texts: list[str]
+    y: Any
+    extra: dict[str, list[Any]]
+
+
+class FolderData(NamedTuple):
+    """Texts of a folder, their labels, the hierarchy of its sub-folders, and the file each text came from."""
+
+    texts: list[str]
+    y: np.ndarray
+    hierarchy: Hierarchy
+    files: list[Path]
+
+
+def _as_fields(text: str | Sequence[str]) -> list[str]:
+    return [text] if isinstance(text, str) else list(text)
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    return f"no {kind} {name!r}{did_you_mean(name, known)}; there are {', '.join(map(repr, known))}"
+
+
+def _get(record: dict[str, Any], name: str, path: Path, line: int) -> Any:
+    try:
+        return record[name]
+    except KeyError:
+        raise DataFormatError(path, line, _unknown("field", name, record)) from None
+
+
+def _json_labels(value: Any, path: Path, line: int) -> Any:
+    """Check a label: a name, a list of names, or ``None``; numbers become their spelling."""
+    if isinstance(value, list):
+        if not all(isinstance(item, str | int) and not isinstance(item, bool) for item in value):
+            raise DataFormatError(path, line, f"a label must be a string or a whole number, got {value!r}")
+        return [str(item) for item in value]
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise DataFormatError(path, line, f"a label must be a string, a whole number or a list, got {value!r}")
+
+
+def _join_labels(labels: list[Any]) -> Any:
+    """Object array when every row has a single name (or none); lists otherwise."""
+    if any(isinstance(label, list) for label in labels):
+        return [label if isinstance(label, list) else [] if label is None else [label] for label in labels]
+    return name_array(labels)
+
+
+def read_jsonl(
+    path: str | Path,
+    *,
+    text: str | Sequence[str] = "text",
+    label: str | None = "label",
+    extra: Sequence[str] = (),
+    encoding: str = "utf-8-sig",
+) -> TextData:
+    """Read texts and labels from JSON lines: one object a line.
+
+    Parameters
+    ----------
+    path : path
+        Plain, gzip or xz file. Blank lines are passed over.
+    text : str or sequence of str, default="text"
+        Field of the text, or several, joined by a line break.
+    label : str or None, default="label"
+        Field of the label (a string, a whole number or null) or labels (a list). ``None`` reads no labels.
+    extra : sequence of str, default=()
+        Further fields to keep, as they are.
+    encoding : str, default="utf-8-sig"
+        Encoding of the file.
+
+    Returns
+    -------
+    TextData
+        ``texts``; ``y``, an object array of names if every row has one label, else a list of lists;
+        ``extra``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from arbora.datasets import read_jsonl
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "tiny.jsonl")
+    >>> _ = path.write_text('{"text": "a cat", "labels": ["animal", "pet"]}')
+    >>> read_jsonl(path, label="labels")
+    TextData(texts=['a cat'], y=[['animal', 'pet']], extra={})
+    """
+    path = Path(path)
+    fields = _as_fields(text)
+    texts, labels = [], []
+    kept: dict[str, list[Any]] = {name: [] for name in extra}
+    for number, line in enumerate(read_lines(path, encoding), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise DataFormatError(path, number, f"not valid JSON: {error}") from error
+        if not isinstance(record, dict):
+            raise DataFormatError(path, number, f"expected a JSON object, got {line.strip()[:60]!r}")
+        parts = [_get(record, name, path, number) for name in fields]
+        if not all(isinstance(part, str) for part in parts):
+            raise DataFormatError(path, number, f"the text field {text!r} must hold a string")
+        texts.append("\n".join(parts))
+        if label is not None:
+            labels.append(_json_labels(_get(record, label, path, number), path, number))
+        for name, values in kept.items():
+            values.append(_get(record, name, path, number))
+    if not texts:
+        raise DataFormatError(path, None, "the file has no record")
+    return TextData(texts, None if label is None else _join_labels(labels), kept)
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Let the csv module read fields of any length (its default stops at 128 kB), then put it back."""
+    before = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _positions(header: list[str], names: Sequence[str], path: Path) -> list[int]:
+    for name in names:
+        if name not in header:
+            raise DataFormatError(path, 1, _unknown("column", name, header))
+        if header.count(name) > 1:
+            raise DataFormatError(path, 1, f"two columns are called {name!r}")
+    return [header.index(name) for name in names]
+
+
+def read_csv_rows(
+    path: str | Path, *, delimiter: str = ",", encoding: str = "utf-8-sig"
+) -> tuple[list[str], list[list[str]], list[int]]:
+    """Header, further records and the line each of them ends on; all must be as wide as the header."""
+    path = Path(path)
+    records, numbers = [], []
+    with _long_fields():
+        reader = csv.reader(read_lines(path, encoding), delimiter=delimiter, strict=True)
+        try:
+            for cells in reader:
+                if cells:  # not a blank line
+                    records.append(cells)
+                    numbers.append(reader.line_num)
+        except csv.Error as error:
+            raise DataFormatError(path, reader.line_num, f"not valid CSV: {error}") from error
+    if len(records) < 2:
+        raise DataFormatError(path, None, "the file has no row after its header")
+    width = len(records[0])
+    for cells, number in zip(records, numbers, strict=True):
+        if len(cells) != width:
+            raise DataFormatError(path, number, f"{len(cells)} cells, the header has {width}")
+    return records[0], records[1:], numbers[1:]
+
+
+def read_csv(
+    path: str | Path,
+    *,
+    text: str | Sequence[str] = "text",
+    label: str | None = "label",
+    label_separator: str | None = None,
+    extra: Sequence[str] = (),
+    delimiter: str = ",",
+    encoding: str = "utf-8-sig",
+) -> TextData:
+    r"""Read texts and labels from CSV with a header line.
+
+    Parameters
+    ----------
+    path : path
+        Plain, gzip or xz file.
+    text : str or sequence of str, default="text"
+        Column of the text, or several, joined by a line break.
+    label : str or None, default="label"
+        Column of the label. ``None`` reads no labels.
+    label_separator : str, optional
+        What separates several labels in one cell; an empty cell then means no label. Without it a cell is one
+        label, spaces and all.
+    extra : sequence of str, default=()
+        Further columns to keep, as strings.
+    delimiter : str, default=","
+        What separates cells; ``"\t"`` for TSV.
+    encoding : str, default="utf-8-sig"
+        Encoding of the file.
+
+    Returns
+    -------
+    TextData
+        ``texts``; ``y``, an object array of names, or a list of lists with ``label_separator``; ``extra``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from arbora.datasets import read_csv
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "tiny.csv")
+    >>> _ = path.write_text('text,topic\n"one, two",a;b\nthree,\n')
+    >>> read_csv(path, label="topic", label_separator=";")
+    TextData(texts=['one, two', 'three'], y=[['a', 'b'], []], extra={})
+    """
+    path = Path(path)
+    fields = _as_fields(text)
+    header, records, numbers = read_csv_rows(path, delimiter=delimiter, encoding=encoding)
+    wanted = [*fields, *([] if label is None else [label]), *extra]
+    positions = _positions(header, wanted, path)
+    texts, labels, kept = [], [], {name: [] for name in extra}
+    for number, cells in zip(numbers, records, strict=True):
+        picked = [cells[position] for position in positions]
+        texts.append("\n".join(picked[: len(fields)]))
+        for name, value in zip(extra, picked[len(picked) - len(extra) :], strict=True):
+            kept[name].append(value)
+        if label is None:
+            continue
+        cell = picked[len(fields)]
+        if label_separator is not None:
+            labels.append([name.strip() for name in cell.split(label_separator) if name.strip()])
+        elif cell:
+            labels.append(cell)
+        else:
+            raise DataFormatError(path, number, f"the label column {label!r} is empty")
+    y = None if label is None else labels if label_separator is not None else name_array(labels)
+    return TextData(texts, y, kept)
+
+
+def read_folder(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-8") -> FolderData:
+    """Read a folder of text files; the path of the sub-folder, at any depth, is the label.
+
+    Parameters
+    ----------
+    folder : path
+        Top folder. Files directly in it are labelled ``root``. Hidden files and folders are passed over.
+    pattern : str, default="*"
+        Which files to read, such as ``"*.txt"``. Files may be compressed with gzip or xz.
+    encoding : str, default="utf-8"
+        Encoding of the files.
+
+    Returns
+    -------
+    FolderData
+        ``texts``, ``y`` (``"comp/graphics"``), ``hierarchy`` (a node ``root`` on top), ``files``; in the
+        order of the sorted paths.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from arbora.datasets import read_folder
+    >>> top = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("comp/graphics", "rec"):
+    ...     (top / name).mkdir(parents=True)
+    ...     _ = (top / name / "1.txt").write_text("about " + name)
+    >>> data = read_folder(top)
+    >>> data.texts, list(data.y), data.hierarchy.path("comp/graphics")
+    (['about comp/graphics', 'about rec'], ['comp/graphics', 'rec'], ['root', 'comp', 'comp/graphics'])
+    """
+    from arbora.structure import Hierarchy
+
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise DataFormatError(folder, None, "is not a folder")
+    found = sorted(path for path in folder.rglob(pattern) if path.is_file())
+    files = [
+        path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+    if not files:
+        raise DataFormatError(folder, None, f"holds no file that matches {pattern!r}")
+    texts, labels = [], []
+    for path in files:
+        with open_bytes(path) as file:
+            texts.append(decode(file.read(), encoding, path, None))
+        label = path.parent.relative_to(folder).as_posix()
+        if label.split("/")[0] == ROOT:
+            raise DataFormatError(
+                path, None, f"a folder may not be called {ROOT!r}: it is the name of the top"
+            )
+        labels.append(ROOT if label == "." else label)
+    edges = path_edges([label for label in labels if label != ROOT])
+    if not edges:
+        raise DataFormatError(folder, None, "has no sub-folder, so there is no label to read")
+    return FolderData(texts, name_array(labels), Hierarchy.from_edges(edges), files)
