@@ -6,6 +6,8 @@ from arbora.datasets.cluto import ClutoData, read_cluto
 from arbora.datasets.errors import DataFormatError
 from arbora.datasets.load import available, data_folder, load
 from arbora.datasets.svmlight import SvmlightData, read_svmlight, read_xmlc
+from arbora.datasets.synthetic_text import TextTruth, make_hierarchical_text
+from arbora.datasets.synthetic_vmf import VMFTruth, make_hierarchical_vmf, make_temporal_vmf, make_vmf_mixture
 from arbora.datasets.texts import FolderData, TextData, read_csv, read_folder, read_jsonl
 
 __all__ = [
@@ -17,9 +19,15 @@ __all__ = [
     "Split",
     "SvmlightData",
     "TextData",
+    "TextTruth",
+    "VMFTruth",
     "available",
     "data_folder",
     "load",
+    "make_hierarchical_text",
+    "make_hierarchical_vmf",
+    "make_temporal_vmf",
+    "make_vmf_mixture",
     "read_cluto",
     "read_csv",
     "read_folder",

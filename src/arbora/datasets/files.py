@@ -1,4 +1,4 @@
-"""Opening data files: plain, gzip or xz by content; decoded line by line, so that errors have line numbers."""
+"""Opening data files: plain, gzip or xz by content; decoded line by line, so that errors have numbers."""
 
 import gzip
 import lzma
