@@ -4,7 +4,8 @@ A label argument may be
 
 * a 1-d array or list of names or ids (one label per row),
 * a list of label lists, tuples or sets (any number of labels per row, none included),
-* a 2-d NumPy array or sparse matrix of zeros and ones (row by class).
+* a 2-d NumPy array or sparse matrix of zeros and ones (row by class), of one column too. A list of lists is
+  never read as a matrix: ``[[0, 1]]`` is one row with the labels 0 and 1.
 
 Whatever comes in, measures see boolean CSR indicators with the same columns, so that counting is a sparse
 product and single-label, multilabel and node labels share one path.

@@ -89,7 +89,7 @@ def reliability_curve(
     confidence, hit = _confidence_and_hit(y_true, proba, classes)
     grid = np.linspace(0, 1, n_bins + 1)
     if strategy == "quantile":
-        grid = np.unique(np.quantile(confidence, grid))
+        grid = np.quantile(confidence, grid)
     elif strategy != "uniform":
         raise ValueError(f"strategy must be 'uniform' or 'quantile', got {strategy!r}")
     # Only inner edges decide, so that 0 and 1 fall into the outermost bins.

@@ -4,8 +4,8 @@ r"""Significance of the difference between two systems on the same test rows.
   systems are equally right are dropped; of the ``n`` others system A wins ``k``, binomial(n, 1/2) under the
   null hypothesis. What a case is depends on the labels. With one label per row it is the row: a wrong row
   holds two wrong decisions, and would count twice. With several labels it is each (row, class) decision;
-  where the systems decide differently, exactly one of them is right. Decisions of one row are not independent,
-  so ``unit="instance"``, which counts rows instead (fewer wrong decisions wins), is the more careful test.
+  where the systems decide differently, exactly one of them is right. Decisions of one row are not
+  independent, so ``unit="instance"``, which counts rows (fewer wrong decisions wins), is more careful.
 * **Wilcoxon signed-rank test** for macro-averages: the pairs are the F1 scores of each class.
 * **Paired t-test** on any paired scores, such as those of the same folds or restarts.
 
