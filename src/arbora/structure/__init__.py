@@ -5,6 +5,7 @@ integer ids inside and show names outside.
 """
 
 from arbora.structure.errors import CycleError, StructureError, UnknownLabelError
-from arbora.structure.hierarchy import Hierarchy
+from arbora.structure.graph import LabelGraph
+from arbora.structure.hierarchy import Hierarchy, Reshaped
 
-__all__ = ["CycleError", "Hierarchy", "StructureError", "UnknownLabelError"]
+__all__ = ["CycleError", "Hierarchy", "LabelGraph", "Reshaped", "StructureError", "UnknownLabelError"]

@@ -33,6 +33,18 @@ def compress(n_nodes: int, sources: Ids, targets: Ids) -> Csr:
     return Csr(indptr, targets[np.argsort(sources, kind="stable")])
 
 
+def distinct(values: Ids) -> Ids:
+    """Sort values and drop repeated ones: on integers several times faster than ``np.unique``.
+
+    >>> distinct(np.array([3, 1, 3]))
+    array([1, 3])
+    """
+    ascending = np.sort(values)
+    first = np.ones(ascending.size, dtype=bool)
+    np.not_equal(ascending[1:], ascending[:-1], out=first[1:])
+    return ascending[first]
+
+
 def ragged_positions(starts: Ids, counts: Ids) -> Ids:
     """Concatenated ranges ``starts[i], ..., starts[i] + counts[i] - 1``.
 
@@ -92,9 +104,9 @@ def _peel(children: Csr, n_parents: Ids) -> Ids | None:
         depth[frontier] = level
         n_done += frontier.size
         positions, _ = gather_rows(children.indptr, frontier)
-        reached, times = np.unique(children.indices[positions], return_counts=True)
-        waiting[reached] -= times
-        frontier = reached[waiting[reached] == 0]
+        reached = children.indices[positions]
+        np.subtract.at(waiting, reached, 1)
+        frontier = distinct(reached[waiting[reached] == 0])
         level += 1
     return depth if n_done == waiting.size else None
 
@@ -146,7 +158,7 @@ def ancestor_rows(parents: Csr, levels: Sequence[Ids], max_entries: int) -> Csr:
         place = np.arange(level.size)
         owner = np.repeat(np.repeat(place, n_parents), size[above])
         # One number per (node, ancestor): sorting it sorts the rows and drops what two parents share.
-        entries = np.unique(np.concatenate([owner * n_nodes + inherited, place * n_nodes + level]))
+        entries = distinct(np.concatenate([owner * n_nodes + inherited, place * n_nodes + level]))
         size[level] = np.bincount(entries // n_nodes, minlength=level.size)
         start[level] = n_filled + np.cumsum(size[level]) - size[level]
         if n_filled + entries.size > buffer.size:

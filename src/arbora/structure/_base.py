@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from arbora.structure._arrays import Ids
-from arbora.structure._names import Names, as_list, name_array, unknown
+from arbora.structure._arrays import Ids, distinct, split_by
+from arbora.structure._colour import colouring
+from arbora.structure._names import Names, as_list, freeze, name_array, unknown
 from arbora.structure.errors import StructureError
 
 
@@ -123,21 +124,19 @@ class NamedNodes:
         >>> Hierarchy.from_edges([("a", "b"), ("a", "c")]).decode([2, 0])
         array(['c', 'a'], dtype=object)
         """
-        codes = np.asarray(ids)
-        if codes.size == 0:
-            codes = codes.astype(np.int64)
-        if codes.dtype.kind not in "iu":
-            raise TypeError(
-                f"node ids are integers, got an array of {codes.dtype}: to go from names to ids use encode"
-            )
-        if codes.size and not 0 <= codes.min() <= codes.max() < self.n_nodes:
-            wrong = codes[(codes < 0) | (codes >= self.n_nodes)].flat[0]
-            raise StructureError(
-                f"{wrong} is not a node id: the {self._kind} has ids 0 to {self.n_nodes - 1}"
-            )
+        codes = self._check_ids(ids)
         chosen = np.empty(codes.shape, dtype=object)
         chosen[...] = self.names[codes]
         return chosen
+
+    def _check_ids(self, ids: ArrayLike) -> Ids:
+        codes = np.asarray(ids)
+        if codes.size and codes.dtype.kind not in "iu":
+            raise TypeError(f"node ids are integers, got {codes.dtype}: encode goes from names to ids")
+        if codes.size and not 0 <= codes.min() <= codes.max() < self.n_nodes:
+            wrong = codes[(codes < 0) | (codes >= self.n_nodes)].flat[0]
+            raise StructureError(f"{wrong} is not a node id: the ids are 0 to {self.n_nodes - 1}")
+        return codes.astype(np.int64)
 
     def indicator(self, label_sets: Iterable[Any]) -> sparse.csr_array:
         """Boolean ``n_samples x n_nodes`` matrix of label sets.
@@ -162,10 +161,45 @@ class NamedNodes:
         indptr = np.cumsum([0, *map(len, sets)])
         ids = self.encode([label for labels in sets for label in labels])
         rows = np.repeat(np.arange(len(sets)), np.diff(indptr))
-        entries = np.unique(rows * self.n_nodes + ids)
+        entries = distinct(rows * self.n_nodes + ids)
         shape = (len(sets), self.n_nodes)
         coordinates = (entries // self.n_nodes, entries % self.n_nodes)
         return sparse.csr_array((np.ones(entries.size, dtype=bool), coordinates), shape=shape)
+
+    def to_edges(self) -> list[tuple[Any, Any]]:
+        """Edges as pairs of names (parent, child for a hierarchy), sorted by id.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> Hierarchy.from_paths(["comp/sys", "comp/os"]).to_edges()
+        [('comp', 'comp/sys'), ('comp', 'comp/os')]
+        """
+        ends = self.names[self.edges].tolist()
+        return [(first, second) for first, second in ends]
+
+    def colouring(self) -> Ids:
+        """Colour nodes 0, 1, ... so that the ends of every edge differ.
+
+        Two colours when the edges allow it (always for a tree), else greedily, nodes of high degree first.
+        The same structure always gets the same colours.
+
+        Examples
+        --------
+        >>> from arbora.structure import LabelGraph
+        >>> LabelGraph.from_edges([("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")]).colouring()
+        array([1, 2, 0, 1])
+        """
+        return self._colours
+
+    @property
+    def colour_groups(self) -> tuple[Ids, ...]:
+        """Node ids of each colour: a solver may update the nodes of one group at the same time."""
+        return split_by(np.argsort(self._colours, kind="stable"), self._colours)
+
+    @cached_property
+    def _colours(self) -> Ids:
+        return freeze(colouring(self.n_nodes, self.edges))
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

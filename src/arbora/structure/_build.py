@@ -3,7 +3,7 @@
 Ids are given in order of first appearance, after those listed in ``nodes``.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
@@ -35,7 +35,10 @@ def code_edges(edges: Any, nodes: Iterable[Any] | None = None) -> Coded:
     else:
         flat = _flatten(list(edges))
     check_names(flat)
-    index = {name: i for i, name in enumerate(dict.fromkeys(chain(first, flat)))}
+    index: defaultdict[Any, int] = defaultdict()
+    index.default_factory = index.__len__  # a name not met before gets the next id
+    for name in first:
+        index[name]
     codes = np.fromiter(map(index.__getitem__, flat), dtype=np.int64, count=len(flat))
     # Repeats in `first` are kept so that they are refused by name later.
     names = list(index) if len(set(first)) == len(first) else first
@@ -86,35 +89,31 @@ def code_paths(paths: Iterable[Any], sep: str) -> Coded:
     if not sep:
         raise StructureError("sep must not be empty")
     index: dict[str, int] = {}
-    children: list[int] = []
     parents: list[int] = []
-    doubled = sep + sep
     for where, path in enumerate(as_list(paths)):
         name = path if isinstance(path, str) else _join(path, sep, where)
-        if name in index:
-            continue
-        if doubled in f"{sep}{name}{sep}":
-            raise StructureError(f"path {where} ({path!r}) has an empty component: check its {sep!r}")
-        missing = []
-        while name and name not in index:
-            missing.append(name)
-            name = name.rpartition(sep)[0]
-        above = index[name] if name else -1
-        for name in reversed(missing):
-            index[name] = len(index)
-            if above >= 0:
-                parents.append(above)
-                children.append(index[name])
-            above = index[name]
-    return Coded(list(index), np.array([parents, children], dtype=np.int64).T)
+        above: list[str] = []
+        while name not in index:
+            head, cut, tail = name.rpartition(sep)
+            if not tail or (cut and not head):
+                raise StructureError(f"path {where} ({path!r}) has an empty component: check its {sep!r}")
+            if not head or head in index:
+                index[name] = len(index)
+                parents.append(index[head] if head else -1)
+                name = above.pop() if above else name
+            else:
+                above.append(name)
+                name = head
+    return Coded(list(index), code_parents(np.array(parents, dtype=np.int64)).edges)
 
 
 def _join(path: Any, sep: str, where: int) -> str:
     if not isinstance(path, tuple | list) or not path:
-        raise StructureError(
-            f"path {where} is {path!r}: a path is a string with {sep!r}, or a tuple of names"
-        )
-    name = sep.join(map(str, path))
+        raise StructureError(f"path {where} is {path!r}: give a string with {sep!r}, or a tuple of names")
+    try:
+        name = sep.join(path)
+    except TypeError:
+        name = sep.join(map(str, path))
     if name.count(sep) != len(path) - 1:
         raise StructureError(f"a component of path {where} ({path!r}) holds {sep!r}: choose another sep")
     return name

@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.sparse import csgraph
 
-from arbora.structure import _arrays
+from arbora.structure import _arrays, _pairs
 from arbora.structure._arrays import Csr, Ids
 from arbora.structure._base import NamedNodes
 from arbora.structure._names import freeze
@@ -35,7 +36,7 @@ class CodedHierarchy(NamedNodes):
     def __init__(self, names: Iterable[Any], edges: ArrayLike) -> None:
         super().__init__(names, edges)
         # Sorting one number per edge orders edges by (parent, child) and drops repeated ones.
-        keys = np.unique(self.edges[:, 0] * self.n_nodes + self.edges[:, 1])
+        keys = _arrays.distinct(self.edges[:, 0] * self.n_nodes + self.edges[:, 1])
         coded = np.column_stack(np.divmod(keys, self.n_nodes))
         depth = _arrays.depths(self.n_nodes, coded)
         if depth is None:
@@ -207,15 +208,144 @@ class CodedHierarchy(NamedNodes):
         return own
 
     def _strictly_above(self, own: sparse.csr_array) -> sparse.csr_array:
-        """Proper ancestors of each row, by climbing one edge at a time."""
-        ones = np.ones(self.n_edges, dtype=bool)
-        up = sparse.csr_array(
-            (ones, self.parent_indices, self.parent_indptr), shape=(self.n_nodes, self.n_nodes)
-        )
-        climbed = [own @ up]
-        while climbed[-1].nnz:
-            climbed.append(climbed[-1] @ up)
-        entries = [step.tocoo() for step in climbed]
-        rows = np.concatenate([step.row for step in entries])
-        columns = np.concatenate([step.col for step in entries])
+        """Proper ancestors of the labels of each row."""
+        steps = [step.tocoo() for step in self._climb(own)[1:]]
+        rows = np.concatenate([step.row for step in steps])
+        columns = np.concatenate([step.col for step in steps])
         return sparse.csr_array((np.ones(rows.size, dtype=bool), (rows, columns)), shape=own.shape)
+
+    def _climb(self, own: sparse.csr_array) -> list[sparse.csr_array]:
+        """Mark what each row reaches by climbing exactly 0, 1, 2, ... edges; the last is empty."""
+        ones = np.ones(self.n_edges, dtype=bool)
+        shape = (self.n_nodes, self.n_nodes)
+        up = sparse.csr_array((ones, self.parent_indices, self.parent_indptr), shape=shape)
+        steps = [own, own @ up]
+        while steps[-1].nnz:
+            steps.append(steps[-1] @ up)
+        return steps
+
+    @cached_property
+    def _lifting(self) -> tuple[Ids, ...]:
+        return _pairs.lifting_tables(self.parent, self.height)
+
+    def lca_ids(self, a: ArrayLike, b: ArrayLike) -> Ids:
+        """Lowest common ancestor of pairs of node ids; a node counts as its own ancestor.
+
+        Parameters
+        ----------
+        a, b : array-like of int
+            Node ids, broadcast against each other.
+
+        Returns
+        -------
+        ids : ndarray of int64
+            -1 where there is no common ancestor. In a DAG the deepest common ancestor, and among equally
+            deep ones the smallest id; no other common ancestor lies below it.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> h = Hierarchy.from_parents([-1, 0, 0, 1, 1])
+        >>> h.lca_ids([3, 3, 3], [4, 2, 1])
+        array([1, 0, 1])
+        """
+        first, second = self._check_pairs(a, b)
+        if self.is_tree:
+            found = _pairs.tree_lca(self._lifting, self.depth, first.ravel(), second.ravel())
+        else:
+            found = _pairs.dag_lca(self.ancestor_matrix, self.depth, first.ravel(), second.ravel())
+        return found.reshape(first.shape)
+
+    def distance_ids(self, a: ArrayLike, b: ArrayLike) -> Ids:
+        """Edges between pairs of node ids: up to a common ancestor and down again, the shortest such way.
+
+        Parameters
+        ----------
+        a, b : array-like of int
+            Node ids, broadcast against each other.
+
+        Returns
+        -------
+        distances : ndarray of int64
+            -1 where there is no common ancestor.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> h = Hierarchy.from_parents([-1, 0, 0, 1, 1])
+        >>> h.distance_ids(3, [3, 4, 2, 0])
+        array([0, 2, 3, 2])
+        """
+        first, second = self._check_pairs(a, b)
+        if self.is_tree:
+            meet = self.lca_ids(first, second)
+            return np.where(meet < 0, -1, self.depth[first] + self.depth[second] - 2 * self.depth[meet])
+        nodes, rows = np.unique(np.concatenate([first.ravel(), second.ravel()]), return_inverse=True)
+        start = sparse.csr_array(
+            (np.ones(nodes.size, dtype=bool), nodes, np.arange(nodes.size + 1)),
+            shape=(nodes.size, self.n_nodes),
+        )
+        found = _pairs.dag_distance(self._climb(start), rows[: first.size], rows[first.size :])
+        return found.reshape(first.shape)
+
+    def _check_pairs(self, a: ArrayLike, b: ArrayLike) -> tuple[Ids, Ids]:
+        first, second = np.broadcast_arrays(self._check_ids(a), self._check_ids(b))
+        return first, second
+
+    def ancestor_ids(self, node: int) -> Ids:
+        """Ids of all proper ancestors of a node, parents before children.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> Hierarchy.from_parents([-1, 0, 1, 1]).ancestor_ids(3)
+        array([0, 1])
+        """
+        return self._reachable(self._parents, node)
+
+    def descendant_ids(self, node: int) -> Ids:
+        """Ids of all proper descendants of a node, parents before children.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> Hierarchy.from_parents([-1, 0, 1, 1]).descendant_ids(0)
+        array([1, 2, 3])
+        """
+        return self._reachable(self._children, node)
+
+    def _reachable(self, rows: Csr, node: int) -> Ids:
+        start = int(self._check_ids(node))
+        reached = csgraph.breadth_first_order(_arrays.as_matrix(rows), start, return_predecessors=False)
+        others = np.sort(reached[1:]).astype(np.int64)
+        return others[np.argsort(self.depth[others], kind="stable")]
+
+    @cached_property
+    def odd_even(self) -> tuple[Ids, Ids]:
+        """Ids on even and on odd levels: given the ones, the others are independent of each other.
+
+        An error for a DAG with an edge between levels of the same parity; `colour_groups` always works.
+        """
+        same = np.flatnonzero((self.depth[self.edges[:, 0]] - self.depth[self.edges[:, 1]]) % 2 == 0)
+        if same.size:
+            parent, child = self.names[self.edges[same[0]]].tolist()
+            raise StructureError(
+                f"odd and even levels are not independent: {parent!r} and its child {child!r}"
+                " are both on even or both on odd levels: use colour_groups"
+            )
+        return freeze(np.flatnonzero(self.depth % 2 == 0)), freeze(np.flatnonzero(self.depth % 2))
+
+    @cached_property
+    def _colours(self) -> Ids:
+        # The parity of the level is the two-colouring of a tree, and needs no search.
+        return freeze(self.depth % 2) if self.is_tree else super()._colours
+
+    @cached_property
+    def _main_parent(self) -> Ids:
+        """The deepest parent of each node (the smallest id among equals), -1 for roots."""
+        parents, children = self.edges.T
+        # The last write wins, so the preferred parent comes last.
+        last = np.lexsort((-parents, self.depth[parents]))
+        chosen = np.full(self.n_nodes, -1)
+        chosen[children[last]] = parents[last]
+        return chosen

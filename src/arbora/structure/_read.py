@@ -1,0 +1,168 @@
+"""Files of label structures: lines to pairs of names, with the file and line number in every complaint.
+
+Formats of a hierarchy:
+
+``tsv``
+    ``parent<TAB>child``.
+``pairs``
+    ``parent child`` separated by blanks (the LSHTC way, ``cat_hier.txt``).
+``paths``
+    All nodes from the root to a leaf, separated by blanks (the other LSHTC way).
+``rcv1``
+    ``parent: None child: Root child-description: Root`` (RCV1 ``topics.hier``); descriptions are not kept.
+
+``auto`` looks at the first line: ``parent:`` means ``rcv1``, a tab ``tsv``, two fields ``pairs``, more
+``paths``. A file compressed by gzip, xz or bzip2 is recognised by its content, not by its name. Blank lines
+are skipped.
+"""
+
+import bz2
+import gzip
+import lzma
+import math
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+from arbora.structure.errors import StructureError
+
+FilePath = str | PathLike[str]
+
+_DECOMPRESSORS: dict[bytes, Callable[[bytes], bytes]] = {
+    b"\x1f\x8b": gzip.decompress,
+    b"\xfd7zXZ\x00": lzma.decompress,
+    b"BZh": bz2.decompress,
+}
+_RCV1 = re.compile(r"parent:\s*(\S+)\s+child:\s*(\S+)(?:\s+child-description:.*)?")
+
+
+class EdgeFile(NamedTuple):
+    """Pairs of names, the nodes that stand alone, and the weights of the pairs."""
+
+    edges: list[tuple[str, str]]
+    nodes: list[str]
+    weights: list[float]
+
+
+def numbered_lines(path: FilePath) -> list[tuple[int, str]]:
+    """Non-blank lines of a text file, plain or compressed, with their numbers from 1."""
+    data = Path(path).read_bytes()
+    for magic, decompress in _DECOMPRESSORS.items():
+        if data.startswith(magic):
+            try:
+                data = decompress(data)
+            except (OSError, EOFError, lzma.LZMAError, zlib.error, ValueError) as error:
+                raise StructureError(f"{path}: the compressed file is damaged ({error})") from None
+            break
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise StructureError(f"{path}, line {line}: not UTF-8 text: convert the file") from None
+    # Only newlines end a line: str.splitlines would also cut names at rarer separators.
+    lines = [(i, line.rstrip("\r")) for i, line in enumerate(text.split("\n"), start=1)]
+    filled = [(i, line) for i, line in lines if line and not line.isspace()]
+    if not filled:
+        raise StructureError(f"{path}: the file is empty")
+    return filled
+
+
+@contextmanager
+def naming(path: FilePath) -> Iterator[None]:
+    """Put the file in front of the complaint about a structure that was read from it."""
+    try:
+        yield
+    except StructureError as error:
+        error.args = (f"{path}: {error}",)
+        raise
+
+
+def read_hierarchy(path: FilePath, format: str) -> EdgeFile:
+    """Pairs (parent, child) of a file."""
+    lines = numbered_lines(path)
+    chosen = _guess(lines[0][1]) if format == "auto" else format
+    if chosen not in _PARSERS:
+        raise ValueError(f"unknown format {format!r}: use 'auto', {', '.join(map(repr, _PARSERS))}")
+    edges: list[tuple[str, str]] = []
+    nodes: list[str] = []
+    parse = _PARSERS[chosen]
+    for number, line in lines:
+        fields = parse(line)
+        if isinstance(fields, str):
+            raise StructureError(f"{path}, line {number}: {fields}, got {line[:80]!r}")
+        nodes.append(fields[0])
+        for parent, child in pairwise(fields):
+            if parent == child:
+                raise StructureError(f"{path}, line {number}: node {parent!r} is its own parent")
+            edges.append((parent, child))
+    return EdgeFile(edges, nodes if chosen == "rcv1" else [], [])
+
+
+def read_graph(path: FilePath) -> EdgeFile:
+    """Pairs and weights of a file of lines ``a<TAB>b`` or ``a<TAB>b<TAB>weight``."""
+    edges: list[tuple[str, str]] = []
+    weights: list[float] = []
+    for number, line in numbered_lines(path):
+        fields = [field.strip() for field in line.split("\t")]
+        where = f"{path}, line {number}"
+        if len(fields) not in (2, 3) or not all(fields):
+            raise StructureError(f"{where}: expected a<TAB>b or a<TAB>b<TAB>weight, got {line[:80]!r}")
+        if fields[0] == fields[1]:
+            raise StructureError(f"{where}: node {fields[0]!r} is joined to itself")
+        weight = _number(fields[2]) if len(fields) == 3 else 1.0
+        if not 0 < weight < math.inf:
+            raise StructureError(f"{where}: the weight {fields[2]!r} is not a positive number")
+        edges.append((fields[0], fields[1]))
+        weights.append(weight)
+    return EdgeFile(edges, [], weights)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _guess(line: str) -> str:
+    if line.lstrip().startswith("parent:"):
+        return "rcv1"
+    if "\t" in line:
+        return "tsv"
+    return "paths" if len(line.split()) > 2 else "pairs"
+
+
+def _parse_tsv(line: str) -> list[str] | str:
+    fields = [field.strip() for field in line.split("\t")]
+    return fields if len(fields) == 2 and all(fields) else "expected parent<TAB>child"
+
+
+def _parse_pair(line: str) -> list[str] | str:
+    fields = line.split()
+    return fields if len(fields) == 2 else "expected two names (format='paths' reads root-to-leaf lines)"
+
+
+def _parse_path(line: str) -> list[str] | str:
+    fields = line.split()
+    return fields if len(fields) > 1 else "expected the nodes from the root to a leaf"
+
+
+def _parse_rcv1(line: str) -> list[str] | str:
+    match = _RCV1.fullmatch(line.strip())
+    if match is None:
+        return "expected 'parent: NAME child: NAME child-description: TEXT'"
+    parent, child = match.groups()
+    return [child] if parent == "None" else [parent, child]
+
+
+_PARSERS: dict[str, Callable[[str], list[str] | str]] = {
+    "tsv": _parse_tsv,
+    "pairs": _parse_pair,
+    "paths": _parse_path,
+    "rcv1": _parse_rcv1,
+}

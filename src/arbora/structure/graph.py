@@ -1,0 +1,197 @@
+"""`LabelGraph`: an undirected graph of named classes, with positive weights on its edges."""
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from arbora.structure import _build, _read, _reshape
+from arbora.structure._arrays import Ids
+from arbora.structure._base import NamedNodes
+from arbora.structure._names import freeze
+from arbora.structure.errors import StructureError
+
+
+def merge_edges(edges: Ids, weights: NDArray[np.float64], n_nodes: int) -> tuple[Ids, Ids]:
+    """Edges as sorted pairs ``a < b``, once each, and the position of each in the input.
+
+    A pair given twice (in either direction) must have one weight; otherwise the positions of the two that
+    disagree are raised as a `_Disagreement`.
+    """
+    low, high = edges.min(axis=1, initial=n_nodes), edges.max(axis=1, initial=-1)
+    keys = low * n_nodes + high
+    order = np.argsort(keys, kind="stable")
+    first = np.ones(order.size, dtype=bool)
+    first[1:] = keys[order][1:] != keys[order][:-1]
+    kept = order[first]
+    group = np.cumsum(first) - 1
+    differ = np.flatnonzero(weights[order] != weights[kept][group])
+    if differ.size:
+        raise _Disagreement(int(kept[group[differ[0]]]), int(order[differ[0]]))
+    return np.column_stack([low[kept], high[kept]]), kept
+
+
+class _Disagreement(Exception):
+    """Positions of two edges that are the same pair with different weights."""
+
+
+class LabelGraph(NamedNodes):
+    """An immutable undirected graph of named nodes.
+
+    Parameters
+    ----------
+    names : sequence of str or int
+        Distinct names; their position is the node id.
+    edges : array-like of shape (n_edges, 2)
+        Node ids. A pair given twice, in either direction, counts once.
+    weights : array-like of shape (n_edges,), optional
+        Positive; 1 by default. The two mentions of a pair given twice must agree.
+
+    Attributes
+    ----------
+    names : ndarray of object
+    edges : ndarray of shape (n_edges, 2)
+        Ids ``a < b``, sorted.
+    weights : ndarray of shape (n_edges,)
+
+    Examples
+    --------
+    >>> from arbora.structure import LabelGraph
+    >>> g = LabelGraph.from_edges([("a", "b"), ("b", "c"), ("b", "a")], nodes=["a", "b", "c", "alone"])
+    >>> g
+    LabelGraph(4 nodes, 2 edges, 2 components)
+    >>> g.neighbours("b")
+    ['a', 'c']
+    """
+
+    _kind = "label graph"
+    weights: NDArray[np.float64]
+
+    def __init__(self, names: Iterable[Any], edges: ArrayLike, weights: ArrayLike | None = None) -> None:
+        super().__init__(names, edges)
+        given = np.ones(self.n_edges) if weights is None else np.asarray(weights, dtype=np.float64)
+        if given.shape != (self.n_edges,):
+            raise StructureError(f"weights has shape {given.shape}: give one per edge ({self.n_edges})")
+        wrong = np.flatnonzero(~((given > 0) & np.isfinite(given)))
+        if wrong.size:
+            raise StructureError(
+                f"the weight of edge {wrong[0]} is {given[wrong[0]]}: it must be positive and finite"
+            )
+        try:
+            merged, kept = merge_edges(self.edges, given, self.n_nodes)
+        except _Disagreement as clash:
+            a, b = self.names[self.edges[clash.args[0]]].tolist()
+            first, second = given[list(clash.args)]
+            raise StructureError(
+                f"edge {a!r} - {b!r} is given twice, with weights {first} and {second}"
+            ) from None
+        self.__dict__.update(edges=freeze(merged), weights=freeze(given[kept]))
+
+    @classmethod
+    def from_edges(
+        cls, edges: Any, weights: ArrayLike | None = None, nodes: Iterable[Any] | None = None
+    ) -> "LabelGraph":
+        """Build from pairs of names.
+
+        Parameters
+        ----------
+        edges : iterable of pairs, or array of shape (n_edges, 2)
+        weights : array-like of shape (n_edges,), optional
+        nodes : iterable of names, optional
+            These get the ids 0, 1, ... in this order, and may be isolated.
+
+        Examples
+        --------
+        >>> from arbora.structure import LabelGraph
+        >>> LabelGraph.from_edges([("a", "b"), ("b", "c")], weights=[1, 3]).adjacency.toarray()
+        array([[0., 1., 0.],
+               [1., 0., 3.],
+               [0., 3., 0.]])
+        """
+        return cls(*_build.code_edges(edges, nodes), weights=weights)
+
+    @classmethod
+    def from_networkx(cls, graph: Any, weight: str = "weight") -> "LabelGraph":
+        """Build from a ``networkx.Graph``; edges without the attribute ``weight`` count 1.
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> from arbora.structure import LabelGraph
+        >>> LabelGraph.from_networkx(nx.cycle_graph(5)).colouring()
+        array([0, 1, 0, 2, 1])
+        """
+        coded = _build.code_networkx(graph, directed=False)
+        return cls(*coded, weights=[value for *_, value in graph.edges(data=weight, default=1.0)])
+
+    @classmethod
+    def read(cls, path: _read.FilePath, nodes: Iterable[Any] | None = None) -> "LabelGraph":
+        r"""Read lines ``a<TAB>b`` or ``a<TAB>b<TAB>weight``; the file may be compressed. Names are strings.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from arbora.structure import LabelGraph
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "graph.tsv")
+        ...     _ = file.write_text("jazz\tblues\t12\n")
+        ...     LabelGraph.read(file).weights
+        array([12.])
+        """
+        content = _read.read_graph(path)
+        with _read.naming(path):
+            return cls.from_edges(content.edges, content.weights, nodes)
+
+    @cached_property
+    def adjacency(self) -> sparse.csr_array:
+        """Symmetric ``n_nodes x n_nodes`` CSR array of weights."""
+        ends = np.concatenate([self.edges, self.edges[:, ::-1]]).T
+        shape = (self.n_nodes, self.n_nodes)
+        matrix = sparse.csr_array((np.tile(self.weights, 2), (ends[0], ends[1])), shape=shape)
+        matrix.sort_indices()
+        for array in (matrix.data, matrix.indices, matrix.indptr):
+            freeze(array)
+        return matrix
+
+    @cached_property
+    def degree(self) -> Ids:
+        """Number of neighbours of each node."""
+        return freeze(np.diff(self.adjacency.indptr).astype(np.int64))
+
+    @cached_property
+    def component(self) -> Ids:
+        """Number of the connected component of each node, from 0."""
+        return freeze(csgraph.connected_components(self.adjacency, directed=False)[1].astype(np.int64))
+
+    def neighbours(self, name: Any) -> list[Any]:
+        """Names of the neighbours of a node, by id."""
+        node = self.id_of(name)
+        start, end = self.adjacency.indptr[[node, node + 1]]
+        return list(self.names[self.adjacency.indices[start:end]].tolist())
+
+    def subgraph(self, nodes: Iterable[Any]) -> "LabelGraph":
+        """Return the graph of some nodes and the edges between them.
+
+        Examples
+        --------
+        >>> from arbora.structure import LabelGraph
+        >>> LabelGraph.from_edges([("a", "b"), ("b", "c")]).subgraph(["b", "c"]).to_edges()
+        [('b', 'c')]
+        """
+        kept = np.zeros(self.n_nodes, dtype=bool)
+        kept[self.encode(nodes)] = True
+        inside = kept[self.edges].all(axis=1)
+        return LabelGraph(*_reshape.restrict(self.names, self.edges, kept), weights=self.weights[inside])
+
+    def to_state(self) -> dict[str, Any]:
+        """Everything needed to build the same graph again: JSON scalars, lists and numpy arrays."""
+        return {**super().to_state(), "weights": self.weights}
+
+    def __repr__(self) -> str:
+        n_components = int(self.component.max()) + 1
+        plural = "" if n_components == 1 else "s"
+        return f"LabelGraph({self.n_nodes} nodes, {self.n_edges} edges, {n_components} component{plural})"
