@@ -1,0 +1,129 @@
+"""The classes that model files may name.
+
+A file can never make Arbora import a module or call a class that is not listed here: that is what makes a
+model from a stranger safe to open. Classes are listed as text and imported when they are first needed, so
+that this package depends on no model.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, TypeVar
+
+from arbora.io.errors import ModelFileError
+
+Class = TypeVar("Class", bound=type)
+
+# The name in files -> "module:class" to import, or the class itself when a user registered it.
+_registry: dict[str, str | type] = {
+    target.replace(":", "."): target
+    for target in (
+        "arbora.structure:Hierarchy",
+        "arbora.structure:LabelGraph",
+        "arbora.infer:Trace",
+        "arbora.classify:OneVsRestSVC",
+        "arbora.classify:OneVsRestLogistic",
+        "arbora.classify:TopDownSVC",
+        "arbora.text:LtcVectorizer",
+        "sklearn.pipeline:Pipeline",
+        "sklearn.preprocessing:StandardScaler",
+        "sklearn.preprocessing:MaxAbsScaler",
+        "sklearn.preprocessing:Normalizer",
+        "sklearn.feature_extraction.text:TfidfTransformer",
+        "sklearn.decomposition:TruncatedSVD",
+    )
+}
+
+
+def kind_of(cls: type) -> str | None:
+    """Tell how objects of a class are saved: "state", "tuple", "estimator", or None when they cannot be."""
+    if hasattr(cls, "to_state") and hasattr(cls, "from_state"):
+        return "state"
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return "tuple"
+    if hasattr(cls, "get_params"):
+        return "estimator"
+    return None
+
+
+def full_name(cls: type) -> str:
+    """Return module and name of a class."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def register(cls: Class) -> Class:
+    """Allow a class of yours in model files; also usable as a decorator.
+
+    Parameters
+    ----------
+    cls : type
+        A scikit-learn estimator whose parameters are those of ``get_params`` and that keeps all that it
+        learned in attributes that end with ``_`` (and do not begin with it); or a named tuple; or a class
+        with ``to_state()`` and a class method ``from_state(state)``.
+
+    Returns
+    -------
+    type
+        The class itself. A program that loads the model must have registered the class as well.
+
+    Examples
+    --------
+    >>> from sklearn.base import BaseEstimator
+    >>> from arbora.io import register
+    >>> @register
+    ... class Constant(BaseEstimator):
+    ...     def __init__(self, value=0.0):
+    ...         self.value = value
+    """
+    if not isinstance(cls, type) or kind_of(cls) is None:
+        raise TypeError(
+            f"{cls!r} cannot be registered: it must be an estimator (get_params), a named tuple, or a "
+            "class with to_state and from_state"
+        )
+    # A class defined again (a notebook cell run twice) takes the place of the old one; a listed one never
+    # does.
+    if isinstance(_registry.get(full_name(cls)), str) and class_of(full_name(cls)) is not cls:
+        raise ValueError(f"the name {full_name(cls)} belongs to another class of the registry")
+    if name_of(cls) is None:
+        _registry[full_name(cls)] = cls
+    return cls
+
+
+def name_of(cls: type) -> str | None:
+    """Return the name under which a class is registered, or None."""
+    for name, target in list(_registry.items()):
+        if target is cls:
+            return name
+        # Only a class of this name is imported, which costs nothing: an object of it exists.
+        same_name = isinstance(target, str) and target.endswith(f":{cls.__name__}")
+        if same_name and _imported(target) is cls:
+            return name
+    return None
+
+
+def class_of(name: Any) -> type:
+    """Return the class that is registered under a name."""
+    target = _registry.get(name) if isinstance(name, str) else None
+    if target is None:
+        near = get_close_matches(str(name), _registry, n=1)
+        hint = f" (the nearest known class is {near[0]})" if near else ""
+        raise ModelFileError(
+            f"the model needs the class {name!r}, which is not registered{hint}: if you trust it, import "
+            "it and call arbora.io.register(...) on it before load"
+        )
+    cls = _imported(target)
+    if cls is None:
+        raise ModelFileError(f"the model needs the class {name!r}, which this installation does not have")
+    return cls
+
+
+def _imported(target: str | type) -> type | None:
+    if isinstance(target, type):
+        return target
+    module, _, attribute = target.partition(":")
+    try:
+        cls = getattr(import_module(module), attribute, None)
+    except ImportError:
+        return None
+    return cls if isinstance(cls, type) else None
