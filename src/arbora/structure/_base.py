@@ -195,7 +195,7 @@ class NamedNodes:
     @property
     def colour_groups(self) -> tuple[Ids, ...]:
         """Node ids of each colour: a solver may update the nodes of one group at the same time."""
-        return split_by(np.argsort(self._colours, kind="stable"), self._colours)
+        return split_by(freeze(np.argsort(self._colours, kind="stable")), self._colours)
 
     @cached_property
     def _colours(self) -> Ids:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arbora.structure._arrays import Ids
-from arbora.structure._names import as_list, check_names
+from arbora.structure._names import as_list, check_names, repeated
 from arbora.structure.errors import StructureError
 
 
@@ -136,8 +136,8 @@ def code_dict(tree: Mapping[Any, Any], sep: str) -> Coded:
             if below is not None:
                 queue.append((node, below))
     check_names(names)
-    repeated = _repeated(names)
-    labels = [path if name in repeated else name for name, path in zip(names, paths, strict=True)]
+    twice = repeated(names)
+    labels = [path if name in twice else name for name, path in zip(names, paths, strict=True)]
     return Coded(labels, np.array(edges, dtype=np.int64).reshape(-1, 2))
 
 
@@ -150,14 +150,6 @@ def _entries(inside: Any, where: str) -> list[tuple[Any, Any]]:
         raise StructureError(f"under {where}: expected a dict, a list or a name, got {type(inside).__name__}")
     entries = sorted(inside, key=str) if isinstance(inside, set | frozenset) else inside
     return [pair for entry in entries for pair in _entries(entry, where)]
-
-
-def _repeated(names: list[Any]) -> set[Any]:
-    seen: set[Any] = set()
-    twice: set[Any] = set()
-    for name in names:
-        (twice if name in seen else seen).add(name)
-    return twice
 
 
 def code_networkx(graph: Any, directed: bool) -> Coded:

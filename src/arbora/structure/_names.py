@@ -1,7 +1,9 @@
 """Node names and their integer codes: checking, encoding, decoding, suggesting the nearest name."""
 
 import difflib
-from collections.abc import Hashable, Iterable, Sequence
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +14,7 @@ from arbora.structure.errors import StructureError, UnknownLabelError
 Names = NDArray[np.object_]
 Array = TypeVar("Array", bound=NDArray[Any])
 
-_FEW = 20_000  # difflib compares about this many names in a quarter of a second
+_FEW = 2_000  # difflib is slow: among more names than this, only the likeliest are compared
 
 
 def as_list(values: Any) -> list[Any]:
@@ -44,8 +46,7 @@ def name_array(names: Iterable[Any]) -> Names:
     items = as_list(names)
     check_names(items)
     if len(set(items)) < len(items):
-        seen: set[Hashable] = set()
-        twice = next(name for name in items if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        twice = min(repeated(items), key=items.index)
         raise StructureError(f"node name {twice!r} is given twice: names must be distinct (full paths are)")
     array = np.empty(len(items), dtype=object)
     array[:] = items
@@ -58,24 +59,40 @@ def freeze(array: Array) -> Array:
     return array
 
 
+def repeated(names: Iterable[Any]) -> set[Any]:
+    """Names that occur more than once.
+
+    >>> repeated(["a", "b", "a"])
+    {'a'}
+    """
+    return {name for name, times in Counter(names).items() if times > 1}
+
+
 def nearest_name(label: object, names: Sequence[object]) -> object | None:
-    """Find the name most like ``label``, or None when nothing is like it."""
-    text = str(label)
-    by_text = {str(name): name for name in names}
-    if len(by_text) > _FEW:
-        by_text = {key: by_text[key] for key in _plausible(text, by_text)}
+    """Find the name most like ``label``, or None when nothing is like it.
+
+    >>> nearest_name("Grafics", ["comp", "graphics"])
+    'graphics'
+    """
+    text = str(label).casefold()
+    by_text = {str(name).casefold(): name for name in names}
     if text in by_text:
         return by_text[text]
-    folded = {key.casefold(): key for key in by_text}
-    close = difflib.get_close_matches(text.casefold(), folded, n=1)
-    return by_text[folded[close[0]]] if close else None
+    likely = list(by_text)
+    if len(likely) > _FEW:
+        likely = heapq.nlargest(_FEW, likely, key=lambda key: _shared_ends(key, text))
+    close = difflib.get_close_matches(text, likely, n=1)
+    return by_text[close[0]] if close else None
 
 
-def _plausible(text: str, keys: Iterable[str]) -> list[str]:
-    head, tail = text[:3].casefold(), text[-3:].casefold()
-    similar = (key for key in keys if abs(len(key) - len(text)) <= 1 + len(text) // 4)
-    close = [key for key in similar if key[:3].casefold() == head or key[-3:].casefold() == tail]
-    return close[:_FEW]
+def _shared_ends(a: str, b: str) -> int:
+    """Characters in common at the beginning and the end: cheap, and high when there is one slip in a name."""
+    return _shared_start(a, b) + _shared_start(a[::-1], b[::-1])
+
+
+def _shared_start(a: str, b: str) -> int:
+    differ = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+    return next(differ, min(len(a), len(b)))
 
 
 def unknown(label: object, names: Sequence[object], what: str, others: int = 0) -> UnknownLabelError:

@@ -95,12 +95,13 @@ def read_hierarchy(path: FilePath, format: str) -> EdgeFile:
         fields = parse(line)
         if isinstance(fields, str):
             raise StructureError(f"{path}, line {number}: {fields}, got {line[:80]!r}")
-        nodes.append(fields[0])
+        if len(fields) == 1:
+            nodes.append(fields[0])
         for parent, child in pairwise(fields):
             if parent == child:
                 raise StructureError(f"{path}, line {number}: node {parent!r} is its own parent")
             edges.append((parent, child))
-    return EdgeFile(edges, nodes if chosen == "rcv1" else [], [])
+    return EdgeFile(edges, list(dict.fromkeys(nodes)), [])
 
 
 def read_graph(path: FilePath) -> EdgeFile:
