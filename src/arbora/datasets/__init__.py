@@ -5,6 +5,7 @@ from arbora.datasets.base import Dataset, Split
 from arbora.datasets.cluto import ClutoData, read_cluto
 from arbora.datasets.errors import DataFormatError
 from arbora.datasets.load import available, data_folder, load
+from arbora.datasets.python_docs import load_python_docs
 from arbora.datasets.svmlight import SvmlightData, read_svmlight, read_xmlc
 from arbora.datasets.synthetic_text import TextTruth, make_hierarchical_text
 from arbora.datasets.synthetic_vmf import VMFTruth, make_hierarchical_vmf, make_temporal_vmf, make_vmf_mixture
@@ -24,6 +25,7 @@ __all__ = [
     "available",
     "data_folder",
     "load",
+    "load_python_docs",
     "make_hierarchical_text",
     "make_hierarchical_vmf",
     "make_temporal_vmf",

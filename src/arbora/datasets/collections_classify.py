@@ -37,31 +37,17 @@ def _feature_names(folder: Path) -> np.ndarray | None:
     return next((_names(folder / n) for n in ("vocab.txt.xz", "features.txt") if (folder / n).exists()), None)
 
 
-def _pairs(path: Path, width: int) -> list[list[str]]:
-    rows = [line.rstrip("\r\n").split("\t") for line in read_lines(path)]
-    wrong = next((number for number, row in enumerate(rows, start=1) if len(row) != width), None)
-    if wrong is not None:
-        raise DataFormatError(path, wrong, f"{len(rows[wrong - 1])} columns, expected {width}")
-    return rows
-
-
 def _hierarchy(folder: Path, file: str = "hierarchy.tsv") -> Hierarchy | None:
-    if not (folder / file).exists():
-        return None
     from arbora.structure import Hierarchy
 
-    return Hierarchy.from_edges([(parent, child) for parent, child in _pairs(folder / file, 2)])
+    return Hierarchy.read(folder / file) if (folder / file).exists() else None
 
 
-def _graph(folder: Path, names: np.ndarray) -> LabelGraph | None:
-    path = folder / "label_cooccurrence.tsv"
-    if not path.exists():
-        return None
+def _graph(folder: Path) -> LabelGraph | None:
     from arbora.structure import LabelGraph
 
-    rows = _pairs(path, 3)
-    weights = [float(count) for _, _, count in rows]
-    return LabelGraph.from_edges([(a, b) for a, b, _ in rows], nodes=names, weights=weights)
+    file = folder / "label_cooccurrence.tsv"
+    return LabelGraph.read(file, nodes=_names(folder / "nodes.txt")) if file.exists() else None
 
 
 def _read_parts(folder: Path, files: list[str], n_features: int | None) -> list[SvmlightData]:
@@ -87,7 +73,7 @@ def _svmlight_set(name: str, folder: Path, multilabel: bool) -> Dataset:
         test.X,
         as_y(test.labels),
         hierarchy=_hierarchy(folder),
-        graph=_graph(folder, _names(folder / "nodes.txt")),
+        graph=_graph(folder),
         feature_names=features,
     )
 
@@ -140,7 +126,7 @@ def load_eurlex57k(name: str, folder: Path) -> Dataset:
         texts_train=train.texts,
         texts_test=test.texts,
         splits={"dev": Split(None, dev.y, dev.texts)},
-        extra={"node_names": dict(_pairs(folder / "node_names.tsv", 2))},
+        extra={"node_names": dict(line.split("\t", 1) for line in _names(folder / "node_names.tsv"))},
     )
 
 
