@@ -268,7 +268,17 @@ def test_bootstrap_of_any_measure():
     np.testing.assert_array_equal(interval.samples, again.samples)
 
 
-@pytest.mark.parametrize("options", [{"n_resamples": 0}, {"level": 1.0}, {"level": 0}])
+def test_basic_interval_is_the_percentile_interval_reflected():
+    y_true, y_pred, _ = random_labels("single")
+    percentile, basic = (
+        metrics.bootstrap_interval(metrics.macro_f1, y_true, y_pred, method=method, random_state=0)
+        for method in ("percentile", "basic")
+    )
+    assert basic.low + percentile.high == pytest.approx(2 * basic.value)
+    assert basic.high + percentile.low == pytest.approx(2 * basic.value)
+
+
+@pytest.mark.parametrize("options", [{"n_resamples": 0}, {"level": 1.0}, {"level": 0}, {"method": "bca"}])
 def test_bad_bootstrap_options_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         metrics.bootstrap_interval(metrics.micro_f1, [0], [0], **options)
