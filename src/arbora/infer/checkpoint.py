@@ -5,7 +5,7 @@ parameters); every piece is one file::
 
     one line of JSON (key, fingerprint, meta, names of the arrays)
     the arrays, in the npy format, one after the other
-    32 bytes: BLAKE2b of all before
+    32 bytes: SHA-256 of all before
 
 Pieces are written atomically, so a piece is there or it is not. A piece that the disk damaged is found by its
 checksum and counts as not there: the work of that piece is done again.
@@ -45,13 +45,9 @@ class CheckpointError(ValueError):
     """The folder is not a checkpoint of this fit."""
 
 
-def _new_hasher() -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=_DIGEST_BYTES)
-
-
 def _piece_name(key: str) -> str:
     # The hash tells keys apart on file systems that do not distinguish "A" from "a".
-    code = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    code = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     name = f"{quote(key, safe='', errors='surrogatepass')}-{code}.piece"
     if not key or len(name) > 250:
         raise ValueError(f"a key must have 1 to about 200 characters, got {len(key)}: {key[:60]!r}")
@@ -59,7 +55,7 @@ def _piece_name(key: str) -> str:
 
 
 def _write_piece(file: BinaryIO, header: dict[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    writer = HashingWriter(file, _new_hasher())
+    writer = HashingWriter(file, hashlib.sha256())
     writer.write(json.dumps(header).encode() + b"\n")
     for array in arrays.values():
         npy.write_array(writer, np.asanyarray(array), allow_pickle=False)
@@ -68,7 +64,7 @@ def _write_piece(file: BinaryIO, header: dict[str, Any], arrays: Mapping[str, np
 
 def _checksum_holds(file: BinaryIO) -> bool:
     remaining = os.fstat(file.fileno()).st_size - _DIGEST_BYTES
-    hasher = _new_hasher()
+    hasher = hashlib.sha256()
     while remaining > 0:
         block = file.read(min(remaining, 1 << 20))
         if not block:

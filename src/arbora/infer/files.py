@@ -24,7 +24,7 @@ _lock = threading.Lock()
 class Hasher(Protocol):
     """The part of a hashlib object that writers need."""
 
-    def update(self, data: bytes, /) -> object:
+    def update(self, data: bytes | memoryview, /) -> object:
         """Hash more bytes."""
 
     def digest(self) -> bytes:

@@ -1,6 +1,6 @@
 """A short name for data and parameters: equal things have equal fingerprints, other things have others.
 
-Everything is fed to BLAKE2b with a tag for its kind and its length, so that ``["ab"]`` and ``["a", "b"]``
+Everything is fed to SHA-256 with a tag for its kind and its length, so that ``["ab"]`` and ``["a", "b"]``
 differ. Large arrays are hashed where they lie, without a copy.
 """
 
@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from arbora.infer.files import Hasher
+
 _CHUNK_ROWS_BYTES = 1 << 24
 
 
 def fingerprint(*things: Any) -> str:
-    """Hash data and parameters into 40 hexadecimal digits.
+    """Hash data and parameters into 64 hexadecimal digits.
 
     Parameters
     ----------
@@ -47,17 +49,17 @@ def fingerprint(*things: Any) -> str:
 
 
 def _digest(thing: Any) -> bytes:
-    hasher = hashlib.blake2b(digest_size=20)
+    hasher = hashlib.sha256()
     _feed(hasher, thing)
     return hasher.digest()
 
 
-def _tag(hasher: hashlib.blake2b, kind: str, content: bytes) -> None:
+def _tag(hasher: Hasher, kind: str, content: bytes) -> None:
     hasher.update(f"{kind}:{len(content)}:".encode())
     hasher.update(content)
 
 
-def _feed(hasher: hashlib.blake2b, thing: Any) -> None:
+def _feed(hasher: Hasher, thing: Any) -> None:
     if isinstance(thing, np.generic) and not isinstance(thing, np.void):
         thing = thing.item()
     if thing is None or isinstance(thing, bool | int | float | complex):
@@ -80,14 +82,18 @@ def _feed(hasher: hashlib.blake2b, thing: Any) -> None:
         _feed_object(hasher, thing)
 
 
-def _feed_sequence(hasher: hashlib.blake2b, kind: str, members: Iterable[Any]) -> None:
+def _feed_sequence(hasher: Hasher, kind: str, members: Iterable[Any]) -> None:
     members = list(members)
     _tag(hasher, kind, str(len(members)).encode())
+    if set(map(type, members)) == {str}:  # a corpus or a vocabulary: all texts at once
+        _tag(hasher, "lengths", np.fromiter(map(len, members), dtype="<i8").tobytes())
+        _feed(hasher, "".join(members))
+        return
     for member in members:
         _feed(hasher, member)
 
 
-def _feed_array(hasher: hashlib.blake2b, array: np.ndarray[Any, Any]) -> None:
+def _feed_array(hasher: Hasher, array: np.ndarray[Any, Any]) -> None:
     if array.dtype.hasobject:
         _tag(hasher, "object array", repr(array.shape).encode())
         _feed_sequence(hasher, "members", array.ravel().tolist())
@@ -104,7 +110,7 @@ def _feed_array(hasher: hashlib.blake2b, array: np.ndarray[Any, Any]) -> None:
         hasher.update(np.ascontiguousarray(array[start : start + step]).reshape(-1).view(np.uint8).data)
 
 
-def _feed_sparse(hasher: hashlib.blake2b, matrix: Any) -> None:
+def _feed_sparse(hasher: Hasher, matrix: Any) -> None:
     if matrix.format not in ("csr", "csc"):
         matrix = matrix.tocsr()
     _tag(hasher, matrix.format, repr(matrix.shape).encode())
@@ -112,7 +118,7 @@ def _feed_sparse(hasher: hashlib.blake2b, matrix: Any) -> None:
         _feed_array(hasher, part)
 
 
-def _feed_object(hasher: hashlib.blake2b, thing: Any) -> None:
+def _feed_object(hasher: Hasher, thing: Any) -> None:
     kind = thing if isinstance(thing, type) else type(thing)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(thing, type):
