@@ -5,11 +5,13 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 import sklearn.metrics as skm
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
 from arbora import metrics
+
+quick = settings(deadline=None, max_examples=40)  # no deadline: the machine may be busy
 
 partitions = st.integers(1, 40).flatmap(
     lambda n: st.tuples(
@@ -19,6 +21,7 @@ partitions = st.integers(1, 40).flatmap(
 )
 
 
+@quick
 @given(pair=partitions)
 def test_equal_to_sklearn(pair):
     report = metrics.clustering_report(*pair)
@@ -28,6 +31,7 @@ def test_equal_to_sklearn(pair):
     assert report.adjusted_rand_index == pytest.approx(skm.adjusted_rand_score(*pair), abs=1e-12)
 
 
+@quick
 @given(pair=partitions)
 def test_report_is_made_of_the_single_measures(pair):
     assert metrics.clustering_report(*pair)[:6] == (
@@ -40,6 +44,7 @@ def test_report_is_made_of_the_single_measures(pair):
     )
 
 
+@quick
 @given(pair=partitions)
 def test_majority_measures_by_classification(pair):
     y_true, clusters = pair
@@ -52,6 +57,7 @@ def test_majority_measures_by_classification(pair):
     )
 
 
+@quick
 @given(pair=partitions)
 def test_rand_index_by_enumeration_of_pairs(pair):
     y_true, clusters = pair
@@ -68,6 +74,7 @@ def test_adjusted_rand_index_is_zero_on_average():
     assert np.mean(values) == pytest.approx(0, abs=1e-12)
 
 
+@quick
 @given(pair=partitions, seed=st.integers(0, 1000))
 def test_invariant_under_row_order_and_cluster_names(pair, seed):
     y_true, clusters = map(np.array, pair)
@@ -105,6 +112,7 @@ def test_many_rows_do_not_overflow():
     assert report.nmi == pytest.approx(1)
 
 
+@quick
 @given(pair=partitions, prior=st.floats(0.1, 5))
 def test_discriminative_cost_by_its_definition(pair, prior):
     table = metrics.contingency_table(*pair).toarray()

@@ -4,12 +4,14 @@ import networkx as nx
 import numpy as np
 import pytest
 import sklearn.metrics as skm
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
 from arbora import metrics
 from arbora.structure import Hierarchy
+
+quick = settings(deadline=None, max_examples=40)  # no deadline: the machine may be busy
 
 
 @st.composite
@@ -52,6 +54,7 @@ everything = st.one_of(
 )
 
 
+@quick
 @given(case=everything)
 def test_hierarchical_f1_by_sets(case):
     graph, hierarchy, y_true, y_pred = case
@@ -67,6 +70,7 @@ def test_hierarchical_f1_by_sets(case):
     assert metrics.hierarchical_f1(y_true, y_pred, hierarchy) == scores.f1
 
 
+@quick
 @given(case=labelled())
 def test_tree_induced_error_is_the_path_length(case):
     graph, hierarchy, y_true, y_pred = case
@@ -76,6 +80,7 @@ def test_tree_induced_error_is_the_path_length(case):
     assert metrics.tree_induced_error(y_true, y_pred, hierarchy) == pytest.approx(np.mean(lengths))
 
 
+@quick
 @given(case=labelled(forest=True))
 def test_a_forest_counts_as_joined_under_one_node(case):
     graph, hierarchy, y_true, y_pred = case
@@ -85,6 +90,7 @@ def test_a_forest_counts_as_joined_under_one_node(case):
     assert metrics.tree_induced_error(y_true, y_pred, hierarchy) == pytest.approx(np.mean(lengths))
 
 
+@quick
 @given(case=everything)
 def test_tree_induced_error_is_symmetric_and_zero_for_the_truth(case):
     _, hierarchy, y_true, y_pred = case
@@ -94,6 +100,7 @@ def test_tree_induced_error_is_symmetric_and_zero_for_the_truth(case):
 
 
 @pytest.mark.parametrize("nodes", ["seen", "true", "all"])
+@quick
 @given(case=everything)
 def test_f1_by_level_by_sklearn(nodes, case):
     graph, hierarchy, y_true, y_pred = case
@@ -117,6 +124,7 @@ def test_f1_by_level_by_sklearn(nodes, case):
         assert micro == pytest.approx(pooled)
 
 
+@quick
 @given(case=everything)
 def test_all_forms_of_labels_agree(case):
     _, hierarchy, y_true, y_pred = case
@@ -199,6 +207,7 @@ def test_bad_comparisons_are_explained():
 # By class size
 
 
+@quick
 @given(
     data=st.integers(1, 30).flatmap(
         lambda n: st.tuples(*[st.lists(st.sampled_from("abcdef"), min_size=n, max_size=n)] * 2)

@@ -10,13 +10,15 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse, stats
 
 from arbora import metrics
 from arbora.metrics.table import Marked, Table, improvement
+
+quick = settings(deadline=None, max_examples=40)  # no deadline: the machine may be busy
 
 triples = st.integers(1, 40).flatmap(
     lambda n: st.tuples(*[st.lists(st.sampled_from("abcdef"), min_size=n, max_size=n)] * 3).map(
@@ -33,6 +35,7 @@ ALTERNATIVES = ["two-sided", "greater", "less"]
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
+@quick
 @given(triple=triples)
 def test_sign_test_on_rows(alternative, triple):
     y_true, a, b = triple
@@ -47,6 +50,7 @@ def test_sign_test_on_rows(alternative, triple):
         assert result.p_value == 1.0
 
 
+@quick
 @given(triple=matrix_triples)
 def test_sign_test_on_decisions_and_on_rows_of_sets(triple):
     y_true, a, b = triple
@@ -69,6 +73,7 @@ def test_sign_test_by_enumeration_of_all_outcomes():
     )
 
 
+@quick
 @given(triple=triples)
 def test_tests_are_antisymmetric(triple):
     y_true, a, b = triple
@@ -87,6 +92,7 @@ def test_a_row_wrong_in_both_is_a_tie_for_one_label():
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
+@quick
 @given(triple=triples)
 def test_wilcoxon_equals_scipy(alternative, triple):
     y_true, a, b = triple
@@ -353,6 +359,7 @@ def test_unknown_column_is_explained():
         thesis_table().column("Levle")
 
 
+@quick
 @given(value=st.floats(0, 1), baseline=st.floats(0.01, 1))
 def test_improvement_inverts(value, baseline):
     assert baseline * (1 + improvement(value, baseline)) == pytest.approx(value, abs=1e-9)
