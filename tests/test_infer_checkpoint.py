@@ -213,8 +213,8 @@ def test_other_things_have_other_fingerprints():
     changed = X.copy()
     changed.data[3] = np.nextafter(changed.data[3], 1)
     things = [
-        np.float32, [["a", "b"]],
-        (), None, True, 1, 1.0, 2, "1", b"1", "", [], {}, ["ab"], ["ab", ""], ["a", "b"], ("a", "b"), [["a"], "b"],
+        np.float32, [["a", "b"]], ["ab", ""],
+        (), None, True, 1, 1.0, 2, "1", b"1", "", [], {}, ["ab"], ["a", "b"], ("a", "b"), [["a"], "b"],
         np.array([["a", "b"]], object),
         {"a": 1}, {"a": 2}, {"b": 1}, {"a": {"b": 1}}, {"a"}, np.ones(4), np.ones((2, 2)), np.ones((4, 1)),
         np.ones(4, np.float32), np.array(["a", "b"]), np.array(["a", "b"], object),
