@@ -324,7 +324,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         return counts
 
     def _discover_terms(self, tokens: Tokens, rules: Rules) -> tuple[list[str], list[str], sparse.csr_matrix]:
-        """Terms that pass the frequency limits, their names, and their counts."""
+        """Return the terms that pass the frequency limits, their names, and their counts."""
         stems, stem_of = number_stems(rules.stem(tokens.words))
         blocks, runs = [], []
         for level in grams(tokens, stem_of, len(stems), check_ngram_range(self.ngram_range, tokens.words)):

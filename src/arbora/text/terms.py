@@ -27,8 +27,6 @@ class Grams(NamedTuple):
         Form of each run, in reading order.
     indptr : ndarray, shape (n_samples + 1,)
         Runs of document i are ``ids[indptr[i]:indptr[i + 1]]``.
-    starts : ndarray, shape (n_occurrences,)
-        Token at which each run starts.
     forms : ndarray, shape (n_forms, n)
         Words of each form, in lexicographic order.
     term_of : ndarray, shape (n_forms,)
@@ -39,7 +37,6 @@ class Grams(NamedTuple):
 
     ids: Ints
     indptr: Ints
-    starts: Ints
     forms: Ints
     term_of: Ints
     terms: Ints
@@ -73,8 +70,7 @@ def grams(tokens: Tokens, stem_of: Ints, n_stems: int, ngram_range: tuple[int, i
     shortest, longest = ngram_range
     words = np.arange(len(tokens.words), dtype=np.int32)
     stems = np.arange(n_stems, dtype=np.int32)
-    starts = np.arange(len(tokens.ids), dtype=np.int64)
-    level = Grams(tokens.ids, tokens.indptr, starts, words[:, None], stem_of, stems[:, None])
+    level = Grams(tokens.ids, tokens.indptr, words[:, None], stem_of, stems[:, None])
     for n in range(1, longest + 1):
         if n > 1:
             level = _lengthen(level, tokens, stem_of, n_stems)
@@ -84,17 +80,18 @@ def grams(tokens: Tokens, stem_of: Ints, n_stems: int, ngram_range: tuple[int, i
 
 def _lengthen(level: Grams, tokens: Tokens, stem_of: Ints, n_stems: int) -> Grams:
     """Add to each run the word after it; a run at the end of its document has none."""
-    runs = np.maximum(np.diff(level.indptr) - 1, 0)
-    indptr = np.concatenate(([0], np.cumsum(runs)))
-    inside = np.ones(len(level.ids), dtype=bool)
-    nonempty = np.diff(level.indptr) > 0
-    inside[level.indptr[1:][nonempty] - 1] = False
-    starts = level.starts[inside]
     n = level.forms.shape[1]
-    shorter, last, ids = _pairs(level.ids[inside], tokens.ids[starts + n], len(tokens.words))
+    runs = np.maximum(np.diff(tokens.indptr) - n, 0)
+    indptr = np.concatenate(([0], np.cumsum(runs)))
+
+    def positions(start_of_document: Ints) -> Ints:
+        return np.arange(indptr[-1]) + np.repeat(start_of_document[:-1] - indptr[:-1], runs)
+
+    heads, tails = level.ids[positions(level.indptr)], tokens.ids[positions(tokens.indptr) + n]
+    shorter, last, ids = _pairs(heads, tails, len(tokens.words))
     forms = np.column_stack((level.forms[shorter], last))
     shorter, last, term_of = _pairs(level.term_of[shorter], stem_of[last], n_stems)
-    return Grams(ids, indptr, starts, forms, term_of, np.column_stack((level.terms[shorter], last)))
+    return Grams(ids, indptr, forms, term_of, np.column_stack((level.terms[shorter], last)))
 
 
 def _pairs(left: Ints, right: Ints, n_right: int) -> tuple[Ints, Ints, Ints]:
@@ -121,7 +118,7 @@ def commonest_forms(level: Grams) -> Ints:
 
     Examples
     --------
-    >>> level = Grams(np.array([0, 1, 1]), np.array([0, 3]), np.arange(3), np.array([[0], [1]]),
+    >>> level = Grams(np.array([0, 1, 1]), np.array([0, 3]), np.array([[0], [1]]),
     ...               np.array([0, 0]), np.array([[0]]))
     >>> commonest_forms(level).tolist()
     [1]
@@ -137,7 +134,7 @@ def count(level: Grams, column_of: Ints, n_columns: int, dtype: npt.DTypeLike) -
 
     Examples
     --------
-    >>> level = Grams(np.array([0, 1, 1]), np.array([0, 3]), np.arange(3), np.array([[0], [1]]),
+    >>> level = Grams(np.array([0, 1, 1]), np.array([0, 3]), np.array([[0], [1]]),
     ...               np.array([0, 1]), np.array([[0], [1]]))
     >>> count(level, np.array([-1, 0]), 1, np.float32).toarray()
     array([[2.]], dtype=float32)

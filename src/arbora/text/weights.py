@@ -1,4 +1,4 @@
-r"""Raw text to sparse rows of unit length with ``ltc`` weights.
+r"""Counts to sparse rows of unit length with ``ltc`` weights.
 
 The letters are those of the SMART system (Salton and Buckley, "Term-weighting approaches in automatic text
 retrieval", 1988): **l**\ ogarithmic term frequency, inverse documen\ **t** frequency, **c**\ osine
@@ -53,4 +53,4 @@ def ltc_rows(
     counts.data *= idf[counts.indices]
     if not idf.all():
         counts.eliminate_zeros()
-    return normalize(counts, copy=False)
+    return normalize(counts, copy=False) if counts.shape[0] else counts  # normalize refuses no rows
