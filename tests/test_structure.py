@@ -119,6 +119,7 @@ def test_importing_structure_does_not_import_networkx():
         (lambda: Hierarchy.from_edges([("a", 1.5)]), "name 1 is 1.5 .float"),
         (lambda: Hierarchy.from_edges([("a", None)]), "name 1 is None"),
         (lambda: Hierarchy.from_edges([("a", "b")], nodes=["a", "b", "a"]), "'a' is given twice"),
+        (lambda: Hierarchy.from_edges([("a", "b")], nodes=[["a"]]), r"name 0 is \['a'\]"),
         (lambda: Hierarchy.from_parents([-1, 5]), "the parent of node 1 is 5"),
         (lambda: Hierarchy.from_parents([-2]), "the parent of node 0 is -2"),
         (lambda: Hierarchy.from_parents([0.5]), "vector of integers, got float64"),
@@ -279,7 +280,7 @@ def test_equality_hash_copy_and_pickle(news):
     assert news != Hierarchy.from_edges(NEWS[:-1])
     assert news != news.to_graph()
     assert graph != LabelGraph.from_edges([("a", "b"), ("b", 3)])
-    assert Hierarchy.from_edges([(1, 2)]) != Hierarchy.from_edges([("1", "2")])
+    assert Hierarchy.from_edges([(1, "a")]) != Hierarchy.from_edges([("1", "a")])
     with pytest.raises(StructureError, match="state of a 'label graph', not of a 'hierarchy'"):
         Hierarchy.from_state(graph.to_state())
 

@@ -39,6 +39,8 @@ def distinct(values: Ids) -> Ids:
     >>> distinct(np.array([3, 1, 3]))
     array([1, 3])
     """
+    if values.size < 2:
+        return values
     ascending = np.sort(values)
     first = np.ones(ascending.size, dtype=bool)
     np.not_equal(ascending[1:], ascending[:-1], out=first[1:])
@@ -58,6 +60,9 @@ def ragged_positions(starts: Ids, counts: Ids) -> Ids:
 
 def gather_rows(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
     """Positions of the entries of some CSR rows, and how many each row has."""
+    if rows.size == 1:  # one level of a chain: no need for the general machinery
+        positions = np.arange(indptr[rows[0]], indptr[rows[0] + 1])
+        return positions, np.array([positions.size])
     starts = indptr[rows]
     counts = indptr[rows + 1] - starts
     return ragged_positions(starts, counts), counts

@@ -205,7 +205,11 @@ class NamedNodes:
         if type(other) is not type(self):
             return NotImplemented
         mine, theirs = self.to_state(), other.to_state()
-        return all(np.array_equal(mine[key], theirs[key]) for key in mine)
+        # Lists of names are compared as lists: as arrays, 1 and "1" would be equal.
+        return all(
+            np.array_equal(value, theirs[key]) if isinstance(value, np.ndarray) else value == theirs[key]
+            for key, value in mine.items()
+        )
 
     @cached_property
     def _hash(self) -> int:

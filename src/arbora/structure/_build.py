@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arbora.structure._arrays import Ids
-from arbora.structure._names import as_list, check_names, repeated
+from arbora.structure._names import as_list, check_names, refuse_repeated, repeated
 from arbora.structure.errors import StructureError
 
 
@@ -34,15 +34,20 @@ def code_edges(edges: Any, nodes: Iterable[Any] | None = None) -> Coded:
         flat = as_list(array.ravel())
     else:
         flat = _flatten(list(edges))
+    return code_flat(flat, first)
+
+
+def code_flat(flat: list[Any], first: list[Any]) -> Coded:
+    """Code names of which each two in a row are an edge; those of ``first`` get the first ids."""
+    check_names(first)
     check_names(flat)
+    refuse_repeated(first)
     index: defaultdict[Any, int] = defaultdict()
     index.default_factory = index.__len__  # a name not met before gets the next id
     for name in first:
         index[name]
     codes = np.fromiter(map(index.__getitem__, flat), dtype=np.int64, count=len(flat))
-    # Repeats in `first` are kept so that they are refused by name later.
-    names = list(index) if len(set(first)) == len(first) else first
-    return Coded(names, codes.reshape(-1, 2))
+    return Coded(list(index), codes.reshape(-1, 2))
 
 
 def _flatten(pairs: list[Any]) -> list[Any]:

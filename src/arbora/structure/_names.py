@@ -41,13 +41,18 @@ def check_names(names: Sequence[Any]) -> None:
     )
 
 
+def refuse_repeated(names: Sequence[Any]) -> None:
+    """Raise an error that says which name is given twice, if one is."""
+    if len(set(names)) < len(names):
+        twice = min(repeated(names), key=names.index)
+        raise StructureError(f"node name {twice!r} is given twice: names must be distinct (full paths are)")
+
+
 def name_array(names: Iterable[Any]) -> Names:
     """Read-only object array of distinct names."""
     items = as_list(names)
     check_names(items)
-    if len(set(items)) < len(items):
-        twice = min(repeated(items), key=items.index)
-        raise StructureError(f"node name {twice!r} is given twice: names must be distinct (full paths are)")
+    refuse_repeated(items)
     array = np.empty(len(items), dtype=object)
     array[:] = items
     return freeze(array)

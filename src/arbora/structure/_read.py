@@ -42,15 +42,15 @@ _RCV1 = re.compile(r"parent:\s*(\S+)\s+child:\s*(\S+)(?:\s+child-description:.*)
 
 
 class EdgeFile(NamedTuple):
-    """Pairs of names, the nodes that stand alone, and the weights of the pairs."""
+    """Names of which each two in a row are an edge, nodes named alone, and the weights of the edges."""
 
-    edges: list[tuple[str, str]]
+    flat: list[str]
     nodes: list[str]
     weights: list[float]
 
 
-def numbered_lines(path: FilePath) -> list[tuple[int, str]]:
-    """Non-blank lines of a text file, plain or compressed, with their numbers from 1."""
+def read_lines(path: FilePath) -> list[str]:
+    """Lines of a text file, plain or compressed; an error if all are blank."""
     data = Path(path).read_bytes()
     for magic, decompress in _DECOMPRESSORS.items():
         if data.startswith(magic):
@@ -64,12 +64,10 @@ def numbered_lines(path: FilePath) -> list[tuple[int, str]]:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise StructureError(f"{path}, line {line}: not UTF-8 text: convert the file") from None
-    # Only newlines end a line: str.splitlines would also cut names at rarer separators.
-    lines = [(i, line.rstrip("\r")) for i, line in enumerate(text.split("\n"), start=1)]
-    filled = [(i, line) for i, line in lines if line and not line.isspace()]
-    if not filled:
+    if not text or text.isspace():
         raise StructureError(f"{path}: the file is empty")
-    return filled
+    # Only newlines end a line: str.splitlines would also cut names at rarer separators.
+    return text.split("\n")
 
 
 @contextmanager
@@ -84,31 +82,35 @@ def naming(path: FilePath) -> Iterator[None]:
 
 def read_hierarchy(path: FilePath, format: str) -> EdgeFile:
     """Pairs (parent, child) of a file."""
-    lines = numbered_lines(path)
-    chosen = _guess(lines[0][1]) if format == "auto" else format
+    lines = read_lines(path)
+    chosen = _guess(next(line for line in lines if line.strip())) if format == "auto" else format
     if chosen not in _PARSERS:
         raise ValueError(f"unknown format {format!r}: use 'auto', {', '.join(map(repr, _PARSERS))}")
-    edges: list[tuple[str, str]] = []
-    nodes: list[str] = []
     parse = _PARSERS[chosen]
-    for number, line in lines:
+    flat: list[str] = []
+    nodes: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        if not line or line.isspace():
+            continue
         fields = parse(line)
         if isinstance(fields, str):
             raise StructureError(f"{path}, line {number}: {fields}, got {line[:80]!r}")
         if len(fields) == 1:
-            nodes.append(fields[0])
+            nodes += fields
         for parent, child in pairwise(fields):
             if parent == child:
                 raise StructureError(f"{path}, line {number}: node {parent!r} is its own parent")
-            edges.append((parent, child))
-    return EdgeFile(edges, list(dict.fromkeys(nodes)), [])
+            flat += (parent, child)
+    return EdgeFile(flat, list(dict.fromkeys(nodes)), [])
 
 
 def read_graph(path: FilePath) -> EdgeFile:
     """Pairs and weights of a file of lines ``a<TAB>b`` or ``a<TAB>b<TAB>weight``."""
-    edges: list[tuple[str, str]] = []
+    flat: list[str] = []
     weights: list[float] = []
-    for number, line in numbered_lines(path):
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line or line.isspace():
+            continue
         fields = [field.strip() for field in line.split("\t")]
         where = f"{path}, line {number}"
         if len(fields) not in (2, 3) or not all(fields):
@@ -118,9 +120,9 @@ def read_graph(path: FilePath) -> EdgeFile:
         weight = _number(fields[2]) if len(fields) == 3 else 1.0
         if not 0 < weight < math.inf:
             raise StructureError(f"{where}: the weight {fields[2]!r} is not a positive number")
-        edges.append((fields[0], fields[1]))
+        flat += fields[:2]
         weights.append(weight)
-    return EdgeFile(edges, [], weights)
+    return EdgeFile(flat, [], weights)
 
 
 def _number(text: str) -> float:

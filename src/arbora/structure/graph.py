@@ -12,7 +12,7 @@ from scipy.sparse import csgraph
 from arbora.structure import _build, _read, _reshape
 from arbora.structure._arrays import Ids
 from arbora.structure._base import NamedNodes
-from arbora.structure._names import freeze
+from arbora.structure._names import as_list, freeze
 from arbora.structure.errors import StructureError
 
 
@@ -144,7 +144,8 @@ class LabelGraph(NamedNodes):
         """
         content = _read.read_graph(path)
         with _read.naming(path):
-            return cls.from_edges(content.edges, content.weights, nodes)
+            coded = _build.code_flat(content.flat, [] if nodes is None else as_list(nodes))
+            return cls(*coded, weights=content.weights)
 
     @cached_property
     def adjacency(self) -> sparse.csr_array:

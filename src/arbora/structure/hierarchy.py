@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arbora.structure import _build, _read, _reshape
+from arbora.structure._names import as_list
 from arbora.structure._navigate import NavigableHierarchy
 from arbora.structure.graph import LabelGraph
 
@@ -166,7 +167,7 @@ class Hierarchy(NavigableHierarchy):
         """
         content = _read.read_hierarchy(path, format)
         with _read.naming(path):
-            return cls.from_edges(content.edges, nodes=nodes if nodes is not None else content.nodes)
+            return cls(*_build.code_flat(content.flat, content.nodes if nodes is None else as_list(nodes)))
 
     def subtree(self, name: Any) -> "Hierarchy":
         """Return the hierarchy of a node and its descendants, in the order of their ids.
