@@ -123,13 +123,14 @@ def test_the_output_format_and_the_feature_names_are_kept(tmp_path):
     )
 
 
-def test_structures_are_saved_through_their_state(tmp_path):
+@pytest.mark.parametrize("mmap", [False, True])
+def test_structures_are_saved_through_their_state(tmp_path, mmap):
     structure = pytest.importorskip("arbora.structure")
     tree = structure.Hierarchy.from_edges([("root", "a"), ("root", "b"), ("a", "c"), ("a", "é")])
     model = Centroids(scale=tree)
     model.hierarchy_ = tree
     save(model, tmp_path)
-    loaded = load(tmp_path)
+    loaded = load(tmp_path, mmap=mmap)
     assert loaded.hierarchy_ is loaded.scale
     assert loaded.hierarchy_ == tree
     assert loaded.hierarchy_.path("é") == ["root", "a", "é"]

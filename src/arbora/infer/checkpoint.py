@@ -233,7 +233,7 @@ class Checkpoint:
             warnings.warn(
                 f"piece {key!r} of the checkpoint in {self.path} is damaged and is ignored: "
                 "its work is done again",
-                RuntimeWarning,
+                UserWarning,
                 stacklevel=2,
             )
         return piece

@@ -65,7 +65,8 @@ def register(cls: Class) -> Class:
     Returns
     -------
     type
-        The class itself. A program that loads the model must have registered the class as well.
+        The class itself. A program that loads the model must have registered the class as well, from the
+        same module.
 
     Examples
     --------
