@@ -146,6 +146,8 @@ def test_pandas_input():
     for dtype in ("object", "category"):
         series = (pd.Series(y, dtype=dtype) for y in (y_true, y_pred))
         assert metrics.macro_f1(*series) == pytest.approx(0.4)
+    frames = (pd.DataFrame({"a": [1, 0], "b": [1, last]}) for last in (0, 1))
+    assert metrics.micro_f1(*frames) == pytest.approx(0.8)
 
 
 def test_report_agrees_with_the_measures():
@@ -175,6 +177,8 @@ def test_report_agrees_with_the_measures():
         (np.array([["a", "b"]]), ["a"], "list of lists"),
         ("abc", ["a"], "wrap a single row"),
         (np.zeros((1, 1, 1)), ["a"], "one or two dimensions"),
+        ({"a", "b"}, ["a", "b"], "one or two dimensions"),
+        (iter(["a"]), ["a"], "wrap a single row"),
     ],
 )
 def test_bad_labels_are_explained(y_true, y_pred, message):

@@ -48,14 +48,14 @@ class Indicators(NamedTuple):
 
 def read_labels(y: Any, name: str) -> LabelRows:
     """Flatten one label argument; ``name`` is what error messages call it."""
+    if isinstance(y, str) or not (sparse.issparse(y) or hasattr(y, "__len__")):
+        raise ValueError(f"{name} must hold the labels of many rows, got {y!r}; wrap a single row in a list")
+    if not (sparse.issparse(y) or isinstance(y, np.ndarray | list | tuple)):
+        y = np.asarray(y)  # a pandas Series or DataFrame, for instance
     if sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2):
         return _read_matrix(y, name)
-    if isinstance(y, str) or not hasattr(y, "__len__"):
-        raise ValueError(f"{name} must hold the labels of many rows, got {y!r}; wrap a single row in a list")
     if isinstance(y, np.ndarray) and y.ndim != 1:
-        raise ValueError(f"{name} must have one or two dimensions, got shape {y.shape}")
-    if not isinstance(y, np.ndarray | list | tuple):
-        y = np.asarray(y)  # a pandas Series, for instance
+        raise ValueError(f"{name} must be an array of one or two dimensions or a list, got shape {y.shape}")
     if len(y) == 0:
         raise ValueError(f"{name} is empty: a measure needs at least one row")
     if isinstance(y, np.ndarray) and y.dtype.kind in "biuf":
@@ -150,10 +150,11 @@ def object_array(values: Iterable[Any]) -> np.ndarray:
 
 def build_indicator(codes: np.ndarray, lengths: np.ndarray, n_columns: int) -> sparse.csr_array:
     """Boolean CSR from concatenated column codes; negative codes are left out, repeats count once."""
-    rows = np.repeat(np.arange(len(lengths)), lengths)
     known = codes >= 0
+    before = np.concatenate(([0], np.cumsum(known)))  # known codes before each position
+    indptr = before[np.concatenate(([0], np.cumsum(lengths)))]
     matrix = sparse.csr_array(
-        (np.ones(int(known.sum()), dtype=bool), (rows[known], codes[known])), shape=(len(lengths), n_columns)
+        (np.ones(indptr[-1], dtype=bool), codes[known], indptr), shape=(len(lengths), n_columns)
     )
     matrix.sum_duplicates()
     return matrix

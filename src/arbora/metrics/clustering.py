@@ -149,6 +149,15 @@ def _majority_f1(table: sparse.csr_array) -> float:
 def mutual_information(y_true: Any, clusters: Any) -> float:
     """Mutual information of classes and clusters, in nats.
 
+    Parameters
+    ----------
+    y_true, clusters : 1-d arrays of labels
+        One class and one cluster per row.
+
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> mutual_information(["a", "a", "b", "b"], [0, 0, 1, 1])
@@ -162,6 +171,15 @@ def normalized_mutual_information(y_true: Any, clusters: Any) -> float:
 
     It is 1 when both sides are one group only.
 
+    Parameters
+    ----------
+    y_true, clusters : 1-d arrays of labels
+        One class and one cluster per row.
+
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> normalized_mutual_information(["a", "a", "b", "b"], [1, 1, 0, 0])
@@ -173,6 +191,15 @@ def normalized_mutual_information(y_true: Any, clusters: Any) -> float:
 def rand_index(y_true: Any, clusters: Any) -> float:
     """Share of pairs of rows that both partitions join or both separate.
 
+    Parameters
+    ----------
+    y_true, clusters : 1-d arrays of labels
+        One class and one cluster per row.
+
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> rand_index(["a", "a", "b"], [0, 1, 1])
@@ -183,6 +210,15 @@ def rand_index(y_true: Any, clusters: Any) -> float:
 
 def adjusted_rand_index(y_true: Any, clusters: Any) -> float:
     """Rand index corrected for chance: 0 on average for a random clustering, 1 for the same partition.
+
+    Parameters
+    ----------
+    y_true, clusters : 1-d arrays of labels
+        One class and one cluster per row.
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -197,6 +233,15 @@ def purity(y_true: Any, clusters: Any) -> float:
 
     It never falls when clusters are split; read it beside the number of clusters.
 
+    Parameters
+    ----------
+    y_true, clusters : 1-d arrays of labels
+        One class and one cluster per row.
+
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> purity(["a", "a", "b", "b"], [0, 0, 0, 1])
@@ -210,6 +255,15 @@ def clustering_macro_f1(y_true: Any, clusters: Any) -> float:
     """Macro-averaged F1 when each cluster predicts its majority class.
 
     A class that is the majority of no cluster has F1 zero. Ties go to the class that sorts first.
+
+    Parameters
+    ----------
+    y_true, clusters : 1-d arrays of labels
+        One class and one cluster per row.
+
+    Returns
+    -------
+    float
 
     Examples
     --------

@@ -183,6 +183,15 @@ def hierarchical_precision_recall_f1(y_true: Any, y_pred: Any, hierarchy: Hierar
 def hierarchical_f1(y_true: Any, y_pred: Any, hierarchy: Hierarchy) -> float:
     """Hierarchical F1 alone; see :func:`hierarchical_precision_recall_f1`.
 
+    Parameters
+    ----------
+    y_true, y_pred, hierarchy
+        As in :func:`f1_by_level`.
+
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> from arbora.structure import Hierarchy
