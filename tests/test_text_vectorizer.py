@@ -1,11 +1,14 @@
 """LtcVectorizer against closed forms, scikit-learn, invariances, and the manners of an estimator."""
 
+import doctest
 import json
 import lzma
 import pickle
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -352,7 +355,16 @@ def test_not_fitted():
 
 @pytest.mark.parametrize(
     ("bad", "hint"),
-    [(b"bytes", "decode"), (None, "missing"), (float("nan"), "missing"), (3, "convert"), (["a"], "convert")],
+    [
+        (b"bytes", "decode"),
+        (None, "missing"),
+        (float("nan"), "missing"),
+        (np.float32("nan"), "missing"),
+        (pd.NA, "missing"),
+        (3, "convert"),
+        (["a"], "convert"),
+        (np.array(["a", "b"]), "convert"),
+    ],
 )
 @pytest.mark.parametrize("method", ["fit", "fit_transform", "transform"])
 def test_items_that_are_not_text_are_named_by_row(bad, hint, method):
@@ -368,6 +380,8 @@ def test_items_that_are_not_text_are_named_by_row(bad, hint, method):
         (b"bytes", ValueError, "not a single bytes"),
         (7, TypeError, "not int"),
         (np.array([["a table"]], dtype=object), ValueError, r"table of shape \(1, 1\)"),
+        (pd.DataFrame({"text": ["a table"]}), ValueError, "pass its column of texts"),
+        ({"first": "a text"}, ValueError, r"pass its values\(\)"),
         (sparse.csr_matrix((2, 2)), ValueError, "table"),
         ([], ValueError, "no documents"),
         (["", "the of"], ValueError, "empty vocabulary"),
@@ -443,7 +457,20 @@ def test_lone_surrogates_inside_tokens_survive_stemming():
     assert vectorizer.transform(["tree"]).nnz == 1
 
 
-# ---------------------------------------------------------------- real text
+# ---------------------------------------------------------------- the page of documentation, real text
+
+
+def test_documentation_runs():
+    page = Path(__file__).parents[1] / "docs" / "text.md"
+    results = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    assert results.attempted > 5
+    assert results.failed == 0
+
+
+def test_any_iterable_of_text_will_do():
+    expected = LtcVectorizer().fit_transform(DOCUMENTS)
+    for documents in (tuple(DOCUMENTS), iter(DOCUMENTS), np.array(DOCUMENTS), pd.Series(DOCUMENTS)):
+        assert (LtcVectorizer().fit_transform(documents) != expected).nnz == 0
 
 
 def test_newsgroups_equal_scikit_learn(shared_data):

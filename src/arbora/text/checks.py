@@ -1,11 +1,13 @@
 """Checks of documents and parameters: errors that say what is wrong, where, and what to do."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+_MISSING = ("None", "nan", "NaT", "<NA>")  # how the marks of pandas for a missing text print
 
 
 def check_document(document: object, row: int) -> str:
@@ -14,7 +16,7 @@ def check_document(document: object, row: int) -> str:
         return document
     if isinstance(document, bytes):
         hint = "decode it first, for example with document.decode('utf-8')"
-    elif document is None or document != document:  # NaN, as pandas marks a missing text
+    elif str(document) in _MISSING:
         hint = "a missing text can be given as ''"
     else:
         hint = "convert it with str(...) if it is meant as text"
@@ -28,6 +30,8 @@ def check_collection(documents: object) -> Iterable[object]:
             f"an iterable of documents is expected, not a single {type(documents).__name__}; "
             "wrap one document in a list"
         )
+    if isinstance(documents, Mapping):
+        raise ValueError("an iterable of documents is expected, not a mapping; pass its values()")
     if getattr(documents, "ndim", 1) != 1:
         raise ValueError(
             "an iterable of documents is expected, not a table of shape "
