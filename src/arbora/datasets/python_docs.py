@@ -33,10 +33,9 @@ MIN_WORDS = 8
 
 # Tests, vendored copies, build machinery, code tables, applications, deprecated packages: nothing there
 # documents what one can use.
-_SKIPPED_FOLDERS = frozenset(
-    ("test", "tests", "testing", "externals", "_external", "_lib", "_vendor", "site-packages", "__pycache__")
-    + ("distutils", "lib2to3", "idlelib", "encodings", "turtledemo", "pydoc_data", "ensurepip", "msilib")
-    + ("f2py", "_build_utils", "_pyinstaller", "typing", "_typing", "_examples")
+_SKIPPED_FOLDER = re.compile(
+    r"tests?|testing|externals|_external|_lib|_vendor|__pycache__|distutils|lib2to3|idlelib|encodings"
+    r"|turtledemo|pydoc_data|ensurepip|msilib|f2py|_build_utils|_pyinstaller|_?typing|_examples|.*-.*"
 )
 # Share of a file inside triple quotes. Files below it are nearly all code: they hold 14% of the documents and
 # take 28% of the time.
@@ -69,7 +68,7 @@ def _source_files(root: Path, private: bool) -> Iterator[Path]:
         subfolders[:] = sorted(
             name
             for name in subfolders
-            if name not in _SKIPPED_FOLDERS and (private or not name.startswith("_")) and "-" not in name
+            if not _SKIPPED_FOLDER.fullmatch(name) and (private or not name.startswith("_"))
         )
         for name in sorted(files):
             if name.endswith(".py") and (private or not name.startswith("_") or name == "__init__.py"):

@@ -150,8 +150,8 @@ def _batches(lengths: np.ndarray) -> Iterator[slice]:
     """Yield runs of documents of about ``_WORDS_AT_A_TIME`` words."""
     group = np.cumsum(lengths) // _WORDS_AT_A_TIME
     bounds = np.flatnonzero(np.diff(group, prepend=-1))
-    for start, stop in zip(bounds, np.append(bounds[1:], lengths.size), strict=True):
-        yield slice(int(start), int(stop))
+    for start, stop in pairwise([*bounds.tolist(), lengths.size]):
+        yield slice(start, stop)
 
 
 def _draw_words(
