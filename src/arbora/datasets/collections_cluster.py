@@ -127,7 +127,7 @@ def load_reuters21578(
         part: [i for i, split in enumerate(data.extra["split"]) if split == part and data.y[i] is not None]
         for part in ("train", "test")
     }
-    y = {part: [data.y[i] for i in index] for part, index in rows.items()}
+    y: dict[str, Any] = {part: [data.y[i] for i in index] for part, index in rows.items()}
     if subset != "modapte":
         y = {part: name_array(labels) for part, labels in y.items()}
     kept = {key: data.extra[key] for key in ("time", "id")}

@@ -25,9 +25,9 @@ def _number(cell: str) -> float:
 def number_column(cells: Sequence[str], missing: str) -> np.ndarray:
     """Column of shape (n_rows, 1) of the numbers spelled in ``cells``; NaN where a cell says ``missing``."""
     values = np.array([np.nan if cell == missing else _number(cell) for cell in cells])
-    for row in np.flatnonzero(~np.isfinite(values)):
+    for row in np.flatnonzero(~np.isfinite(values)).tolist():
         if cells[row] != missing:
-            raise ColumnError(int(row), f"{cells[row]!r} is not a finite number")
+            raise ColumnError(row, f"{cells[row]!r} is not a finite number")
     return values[:, None]
 
 
@@ -40,4 +40,4 @@ def indicator_columns(cells: Sequence[str], values: Sequence[str], missing: str)
     if unknown.size:
         row = int(unknown[0])
         raise ColumnError(row, f"{cells[row]!r} is not one of its values{did_you_mean(cells[row], values)}")
-    return (codes[:, None] == np.arange(len(values))).astype(np.float64)
+    return np.asarray(codes[:, None] == np.arange(len(values)), dtype=np.float64)

@@ -22,7 +22,7 @@ from arbora.datasets.errors import DataFormatError
 from arbora.datasets.files import decode, open_bytes, read_blocks
 
 if TYPE_CHECKING:
-    from scipy import sparse
+    pass
 
 _SPACE, _COLON, _DOT, _PLUS, _MINUS, _ZERO = b" :.+-0"
 _WHITE = bytes.maketrans(b"\t\r\v\f", b"    ")
@@ -33,7 +33,7 @@ _EXACT_DIGITS = 15  # a mantissa below 2**53 divided by a power of ten up to 10*
 class SvmlightData(NamedTuple):
     """Rows and labels of one svmlight file."""
 
-    X: sparse.csr_matrix
+    X: Any  # scipy.sparse.csr_matrix
     labels: list[list[str]]
     n_labels: int | None = None
 
@@ -182,7 +182,7 @@ def _join(blocks: list[_Block]) -> _Block:
     )
 
 
-def _to_csr(data: _Block, path: Path, n_features: int | None, base: int, dtype: Any) -> sparse.csr_matrix:
+def _to_csr(data: _Block, path: Path, n_features: int | None, base: int, dtype: Any) -> Any:
     """CSR matrix with sorted, distinct column indices, or an error that names the line at fault."""
     from scipy import sparse
 

@@ -69,14 +69,14 @@ class TextTruth(NamedTuple):
 def zipf(n: int, exponent: float, shift: float = 0.0) -> np.ndarray:
     """Zipf-Mandelbrot probabilities of ranks 0 to n - 1."""
     weights = (np.arange(1, n + 1) + shift) ** -exponent
-    return weights / weights.sum()
+    return np.asarray(weights / weights.sum())
 
 
 def _draw_ranks(probabilities: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
     """Draw indices with the given probabilities, by inversion."""
     cumulative = np.cumsum(probabilities)
     # the top of the cumulative sum is 1 up to rounding; scaling by it keeps every index inside
-    return np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
+    return np.asarray(np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right"))
 
 
 def _level_sizes(n_leaves: int, depth: int) -> list[int]:
@@ -189,9 +189,8 @@ def _draw_documents(
         indptr = np.searchsorted(cell, np.arange(n_rows + 1) * n_features)
         columns = (cell % n_features).astype(np.int32)
         parts.append(sparse.csr_matrix((count.astype(np.float32), columns, indptr), (n_rows, n_features)))
-    return (
-        sparse.vstack(parts, format="csr") if parts else sparse.csr_matrix((0, n_features), dtype=np.float32)
-    )
+    parts.append(sparse.csr_matrix(np.empty((0, n_features), dtype=np.float32)))  # when there is no document
+    return sparse.csr_matrix(sparse.vstack(parts, format="csr"))
 
 
 def _make_hierarchy(
@@ -304,11 +303,22 @@ def make_hierarchical_text(
         class_prior=zipf(leaves.size, class_exponent)[rng.permutation(leaves.size)],
     )
     ancestors = _ancestor_table(np.asarray(tree.parent), np.asarray(tree.depth), leaves)
-    parts = []
+    drawn = []
     for size, minimum in ((n_samples, 1), (n_samples // 4 if n_test is None else n_test, 0)):
         counts = _class_counts(size, truth.class_prior, minimum, rng)
         classes = rng.permutation(np.repeat(np.arange(leaves.size), counts))
         lengths = _document_lengths(size, mean_length, length_spread, rng)
-        parts += [_draw_documents(classes, lengths, ancestors, truth, rng), tree.names[leaves[classes]]]
+        X = _draw_documents(classes, lengths, ancestors, truth, rng)
+        drawn.append((X, tree.names[leaves[classes]]))
+    (X_train, y_train), (X_test, y_test) = drawn
     words = name_array(f"w{i}" for i in range(n_features))
-    return Dataset("hierarchical text", *parts, hierarchy=tree, feature_names=words, truth=truth)
+    return Dataset(
+        "hierarchical text",
+        X_train,
+        y_train,
+        X_test,
+        y_test,
+        hierarchy=tree,
+        feature_names=words,
+        truth=truth,
+    )

@@ -52,7 +52,7 @@ def _weights(weights: npt.ArrayLike | None, n: int) -> np.ndarray:
     given = np.asarray(weights, dtype=np.float64)
     if given.shape != (n,) or (given < 0).any() or not np.isclose(given.sum(), 1.0):
         raise ValueError(f"weights must be {n} numbers, not negative, that sum to 1")
-    return given / given.sum()
+    return np.asarray(given / given.sum())
 
 
 def _concentrations(kappa: npt.ArrayLike | None, n: int, n_features: int) -> np.ndarray:

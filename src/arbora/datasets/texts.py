@@ -228,7 +228,9 @@ def read_csv(
     header, records, numbers = read_csv_rows(path, delimiter=delimiter, encoding=encoding)
     wanted = [*fields, *([] if label is None else [label]), *extra]
     positions = _positions(header, wanted, path)
-    texts, labels, kept = [], [], {name: [] for name in extra}
+    texts: list[str] = []
+    labels: list[Any] = []
+    kept: dict[str, list[Any]] = {name: [] for name in extra}
     for number, cells in zip(numbers, records, strict=True):
         picked = [cells[position] for position in positions]
         texts.append("\n".join(picked[: len(fields)]))
