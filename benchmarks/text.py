@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     default = Path(os.environ.get("ARBORA_DATA", Path(__file__).parents[2] / "shared" / "data"))
     parser = argparse.ArgumentParser(description="Time and memory of LtcVectorizer beside TfidfVectorizer.")
     parser.add_argument("--data", type=Path, default=default, help="folder of the shared data sets")
-    parser.add_argument("--turns", type=int, default=5, help="turns of each vectoriser; the best counts")
+    parser.add_argument("--turns", type=int, default=3, help="turns of each vectoriser; the best counts")
     options = parser.parse_args(arguments)
     documents = read_documents(options.data / "classification" / "news20")
     characters = sum(map(len, documents)) / 1e6
