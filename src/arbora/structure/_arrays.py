@@ -144,8 +144,8 @@ def split_by(order: Ids, keys: Ids) -> tuple[Ids, ...]:
     return tuple(order[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
 
 
-def ancestor_rows(parents: Csr, levels: Sequence[Ids], max_entries: int) -> Csr:
-    """For every node the sorted ids of itself and all its ancestors.
+def ancestor_rows(parents: Csr, levels: Sequence[Ids], max_entries: int) -> tuple[Ids, NDArray[np.int32]]:
+    """List for every node the sorted ids of itself and all its ancestors, as CSR ``indptr, indices``.
 
     The row of a node is the union of the rows of its parents, so levels are filled from the top, each with
     one gather. ``MemoryError`` is raised before a level is allocated if it could pass ``max_entries``.
@@ -173,4 +173,4 @@ def ancestor_rows(parents: Csr, levels: Sequence[Ids], max_entries: int) -> Csr:
         buffer[n_filled : n_filled + entries.size] = entries % n_nodes
         n_filled += entries.size
     indptr = np.concatenate([[0], np.cumsum(size)])
-    return Csr(indptr, buffer[ragged_positions(start, size)].astype(np.int64, copy=False))
+    return indptr, buffer[ragged_positions(start, size)]

@@ -23,9 +23,9 @@ from arbora.structure._names import freeze
 from arbora.structure.errors import CycleError, StructureError
 
 MAX_CLOSURE_BYTES = 2**32
-"""`ancestor_matrix` refuses to grow beyond this many bytes."""
+"""Memory that computing `ancestor_matrix` may take, in bytes."""
 
-_BYTES_PER_ENTRY = 9  # a 32-bit index, a boolean, and work space
+_BYTES_PER_ENTRY = 36  # measured at most, while the matrix is computed; 5 of them stay
 
 
 class CodedHierarchy(NamedNodes):
@@ -145,7 +145,7 @@ class CodedHierarchy(NamedNodes):
         try:
             if n_entries > allowed:
                 raise MemoryError
-            rows = _arrays.ancestor_rows(self._parents, self.levels, allowed)
+            indptr, indices = _arrays.ancestor_rows(self._parents, self.levels, allowed)
         except MemoryError:
             raise MemoryError(
                 f"the ancestor matrix of {self.n_nodes} nodes needs at least"
@@ -153,8 +153,9 @@ class CodedHierarchy(NamedNodes):
                 " use close(Y), which does not build it"
             ) from None
         shape = (self.n_nodes, self.n_nodes)
-        marks = np.ones(rows.indices.size, dtype=bool)
-        matrix = sparse.csr_array((marks, rows.indices, rows.indptr), shape=shape)
+        marks = np.ones(indices.size, dtype=bool)
+        # Allowed sizes fit 32-bit indices, and products with them are faster.
+        matrix = sparse.csr_array((marks, indices, indptr.astype(np.int32)), shape=shape)
         for array in (matrix.data, matrix.indices, matrix.indptr):
             freeze(array)
         return matrix
