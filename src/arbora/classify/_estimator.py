@@ -1,0 +1,147 @@
+"""What the linear classifiers share as estimators: parameters, checks of input, scores and probabilities."""
+
+from __future__ import annotations
+
+import os
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
+
+from arbora.classify._linear import LinearModel, as_csr, linear_scores
+from arbora.classify._nodes import NodePredictor
+from arbora.classify._targets import Targets, encode_targets
+from arbora.classify._train import Options, Training
+from arbora.classify.calibration import Calibration, class_probabilities
+from arbora.engine import ThreadEngine
+from arbora.infer import Checkpoint, fingerprint
+from arbora.structure import Hierarchy
+
+_NOT_PART_OF_THE_MODEL = ("n_jobs", "verbose", "checkpoint")  # parameters that do not change the result
+
+
+class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
+    """Base of the linear classifiers: `fit` of a subclass leaves `coef_`, `intercept_`, `calibration_`."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "C": [Interval(Real, 0, None, closed="neither")],
+        "structure": [Hierarchy, None],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "fit_intercept": ["boolean"],
+        "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "calibration": [StrOptions({"holdout"}), Interval(Integral, 2, None, closed="left"), None],
+        "dtype": [StrOptions({"float32", "float64"})],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "checkpoint": [str, os.PathLike, None],
+        "verbose": ["verbose"],
+    }
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    def _check_fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Training:
+        """Check parameters and data, and remember the labels."""
+        self._validate_params()
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from labels."
+            )
+        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
+        check_consistent_length(X, y)
+        targets = encode_targets(y, self.structure)
+        self._remember_targets(targets)
+        self.sparse_labels_ = sp.issparse(y)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        options = Options(
+            loss=loss,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            bias=self.intercept_scaling if self.fit_intercept else 0.0,
+            dtype=np.dtype(self.dtype),
+            seed=self._seed(),
+        )
+        positive_weight = self._positive_weight(targets)
+        return Training(as_csr(X), targets.indicator, self.C * weight, positive_weight, options)
+
+    def _seed(self) -> int:
+        if self.random_state is None and self.checkpoint is not None:
+            return 0  # a resumed fit must visit the rows in the same order
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _positive_weight(self, targets: Targets) -> NDArray[np.float64]:
+        """Weights of the positives of each class, as LIBLINEAR applies `class_weight` in one-vs-rest."""
+        if self.class_weight is None:
+            return np.ones(len(targets.classes))
+        if isinstance(self.class_weight, dict):
+            targets.hierarchy.encode(list(self.class_weight))
+            return np.array([self.class_weight.get(name, 1.0) for name in targets.classes.tolist()])
+        counts = np.asarray(targets.indicator.sum(axis=0)).ravel()
+        return targets.indicator.shape[0] / (len(counts) * np.maximum(counts, 1))
+
+    def _engine(self) -> ThreadEngine:
+        return ThreadEngine(self.n_jobs)
+
+    def _checkpoint(self, training: Training) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        params = {
+            name: value for name, value in self.get_params().items() if name not in _NOT_PART_OF_THE_MODEL
+        }
+        params["random_state"] = training.options.seed
+        return Checkpoint(
+            self.checkpoint,
+            fingerprint(
+                type(self).__name__, params, training.X, training.targets.indicator, training.row_cost
+            ),
+        )
+
+    def _check_X(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+
+    def _linear_scores(self, X: Any) -> NDArray[Any]:
+        return linear_scores(X, LinearModel(self.coef_, self.intercept_), self._engine())
+
+    def _scores(self, X: Any) -> NDArray[Any]:
+        """Scores of all classes; the two classes of a binary problem share one classifier."""
+        scores = self._linear_scores(X)
+        if scores.shape[1] == 1 and not self._multilabel:
+            return np.hstack([-scores, scores])
+        return scores
+
+    def _class_proba(self, X: Any) -> NDArray[Any]:
+        return class_probabilities(self._scores(X), Calibration(*self.calibration_), self._multilabel)
+
+    def decision_function(self, X: Any) -> NDArray[Any]:
+        """Score of every class.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of `classes_`; for two classes, (n_samples,) with positive values for the second.
+        """
+        scores = self._scores(self._check_X(X))
+        if len(self.classes_) == 2 and not self._multilabel:
+            return (scores[:, 1] - scores[:, 0]) / 2
+        return scores

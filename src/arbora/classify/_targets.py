@@ -1,0 +1,131 @@
+"""Labels in, labels out: what the user calls a class and what the solver calls a column.
+
+A user gives one label a row, a set of labels a row, or an indicator matrix; with a label structure the labels
+are names of its nodes, leaves or not. `encode_targets` turns all of them into one indicator over the classes
+that have data, and remembers how to answer in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from arbora.structure import Hierarchy
+
+SINGLE, SETS, INDICATOR = "single", "sets", "indicator"
+
+
+class Targets(NamedTuple):
+    """Encoded labels.
+
+    `hierarchy` is the user's structure, or a forest of as many roots as classes when there is none; `nodes` are
+    the names of its nodes, and `class_nodes` the node ids of the columns of `indicator`.
+    """
+
+    classes: NDArray[Any]
+    class_nodes: NDArray[np.int64]
+    hierarchy: Hierarchy
+    nodes: NDArray[Any]
+    indicator: sp.csr_array
+    kind: str
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether a row may carry any number of labels."""
+        return self.kind != SINGLE
+
+
+def encode_targets(y: Any, structure: Hierarchy | None) -> Targets:
+    """Encode labels of any accepted form; errors name the label and say what to do."""
+    if structure is not None and not isinstance(structure, Hierarchy):
+        raise TypeError(
+            f"structure must be an arbora.structure.Hierarchy or None, got {type(structure).__name__}: "
+            "build one with Hierarchy.from_edges, from_paths or read."
+        )
+    if not isinstance(y, Sequence) and not sp.issparse(y):
+        y = np.asarray(y)
+    if not sp.issparse(y) and _are_sets(y):
+        targets = _from_sets(y, structure)
+    elif sp.issparse(y) or (np.ndim(y) == 2 and np.shape(y)[1] > 1):
+        targets = _from_indicator(y, structure)
+    else:
+        targets = _from_single(y, structure)
+    if len(targets.classes) < 2 and not targets.multilabel:
+        raise ValueError(
+            f"y holds only one class ({targets.classes[0]!r}): a classifier needs at least 2 classes."
+        )
+    if not len(targets.classes):
+        raise ValueError("no row of y carries a label: a classifier needs at least one class with data.")
+    return targets
+
+
+def _are_sets(y: Any) -> bool:
+    """Whether y is a sequence of label sets and not a nested list that spells out an indicator."""
+    if isinstance(y, np.ndarray) and (y.dtype != object or y.ndim != 1):
+        return False
+    if not isinstance(y, Sequence | np.ndarray) or not len(y):
+        return False
+    if not all(isinstance(labels, list | tuple | set | frozenset) for labels in y):
+        return False
+    same_length = len({len(labels) for labels in y}) == 1
+    return not (same_length and all(value in (0, 1) for labels in y for value in labels))
+
+
+def _forest(classes: NDArray[Any], indicator: sp.csr_array, kind: str) -> Targets:
+    """Targets without a structure: every class is a node of its own."""
+    nodes = np.arange(len(classes))
+    hierarchy = Hierarchy.from_edges([], nodes=nodes.tolist())
+    return Targets(classes, nodes, hierarchy, classes, indicator.astype(np.float32), kind)
+
+
+def _from_single(y: Any, structure: Hierarchy | None) -> Targets:
+    y = column_or_1d(y, warn=True)
+    if structure is None:
+        check_classification_targets(y)
+    names, codes = np.unique(y if structure is None else structure.encode(y), return_inverse=True)
+    shape = (len(y), len(names))
+    indicator = sp.csr_array((np.ones(len(y), np.float32), codes, np.arange(len(y) + 1)), shape=shape)
+    if structure is None:
+        return _forest(names, indicator, SINGLE)
+    return Targets(structure.decode(names), names, structure, structure.names, indicator, SINGLE)
+
+
+def _from_sets(y: Sequence[Any], structure: Hierarchy | None) -> Targets:
+    if structure is not None:
+        return _with_data(structure.indicator(y), structure, SETS)
+    classes = Hierarchy.from_edges([], nodes=sorted({label for labels in y for label in labels}))
+    return _forest(classes.names, classes.indicator(y), SETS)
+
+
+def _from_indicator(y: Any, structure: Hierarchy | None) -> Targets:
+    Y = sp.csr_array(y)
+    if not np.isin(Y.data, (0, 1)).all():
+        raise ValueError("an indicator matrix of labels holds zeros and ones only; y holds other values.")
+    Y.eliminate_zeros()
+    if structure is None:
+        return _forest(np.arange(Y.shape[1]), Y, INDICATOR)
+    if Y.shape[1] != structure.n_nodes:
+        raise ValueError(
+            f"the indicator of labels has {Y.shape[1]} columns but the structure has {structure.n_nodes} "
+            "nodes: column j must stand for node j."
+        )
+    return _with_data(Y, structure, INDICATOR)
+
+
+def _with_data(Y: sp.csr_array, structure: Hierarchy, kind: str) -> Targets:
+    """Keep the columns of the classes that occur."""
+    nodes = np.unique(Y.indices).astype(np.int64)
+    indicator = Y.astype(np.float32)[:, nodes]
+    return Targets(structure.decode(nodes), nodes, structure, structure.names, indicator, kind)
+
+
+def decode_sets(Y: sp.csr_array, classes: NDArray[Any]) -> list[list[Any]]:
+    """Names of the classes set in each row of an indicator."""
+    names = classes[Y.indices]
+    return [names[start:stop].tolist() for start, stop in zip(Y.indptr[:-1], Y.indptr[1:], strict=True)]

@@ -1,0 +1,316 @@
+"""Flat baselines: one linear classifier for each class, trained in blocks of classes.
+
+For class b, with y_ib = +1 for its documents and -1 for all others,
+
+    min_w  1/2 ||w||^2 + C sum_i loss(y_ib w.x_i),
+
+with the hinge or squared hinge (`OneVsRestSVC`) or the logistic loss (`OneVsRestLogistic`): the objective of
+LIBLINEAR, its bias included, which is the weight of a constant feature and so is regularised. A label structure is
+optional here: it does not change the weights, but predictions can then be read off at every node.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import StrOptions
+
+from arbora.classify._estimator import LinearClassifier
+from arbora.classify._held_out import held_out_scores
+from arbora.classify._linear import (
+    class_blocks,
+    merged_trace,
+    relative_gap,
+    warn_unless_converged,
+)
+from arbora.classify._train import Training, train_one_vs_rest
+from arbora.classify.calibration import Calibration, fit_sigmoid, fit_softmax_scale
+from arbora.infer import Progress
+from arbora.structure import Hierarchy
+
+
+class OneVsRest(LinearClassifier):
+    """The fit that the flat classifiers share."""
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Any:
+        training = self._check_fit(X, y, sample_weight, loss)
+        if len(self.classes_) == 2 and not self._multilabel:
+            # Two exclusive classes share one classifier: the first is the second with its sign changed.
+            training = training.with_columns(slice(1, None))
+        checkpoint = self._checkpoint(training)
+        n_blocks = len(class_blocks(training.positives.shape[1]))
+        with Progress(n_blocks, "blocks of classes", self.verbose) as progress:
+            trained = train_one_vs_rest(training, self._engine(), checkpoint, progress)
+        self.coef_, self.intercept_ = trained.model
+        self.n_iter_ = max(len(solution.history) for solution in trained.solutions)
+        self.trace_ = merged_trace(trained.solutions)
+        self.duality_gap_ = relative_gap(trained.solutions)
+        self.calibration_ = np.array(self._calibrate(training))
+        warn_unless_converged(trained.solutions, self.tol, self.max_iter)
+        if checkpoint is not None:
+            checkpoint.clear()
+        return self
+
+    def _calibrate(self, training: Training) -> Calibration:
+        """Fit the calibration on scores of rows that were not trained on."""
+        scores, rows = held_out_scores(training, self.calibration, self._engine())
+        if not len(rows):
+            return Calibration(1.0)
+        truth = training.positives[rows].toarray() > 0
+        if self._multilabel:
+            return fit_sigmoid(scores, truth)
+        if scores.shape[1] == 1:
+            scores, truth = np.hstack([-scores, scores]), np.hstack([~truth, truth])
+        return fit_softmax_scale(scores, truth.argmax(axis=1))
+
+
+class OneVsRestSVC(OneVsRest):
+    """Linear support vector machines, one for each class, on class-blocked dual coordinate descent.
+
+    Parameters
+    ----------
+    C : float
+        Cost of a unit of loss: the larger, the closer the fit to the training data.
+    loss : {"hinge", "squared_hinge"}
+    structure : Hierarchy, optional
+        Label structure whose nodes the labels name. It lets `predict_proba`, `predict_path` and `predict_backoff`
+        speak of all nodes; the weights do not depend on it.
+    tol : float
+        Relative duality gap at which training stops; it is certified, so that the objective is at most this
+        share above its optimum.
+    max_iter : int
+        Most sweeps over the data; a `ConvergenceWarning` tells when they were not enough.
+    fit_intercept : bool
+        Whether to learn a bias.
+    intercept_scaling : float
+        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
+    class_weight : dict, "balanced" or None
+        Factors on the cost of the positive documents of each class.
+    calibration : "holdout", int or None
+        How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
+        others, on that many folds in turn (slower, finer), or is 1.
+    dtype : "float32" or "float64"
+        Precision of training and weights; float32 halves time and memory and suffices for `tol` down to 1e-5.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    random_state : int, RandomState instance or None
+        Order in which rows are visited.
+    checkpoint : path, optional
+        Folder where finished blocks of classes are kept: a fit that was interrupted goes on from there, and the
+        folder is cleared at the end.
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Labels with data: the columns of `decision_function`.
+    coef_ : ndarray of shape (n_classes, n_features)
+        One row only when there are two classes, as everywhere in scikit-learn.
+    intercept_ : ndarray of shape (n_classes,)
+    nodes_ : ndarray
+        Names of the columns of `predict_proba`.
+    hierarchy_ : Hierarchy
+        The structure, or one root for each class.
+    class_nodes_ : ndarray of int
+        Node of each class.
+    duality_gap_ : float
+        Certified relative duality gap over all classes.
+    trace_ : Trace
+        Objective, relative gap (estimates, the last one exact) and seconds of work by sweep.
+    calibration_ : ndarray of shape (2,)
+        Scale and shift that make probabilities of scores.
+    n_iter_ : int
+        Most sweeps that a block of classes took.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from arbora.classify import OneVsRestSVC
+    >>> from arbora.structure import Hierarchy
+    >>> X = [[2.0, 0.0], [1.5, 0.5], [0.0, 2.0], [0.5, 1.5], [-2.0, -2.0]]
+    >>> y = ["animal/cat", "animal/cat", "animal/dog", "animal/dog", "plant"]
+    >>> tree = Hierarchy.from_paths(["animal/cat", "animal/dog", "plant"])
+    >>> model = OneVsRestSVC(structure=tree, random_state=0).fit(X, y)
+    >>> model.predict([[2.0, 0.2]])
+    array(['animal/cat'], dtype=object)
+    >>> model.predict_path([[2.0, 0.2]])
+    [['animal', 'animal/cat']]
+    >>> model.predict_backoff([[1.0, 1.0]], threshold=0.8)  # surely an animal, perhaps a cat
+    array(['animal'], dtype=object)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **LinearClassifier._parameter_constraints,
+        "loss": [StrOptions({"hinge", "squared_hinge"})],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: str = "hinge",
+        structure: Hierarchy | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        class_weight: Any = None,
+        calibration: Any = "holdout",
+        dtype: str = "float32",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        checkpoint: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.structure = structure
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.class_weight = class_weight
+        self.calibration = calibration
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OneVsRestSVC:
+        """Train all classes.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : one label a row, a list of label lists, or an indicator matrix
+            With a structure, labels are names of its nodes and an indicator has a column for each node.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on C.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, sample_weight, self.loss)
+
+
+class OneVsRestLogistic(OneVsRest):
+    """Logistic regression, one for each class, on class-blocked dual coordinate descent.
+
+    Parameters
+    ----------
+    C : float
+        Cost of a unit of loss: the larger, the closer the fit to the training data.
+    structure : Hierarchy, optional
+        Label structure whose nodes the labels name. It lets `predict_proba`, `predict_path` and `predict_backoff`
+        speak of all nodes; the weights do not depend on it.
+    tol : float
+        Relative duality gap at which training stops; it is certified, so that the objective is at most this
+        share above its optimum.
+    max_iter : int
+        Most sweeps over the data; a `ConvergenceWarning` tells when they were not enough.
+    fit_intercept : bool
+        Whether to learn a bias.
+    intercept_scaling : float
+        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
+    class_weight : dict, "balanced" or None
+        Factors on the cost of the positive documents of each class.
+    calibration : "holdout", int or None
+        How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
+        others, on that many folds in turn (slower, finer), or is 1.
+    dtype : "float32" or "float64"
+        Precision of training and weights; float32 halves time and memory and suffices for `tol` down to 1e-5.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    random_state : int, RandomState instance or None
+        Order in which rows are visited.
+    checkpoint : path, optional
+        Folder where finished blocks of classes are kept: a fit that was interrupted goes on from there, and the
+        folder is cleared at the end.
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Labels with data: the columns of `decision_function`.
+    coef_ : ndarray of shape (n_classes, n_features)
+        One row only when there are two classes, as everywhere in scikit-learn.
+    intercept_ : ndarray of shape (n_classes,)
+    nodes_ : ndarray
+        Names of the columns of `predict_proba`.
+    hierarchy_ : Hierarchy
+        The structure, or one root for each class.
+    class_nodes_ : ndarray of int
+        Node of each class.
+    duality_gap_ : float
+        Certified relative duality gap over all classes.
+    trace_ : Trace
+        Objective, relative gap (estimates, the last one exact) and seconds of work by sweep.
+    calibration_ : ndarray of shape (2,)
+        Scale and shift that make probabilities of scores.
+    n_iter_ : int
+        Most sweeps that a block of classes took.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from arbora.classify import OneVsRestLogistic
+    >>> X = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]]
+    >>> model = OneVsRestLogistic(C=10.0, random_state=0).fit(X, ["a", "a", "b", "b", "c", "c"])
+    >>> model.predict([[0.2], [4.8]])
+    array(['a', 'c'], dtype='<U1')
+    >>> model.duality_gap_ <= model.tol
+    True
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        structure: Hierarchy | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        class_weight: Any = None,
+        calibration: Any = "holdout",
+        dtype: str = "float32",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        checkpoint: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.C = C
+        self.structure = structure
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.class_weight = class_weight
+        self.calibration = calibration
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OneVsRestLogistic:
+        """Train all classes.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : one label a row, a list of label lists, or an indicator matrix
+            With a structure, labels are names of its nodes and an indicator has a column for each node.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on C.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, sample_weight, "logistic")

@@ -1,0 +1,116 @@
+"""From scores to probabilities, with one or two parameters fitted on scores of rows the weights have not seen.
+
+Single label: ``p(class | x) = softmax(scale * scores)``. Multilabel: ``p(class | x) = sigmoid(scale * score +
+shift)``, pooled over classes. With thousands of classes of a few documents each, more parameters than these
+cannot be learned.
+
+The scores must come from rows that were not trained on (`_held_out`). Estimating them from the multipliers of a
+single training, by taking off what a row contributes to its own score (Jaakkola and Haussler, 1999), is free but
+was far too pessimistic with many classes: on 20 newsgroups it left a mean confidence of 0.46 at an accuracy of
+0.86, on LSHTC-small it found no signal at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, log_expit, softmax
+
+_LARGEST_LOG_SCALE = 12.0
+
+
+class Calibration(NamedTuple):
+    """Scale (and shift, for independent labels) of the scores."""
+
+    scale: float
+    shift: float = 0.0
+
+
+def fit_softmax_scale(scores: NDArray[Any], codes: NDArray[Any]) -> Calibration:
+    """Maximise the likelihood of the true classes over the scale of a softmax.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples, n_classes)
+        -inf marks a class that is not on offer for that row.
+    codes : ndarray of shape (n_samples,)
+        Column of the true class.
+
+    Returns
+    -------
+    Calibration
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+    >>> fitted = fit_softmax_scale(scores, np.array([0, 0, 0, 1]))  # three in four: odds of 3
+    >>> round(float(np.exp(fitted.scale)), 3)
+    3.0
+    """
+    true = scores[np.arange(len(codes)), codes]
+
+    def negative_log_likelihood(log_scale: float) -> float:
+        scaled = scores * np.exp(log_scale)
+        return -float(np.mean(np.exp(log_scale) * true - _logsumexp(scaled)))
+
+    # The likelihood is concave in the scale, hence unimodal in its logarithm.
+    best = minimize_scalar(
+        negative_log_likelihood, bounds=(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE), method="bounded",
+        options={"xatol": 1e-6},
+    )  # fmt: skip
+    return Calibration(float(np.exp(best.x)))
+
+
+def _logsumexp(scores: NDArray[Any]) -> NDArray[Any]:
+    top = scores.max(axis=1, keepdims=True)
+    return np.log(np.exp(scores - top).sum(axis=1)) + top[:, 0]
+
+
+def fit_sigmoid(scores: NDArray[Any], positive: NDArray[np.bool_], n_steps: int = 50) -> Calibration:
+    """Fit ``sigmoid(scale * score + shift)`` to all decisions at once by Newton's method with step halving.
+
+    The targets are Platt's smoothed ones, so that separable scores keep the scale finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fitted = fit_sigmoid(np.array([-2.0, -1.0, 1.0, 2.0]), np.array([False, True, False, True]))
+    >>> bool(fitted.scale > 0)
+    True
+    """
+    s, t = scores.ravel().astype(np.float64), positive.ravel()
+    n_positive = int(t.sum())
+    high, low = (n_positive + 1) / (n_positive + 2), 1 / (t.size - n_positive + 2)
+    t = np.where(t, high, low)
+
+    def objective(theta: NDArray[Any]) -> float:
+        z = theta[0] * s + theta[1]
+        return -float(np.mean(t * log_expit(z) + (1 - t) * log_expit(-z)))
+
+    theta, value = np.array([0.0, np.log(high / (1 - high)) if n_positive == t.size else 0.0]), np.inf
+    value = objective(theta)
+    for _ in range(n_steps):
+        p = expit(theta[0] * s + theta[1])
+        residual, curvature = p - t, p * (1 - p)
+        gradient = np.array([np.mean(residual * s), np.mean(residual)])
+        cross = np.mean(curvature * s)
+        hessian = np.array([[np.mean(curvature * s * s), cross], [cross, np.mean(curvature)]])
+        step = np.linalg.solve(hessian + 1e-12 * np.eye(2), gradient)
+        while (new := objective(theta - step)) > value and np.abs(step).max() > 1e-12:
+            step /= 2
+        theta = theta - step
+        if value - new <= 1e-12 * abs(value):
+            break
+        value = new
+    return Calibration(float(theta[0]), float(theta[1]))
+
+
+def class_probabilities(scores: NDArray[Any], calibration: Calibration, multilabel: bool) -> NDArray[Any]:
+    """Turn scores into probabilities: a softmax over classes, or independent sigmoids."""
+    if multilabel:
+        return expit(calibration.scale * scores.astype(np.float64) + calibration.shift)
+    return softmax(calibration.scale * scores.astype(np.float64), axis=1)
