@@ -17,12 +17,12 @@ import inspect
 import os
 import re
 import sysconfig
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -45,18 +45,15 @@ _DOTTED = re.compile(r"\b(?:numpy|scipy|sklearn|np|sp)(?:\.\w+)+")
 _DEFINITION = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-class _Document(NamedTuple):
-    label: str
-    text: str
-
-
 @contextmanager
-def _no_cyclic_gc() -> Iterator[None]:
-    """Hold the cyclic collector while syntax trees are made: it would walk them over and over."""
+def _parsing_foreign_code() -> Iterator[None]:
+    """Silence warnings about code that is not ours, and hold the cyclic collector: it would walk every tree."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         if was_enabled:
             gc.enable()
@@ -104,29 +101,39 @@ def clean_docstring(text: str) -> str:
     return _DOTTED.sub(" ", _PROMPT.sub("", inspect.cleandoc(text))).strip()
 
 
-def _collect(max_depth: int) -> list[_Document]:
-    """Distinct documents of all packages that are installed, in a fixed order."""
+def _read_package(prefix: str, root: Path, private: bool, max_depth: int) -> Iterator[tuple[str, str]]:
+    """Text and label of every docstring under a folder that is long enough."""
+    for file in _source_files(root, private):
+        source = file.read_bytes()
+        if sum(map(len, source.split(b'"""')[1::2])) <= _MIN_DOCUMENTED * len(source):
+            continue
+        try:
+            tree = ast.parse(source)
+        except (SyntaxError, ValueError):  # a file for another version of Python
+            continue
+        label = _module_label(prefix, root, file, max_depth)
+        for text in map(clean_docstring, _docstrings(tree)):
+            if len(text.split()) >= MIN_WORDS:
+                yield text, label
+
+
+def _collect(max_depth: int) -> dict[str, str]:
+    """Label of each distinct text of the packages that are installed, in a fixed order."""
     roots = [("python", Path(sysconfig.get_paths()["stdlib"]), False)]
     for package in PACKAGES:
         spec = find_spec(package)
         if spec is not None and spec.submodule_search_locations:
             roots.append((package, Path(spec.submodule_search_locations[0]), True))
-    documents: dict[str, _Document] = {}
-    with _no_cyclic_gc():
-        for prefix, root, private in roots:
-            for file in _source_files(root, private):
-                source = file.read_bytes()
-                if sum(map(len, source.split(b'"""')[1::2])) <= _MIN_DOCUMENTED * len(source):
-                    continue
-                try:
-                    tree = ast.parse(source)
-                except (SyntaxError, ValueError):  # a file for another version of Python
-                    continue
-                label = _module_label(prefix, root, file, max_depth)
-                for text in map(clean_docstring, _docstrings(tree)):
-                    if text not in documents and len(text.split()) >= MIN_WORDS:
-                        documents[text] = _Document(label, text)
-    return list(documents.values())
+    label_of: dict[str, str] = {}
+    with _parsing_foreign_code():
+        for root in roots:
+            for text, label in _read_package(*root, max_depth):
+                label_of.setdefault(text, label)
+    if not label_of:
+        raise FileNotFoundError(
+            f"no documented source file in {', '.join(str(folder) for _, folder, _ in roots)}"
+        )
+    return label_of
 
 
 def lift_small_classes(labels: list[str], min_size: int) -> list[str]:
@@ -188,10 +195,10 @@ def load_python_docs(
         raise ValueError(f"max_depth must be at least 1, got {max_depth}")
     if not 0.0 <= test_size < 1.0:
         raise ValueError(f"test_size must lie in [0, 1), got {test_size}")
-    documents = _collect(max_depth)
-    labels = name_array(lift_small_classes([document.label for document in documents], min_class_size))
+    label_of = _collect(max_depth)
+    labels = name_array(lift_small_classes(list(label_of.values()), min_class_size))
     is_test = stratified_test_rows(labels, test_size, np.random.default_rng(random_state))
-    texts = name_array(document.text for document in documents)
+    texts = name_array(label_of)
     return Dataset(
         "python docs",
         y_train=labels[~is_test],

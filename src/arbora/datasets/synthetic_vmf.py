@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from arbora.datasets.base import Dataset, name_array
 from arbora.datasets.synthetic_text import regular_tree_edges
-from arbora.special import sample_vmf
 
 
 class VMFTruth(NamedTuple):
@@ -40,10 +39,18 @@ class VMFTruth(NamedTuple):
     components: np.ndarray
 
 
+def _draw(
+    mu: np.ndarray, kappa: npt.ArrayLike, rng: np.random.Generator, size: int | None = None
+) -> np.ndarray:
+    from arbora.special import sample_vmf  # here, so that importing the data sets stays light
+
+    return sample_vmf(mu, kappa, size, rng)
+
+
 def _uniform_directions(n: int, n_features: int, rng: np.random.Generator) -> np.ndarray:
     pole = np.zeros(n_features)
     pole[0] = 1.0
-    return sample_vmf(pole, 0.0, n, rng)
+    return _draw(pole, 0.0, rng, n)
 
 
 def _weights(weights: npt.ArrayLike | None, n: int) -> np.ndarray:
@@ -107,7 +114,7 @@ def make_vmf_mixture(
     concentrations = _concentrations(kappa, n_components, n_features)
     means = _uniform_directions(n_components, n_features, rng)
     z = rng.choice(n_components, size=n_samples, p=pi)
-    X = sample_vmf(means[z], concentrations[z], random_state=rng)
+    X = _draw(means[z], concentrations[z], rng)
     return Dataset("vMF mixture", X, _component_names(z), truth=VMFTruth(means, concentrations, pi, z))
 
 
@@ -163,11 +170,11 @@ def make_hierarchical_vmf(
     means = np.empty((tree.n_nodes, n_features))
     means[tree.root_ids] = _uniform_directions(len(tree.root_ids), n_features, rng)
     for nodes, concentration in zip(tree.levels[1:], level_kappa, strict=True):
-        means[nodes] = sample_vmf(means[tree.parent[nodes]], concentration, random_state=rng)
+        means[nodes] = _draw(means[tree.parent[nodes]], concentration, rng)
     pi = _weights(weights, leaves.size)
     concentrations = _concentrations(kappa, leaves.size, n_features)
     z = rng.choice(leaves.size, size=n_samples, p=pi)
-    X = sample_vmf(means[leaves[z]], concentrations[z], random_state=rng)
+    X = _draw(means[leaves[z]], concentrations[z], rng)
     truth = VMFTruth(means, concentrations, pi, leaves[z])
     return Dataset("hierarchical vMF mixture", X, tree.names[leaves[z]], hierarchy=tree, truth=truth)
 
@@ -218,9 +225,9 @@ def make_temporal_vmf(
     means = np.empty((n_times, n_components, n_features))
     means[0] = _uniform_directions(n_components, n_features, rng)
     for t in range(1, n_times):
-        means[t] = sample_vmf(means[t - 1], drift, random_state=rng)
+        means[t] = _draw(means[t - 1], drift, rng)
     time = np.arange(n_samples) * n_times // n_samples
     z = rng.choice(n_components, size=n_samples, p=pi)
-    X = sample_vmf(means[time, z], concentrations[z], random_state=rng)
+    X = _draw(means[time, z], concentrations[z], rng)
     truth = VMFTruth(means, concentrations, pi, z)
     return Dataset("temporal vMF mixture", X, _component_names(z), extra={"time": time}, truth=truth)
