@@ -135,6 +135,10 @@ def test_importing_structure_does_not_import_networkx():
         (lambda: Hierarchy.from_paths(["a"], sep=""), "sep must not be empty"),
         (lambda: Hierarchy.from_dict({"a": 1.5}), "under a: expected a dict, a list or a name, got float"),
         (lambda: Hierarchy(["a", "b"], [[0, 2]]), "ids between 0 and 1"),
+        (lambda: Hierarchy(["a", "b"], [[0.5, 1]]), "edges must be integers of shape"),
+        (lambda: Hierarchy(["a", "b"], [0, 1]), "edges must be integers of shape"),
+        (lambda: Hierarchy.from_state({"kind": "hierarchy", "names": ["a"]}), "needs 'names' and 'edges'"),
+        (lambda: LabelGraph.from_edges([("a", "b")], weights=["x"]), "weights must be numbers"),
         (lambda: LabelGraph.from_edges([("a", "b")], weights=[-1]), "weight of edge 0 is -1.0"),
         (lambda: LabelGraph.from_edges([("a", "b")], weights=[np.nan]), "weight of edge 0 is nan"),
         (lambda: LabelGraph.from_edges([("a", "b")], weights=[1, 2]), "one per edge .1"),
@@ -191,7 +195,7 @@ def test_a_tree_asked_of_a_dag_names_the_node():
 def test_unknown_labels(news, label, message):
     with pytest.raises(UnknownLabelError, match=message):
         news.encode(["comp", label])
-    with pytest.raises(UnknownLabelError, match=r"label 'x' .* 1 other labels are unknown"):
+    with pytest.raises(UnknownLabelError, match=r"label 'x' .* 1 other label is unknown"):
         news.encode(["x", "comp", "y"])
 
 
@@ -217,8 +221,11 @@ def test_encode_and_decode(news):
     assert news.encode([]).shape == (0,)
     assert news.decode([]).shape == (0,)
     assert news.encode(pd.Series(["os"])).tolist() == [news.id_of("os")]
-    with pytest.raises(TypeError, match="put it in a list"):
-        news.encode("os")
+    for ask in (news.encode, news.indicator, news.spawn_leaves, Hierarchy.from_paths):
+        with pytest.raises(TypeError, match="put it in a list"):
+            ask("os")
+        with pytest.raises(TypeError, match="expected a list or an array, got None"):
+            ask(None)
     with pytest.raises(StructureError, match="-1 is not a node id: the ids are 0 to 5"):
         news.decode([0, -1])
     with pytest.raises(TypeError, match="node ids are integers"):

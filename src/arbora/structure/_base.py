@@ -28,7 +28,12 @@ class NamedNodes:
         distinct = name_array(names)
         if not distinct.size:
             raise StructureError(f"the {self._kind} is empty: give at least one edge, or nodes=")
-        coded = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
+        coded = np.asarray(edges)
+        if coded.size and (coded.dtype.kind not in "iu" or coded.ndim != 2 or coded.shape[1] != 2):
+            raise StructureError(
+                f"edges must be integers of shape (n_edges, 2), got {coded.dtype} {coded.shape}"
+            )
+        coded = coded.astype(np.int64).reshape(-1, 2)
         if coded.size and not 0 <= coded.min() <= coded.max() < distinct.size:
             raise StructureError(f"edges must hold node ids between 0 and {distinct.size - 1}")
         loops = np.flatnonzero(coded[:, 0] == coded[:, 1])
@@ -156,7 +161,8 @@ class NamedNodes:
                [1, 0, 0]])
         """
         sets = [
-            [entry] if isinstance(entry, str | int | np.generic) else as_list(entry) for entry in label_sets
+            [entry] if isinstance(entry, str | int | np.generic) else as_list(entry)
+            for entry in as_list(label_sets)
         ]
         indptr = np.cumsum([0, *map(len, sets)])
         ids = self.encode([label for labels in sets for label in labels])
@@ -253,6 +259,8 @@ class NamedNodes:
         kind = rest.pop("kind", None)
         if kind != cls._kind:
             raise StructureError(f"this is the state of a {kind!r}, not of a {cls._kind!r}")
+        if not {"names", "edges"} <= set(rest):
+            raise StructureError(f"the state of a {cls._kind} needs 'names' and 'edges', got {sorted(rest)}")
         return cls(**rest)
 
 

@@ -33,7 +33,7 @@ def code_edges(edges: Any, nodes: Iterable[Any] | None = None) -> Coded:
             return _code_int_array(array)
         flat = as_list(array.ravel())
     else:
-        flat = _flatten(list(edges))
+        flat = _flatten(as_list(edges))
     return code_flat(flat, first)
 
 

@@ -19,7 +19,7 @@ from scipy.sparse import csgraph
 from arbora.structure import _arrays, _pairs
 from arbora.structure._arrays import Csr, Ids
 from arbora.structure._base import NamedNodes
-from arbora.structure._names import freeze
+from arbora.structure._names import counted, freeze
 from arbora.structure.errors import CycleError, StructureError
 
 MAX_CLOSURE_BYTES = 2**32
@@ -99,7 +99,7 @@ class CodedHierarchy(NamedNodes):
         listed = ", ".join(map(repr, above[:5].tolist())) + (", ..." if above.size > 5 else "")
         raise StructureError(
             f"a tree is needed, but node {self.names[first]!r} has {above.size} parents ({listed})"
-            f"; {several.size} nodes have several parents"
+            f"; {counted(several.size, 'node has', 'nodes have')} several parents"
         )
 
     @cached_property

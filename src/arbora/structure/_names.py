@@ -24,6 +24,8 @@ def as_list(values: Any) -> list[Any]:
     if hasattr(values, "__array__"):
         values = np.asarray(values)
         return list(values.tolist())
+    if not isinstance(values, Iterable):
+        raise TypeError(f"expected a list or an array, got {values!r}")
     items = list(values)
     if any(issubclass(kind, np.generic) for kind in set(map(type, items))):
         items = [item.item() if isinstance(item, np.generic) else item for item in items]
@@ -56,6 +58,15 @@ def name_array(names: Iterable[Any]) -> Names:
     array = np.empty(len(items), dtype=object)
     array[:] = items
     return freeze(array)
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """Write a number with its noun.
+
+    >>> counted(1, "leaf", "leaves"), counted(2, "leaf", "leaves")
+    ('1 leaf', '2 leaves')
+    """
+    return f"{number} {one if number == 1 else many}"
 
 
 def freeze(array: Array) -> Array:
@@ -104,5 +115,5 @@ def unknown(label: object, names: Sequence[object], what: str, others: int = 0) 
     """Make the error for a label that is not among the names."""
     near = nearest_name(label, names)
     hint = f" (did you mean {near!r}?)" if near is not None else ""
-    more = f"; {others} other labels are unknown too" if others else ""
+    more = f"; {counted(others, 'other label is', 'other labels are')} unknown too" if others else ""
     return UnknownLabelError(f"label {label!r} is not a node of the {what}{hint}{more}")

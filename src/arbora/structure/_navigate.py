@@ -7,6 +7,7 @@ import numpy as np
 from arbora.structure import _render
 from arbora.structure._arrays import Ids
 from arbora.structure._coded import CodedHierarchy
+from arbora.structure._names import counted
 
 
 class NavigableHierarchy(CodedHierarchy):
@@ -149,8 +150,9 @@ class NavigableHierarchy(CodedHierarchy):
 
     def __repr__(self) -> str:
         kind = "DAG" if not self.is_tree else "tree" if self.root_ids.size == 1 else "forest"
-        n_leaves = self.leaf_ids.size
-        return f"Hierarchy({kind}, {self.n_nodes} nodes, {n_leaves} leaves, height {self.height})"
+        nodes = counted(self.n_nodes, "node", "nodes")
+        leaves = counted(self.leaf_ids.size, "leaf", "leaves")
+        return f"Hierarchy({kind}, {nodes}, {leaves}, height {self.height})"
 
     def __str__(self) -> str:
         return f"{self!r}\n{self.format_tree(max_depth=2, max_children=4)}"

@@ -12,7 +12,7 @@ from scipy.sparse import csgraph
 from arbora.structure import _build, _read, _reshape
 from arbora.structure._arrays import Ids
 from arbora.structure._base import NamedNodes
-from arbora.structure._names import as_list, freeze
+from arbora.structure._names import as_list, counted, freeze
 from arbora.structure.errors import StructureError
 
 
@@ -73,7 +73,10 @@ class LabelGraph(NamedNodes):
 
     def __init__(self, names: Iterable[Any], edges: ArrayLike, weights: ArrayLike | None = None) -> None:
         super().__init__(names, edges)
-        given = np.ones(self.n_edges) if weights is None else np.asarray(weights, dtype=np.float64)
+        try:
+            given = np.ones(self.n_edges) if weights is None else np.asarray(weights, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise StructureError(f"weights must be numbers: {error}") from None
         if given.shape != (self.n_edges,):
             raise StructureError(f"weights has shape {given.shape}: give one per edge ({self.n_edges})")
         wrong = np.flatnonzero(~((given > 0) & np.isfinite(given)))
@@ -193,6 +196,7 @@ class LabelGraph(NamedNodes):
         return {**super().to_state(), "weights": self.weights}
 
     def __repr__(self) -> str:
-        n_components = int(self.component.max()) + 1
-        plural = "" if n_components == 1 else "s"
-        return f"LabelGraph({self.n_nodes} nodes, {self.n_edges} edges, {n_components} component{plural})"
+        nodes = counted(self.n_nodes, "node", "nodes")
+        edges = counted(self.n_edges, "edge", "edges")
+        components = counted(int(self.component.max()) + 1, "component", "components")
+        return f"LabelGraph({nodes}, {edges}, {components})"
