@@ -25,8 +25,8 @@ class NamedNodes:
     edges: Ids
 
     def __init__(self, names: Iterable[Any], edges: ArrayLike) -> None:
-        distinct = name_array(names)
-        if not distinct.size:
+        checked = name_array(names)
+        if not checked.size:
             raise StructureError(f"the {self._kind} is empty: give at least one edge, or nodes=")
         coded = np.asarray(edges)
         if coded.size and (coded.dtype.kind not in "iu" or coded.ndim != 2 or coded.shape[1] != 2):
@@ -34,13 +34,13 @@ class NamedNodes:
                 f"edges must be integers of shape (n_edges, 2), got {coded.dtype} {coded.shape}"
             )
         coded = coded.astype(np.int64).reshape(-1, 2)
-        if coded.size and not 0 <= coded.min() <= coded.max() < distinct.size:
-            raise StructureError(f"edges must hold node ids between 0 and {distinct.size - 1}")
+        if coded.size and not 0 <= coded.min() <= coded.max() < checked.size:
+            raise StructureError(f"edges must hold node ids between 0 and {checked.size - 1}")
         loops = np.flatnonzero(coded[:, 0] == coded[:, 1])
         if loops.size:
-            self._refuse_loop(distinct[coded[loops[0], 0]], int(loops[0]))
+            self._refuse_loop(checked[coded[loops[0], 0]], int(loops[0]))
         # Attributes are written once, here; __setattr__ refuses later changes.
-        self.__dict__.update(names=distinct, edges=coded)
+        self.__dict__.update(names=checked, edges=coded)
 
     def _refuse_loop(self, name: object, position: int) -> NoReturn:
         raise StructureError(f"node {name!r} is joined to itself (edge {position}): remove that edge")

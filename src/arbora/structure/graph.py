@@ -172,7 +172,14 @@ class LabelGraph(NamedNodes):
         return freeze(csgraph.connected_components(self.adjacency, directed=False)[1].astype(np.int64))
 
     def neighbours(self, name: Any) -> list[Any]:
-        """Names of the neighbours of a node, by id."""
+        """Names of the neighbours of a node, by id.
+
+        Examples
+        --------
+        >>> from arbora.structure import LabelGraph
+        >>> LabelGraph.from_edges([("jazz", "blues"), ("soul", "blues")]).neighbours("blues")
+        ['jazz', 'soul']
+        """
         node = self.id_of(name)
         start, end = self.adjacency.indptr[[node, node + 1]]
         return list(self.names[self.adjacency.indices[start:end]].tolist())
