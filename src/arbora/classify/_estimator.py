@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 
 from arbora.classify._linear import LinearModel, as_csr, linear_scores
 from arbora.classify._nodes import NodePredictor
-from arbora.classify._targets import Targets, encode_targets
+from arbora.classify._targets import encode_targets
 from arbora.classify._train import Options, Training
 from arbora.classify.calibration import Calibration, class_probabilities
 from arbora.engine import ThreadEngine
@@ -41,7 +41,6 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "fit_intercept": ["boolean"],
         "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
         "calibration": [StrOptions({"holdout"}), Interval(Integral, 2, None, closed="left"), None],
         "dtype": [StrOptions({"float32", "float64"})],
         "n_jobs": [Integral, None],
@@ -77,23 +76,13 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
             dtype=np.dtype(self.dtype),
             seed=self._seed(),
         )
-        positive_weight = self._positive_weight(targets)
-        return Training(as_csr(X), targets.indicator, self.C * weight, positive_weight, options)
+        positives = targets.indicator
+        return Training(as_csr(X), positives, self.C * weight, np.ones(positives.shape[1]), options)
 
     def _seed(self) -> int:
         if self.random_state is None and self.checkpoint is not None:
             return 0  # a resumed fit must visit the rows in the same order
         return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _positive_weight(self, targets: Targets) -> NDArray[np.float64]:
-        """Weights of the positives of each class, as LIBLINEAR applies `class_weight` in one-vs-rest."""
-        if self.class_weight is None:
-            return np.ones(len(targets.classes))
-        if isinstance(self.class_weight, dict):
-            targets.hierarchy.encode(list(self.class_weight))
-            return np.array([self.class_weight.get(name, 1.0) for name in targets.classes.tolist()])
-        counts = np.asarray(targets.indicator.sum(axis=0)).ravel()
-        return targets.indicator.shape[0] / (len(counts) * np.maximum(counts, 1))
 
     def _engine(self) -> ThreadEngine:
         return ThreadEngine(self.n_jobs)

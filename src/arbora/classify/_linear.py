@@ -67,7 +67,7 @@ def merged_trace(solutions: Sequence[BlockSolution]) -> Trace:
 
     The seconds are those of all blocks together: work, not waiting.
     """
-    length = max(len(solution.history) for solution in solutions)
+    length = max((len(solution.history) for solution in solutions), default=0)
     total = np.zeros((length, 3))
     for solution in solutions:
         history = solution.history

@@ -14,12 +14,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
 from arbora.classify._estimator import LinearClassifier
-from arbora.classify._held_out import held_out_scores
+from arbora.classify._held_out import held_out_splits
 from arbora.classify._linear import (
     class_blocks,
+    linear_scores,
     merged_trace,
     relative_gap,
     warn_unless_converged,
@@ -33,8 +35,14 @@ from arbora.structure import Hierarchy
 class OneVsRest(LinearClassifier):
     """The fit that the flat classifiers share."""
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **LinearClassifier._parameter_constraints,
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+    }
+
     def _fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Any:
         training = self._check_fit(X, y, sample_weight, loss)
+        training = training._replace(positive_weight=self._positive_weight(training))
         if len(self.classes_) == 2 and not self._multilabel:
             # Two exclusive classes share one classifier: the first is the second with its sign changed.
             training = training.with_columns(slice(1, None))
@@ -52,17 +60,33 @@ class OneVsRest(LinearClassifier):
             checkpoint.clear()
         return self
 
+    def _positive_weight(self, training: Training) -> NDArray[np.float64]:
+        """Weights of the positives of each class, as LIBLINEAR applies `class_weight` in one-vs-rest."""
+        if isinstance(self.class_weight, dict):
+            unknown = [name for name in self.class_weight if name not in set(self.nodes_.tolist())]
+            if unknown:
+                raise ValueError(f"class_weight names {unknown[0]!r}, which is neither a class nor a node.")
+            return np.array([self.class_weight.get(name, 1.0) for name in self.classes_.tolist()])
+        if self.class_weight is None:
+            return training.positive_weight
+        counts = np.asarray(training.positives.sum(axis=0)).ravel()
+        return training.positives.shape[0] / (len(counts) * np.maximum(counts, 1))
+
     def _calibrate(self, training: Training) -> Calibration:
         """Fit the calibration on scores of rows that were not trained on."""
-        scores, rows = held_out_scores(training, self.calibration, self._engine())
-        if not len(rows):
+        scores, truth = [], []
+        for seen, rows in held_out_splits(training, self.calibration, training.positives.shape[1]):
+            model = train_one_vs_rest(seen, self._engine()).model
+            scores.append(linear_scores(training.X[rows], model, self._engine()))
+            truth.append(training.positives[rows].toarray() > 0)
+        if not scores:
             return Calibration(1.0)
-        truth = training.positives[rows].toarray() > 0
+        s, t = np.vstack(scores), np.vstack(truth)
         if self._multilabel:
-            return fit_sigmoid(scores, truth)
-        if scores.shape[1] == 1:
-            scores, truth = np.hstack([-scores, scores]), np.hstack([~truth, truth])
-        return fit_softmax_scale(scores, truth.argmax(axis=1))
+            return fit_sigmoid(s, t)
+        if s.shape[1] == 1:
+            s, t = np.hstack([-s, s]), np.hstack([~t, t])
+        return fit_softmax_scale(s, t.argmax(axis=1))
 
 
 class OneVsRestSVC(OneVsRest):
@@ -142,7 +166,7 @@ class OneVsRestSVC(OneVsRest):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearClassifier._parameter_constraints,
+        **OneVsRest._parameter_constraints,
         "loss": [StrOptions({"hinge", "squared_hinge"})],
     }
 

@@ -12,6 +12,7 @@ was far too pessimistic with many classes: on 20 newsgroups it left a mean confi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,13 +30,30 @@ class Calibration(NamedTuple):
     shift: float = 0.0
 
 
+def fit_scale(mean_log_likelihood: Callable[[float], float]) -> Calibration:
+    """Maximise a log-likelihood that is concave in the scale of the scores, hence unimodal in its logarithm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(fit_scale(lambda scale: -((scale - 3.0) ** 2)).scale, 3)
+    3.0
+    """
+    best = minimize_scalar(
+        lambda log_scale: -mean_log_likelihood(float(np.exp(log_scale))),
+        bounds=(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE),
+        method="bounded",
+        options={"xatol": 1e-6},
+    )
+    return Calibration(float(np.exp(best.x)))
+
+
 def fit_softmax_scale(scores: NDArray[Any], codes: NDArray[Any]) -> Calibration:
     """Maximise the likelihood of the true classes over the scale of a softmax.
 
     Parameters
     ----------
     scores : ndarray of shape (n_samples, n_classes)
-        -inf marks a class that is not on offer for that row.
     codes : ndarray of shape (n_samples,)
         Column of the true class.
 
@@ -52,17 +70,7 @@ def fit_softmax_scale(scores: NDArray[Any], codes: NDArray[Any]) -> Calibration:
     3.0
     """
     true = scores[np.arange(len(codes)), codes]
-
-    def negative_log_likelihood(log_scale: float) -> float:
-        scaled = scores * np.exp(log_scale)
-        return -float(np.mean(np.exp(log_scale) * true - _logsumexp(scaled)))
-
-    # The likelihood is concave in the scale, hence unimodal in its logarithm.
-    best = minimize_scalar(
-        negative_log_likelihood, bounds=(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE), method="bounded",
-        options={"xatol": 1e-6},
-    )  # fmt: skip
-    return Calibration(float(np.exp(best.x)))
+    return fit_scale(lambda scale: float(np.mean(scale * true - _logsumexp(scale * scores))))
 
 
 def _logsumexp(scores: NDArray[Any]) -> NDArray[Any]:

@@ -1,0 +1,116 @@
+"""The decisions of a top-down classifier: one score for each edge of the structure, one choice at each node.
+
+All functions work on whole matrices of edge scores, with the edges of one parent side by side; nothing loops over
+rows or nodes, only over the levels of the structure.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.structure import Hierarchy
+
+
+def build_routes(hierarchy: Hierarchy, class_nodes: NDArray[np.int64]) -> tuple[Hierarchy, NDArray[np.int64]]:
+    """Make the structure that documents are routed through.
+
+    An internal node that carries documents of its own gets a leaf for them, several roots get one above them, and
+    nodes that no document lies under are left out.
+
+    Returns
+    -------
+    routes : Hierarchy
+        With a single root; every leaf is a class.
+    class_leaves : ndarray of int
+        Leaf of each class.
+    """
+    names = hierarchy.decode(class_nodes).tolist()
+    routes, moved = hierarchy.spawn_leaves(names)
+    top: Any = "root"
+    while top in routes:
+        top += "*"
+    routes = routes.join_roots(top)
+    if routes.n_nodes == 1:  # a single class: it still needs a root to be chosen from
+        routes = routes.with_edges([(top, routes.names[0])])
+    leaves = routes.encode([moved.get(name, name) for name in names])
+    seen = np.zeros(routes.n_nodes, dtype=bool)
+    seen[routes.ancestor_matrix[leaves].indices] = True
+    edges = routes.edges[seen[routes.edges].all(axis=1)]
+    pairs = zip(routes.decode(edges[:, 0]).tolist(), routes.decode(edges[:, 1]).tolist(), strict=True)
+    kept = Hierarchy.from_edges(list(pairs), nodes=routes.names[seen].tolist())
+    return kept, kept.encode(routes.decode(leaves))
+
+
+class Decisions:
+    """Arrays that route documents: edges sorted by parent, each parent's edges a segment."""
+
+    def __init__(self, routes: Hierarchy) -> None:
+        self.routes = routes
+        n_children = np.diff(routes.child_indptr)
+        self.parents = np.flatnonzero(n_children)  # nodes where a choice is made, one segment each
+        self.starts = routes.child_indptr[self.parents]
+        self.child = routes.child_indices
+        self.parent = np.repeat(np.arange(routes.n_nodes), n_children)
+        self.segment = np.repeat(np.arange(len(self.parents)), n_children[self.parents])
+        self.root = int(routes.root_ids[0])
+
+    @property
+    def n_edges(self) -> int:
+        """Number of scores a document has."""
+        return len(self.child)
+
+    @cached_property
+    def _segment_of(self) -> NDArray[np.int64]:
+        """Segment of the choice at each node, -1 for leaves."""
+        segment = np.full(self.routes.n_nodes, -1)
+        segment[self.parents] = np.arange(len(self.parents))
+        return segment
+
+    @cached_property
+    def _edges_by_level(self) -> list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
+        """For each level below the root: edges into it sorted by child, starts of each child's run, children."""
+        order = np.lexsort((self.child, self.routes.depth[self.child]))
+        depth = self.routes.depth[self.child[order]]
+        levels = []
+        for edges in np.split(order, np.flatnonzero(np.diff(depth)) + 1):
+            children, starts = np.unique(self.child[edges], return_index=True)
+            levels.append((edges, starts, children))
+        return levels
+
+    def choose(self, scores: NDArray[Any]) -> NDArray[np.int64]:
+        """Follow the best edge at every node from the root down; return the leaf that is reached."""
+        best = np.maximum.reduceat(scores, self.starts, axis=1)
+        edge = np.where(scores == best[:, self.segment], np.arange(self.n_edges), self.n_edges)
+        chosen = self.child[np.minimum.reduceat(edge, self.starts, axis=1)]
+        at = np.full(len(scores), self.root)
+        rows = np.arange(len(scores))
+        for _ in range(self.routes.height):
+            segment = self._segment_of[at]
+            at = np.where(segment >= 0, chosen[rows, segment], at)
+        return at
+
+    def log_conditional(self, scores: NDArray[Any]) -> NDArray[Any]:
+        """Logarithm of the softmax over the edges of each parent: the probability of the child given it."""
+        shifted = scores - np.maximum.reduceat(scores, self.starts, axis=1)[:, self.segment]
+        return shifted - np.log(np.add.reduceat(np.exp(shifted), self.starts, axis=1))[:, self.segment]
+
+    def reach(self, conditional: NDArray[Any]) -> NDArray[Any]:
+        """Probability of arriving at each node: products along paths, summed over paths in a DAG."""
+        proba = np.zeros((len(conditional), self.routes.n_nodes))
+        proba[:, self.root] = 1.0
+        for edges, starts, children in self._edges_by_level:
+            flow = proba[:, self.parent[edges]] * conditional[:, edges]
+            proba[:, children] = np.add.reduceat(flow, starts, axis=1)
+        return proba
+
+    def weakest(self, scores: NDArray[Any]) -> NDArray[Any]:
+        """Smallest score on the way to each node (on the best way, in a DAG); the root has an infinite one."""
+        worst = np.full((len(scores), self.routes.n_nodes), np.inf)
+        for edges, starts, children in self._edges_by_level:
+            flow = np.minimum(worst[:, self.parent[edges]], scores[:, edges])
+            worst[:, children] = np.maximum.reduceat(flow, starts, axis=1)
+        return worst
