@@ -13,9 +13,9 @@ mention it, and every summand is non-negative.
 
 The weights of a block lie side by side, W of shape (n_features + 1, n_block), so that one walk over a sparse row
 serves all its classes with SIMD (`sweep_block`). The sweep also lists the pairs (i, b) that are not settled at a
-bound (hinge losses); `sweep_active` then visits only those, class by class: after a few sweeps they are a few per cent, and this
-is where problems with many rows and few features spend their iterations. Sign and cost travel as one array,
-cost = y * c: a zero takes the row out of the problem of that class.
+bound (hinge losses); `sweep_active` then visits only those, class by class: after a few sweeps they are a few
+per cent, and this is where problems with many rows and few features spend their iterations. Sign and cost travel
+as one array, cost = y * c: a zero takes the row out of the problem of that class.
 
 The bias is an extra feature with the constant value `bias`, hence regularised; ``bias=0`` means no intercept.
 """
@@ -148,9 +148,8 @@ def sweep_block(  # type: ignore[no-untyped-def]
                 c, a = abs(cost[i, b]), A[i, b]
                 y = math.copysign(one, cost[i, b])
                 m = y * g[b]
-                p = max(
-                    one / (one + math.exp(m)), tiny
-                )  # to second order, the gap is c times a relative entropy
+                # The gap is c times the relative entropy of a / c and p: to second order, up to a factor 1 - p.
+                p = max(one / (one + math.exp(m)), tiny)
                 row_loss += c * (max(-m, zero) + math.log1p(math.exp(-abs(m))))
                 row_norm += a * m
                 row_gap += (a - c * p) ** 2 / (c * p * (one + one)) if c > zero else zero
@@ -170,10 +169,9 @@ def sweep_block(  # type: ignore[no-untyped-def]
                     W[j, b] += v * d[b]
         if loss != LOGISTIC:  # a logistic multiplier never rests at a bound
             for b in range(n_block):
-                a = A[i, b]
-                if (a > zero or g[b] < zero) and (
-                    loss == SQUARED_HINGE or a < abs(cost[i, b]) or g[b] > zero
-                ):
+                a, c = A[i, b], abs(cost[i, b])
+                below = a < c or (loss == SQUARED_HINGE and c > zero)
+                if (a > zero or g[b] < zero) and (below or g[b] > zero):
                     active[b, n_active[b]] = i
                     n_active[b] += 1
     return total_loss, total_norm / 2, total_gap
@@ -220,8 +218,8 @@ def sweep_active(  # type: ignore[no-untyped-def]
                 m *= y
                 _, gap = _loss_and_gap(loss, a, m, c, one)
                 total_gap += gap
-                G = m - one
-                if (a == zero and G > settled) or (loss == HINGE and a == c and G < -settled):
+                beyond = m - one
+                if (a == zero and beyond > settled) or (loss == HINGE and a == c and beyond < -settled):
                     continue
                 active[b, kept] = i
                 kept += 1

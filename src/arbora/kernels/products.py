@@ -69,12 +69,20 @@ def csr_matmul(
            [0.]])
     """
     n_samples = X.shape[0]
+    if X.format != "csr" or W.ndim != 2 or W.dtype.kind != "f":
+        raise ValueError(
+            f"X must be CSR and W a matrix of floats: got {X.format.upper()} and {W.ndim} dimensions of {W.dtype}."
+        )
     if X.shape[1] != W.shape[0]:
         raise ValueError(f"X has {X.shape[1]} columns but W has {W.shape[0]} rows: they must be equal.")
     W = np.ascontiguousarray(W)
-    data = X.data if X.data.dtype == W.dtype else X.data.astype(W.dtype)
+    data = X.data.astype(W.dtype, copy=False)
     if out is None:
         out = np.empty((n_samples, W.shape[1]), W.dtype)
+    elif out.shape != (n_samples, W.shape[1]):
+        raise ValueError(
+            f"out has shape {out.shape}, the product {(n_samples, W.shape[1])}: they must be equal."
+        )
 
     def task(first: int) -> None:
         stop = min(first + _ROWS_PER_TASK, n_samples)
