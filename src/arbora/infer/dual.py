@@ -26,6 +26,7 @@ BLOCK = 32  # classes side by side: four AVX registers of float32, two cache lin
 _ACTIVE_WORK = 3.0  # work spent on the active pairs, as a multiple of a full sweep
 _SPARSE_PENALTY = 6.0  # one scalar, indirect multiply-add costs about as much as six vectorised ones
 _MOST_ACTIVE_SWEEPS = 200
+_SMALLEST_NORM2 = 1e-30  # its inverse is finite in float32
 _ENOUGH = 0.2  # a class is polished until its gap is this share of the block's mean gap
 
 
@@ -87,11 +88,29 @@ def prepare_rows(X: sp.csr_array, dtype: Any = np.float32, bias: float = 1.0) ->
     data = np.ascontiguousarray(X.data, dtype=dtype)
     squares = sp.csr_array((data.astype(np.float64) ** 2, X.indices, X.indptr), shape=X.shape)
     norm2 = np.asarray(squares.sum(axis=1)).ravel() + bias**2
-    norm2[norm2 == 0] = (
-        1.0  # an empty row without a bias: its gradient never changes, any step length will do
-    )
+    # The gradient of an empty row without a bias never changes: a tiny norm takes it to its optimum in one step.
+    norm2 = np.maximum(norm2, _SMALLEST_NORM2).astype(dtype)
     dense = X.nnz == X.shape[0] * X.shape[1] and bool(X.has_sorted_indices)
-    return Rows(X.indptr, X.indices, data, norm2.astype(dtype), dtype.type(bias), dense, X.shape[1])
+    return Rows(X.indptr, X.indices, data, norm2, dtype.type(bias), dense, X.shape[1])
+
+
+def _check_problem(rows: Rows, cost: NDArray[Any], loss: str, max_iter: int) -> None:
+    """Refuse what the kernels, which check nothing, would read beyond its end or misunderstand."""
+    if loss not in LOSSES:
+        raise ValueError(f"loss={loss!r} is not known: choose one of {', '.join(map(repr, LOSSES))}.")
+    if cost.ndim != 2 or len(cost) != rows.n_samples:
+        raise ValueError(
+            f"cost has shape {cost.shape}: it must have one row for each of {rows.n_samples} samples."
+        )
+    if max_iter < 1:
+        raise ValueError(
+            f"max_iter={max_iter}: without a sweep there is nothing to certify; it must be at least 1."
+        )
+
+
+def _half_squares(weights: NDArray[Any]) -> NDArray[np.float64]:
+    """Regulariser of each class, in double precision."""
+    return np.asarray(np.einsum("jb,jb->b", weights, weights, dtype=np.float64) / 2)
 
 
 def solve_block(
@@ -109,7 +128,7 @@ def solve_block(
     ----------
     rows : Rows
         From `prepare_rows`.
-    cost : ndarray of shape (n_samples, n_block), dtype of the rows
+    cost : ndarray of shape (n_samples, n_block)
         Sign times cost of each pair; zero leaves the row out of that class's problem.
     loss : {"hinge", "squared_hinge", "logistic"}
     tol : float
@@ -131,6 +150,8 @@ def solve_block(
     >>> solution.weights[0], solution.objectives, bool(solution.gaps[0] < 1e-3)
     (array([1.]), array([0.5]), True)
     """
+    _check_problem(rows, cost, loss, max_iter)
+    cost = np.ascontiguousarray(cost, dtype=rows.dtype)
     code, n_block = LOSSES[loss], cost.shape[1]
     arrays = rows.indptr, rows.indices, rows.data
     weights = np.zeros((rows.n_features + 1, n_block), rows.dtype)
@@ -139,7 +160,7 @@ def solve_block(
     active = np.empty((n_block, 0 if loss == "logistic" else rows.n_samples), np.int32)
     n_active = np.zeros(n_block, np.int64)
     scratch = np.empty(rows.n_features + 1, rows.dtype)
-    losses, gaps = np.zeros(n_block), np.zeros(n_block)
+    losses, gaps, objectives = np.zeros(n_block), np.zeros(n_block), np.zeros(n_block)
     rng = np.random.default_rng(seed)
     full_work = rows.n_samples * n_block / (1.0 if rows.dense else _SPARSE_PENALTY)
     history: list[tuple[float, float, float]] = []
@@ -153,7 +174,8 @@ def solve_block(
         if gap * optimism <= tol * objective or iteration == max_iter - 1:
             certify_block(*arrays, cost, code, rows.bias, weights, multipliers, losses, gaps)
             estimate, gap = gap, float(gaps.sum())
-            objective = float(losses.sum()) + norm
+            objectives = losses + _half_squares(weights)
+            objective = float(objectives.sum())
             converged = gap <= tol * objective
             optimism = max(1.0, gap / max(estimate, np.finfo(np.float64).tiny))
         history.append((objective, gap, perf_counter() - started))
@@ -167,5 +189,4 @@ def solve_block(
                 *arrays, rows.norm2, cost, code, rows.bias, rows.dense, weights, multipliers,
                 active, n_active, n_sweeps, enough, seed + iteration, scratch,
             )  # fmt: skip
-    objectives = losses + np.einsum("jb,jb->b", weights, weights, dtype=np.float64) / 2
     return BlockSolution(weights, multipliers, objectives, gaps, np.array(history), converged)

@@ -45,10 +45,10 @@ def require_memory(n_bytes: int, what: str, advice: str) -> None:
     >>> require_memory(10**18, "a long list", "Take a shorter one.")
     Traceback (most recent call last):
     ...
-    MemoryError: a long list needs about 9.3e+08 GiB, but only ... GiB are free. Take a shorter one.
+    MemoryError: a long list needs about 9.31e+08 GiB, but only ... GiB are free. Take a shorter one.
     """
     free = available_memory()
     if free is not None and n_bytes > free:
         raise MemoryError(
-            f"{what} needs about {n_bytes / 2**30:.2g} GiB, but only {free / 2**30:.2g} GiB are free. {advice}"
+            f"{what} needs about {n_bytes / 2**30:.3g} GiB, but only {free / 2**30:.3g} GiB are free. {advice}"
         )
