@@ -1,0 +1,118 @@
+"""One row for each public estimator; `test_contract.py` puts every row through the same tests.
+
+A new model adds its row here and gets: scikit-learn's estimator checks, dense = sparse, the same result for any
+`n_jobs`, reproducibility by seed, a round trip through `arbora.io` (plain and memory-mapped), clone and pickle, and
+the test that it reduces to something known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.svm import LinearSVC
+from sklearn.utils.validation import check_random_state
+
+from arbora import classify, text
+from arbora.structure import Hierarchy
+
+TREE = Hierarchy.from_edges(
+    [("root", "a"), ("root", "b"), ("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("b", "b2")]
+)
+
+
+class Data(NamedTuple):
+    """A tiny problem whose truth is known: items to fit on, what to fit to (if anything), items to predict."""
+
+    X: Any
+    y: Any
+    X_new: Any
+    y_new: Any
+
+
+class Row(NamedTuple):
+    """What the contract tests need to know of an estimator.
+
+    `exact` are the arguments with which two fits of the same problem agree to rounding, for the checks that
+    demand it. `reduces(data)` returns what the model should give and what a known model gives, to be compared.
+    """
+
+    cls: type
+    arguments: dict[str, Any]
+    exact: dict[str, Any]
+    data: Callable[[], Data]
+    reduces: Callable[[Data], tuple[Any, Any]]
+    numeric: bool = True  # items are rows of numbers, so that scikit-learn's checks apply
+
+    def make(self, **more: Any) -> Any:
+        return self.cls(**{**self.arguments, **more})
+
+
+def labelled_clouds() -> Data:
+    """Documents of a small tree: a direction for each node, counts of features around the sum along the path."""
+    rng = check_random_state(0)
+    leaves = ["a1", "a2", "a3", "b1", "b2"]
+    directions = {name: rng.randn(12) for name in TREE.names}
+
+    def draw(n: int) -> tuple[np.ndarray, np.ndarray]:
+        y = np.array(leaves, dtype=object)[rng.randint(len(leaves), size=n)]
+        X = np.array([sum(directions[node] for node in TREE.path(name)) for name in y])
+        X = X + rng.randn(*X.shape) * 0.5
+        X[rng.rand(*X.shape) < 0.5] = 0.0
+        return X, y
+
+    (X, y), (X_new, y_new) = draw(150), draw(80)
+    return Data(X, y, X_new, y_new)
+
+
+def sentences() -> Data:
+    texts = [
+        "the cats are chasing the mice",
+        "a cat chased a mouse and another mouse",
+        "trees grow leaves",
+        "growing trees shed their leaves",
+        "mice eat seeds of trees",
+    ]
+    return Data(texts, None, [*texts[:2], "words never seen before"], None)
+
+
+def svc_reduces(data: Data) -> tuple[Any, Any]:
+    """One-vs-rest is one-vs-rest: LIBLINEAR's trust-region Newton solves the same smooth problem in the primal."""
+    ours = classify.OneVsRestSVC(loss="squared_hinge", **_EXACT).fit(data.X, data.y)
+    known = LinearSVC(loss="squared_hinge", dual=False, tol=1e-12, max_iter=10_000).fit(data.X, data.y)
+    return ours.decision_function(data.X_new), known.decision_function(data.X_new)
+
+
+def logistic_reduces(data: Data) -> tuple[Any, Any]:
+    """With a cost so small that no multiplier leaves C/2, the weights are those of a nearest-centroid rule."""
+    C = 1e-9
+    ours = classify.OneVsRestLogistic(C=C, tol=1e-12, dtype="float64", calibration=None).fit(data.X, data.y)
+    sign = np.where(data.y[:, None] == ours.classes_, 1.0, -1.0)
+    return ours.coef_, (C / 2 * data.X.T @ sign).T
+
+
+def top_down_reduces(data: Data) -> tuple[Any, Any]:
+    """On a star, one choice at the root is all there is: the flat model."""
+    star = Hierarchy.from_edges([("root", leaf) for leaf in ["a1", "a2", "a3", "b1", "b2"]])
+    top_down = classify.TopDownSVC(structure=star, **_EXACT).fit(data.X, data.y)
+    flat = classify.OneVsRestSVC(structure=star, **_EXACT).fit(data.X, data.y)
+    return top_down.coef_.toarray(), flat.coef_
+
+
+def ltc_reduces(data: Data) -> tuple[Any, Any]:
+    """A document of one word that not all documents share is a unit vector."""
+    model = text.LtcVectorizer(stem=None, stop_words=None).fit(["one two", "one three"])
+    return model.transform(["three three"]).toarray(), [[0.0, 1.0, 0.0]]
+
+
+_EXACT = {"tol": 1e-13, "dtype": "float64", "calibration": None, "max_iter": 100_000}
+_EXACT_LOGISTIC = {**_EXACT, "tol": 1e-18, "max_iter": 3000}  # no multiplier rests at a bound: rounding is the end
+_SMALL = {"structure": TREE, "random_state": 0}
+
+REGISTRY = [
+    Row(classify.OneVsRestSVC, _SMALL, _EXACT, labelled_clouds, svc_reduces),
+    Row(classify.OneVsRestLogistic, _SMALL, _EXACT_LOGISTIC, labelled_clouds, logistic_reduces),
+    Row(classify.TopDownSVC, _SMALL, _EXACT, labelled_clouds, top_down_reduces),
+    Row(text.LtcVectorizer, {}, {}, sentences, ltc_reduces, numeric=False),
+]

@@ -1,0 +1,130 @@
+"""The contract with the user, tested on every estimator of the registry."""
+
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from registry import REGISTRY
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import arbora
+from arbora import io
+
+WEIGHTS = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
+NUMERIC = [row for row in REGISTRY if row.numeric]
+
+every = pytest.mark.parametrize("row", REGISTRY, ids=lambda row: row.cls.__name__)
+numeric = pytest.mark.parametrize("row", NUMERIC, ids=lambda row: row.cls.__name__)
+
+
+def outputs(model, X):
+    """All that a fitted model says of items, by the name of the method."""
+    names = ("predict", "predict_proba", "decision_function", "transform", "score_samples")
+    found = {name: getattr(model, name)(X) for name in names if hasattr(model, name)}
+    return {name: value.toarray() if sp.issparse(value) else value for name, value in found.items()}
+
+
+def assert_same(left, right):
+    assert left.keys() == right.keys()
+    for name in left:
+        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
+
+
+def test_every_public_estimator_has_a_row():
+    registered = {row.cls for row in REGISTRY}
+    for package in ("classify", "text"):
+        module = getattr(arbora, package)
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if inspect.isclass(thing) and issubclass(thing, BaseEstimator):
+                assert thing in registered, f"{name} has no row in tests/registry.py"
+
+
+def imprecise(estimator):
+    """With a gap of 1e-3 two fits of the same problem agree to about that, and the checks ask for 1e-7."""
+    return {} if estimator.tol < 1e-6 else dict.fromkeys(WEIGHTS, "stops at a finite duality gap")
+
+
+@parametrize_with_checks(
+    [row.cls() for row in NUMERIC] + [row.cls(**row.exact) for row in NUMERIC], expected_failed_checks=imprecise
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@every
+def test_reduces_to_something_known(row):
+    ours, known = row.reduces(row.data())
+    np.testing.assert_allclose(ours, known, rtol=1e-4, atol=1e-4 * np.abs(known).max())
+
+
+@numeric
+def test_learns_the_truth(row):
+    data = row.data()
+    guess = np.mean(data.y_new == np.array(data.y)[0])
+    assert row.make().fit(data.X, data.y).score(data.X_new, data.y_new) > 2 * guess
+
+
+@numeric
+def test_dense_equals_sparse(row):
+    data = row.data()
+    dense = outputs(row.make(**row.exact).fit(data.X, data.y), data.X_new)
+    sparse = outputs(row.make(**row.exact).fit(sp.csr_array(data.X), data.y), sp.csr_array(data.X_new))
+    for name, value in dense.items():
+        if value.dtype == object:
+            assert (value == sparse[name]).all()
+        else:
+            np.testing.assert_allclose(value, sparse[name], rtol=1e-5, atol=1e-7, err_msg=name)
+
+
+@every
+def test_same_result_for_any_n_jobs(row):
+    data = row.data()
+    if "n_jobs" not in inspect.signature(row.cls).parameters:
+        return  # runs on one thread by design
+    results = [outputs(row.make(n_jobs=n).fit(data.X, data.y), data.X_new) for n in (1, 2, 3)]
+    assert_same(results[0], results[1])
+    assert_same(results[0], results[2])
+
+
+@every
+def test_same_seed_same_result(row):
+    data = row.data()
+    first, second = (outputs(row.make().fit(data.X, data.y), data.X_new) for _ in range(2))
+    assert_same(first, second)
+
+
+@every
+@pytest.mark.parametrize("mmap", [False, True])
+def test_save_and_load(row, mmap, tmp_path):
+    data = row.data()
+    model = row.make().fit(data.X, data.y)
+    io.save(model, tmp_path / "model")
+    loaded = io.load(tmp_path / "model", mmap=mmap)
+    assert_same(outputs(model, data.X_new), outputs(loaded, data.X_new))
+    assert loaded.get_params().keys() == model.get_params().keys()
+    for name in ("trace_", "hierarchy_", "classes_", "duality_gap_"):
+        if hasattr(model, name):
+            assert np.all(getattr(loaded, name) == getattr(model, name)), name
+
+
+@every
+def test_clone_and_pickle(row):
+    data = row.data()
+    model = row.make().fit(data.X, data.y)
+    assert_same(outputs(model, data.X_new), outputs(pickle.loads(pickle.dumps(model)), data.X_new))
+    fresh = clone(model)
+    assert not [name for name in vars(fresh) if name.endswith("_")]
+    assert_same(outputs(model, data.X_new), outputs(fresh.fit(data.X, data.y), data.X_new))
+
+
+@every
+def test_fit_leaves_parameters_alone(row):
+    data = row.data()
+    model = row.make()
+    before = model.get_params()
+    model.fit(data.X, data.y)
+    assert all(model.get_params()[name] is value for name, value in before.items())
