@@ -106,13 +106,32 @@ def ltc_reduces(data: Data) -> tuple[Any, Any]:
     return model.transform(["three three"]).toarray(), [[0.0, 1.0, 0.0]]
 
 
+def counts() -> Data:
+    rng = check_random_state(0)
+    X, X_new = rng.poisson(0.7, (40, 9)), rng.poisson(0.7, (10, 9))
+    return Data(X, None, X_new, None)
+
+
+def counts_reduce(data: Data) -> tuple[Any, Any]:
+    """Counting first and weighing then is what the vectoriser does at once."""
+    texts = ["one two two three", "three four", "one four four four"]
+    words = text.LtcVectorizer(stem=None, stop_words=None).fit(texts)
+    table = [[t.split().count(word) for word in words.get_feature_names_out()] for t in texts]
+    return text.LtcTransformer().fit_transform(table).toarray(), words.transform(texts).toarray()
+
+
 _EXACT = {"tol": 1e-13, "dtype": "float64", "calibration": None, "max_iter": 100_000}
-_EXACT_LOGISTIC = {**_EXACT, "tol": 1e-18, "max_iter": 3000}  # no multiplier rests at a bound: rounding is the end
+_EXACT_LOGISTIC = {
+    **_EXACT,
+    "tol": 1e-18,
+    "max_iter": 3000,
+}  # no multiplier rests at a bound: rounding is the end
 _SMALL = {"structure": TREE, "random_state": 0}
 
 REGISTRY = [
     Row(classify.OneVsRestSVC, _SMALL, _EXACT, labelled_clouds, svc_reduces),
     Row(classify.OneVsRestLogistic, _SMALL, _EXACT_LOGISTIC, labelled_clouds, logistic_reduces),
     Row(classify.TopDownSVC, _SMALL, _EXACT, labelled_clouds, top_down_reduces),
+    Row(text.LtcTransformer, {}, {}, counts, counts_reduce),
     Row(text.LtcVectorizer, {}, {}, sentences, ltc_reduces, numeric=False),
 ]

@@ -6,12 +6,12 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from registry import REGISTRY
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import arbora
 from arbora import io
+from registry import REGISTRY
 
 WEIGHTS = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
 NUMERIC = [row for row in REGISTRY if row.numeric]
@@ -45,11 +45,14 @@ def test_every_public_estimator_has_a_row():
 
 def imprecise(estimator):
     """With a gap of 1e-3 two fits of the same problem agree to about that, and the checks ask for 1e-7."""
-    return {} if estimator.tol < 1e-6 else dict.fromkeys(WEIGHTS, "stops at a finite duality gap")
+    return (
+        {} if getattr(estimator, "tol", 0) < 1e-6 else dict.fromkeys(WEIGHTS, "stops at a finite duality gap")
+    )
 
 
 @parametrize_with_checks(
-    [row.cls() for row in NUMERIC] + [row.cls(**row.exact) for row in NUMERIC], expected_failed_checks=imprecise
+    [row.cls() for row in NUMERIC] + [row.cls(**row.exact) for row in NUMERIC if row.exact],
+    expected_failed_checks=imprecise,
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -61,7 +64,9 @@ def test_reduces_to_something_known(row):
     np.testing.assert_allclose(ours, known, rtol=1e-4, atol=1e-4 * np.abs(known).max())
 
 
-@numeric
+@pytest.mark.parametrize(
+    "row", [row for row in NUMERIC if row.data().y_new is not None], ids=lambda row: row.cls.__name__
+)
 def test_learns_the_truth(row):
     data = row.data()
     guess = np.mean(data.y_new == np.array(data.y)[0])
