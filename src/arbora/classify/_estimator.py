@@ -96,9 +96,7 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
         params["random_state"] = training.options.seed
         return Checkpoint(
             self.checkpoint,
-            fingerprint(
-                type(self).__name__, params, training.X, training.targets.indicator, training.row_cost
-            ),
+            fingerprint(type(self).__name__, params, training.X, training.positives, training.row_cost),
         )
 
     def _check_X(self, X: Any) -> Any:
