@@ -11,6 +11,8 @@ optional here: it does not change the weights, but predictions can then be read 
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,7 +46,10 @@ class OneVsRest(LinearClassifier):
         training = self._check_fit(X, y, sample_weight, loss)
         training = training._replace(positive_weight=self._positive_weight(training))
         if len(self.classes_) == 2 and not self._multilabel:
-            # Two exclusive classes share one classifier: the first is the second with its sign changed.
+            # Two exclusive classes share one classifier: the first is the second with its sign changed. The weight
+            # of each class is then on its own rows, the negatives included.
+            by_row = training.positives @ training.positive_weight
+            training = training._replace(row_cost=training.row_cost * by_row, positive_weight=np.ones(2))
             training = training.with_columns(slice(1, None))
         checkpoint = self._checkpoint(training)
         n_blocks = len(class_blocks(training.positives.shape[1]))
@@ -63,14 +68,25 @@ class OneVsRest(LinearClassifier):
     def _positive_weight(self, training: Training) -> NDArray[np.float64]:
         """Weights of the positives of each class, as LIBLINEAR applies `class_weight` in one-vs-rest."""
         if isinstance(self.class_weight, dict):
-            unknown = [name for name in self.class_weight if name not in set(self.nodes_.tolist())]
-            if unknown:
-                raise ValueError(f"class_weight names {unknown[0]!r}, which is neither a class nor a node.")
+            self._check_class_weight(self.class_weight)
             return np.array([self.class_weight.get(name, 1.0) for name in self.classes_.tolist()])
         if self.class_weight is None:
             return training.positive_weight
         counts = np.asarray(training.positives.sum(axis=0)).ravel()
         return training.positives.shape[0] / (len(counts) * np.maximum(counts, 1))
+
+    def _check_class_weight(self, class_weight: dict[Any, Any]) -> None:
+        """Refuse names that nothing has, and weights that would turn the sign of a loss."""
+        known = set(self.nodes_.tolist())
+        for name, weight in class_weight.items():
+            if name not in known:
+                near = get_close_matches(str(name), map(str, known), n=1)
+                hint = f" (did you mean {near[0]!r}?)" if near else ""
+                raise ValueError(f"class_weight names {name!r}, which is neither a class nor a node{hint}.")
+            if not (isinstance(weight, Real) and 0 <= weight < np.inf):
+                raise ValueError(
+                    f"class_weight gives {name!r} the weight {weight!r}: weights are finite numbers, 0 or more."
+                )
 
     def _calibrate(self, training: Training) -> Calibration:
         """Fit the calibration on scores of rows that were not trained on."""
@@ -110,7 +126,8 @@ class OneVsRestSVC(OneVsRest):
     intercept_scaling : float
         Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
     class_weight : dict, "balanced" or None
-        Factors on the cost of the positive documents of each class.
+        Factors on the cost of the positive documents of each class (of two classes: of the documents of each),
+        by its name; "balanced" is n_samples / (n_classes * n_samples of the class).
     calibration : "holdout", int or None
         How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
         others, on that many folds in turn (slower, finer), or is 1.
@@ -241,7 +258,8 @@ class OneVsRestLogistic(OneVsRest):
     intercept_scaling : float
         Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
     class_weight : dict, "balanced" or None
-        Factors on the cost of the positive documents of each class.
+        Factors on the cost of the positive documents of each class (of two classes: of the documents of each),
+        by its name; "balanced" is n_samples / (n_classes * n_samples of the class).
     calibration : "holdout", int or None
         How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
         others, on that many folds in turn (slower, finer), or is 1.
