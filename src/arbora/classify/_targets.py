@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from arbora.structure import Hierarchy
 
 SINGLE, SETS, INDICATOR = "single", "sets", "indicator"
+_NO_LABEL = "no row of y carries a label: a classifier needs at least one class with data."
 
 
 class Targets(NamedTuple):
@@ -58,10 +59,10 @@ def encode_targets(y: Any, structure: Hierarchy | None) -> Targets:
         targets = _from_single(y, structure)
     if len(targets.classes) < 2 and not targets.multilabel:
         raise ValueError(
-            f"y holds only one class ({targets.classes[0]!r}): a classifier needs at least 2 classes."
+            f"y holds only one class ({targets.classes.tolist()[0]!r}): a classifier needs at least 2 classes."
         )
     if not len(targets.classes):
-        raise ValueError("no row of y carries a label: a classifier needs at least one class with data.")
+        raise ValueError(_NO_LABEL)
     return targets
 
 
@@ -73,7 +74,9 @@ def _are_sets(y: Any) -> bool:
         return False
     if not all(isinstance(labels, list | tuple | set | frozenset) for labels in y):
         return False
-    same_length = len({len(labels) for labels in y}) == 1
+    if not all(isinstance(labels, list | tuple) for labels in y):
+        return True  # a set has no order: it cannot be the row of an indicator
+    same_length = len({len(labels) for labels in y}) == 1 and len(y[0]) > 0
     return not (same_length and all(value in (0, 1) for labels in y for value in labels))
 
 
@@ -99,12 +102,21 @@ def _from_single(y: Any, structure: Hierarchy | None) -> Targets:
 def _from_sets(y: Sequence[Any], structure: Hierarchy | None) -> Targets:
     if structure is not None:
         return _with_data(structure.indicator(y), structure, SETS)
-    classes = Hierarchy.from_edges([], nodes=sorted({label for labels in y for label in labels}))
+    names = {label for labels in y for label in labels}
+    if not names:
+        raise ValueError(_NO_LABEL)
+    classes = Hierarchy.from_edges([], nodes=sorted(names))
     return _forest(classes.names, classes.indicator(y), SETS)
 
 
 def _from_indicator(y: Any, structure: Hierarchy | None) -> Targets:
-    Y = sp.csr_array(y)
+    if not sp.issparse(y) and (y := np.asarray(y)).dtype.kind not in "biuf":
+        raise ValueError(
+            f"y has shape {y.shape} and holds {y.dtype.name} values: a matrix of labels must be an indicator of "
+            "zeros and ones. Give label sets as a list of lists of names."
+        )
+    Y = sp.csr_array(y, copy=True)  # what follows works in place, and y is the user's
+    Y.sum_duplicates()
     if not np.isin(Y.data, (0, 1)).all():
         raise ValueError("an indicator matrix of labels holds zeros and ones only; y holds other values.")
     Y.eliminate_zeros()
