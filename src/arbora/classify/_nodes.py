@@ -105,7 +105,7 @@ class NodePredictor:
         nodes = self._predicted_nodes(X)
         paths = {node: self._path(node) for node in np.unique(nodes.indices)}
         found = [
-            [paths[node] for node in nodes.indices[start:stop]]
+            [paths[node].copy() for node in nodes.indices[start:stop]]
             for start, stop in zip(nodes.indptr[:-1], nodes.indptr[1:], strict=True)
         ]
         return found if self._multilabel else [path for (path,) in found]
@@ -140,7 +140,7 @@ class NodePredictor:
             raise ValueError(f"threshold must be in (0, 1], got {threshold!r}.")
         proba = self.predict_proba(X)
         # A root holds all of the mass; its sum may fall short of 1 by rounding.
-        rank = np.where(proba >= threshold - 1e-9, self.hierarchy_.depth + proba / 2, -1.0)
+        rank = np.where(proba >= threshold * (1 - 1e-9), self.hierarchy_.depth + proba / 2, -1.0)
         best = rank.argmax(axis=1)
         names = self.nodes_.astype(object)[best]
         names[rank[np.arange(len(best)), best] < 0] = None
