@@ -98,13 +98,20 @@ class Decisions:
         shifted = scores - np.maximum.reduceat(scores, self.starts, axis=1)[:, self.segment]
         return shifted - np.log(np.add.reduceat(np.exp(shifted), self.starts, axis=1))[:, self.segment]
 
-    def reach(self, conditional: NDArray[Any]) -> NDArray[Any]:
-        """Probability of arriving at each node: products along paths, summed over paths in a DAG."""
+    def reach(self, conditional: NDArray[Any], exclusive: bool = True) -> NDArray[Any]:
+        """Probability of arriving at each node: products along paths.
+
+        Of several ways into a node of a DAG a document takes one if the choices are exclusive, and their
+        probabilities add; else it may take any of them, independently.
+        """
         proba = np.zeros((len(conditional), self.routes.n_nodes))
         proba[:, self.root] = 1.0
         for edges, starts, children in self._edges_by_level:
             flow = proba[:, self.parent[edges]] * conditional[:, edges]
-            proba[:, children] = np.add.reduceat(flow, starts, axis=1)
+            if exclusive:
+                proba[:, children] = np.add.reduceat(flow, starts, axis=1)
+            else:
+                proba[:, children] = 1 - np.multiply.reduceat(1 - flow, starts, axis=1)
         return proba
 
     def weakest(self, scores: NDArray[Any]) -> NDArray[Any]:

@@ -327,7 +327,7 @@ class TopDownSVC(LinearClassifier):
         decisions, (scale, shift) = Decisions(self.routes_), self.calibration_
         scores = self._edge_scores(X) * scale + shift
         conditional = expit(scores) if self._multilabel else np.exp(decisions.log_conditional(scores))
-        return decisions.reach(conditional)[:, self.class_leaves_]
+        return decisions.reach(conditional, not self._multilabel)[:, self.class_leaves_]
 
     def _scores(self, X: Any) -> NDArray[Any]:
         """Logarithms of the class probabilities; for several labels, the weakest score on the way."""
