@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import expit, log_expit, softmax
+from scipy.special import expit, log_expit, logit, softmax
 
 _LARGEST_LOG_SCALE = 12.0
 
@@ -81,7 +81,9 @@ def _logsumexp(scores: NDArray[Any]) -> NDArray[Any]:
 def fit_sigmoid(scores: NDArray[Any], positive: NDArray[np.bool_], n_steps: int = 50) -> Calibration:
     """Fit ``sigmoid(scale * score + shift)`` to all decisions at once by Newton's method with step halving.
 
-    The targets are Platt's smoothed ones, so that separable scores keep the scale finite.
+    The targets are Platt's smoothed ones, so that separable scores keep the scale finite. The scale stays
+    positive, so that a higher score never means a lower probability; scores that tell nothing, or the reverse of
+    the truth, get the smallest one and the share of the positives.
 
     Examples
     --------
@@ -91,6 +93,8 @@ def fit_sigmoid(scores: NDArray[Any], positive: NDArray[np.bool_], n_steps: int 
     True
     """
     s, t = scores.ravel().astype(np.float64), positive.ravel()
+    if not t.size:
+        return Calibration(1.0)
     n_positive = int(t.sum())
     high, low = (n_positive + 1) / (n_positive + 2), 1 / (t.size - n_positive + 2)
     t = np.where(t, high, low)
@@ -99,7 +103,7 @@ def fit_sigmoid(scores: NDArray[Any], positive: NDArray[np.bool_], n_steps: int 
         z = theta[0] * s + theta[1]
         return -float(np.mean(t * log_expit(z) + (1 - t) * log_expit(-z)))
 
-    theta, value = np.array([0.0, np.log(high / (1 - high)) if n_positive == t.size else 0.0]), np.inf
+    theta = np.array([0.0, logit(t.mean())])  # the best of the constants
     value = objective(theta)
     for _ in range(n_steps):
         p = expit(theta[0] * s + theta[1])
@@ -114,6 +118,9 @@ def fit_sigmoid(scores: NDArray[Any], positive: NDArray[np.bool_], n_steps: int 
         if value - new <= 1e-12 * abs(value):
             break
         value = new
+    smallest = float(np.exp(-_LARGEST_LOG_SCALE))
+    if theta[0] < smallest:
+        return Calibration(smallest, float(logit(t.mean())))
     return Calibration(float(theta[0]), float(theta[1]))
 
 
