@@ -29,7 +29,10 @@ def build_routes(hierarchy: Hierarchy, class_nodes: NDArray[np.int64]) -> tuple[
         Leaf of each class.
     """
     names = hierarchy.decode(class_nodes).tolist()
-    routes, moved = hierarchy.spawn_leaves(names)
+    suffix = "/*"
+    while any(f"{name}{suffix}" in hierarchy for name in names):
+        suffix += "*"
+    routes, moved = hierarchy.spawn_leaves(names, suffix)
     top: Any = "root"
     while top in routes:
         top += "*"
