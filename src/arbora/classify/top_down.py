@@ -54,7 +54,8 @@ def train_choice(training: Training, exclusive: bool, engine: ThreadEngine) -> C
     features, local = np.unique(training.X.indices, return_inverse=True)
     shape = (training.X.shape[0], len(features))
     training = training._replace(X=sp.csr_array((training.X.data, local, training.X.indptr), shape=shape))
-    if exclusive and training.positives.shape[1] == 2:
+    # In a DAG a document may lie under both of two children: then neither is the other with its sign changed.
+    if exclusive and training.positives.shape[1] == 2 and training.positives.nnz == shape[0]:
         trained = train_one_vs_rest(training.with_columns(slice(1, None)), engine)
         coef, intercept = trained.model
         coef, intercept = np.vstack([-coef, coef]), np.concatenate([-intercept, intercept])
