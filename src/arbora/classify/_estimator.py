@@ -31,6 +31,16 @@ from arbora.structure import Hierarchy
 _NOT_PART_OF_THE_MODEL = ("n_jobs", "verbose", "checkpoint")  # parameters that do not change the result
 
 
+def _refuse_overflow(X: sp.csr_array, dtype: np.dtype[Any]) -> None:
+    """Refuse features whose squared norm is infinite in the working precision."""
+    largest = max(X.data.max(initial=0.0), -X.data.min(initial=0.0))
+    if largest > np.sqrt(np.finfo(dtype).max / max(1, X.shape[1])):
+        raise ValueError(
+            f"X holds a value as large as {largest:.2g}, whose square overflows in {dtype.name}: scale the features"
+            + (" or use dtype='float64'." if dtype == np.float32 else ".")
+        )
+
+
 class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
     """Base of the linear classifiers: `fit` of a subclass leaves `coef_`, `intercept_`, `calibration_`."""
 
@@ -76,8 +86,9 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
             dtype=np.dtype(self.dtype),
             seed=self._seed(),
         )
-        positives = targets.indicator
-        return Training(as_csr(X), positives, self.C * weight, np.ones(positives.shape[1]), options)
+        positives, X = targets.indicator, as_csr(X)
+        _refuse_overflow(X, options.dtype)
+        return Training(X, positives, self.C * weight, np.ones(positives.shape[1]), options)
 
     def _seed(self) -> int:
         if self.random_state is None and self.checkpoint is not None:
