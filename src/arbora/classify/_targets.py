@@ -72,9 +72,16 @@ def _are_sets(y: Any) -> bool:
         return False
     if not isinstance(y, Sequence | np.ndarray) or not len(y):
         return False
-    if not all(isinstance(labels, list | tuple | set | frozenset) for labels in y):
+    several = [isinstance(labels, list | tuple | set | frozenset | np.ndarray) for labels in y]
+    if not any(several):
         return False
-    if not all(isinstance(labels, list | tuple) for labels in y):
+    if not all(several):
+        row = several.index(False)
+        raise ValueError(
+            f"row {row} of y is {y[row]!r}, but other rows are lists of labels: give every row a list, "
+            "empty for no label."
+        )
+    if any(isinstance(labels, set | frozenset) for labels in y):
         return True  # a set has no order: it cannot be the row of an indicator
     same_length = len({len(labels) for labels in y}) == 1 and len(y[0]) > 0
     return not (same_length and all(value in (0, 1) for labels in y for value in labels))
@@ -89,6 +96,12 @@ def _forest(classes: NDArray[Any], indicator: sp.csr_array, kind: str) -> Target
 
 def _from_single(y: Any, structure: Hierarchy | None) -> Targets:
     y = column_or_1d(y, warn=True)
+    if y.dtype == object:
+        missing = [row for row, label in enumerate(y.tolist()) if label is None or label != label]
+        if missing:
+            raise ValueError(
+                f"row {missing[0]} of y has no label ({y[missing[0]]!r}): leave such rows out of a fit."
+            )
     if structure is None:
         check_classification_targets(y)
     names, codes = np.unique(y if structure is None else structure.encode(y), return_inverse=True)
