@@ -1,0 +1,254 @@
+"""``arbora demo``: the whole way from raw text to filed sentences, on a corpus that every installation has.
+
+The docstrings of the installed Python packages are filed into the tree of their modules by a flat and by a top-down
+classifier. The cost C of each is chosen on a fifth of the training documents; the test documents are looked at once.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora._version import __version__
+from arbora.classify import OneVsRestSVC, TopDownSVC
+from arbora.datasets import Dataset, load_python_docs
+from arbora.infer import Progress
+from arbora.metrics import compare, compare_by_level, macro_f1
+from arbora.metrics.table import Table
+from arbora.structure import Hierarchy
+from arbora.text import LtcVectorizer
+
+SENTENCES = (
+    "Solve a large sparse system of linear equations by iteration",
+    "Assign every point to the nearest of k cluster centers",
+    "Compose an email message with attachments and encode its headers",
+)
+MODELS = {"flat": OneVsRestSVC, "top-down": TopDownSVC}
+COSTS = (1.0, 3.0, 10.0, 30.0)
+HELD_OUT = 0.2
+SURE = 0.5
+_COARSE = 0.05  # gap at which scores of different C can be told apart
+_WIDTH = 88
+_BAR = 24
+
+
+class Word(NamedTuple):
+    """A word of a document and what it adds to the score of a class."""
+
+    word: str
+    contribution: float
+
+
+def documents_below(hierarchy: Hierarchy, labels: Sequence[Any]) -> NDArray[np.int64]:
+    """Count the documents at or below each node.
+
+    Examples
+    --------
+    >>> tree = Hierarchy.from_paths(["a/b", "a/c"])
+    >>> documents_below(tree, ["a", "a/b", "a/b"])
+    array([3, 2, 0])
+    """
+    closed = hierarchy.close(hierarchy.indicator([[label] for label in labels]))
+    return np.asarray(closed.sum(axis=0), dtype=np.int64).ravel()
+
+
+def draw_top(hierarchy: Hierarchy, counts: NDArray[np.int64], depth: int, children: int) -> str:
+    """Draw the upper levels of a tree, the branches with the most documents first.
+
+    Examples
+    --------
+    >>> tree = Hierarchy.from_paths(["a/b", "a/c", "a/c/d"])
+    >>> print(draw_top(tree, np.array([5, 1, 4, 2]), depth=1, children=2))
+    a (5)
+    ├── a/c (4)
+    └── a/b (1)
+    """
+    edges = hierarchy.edges[hierarchy.depth[hierarchy.edges[:, 1]] <= depth]
+    edges = edges[np.argsort(-counts[edges[:, 1]], kind="stable")]
+    roots = hierarchy.root_ids[np.argsort(-counts[hierarchy.root_ids], kind="stable")]
+    names = hierarchy.names
+    pairs = zip(names[edges[:, 0]].tolist(), names[edges[:, 1]].tolist(), strict=True)
+    top = Hierarchy.from_edges(list(pairs), nodes=names[roots].tolist())
+    return top.format_tree(
+        max_children=children, counts=dict(zip(names.tolist(), counts.tolist(), strict=True))
+    )
+
+
+def score_costs(
+    make: type, hierarchy: Hierarchy, X: Any, y: NDArray[Any], held_out: NDArray[np.bool_], progress: Progress
+) -> list[float]:
+    """Macro-F1 on the held-out documents for each of `COSTS`, with coarse training on the others."""
+    scores = []
+    for C in COSTS:
+        model = make(C, structure=hierarchy, tol=_COARSE, calibration=None, n_jobs=-1, random_state=0)
+        model.fit(X[~held_out], y[~held_out])
+        scores.append(macro_f1(y[held_out], model.predict(X[held_out])))
+        progress.update()
+    return scores
+
+
+def deciding_words(x: Any, weights: NDArray[Any], names: NDArray[Any], n_words: int = 5) -> list[Word]:
+    """Words of a document that add most to the score of a class, the largest first.
+
+    Parameters
+    ----------
+    x : CSR matrix of one row
+    weights : ndarray of shape (n_features,)
+        Weights of the class.
+    names : ndarray of shape (n_features,)
+        Readable names of the features.
+    n_words : int
+        Most words that are given; words that speak against the class are left out.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> x, weights = sp.csr_array([[0.5, 0.0, 0.5, 0.5]]), np.array([1.0, 9.0, 3.0, -1.0])
+    >>> deciding_words(x, weights, np.array(["tree", "sea", "leaf", "sky"]))
+    [Word(word='leaf', contribution=1.5), Word(word='tree', contribution=0.5)]
+    """
+    contributions = x.data * weights[x.indices]
+    order = np.argsort(-contributions, kind="stable")[:n_words]
+    return [Word(str(names[x.indices[i]]), float(contributions[i])) for i in order if contributions[i] > 0]
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    seconds[name] = time.perf_counter() - start
+
+
+def _heading(text: str) -> None:
+    print(f"\n{text}\n{'=' * len(text)}", flush=True)
+
+
+def _say(text: str) -> None:
+    print(textwrap.fill(text, _WIDTH), flush=True)
+
+
+def _show_corpus(data: Dataset, seconds: float) -> None:
+    hierarchy = data.hierarchy
+    n_train, n_test = len(data.texts_train), len(data.texts_test)
+    levels = ", ".join(str(len(nodes)) for nodes in hierarchy.levels)
+    _say(
+        f"{n_train + n_test:,} docstrings of the Python standard library and of the installed numpy, scipy and "
+        f"scikit-learn, each labelled by the path of its module: {n_train:,} to train on, {n_test:,} to test. "
+        f"{len(set(data.y)):,} classes in a tree of {hierarchy.n_nodes:,} nodes ({levels} by level). "
+        f"Read in {seconds:.1f} s."
+    )
+    counts = documents_below(hierarchy, data.y)
+    print(f"\n{draw_top(hierarchy, counts, depth=2, children=4)}", flush=True)
+
+
+def _choose_costs(data: Dataset, X: Any) -> dict[str, float]:
+    """Choose C of each model on a fifth of the training documents, and show the scores."""
+    held_out = np.random.default_rng(0).permutation(X.shape[0]) < HELD_OUT * X.shape[0]
+    start = time.perf_counter()
+    with Progress(len(MODELS) * len(COSTS), "choosing C", verbose=1) as progress:
+        scores = {
+            name: score_costs(make, data.hierarchy, X, data.y_train, held_out, progress)
+            for name, make in MODELS.items()
+        }
+    columns = ("macro-F1", *(f"C = {C:g}" for C in COSTS))
+    rows = tuple((name, *values) for name, values in scores.items())
+    print(Table(columns, rows, ("", *["percent"] * len(COSTS))))
+    _say(
+        f"Measured on {held_out.sum():,} of the training documents after training on the others, in "
+        f"{time.perf_counter() - start:.1f} s."
+    )
+    return {name: COSTS[int(np.argmax(values))] for name, values in scores.items()}
+
+
+def _train(data: Dataset, X: Any, costs: Mapping[str, float]) -> dict[str, Any]:
+    """Train every model with its cost, and show its certificate and its time."""
+    models, seconds = {}, {}
+    for name, make in MODELS.items():
+        with _timed(seconds, name):
+            model = make(costs[name], structure=data.hierarchy, n_jobs=-1, random_state=0, verbose=1)
+            models[name] = model.fit(X, data.y_train)
+    rows = tuple(
+        (name, model.C, model.n_iter_, model.duality_gap_, seconds[name]) for name, model in models.items()
+    )
+    columns = ("model", "C", "sweeps", "duality gap", "seconds")
+    print(Table(columns, rows, ("", "g", "d", ".1e", ".1f")))
+    _say("The gap is certified: the objective is at most this share above its smallest value.")
+    return models
+
+
+def _evaluate(data: Dataset, predictions: Mapping[str, Any]) -> None:
+    for average in ("micro", "macro"):
+        table = compare_by_level(data.y_test, predictions, data.hierarchy, average=average)
+        print(replace(table, rows=table.rows[1:], note=""), end="\n\n")
+    print(compare(data.y_test, predictions, baseline="flat"))
+    _say("By level, a document counts at its own node and at all above; level 1, the root, is left out.")
+
+
+def _file(sentences: Sequence[str], vectorizer: LtcVectorizer, model: OneVsRestSVC) -> None:
+    """Show for each sentence its path with probabilities, the node that is sure enough, and the words."""
+    X = vectorizer.transform(sentences)
+    names, hierarchy = vectorizer.get_feature_names_out(), model.hierarchy_
+    best = model.decision_function(X).argmax(axis=1)
+    paths, sure, proba = model.predict_path(X), model.predict_backoff(X, SURE), model.predict_proba(X)
+    for i, sentence in enumerate(sentences):
+        print(textwrap.fill(f'"{sentence}"', _WIDTH))
+        if not X[i].nnz:
+            print("  none of its words is in the corpus\n")
+            continue
+        steps = paths[i][1:]  # the root says nothing
+        room = max(len(str(node)) + 2 * depth for depth, node in enumerate(steps))
+        for depth, (node, p) in enumerate(zip(steps, proba[i, hierarchy.encode(steps)], strict=True)):
+            print(f"  {'  ' * depth + str(node):{room}}  {p:.2f}  {'#' * round(_BAR * p)}")
+        print(f"  surer than {SURE:g}: {sure[i]}")
+        words = deciding_words(X[i], model.coef_[best[i]], names)
+        print(
+            textwrap.fill("  decided by: " + ", ".join(f"{w} {c:+.2f}" for w, c in words), _WIDTH), end="\n\n"
+        )
+
+
+def run(sentences: Sequence[str] = ()) -> None:
+    """Run the demonstration and print what happens.
+
+    Parameters
+    ----------
+    sentences : sequence of str
+        What is filed into the tree at the end; by default three examples.
+    """
+    start = time.perf_counter()
+    seconds: dict[str, float] = {}
+    print(f"Arbora {__version__}: file documentation into the tree of modules it comes from")
+
+    _heading("Read the corpus")
+    with _timed(seconds, "read"):
+        data = load_python_docs()
+    _show_corpus(data, seconds["read"])
+
+    _heading("Turn text into numbers")
+    with _timed(seconds, "vectorise"):
+        vectorizer = LtcVectorizer(min_df=2)
+        X_train = vectorizer.fit_transform(data.texts_train)
+        X_test = vectorizer.transform(data.texts_test)
+    _say(
+        f"{X_train.shape[1]:,} stems that occur in at least 2 training documents, ltc weights, rows of length 1. "
+        f"Done in {seconds['vectorise']:.1f} s."
+    )
+
+    _heading("Choose the cost C, without looking at test documents")
+    costs = _choose_costs(data, X_train)
+
+    _heading(f"Train on all {X_train.shape[0]:,} training documents")
+    models = _train(data, X_train, costs)
+
+    _heading(f"Evaluate on {X_test.shape[0]:,} test documents")
+    _evaluate(data, {name: model.predict(X_test) for name, model in models.items()})
+
+    _heading("File new sentences (flat model)")
+    _file(sentences or SENTENCES, vectorizer, models["flat"])
+    print(f'All in {time.perf_counter() - start:.0f} s. File your own: arbora demo "a sentence" ...')
