@@ -51,6 +51,9 @@ def fit_scale(mean_log_likelihood: Callable[[float], float]) -> Calibration:
 def fit_softmax_scale(scores: NDArray[Any], codes: NDArray[Any]) -> Calibration:
     """Maximise the likelihood of the true classes over the scale of a softmax.
 
+    The targets are smoothed as if one more row had been of any other class: a few rows that are all classified
+    rightly do not make the model sure of everything.
+
     Parameters
     ----------
     scores : ndarray of shape (n_samples, n_classes)
@@ -64,13 +67,28 @@ def fit_softmax_scale(scores: NDArray[Any], codes: NDArray[Any]) -> Calibration:
     Examples
     --------
     >>> import numpy as np
-    >>> scores = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
-    >>> fitted = fit_softmax_scale(scores, np.array([0, 0, 0, 1]))  # three in four: odds of 3
-    >>> round(float(np.exp(fitted.scale)), 3)
+    >>> scores = np.tile([1.0, 0.0], (4000, 1))
+    >>> fitted = fit_softmax_scale(scores, np.repeat([0, 0, 0, 1], 1000))  # three in four: odds of 3
+    >>> round(float(np.exp(fitted.scale)), 2)
     3.0
     """
-    true = scores[np.arange(len(codes)), codes]
-    return fit_scale(lambda scale: float(np.mean(scale * true - _logsumexp(scale * scores))))
+    n_samples, n_classes = scores.shape
+    true = scores[np.arange(n_samples), codes].astype(np.float64)
+    high, low = smoothed_targets(n_samples, n_classes)
+    target = (high - low) * true + low * scores.sum(axis=1, dtype=np.float64)
+    return fit_scale(lambda scale: float(np.mean(scale * target - _logsumexp(scale * scores))))
+
+
+def smoothed_targets(n_choices: int, n_ways: Any) -> tuple[Any, Any]:
+    """Probabilities to aim at for the way that was taken and for each of the others, after n_choices choices.
+
+    Examples
+    --------
+    >>> smoothed_targets(8, np.array([2, 3]))
+    (0.9, array([0.1 , 0.05]))
+    """
+    other = 1 / (n_choices + 2)
+    return 1 - other, other / np.maximum(n_ways - 1, 1)
 
 
 def _logsumexp(scores: NDArray[Any]) -> NDArray[Any]:

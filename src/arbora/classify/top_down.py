@@ -33,7 +33,7 @@ from arbora.classify._linear import (
 )
 from arbora.classify._routes import Decisions, build_routes
 from arbora.classify._train import Training, train_one_vs_rest
-from arbora.classify.calibration import Calibration, fit_scale, fit_sigmoid
+from arbora.classify.calibration import Calibration, fit_scale, fit_sigmoid, smoothed_targets
 from arbora.engine import ThreadEngine
 from arbora.infer import Checkpoint, Progress
 from arbora.infer.dual import BLOCK, BlockSolution
@@ -316,8 +316,12 @@ class TopDownSVC(LinearClassifier):
             real = passed & np.isfinite(s)
             return fit_sigmoid(s[real], taken[real])
 
+        n_ways = np.diff(decisions.routes.child_indptr)[decisions.parent]
+        high, low = smoothed_targets(np.count_nonzero(taken[:, n_ways > 1]), n_ways)
+        target = passed * np.where(taken, high, low)
+
         def mean_log_likelihood(scale: float) -> float:
-            return float(np.mean(decisions.log_conditional(scale * s)[passed & taken]))
+            return float(np.sum(target * decisions.log_conditional(scale * s)) / len(s))
 
         return fit_scale(mean_log_likelihood)
 
