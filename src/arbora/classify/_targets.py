@@ -95,6 +95,8 @@ def _forest(classes: NDArray[Any], indicator: sp.csr_array, kind: str) -> Target
 
 
 def _from_single(y: Any, structure: Hierarchy | None) -> Targets:
+    if structure is not None and isinstance(y, Sequence) and np.ndim(y[0]) == 0:
+        y = np.array([*y, None], dtype=object)[:-1]  # else numpy would spell out the integers among words
     y = column_or_1d(y, warn=True)
     if y.dtype == object:
         missing = [row for row, label in enumerate(y.tolist()) if label is None or label != label]
