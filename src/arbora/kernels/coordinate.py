@@ -184,19 +184,26 @@ def sweep_active(  # type: ignore[no-untyped-def]
     """Sweep up to n_sweeps times over the listed pairs, class by class, in a fresh random order each time.
 
     A class is left when its gap over the listed rows falls below `enough`. `dense` says that every row holds all
-    features in order, so that the dot products run over contiguous memory; `w` is scratch for one class.
+    features in order, so that the dot products run over contiguous memory. The weights of the class are copied into
+    the scratch `w`, unless there is so little to visit that they are better changed where they lie, n_block apart.
     """
     last = W.shape[0] - 1
     zero = W.dtype.type(0)
     one = W.dtype.type(1)
     settled = W.dtype.type(_SETTLED)
     state = np.uint64(seed)
-    for b in range(W.shape[1]):
+    n_block, flat = W.shape[1], W.ravel()
+    mean_length = len(data) / max(1, len(indptr) - 1)
+    for b in range(n_block):
         n = n_active[b]
         if n == 0:
             continue
-        for j in range(last + 1):
-            w[j] = W[j, b]
+        copied = dense or n * n_sweeps * mean_length > 8 * last  # measured: a copy costs about this many visits
+        if copied:
+            for j in range(last + 1):
+                w[j] = W[j, b]
+        v, stride, offset = (w, 1, 0) if copied else (flat, n_block, b)
+        at_bias = last * stride + offset
         for _ in range(n_sweeps):
             for s in range(n - 1, 0, -1):  # Fisher-Yates on a 64-bit linear congruential generator
                 state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
@@ -206,13 +213,13 @@ def sweep_active(  # type: ignore[no-untyped-def]
             for s in range(n):
                 i = active[b, s]
                 start, end = indptr[i], indptr[i + 1]
-                m = bias * w[last]
+                m = bias * v[at_bias]
                 if dense:
                     for k in range(last):
-                        m += data[start + k] * w[k]
+                        m += data[start + k] * v[k]
                 else:
                     for k in range(start, end):
-                        m += data[k] * w[indices[k]]
+                        m += data[k] * v[indices[k] * stride + offset]
                 c, a = abs(cost[i, b]), A[i, b]
                 y = math.copysign(one, cost[i, b])
                 m *= y
@@ -228,18 +235,19 @@ def sweep_active(  # type: ignore[no-untyped-def]
                 d = (new - a) * y
                 if d != zero:
                     A[i, b] = new
-                    w[last] += bias * d
+                    v[at_bias] += bias * d
                     if dense:
                         for k in range(last):
-                            w[k] += data[start + k] * d
+                            v[k] += data[start + k] * d
                     else:
                         for k in range(start, end):
-                            w[indices[k]] += data[k] * d
+                            v[indices[k] * stride + offset] += data[k] * d
             n = kept
             if total_gap < enough:
                 break
-        for j in range(last + 1):
-            W[j, b] = w[j]
+        if copied:
+            for j in range(last + 1):
+                W[j, b] = w[j]
 
 
 @nb.njit(**FAST)
