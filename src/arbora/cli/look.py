@@ -71,9 +71,9 @@ def print_data(name: str | None = None) -> None:
 
     Examples
     --------
-    >>> print_data("python_docs")
-    Dataset 'python docs': ... train, ... test, ... labels, ... nodes
-    Hierarchy(tree, ... nodes, ... leaves, height 3)
+    >>> print_data()
+    built in:
+      python_docs
     ...
     """
     if name is None:
