@@ -31,6 +31,7 @@ HINGE, SQUARED_HINGE, LOGISTIC = 0, 1, 2
 LOSSES = {"hinge": HINGE, "squared_hinge": SQUARED_HINGE, "logistic": LOGISTIC}
 
 _NEWTON_STEPS, _NEWTON_STOP = 40, 1e-4  # the last step leaves the dual within 1e-9 c of its minimum
+_COPY_COST = 8  # copying the weights of a class out and in again costs about this many scattered visits a feature
 _SETTLED = 0.1  # how far beyond its bound a gradient must point before sweep_active drops the pair
 
 
@@ -198,7 +199,7 @@ def sweep_active(  # type: ignore[no-untyped-def]
         n = n_active[b]
         if n == 0:
             continue
-        copied = dense or n * n_sweeps * mean_length > 8 * last  # measured: a copy costs about this many visits
+        copied = dense or n * n_sweeps * mean_length > _COPY_COST * last
         if copied:
             for j in range(last + 1):
                 w[j] = W[j, b]
