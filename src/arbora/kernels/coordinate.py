@@ -31,7 +31,7 @@ HINGE, SQUARED_HINGE, LOGISTIC = 0, 1, 2
 LOSSES = {"hinge": HINGE, "squared_hinge": SQUARED_HINGE, "logistic": LOGISTIC}
 
 _NEWTON_STEPS, _NEWTON_STOP = 40, 1e-4  # the last step leaves the dual within 1e-9 c of its minimum
-_COPY_COST = 8  # copying the weights of a class out and in again costs about this many scattered visits a feature
+_COPY_COST = 8  # visits a feature that copying the weights of a class out and in again is worth
 _SETTLED = 0.1  # how far beyond its bound a gradient must point before sweep_active drops the pair
 
 

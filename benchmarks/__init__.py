@@ -1,0 +1,1 @@
+"""Benchmarks: slow evidence, run by hand or by `make bench`."""
