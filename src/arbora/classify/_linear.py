@@ -18,6 +18,7 @@ from arbora.infer.dual import BLOCK, BlockSolution
 from arbora.kernels import csr_matmul
 
 _SCORES_PER_CHUNK = 1 << 24  # at most 64 MiB of float32 scores at a time where all of them are not needed
+_WEIGHTS_PER_CHUNK = 1 << 25  # at most 128 MiB of float32 weights of a sparse model unfolded
 
 
 class LinearModel(NamedTuple):
@@ -109,7 +110,7 @@ def linear_scores(X: Any, model: LinearModel, engine: ThreadEngine) -> NDArray[A
         return np.asarray(X, dtype=weights.dtype) @ weights + intercept
     X = as_csr(X)
     scores = np.empty((X.shape[0], coef.shape[0]), coef.dtype)
-    step = max(BLOCK, (1 << 25) // max(1, coef.shape[1]))
+    step = max(BLOCK, _WEIGHTS_PER_CHUNK // max(1, coef.shape[1]))
     for first in range(0, coef.shape[0], step):
         part = coef[first : first + step]
         scores[:, first : first + step] = csr_matmul(X, np.ascontiguousarray(part.toarray().T), engine)
