@@ -193,7 +193,7 @@ def sweep_active(  # type: ignore[no-untyped-def]
     one = W.dtype.type(1)
     settled = W.dtype.type(_SETTLED)
     state = np.uint64(seed)
-    n_block, flat = W.shape[1], W.ravel()
+    n_block, flat = W.shape[1], W.reshape(-1)  # ravel would copy a strided W; reshape refuses it
     mean_length = len(data) / max(1, len(indptr) - 1)
     for b in range(n_block):
         n = n_active[b]
