@@ -330,7 +330,7 @@ def test_demo_files_sentences_where_their_words_belong(corpus, monkeypatch, caps
         steps = [line.split() for line in filed.splitlines()[1:3]]
         assert [step[0] for step in steps] == [branch, label]
         assert 1 >= float(steps[0][1]) >= float(steps[1][1]) > 0.5
-        assert f"surer than 0.5: {label}" in filed
+        assert f"back-off at 0.5: {label}" in filed
         decided = filed.partition("decided by:")[2]
         assert words == {word for word in decided.replace(",", " ").split() if word.isalpha()}
     assert "none of its words is in the corpus" in unknown

@@ -27,7 +27,7 @@ from arbora.text import LtcVectorizer
 
 SENTENCES = (
     "Solve a large sparse system of linear equations by iteration",
-    "Assign every point to the nearest of k cluster centers",
+    "Run the k-means algorithm from several random centroids",
     "Compose an email message with attachments and encode its headers",
 )
 MODELS = {"flat": OneVsRestSVC, "top-down": TopDownSVC}
@@ -169,7 +169,8 @@ def _choose_costs(data: Dataset, X: Any) -> dict[str, float]:
 
 def _train(data: Dataset, X: Any, costs: Mapping[str, float]) -> dict[str, Any]:
     """Train every model with its cost, and show its certificate and its time."""
-    models, seconds = {}, {}
+    models: dict[str, Any] = {}
+    seconds: dict[str, float] = {}
     for name, make in MODELS.items():
         with _timed(seconds, name):
             model = make(costs[name], structure=data.hierarchy, n_jobs=-1, random_state=0, verbose=1)
@@ -206,11 +207,11 @@ def _file(sentences: Sequence[str], vectorizer: LtcVectorizer, model: OneVsRestS
         room = max(len(str(node)) + 2 * depth for depth, node in enumerate(steps))
         for depth, (node, p) in enumerate(zip(steps, proba[i, hierarchy.encode(steps)], strict=True)):
             print(f"  {'  ' * depth + str(node):{room}}  {p:.2f}  {'#' * round(_BAR * p)}")
-        print(f"  surer than {SURE:g}: {sure[i]}")
-        words = deciding_words(X[i], model.coef_[best[i]], names)
-        print(
-            textwrap.fill("  decided by: " + ", ".join(f"{w} {c:+.2f}" for w, c in words), _WIDTH), end="\n\n"
-        )
+        print(f"  back-off at {SURE:g}: {sure[i]}")
+        words = [
+            f"{word} {c:+.2f}" for word, c in deciding_words(X[i], model.coef_[best[i]], names) if c >= 0.01
+        ]
+        print(textwrap.fill("  decided by: " + (", ".join(words) or "no single word"), _WIDTH), end="\n\n")
 
 
 def run(sentences: Sequence[str] = ()) -> None:
