@@ -29,10 +29,15 @@ def build_routes(hierarchy: Hierarchy, class_nodes: NDArray[np.int64]) -> tuple[
         Leaf of each class.
     """
     names = hierarchy.decode(class_nodes).tolist()
-    suffix = "/*"
-    while any(f"{name}{suffix}" in hierarchy for name in names):
-        suffix += "*"
-    routes, moved = hierarchy.spawn_leaves(names, suffix)
+    moved: dict[Any, Any] = {}
+    taken = set(hierarchy)
+    for name in hierarchy.decode(class_nodes[~hierarchy.is_leaf[class_nodes]]).tolist():
+        leaf = f"{name}/*"
+        while leaf in taken:  # such a node may be there, and 5 and "5" are two nodes
+            leaf += "*"
+        taken.add(leaf)
+        moved[name] = leaf
+    routes = hierarchy.with_edges(list(moved.items()))
     top: Any = "root"
     while top in routes:
         top += "*"
