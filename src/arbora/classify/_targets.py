@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
+from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.multiclass import check_classification_targets
 
 from arbora.structure import Hierarchy
@@ -87,6 +88,10 @@ def _are_sets(y: Any) -> bool:
     return not (same_length and all(value in (0, 1) for labels in y for value in labels))
 
 
+def _is_missing(label: Any) -> bool:
+    return label is None or is_scalar_nan(label) or is_pandas_na(label)
+
+
 def _forest(classes: NDArray[Any], indicator: sp.csr_array, kind: str) -> Targets:
     """Targets without a structure: every class is a node of its own."""
     nodes = np.arange(len(classes))
@@ -99,7 +104,7 @@ def _from_single(y: Any, structure: Hierarchy | None) -> Targets:
         y = np.array([*y, None], dtype=object)[:-1]  # else numpy would spell out the integers among words
     y = column_or_1d(y, warn=True)
     if y.dtype == object:
-        missing = [row for row, label in enumerate(y.tolist()) if label is None or label != label]
+        missing = [row for row, label in enumerate(y.tolist()) if _is_missing(label)]
         if missing:
             raise ValueError(
                 f"row {missing[0]} of y has no label ({y[missing[0]]!r}): leave such rows out of a fit."
@@ -120,7 +125,14 @@ def _from_sets(y: Sequence[Any], structure: Hierarchy | None) -> Targets:
     names = {label for labels in y for label in labels}
     if not names:
         raise ValueError(_NO_LABEL)
-    classes = Hierarchy.from_edges([], nodes=sorted(names))
+    try:
+        ordered = sorted(names)
+    except TypeError:
+        kinds = ", ".join(sorted({type(name).__name__ for name in names}))
+        raise ValueError(
+            f"the label sets of y mix labels of several kinds ({kinds}): make all of them strings, or all integers."
+        ) from None
+    classes = Hierarchy.from_edges([], nodes=ordered)
     return _forest(classes.names, classes.indicator(y), SETS)
 
 
@@ -135,6 +147,8 @@ def _from_indicator(y: Any, structure: Hierarchy | None) -> Targets:
     if not np.isin(Y.data, (0, 1)).all():
         raise ValueError("an indicator matrix of labels holds zeros and ones only; y holds other values.")
     Y.eliminate_zeros()
+    if not Y.shape[1]:
+        raise ValueError(_NO_LABEL)
     if structure is None:
         return _forest(np.arange(Y.shape[1]), Y, INDICATOR)
     if Y.shape[1] != structure.n_nodes:
