@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from arbora.classify._linear import by_chunks
 from arbora.classify._targets import INDICATOR, SETS, Targets, decode_sets
@@ -172,6 +172,27 @@ class NodePredictor:
             shape=(columns.shape[0], self.hierarchy_.n_nodes),
         )
         return Y if self.sparse_labels_ else Y.toarray()
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the rows whose labels are all predicted and no others.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : labels in the form in which they were given to `fit`
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        if self.label_kind_ != SETS:
+            return float(super().score(X, y, sample_weight))  # type: ignore[misc]
+        found = self.predict(X)
+        check_consistent_length(found, y, sample_weight)
+        right = [set(a) == set(b) for a, b in zip(found, y, strict=True)]
+        return float(np.average(right, weights=sample_weight))
 
     def _predict_columns(self, X: Any) -> sp.csr_array:
         """Columns of the predicted classes: the best one, or those with a positive score."""
