@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.model_selection import GridSearchCV, KFold
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
 from arbora.classify._targets import encode_targets
@@ -184,6 +185,10 @@ STRUCTURES = {
         ["c", "e", "b"],
     ),
     "integers": (Hierarchy.from_edges([(9, 4), (9, 1), (4, 3), (4, 0)]), [3, 0, 1, 4]),
+    "integers and their spelling, both with documents": (
+        Hierarchy.from_edges([(5, "a"), ("5", "b"), ("5", "5/*")]),
+        [5, "5", "a", "b", "5/*"],
+    ),
     "integers and their spelling": (Hierarchy.from_edges([(9, "4"), (9, 4)]), [4, "4"]),
     "dag": (
         Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "c"), ("b", "c"), ("a", "d"), ("b", "e")]),
@@ -282,6 +287,11 @@ def test_unknown_labels_get_the_nearest_name(estimator, wrap):
 HOSTILE = {
     "missing": (["a", None, "b"] * 10, "row 1 of y has no label .None"),
     "nan among words": (np.array(["a", "b", np.nan] * 10, dtype=object), "row 2 of y has no label .nan"),
+    "pandas' NA": (pd.Series(["a", "b", None] * 10, dtype="string"), "row 2 of y has no label"),
+    "sets of several kinds": ([["a"], ["b", 1], []] * 10, r"several kinds \(int, str\)"),
+    "missing in a set": ([["a"], ["b", None], []] * 10, r"several kinds \(NoneType, str\)"),
+    "floats in a set": ([[1.5], [2.5, 1.5], []] * 10, "strings or integers.*1.5"),
+    "no columns": (sp.csr_array((N, 0), dtype=int), "no row of y carries a label"),
     "nan": (np.array([1.0, np.nan, 2.0] * 10), "NaN"),
     "continuous": (np.linspace(0, 1, N), "continuous"),
     "mixed": ([["a"], ["b"], "c"] * 10, "row 2 of y is 'c'.*every row a list"),
@@ -325,3 +335,20 @@ def test_class_weight_names_are_checked():
     for weight in (-1.0, np.nan, np.inf, "2"):
         with pytest.raises(ValueError, match="gives 'beta' the weight"):
             OneVsRestSVC(class_weight={"beta": weight}).fit(X, y)
+
+
+@BOTH
+def test_score_is_the_share_of_rows_that_are_wholly_right(estimator):
+    model = estimator(random_state=0).fit(X, SETS)
+    wrong = [*SETS]
+    wrong[0], wrong[1], wrong[2] = [], ["b"], ["never seen"]
+    assert model.score(X, SETS) == 1
+    assert model.score(X, [set(labels) for labels in wrong]) == pytest.approx(1 - 3 / N)
+    assert model.score(X, wrong, sample_weight=np.arange(N) < 6) == pytest.approx(0.5)
+    indicator = np.array([[name in labels for name in "abc"] for labels in wrong], dtype=int)
+    by_matrix = estimator(random_state=0).fit(X, np.array([[n in labels for n in "abc"] for labels in SETS]))
+    assert by_matrix.score(X, indicator) == pytest.approx(1 - 2 / N)  # "never seen" has no column
+    with pytest.raises(ValueError, match="inconsistent"):
+        model.score(X, SETS[:-1])
+    search = GridSearchCV(estimator(random_state=0), {"C": [0.1, 1.0]}, cv=KFold(3)).fit(X, SETS)
+    assert search.best_score_ > 0.9
