@@ -18,6 +18,7 @@ from arbora import datasets
 from arbora.engine import ThreadEngine
 from arbora.infer.dual import BLOCK, prepare_rows, solve_block
 from arbora.kernels import LOSSES, csr_matmul, sweep_block
+from benchmarks.report import published
 
 
 def load_rows() -> tuple[str, sp.csr_array]:
@@ -106,13 +107,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Speed of the numerical kernels.")
     parser.add_argument("--turns", type=int, default=7, help="turns of each contestant; the best counts")
     options = parser.parse_args(arguments)
+    with published("Kernels"):
+        report(options.turns)
+
+
+def report(turns: int) -> None:
     name, X = load_rows()
-    print(f"{name}: {X.shape[0]:,} rows, {X.shape[1]:,} features, {X.nnz:,} non-zeros, float32.\n")
-    products(X, options.turns)
-    print(f"\nsweep_block, {BLOCK} classes, one thread; ns per (non-zero x class).\n")
-    passes(X, options.turns)
-    print(f"\nsolve_block, {BLOCK} classes, one thread, default tolerance 1e-3.\n")
-    solutions(X, options.turns)
+    print(
+        f"{name}: {X.shape[0]:,} rows, {X.shape[1]:,} features, {X.nnz:,} non-zeros, float32; best of {turns}.\n"
+    )
+    products(X, turns)
+    print(f"\n`sweep_block`, {BLOCK} classes, one thread; ns per (non-zero x class).\n")
+    passes(X, turns)
+    print(f"\n`solve_block`, {BLOCK} classes, one thread, default tolerance 1e-3.\n")
+    solutions(X, turns)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import os
 import platform
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 _HEAD = "# Results\n\nWritten by the benchmarks themselves: `make bench`, or `python -m benchmarks.NAME` for one.\n"
+
+
+class _Echo(io.StringIO):
+    """Keeps what is written, and shows it on the screen at once."""
+
+    def write(self, text: str) -> int:
+        sys.__stdout__.write(text)
+        sys.__stdout__.flush()
+        return super().write(text)
 
 
 def machine() -> str:
@@ -27,10 +40,16 @@ def machine() -> str:
     )
 
 
-def publish(name: str, body: str) -> None:
-    """Print a section and put it into RESULTS.md, in the place of the one of the same name if there is one."""
-    section = f"## {name}\n\n{body.strip()}\n\nMachine: {machine()}\n"
-    print(section)
+@contextmanager
+def published(name: str) -> Iterator[None]:
+    """Put what is printed inside the block into RESULTS.md, in the place of the section of the same name if any.
+
+    An error or Ctrl-C inside the block leaves the file as it was.
+    """
+    echo = _Echo()
+    with redirect_stdout(echo):
+        yield
+    section = f"## {name}\n\n{echo.getvalue().strip()}\n\nMachine: {machine()}\n"
     text = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else _HEAD
     old = re.compile(rf"^## {re.escape(name)}\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
     if old.search(text):

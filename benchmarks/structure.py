@@ -4,7 +4,6 @@ Each line is the best of three runs; on a busy machine the processor time is the
 bushy; a "deep" structure is a chain, or a chain with a second edge over every node, 100,000 levels deep.
 """
 
-import platform
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from arbora.structure import Hierarchy, LabelGraph
+from benchmarks.report import published
 
 N_NODES = 500_000
 N_DEEP = 100_000
@@ -114,18 +114,18 @@ def use_cases(rng: np.random.Generator) -> dict[str, Callable[[], Any]]:
 
 
 def report(title: str, cases: dict[str, Callable[[], Any]]) -> None:
-    print(f"\n{title:40s} seconds  processor")
+    print(f"\n| {title} | seconds | processor |\n|---|---:|---:|")
     for name, function in cases.items():
         wall, processor = best_of(function)
-        print(f"{name:40s} {wall:7.2f} {processor:10.2f}", flush=True)
+        print(f"| {name} | {wall:.2f} | {processor:.2f} |")
 
 
 def main() -> None:
-    print(f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}")
     rng = np.random.default_rng(0)
-    with tempfile.TemporaryDirectory() as folder:
+    with published("Structures of 500,000 nodes"), tempfile.TemporaryDirectory() as folder:
+        print(f"Best of {REPEATS}, by the clock and of processor time. Target: every build under 2 s.")
         report("build and validate", build_cases(rng, folder))
-    report("use", use_cases(rng))
+        report("use", use_cases(rng))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """LtcVectorizer beside scikit-learn's TfidfVectorizer on the raw text of 20 newsgroups.
 
-Run with ``python -m benchmarks.text``; prints a Markdown table. Both vectorisers get the same documents,
+Run with ``python -m benchmarks.text``; writes its table to RESULTS.md. Both vectorisers get the same documents,
 token pattern, stop words and n-grams; they take turns, so that a busy machine slows both, and the best of
 several turns counts. Peak memory is what Python and NumPy allocate during one further, untimed turn, beyond
 the documents themselves.
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from arbora.text import ENGLISH_STOP_WORDS, LtcVectorizer
+from benchmarks.report import published
 
 
 class Cost(NamedTuple):
@@ -94,13 +95,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=default, help="folder of the shared data sets")
     parser.add_argument("--turns", type=int, default=3, help="turns of each vectoriser; the best counts")
     options = parser.parse_args(arguments)
-    documents = read_documents(options.data / "classification" / "news20")
+    with published("Text: LtcVectorizer against TfidfVectorizer"):
+        report(read_documents(options.data / "classification" / "news20"), options.turns)
+
+
+def report(documents: Sequence[str], turns: int) -> None:
     characters = sum(map(len, documents)) / 1e6
     print(f"20 newsgroups, {len(documents):,} documents, {characters:.1f} million characters; one thread.\n")
     print("| task | n-grams | vectoriser | seconds | ratio | peak MB | features |")
     print("|---|---|---|---:|---:|---:|---:|")
-    for ngram_range, turns in (((1, 1), options.turns), ((1, 2), min(options.turns, 2))):
-        costs = compare(documents, ngram_range, turns)
+    for ngram_range, n_turns in (((1, 1), turns), ((1, 2), min(turns, 2))):
+        costs = compare(documents, ngram_range, n_turns)
         for (task, name), cost in costs.items():
             ratio = cost.seconds / costs[task, "TfidfVectorizer"].seconds
             print(
