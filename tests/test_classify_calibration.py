@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import minimize_scalar
 from scipy.special import expit, softmax
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
 from arbora.classify._held_out import held_out_splits
+from arbora.classify._routes import Decisions
 from arbora.classify._train import Options, Training
 from arbora.classify.calibration import (
     class_probabilities,
@@ -15,6 +17,8 @@ from arbora.classify.calibration import (
     fit_softmax_scale,
     smoothed_targets,
 )
+from arbora.classify.top_down import train_choices
+from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 
 ALL = [OneVsRestSVC, OneVsRestLogistic, TopDownSVC]
@@ -204,6 +208,44 @@ def test_calibrated_labels_hold_as_often_as_they_say(estimator, how):
     assert errors[how] < 0.04
     if estimator is not OneVsRestLogistic:  # which is calibrated from birth
         assert errors[how] < errors[None] / 2
+
+
+def test_the_scale_of_top_down_choices_is_that_of_the_true_paths():
+    """Against a slow likelihood over the choices that held-out documents pass, and no others."""
+    paths = {
+        "a1": ["r", "a"],
+        "a2": ["r", "a"],
+        "b1": ["r", "b"],
+        "b2": ["r", "b"],
+        "b3": ["r", "b"],
+        "c": ["r"],
+    }
+    tree = Hierarchy.from_edges(
+        [("r", "a"), ("r", "b"), ("r", "c"), *[(paths[n][-1], n) for n in paths if n != "c"]]
+    )
+    rng = np.random.default_rng(0)
+    y = np.array(list(paths), dtype=object)[np.arange(36) % 6]
+    X = rng.normal(size=(6, 4))[np.arange(36) % 6] + 0.5 * rng.normal(size=(36, 4))
+    model = TopDownSVC(structure=tree, dtype="float64", random_state=0).fit(X, y)
+    decisions = Decisions(model.routes_)
+    over_nodes = model._over_nodes(model._check_fit(X, y, None, "hinge"), decisions)
+    ((seen, rows),) = held_out_splits(over_nodes, "holdout", decisions.n_edges)
+    weights, _ = train_choices(seen, decisions, True, ThreadEngine(1))
+    scores = X[rows] @ weights.coef.toarray().T + weights.intercept
+    edges = [tuple(model.routes_.decode(edge)) for edge in model.routes_.edges]
+    choices = [(row, node) for row in range(len(rows)) for node in paths[y[rows[row]]]]
+
+    def slow(log_scale):
+        total = 0.0
+        for row, node in choices:
+            own = [i for i, (parent, _) in enumerate(edges) if parent == node]
+            taken = [edges[i][1] in (*paths[y[rows[row]]], y[rows[row]]) for i in own]
+            target = np.where(taken, 1 - 1 / (len(choices) + 2), 1 / (len(choices) + 2) / (len(own) - 1))
+            total += target @ np.log(softmax(np.exp(log_scale) * scores[row, own]))
+        return -total
+
+    best = minimize_scalar(slow, bounds=(-5, 5), method="bounded", options={"xatol": 1e-6})
+    assert model.calibration_[0] == pytest.approx(np.exp(best.x), rel=1e-3)
 
 
 def test_softmax_probabilities_survive_huge_scores():

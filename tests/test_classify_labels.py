@@ -74,6 +74,18 @@ def test_categorical_series_with_an_unused_category(estimator):
     assert model.predict(X).tolist() == y.tolist()
 
 
+TREE = Hierarchy.from_edges(
+    [
+        ("r", "a"),
+        ("r", "b"),
+        ("a", "a1"),
+        ("a", "a2"),
+        ("a2", "deep"),
+        ("b", "empty"),
+        ("b", "b1"),
+        ("r", "c"),
+    ]
+)
 SETS = [[["a"], ["b", "c"], []][code] for code in CODES]
 
 
@@ -143,6 +155,20 @@ def test_the_users_indicator_is_left_as_it_is(estimator):
 
 
 @BOTH
+@pytest.mark.parametrize("structure", [None, TREE])
+def test_a_stored_zero_is_no_label(estimator, structure):
+    dense = np.zeros((N, TREE.n_nodes))
+    dense[np.arange(N), CODES + 3] = 1
+    dense[4] = 0
+    stored = sp.csr_array((np.ones(N), CODES + 3, np.arange(N + 1)), shape=dense.shape)
+    stored.data[4] = 0
+    stored.indices[4] = 8  # where no row has a label
+    a, b = (estimator(random_state=0, structure=structure).fit(X, Y) for Y in (dense, stored))
+    assert a.classes_.tolist() == b.classes_.tolist()
+    np.testing.assert_array_equal(a.decision_function(X), b.decision_function(X))
+
+
+@BOTH
 def test_stored_zeros_and_split_entries_mean_what_they_sum_to(estimator):
     Y = np.eye(3)[CODES]
     twice = sp.csr_array(
@@ -153,18 +179,6 @@ def test_stored_zeros_and_split_entries_mean_what_they_sum_to(estimator):
     np.testing.assert_array_equal(a, b)
 
 
-TREE = Hierarchy.from_edges(
-    [
-        ("r", "a"),
-        ("r", "b"),
-        ("a", "a1"),
-        ("a", "a2"),
-        ("a2", "deep"),
-        ("b", "empty"),
-        ("b", "b1"),
-        ("r", "c"),
-    ]
-)
 STRUCTURES = {
     "unequal depths, data on internal nodes, leaves without": (TREE, ["a", "a1", "deep", "b1", "c"]),
     "data on the root": (TREE, ["r", "a1", "c"]),
