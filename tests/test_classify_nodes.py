@@ -16,8 +16,8 @@ from arbora.classify._routes import Decisions, build_routes
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-MANY = settings(max_examples=100, deadline=None)
+FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=60, deadline=None)
 
 
 @st.composite
