@@ -26,7 +26,6 @@ from arbora.classify._train import Options, Training
 from arbora.classify.calibration import Calibration, class_probabilities
 from arbora.engine import ThreadEngine
 from arbora.infer import Checkpoint, fingerprint
-from arbora.structure import Hierarchy
 
 _NOT_PART_OF_THE_MODEL = ("n_jobs", "verbose", "checkpoint")  # parameters that do not change the result
 
@@ -44,9 +43,9 @@ def _refuse_overflow(X: sp.csr_array, dtype: np.dtype[Any]) -> None:
 class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
     """Base of the linear classifiers: `fit` of a subclass leaves `coef_`, `intercept_`, `calibration_`."""
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "C": [Interval(Real, 0, None, closed="neither")],
-        "structure": [Hierarchy, None],
+        "structure": "no_validation",  # encode_targets says it better than a list of accepted types
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "fit_intercept": ["boolean"],

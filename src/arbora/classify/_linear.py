@@ -22,7 +22,7 @@ _WEIGHTS_PER_CHUNK = 1 << 25  # at most 128 MiB of float32 weights of a sparse m
 
 
 class LinearModel(NamedTuple):
-    """Weights of n_classes linear scores; `coef` is dense with its features contiguous in memory, or CSR."""
+    """Weights of n_classes linear scores; `coef` is dense with its features contiguous in memory, or sparse."""
 
     coef: Any
     intercept: NDArray[Any]
@@ -101,7 +101,7 @@ def warn_unless_converged(solutions: Sequence[BlockSolution], tol: float, max_it
 
 
 def linear_scores(X: Any, model: LinearModel, engine: ThreadEngine) -> NDArray[Any]:
-    """Compute X @ coef.T + intercept; a sparse coef is unfolded a few hundred classes at a time."""
+    """Compute X @ coef.T + intercept; a sparse coef is unfolded a few classes, and the features of X, at a time."""
     coef, intercept = model
     if not sp.issparse(coef):
         weights = coef.T  # C-contiguous by construction: (n_features, n_classes)
@@ -110,6 +110,12 @@ def linear_scores(X: Any, model: LinearModel, engine: ThreadEngine) -> NDArray[A
         return np.asarray(X, dtype=weights.dtype) @ weights + intercept
     X = as_csr(X)
     scores = np.empty((X.shape[0], coef.shape[0]), coef.dtype)
+    used, local = np.unique(X.indices, return_inverse=True)  # one document needs the weights of few features
+    if len(used) < X.shape[1]:
+        coef = sp.csc_array(coef)[:, used]
+        indices = local.astype(X.indices.dtype)
+        X = sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], len(used)))
+    coef = sp.csr_array(coef)
     step = max(BLOCK, _WEIGHTS_PER_CHUNK // max(1, coef.shape[1]))
     for first in range(0, coef.shape[0], step):
         part = coef[first : first + step]

@@ -111,6 +111,12 @@ def _from_single(y: Any, structure: Hierarchy | None) -> Targets:
             )
     if structure is None:
         check_classification_targets(y)
+    elif y.dtype.kind in "iu" and not any(isinstance(name, int) for name in structure.names.tolist()):
+        # Taken for node ids, labels that scikit-learn has recoded (cross_val_predict) would be misread in silence.
+        raise ValueError(
+            "the labels are integers, but the nodes of the structure have names: if they are node ids, give "
+            "structure.decode(y), or an indicator matrix with a column for each node."
+        )
     names, codes = np.unique(y if structure is None else structure.encode(y), return_inverse=True)
     shape = (len(y), len(names))
     indicator = sp.csr_array((np.ones(len(y), np.float32), codes, np.arange(len(y) + 1)), shape=shape)

@@ -72,6 +72,7 @@ def train_one_vs_rest(
     engine: ThreadEngine,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
+    key: str = "",
 ) -> Trained:
     """Train one linear classifier for each column of `positives`.
 
@@ -82,6 +83,8 @@ def train_one_vs_rest(
     checkpoint : Checkpoint, optional
         Finished blocks are kept there, and taken from there.
     progress : Progress, optional
+    key : str
+        Put before the names of the blocks in the checkpoint, where several trainings share one.
 
     Returns
     -------
@@ -96,7 +99,7 @@ def train_one_vs_rest(
 
     def train_block(block: range) -> BlockSolution:
         columns = slice(block.start, block.stop)
-        piece = checkpoint.load(f"block-{block.start}") if checkpoint is not None else None
+        piece = checkpoint.load(f"{key}block-{block.start}") if checkpoint is not None else None
         if piece is None:
             cost = signed_costs(
                 by_class[:, columns], training.row_cost, training.positive_weight[columns], rows.dtype
@@ -109,7 +112,7 @@ def train_one_vs_rest(
             if checkpoint is not None:
                 fields = solution._asdict()
                 converged = fields.pop("converged")
-                checkpoint.save(f"block-{block.start}", fields, {"converged": converged})
+                checkpoint.save(f"{key}block-{block.start}", fields, {"converged": converged})
         else:
             solution = BlockSolution(**piece.arrays, converged=bool(piece.meta["converged"]))
         weights[:, columns] = solution.weights

@@ -37,7 +37,7 @@ from arbora.structure import Hierarchy
 class OneVsRest(LinearClassifier):
     """The fit that the flat classifiers share."""
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LinearClassifier._parameter_constraints,
         "class_weight": [StrOptions({"balanced"}), dict, None],
     }
@@ -182,7 +182,7 @@ class OneVsRestSVC(OneVsRest):
     array(['animal'], dtype=object)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **OneVsRest._parameter_constraints,
         "loss": [StrOptions({"hinge", "squared_hinge"})],
     }

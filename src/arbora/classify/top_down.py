@@ -12,7 +12,6 @@ features only; an error near the root cannot be mended further down.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -49,18 +48,19 @@ class Choice(NamedTuple):
     solutions: list[BlockSolution]
 
 
-def train_choice(training: Training, exclusive: bool, engine: ThreadEngine) -> Choice:
+def train_choice(training: Training, exclusive: bool, engine: ThreadEngine, **keep: Any) -> Choice:
     """Train the choice among the columns of `positives`; all rows lie under the node that chooses."""
     features, local = np.unique(training.X.indices, return_inverse=True)
     shape = (training.X.shape[0], len(features))
+    local = local.astype(training.X.indices.dtype)  # kernels are compiled for each type of index
     training = training._replace(X=sp.csr_array((training.X.data, local, training.X.indptr), shape=shape))
     # In a DAG a document may lie under both of two children: then neither is the other with its sign changed.
     if exclusive and training.positives.shape[1] == 2 and training.positives.nnz == shape[0]:
-        trained = train_one_vs_rest(training.with_columns(slice(1, None)), engine)
+        trained = train_one_vs_rest(training.with_columns(slice(1, None)), engine, **keep)
         coef, intercept = trained.model
         coef, intercept = np.vstack([-coef, coef]), np.concatenate([-intercept, intercept])
     else:
-        trained = train_one_vs_rest(training, engine)
+        trained = train_one_vs_rest(training, engine, **keep)
         coef, intercept = trained.model
     return Choice(features, coef, intercept, trained.solutions)
 
@@ -71,7 +71,7 @@ def train_choices(
     exclusive: bool,
     engine: ThreadEngine,
     checkpoint: Checkpoint | None = None,
-    progress: Progress | None = None,
+    verbose: int = 0,
 ) -> tuple[LinearModel, list[BlockSolution]]:
     """Train every node that has a choice; `positives` has a column for each node of the routes.
 
@@ -82,16 +82,10 @@ def train_choices(
     child_indptr, children = decisions.routes.child_indptr, decisions.child
 
     def train(parent: int) -> Choice:
-        key = f"node-{parent}"
-        piece = checkpoint.load(key) if checkpoint is not None else None
-        if piece is not None:
-            return _unpack(piece.arrays, piece.meta)
         rows = by_node.indices[by_node.indptr[parent] : by_node.indptr[parent + 1]]
         columns = children[child_indptr[parent] : child_indptr[parent + 1]]
-        choice = train_choice(training.with_rows(rows).with_columns(columns), exclusive, engine)
-        if checkpoint is not None:
-            checkpoint.save(key, *_pack(choice))
-        return choice
+        under = training.with_rows(rows).with_columns(columns)
+        return train_choice(under, exclusive, engine, checkpoint=checkpoint, key=f"node-{parent}-")
 
     n_children, n_rows = np.diff(child_indptr), np.diff(by_node.indptr)
     choice_needed = n_children > 1
@@ -101,10 +95,12 @@ def train_choices(
     choosing = np.flatnonzero(choice_needed & (n_rows > 0))
     # A node with many children shares its blocks among the threads; small nodes are shared out whole.
     large, small = choosing[n_children[choosing] > BLOCK], choosing[n_children[choosing] <= BLOCK]
-    trained = [train(parent) for parent in large.tolist()]
-    if progress is not None:
-        progress.update(len(large))
-    trained += engine.map(train, small.tolist(), progress=progress)
+    with Progress(len(choosing), "nodes", verbose) as progress:
+        trained = []
+        for parent in large.tolist():
+            trained.append(train(parent))
+            progress.update()
+        trained += engine.map(train, small.tolist(), progress=progress)
     coef, intercept = _assemble(
         trained, child_indptr[np.concatenate([large, small])], (decisions.n_edges, training.X.shape[1])
     )
@@ -115,45 +111,21 @@ def train_choices(
 
 def _assemble(
     trained: list[Choice], first_edge: NDArray[Any], shape: tuple[int, int]
-) -> tuple[sp.csr_array, NDArray[Any]]:
+) -> tuple[sp.csc_array, NDArray[Any]]:
     """Put the weights of all choices into one sparse matrix with a row for each edge."""
     dtype = trained[0].coef.dtype if trained else np.dtype(np.float32)
     intercept = np.zeros(shape[0], dtype)
     rows, columns, values = [np.empty(0, int)], [np.empty(0, int)], [np.empty(0, dtype)]
     for first, choice in zip(first_edge.tolist(), trained, strict=True):
-        n_children = len(choice.intercept)
-        intercept[first : first + n_children] = choice.intercept
-        rows.append(np.repeat(np.arange(first, first + n_children), len(choice.features)))
-        columns.append(np.tile(choice.features, n_children))
-        values.append(choice.coef.ravel())
+        intercept[first : first + len(choice.intercept)] = choice.intercept
+        child, feature = np.nonzero(choice.coef)
+        rows.append(first + child)
+        columns.append(choice.features[feature])
+        values.append(choice.coef[child, feature])
     coordinates = (np.concatenate(rows), np.concatenate(columns))
-    coef = sp.csr_array((np.concatenate(values), coordinates), shape=shape)
-    coef.eliminate_zeros()
+    # By columns: a document asks for the weights of its own features.
+    coef = sp.csc_array((np.concatenate(values), coordinates), shape=shape)
     return coef, intercept
-
-
-def _pack(choice: Choice) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Arrays and flags of a choice for a checkpoint."""
-    arrays = {"features": choice.features, "coef": choice.coef, "intercept": choice.intercept}
-    for i, solution in enumerate(choice.solutions):
-        arrays |= {f"{name}-{i}": getattr(solution, name) for name in ("objectives", "gaps", "history")}
-    return arrays, {"converged": [bool(solution.converged) for solution in choice.solutions]}
-
-
-def _unpack(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> Choice:
-    nothing = np.empty(0)
-    solutions = [
-        BlockSolution(
-            nothing,
-            nothing,
-            arrays[f"objectives-{i}"],
-            arrays[f"gaps-{i}"],
-            arrays[f"history-{i}"],
-            converged,
-        )
-        for i, converged in enumerate(meta["converged"])
-    ]
-    return Choice(arrays["features"], arrays["coef"], arrays["intercept"], solutions)
 
 
 class TopDownSVC(LinearClassifier):
@@ -186,7 +158,7 @@ class TopDownSVC(LinearClassifier):
     random_state : int, RandomState instance or None
         Order in which rows are visited.
     checkpoint : path, optional
-        Folder where finished nodes are kept: a fit that was interrupted goes on from there, and the
+        Folder where finished nodes and blocks are kept: a fit that was interrupted goes on from there, and the
         folder is cleared at the end.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
@@ -195,7 +167,7 @@ class TopDownSVC(LinearClassifier):
     ----------
     classes_ : ndarray
         Labels with data: the columns of `decision_function`.
-    coef_ : sparse CSR array of shape (n_edges, n_features)
+    coef_ : sparse CSC array of shape (n_edges, n_features)
         Weights of each edge of `routes_`, parents in order and children within them.
     intercept_ : ndarray of shape (n_edges,)
     routes_ : Hierarchy
@@ -218,7 +190,7 @@ class TopDownSVC(LinearClassifier):
     array(['animal/cat', 'plant'], dtype=object)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LinearClassifier._parameter_constraints,
         "loss": [StrOptions({"hinge", "squared_hinge"})],
     }
@@ -274,10 +246,9 @@ class TopDownSVC(LinearClassifier):
         self.routes_, self.class_leaves_ = build_routes(self.hierarchy_, self.class_nodes_)
         decisions = Decisions(self.routes_)
         training = self._over_nodes(training, decisions)
-        with Progress(len(decisions.parents), "nodes", self.verbose) as progress:
-            model, solutions = train_choices(
-                training, decisions, not self._multilabel, self._engine(), checkpoint, progress
-            )
+        model, solutions = train_choices(
+            training, decisions, not self._multilabel, self._engine(), checkpoint, self.verbose
+        )
         self.coef_, self.intercept_ = model
         self.n_iter_ = max((len(solution.history) for solution in solutions), default=1)
         self.trace_ = merged_trace(solutions)
