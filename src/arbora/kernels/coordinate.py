@@ -203,8 +203,10 @@ def sweep_active(  # type: ignore[no-untyped-def]
         if copied:
             for j in range(last + 1):
                 w[j] = W[j, b]
-        v, stride, offset = (w, 1, 0) if copied else (flat, n_block, b)
-        at_bias = last * stride + offset
+        # Unsigned numbers, and rows counted from 0: an index that cannot be negative costs no check.
+        v = w if copied else flat
+        stride, offset = (np.uint64(1), np.uint64(0)) if copied else (np.uint64(n_block), np.uint64(b))
+        at_bias = np.uint64(last) * stride + offset
         for _ in range(n_sweeps):
             for s in range(n - 1, 0, -1):  # Fisher-Yates on a 64-bit linear congruential generator
                 state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
@@ -213,14 +215,14 @@ def sweep_active(  # type: ignore[no-untyped-def]
             kept, total_gap = 0, 0.0
             for s in range(n):
                 i = active[b, s]
-                start, end = indptr[i], indptr[i + 1]
+                row, column = data[indptr[i] : indptr[i + 1]], indices[indptr[i] : indptr[i + 1]]
                 m = bias * v[at_bias]
                 if dense:
                     for k in range(last):
-                        m += data[start + k] * v[k]
+                        m += row[k] * v[k]
                 else:
-                    for k in range(start, end):
-                        m += data[k] * v[indices[k] * stride + offset]
+                    for k in range(len(row)):
+                        m += row[k] * v[np.uint64(column[k]) * stride + offset]
                 c, a = abs(cost[i, b]), A[i, b]
                 y = math.copysign(one, cost[i, b])
                 m *= y
@@ -239,10 +241,10 @@ def sweep_active(  # type: ignore[no-untyped-def]
                     v[at_bias] += bias * d
                     if dense:
                         for k in range(last):
-                            v[k] += data[start + k] * d
+                            v[k] += row[k] * d
                     else:
-                        for k in range(start, end):
-                            v[indices[k] * stride + offset] += data[k] * d
+                        for k in range(len(row)):
+                            v[np.uint64(column[k]) * stride + offset] += row[k] * d
             n = kept
             if total_gap < enough:
                 break
