@@ -71,6 +71,19 @@ def test_from_dict_takes_dicts_lists_names_and_none():
     assert "g" in h
     repeated = Hierarchy.from_dict({"a": ["x"], "b": ["x", "y"]})
     assert set(repeated) == {"a", "b", "a/x", "b/x", "y"}
+    shared = {"x": None}
+    assert set(Hierarchy.from_dict({"a": shared, "b": [shared]})) == {"a", "b", "a/x", "b/x"}
+
+
+def test_a_dict_that_holds_itself_is_a_cycle_and_not_an_endless_loop():
+    tree = {"top": {"a": {"b": {}}}}
+    tree["top"]["a"]["b"]["c"] = ["d", tree["top"]["a"]]
+    with pytest.raises(CycleError, match=r"^cycle: b -> c -> b$"):
+        Hierarchy.from_dict(tree)
+    endless = []
+    endless.append(endless)
+    with pytest.raises(CycleError, match="a list -> itself"):
+        Hierarchy.from_dict({"a": endless})
 
 
 def test_from_networkx_needs_no_networkx():

@@ -4,7 +4,7 @@ Ids are given in order of first appearance, after those listed in ``nodes``.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -12,7 +12,9 @@ import numpy as np
 
 from arbora.structure._arrays import Ids
 from arbora.structure._names import as_list, check_names, refuse_repeated, repeated
-from arbora.structure.errors import StructureError
+from arbora.structure.errors import CycleError, StructureError
+
+_CONTAINERS = (Mapping, list, tuple, set, frozenset)  # what a nested tree is made of
 
 
 class Coded(NamedTuple):
@@ -126,6 +128,7 @@ def _join(path: Any, sep: str, where: int) -> str:
 
 def code_dict(tree: Mapping[Any, Any], sep: str) -> Coded:
     """Code nested mappings and lists; a name that occurs more than once is replaced by its path."""
+    _refuse_endless(tree)
     names: list[Any] = []
     paths: list[str] = []
     edges: list[tuple[int, int]] = []
@@ -144,6 +147,33 @@ def code_dict(tree: Mapping[Any, Any], sep: str) -> Coded:
     twice = repeated(names)
     labels = [path if name in twice else name for name, path in zip(names, paths, strict=True)]
     return Coded(labels, np.array(edges, dtype=np.int64).reshape(-1, 2))
+
+
+def _refuse_endless(tree: Any) -> None:
+    """Raise an error that names the way by which a container comes to hold itself, if one does."""
+    walked: set[int] = set()  # containers all of whose content was seen: met again, they are merely shared
+    way: dict[int, tuple[Any, Any]] = {id(tree): (None, tree)}
+    stack = [_members(tree)]
+    while stack:
+        for name, below in stack[-1]:
+            if id(below) in way:
+                around = [entry for entry, _ in way.values()][list(way).index(id(below)) + 1 :]
+                cycle = [entry for entry in [*around, name] if entry is not None]
+                raise CycleError([*cycle, cycle[0]] if cycle else ["a list", "itself"])
+            if isinstance(below, _CONTAINERS) and id(below) not in walked:
+                way[id(below)] = name, below
+                stack.append(_members(below))
+                break
+        else:
+            stack.pop()
+            walked.add(way.popitem()[0])
+
+
+def _members(inside: Any) -> Iterator[tuple[Any, Any]]:
+    """Name and content of what a container holds; entries of a list have no name."""
+    if isinstance(inside, Mapping):
+        return iter(inside.items())
+    return ((None, entry) for entry in (inside if isinstance(inside, _CONTAINERS) else ()))
 
 
 def _entries(inside: Any, where: str) -> list[tuple[Any, Any]]:
