@@ -80,6 +80,12 @@ def test_arff_dag(tmp_path):
         (("@DATA", "% no data"), None, "expected|no @data"),
         ((ARFF, "@relation x\n@attribute class hierarchical a\n@data\n"), None, "no row after @data"),
         ((ARFF, ""), None, "empty"),
+        (
+            ("hierarchical 1,", "hierarchical root/1,"),
+            None,
+            r"bad\.arff: .* a tree under 'root': node 'root'",
+        ),
+        (("0.5,G1", "0.5," + "x" * (csv.field_size_limit() + 1)), 9, "not a row of values"),
     ],
 )
 def test_arff_errors(tmp_path, change, line, message):
@@ -176,7 +182,12 @@ def test_jsonl_single_labels_and_joined_fields(tmp_path):
     [
         (b"", None, "empty"),
         (b"\n\n", None, "no record"),
-        (b'{"text": "a", "label": "x"}\n{"text": ', 2, "not valid JSON"),
+        (
+            b'{"text": "a", "label": "x"}\n{"text": \n',
+            2,
+            "line 2: not valid JSON: Expecting value, column 9$",
+        ),
+        (b'{"text": "a", "label": "x"}\n' + b"[" * 200_000, 2, "nested too deeply"),
         (b'{"text": "a", "label": "x"}\n[1]', 2, "expected a JSON object"),
         (
             b'{"text": "a", "label": "x"}\n{"txt": "a", "label": "x"}',

@@ -1,5 +1,6 @@
 """Readers of svmlight text: agreement with scikit-learn, round trips, and errors that name the line."""
 
+import bz2
 import gzip
 import lzma
 
@@ -98,7 +99,7 @@ def test_decimals_are_correctly_rounded(spelled):
         assert ok or "e" in token.lower() or len(token.strip("+-").replace(".", "")) > 15
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bytes])
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress, bytes])
 def test_compressed_files_are_recognised_by_content(tmp_path, pack):
     path = tmp_path / "no_suffix"
     path.write_bytes(pack(b"3 1:2\n"))
@@ -175,7 +176,7 @@ def test_xmlc_counts_are_held_to(tmp_path, content, line, message):
     assert caught.value.line == line
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
 def test_damaged_archives_are_named(tmp_path, pack):
     path = tmp_path / "cut.svm.z"
     path.write_bytes(pack(b"3 1:2\n" * 1000)[:-12])

@@ -104,7 +104,10 @@ def _read_rows(path: Path, lines: Iterator[tuple[int, str]], width: int) -> tupl
             raise DataFormatError(
                 path, number, "sparse ARFF rows are not supported: write the row with all its values"
             )
-        cells = next(csv.reader([line], quotechar="'", skipinitialspace=True))
+        try:
+            cells = next(csv.reader([line], quotechar="'", skipinitialspace=True))
+        except csv.Error as error:
+            raise DataFormatError(path, number, f"not a row of values: {error}") from error
         if len(cells) != width:
             raise DataFormatError(path, number, f"{len(cells)} values where {width} attributes are declared")
         rows.append(cells)
@@ -144,7 +147,7 @@ def read_hmc_arff(
     Parameters
     ----------
     path : path
-        Plain, gzip or xz file.
+        Plain, gzip, xz or bzip2 file.
     structure : {"tree", "dag"}, default="tree"
         How the class attribute is meant: full paths ``a/b/c`` of a tree, or ``parent/child`` pairs of a DAG.
         The two cannot be told apart by their form.
@@ -177,14 +180,18 @@ def read_hmc_arff(
     >>> data.hierarchy.path("1/2")
     ['root', '1', '1/2']
     """
-    from arbora.structure import Hierarchy
+    from arbora.structure import Hierarchy, StructureError
 
     if structure not in ("tree", "dag"):
         raise ValueError(f"structure must be 'tree' or 'dag', got {structure!r}")
     path = Path(path)
     lines = enumerate(read_lines(path, encoding), start=1)
     header = _read_header(path, lines)
-    hierarchy = Hierarchy.from_edges(class_edges(header.classes, structure))
+    try:
+        hierarchy = Hierarchy.from_edges(class_edges(header.classes, structure))
+    except StructureError as error:
+        problem = f"the classes of the header do not make a {structure} under {ROOT!r}: {error}"
+        raise DataFormatError(path, None, problem) from error
     rows, numbers = _read_rows(path, lines, len(header.features) + 1)
     known = set(hierarchy.names)
     labels = [row[-1].split("@") for row in rows]

@@ -17,6 +17,8 @@ from arbora.datasets.base import name_array
 from arbora.datasets.errors import DataFormatError
 from arbora.datasets.files import read_blocks, read_lines
 
+_PACKED = (".gz", ".xz", ".bz2")
+
 
 class ClutoData(NamedTuple):
     """A CLUTO matrix (CSR or dense) and what its companion files say; ``None`` for an absent companion."""
@@ -101,9 +103,9 @@ def _dense(path: Path, lines: list[bytes], n_cols: int) -> np.ndarray:
 
 def _companion(path: Path, suffix: str, length: int, encoding: str) -> np.ndarray | None:
     """Entries of ``matrix.mat.rclass`` or ``matrix.rclass`` (also compressed), if one of them exists."""
-    plain = path.with_suffix("") if path.suffix in (".gz", ".xz") else path
+    plain = path.with_suffix("") if path.suffix in _PACKED else path
     stems = [str(plain)] + ([str(plain.with_suffix(""))] if plain.suffix == ".mat" else [])
-    for candidate in (Path(stem + suffix + packed) for stem in stems for packed in ("", ".gz", ".xz")):
+    for candidate in (Path(stem + suffix + packed) for stem in stems for packed in ("", *_PACKED)):
         if candidate.exists():
             names = name_array(line.rstrip("\r\n") for line in read_lines(candidate, encoding))
             if names.size != length:
@@ -118,7 +120,7 @@ def read_cluto(path: str | Path, *, encoding: str = "utf-8-sig") -> ClutoData:
     Parameters
     ----------
     path : path
-        The matrix; plain, gzip or xz. Companions are looked for beside it (``x.mat.rclass`` or ``x.rclass``).
+        The matrix; plain or compressed. Companions are looked for beside it (``x.mat.rclass`` or ``x.rclass``).
     encoding : str, default="utf-8-sig"
         Encoding of the companions.
 

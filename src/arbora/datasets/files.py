@@ -1,5 +1,6 @@
-"""Opening data files: plain, gzip or xz by content; decoded line by line, so that errors have numbers."""
+"""Opening data files: plain, gzip, xz or bzip2 by content; decoded line by line, so that errors have numbers."""
 
+import bz2
 import gzip
 import lzma
 import zlib
@@ -11,12 +12,12 @@ from typing import BinaryIO, cast
 from arbora.datasets.errors import DataFormatError
 
 BLOCK = 1 << 25  # bytes read at a time: large files are parsed in pieces of bounded size
-_DAMAGED = (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError)
+_DAMAGED = (OSError, lzma.LZMAError, zlib.error, EOFError)  # gzip and bzip2 raise OSError without errno
 
 
 @contextmanager
 def open_bytes(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a file for reading bytes, decompressing gzip and xz (recognised by content, not by name)."""
+    """Open a file for reading bytes, decompressing gzip, xz and bzip2 (recognised by content, not by name)."""
     path = Path(path)
     if path.is_dir():
         raise DataFormatError(path, None, "is a folder, not a file")
@@ -27,11 +28,15 @@ def open_bytes(path: str | Path) -> Iterator[BinaryIO]:
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw))
         elif magic == b"\xfd7zXZ\x00":
             stream = cast(BinaryIO, lzma.LZMAFile(raw))  # noqa: SIM115 - raw is closed by its own with
+        elif magic.startswith(b"BZh"):
+            stream = cast(BinaryIO, bz2.BZ2File(raw))
         else:
             stream = raw
         try:
             yield stream
         except _DAMAGED as error:
+            if getattr(error, "errno", None) is not None:
+                raise  # the disk, not the content
             raise DataFormatError(
                 path, None, f"the compressed file is damaged or cut short ({error})"
             ) from error

@@ -224,7 +224,7 @@ def read_svmlight(
     Parameters
     ----------
     path : path
-        Plain, gzip or xz file. Blank lines and ``# comments`` are passed over.
+        Plain, gzip, xz or bzip2 file. Blank lines and ``# comments`` are passed over.
     n_features : int, optional
         Number of columns; by default the highest index present. Give it when several files belong together.
     zero_based : bool, default=False
@@ -280,7 +280,7 @@ def read_xmlc(path: str | Path, *, dtype: Any = np.float32) -> SvmlightData:
     Parameters
     ----------
     path : path
-        Plain, gzip or xz file.
+        Plain, gzip, xz or bzip2 file.
     dtype : dtype, default=float32
         Type of the values.
 

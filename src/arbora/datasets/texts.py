@@ -85,7 +85,7 @@ def read_jsonl(
     Parameters
     ----------
     path : path
-        Plain, gzip or xz file. Blank lines are passed over.
+        Plain, gzip, xz or bzip2 file. Blank lines are passed over.
     text : str or sequence of str, default="text"
         Field of the text, or several, joined by a line break.
     label : str or None, default="label"
@@ -118,9 +118,14 @@ def read_jsonl(
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise DataFormatError(path, number, f"not valid JSON: {error}") from error
+            record = json.loads(line.strip())
+        except json.JSONDecodeError as error:
+            # Its own line number would count inside this line.
+            raise DataFormatError(
+                path, number, f"not valid JSON: {error.msg}, column {error.colno}"
+            ) from error
+        except RecursionError as error:
+            raise DataFormatError(path, number, "the JSON is nested too deeply") from error
         if not isinstance(record, dict):
             raise DataFormatError(path, number, f"expected a JSON object, got {line.strip()[:60]!r}")
         parts = [_get(record, name, path, number) for name in fields]
@@ -194,7 +199,7 @@ def read_csv(
     Parameters
     ----------
     path : path
-        Plain, gzip or xz file.
+        Plain, gzip, xz or bzip2 file.
     text : str or sequence of str, default="text"
         Column of the text, or several, joined by a line break.
     label : str or None, default="label"
@@ -257,7 +262,7 @@ def read_folder(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-
     folder : path
         Top folder. Files directly in it are labelled ``root``. Hidden files and folders are passed over.
     pattern : str, default="*"
-        Which files to read, such as ``"*.txt"``. Files may be compressed with gzip or xz.
+        Which files to read, such as ``"*.txt"``. Files may be compressed with gzip, xz or bzip2.
     encoding : str, default="utf-8"
         Encoding of the files.
 
