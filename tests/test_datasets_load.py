@@ -242,6 +242,16 @@ def test_dated_texts(shared_data):
     assert (sotu.extra["time"].min(), sotu.extra["time"].max()) == (1790, 2020)
 
 
+def test_folders_that_no_loader_knows_are_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setenv("ARBORA_DATA", str(tmp_path))
+    for folder in ("classification/notes", "classification/news20", "clustering/tiny"):
+        (tmp_path / folder).mkdir(parents=True)
+    np.savez(tmp_path / "clustering" / "tiny" / "tiny.npz", X=np.eye(2), y=np.array(["a", "b"]))
+    assert available() == ["news20", "tiny"]
+    with pytest.raises(ValueError, match="unknown data set 'notes'"):
+        load("notes")
+
+
 def test_available_lists_every_folder(shared_data):
     names = available()
     assert sum(name.startswith("yeast_funcat_go/") for name in names) == 17

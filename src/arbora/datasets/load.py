@@ -18,6 +18,8 @@ from arbora.datasets.base import Dataset
 from arbora.datasets.errors import did_you_mean
 
 VARIABLE = "ARBORA_DATA"
+_YEAST = "yeast_funcat_go"  # a folder of sets
+_MATRICES = ("_X.npz", ".npz")  # how the file of a plain sparse or dense set ends
 
 _LOADERS: dict[str, Callable[..., Dataset]] = {
     "imclef07a": classify.load_svmlight_set,
@@ -75,14 +77,14 @@ def data_folder() -> Path:
 
 
 def _find(folder: Path) -> dict[str, Path]:
-    """Folder of each set that is there, by name."""
+    """Folder of each set that is there, by name; folders that no loader knows are passed over."""
     found = {}
     for group in ("classification", "clustering"):
         for path in sorted((folder / group).glob("*/")):
-            found[path.name] = path
-    yeast = found.pop("yeast_funcat_go", None)
-    if yeast is not None:
-        found.update({f"{yeast.name}/{path.name}": path for path in sorted(yeast.glob("*/"))})
+            if path.name == _YEAST:
+                found.update({f"{_YEAST}/{part.name}": part for part in sorted(path.glob("*/"))})
+            elif path.name in _LOADERS or any((path / f"{path.name}{end}").exists() for end in _MATRICES):
+                found[path.name] = path
     return found
 
 
@@ -110,9 +112,10 @@ def available() -> list[str]:
 def _loader(name: str, path: Path) -> Callable[..., Dataset]:
     if name in _LOADERS:
         return _LOADERS[name]
-    if name.startswith("yeast_funcat_go/"):
+    if name.startswith(f"{_YEAST}/"):
         return classify.load_yeast
-    return cluster.load_sparse if (path / f"{path.name}_X.npz").exists() else cluster.load_dense
+    sparse, _ = _MATRICES
+    return cluster.load_sparse if (path / f"{path.name}{sparse}").exists() else cluster.load_dense
 
 
 def load(name: str, **options: Any) -> Dataset:
@@ -144,7 +147,7 @@ def load(name: str, **options: Any) -> Dataset:
     """
     found = _find(data_folder())
     if name not in found:
-        hint = did_you_mean(name, found) or did_you_mean(f"yeast_funcat_go/{name}", found)
+        hint = did_you_mean(name, found) or did_you_mean(f"{_YEAST}/{name}", found)
         raise ValueError(
             f"unknown data set {name!r}{hint}; available() lists the {len(found)} that are there"
         )
