@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
 
 .PHONY: demo test lint bench format clean
+.DELETE_ON_ERROR: # a virtual environment that could not be made is made again, not taken for done
 
 demo: $(VENV)/.core
 	$(BIN)/arbora demo
