@@ -194,3 +194,19 @@ def test_vmf_generators_are_reproducible_and_unit_length(make):
 def test_vmf_options_are_checked(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         make_vmf_mixture(10, 3, 2, **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (make_vmf_mixture, {"n_components": 0}, "n_components must be at least 1, got 0"),
+        (make_vmf_mixture, {"n_features": 1}, "n_features must be at least 2, got 1"),
+        (make_hierarchical_vmf, {"branching": (2, 0)}, "branching must be at least 1, got 0"),
+        (make_hierarchical_vmf, {"branching": ()}, "branching must be at least 1, got 0"),
+        (make_temporal_vmf, {"n_times": 0}, "n_times must be at least 1, got 0"),
+        (make_temporal_vmf, {"n_samples": 0}, "n_samples must be at least 1, got 0"),
+    ],
+)
+def test_vmf_sizes_are_checked(make, options, message):
+    with pytest.raises(ValueError, match=message):
+        make(**options)

@@ -62,6 +62,13 @@ def _weights(weights: npt.ArrayLike | None, n: int) -> np.ndarray:
     return np.asarray(given / given.sum())
 
 
+def _check_counts(n_features: int, **counts: int) -> None:
+    """Refuse sizes of which nothing can be made, by name."""
+    for name, least, given in [("n_features", 2, n_features), *((name, 1, n) for name, n in counts.items())]:
+        if given < least:
+            raise ValueError(f"{name} must be at least {least}, got {given}")
+
+
 def _concentrations(kappa: npt.ArrayLike | None, n: int, n_features: int) -> np.ndarray:
     """Concentration of each component; the default keeps rows near their mean in any dimension."""
     given = np.asarray(5.0 * n_features if kappa is None else kappa, dtype=np.float64)
@@ -109,6 +116,7 @@ def make_vmf_mixture(
     >>> data.X_train.shape, data.truth.means.shape
     ((100, 5), (3, 5))
     """
+    _check_counts(n_features, n_samples=n_samples, n_components=n_components)
     rng = np.random.default_rng(random_state)
     pi = _weights(weights, n_components)
     concentrations = _concentrations(kappa, n_components, n_features)
@@ -160,6 +168,7 @@ def make_hierarchical_vmf(
     """
     from arbora.structure import Hierarchy
 
+    _check_counts(n_features, n_samples=n_samples, branching=min(branching, default=0))
     rng = np.random.default_rng(random_state)
     tree = Hierarchy.from_edges(regular_tree_edges(branching))
     leaves = np.asarray(tree.leaf_ids)
@@ -218,6 +227,7 @@ def make_temporal_vmf(
     >>> data.truth.means.shape, data.extra["time"][[0, -1]].tolist()
     ((4, 2, 5), [0, 3])
     """
+    _check_counts(n_features, n_samples=n_samples, n_components=n_components, n_times=n_times)
     rng = np.random.default_rng(random_state)
     pi = _weights(weights, n_components)
     concentrations = _concentrations(kappa, n_components, n_features)
