@@ -18,7 +18,10 @@ import arbora.datasets
 from arbora.cli import build_parser
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / name for name in ("README.md", "docs/classify.md")]
+PAGES = [
+    ROOT / "README.md",
+    *(ROOT / f"docs/{name}.md" for name in ("classify", "structure", "kernels", "special")),
+]
 LINKED = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
