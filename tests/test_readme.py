@@ -28,7 +28,7 @@ LINKED = [
     ROOT / "CHANGELOG.md",
     *sorted(ROOT.glob("docs/*.md")),
 ]
-# The corpus of the README is the documentation of the installed Python: with another one, how sure the model is differs.
+# The corpus of the README is the documentation of the installed Python: how sure the model is depends on it.
 SHOWN_WITH = (3, 11)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
