@@ -197,6 +197,8 @@ def test_jsonl_single_labels_and_joined_fields(tmp_path):
         (b'{"text": "a", "label": "x"}\n{"text": 3, "label": "x"}', 2, "must hold a string"),
         (b'{"text": "a", "label": "x"}\n{"text": "a", "label": 1.5}', 2, "whole number"),
         (b'{"text": "a", "label": "x"}\n{"text": "a", "label": [true]}', 2, "whole number"),
+        (b'{"text": "a", "label": "x"}\n{"text": "a", "label": ""}', 2, "a label is empty"),
+        (b'{"text": "a", "label": "x"}\n{"text": "a", "label": ["b", ""]}', 2, "a label is empty"),
         (b'{"text": "a", "label": "x"}\n{"text": "\xff", "label": "x"}', 2, "encoding"),
     ],
 )

@@ -54,6 +54,8 @@ def _get(record: dict[str, Any], name: str, path: Path, line: int) -> Any:
 
 def _json_labels(value: Any, path: Path, line: int) -> Any:
     """Check a label: a name, a list of names, or ``None``; numbers become their spelling."""
+    if value == "" or (isinstance(value, list) and "" in value):
+        raise DataFormatError(path, line, "a label is empty: write null (or an empty list) for no label")
     if isinstance(value, list):
         if not all(isinstance(item, str | int) and not isinstance(item, bool) for item in value):
             raise DataFormatError(path, line, f"a label must be a string or a whole number, got {value!r}")
