@@ -351,3 +351,33 @@ def test_a_frame_is_checked_by_its_columns(estimator):
     np.testing.assert_array_equal(model.predict(frame), estimator(random_state=0).fit(X, Y).predict(X))
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame[frame.columns[::-1]])
+
+
+@pytest.mark.parametrize("form", [np.array, sp.csr_array, sp.csc_array])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_value_that_is_no_number_is_found(form, value):
+    X = np.arange(1.0, 13.0).reshape(4, 3)
+    X[2, 1] = value
+    with pytest.raises(ValueError, match="row 2, column 1"):
+        OneVsRestSVC().fit(form(X), ["a", "b", "a", "b"])
+    model = OneVsRestSVC().fit(np.eye(4, 3), ["a", "b", "a", "b"])
+    with pytest.raises(ValueError, match="row 2, column 1"):
+        model.predict(form(X))
+
+
+def test_large_finite_values_are_not_taken_for_infinity():
+    X = np.full((4, 3), 1e308)  # their sum overflows, they do not
+    with pytest.raises(ValueError, match="overflows in float32"):
+        OneVsRestSVC().fit(X, ["a", "b", "a", "b"])
+
+
+@pytest.mark.parametrize("index", [3, 1000, -1])
+@pytest.mark.parametrize("container", [sp.csr_array, sp.csr_matrix])
+def test_a_matrix_with_indices_outside_its_shape_is_refused(container, index):
+    X = container(np.eye(4, 3))
+    X.indices[1] = index
+    with pytest.raises(ValueError, match=f"entry in column {index}"):
+        OneVsRestSVC().fit(X, ["a", "b", "a", "b"])
+    model = OneVsRestSVC().fit(np.eye(4, 3), ["a", "b", "a", "b"])
+    with pytest.raises(ValueError, match="damaged"):
+        model.predict_proba(X)

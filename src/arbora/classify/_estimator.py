@@ -16,9 +16,9 @@ from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
     check_is_fitted,
-    validate_data,
 )
 
+from arbora.classify._features import check_features
 from arbora.classify._linear import LinearModel, as_csr, linear_scores
 from arbora.classify._nodes import NodePredictor
 from arbora.classify._targets import encode_targets
@@ -71,7 +71,7 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from labels."
             )
-        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32))
+        X = check_features(self, X, reset=True)
         check_consistent_length(X, y)
         targets = encode_targets(y, self.structure)
         self._remember_targets(targets)
@@ -111,7 +111,7 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
 
     def _check_X(self, X: Any) -> Any:
         check_is_fitted(self)
-        return validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+        return check_features(self, X, reset=False)
 
     def _linear_scores(self, X: Any) -> NDArray[Any]:
         return linear_scores(X, LinearModel(self.coef_, self.intercept_), self._engine())

@@ -68,11 +68,12 @@ def csr_matmul(
     array([[6.],
            [0.]])
     """
-    n_samples = X.shape[0]
-    if X.format != "csr" or W.ndim != 2 or W.dtype.kind != "f":
+    if not sp.issparse(X) or X.format != "csr" or W.ndim != 2 or W.dtype.kind != "f":
+        got = X.format.upper() if sp.issparse(X) else type(X).__name__
         raise ValueError(
-            f"X must be CSR and W a matrix of floats: got {X.format.upper()} and {W.ndim} dimensions of {W.dtype}."
+            f"X must be CSR and W a matrix of floats: got {got} and {W.ndim} dimensions of {W.dtype}."
         )
+    n_samples = X.shape[0]
     if X.shape[1] != W.shape[0]:
         raise ValueError(f"X has {X.shape[1]} columns but W has {W.shape[0]} rows: they must be equal.")
     W = np.ascontiguousarray(W)

@@ -68,7 +68,12 @@ def count_training(y_train: Any) -> dict[Any, int]:
 
 
 def _check_bins(bins: Bins) -> list[tuple[int, float]]:
-    closed = [(low, np.inf if high is None else high) for low, high in bins]
+    try:
+        closed = [(low, np.inf if high is None else high) for low, high in bins]
+    except TypeError:
+        raise ValueError(
+            f"bins must be (smallest, largest) pairs such as (1, 5), (6, None), got {bins!r}"
+        ) from None
     if not closed:
         raise ValueError("bins is empty: give (smallest, largest) pairs such as (1, 5)")
     for (low, high), (following, _) in zip(closed, [*closed[1:], (np.inf, np.inf)], strict=True):
