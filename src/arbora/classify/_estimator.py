@@ -19,13 +19,21 @@ from sklearn.utils.validation import (
 )
 
 from arbora.classify._features import check_features
-from arbora.classify._linear import LinearModel, as_csr, linear_scores
+from arbora.classify._linear import (
+    LinearModel,
+    as_csr,
+    linear_scores,
+    merged_trace,
+    relative_gap,
+    warn_unless_converged,
+)
 from arbora.classify._nodes import NodePredictor
 from arbora.classify._targets import encode_targets
 from arbora.classify._train import Options, Training
 from arbora.classify.calibration import Calibration, class_probabilities
 from arbora.engine import ThreadEngine
 from arbora.infer import Checkpoint, fingerprint
+from arbora.infer.dual import BlockSolution
 
 _NOT_PART_OF_THE_MODEL = ("n_jobs", "verbose", "checkpoint")  # parameters that do not change the result
 
@@ -108,6 +116,14 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
             self.checkpoint,
             fingerprint(type(self).__name__, params, training.X, training.positives, training.row_cost),
         )
+
+    def _keep(self, model: LinearModel, solutions: list[BlockSolution]) -> None:
+        """Leave the weights, their certificate and the way to them; warn if a block was stopped on the way."""
+        self.coef_, self.intercept_ = model
+        self.n_iter_ = max((len(solution.history) for solution in solutions), default=1)
+        self.trace_ = merged_trace(solutions)
+        self.duality_gap_ = relative_gap(solutions)
+        warn_unless_converged(solutions, self.tol, self.max_iter)
 
     def _check_X(self, X: Any) -> Any:
         check_is_fitted(self)

@@ -96,7 +96,7 @@ def warn_unless_converged(solutions: Sequence[BlockSolution], tol: float, max_it
             f"duality gap reached tol={tol:g}; it is {relative_gap(solutions):.2g} over all classes. "
             "Increase max_iter, or lower C, or scale the features.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -21,13 +21,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from arbora.classify._estimator import LinearClassifier
 from arbora.classify._held_out import held_out_splits
-from arbora.classify._linear import (
-    class_blocks,
-    linear_scores,
-    merged_trace,
-    relative_gap,
-    warn_unless_converged,
-)
+from arbora.classify._linear import class_blocks, linear_scores
 from arbora.classify._train import Training, train_one_vs_rest
 from arbora.classify.calibration import Calibration, fit_sigmoid, fit_softmax_scale
 from arbora.infer import Progress
@@ -55,12 +49,8 @@ class OneVsRest(LinearClassifier):
         n_blocks = len(class_blocks(training.positives.shape[1]))
         with Progress(n_blocks, "blocks of classes", self.verbose) as progress:
             trained = train_one_vs_rest(training, self._engine(), checkpoint, progress)
-        self.coef_, self.intercept_ = trained.model
-        self.n_iter_ = max(len(solution.history) for solution in trained.solutions)
-        self.trace_ = merged_trace(trained.solutions)
-        self.duality_gap_ = relative_gap(trained.solutions)
+        self._keep(trained.model, trained.solutions)
         self.calibration_ = np.array(self._calibrate(training))
-        warn_unless_converged(trained.solutions, self.tol, self.max_iter)
         if checkpoint is not None:
             checkpoint.clear()
         return self

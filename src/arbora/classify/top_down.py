@@ -26,9 +26,6 @@ from arbora.classify._linear import (
     LinearModel,
     by_chunks,
     linear_scores,
-    merged_trace,
-    relative_gap,
-    warn_unless_converged,
 )
 from arbora.classify._routes import Decisions, build_routes
 from arbora.classify._train import Training, train_one_vs_rest
@@ -249,12 +246,8 @@ class TopDownSVC(LinearClassifier):
         model, solutions = train_choices(
             training, decisions, not self._multilabel, self._engine(), checkpoint, self.verbose
         )
-        self.coef_, self.intercept_ = model
-        self.n_iter_ = max((len(solution.history) for solution in solutions), default=1)
-        self.trace_ = merged_trace(solutions)
-        self.duality_gap_ = relative_gap(solutions)
+        self._keep(model, solutions)
         self.calibration_ = np.array(self._calibrate(training, decisions))
-        warn_unless_converged(solutions, self.tol, self.max_iter)
         if checkpoint is not None:
             checkpoint.clear()
         return self
