@@ -46,10 +46,9 @@ def _refuse_foreign_indices(X: Any) -> None:
 
 def _refuse_infinite(X: Any, name: str) -> None:
     data = X.data if sp.issparse(X) else X
-    if np.isfinite(
-        data.sum()
-    ):  # a sum overflows only if something is wrong, or so large that it must be looked at
-        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(data.sum()):  # cheap; a sum may overflow without any value being infinite
+            return
     wrong = ~np.isfinite(data)
     if not wrong.any():
         return
