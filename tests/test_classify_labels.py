@@ -278,13 +278,18 @@ def test_one_class_is_refused_by_name(estimator, y):
 
 
 @BOTH
-@pytest.mark.parametrize("structure", [None, TREE])
 @pytest.mark.parametrize(
-    "empty", [[[]] * N, [set()] * N, sp.csr_array((N, TREE.n_nodes), dtype=int)], ids=["lists", "sets", "csr"]
+    ("structure", "empty"),
+    [
+        (None, [[]] * N),
+        (None, [set()] * N),
+        (TREE, [[]] * N),
+        (TREE, [set()] * N),
+        (TREE, sp.csr_array((N, TREE.n_nodes), dtype=int)),
+    ],
+    ids=["lists", "sets", "lists, tree", "sets, tree", "csr, tree"],
 )
 def test_no_label_at_all_is_refused(estimator, structure, empty):
-    if sp.issparse(empty) and structure is None:
-        pytest.skip("every column is a class, with data or without")
     with pytest.raises(ValueError, match="no row of y carries a label"):
         estimator(structure=structure).fit(X, empty)
 

@@ -39,7 +39,7 @@ def test_map_keeps_the_order_when_early_items_are_slow(n_jobs):
 def test_map_really_runs_side_by_side():
     # Each of three items waits for the other two: with fewer than three threads the barrier would break.
     barrier = threading.Barrier(3, timeout=10)
-    ThreadEngine(3).map(lambda _: barrier.wait(), range(3))
+    assert sorted(ThreadEngine(3).map(lambda _: barrier.wait(), range(3))) == [0, 1, 2]
 
 
 def test_one_job_stays_in_the_calling_thread():
