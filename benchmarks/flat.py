@@ -26,10 +26,10 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from arbora.classify import OneVsRestSVC
-from arbora.datasets import load
+from arbora.datasets import load, load_python_docs
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Table
-from arbora.text import LtcTransformer
+from arbora.text import LtcTransformer, LtcVectorizer
 from benchmarks.report import published
 
 N_TURNS = 5
@@ -38,6 +38,9 @@ CASES = [
     ("LSHTC-small, task 2", "lshtc_small", LtcTransformer, 1.0),
     ("CLEF", "imclef07a", StandardScaler, 0.1),
     ("CLEF", "imclef07a", StandardScaler, 1.0),
+    ("Python docs, held back", "python docs", LtcVectorizer, 1.0),
+    ("WebACE wap, held back", "cluto_wap", LtcTransformer, 1.0),
+    ("satimage, held back", "satimage", StandardScaler, 1.0),
 ]
 
 
@@ -47,7 +50,8 @@ unless said otherwise; `fit` after the kernels are compiled. LinearSVC with its 
 and CLEF it stops at its 1000 iterations), Arbora with its default certified gap of 0.1%; the objective is the same
 and is evaluated in double precision; where Arbora's is lower, LinearSVC has stopped short of the optimum. F1 is micro
 / macro in per cent: mean (range) over the seeds. Target: ratio at most 0.5 with an objective at most 0.1% above, F1
-not lower.
+not lower. The solver's constants were set by timings on the
+first three sets; none was set on those "held back".
 """
 
 
@@ -99,17 +103,30 @@ def f1(outcome: Outcome) -> str:
     )
 
 
+def prepared(name: str, scaler: type) -> tuple[Any, ...]:
+    """Features and labels to train and to test on: the official split, or every fourth row where there is none."""
+    if name == "python docs":
+        data = load_python_docs()
+        parts = data.texts_train, data.texts_test
+    else:
+        data = load(name)
+        parts = data.X_train, data.X_test
+        if scaler is StandardScaler:
+            parts = tuple(X.toarray() if hasattr(X, "toarray") else X for X in parts)
+    y, y_test = data.y_train, data.y_test
+    if y_test is None or not len(y_test):
+        test = np.arange(len(y)) % 4 == 0
+        parts, (y, y_test) = (parts[0][~test], parts[0][test]), (y[~test], y[test])
+    scale = scaler().fit(parts[0])
+    return scale.transform(parts[0]), np.asarray(y), scale.transform(parts[1]), np.asarray(y_test)
+
+
 def main() -> None:
     warnings.filterwarnings("ignore", "Liblinear failed to converge")  # the table says where it stops early
     OneVsRestSVC(n_jobs=1).fit(np.eye(4), [0, 1, 2, 2])
     rows = []
     for title, name, scaler, C in CASES:
-        data = load(name)
-        scale = scaler().fit(data.X_train if scaler is LtcTransformer else _dense(data.X_train))
-        X, X_test = (
-            scale.transform(part if scaler is LtcTransformer else _dense(part))
-            for part in (data.X_train, data.X_test)
-        )
+        X, y, X_test, y_test = prepared(name, scaler)
         contestants = {
             "liblinear": lambda seed, C=C: LinearSVC(loss="hinge", C=C, random_state=seed),
             "arbora": lambda seed, C=C: OneVsRestSVC(C, calibration=None, n_jobs=1, random_state=seed),
@@ -117,11 +134,11 @@ def main() -> None:
             "threads": lambda seed, C=C: OneVsRestSVC(C, calibration=None, n_jobs=2, random_state=seed),
         }
         with threadpool_limits(1):
-            found = contest(contestants, (X, data.y_train, X_test, data.y_test), C)
+            found = contest(contestants, (X, y, X_test, y_test), C)
         peer, ours = found["liblinear"], found["arbora"]
         seconds = {name: outcome.seconds.min() for name, outcome in found.items()}
         rows.append((
-            title, C, len(set(data.y_train)), seconds["liblinear"], seconds["arbora"],
+            title, C, len(set(y)), seconds["liblinear"], seconds["arbora"],
             *(seconds[name] / seconds["liblinear"] for name in ("arbora", "calibrated", "threads")),
             100 * (ours.objective.mean() / peer.objective.mean() - 1),
             f1(peer), f1(ours),
@@ -134,10 +151,6 @@ def main() -> None:
     with published("Flat: one-vs-rest hinge loss against LIBLINEAR"):
         print(EXPLANATION)
         print(Table(columns, rows, formats).to_markdown())
-
-
-def _dense(X: Any) -> np.ndarray:
-    return X.toarray() if hasattr(X, "toarray") else np.asarray(X)
 
 
 if __name__ == "__main__":
