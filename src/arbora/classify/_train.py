@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,9 @@ class Training(NamedTuple):
     row_cost: NDArray[Any]  # C times the weight of the row
     positive_weight: NDArray[Any]  # factor on the cost of the positives of each class
     options: Options
+    # Factors on the costs of the pairs of a block, n_samples x n_block, from the positives of *all* classes (so not
+    # to be joined with `with_columns`) and the columns of the block.
+    pair_weight: Callable[[sp.csr_array, slice], NDArray[Any]] | None = None
 
     def with_columns(self, columns: slice) -> Training:
         """Keep some of the classes."""
@@ -104,6 +108,8 @@ def train_one_vs_rest(
             cost = signed_costs(
                 by_class[:, columns], training.row_cost, training.positive_weight[columns], rows.dtype
             )
+            if training.pair_weight is not None:
+                cost *= training.pair_weight(training.positives, columns)
             solution = solve_block(
                 rows, cost, loss=options.loss, tol=options.tol, max_iter=options.max_iter, seed=options.seed
             )
