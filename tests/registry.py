@@ -100,6 +100,14 @@ def top_down_reduces(data: Data) -> tuple[Any, Any]:
     return top_down.coef_.toarray(), flat.coef_
 
 
+def cost_reduces(data: Data) -> tuple[Any, Any]:
+    """On a star all classes are two edges apart: the flat model at twice the cost."""
+    star = Hierarchy.from_edges([("root", leaf) for leaf in ["a1", "a2", "a3", "b1", "b2"]])
+    exact = {**_EXACT, "tol": 1e-10}
+    ours = classify.HierarchicalCostClassifier(C=0.5, structure=star, **exact).fit(data.X, data.y)
+    return ours.coef_, classify.OneVsRestLogistic(**exact).fit(data.X, data.y).coef_
+
+
 def ltc_reduces(data: Data) -> tuple[Any, Any]:
     """A document of one word that not all documents share is a unit vector."""
     model = text.LtcVectorizer(stem=None, stop_words=None).fit(["one two", "one three"])
@@ -132,6 +140,7 @@ REGISTRY = [
     Row(classify.OneVsRestSVC, _SMALL, _EXACT, labelled_clouds, svc_reduces),
     Row(classify.OneVsRestLogistic, _SMALL, _EXACT_LOGISTIC, labelled_clouds, logistic_reduces),
     Row(classify.TopDownSVC, _SMALL, _EXACT, labelled_clouds, top_down_reduces),
+    Row(classify.HierarchicalCostClassifier, _SMALL, _EXACT_LOGISTIC, labelled_clouds, cost_reduces),
     Row(text.LtcTransformer, {}, {}, counts, counts_reduce),
     Row(text.LtcVectorizer, {}, {}, sentences, ltc_reduces, numeric=False),
 ]

@@ -25,6 +25,7 @@ _registry: dict[str, str | type] = {
         "arbora.classify:OneVsRestSVC",
         "arbora.classify:OneVsRestLogistic",
         "arbora.classify:TopDownSVC",
+        "arbora.classify:HierarchicalCostClassifier",
         "arbora.text:LtcTransformer",
         "arbora.text:LtcVectorizer",
         "sklearn.pipeline:Pipeline",
