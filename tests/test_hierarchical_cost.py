@@ -159,7 +159,9 @@ def test_a_root_is_not_mistaken_for_a_node_of_its_name():
     assert single_root(TREE) is TREE
 
 
-def test_rows_are_as_far_as_their_nearest_class_and_farthest_without_one():
+@pytest.mark.parametrize("at_a_time", [1, 7, 4096])
+def test_rows_are_as_far_as_their_nearest_class_and_farthest_without_one(at_a_time, monkeypatch):
+    monkeypatch.setattr("arbora.classify.cost._ROWS_AT_A_TIME", at_a_time)
     rng = np.random.default_rng(0)
     positives = sp.random_array((40, 6), density=0.3, rng=rng, format="csr")
     positives.data[:] = 1

@@ -49,6 +49,8 @@ from arbora.structure import Hierarchy
 _FEW_DOCUMENTS = 10.0  # N_0 of the paper: classes up to this size are small
 _MOST_EXTRA = 20.0  # L of the paper: twice what a document of a small class costs in addition
 
+_ROWS_AT_A_TIME = 1 << 12  # documents whose labels' costs are laid out at a time
+
 
 class BlockCosts(NamedTuple):
     """Costs in the problems of a block of classes."""
@@ -124,6 +126,23 @@ def block_costs(
     return BlockCosts(own, other)
 
 
+def smallest_of_labels(positives: sp.csr_array, values: NDArray[Any], empty: float) -> NDArray[Any]:
+    """Smallest of the values (or rows of values) that the classes of each document have.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> smallest_of_labels(sp.csr_array([[1, 0, 1], [0, 0, 0]]), np.array([3.0, 1.0, 2.0]), empty=9)
+    array([2., 9.])
+    """
+    smallest = np.full((positives.shape[0], *values.shape[1:]), empty, values.dtype)
+    labelled = np.diff(positives.indptr) > 0
+    if labelled.any():
+        starts = positives.indptr[:-1][labelled]
+        smallest[labelled] = np.minimum.reduceat(values[positives.indices], starts, axis=0)
+    return smallest
+
+
 def pair_costs(positives: sp.csr_array, costs: BlockCosts, dtype: Any = np.float64) -> NDArray[Any]:
     """Carry the costs of classes to the documents that have them.
 
@@ -146,13 +165,14 @@ def pair_costs(positives: sp.csr_array, costs: BlockCosts, dtype: Any = np.float
     >>> pair_costs(sp.csr_array([[1, 1, 0], [0, 1, 1], [0, 0, 1], [0, 0, 0]]), costs).ravel()
     array([4., 2., 4., 4.])
     """
-    nearest = np.zeros((positives.shape[0], len(costs.own)), dtype)
-    labelled = np.diff(positives.indptr) > 0
-    if labelled.any():
-        by_label = costs.other.astype(dtype)[positives.indices]
-        nearest[labelled] = np.minimum.reduceat(by_label, positives.indptr[:-1][labelled], axis=0)
-    np.copyto(nearest, costs.own, where=nearest == 0, casting="same_kind")
-    return nearest
+    n_samples = positives.shape[0]
+    pairs = np.empty((n_samples, len(costs.own)), dtype)
+    own, other = costs.own.astype(dtype), costs.other.astype(dtype)
+    for first in range(0, n_samples, _ROWS_AT_A_TIME):
+        rows = slice(first, first + _ROWS_AT_A_TIME)
+        nearest = smallest_of_labels(positives[rows], other, empty=0)
+        pairs[rows] = np.where(nearest == 0, own, nearest)
+    return pairs
 
 
 def imbalance_factors(positives: sp.csr_array, weight: NDArray[Any]) -> NDArray[np.float64]:
@@ -165,11 +185,7 @@ def imbalance_factors(positives: sp.csr_array, weight: NDArray[Any]) -> NDArray[
     >>> imbalance_factors(positives, np.ones(40))[[0, -1]].round(6)
     array([11., 1.])
     """
-    size = positives.T @ weight
-    smallest = np.full(positives.shape[0], np.inf)
-    labelled = np.diff(positives.indptr) > 0
-    if labelled.any():
-        smallest[labelled] = np.minimum.reduceat(size[positives.indices], positives.indptr[:-1][labelled])
+    smallest = smallest_of_labels(positives, positives.T @ weight, empty=np.inf)
     return 1 + _MOST_EXTRA * expit(-np.maximum(smallest - _FEW_DOCUMENTS, 0))
 
 
@@ -305,20 +321,22 @@ class HierarchicalCostClassifier(OneVsRest):
         -------
         self
         """
-        return self._fit(X, y, sample_weight, self.loss)
+        self._fit(X, y, sample_weight, self.loss)
+        return self
 
     def _check_fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Training:
         training = super()._check_fit(X, y, sample_weight, loss)
         row_cost, dtype = training.row_cost, training.options.dtype
         if self.imbalance:
             row_cost = row_cost * imbalance_factors(training.positives, row_cost / self.C)
-        if self.cost is None:
+        scheme = self.cost
+        if scheme is None:
             return training._replace(row_cost=row_cost)
         rooted = single_root(self.hierarchy_)
         self._refuse_overflow(rooted, dtype)
 
         def costs(columns: slice) -> BlockCosts:
-            return block_costs(rooted, self.class_nodes_, columns, self.cost, self.base)
+            return block_costs(rooted, self.class_nodes_, columns, scheme, self.base)
 
         if len(self.classes_) == 2 and not self._multilabel:  # they will share one classifier
             return training._replace(row_cost=row_cost * (training.positives @ costs(slice(None)).own))
