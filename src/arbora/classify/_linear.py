@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from arbora.engine import ThreadEngine
 from arbora.infer import Trace
-from arbora.infer.dual import BLOCK, BlockSolution
+from arbora.infer.dual import BLOCK, BlockSolution, class_blocks
 from arbora.kernels import csr_matmul
 
 _SCORES_PER_CHUNK = 1 << 24  # at most 64 MiB of float32 scores at a time where all of them are not needed
@@ -42,13 +41,6 @@ def as_csr(X: Any) -> sp.csr_array:
     indices = np.tile(np.arange(n_features, dtype=np.int32), n_samples)
     indptr = np.arange(n_samples + 1, dtype=np.int64) * n_features
     return sp.csr_array((np.ascontiguousarray(X).ravel(), indices, indptr), shape=X.shape)
-
-
-def class_blocks(n_classes: int) -> list[range]:
-    """Split classes into blocks of nearly equal size, at most BLOCK; never a function of the thread count."""
-    n_blocks = -(-n_classes // BLOCK)
-    bounds = np.linspace(0, n_classes, n_blocks + 1).round().astype(int).tolist()
-    return [range(first, stop) for first, stop in pairwise(bounds)]
 
 
 def signed_costs(

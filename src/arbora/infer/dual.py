@@ -12,6 +12,7 @@ the gap for nothing; the exact one is computed only when the estimate is small e
 
 from __future__ import annotations
 
+from itertools import pairwise
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -28,6 +29,19 @@ _SPARSE_PENALTY = 6.0  # one scalar, indirect multiply-add costs about as much a
 _MOST_ACTIVE_SWEEPS = 200
 _SMALLEST_NORM2 = 1e-30  # its inverse is finite in float32
 _ENOUGH = 0.2  # a class is polished until its gap is this share of the block's mean gap
+
+
+def class_blocks(n_classes: int) -> list[range]:
+    """Split classes into blocks of nearly equal size, at most BLOCK; never a function of the thread count.
+
+    Examples
+    --------
+    >>> class_blocks(40)
+    [range(0, 20), range(20, 40)]
+    """
+    n_blocks = -(-n_classes // BLOCK)
+    bounds = np.linspace(0, n_classes, n_blocks + 1).round().astype(int).tolist()
+    return [range(first, stop) for first, stop in pairwise(bounds)]
 
 
 class Rows(NamedTuple):

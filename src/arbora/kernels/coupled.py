@@ -1,0 +1,297 @@
+"""Dual coordinate descent for classes that share their weights.
+
+The weights of the classes of a block answer to each other's multipliers through a positive definite matrix K,
+
+    W = W0 + sum_i x_i (a_i * y_i)' K,        min_a  1/2 sum_ij (x_i.x_j) (a_i y_i)' K (a_j y_j) + conjugate(a),
+
+where W0 collects the classes outside the block. With K = I this is `coordinate.sweep_block`. A row is walked
+twice, as there: once for the margins of all its classes, once to spread the change. Between the two walks the
+classes of the row are visited one after the other, each seeing the moves of those before it: a step of class b
+moves the margin of class t by |x_i|^2 K_bt, which needs no weights. Most rows end before that: nothing moves.
+
+`polish_coupled` is the twin of `coordinate.sweep_active`: sweeps over the pairs that can still move, class by
+class. The certificate is `coordinate.certify_block`: neither the gap nor the loss mentions K.
+"""
+
+import math
+
+import numba as nb
+import numpy as np
+
+from arbora.kernels.coordinate import (
+    _SETTLED,
+    HINGE,
+    LOGISTIC,
+    SQUARED_HINGE,
+    _hinge_step,
+    _logistic_step,
+    _loss_and_gap,
+    _squared_hinge_step,
+)
+from arbora.kernels.products import FAST, add_row
+
+_COPY_COST = 40  # visits a feature that copying a class out, and spreading its change over the block, is worth
+_TILE = 256  # features whose weights, for a block, stay in the first-level cache
+
+
+@nb.njit(inline="always", **FAST)
+def _step(loss, a, m, c, q, one):  # type: ignore[no-untyped-def]
+    if loss == HINGE:
+        return _hinge_step(a, m, c, q, one)
+    if loss == SQUARED_HINGE:
+        return _squared_hinge_step(a, m, c, q, one)
+    return _logistic_step(a, m, c, q, one)
+
+
+@nb.njit(inline="always", **FAST)
+def _move_row(loss, cost, A, K, q, g, e, one):  # type: ignore[no-untyped-def]
+    """Visit the classes of one row in turn; leave in g the new scores and in e the change of the weights."""
+    zero = one - one
+    n_block = len(g)
+    moved = False
+    for b in range(n_block):
+        e[b] = zero
+    for b in range(n_block):
+        c, a = abs(cost[b]), A[b]
+        y = math.copysign(one, cost[b])
+        new = _step(loss, a, y * g[b], c, q * K[b, b], one)
+        d = (new - a) * y
+        if d != zero:
+            moved = True
+            A[b] = new
+            p = q * d
+            for t in range(n_block):
+                e[t] += K[b, t] * d
+                g[t] += K[b, t] * p
+    return moved
+
+
+@nb.njit(**FAST)
+def sweep_coupled(  # type: ignore[no-untyped-def]
+    indptr, indices, data, norm2, cost, loss, bias, K, W, A, rows, active, n_active
+):
+    """Visit the rows in the given order for all classes of the block, updating W and the multipliers A in place.
+
+    Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move. Returns the loss and the
+    gap, summed over pairs as they were when visited: estimates that cost nothing.
+    """
+    n_block, last = W.shape[1], W.shape[0] - 1
+    g, e = np.empty(n_block, W.dtype), np.empty(n_block, W.dtype)
+    total_loss, total_gap = 0.0, 0.0
+    zero = W.dtype.type(0)
+    one = W.dtype.type(1)
+    n_active[:] = 0
+    for s in range(len(rows)):
+        i = rows[s]
+        for b in range(n_block):
+            g[b] = bias * W[last, b]
+        add_row(indptr, indices, data, i, W, g)
+        row_loss, row_gap, slack = zero, zero, zero
+        if loss == HINGE:  # spelt out, so that the loop over classes stays branch-free
+            for b in range(n_block):
+                c, a = abs(cost[i, b]), A[i, b]
+                m = math.copysign(one, cost[i, b]) * g[b]
+                value = c * max(one - m, zero)
+                gap = value + a * (m - one)
+                row_loss += value
+                row_gap += gap
+                slack = max(slack, gap)
+        else:
+            for b in range(n_block):
+                value, gap = _loss_and_gap(
+                    loss, A[i, b], math.copysign(one, cost[i, b]) * g[b], abs(cost[i, b]), one
+                )
+                row_loss += value
+                row_gap += gap
+                slack = max(slack, gap)
+        total_loss += row_loss
+        total_gap += row_gap
+        # A pair without a gap is at its optimum: where no pair has one, the row stays.
+        if slack > zero and _move_row(loss, cost[i], A[i], K, norm2[i], g, e, one):
+            for b in range(n_block):
+                W[last, b] += bias * e[b]
+            for k in range(indptr[i], indptr[i + 1]):
+                v, j = data[k], indices[k]
+                for b in range(n_block):
+                    W[j, b] += v * e[b]
+        if loss != LOGISTIC:  # a logistic multiplier never rests at a bound
+            for b in range(n_block):
+                a, c = A[i, b], abs(cost[i, b])
+                beyond = math.copysign(one, cost[i, b]) * g[b] - one
+                below = a < c or (loss == SQUARED_HINGE and c > zero)
+                if (a > zero or beyond < zero) and (below or beyond > zero):
+                    active[b, n_active[b]] = i
+                    n_active[b] += 1
+    return total_loss, total_gap
+
+
+@nb.njit(**FAST)
+def polish_coupled(  # type: ignore[no-untyped-def]
+    indptr, indices, data, norm2, cost, loss, bias, dense, K, W, A, active, n_active, n_sweeps, enough, seed, w
+):
+    """Sweep up to n_sweeps times over the listed pairs, class by class, in a fresh random order each time.
+
+    As `coordinate.sweep_active`, but the change of a class reaches its whole block: at once where the weights are
+    changed in place (they share cache lines), at the end where the class was copied out into the scratch w.
+    """
+    n_block, last = W.shape[1], W.shape[0] - 1
+    zero = W.dtype.type(0)
+    one = W.dtype.type(1)
+    settled = W.dtype.type(_SETTLED)
+    state = np.uint64(seed)
+    mean_length = len(data) / max(1, len(indptr) - 1)
+    for b in range(n_block):
+        n = n_active[b]
+        if n == 0:
+            continue
+        own = K[b, b]
+        spread = K[b]
+        copied = dense or n * n_sweeps * mean_length > _COPY_COST * last
+        if copied:
+            for j in range(last + 1):
+                w[j] = W[j, b]
+        for _ in range(n_sweeps):
+            for s in range(n - 1, 0, -1):  # Fisher-Yates on a 64-bit linear congruential generator
+                state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+                r = np.int64(((state >> np.uint64(33)) * np.uint64(s + 1)) >> np.uint64(31))
+                active[b, s], active[b, r] = active[b, r], active[b, s]
+            kept, total_gap = 0, 0.0
+            for s in range(n):
+                i = active[b, s]
+                row, column = data[indptr[i] : indptr[i + 1]], indices[indptr[i] : indptr[i + 1]]
+                if dense:
+                    m = bias * w[last]
+                    for k in range(last):
+                        m += row[k] * w[k]
+                elif copied:
+                    m = bias * w[last]
+                    for k in range(len(row)):
+                        m += row[k] * w[np.uint64(column[k])]
+                else:
+                    m = bias * W[last, b]
+                    for k in range(len(row)):
+                        m += row[k] * W[np.uint64(column[k]), b]
+                c, a = abs(cost[i, b]), A[i, b]
+                y = math.copysign(one, cost[i, b])
+                m *= y
+                _, gap = _loss_and_gap(loss, a, m, c, one)
+                total_gap += gap
+                beyond = m - one
+                if (a == zero and beyond > settled) or (loss == HINGE and a == c and beyond < -settled):
+                    continue
+                active[b, kept] = i
+                kept += 1
+                new = _step(loss, a, m, c, norm2[i] * own, one)
+                d = (new - a) * y
+                if d == zero:
+                    continue
+                A[i, b] = new
+                if dense:
+                    d *= own
+                    w[last] += bias * d
+                    for k in range(last):
+                        w[k] += row[k] * d
+                elif copied:
+                    d *= own
+                    w[last] += bias * d
+                    for k in range(len(row)):
+                        w[np.uint64(column[k])] += row[k] * d
+                else:
+                    for t in range(n_block):
+                        W[last, t] += bias * d * spread[t]
+                    for k in range(len(row)):
+                        v, j = row[k] * d, np.uint64(column[k])
+                        for t in range(n_block):
+                            W[j, t] += v * spread[t]
+            n = kept
+            if total_gap < enough:
+                break
+        if copied:
+            for j in range(last + 1):
+                change = (w[j] - W[j, b]) / own
+                if change != zero:
+                    for t in range(n_block):
+                        W[j, t] += change * spread[t]
+
+
+@nb.njit(**FAST)
+def add_rows(indptr, indices, data, bias, cost, A, K, W):  # type: ignore[no-untyped-def]
+    """Add sum_i x_i (a_i * y_i)' K to W: what the multipliers of a block contribute to its weights."""
+    n_block, last = W.shape[1], W.shape[0] - 1
+    e = np.empty(n_block, W.dtype)
+    zero = W.dtype.type(0)
+    for i in range(len(indptr) - 1):
+        e[:] = zero
+        moved = False
+        for b in range(n_block):
+            if A[i, b] != zero:
+                moved = True
+                d = math.copysign(A[i, b], cost[i, b])
+                for t in range(n_block):
+                    e[t] += K[b, t] * d
+        if moved:
+            for b in range(n_block):
+                W[last, b] += bias * e[b]
+            for k in range(indptr[i], indptr[i + 1]):
+                v, j = data[k], indices[k]
+                for b in range(n_block):
+                    W[j, b] += v * e[b]
+
+
+@nb.njit(**FAST)
+def add_parts(parts, ids, mix, W):  # type: ignore[no-untyped-def]
+    """Add to W[j, b] the sum over p of parts[ids[p], j] mix[p, b], a tile of features at a time."""
+    n_features, n_block = W.shape
+    for first in range(0, n_features, _TILE):
+        stop = min(first + _TILE, n_features)
+        for p in range(len(ids)):
+            part = parts[ids[p]]
+            for j in range(first, stop):
+                v = part[j]
+                if v != 0:
+                    for b in range(n_block):
+                        W[j, b] += v * mix[p, b]
+
+
+@nb.njit(**FAST)
+def add_change(indptr, indices, data, bias, rows, columns, change, mix, part):  # type: ignore[no-untyped-def]
+    """Add to one part the rows x_i times the sum over the changed classes b of change_ib mix[b].
+
+    The changes come as triples sorted by row, so that a row is walked once.
+    """
+    last = len(part) - 1
+    s, n = 0, len(rows)
+    while s < n:
+        i = rows[s]
+        total = mix[columns[s]] * change[s]
+        s += 1
+        while s < n and rows[s] == i:
+            total += mix[columns[s]] * change[s]
+            s += 1
+        if total != 0:
+            part[last] += bias * total
+            for k in range(indptr[i], indptr[i + 1]):
+                part[indices[k]] += data[k] * total
+
+
+@nb.njit(**FAST)
+def certify_scaled(indptr, indices, data, cost, loss, bias, W, A, scales, losses):  # type: ignore[no-untyped-def]
+    """Sum into losses[s] the loss at the weights scales[s] W; return the duality gap at W itself."""
+    n_block, last = W.shape[1], W.shape[0] - 1
+    g = np.empty(n_block, W.dtype)
+    one = W.dtype.type(1)
+    total_gap = 0.0
+    losses[:] = 0
+    for i in range(len(indptr) - 1):
+        for b in range(n_block):
+            g[b] = bias * W[last, b]
+        add_row(indptr, indices, data, i, W, g)
+        for b in range(n_block):
+            c = abs(cost[i, b])
+            m = math.copysign(one, cost[i, b]) * g[b]
+            _, gap = _loss_and_gap(loss, A[i, b], m, c, one)
+            total_gap += gap
+            for s in range(len(scales)):
+                value, _ = _loss_and_gap(loss, c - c, scales[s] * m, c, one)
+                losses[s] += value
+    return total_gap
