@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from sklearn.utils.validation import (
 )
 
 from arbora.classify._features import check_features
+from arbora.classify._held_out import FOR_CALIBRATION, FOR_THRESHOLDS, HeldOut, held_out_scores, stacked
 from arbora.classify._linear import (
     LinearModel,
     as_csr,
@@ -30,7 +32,8 @@ from arbora.classify._linear import (
 from arbora.classify._nodes import NodePredictor
 from arbora.classify._targets import encode_targets
 from arbora.classify._train import Options, Training
-from arbora.classify.calibration import Calibration, class_probabilities
+from arbora.classify.calibration import Calibration, class_probabilities, fit_sigmoid, fit_softmax_scale
+from arbora.classify.thresholds import Threshold, make_threshold
 from arbora.engine import ThreadEngine
 from arbora.infer import Checkpoint, fingerprint
 from arbora.infer.dual import BlockSolution
@@ -124,6 +127,39 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
         self.trace_ = merged_trace(solutions)
         self.duality_gap_ = relative_gap(solutions)
         warn_unless_converged(solutions, self.tol, self.max_iter)
+
+    def _learn_decisions(self, training: Training, train: Callable[[Training], LinearModel]) -> None:
+        """Leave `calibration_` and `threshold_`, learned on the same scores of rows that `train` has not seen."""
+        threshold = make_threshold(getattr(self, "threshold", "zero")) if self._multilabel else None
+        learns = threshold is not None and threshold.learns
+        how = "holdout" if learns and self.calibration is None else self.calibration
+        most_scores = FOR_THRESHOLDS if learns else FOR_CALIBRATION
+        parts = held_out_scores(training, how, train, self._engine(), most_scores)
+        self.calibration_ = np.array(self._fit_calibration(parts))
+        if learns:
+            self._fit_threshold(threshold, parts, np.diff(sp.csc_array(training.positives).indptr) > 0)
+        self.threshold_ = threshold
+
+    def _fit_calibration(self, parts: Sequence[HeldOut]) -> Calibration:
+        if not parts or self.calibration is None:
+            return Calibration(1.0)
+        scores, truth = stacked(parts, FOR_CALIBRATION)
+        truth = truth.toarray()
+        if self._multilabel:
+            return fit_sigmoid(scores, truth)
+        if scores.shape[1] == 1:
+            scores, truth = np.hstack([-scores, scores]), np.hstack([~truth, truth])
+        return fit_softmax_scale(scores, truth.argmax(axis=1))
+
+    def _fit_threshold(
+        self, threshold: Threshold, parts: Sequence[HeldOut], with_data: NDArray[np.bool_]
+    ) -> None:
+        if not parts:
+            raise ValueError(
+                f"threshold={self.threshold!r} is learned on rows that are held out, and y has too few rows to spare "
+                "any: give more, or a threshold that learns nothing ('zero', or RCut(r) with a number)."
+            )
+        threshold.fit(*stacked(parts, FOR_THRESHOLDS), with_data)
 
     def _check_X(self, X: Any) -> Any:
         check_is_fitted(self)

@@ -1,25 +1,36 @@
-"""Rows that are not trained on, to calibrate with: one held-out part, or folds in turn."""
+"""Rows that are not trained on, to calibrate and to learn thresholds with: one held-out part, or folds in turn."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.model_selection import KFold, ShuffleSplit
 
+from arbora.classify._linear import LinearModel, linear_scores
 from arbora.classify._train import Training
+from arbora.engine import ThreadEngine
 
 _COARSE_TOL = 0.05  # the scale of the scores settles long before the weights do
-_MOST_SCORES = 1 << 23  # plenty to fit one or two parameters
+FOR_CALIBRATION = 1 << 23  # scores: plenty to fit one or two parameters
+FOR_THRESHOLDS = 1 << 26  # a threshold for each class needs all labels it can get: 256 MiB of float32
 _FEW_ROWS = 1000  # a fifth of fewer is too little to learn from, and five folds of them are quick
 _N_FOLDS = 5
 _FEWEST_ROWS = 5  # fewer cannot spare a fifth
 
 
+class HeldOut(NamedTuple):
+    """Scores of rows by a model that was not trained on them, and the labels the rows carry."""
+
+    scores: NDArray[Any]
+    truth: sp.csr_array
+
+
 def held_out_splits(
-    training: Training, how: Any, n_scores: int
+    training: Training, how: Any, n_scores: int, most_scores: int = FOR_CALIBRATION
 ) -> Iterator[tuple[Training, NDArray[np.int64]]]:
     """Yield what to train on and which rows to score then.
 
@@ -31,7 +42,9 @@ def held_out_splits(
         row held out once, if there are few rows); that many folds with full training; or nothing. Nothing too if
         there are fewer than five rows, or than folds.
     n_scores : int
-        Scores a row will have; the held-out rows are no more than keep the matrix of their scores small.
+        Scores a row will have.
+    most_scores : int
+        The held-out rows are no more than have that many scores, at least one a split.
     """
     n_samples = training.X.shape[0]
     if how is None or n_samples < max(_FEWEST_ROWS, how if isinstance(how, int) else 0):
@@ -45,6 +58,34 @@ def held_out_splits(
         splits = ShuffleSplit(1, test_size=1 / _N_FOLDS, random_state=seed)
     else:
         splits = KFold(how, shuffle=True, random_state=seed)
-    most = max(1, _MOST_SCORES // (n_scores * how))
+    most = _most_rows(most_scores, n_scores, how)
     for seen, unseen in splits.split(np.arange(n_samples)):
-        yield training.with_rows(seen), unseen[:most]
+        # The rows of a fold come in order, and the first of them may all be of one class.
+        unseen = np.random.default_rng(seed).permutation(unseen)[:most]
+        yield training.with_rows(seen), unseen
+
+
+def _most_rows(most_scores: int, n_scores: int, n_splits: int) -> int:
+    return max(1, most_scores // (n_scores * n_splits))
+
+
+def held_out_scores(
+    training: Training,
+    how: Any,
+    train: Callable[[Training], LinearModel],
+    engine: ThreadEngine,
+    most_scores: int = FOR_CALIBRATION,
+) -> list[HeldOut]:
+    """Score the held-out rows of each split with weights that `train` makes of the others."""
+    parts = []
+    for seen, rows in held_out_splits(training, how, training.positives.shape[1], most_scores):
+        scores = linear_scores(training.X[rows], train(seen), engine)
+        parts.append(HeldOut(scores, training.positives[rows].astype(bool)))
+    return parts
+
+
+def stacked(parts: Sequence[HeldOut], most_scores: int) -> HeldOut:
+    """Put the first rows of all splits together, no more than have that many scores."""
+    most = _most_rows(most_scores, parts[0].scores.shape[1], len(parts))
+    truth = sp.vstack([part.truth[:most] for part in parts], format="csr")
+    return HeldOut(np.vstack([part.scores[:most] for part in parts]), truth)

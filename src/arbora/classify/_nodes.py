@@ -8,6 +8,7 @@ the classes are independent, and a node holds if any class at or below it does.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from arbora.classify._cuts import top_columns
 from arbora.classify._linear import by_chunks
 from arbora.classify._targets import INDICATOR, SETS, Targets, decode_sets
+from arbora.classify.thresholds import Threshold, ZeroThreshold
 from arbora.structure import Hierarchy
 
 
@@ -56,6 +59,7 @@ class NodePredictor:
     hierarchy_: Hierarchy
     nodes_: NDArray[Any]
     label_kind_: str
+    threshold_: Threshold | None
 
     def _remember_targets(self, targets: Targets) -> None:
         self.classes_ = targets.classes
@@ -173,6 +177,38 @@ class NodePredictor:
         )
         return Y if self.sparse_labels_ else Y.toarray()
 
+    def predict_top_k(self, X: Any, k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Rank the k likeliest classes of each row, best first, with their probabilities.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        k : int
+            From 1 to the number of `classes_`.
+
+        Returns
+        -------
+        labels : ndarray of names of shape (n_samples, k)
+            Classes only, not the nodes above them; of equally likely ones the first of `classes_`.
+        values : ndarray of shape (n_samples, k)
+            Probabilities of the classes; their scores if the model was made with `calibration=None`, whose
+            probabilities mean nothing.
+        """
+        X = self._check_X(X)
+        n_classes = len(self.classes_)
+        if not (isinstance(k, Integral) and 1 <= k <= n_classes):
+            raise ValueError(f"k must be an integer from 1 to the number of classes, {n_classes}; got {k!r}.")
+        values_of = self._scores if getattr(self, "calibration", "") is None else self._class_proba
+
+        def best(rows: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+            values = values_of(rows)
+            columns = top_columns(values, int(k))
+            return columns, np.take_along_axis(values, columns, axis=1)
+
+        parts = by_chunks(X, n_classes, best) or [(np.empty((0, k), np.int64), np.empty((0, k)))]
+        columns, values = (np.vstack(part) for part in zip(*parts, strict=True))
+        return self.classes_.astype(object)[columns], values
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of the rows whose labels are all predicted and no others.
 
@@ -195,7 +231,7 @@ class NodePredictor:
         return float(np.average(right, weights=sample_weight))
 
     def _predict_columns(self, X: Any) -> sp.csr_array:
-        """Columns of the predicted classes: the best one, or those with a positive score."""
+        """Columns of the predicted classes: the best one, or those that the threshold lets pass."""
         parts = by_chunks(X, len(self.classes_), lambda rows: self._choose(self._scores(rows)))
         if not parts:
             return sp.csr_array((0, len(self.classes_)), dtype=bool)
@@ -203,7 +239,7 @@ class NodePredictor:
 
     def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
         if self._multilabel:
-            return sp.csr_array(scores > 0)
+            return (getattr(self, "threshold_", None) or ZeroThreshold()).predict(scores)
         n_samples = len(scores)
         best = scores.argmax(axis=1)
         return sp.csr_array((np.ones(n_samples, bool), best, np.arange(n_samples + 1)), shape=scores.shape)

@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
 from arbora.classify._estimator import LinearClassifier
-from arbora.classify._held_out import held_out_splits
-from arbora.classify._linear import class_blocks, linear_scores
+from arbora.classify._linear import class_blocks
 from arbora.classify._train import Training, train_one_vs_rest
-from arbora.classify.calibration import Calibration, fit_sigmoid, fit_softmax_scale
+from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
 from arbora.infer import Progress
 from arbora.structure import Hierarchy
 
@@ -34,6 +33,7 @@ class OneVsRest(LinearClassifier):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LinearClassifier._parameter_constraints,
         "class_weight": [StrOptions({"balanced"}), dict, None],
+        "threshold": THRESHOLD_CONSTRAINT,
     }
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Any:
@@ -50,7 +50,7 @@ class OneVsRest(LinearClassifier):
         with Progress(n_blocks, "blocks of classes", self.verbose) as progress:
             trained = train_one_vs_rest(training, self._engine(), checkpoint, progress)
         self._keep(trained.model, trained.solutions)
-        self.calibration_ = np.array(self._calibrate(training))
+        self._learn_decisions(training, lambda seen: train_one_vs_rest(seen, self._engine()).model)
         if checkpoint is not None:
             checkpoint.clear()
         return self
@@ -77,22 +77,6 @@ class OneVsRest(LinearClassifier):
                 raise ValueError(
                     f"class_weight gives {name!r} the weight {weight!r}: weights are finite numbers, 0 or more."
                 )
-
-    def _calibrate(self, training: Training) -> Calibration:
-        """Fit the calibration on scores of rows that were not trained on."""
-        scores, truth = [], []
-        for seen, rows in held_out_splits(training, self.calibration, training.positives.shape[1]):
-            model = train_one_vs_rest(seen, self._engine()).model
-            scores.append(linear_scores(training.X[rows], model, self._engine()))
-            truth.append(training.positives[rows].toarray() > 0)
-        if not scores:
-            return Calibration(1.0)
-        s, t = np.vstack(scores), np.vstack(truth)
-        if self._multilabel:
-            return fit_sigmoid(s, t)
-        if s.shape[1] == 1:
-            s, t = np.hstack([-s, s]), np.hstack([~t, t])
-        return fit_softmax_scale(s, t.argmax(axis=1))
 
 
 class OneVsRestSVC(OneVsRest):
@@ -121,6 +105,10 @@ class OneVsRestSVC(OneVsRest):
     calibration : "holdout", int or None
         How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
         others, on that many folds in turn (slower, finer), or is 1.
+    threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
+        Where to cut the scores of a row that may carry several labels (`arbora.classify.thresholds`), learned on the
+        rows that are held out for the calibration; with `calibration=None`, as if it were "holdout". Models of one
+        label a row ignore it.
     dtype : "float32" or "float64"
         Precision of training and weights; float32 halves time and memory and suffices for `tol` down to 1e-5.
     n_jobs : int, optional
@@ -152,6 +140,8 @@ class OneVsRestSVC(OneVsRest):
         Objective, relative gap (estimates, the last one exact) and seconds of work by sweep.
     calibration_ : ndarray of shape (2,)
         Scale and shift that make probabilities of scores.
+    threshold_ : Threshold or None
+        What `predict` cuts the scores of several labels with; None for one label a row.
     n_iter_ : int
         Most sweeps that a block of classes took.
     n_features_in_ : int
@@ -189,6 +179,7 @@ class OneVsRestSVC(OneVsRest):
         intercept_scaling: float = 1.0,
         class_weight: Any = None,
         calibration: Any = "holdout",
+        threshold: Any = "zero",
         dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -204,6 +195,7 @@ class OneVsRestSVC(OneVsRest):
         self.intercept_scaling = intercept_scaling
         self.class_weight = class_weight
         self.calibration = calibration
+        self.threshold = threshold
         self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -253,6 +245,10 @@ class OneVsRestLogistic(OneVsRest):
     calibration : "holdout", int or None
         How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
         others, on that many folds in turn (slower, finer), or is 1.
+    threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
+        Where to cut the scores of a row that may carry several labels (`arbora.classify.thresholds`), learned on the
+        rows that are held out for the calibration; with `calibration=None`, as if it were "holdout". Models of one
+        label a row ignore it.
     dtype : "float32" or "float64"
         Precision of training and weights; float32 halves time and memory and suffices for `tol` down to 1e-5.
     n_jobs : int, optional
@@ -284,6 +280,8 @@ class OneVsRestLogistic(OneVsRest):
         Objective, relative gap (estimates, the last one exact) and seconds of work by sweep.
     calibration_ : ndarray of shape (2,)
         Scale and shift that make probabilities of scores.
+    threshold_ : Threshold or None
+        What `predict` cuts the scores of several labels with; None for one label a row.
     n_iter_ : int
         Most sweeps that a block of classes took.
     n_features_in_ : int
@@ -310,6 +308,7 @@ class OneVsRestLogistic(OneVsRest):
         intercept_scaling: float = 1.0,
         class_weight: Any = None,
         calibration: Any = "holdout",
+        threshold: Any = "zero",
         dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -324,6 +323,7 @@ class OneVsRestLogistic(OneVsRest):
         self.intercept_scaling = intercept_scaling
         self.class_weight = class_weight
         self.calibration = calibration
+        self.threshold = threshold
         self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
