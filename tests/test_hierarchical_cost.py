@@ -12,6 +12,7 @@ from sklearn.utils.estimator_checks import (
 
 from arbora.classify import HierarchicalCostClassifier, OneVsRestLogistic, OneVsRestSVC, _train
 from arbora.classify.cost import block_costs, imbalance_factors, pair_costs, single_root
+from arbora.classify.thresholds import RCut
 from arbora.structure import Hierarchy
 from linear_problems import loss_value
 
@@ -357,6 +358,8 @@ def test_several_labels_and_none(cost):
     proba = model.predict_proba(X)
     assert proba.shape == (120, dag.n_nodes)
     assert (proba[:, dag.id_of("root")] >= proba.max(axis=1) - 1e-12).all()
+    two = make(cost=cost, structure=dag, C=0.2, tol=1e-8, threshold=RCut(2)).fit(X, labels)
+    assert all(len(row) == 2 for row in two.predict(X))
     as_matrix = make(cost=cost, structure=dag, C=0.2, tol=1e-8).fit(X, dag.indicator(labels))
     np.testing.assert_array_equal(as_matrix.coef_, model.coef_)
 

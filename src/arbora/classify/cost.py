@@ -22,7 +22,7 @@ class itself are the dearest. With imbalance=True (IMB) the documents of small c
 
 which is 11 up to ten documents, and nearly 1 from twenty on; otherwise d_i is 1.
 
-What the paper leaves open is settled here as follows. A document with several labels is as far as the nearest of
+The rest is a choice made here. A document with several labels is as far as the nearest of
 them, and as rare as the rarest; one without a label is as far as can be, and costs what a positive costs. In a DAG
 the way between two nodes leads over a common ancestor, the shortest such way. Several roots count as children of one
 root above them. Two exclusive classes share one classifier, in which a document costs what it costs as a positive of
@@ -44,6 +44,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.classify._estimator import LinearClassifier
 from arbora.classify._train import Training
 from arbora.classify.baselines import OneVsRest
+from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
 from arbora.structure import Hierarchy
 
 _FEW_DOCUMENTS = 10.0  # N_0 of the paper: classes up to this size are small
@@ -222,6 +223,10 @@ class HierarchicalCostClassifier(OneVsRest):
     calibration : "holdout", int or None
         How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
         others, on that many folds in turn (slower, finer), or is 1.
+    threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
+        Where to cut the scores of a row that may carry several labels (`arbora.classify.thresholds`), learned on the
+        rows that are held out for the calibration; with `calibration=None`, as if it were "holdout". Models of one
+        label a row ignore it.
     dtype : "float32" or "float64"
         Precision of training and weights; float32 halves time and memory and suffices for `tol` down to 1e-5.
     n_jobs : int, optional
@@ -241,7 +246,7 @@ class HierarchicalCostClassifier(OneVsRest):
     coef_ : ndarray of shape (n_classes, n_features)
         One row only when there are two classes, as everywhere in scikit-learn.
     intercept_ : ndarray of shape (n_classes,)
-    nodes_, hierarchy_, class_nodes_, duality_gap_, trace_, calibration_, n_iter_, n_features_in_
+    nodes_, hierarchy_, class_nodes_, duality_gap_, trace_, calibration_, threshold_, n_iter_, n_features_in_
         As in `OneVsRestLogistic`.
 
     References
@@ -267,6 +272,7 @@ class HierarchicalCostClassifier(OneVsRest):
         "base": [Interval(Real, 1, None, closed="left")],
         "imbalance": ["boolean"],
         "loss": [StrOptions({"logistic", "squared_hinge", "hinge"})],
+        "threshold": THRESHOLD_CONSTRAINT,
     }
 
     def __init__(
@@ -283,6 +289,7 @@ class HierarchicalCostClassifier(OneVsRest):
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
         calibration: Any = "holdout",
+        threshold: Any = "zero",
         dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -300,6 +307,7 @@ class HierarchicalCostClassifier(OneVsRest):
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.calibration = calibration
+        self.threshold = threshold
         self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
