@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
 )
 
 from arbora.classify._features import check_features
-from arbora.classify._held_out import FOR_CALIBRATION, FOR_THRESHOLDS, HeldOut, held_out_scores, stacked
+from arbora.classify._held_out import HeldOut, held_out_scores, stacked
 from arbora.classify._linear import (
     LinearModel,
     as_csr,
@@ -133,8 +133,7 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
         threshold = make_threshold(getattr(self, "threshold", "zero")) if self._multilabel else None
         learns = threshold is not None and threshold.learns
         how = "holdout" if learns and self.calibration is None else self.calibration
-        most_scores = FOR_THRESHOLDS if learns else FOR_CALIBRATION
-        parts = held_out_scores(training, how, train, self._engine(), most_scores)
+        parts = held_out_scores(training, how, train, self._engine(), fine=learns)
         self.calibration_ = np.array(self._fit_calibration(parts))
         if learns:
             self._fit_threshold(threshold, parts, np.diff(sp.csc_array(training.positives).indptr) > 0)
@@ -143,7 +142,7 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
     def _fit_calibration(self, parts: Sequence[HeldOut]) -> Calibration:
         if not parts or self.calibration is None:
             return Calibration(1.0)
-        scores, truth = stacked(parts, FOR_CALIBRATION)
+        scores, truth = stacked(parts)
         truth = truth.toarray()
         if self._multilabel:
             return fit_sigmoid(scores, truth)
@@ -159,7 +158,7 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
                 f"threshold={self.threshold!r} is learned on rows that are held out, and y has too few rows to spare "
                 "any: give more, or a threshold that learns nothing ('zero', or RCut(r) with a number)."
             )
-        threshold.fit(*stacked(parts, FOR_THRESHOLDS), with_data)
+        threshold.fit(*stacked(parts, fine=True), with_data)
 
     def _check_X(self, X: Any) -> Any:
         check_is_fitted(self)

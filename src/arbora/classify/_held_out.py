@@ -15,8 +15,8 @@ from arbora.classify._train import Training
 from arbora.engine import ThreadEngine
 
 _COARSE_TOL = 0.05  # the scale of the scores settles long before the weights do
-FOR_CALIBRATION = 1 << 23  # scores: plenty to fit one or two parameters
-FOR_THRESHOLDS = 1 << 26  # a threshold for each class needs all labels it can get: 256 MiB of float32
+_MOST_SCORES = 1 << 23  # plenty to fit one or two parameters
+_MOST_FINE_SCORES = 1 << 26  # a threshold for each class needs all labels it can get: 256 MiB of float32
 _FEW_ROWS = 1000  # a fifth of fewer is too little to learn from, and five folds of them are quick
 _N_FOLDS = 5
 _FEWEST_ROWS = 5  # fewer cannot spare a fifth
@@ -30,7 +30,7 @@ class HeldOut(NamedTuple):
 
 
 def held_out_splits(
-    training: Training, how: Any, n_scores: int, most_scores: int = FOR_CALIBRATION
+    training: Training, how: Any, n_scores: int, fine: bool = False
 ) -> Iterator[tuple[Training, NDArray[np.int64]]]:
     """Yield what to train on and which rows to score then.
 
@@ -42,31 +42,34 @@ def held_out_splits(
         row held out once, if there are few rows); that many folds with full training; or nothing. Nothing too if
         there are fewer than five rows, or than folds.
     n_scores : int
-        Scores a row will have.
-    most_scores : int
-        The held-out rows are no more than have that many scores, at least one a split.
+        Scores a row will have; the held-out rows are no more than keep the matrix of their scores small.
+    fine : bool
+        Whether the scores are to be those of the final model, not just of its scale: then "holdout" trains as
+        finely as that one (thresholds learned on scores of coarse models were too strict or too lax), and more
+        rows are held out.
     """
     n_samples = training.X.shape[0]
     if how is None or n_samples < max(_FEWEST_ROWS, how if isinstance(how, int) else 0):
         return
     seed = training.options.seed
     if how == "holdout":
-        coarse = max(training.options.tol, _COARSE_TOL)
-        training = training._replace(options=training.options._replace(tol=coarse))
+        if not fine:
+            coarse = max(training.options.tol, _COARSE_TOL)
+            training = training._replace(options=training.options._replace(tol=coarse))
         how = _N_FOLDS if n_samples <= _FEW_ROWS else 1
     if how == 1:
         splits = ShuffleSplit(1, test_size=1 / _N_FOLDS, random_state=seed)
     else:
         splits = KFold(how, shuffle=True, random_state=seed)
-    most = _most_rows(most_scores, n_scores, how)
+    most = _most_rows(n_scores, how, fine)
     for seen, unseen in splits.split(np.arange(n_samples)):
         # The rows of a fold come in order, and the first of them may all be of one class.
         unseen = np.random.default_rng(seed).permutation(unseen)[:most]
         yield training.with_rows(seen), unseen
 
 
-def _most_rows(most_scores: int, n_scores: int, n_splits: int) -> int:
-    return max(1, most_scores // (n_scores * n_splits))
+def _most_rows(n_scores: int, n_splits: int, fine: bool) -> int:
+    return max(1, (_MOST_FINE_SCORES if fine else _MOST_SCORES) // (n_scores * n_splits))
 
 
 def held_out_scores(
@@ -74,18 +77,18 @@ def held_out_scores(
     how: Any,
     train: Callable[[Training], LinearModel],
     engine: ThreadEngine,
-    most_scores: int = FOR_CALIBRATION,
+    fine: bool = False,
 ) -> list[HeldOut]:
     """Score the held-out rows of each split with weights that `train` makes of the others."""
     parts = []
-    for seen, rows in held_out_splits(training, how, training.positives.shape[1], most_scores):
+    for seen, rows in held_out_splits(training, how, training.positives.shape[1], fine):
         scores = linear_scores(training.X[rows], train(seen), engine)
         parts.append(HeldOut(scores, training.positives[rows].astype(bool)))
     return parts
 
 
-def stacked(parts: Sequence[HeldOut], most_scores: int) -> HeldOut:
-    """Put the first rows of all splits together, no more than have that many scores."""
-    most = _most_rows(most_scores, parts[0].scores.shape[1], len(parts))
+def stacked(parts: Sequence[HeldOut], fine: bool = False) -> HeldOut:
+    """Put the splits together: all of their rows, or the first of each, which suffice to fit a scale."""
+    most = _most_rows(parts[0].scores.shape[1], len(parts), fine)
     truth = sp.vstack([part.truth[:most] for part in parts], format="csr")
     return HeldOut(np.vstack([part.scores[:most] for part in parts]), truth)

@@ -205,7 +205,7 @@ class NodePredictor:
             columns = top_columns(values, int(k))
             return columns, np.take_along_axis(values, columns, axis=1)
 
-        parts = by_chunks(X, n_classes, best) or [(np.empty((0, k), np.int64), np.empty((0, k)))]
+        parts = by_chunks(X, n_classes, best)
         columns, values = (np.vstack(part) for part in zip(*parts, strict=True))
         return self.classes_.astype(object)[columns], values
 

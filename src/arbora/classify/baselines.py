@@ -106,9 +106,9 @@ class OneVsRestSVC(OneVsRest):
         How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
         others, on that many folds in turn (slower, finer), or is 1.
     threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
-        Where to cut the scores of a row that may carry several labels (`arbora.classify.thresholds`), learned on the
-        rows that are held out for the calibration; with `calibration=None`, as if it were "holdout". Models of one
-        label a row ignore it.
+        Where to cut the scores of a row that may carry several labels (`arbora.classify.thresholds`). All but
+        "zero" are learned on the rows that are held out for the calibration, by models as fine as the final one;
+        with `calibration=None`, as if it were "holdout". Models of one label a row ignore it.
     dtype : "float32" or "float64"
         Precision of training and weights; float32 halves time and memory and suffices for `tol` down to 1e-5.
     n_jobs : int, optional
@@ -246,9 +246,9 @@ class OneVsRestLogistic(OneVsRest):
         How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
         others, on that many folds in turn (slower, finer), or is 1.
     threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
-        Where to cut the scores of a row that may carry several labels (`arbora.classify.thresholds`), learned on the
-        rows that are held out for the calibration; with `calibration=None`, as if it were "holdout". Models of one
-        label a row ignore it.
+        Where to cut the scores of a row that may carry several labels (`arbora.classify.thresholds`). All but
+        "zero" are learned on the rows that are held out for the calibration, by models as fine as the final one;
+        with `calibration=None`, as if it were "holdout". Models of one label a row ignore it.
     dtype : "float32" or "float64"
         Precision of training and weights; float32 halves time and memory and suffices for `tol` down to 1e-5.
     n_jobs : int, optional

@@ -59,11 +59,13 @@ def _check_scores(scores: Any) -> NDArray[Any]:
 
 
 def _check_labels(Y: Any, shape: tuple[int, ...]) -> sp.csr_array:
-    Y = sp.csr_array(Y)
+    Y = sp.csr_array(Y, copy=True)
+    Y.sum_duplicates()
     if Y.shape != shape:
         raise ValueError(f"Y has the shape {Y.shape}, the scores have {shape}: both need a column a class.")
     if not np.isin(Y.data, (0, 1)).all():
         raise ValueError("Y must be an indicator of labels: zeros and ones only.")
+    Y.eliminate_zeros()
     return Y.astype(bool)
 
 
@@ -104,9 +106,12 @@ class Threshold(BaseEstimator):
             raise ValueError("there are no scores to learn a threshold from: give at least one row.")
         Y = _check_labels(Y, scores.shape)
         if with_data is None:
-            with_data = np.bincount(Y.nonzero()[1], minlength=scores.shape[1]) > 0
+            with_data = np.bincount(Y.indices, minlength=scores.shape[1]) > 0
+        with_data = np.asarray(with_data, bool)
+        if with_data.shape != scores.shape[1:]:
+            raise ValueError(f"with_data has the shape {with_data.shape}: it needs one value a class.")
         self.n_classes_ = scores.shape[1]
-        self._learn(scores, Y, np.asarray(with_data, bool))
+        self._learn(scores, Y, with_data)
         return self
 
     def predict(self, scores: Any) -> sp.csr_array:
@@ -337,7 +342,8 @@ class InstanceCut(Threshold):
 
     def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
         columns, features = self._features(scores)
-        counts = np.rint(features @ self.coef_ + self.intercept_)
+        # Not a product of matrices, whose rounding may depend on how many rows there are.
+        counts = np.rint(np.einsum("ij,j->i", features, self.coef_) + self.intercept_)
         counts = counts.clip(0, scores.shape[1]).astype(np.int64)
         if (most := counts.max(initial=0)) > columns.shape[1]:
             columns = top_columns(scores, int(most))
