@@ -20,7 +20,7 @@ from arbora.cli import build_parser
 ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
-    *(ROOT / f"docs/{name}.md" for name in ("classify", "structure", "kernels", "special")),
+    *(ROOT / f"docs/{name}.md" for name in ("classify", "thresholds", "structure", "kernels", "special")),
 ]
 LINKED = [
     ROOT / "README.md",
