@@ -108,6 +108,26 @@ def cost_reduces(data: Data) -> tuple[Any, Any]:
     return ours.coef_, classify.OneVsRestLogistic(**exact).fit(data.X, data.y).coef_
 
 
+def path_reduces(data: Data) -> tuple[Any, Any]:
+    """Without a structure all classes are siblings: the multiclass machine of Crammer and Singer."""
+    ours = classify.HierarchicalSVM(fit_intercept=False, **_EXACT).fit(data.X, data.y)
+    return ours.coef_, _crammer_singer(data.X, data.y)
+
+
+def orthogonal_reduces(data: Data) -> tuple[Any, Any]:
+    """Without a coupling the children of a node are chosen among as if there were no other nodes."""
+    under_a = np.char.startswith(data.y.astype(str), "a")
+    ours = classify.OrthogonalTransfer(coupling=0.0, structure=TREE, fit_intercept=False, **_EXACT)
+    routes = ours.fit(data.X, data.y).routes_
+    first, stop = routes.child_indptr[routes.id_of("a") :][:2]
+    return ours.coef_[first:stop], _crammer_singer(data.X[under_a], data.y[under_a])
+
+
+def _crammer_singer(X: Any, y: Any) -> Any:
+    known = LinearSVC(multi_class="crammer_singer", fit_intercept=False, tol=1e-12, max_iter=100_000)
+    return known.fit(X, y).coef_
+
+
 def ltc_reduces(data: Data) -> tuple[Any, Any]:
     """A document of one word that not all documents share is a unit vector."""
     model = text.LtcVectorizer(stem=None, stop_words=None).fit(["one two", "one three"])
@@ -134,6 +154,7 @@ _EXACT_LOGISTIC = {
     "tol": 1e-18,
     "max_iter": 3000,
 }  # no multiplier rests at a bound: rounding is the end
+_EXACT_OT = {**_EXACT, "tol": 1e-10}  # quasi-Newton steps on the signs end at rounding
 _SMALL = {"structure": TREE, "random_state": 0}
 
 REGISTRY = [
@@ -141,6 +162,8 @@ REGISTRY = [
     Row(classify.OneVsRestLogistic, _SMALL, _EXACT_LOGISTIC, labelled_clouds, logistic_reduces),
     Row(classify.TopDownSVC, _SMALL, _EXACT, labelled_clouds, top_down_reduces),
     Row(classify.HierarchicalCostClassifier, _SMALL, _EXACT_LOGISTIC, labelled_clouds, cost_reduces),
+    Row(classify.HierarchicalSVM, _SMALL, _EXACT, labelled_clouds, path_reduces),
+    Row(classify.OrthogonalTransfer, _SMALL, _EXACT_OT, labelled_clouds, orthogonal_reduces),
     Row(text.LtcTransformer, {}, {}, counts, counts_reduce),
     Row(text.LtcVectorizer, {}, {}, sentences, ltc_reduces, numeric=False),
 ]

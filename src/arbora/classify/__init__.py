@@ -2,6 +2,15 @@
 
 from arbora.classify.baselines import OneVsRestLogistic, OneVsRestSVC
 from arbora.classify.cost import HierarchicalCostClassifier
+from arbora.classify.orthogonal import OrthogonalTransfer
+from arbora.classify.path_margin import HierarchicalSVM
 from arbora.classify.top_down import TopDownSVC
 
-__all__ = ["HierarchicalCostClassifier", "OneVsRestLogistic", "OneVsRestSVC", "TopDownSVC"]
+__all__ = [
+    "HierarchicalCostClassifier",
+    "HierarchicalSVM",
+    "OneVsRestLogistic",
+    "OneVsRestSVC",
+    "OrthogonalTransfer",
+    "TopDownSVC",
+]

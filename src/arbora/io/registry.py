@@ -26,6 +26,8 @@ _registry: dict[str, str | type] = {
         "arbora.classify:OneVsRestLogistic",
         "arbora.classify:TopDownSVC",
         "arbora.classify:HierarchicalCostClassifier",
+        "arbora.classify:HierarchicalSVM",
+        "arbora.classify:OrthogonalTransfer",
         "arbora.classify.thresholds:ZeroThreshold",
         "arbora.classify.thresholds:GlobalCut",
         "arbora.classify.thresholds:RCut",

@@ -1,0 +1,457 @@
+"""Orthogonal transfer: a top-down classifier whose choices look at other features than those above them.
+
+Every node i below the root has weights w_i, and the choice among the children of a node is a large-margin one, on
+the documents under it. The regulariser asks the weights of a node to be orthogonal to those of its ancestors (Zhou,
+Xiao and Wu 2011),
+
+    min_W  1/2 sum_ij K_ij |w_i.w_j| + C sum_{p, i under p} max_{c child of p} [1[c != c_i] + w_c.x_i - w_{c_i}.x_i],
+
+with K_ij > 0 only for i = j and for pairs of a node and its ancestor. It is convex if the comparison matrix (K_ii on
+the diagonal, -K_ij off it) is positive semidefinite, their condition. Here K_ii = 1 and K_ij = coupling / sqrt(r_i
+r_j), r_i the number of nodes that i is paired with: a normalised adjacency matrix has no eigenvalue beyond 1, so that
+every coupling below 1 gives a strongly convex problem. With coupling 0 every choice is trained on its own.
+
+Since |t| = max_{|s| <= 1} s t, the problem is a saddle point over W and signs S with the positive definite matrix
+M(S)_ij = K_ij s_ij. For fixed S it is a machine of `kernels.path_margin`, whose paths P are a factor, M(S)^-1 = P P':
+the Cholesky factor of M with the deepest nodes first has entries between a node and its ancestors only. Its dual
+value, (linear in m) - 1/2 tr U(m)' M(S)^-1 U(m), U the weighted sums of rows for each node, is concave and smooth in
+multipliers m and signs together, with constraints that do not mix them: raising it in turns over m (coordinate
+descent) and S (projected quasi-Newton, the derivative by s_ij is K_ij w_i.w_j) leads to the optimum, and the gap to
+the primal objective at W = M(S)^-1 U is a certificate:
+
+    gap = sum of the gaps of the choices + sum_{i < j} K_ij (|w_i.w_j| - s_ij w_i.w_j).
+
+The original method is regularised dual averaging, a stochastic subgradient method on the same objective. Two choices
+are ours: the values of K, and one hinge for each choice on the way of a document, so that choices without a coupling
+are independent. The bias is the weight of a constant feature, and is part of the inner products.
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from time import perf_counter
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import lapack, solve_triangular
+from scipy.optimize import minimize
+from sklearn.utils._param_validation import Interval
+
+from arbora.classify._held_out import held_out_splits
+from arbora.classify._linear import LinearModel, linear_scores
+from arbora.classify._routes import Decisions, build_routes
+from arbora.classify._train import Training
+from arbora.classify.calibration import Calibration, fit_scale, smoothed_targets
+from arbora.classify.path_margin import SingleLabelClassifier
+from arbora.classify.top_down import TopDownSVC
+from arbora.infer import Progress
+from arbora.infer.dual import BlockSolution, Rows, prepare_rows
+from arbora.infer.memory import require_memory
+from arbora.infer.path_margin import (
+    FIRST_CAPACITY,
+    PathState,
+    as_paths,
+    certify,
+    half_square,
+    improve,
+    start,
+)
+from arbora.kernels.path_margin import Choices
+from arbora.structure import Hierarchy
+
+_SIGN_STEPS = 30  # quasi-Newton steps on the signs for each sweep over the rows
+_TINY = np.finfo(np.float64).tiny
+
+
+class Kin(NamedTuple):
+    """Nodes that are tied to each other, the deepest first, and the pairs of a node and its ancestor among them."""
+
+    nodes: NDArray[np.int64]
+    lower: NDArray[np.int64]  # positions in `nodes`
+    upper: NDArray[np.int64]
+    strength: NDArray[np.float64]  # K of each pair
+
+    def matrix(self, signs: NDArray[Any]) -> NDArray[np.float64]:
+        """M(S), positive definite for signs in [-1, 1]."""
+        M = np.eye(len(self.nodes))
+        M[self.lower, self.upper] = M[self.upper, self.lower] = self.strength * signs
+        return M
+
+
+def find_kin(above: sp.csr_array, depth: NDArray[Any], coupling: float) -> list[Kin]:
+    """Group the nodes that are tied, directly or not.
+
+    Parameters
+    ----------
+    above : sparse CSR of shape (n, n)
+        Marks the ancestors of each node.
+    depth : ndarray of shape (n,)
+    coupling : float in [0, 1)
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> above = sp.csr_array([[0, 0, 0], [1, 0, 0], [0, 0, 0]])
+    >>> [kin.nodes.tolist() for kin in find_kin(above, np.array([1, 2, 1]), 0.5)]
+    [[1, 0]]
+    """
+    if coupling == 0 or not above.nnz:
+        return []
+    lower, upper = above.nonzero()
+    n_pairs = np.bincount(np.concatenate([lower, upper]), minlength=len(depth))
+    strength = coupling / np.sqrt(n_pairs[lower] * n_pairs[upper])
+    _, group = sp.csgraph.connected_components(above, directed=False)
+    order = np.lexsort((-depth, group))
+    sizes = np.bincount(group)
+    position = np.empty(len(depth), np.int64)
+    position[order] = np.arange(len(depth)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    members = np.split(order, np.cumsum(sizes)[:-1])
+    by_group = np.argsort(group[lower], kind="stable")
+    pairs = np.split(by_group, np.cumsum(np.bincount(group[lower], minlength=len(sizes)))[:-1])
+    return [
+        Kin(nodes, position[lower[pair]], position[upper[pair]], strength[pair])
+        for nodes, pair in zip(members, pairs, strict=True)
+        if len(nodes) > 1
+    ]
+
+
+def path_factor(M: NDArray[np.float64]) -> NDArray[np.float64]:
+    """P with P P' the inverse of M; with the deepest nodes first, entries lie between nodes and ancestors only."""
+    return solve_triangular(np.linalg.cholesky(M), np.eye(len(M)), lower=True).T
+
+
+def assemble_paths(kins: list[Kin], factors: list[NDArray[Any]], n_nodes: int) -> sp.csr_array:
+    """Put the factors of all kin into one sparse matrix; nodes without kin are parts of their own."""
+    alone = np.ones(n_nodes, bool)
+    for kin in kins:
+        alone[kin.nodes] = False
+    rows, columns, values = [np.flatnonzero(alone)], [np.flatnonzero(alone)], [np.ones(alone.sum())]
+    for kin, factor in zip(kins, factors, strict=True):
+        node, part = np.nonzero(factor)
+        rows.append(kin.nodes[node])
+        columns.append(kin.nodes[part])
+        values.append(factor[node, part])
+    coordinates = np.concatenate(rows), np.concatenate(columns)
+    P = sp.csr_array((np.concatenate(values), coordinates), shape=(n_nodes, n_nodes))
+    P.sort_indices()
+    return P
+
+
+def best_signs(kin: Kin, signs: NDArray[Any], gram: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Lower 1/2 tr(M(S)^-1 G) over the signs, G = U'U: the dual given the multipliers."""
+
+    def value_and_gradient(s: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+        inverse, _ = lapack.dpotri(np.linalg.cholesky(kin.matrix(s)), lower=True)
+        inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        products = inverse @ gram @ inverse  # w_i.w_j
+        return float(np.sum(inverse * gram)) / 2, -kin.strength * products[kin.lower, kin.upper]
+
+    scale = max(float(np.trace(gram)), _TINY)
+    found = minimize(
+        lambda s: tuple(part / scale for part in value_and_gradient(s)),
+        signs, jac=True, method="L-BFGS-B", bounds=[(-1.0, 1.0)] * len(signs),
+        options={"maxiter": _SIGN_STEPS, "ftol": 0.0, "gtol": 1e-16},
+    )  # fmt: skip
+    return np.clip(found.x, -1.0, 1.0)
+
+
+def inner_products(kin: Kin, factor: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.float64]:
+    """w_i.w_j of all pairs of nodes of a kin, from the weights of their parts."""
+    parts = weights[:, kin.nodes].astype(np.float64)
+    return factor @ (parts.T @ parts) @ factor.T
+
+
+def sign_gap(kin: Kin, signs: NDArray[Any], products: NDArray[Any]) -> float:
+    """Share of the signs in the duality gap: sum K (|w_i.w_j| - s w_i.w_j)."""
+    pair = products[kin.lower, kin.upper]
+    return float(np.sum(kin.strength * (np.abs(pair) - signs * pair)))
+
+
+class Signs:
+    """The signs of all pairs, the paths that belong to them, and the moves between them."""
+
+    def __init__(self, kins: list[Kin], n_nodes: int) -> None:
+        self.kins = kins
+        self.n_nodes = n_nodes
+        self._set([np.zeros(len(kin.lower)) for kin in kins])
+
+    def _set(self, signs: list[NDArray[Any]]) -> None:
+        self.signs = signs
+        self.factors = [path_factor(kin.matrix(s)) for kin, s in zip(self.kins, signs, strict=True)]
+        self.P = assemble_paths(self.kins, self.factors, self.n_nodes)
+
+    def gap(self, weights: NDArray[Any]) -> float:
+        """Share of the signs in the duality gap."""
+        each = zip(self.kins, self.signs, self.factors, strict=True)
+        return sum(sign_gap(kin, s, inner_products(kin, factor, weights)) for kin, s, factor in each)
+
+    def improve(self, weights: NDArray[Any]) -> None:
+        """Raise the dual over the signs, and carry the weights of the parts over to the new paths in place."""
+        new = []
+        for kin, s, factor in zip(self.kins, self.signs, self.factors, strict=True):
+            M = kin.matrix(s)
+            new.append(best_signs(kin, s, M @ inner_products(kin, factor, weights) @ M))
+        old = self.signs, self.factors
+        self._set(new)
+        for kin, s, before, after in zip(self.kins, *old, self.factors, strict=True):
+            change = before.T @ kin.matrix(s) @ after  # parts -> nodes -> sums of rows -> new parts
+            weights[:, kin.nodes] = weights[:, kin.nodes] @ change.astype(weights.dtype)
+
+
+def solve_orthogonal(
+    rows: Rows,
+    choices: Choices,
+    kins: list[Kin],
+    n_nodes: int,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 1000,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> tuple[NDArray[Any], BlockSolution]:
+    """Train all choices jointly to a certified relative duality gap.
+
+    Parameters
+    ----------
+    rows, choices, tol, max_iter, seed, progress
+        As in `infer.path_margin.solve_paths`; the classes of the choices are the nodes.
+    kins : list of Kin
+    n_nodes : int
+
+    Returns
+    -------
+    weights : ndarray of shape (n_features + 1, n_nodes)
+    solution : BlockSolution
+        Without its weights and multipliers.
+    """
+    signs, rng = Signs(kins, n_nodes), np.random.default_rng(seed)
+    state = start(rows, n_nodes, choices)
+    history: list[tuple[float, float, float]] = []
+    started, share, converged = perf_counter(), 1.0, False
+    for iteration in range(max_iter):
+        paths = as_paths(signs.P, 0.0, 1.0, rows.dtype)
+        state, loss, gap = improve(rows, paths, choices, state, rng)
+        of_signs = signs.gap(state.weights)
+        objective = loss + half_square(state.weights) + of_signs
+        if gap * share + of_signs <= tol * objective or iteration == max_iter - 1:
+            estimate = gap
+            weights, loss, gap = certify(rows, signs.P, paths, choices, state.masses)
+            state, of_signs = PathState(weights, state.masses), signs.gap(weights)
+            objective = loss + half_square(weights) + of_signs
+            converged = gap + of_signs <= tol * objective
+            share = gap / max(estimate, _TINY)
+        gap += of_signs
+        history.append((objective, gap, perf_counter() - started))
+        if progress is not None:
+            progress.update(objective=objective, gap=gap / max(objective, _TINY))
+        if converged:
+            break
+        if iteration < max_iter - 1:
+            signs.improve(state.weights)
+    weights = np.ascontiguousarray(state.weights @ signs.P.T.astype(rows.dtype))
+    certificate = np.array([objective]), np.array([gap]), np.array(history)
+    return weights, BlockSolution(np.empty(0), np.empty(0), *certificate, converged)
+
+
+def child_choices(training: Training, decisions: Decisions, deciding: NDArray[Any]) -> Choices:
+    """List the choices on the way of every document, in the numbering of the edges with siblings."""
+    n_edges = len(deciding)
+    edge_into = np.full(decisions.routes.n_nodes, -1)
+    edge_into[decisions.child[deciding]] = np.arange(n_edges)
+    taken = edge_into[training.positives.indices]
+    row = np.repeat(np.arange(training.X.shape[0]), np.diff(training.positives.indptr))[taken >= 0]
+    right = taken[taken >= 0].astype(np.int32)
+    parent = decisions.parent[deciding]
+    first, stop = np.searchsorted(parent, parent, "left"), np.searchsorted(parent, parent, "right")
+    return Choices(
+        np.concatenate([[0], np.cumsum(np.bincount(row, minlength=training.X.shape[0]))]),
+        right,
+        first[right].astype(np.int32),
+        stop[right].astype(np.int32),
+        training.row_cost[row].astype(training.options.dtype),
+    )
+
+
+def train_orthogonal(
+    training: Training, decisions: Decisions, coupling: float, verbose: int = 0
+) -> tuple[LinearModel, BlockSolution]:
+    """Train all nodes; `positives` has a column for each node of the routes, which are a tree.
+
+    Returns one row of weights for each edge; an only child needs none, and gets zeros.
+    """
+    options, routes = training.options, decisions.routes
+    deciding = np.flatnonzero(np.diff(routes.child_indptr)[decisions.parent] > 1)
+    check_memory(training.X.shape, len(deciding), decisions.n_edges, options.dtype)
+    rows = prepare_rows(training.X, options.dtype, options.bias)
+    parent, child = decisions.parent[deciding], decisions.child[deciding]
+    above = sp.csr_array(routes.ancestor_matrix[parent][:, child])
+    with Progress(None, "sweeps", verbose) as progress:
+        weights, solution = solve_orthogonal(
+            rows,
+            child_choices(training, decisions, deciding),
+            find_kin(above, routes.depth[child], coupling),
+            len(deciding),
+            tol=options.tol,
+            max_iter=options.max_iter,
+            seed=options.seed,
+            progress=progress,
+        )
+    by_edge = np.zeros((len(weights), decisions.n_edges), rows.dtype)
+    by_edge[:, deciding] = weights
+    return LinearModel(by_edge[:-1].T, by_edge[-1] * rows.bias), solution
+
+
+def check_memory(shape: tuple[int, int], n_nodes: int, n_edges: int, dtype: Any) -> None:
+    """Refuse a fit whose weights cannot fit."""
+    n_samples, n_features = shape
+    size = np.dtype(dtype).itemsize
+    weights = (n_features + 1) * (2 * n_nodes + n_edges) * size
+    lists = 4 * n_samples * FIRST_CAPACITY * (size + 4)
+    require_memory(
+        weights + lists,
+        f"Training {n_nodes} nodes on {n_samples} rows with {n_features} features ({np.dtype(dtype).name})",
+        "Use dtype='float32', fewer features (for text: a larger min_df), or TopDownSVC, whose weights are sparse.",
+    )
+
+
+class OrthogonalTransfer(SingleLabelClassifier, TopDownSVC):
+    """Top-down support vector machines whose weights are drawn to be orthogonal to those of their ancestors.
+
+    Parameters
+    ----------
+    C : float
+        Cost of a unit of loss: the larger, the closer the fit to the training data.
+    coupling : float in [0, 1)
+        How much the inner product of the weights of a node and its ancestor costs; 0 trains every choice on its own.
+    structure : Hierarchy, optional
+        Tree whose nodes the labels name; without one all classes hang under a single root, and the model is the
+        multiclass machine of Crammer and Singer.
+    tol : float
+        Relative duality gap at which training stops; it is certified, so that the objective is at most this
+        share above its optimum.
+    max_iter : int
+        Most sweeps over the data; a `ConvergenceWarning` tells when they were not enough.
+    fit_intercept : bool
+        Whether to learn a bias.
+    intercept_scaling : float
+        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
+    calibration : "holdout", int or None
+        How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
+        others, on that many folds in turn (slower, finer), or is 1.
+    dtype : "float32" or "float64"
+        Precision of training and weights; float32 halves time and memory and suffices for `tol` down to 1e-5.
+    n_jobs : int, optional
+        Threads for scores; training uses one. The result does not depend on it.
+    random_state : int, RandomState instance or None
+        Order in which rows are visited.
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_edges, n_features)
+        Weights of each edge of `routes_`, parents in order and children within them; zero for an only child.
+    intercept_ : ndarray of shape (n_edges,)
+    routes_, class_leaves_
+        As in `TopDownSVC`.
+    classes_, nodes_, hierarchy_, class_nodes_, duality_gap_, trace_, calibration_, n_iter_, n_features_in_
+        As in `OneVsRestSVC`.
+
+    Notes
+    -----
+    One label a row, trees only. The weights are dense and trained jointly: for data of medium size.
+
+    Examples
+    --------
+    >>> from arbora.classify import OrthogonalTransfer
+    >>> from arbora.structure import Hierarchy
+    >>> X = [[2.0, 0.0], [1.5, 0.5], [0.0, 2.0], [0.5, 1.5], [-2.0, -2.0]]
+    >>> y = ["animal/cat", "animal/cat", "animal/dog", "animal/dog", "plant"]
+    >>> tree = Hierarchy.from_paths(["animal/cat", "animal/dog", "plant"])
+    >>> model = OrthogonalTransfer(structure=tree, random_state=0).fit(X, y)
+    >>> model.predict([[2.0, 0.2], [-1.0, -1.0]])
+    array(['animal/cat', 'plant'], dtype=object)
+    >>> model.duality_gap_ <= model.tol
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **SingleLabelClassifier._parameter_constraints,
+        "coupling": [Interval(Real, 0, 1, closed="left")],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        coupling: float = 0.5,
+        structure: Hierarchy | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        calibration: Any = "holdout",
+        dtype: str = "float32",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.C = C
+        self.coupling = coupling
+        self.structure = structure
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.calibration = calibration
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OrthogonalTransfer:
+        """Train the choices of all nodes jointly.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : one label a row
+            With a structure, names of its nodes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on C.
+
+        Returns
+        -------
+        self
+        """
+        training = self._check_fit(X, y, sample_weight, "hinge")
+        self.routes_, self.class_leaves_ = build_routes(self.hierarchy_, self.class_nodes_)
+        if not self.routes_.is_tree:
+            raise ValueError(
+                "OrthogonalTransfer needs a tree, but a node of the structure has several parents: remove edges, or "
+                "use TopDownSVC or HierarchicalSVM, which accept a DAG."
+            )
+        decisions = Decisions(self.routes_)
+        training = self._over_nodes(training, decisions)
+        model, solution = train_orthogonal(training, decisions, self.coupling, self.verbose)
+        self._keep(model, [solution])
+        self.calibration_ = np.array(self._calibrate(training, decisions))
+        return self
+
+    def _calibrate(self, training: Training, decisions: Decisions) -> Calibration:
+        """Fit one scale to all choices that held-out documents pass on their true paths."""
+        scores, truth = [], []
+        for seen, rows in held_out_splits(training, self.calibration, decisions.n_edges):
+            model, _ = train_orthogonal(seen, decisions, self.coupling)
+            scores.append(linear_scores(training.X[rows], model, self._engine()))
+            truth.append(training.positives[rows].toarray() > 0)
+        if not scores:
+            return Calibration(1.0)
+        s, node = np.vstack(scores).astype(np.float64), np.vstack(truth)
+        passed, taken = node[:, decisions.parent], node[:, decisions.child]
+        n_ways = np.diff(decisions.routes.child_indptr)[decisions.parent]
+        high, low = smoothed_targets(np.count_nonzero(taken[:, n_ways > 1]), n_ways)
+        target = passed * np.where(taken, high, low)
+        return fit_scale(lambda scale: np.sum(target * decisions.log_conditional(scale * s)) / len(s))
