@@ -212,6 +212,15 @@ def test_a_row_may_get_no_label_and_a_row_of_ties_the_first():
     assert cut.predict([[-1.0, -1.1], [0.0, 0.0]]).toarray().tolist() == [[False, False], [True, False]]
 
 
+def test_of_equally_good_cuts_the_one_with_fewer_labels_is_taken():
+    scores, truth = (
+        [[4.0], [3.0], [2.0], [1.0]],
+        [[1], [0], [0], [1]],
+    )  # F1 is 2/3 with the first row and with all
+    assert SCut(fbr=0).fit(scores, truth).thresholds_.tolist() == [3.5]
+    assert GlobalCut().fit(scores, truth).threshold_ == 3.5
+
+
 def test_weak_classes_fall_back():
     scores = np.column_stack([[4.0, 3, 2, 1, 0], [4.0, 3, 2, 1, 0], [4.0, 3, 2, 1, 0]])
     truth = np.column_stack([[1, 1, 0, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]])
