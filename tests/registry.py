@@ -154,7 +154,7 @@ _EXACT_LOGISTIC = {
     "tol": 1e-18,
     "max_iter": 3000,
 }  # no multiplier rests at a bound: rounding is the end
-_EXACT_OT = {**_EXACT, "tol": 1e-10}  # quasi-Newton steps on the signs end at rounding
+_EXACT_OT = {**_EXACT, "tol": 1e-10, "max_iter": 2000}
 _SMALL = {"structure": TREE, "random_state": 0}
 
 REGISTRY = [

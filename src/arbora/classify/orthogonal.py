@@ -61,6 +61,7 @@ from arbora.infer.path_margin import (
 from arbora.kernels.path_margin import Choices
 from arbora.structure import Hierarchy
 
+_SIGN_SHARE = 0.1  # signs are moved when their share of the gap is at least this part of that of the choices
 _SIGN_STEPS = 30  # quasi-Newton steps on the signs for each sweep over the rows
 _TINY = np.finfo(np.float64).tiny
 
@@ -230,8 +231,8 @@ def solve_orthogonal(
     state = start(rows, n_nodes, choices)
     history: list[tuple[float, float, float]] = []
     started, share, converged = perf_counter(), 1.0, False
+    paths = as_paths(signs.P, 0.0, 1.0, rows.dtype)
     for iteration in range(max_iter):
-        paths = as_paths(signs.P, 0.0, 1.0, rows.dtype)
         state, loss, gap = improve(rows, paths, choices, state, rng)
         of_signs = signs.gap(state.weights)
         objective = loss + half_square(state.weights) + of_signs
@@ -242,14 +243,16 @@ def solve_orthogonal(
             objective = loss + half_square(weights) + of_signs
             converged = gap + of_signs <= tol * objective
             share = gap / max(estimate, _TINY)
+        signs_lag = of_signs > _SIGN_SHARE * gap
         gap += of_signs
         history.append((objective, gap, perf_counter() - started))
         if progress is not None:
             progress.update(objective=objective, gap=gap / max(objective, _TINY))
         if converged:
             break
-        if iteration < max_iter - 1:
+        if signs_lag and iteration < max_iter - 1:
             signs.improve(state.weights)
+            paths = as_paths(signs.P, 0.0, 1.0, rows.dtype)
     weights = np.ascontiguousarray(state.weights @ signs.P.T.astype(rows.dtype))
     certificate = np.array([objective]), np.array([gap]), np.array(history)
     return weights, BlockSolution(np.empty(0), np.empty(0), *certificate, converged)

@@ -23,9 +23,9 @@ from arbora.kernels.path_margin import Choices, Masses, Paths, certify_paths, sw
 FIRST_CAPACITY = 16  # classes that may carry mass in one choice, at first
 _MOST_LISTED_SWEEPS = 20
 _LISTED_ENOUGH = 0.2  # the listed classes are polished until their gap is this share of the whole gap
-_SETTLED = 0.1  # a row below this share of the mean gap is left alone until the next sweep over all rows
 _FIRST_SHARE = 0.3  # of the gap that a sweep met, what is taken to be left after it, until it is known better
 _PARTS_AT_ONCE = 256  # columns of the weights that are made of the multipliers at a time
+_ROUNDINGS = 4  # units in the last place that a score is uncertain by
 _TINY = np.finfo(np.float64).tiny
 
 
@@ -41,7 +41,8 @@ def as_paths(P: sp.csr_array, mu: float, unit: float, dtype: Any) -> Paths:
     dtype = np.dtype(dtype)
     offset = mu / 2 * np.asarray(P.multiply(P).sum(axis=1)).ravel()
     indptr, parts = P.indptr.astype(np.int64), P.indices.astype(np.int32)
-    return Paths(indptr, parts, P.data.astype(dtype), offset.astype(dtype), dtype.type(mu), dtype.type(unit))
+    scalars = (dtype.type(value) for value in (mu, unit, _ROUNDINGS * np.finfo(dtype).eps))
+    return Paths(indptr, parts, P.data.astype(dtype), offset.astype(dtype), *scalars)
 
 
 def start(rows: Rows, n_parts: int, choices: Choices) -> PathState:
@@ -87,12 +88,8 @@ def improve(
     arrays = rows.indptr, rows.indices, rows.data, rows.norm2, rows.bias, weights, paths, choices
     loss, gap, too_short = sweep_paths(*arrays, masses, rng.permutation(rows.n_samples))
     moving = np.unique(np.repeat(np.arange(rows.n_samples), np.diff(choices.indptr))[masses.count > 1])
-    gaps = np.zeros(rows.n_samples, rows.dtype)
-    for _ in range(_MOST_LISTED_SWEEPS):
-        sweep_listed(*arrays, masses, rng.permutation(moving), gaps)
-        if gaps.sum(dtype=np.float64) <= _LISTED_ENOUGH * gap:
-            break
-        moving = moving[gaps[moving] > _SETTLED * gaps[moving].sum() / max(1, len(moving))]
+    enough, listed_seed = _LISTED_ENOUGH * gap, int(rng.integers(2**31))
+    sweep_listed(*arrays, masses, moving, _MOST_LISTED_SWEEPS, enough, listed_seed)
     if too_short:
         room = ((0, 0), (0, masses.classes.shape[1]))
         masses = masses._replace(classes=np.pad(masses.classes, room), values=np.pad(masses.values, room))

@@ -29,11 +29,16 @@ from arbora.kernels.products import FAST, add_row
 
 _MOST_SCANS = 8  # times that one visit looks over all classes for the worst violator
 _MOST_STEPS = 50  # moves of mass between two looks
+_SETTLED = 0.1  # sweep_listed leaves a row whose gap is below this share of the mean
 _ROW_GOAL = 0.1  # a visit ends when it has left this share of the gap it found
 
 
 class Paths(NamedTuple):
-    """Rows of P in CSR form with sorted parts, and what margins need: mu, u and mu / 2 ||P_y||^2."""
+    """Rows of P in CSR form with sorted parts, and what margins need: mu, u and mu / 2 ||P_y||^2.
+
+    Two values of g whose difference is at most `noise` times their size are taken for equal: a step of that size may
+    leave rounded sums as they are, and would be taken again and again.
+    """
 
     indptr: Any
     parts: Any
@@ -41,6 +46,7 @@ class Paths(NamedTuple):
     offset: Any
     mu: Any
     unit: Any
+    noise: Any
 
 
 class Choices(NamedTuple):
@@ -61,7 +67,7 @@ class Masses(NamedTuple):
     count: Any
 
 
-@nb.njit(inline="always", **FAST)
+@nb.njit(**FAST)
 def _along(paths, y, z):  # type: ignore[no-untyped-def]
     """Sum z over the parts of class y, and add its share of the margin."""
     total = paths.offset[y]
@@ -70,7 +76,7 @@ def _along(paths, y, z):  # type: ignore[no-untyped-def]
     return total
 
 
-@nb.njit(inline="always", **FAST)
+@nb.njit(**FAST)
 def _spread(paths, y, t, z):  # type: ignore[no-untyped-def]
     """Add t to z at the parts of class y."""
     for k in range(paths.indptr[y], paths.indptr[y + 1]):
@@ -142,7 +148,7 @@ def _settle(paths, masses, t, q, goal, z, d, g):  # type: ignore[no-untyped-def]
         for r in range(n):
             rise = g[to] - g[r]
             gap += values[r] * rise
-            if values[r] > 0 and rise > 0:
+            if values[r] > 0 and rise > paths.noise * (abs(g[to]) + abs(g[r])):
                 curvature = max(q * _apart(paths, classes[r], classes[to]), tiny)
                 move = min(values[r], rise / curvature)
                 gain = move * (rise - move * curvature / 2)
@@ -185,23 +191,23 @@ def _list_class(masses, t, y):  # type: ignore[no-untyped-def]
     return True
 
 
-@nb.njit(inline="always", **FAST)
-def _add_to_weights(indptr, indices, data, bias, i, V, d, changed):  # type: ignore[no-untyped-def]
-    """Add row i times d to V, at the parts where d is not zero, and clear d."""
+@nb.njit(**FAST)
+def _add_to_weights(indptr, indices, data, bias, i, V, d, used, n_used):  # type: ignore[no-untyped-def]
+    """Add row i times d to V, at the used parts where d is not zero, and clear d."""
     n_changed, last = 0, V.shape[0] - 1
-    for a in range(len(d)):
-        if d[a] != 0:
-            changed[n_changed] = a
+    for u in range(n_used):
+        if d[used[u]] != 0:
+            used[n_changed] = used[u]
             n_changed += 1
     if n_changed == 0:
         return
     for k in range(indptr[i], indptr[i + 1]):
         v, j = data[k], indices[k]
-        for s in range(n_changed):
-            V[j, changed[s]] += v * d[changed[s]]
-    for s in range(n_changed):
-        V[last, changed[s]] += bias * d[changed[s]]
-        d[changed[s]] = 0
+        for u in range(n_changed):
+            V[j, used[u]] += v * d[used[u]]
+    for u in range(n_changed):
+        V[last, used[u]] += bias * d[used[u]]
+        d[used[u]] = 0
 
 
 @nb.njit(**FAST)
@@ -213,7 +219,7 @@ def sweep_paths(indptr, indices, data, norm2, bias, V, paths, choices, masses, o
     """
     n_parts, last = V.shape[1], V.shape[0] - 1
     z, d = np.empty(n_parts, V.dtype), np.zeros(n_parts, V.dtype)
-    g, changed = np.empty(masses.classes.shape[1], V.dtype), np.empty(n_parts, np.int64)
+    g, used = np.empty(masses.classes.shape[1], V.dtype), np.empty(n_parts, np.int64)
     loss, total_gap, too_short = 0.0, 0.0, False
     for s in range(len(order)):
         i = order[s]
@@ -240,64 +246,95 @@ def sweep_paths(indptr, indices, data, norm2, bias, V, paths, choices, masses, o
                     too_short = True
                 _settle(paths, masses, t, norm2[i], goal / 2, z, d, g)
             _spread(paths, right, paths.mu, z)
-        _add_to_weights(indptr, indices, data, bias, i, V, d, changed)
+        for a in range(n_parts):
+            used[a] = a
+        _add_to_weights(indptr, indices, data, bias, i, V, d, used, n_parts)
     return loss, total_gap, too_short
 
 
 @nb.njit(**FAST)
-def sweep_listed(  # type: ignore[no-untyped-def]
-    indptr, indices, data, norm2, bias, V, paths, choices, masses, order, gaps
-):
-    """Visit the rows in the given order, moving mass among the listed classes of their choices only.
+def _gather(indptr, indices, data, bias, i, V, paths, choices, masses, z, used, seen, stamp):  # type: ignore[no-untyped-def]
+    """Multiply row i with the parts of the listed classes of its choices; list these parts, return their number."""
+    n_used, last = 0, V.shape[0] - 1
+    for t in range(choices.indptr[i], choices.indptr[i + 1]):
+        for r in range(masses.count[t] if masses.count[t] > 1 else 0):
+            y = masses.classes[t, r]
+            for k in range(paths.indptr[y], paths.indptr[y + 1]):
+                a = paths.parts[k]
+                if seen[a] != stamp:
+                    seen[a] = stamp
+                    used[n_used] = a
+                    z[a] = bias * V[last, a]
+                    n_used += 1
+    for k in range(indptr[i], indptr[i + 1]):
+        v, j = data[k], indices[k]
+        for u in range(n_used):
+            z[used[u]] += v * V[j, used[u]]
+    return n_used
 
-    Writes into gaps[i] the gap of row i over its lists, as it was when visited.
+
+@nb.njit(**FAST)
+def sweep_listed(  # type: ignore[no-untyped-def]
+    indptr, indices, data, norm2, bias, V, paths, choices, masses, rows, n_sweeps, enough, seed
+):
+    """Sweep up to n_sweeps times over the rows, moving mass among the listed classes of their choices only.
+
+    Each sweep has a fresh random order. Rows whose gap over their lists is small are left alone after it, and the
+    sweeps end when the gap of all rows, as they were when last visited, falls below `enough`. `rows` is reordered.
     """
-    n_parts, last = V.shape[1], V.shape[0] - 1
+    n_parts, n, left = V.shape[1], len(rows), 0.0
     z, d = np.zeros(n_parts, V.dtype), np.zeros(n_parts, V.dtype)
     g, used = np.empty(masses.classes.shape[1], V.dtype), np.empty(n_parts, np.int64)
-    seen = np.full(n_parts, -1)
-    for s in range(len(order)):
-        i = order[s]
-        n_used = 0
-        gaps[i] = 0
-        for t in range(choices.indptr[i], choices.indptr[i + 1]):
-            for r in range(masses.count[t] if masses.count[t] > 1 else 0):
-                y = masses.classes[t, r]
-                for k in range(paths.indptr[y], paths.indptr[y + 1]):
-                    a = paths.parts[k]
-                    if seen[a] != s:
-                        seen[a] = s
-                        used[n_used] = a
-                        z[a] = bias * V[last, a]
-                        n_used += 1
-        for k in range(indptr[i], indptr[i + 1]):
-            v, j = data[k], indices[k]
-            for u in range(n_used):
-                z[used[u]] += v * V[j, used[u]]
-        for t in range(choices.indptr[i], choices.indptr[i + 1]):
-            if masses.count[t] < 2:
-                continue
-            right = choices.right[t]
-            _spread(paths, right, -paths.mu, z)
-            top = _along(paths, right, z)
-            for r in range(1, masses.count[t]):
-                top = max(top, _along(paths, masses.classes[t, r], z) + paths.unit)
-            gap = _list_gap(paths, masses, t, z, top)
-            gaps[i] += gap
-            _settle(paths, masses, t, norm2[i], gap * V.dtype.type(_ROW_GOAL), z, d, g)
-            _spread(paths, right, paths.mu, z)
-        n_changed = 0
-        for u in range(n_used):
-            if d[used[u]] != 0:
-                used[n_changed] = used[u]
-                n_changed += 1
-        for k in range(indptr[i], indptr[i + 1]):
-            v, j = data[k], indices[k]
-            for u in range(n_changed):
-                V[j, used[u]] += v * d[used[u]]
-        for u in range(n_changed):
-            V[last, used[u]] += bias * d[used[u]]
-            d[used[u]] = 0
+    seen, gaps = np.full(n_parts, -1), np.zeros(n, V.dtype)
+    state = np.uint64(seed)
+    for sweep in range(n_sweeps):
+        total = 0.0
+        for s in range(n - 1, 0, -1):  # Fisher-Yates on a 64-bit linear congruential generator
+            state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+            r = np.int64(((state >> np.uint64(33)) * np.uint64(s + 1)) >> np.uint64(31))
+            rows[s], rows[r] = rows[r], rows[s]
+        for s in range(n):
+            i = rows[s]
+            n_used = _gather(
+                indptr,
+                indices,
+                data,
+                bias,
+                i,
+                V,
+                paths,
+                choices,
+                masses,
+                z,
+                used,
+                seen,
+                sweep * len(rows) + s,
+            )
+            gaps[s] = 0
+            for t in range(choices.indptr[i], choices.indptr[i + 1]):
+                if masses.count[t] < 2:
+                    continue
+                right = choices.right[t]
+                _spread(paths, right, -paths.mu, z)
+                top = _along(paths, right, z)
+                for r in range(1, masses.count[t]):
+                    top = max(top, _along(paths, masses.classes[t, r], z) + paths.unit)
+                gap = _list_gap(paths, masses, t, z, top)
+                gaps[s] += gap
+                _settle(paths, masses, t, norm2[i], gap * V.dtype.type(_ROW_GOAL), z, d, g)
+                _spread(paths, right, paths.mu, z)
+            total += gaps[s]
+            _add_to_weights(indptr, indices, data, bias, i, V, d, used, n_used)
+        if total + left <= enough:
+            break
+        kept = 0
+        for s in range(n):
+            if gaps[s] > _SETTLED * total / n:
+                rows[kept] = rows[s]
+                kept += 1
+            else:
+                left += gaps[s]
+        n = kept
 
 
 @nb.njit(**FAST)
