@@ -4,6 +4,7 @@ from arbora.classify.baselines import OneVsRestLogistic, OneVsRestSVC
 from arbora.classify.cost import HierarchicalCostClassifier
 from arbora.classify.orthogonal import OrthogonalTransfer
 from arbora.classify.path_margin import HierarchicalSVM
+from arbora.classify.recursive import RecursiveLogisticRegression, RecursiveSVC
 from arbora.classify.top_down import TopDownSVC
 
 __all__ = [
@@ -12,5 +13,7 @@ __all__ = [
     "OneVsRestLogistic",
     "OneVsRestSVC",
     "OrthogonalTransfer",
+    "RecursiveLogisticRegression",
+    "RecursiveSVC",
     "TopDownSVC",
 ]

@@ -98,7 +98,10 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
         )
         positives, X = targets.indicator, as_csr(X)
         _refuse_overflow(X, options.dtype)
-        return Training(X, positives, self.C * weight, np.ones(positives.shape[1]), options)
+        cost = (
+            self.C if isinstance(self.C, Real) else 1.0
+        )  # what is chosen by cross-validation multiplies it later
+        return Training(X, positives, cost * weight, np.ones(positives.shape[1]), options)
 
     def _seed(self) -> int:
         if self.random_state is None and self.checkpoint is not None:

@@ -13,11 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from arbora.engine import ThreadEngine
 from arbora.infer import Trace
-from arbora.infer.dual import BLOCK, BlockSolution, class_blocks
-from arbora.kernels import csr_matmul
+from arbora.infer.dual import BlockSolution
+from arbora.kernels import csr_matmul, csr_matmul_sparse
 
 _SCORES_PER_CHUNK = 1 << 24  # at most 64 MiB of float32 scores at a time where all of them are not needed
-_WEIGHTS_PER_CHUNK = 1 << 25  # at most 128 MiB of float32 weights of a sparse model unfolded
 
 
 class LinearModel(NamedTuple):
@@ -25,6 +24,14 @@ class LinearModel(NamedTuple):
 
     coef: Any
     intercept: NDArray[Any]
+
+
+class PartsModel(NamedTuple):
+    """Weights as sparse parts (n_parts x n_features) of which a class adds up those that it has a share in."""
+
+    parts: sp.csc_array
+    intercept: NDArray[Any]
+    sharing: sp.csc_array  # n_parts x n_classes
 
 
 def as_csr(X: Any) -> sp.csr_array:
@@ -92,28 +99,19 @@ def warn_unless_converged(solutions: Sequence[BlockSolution], tol: float, max_it
         )
 
 
-def linear_scores(X: Any, model: LinearModel, engine: ThreadEngine) -> NDArray[Any]:
-    """Compute X @ coef.T + intercept; a sparse coef is unfolded a few classes, and the features of X, at a time."""
-    coef, intercept = model
-    if not sp.issparse(coef):
-        weights = coef.T  # C-contiguous by construction: (n_features, n_classes)
-        if sp.issparse(X):
-            return csr_matmul(sp.csr_array(X), weights, engine) + intercept
-        return np.asarray(X, dtype=weights.dtype) @ weights + intercept
-    X = as_csr(X)
-    scores = np.empty((X.shape[0], coef.shape[0]), coef.dtype)
-    used, local = np.unique(X.indices, return_inverse=True)  # one document needs the weights of few features
-    if len(used) < X.shape[1]:
-        coef = sp.csc_array(coef)[:, used]
-        indices = local.astype(X.indices.dtype)
-        X = sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], len(used)))
-    coef = sp.csr_array(coef)
-    step = max(BLOCK, _WEIGHTS_PER_CHUNK // max(1, coef.shape[1]))
-    for first in range(0, coef.shape[0], step):
-        part = coef[first : first + step]
-        scores[:, first : first + step] = csr_matmul(X, np.ascontiguousarray(part.toarray().T), engine)
-    scores += intercept
-    return scores
+def linear_scores(X: Any, model: LinearModel | PartsModel, engine: ThreadEngine) -> NDArray[Any]:
+    """Compute the scores of all classes: X @ coef.T, shared out if the model has parts, plus the intercept."""
+    coef, intercept, *sharing = model
+    if sp.issparse(coef):
+        # Feature by feature: the weights of the features that do not occur in X are never touched.
+        scores = csr_matmul_sparse(as_csr(X), sp.csr_array(sp.csc_array(coef).T), engine)
+    elif sp.issparse(X):
+        scores = csr_matmul(sp.csr_array(X), coef.T, engine)  # C-contiguous by construction
+    else:
+        scores = np.asarray(X, dtype=coef.dtype) @ coef.T
+    if sharing:
+        scores = (sp.csr_array(sharing[0].T) @ scores.T).T
+    return np.asarray(scores + intercept)
 
 
 def by_chunks(X: Any, n_columns: int, function: Callable[[Any], Any]) -> list[Any]:

@@ -17,7 +17,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.multiclass import check_classification_targets
 
-from arbora.structure import Hierarchy
+from arbora.structure import Hierarchy, LabelGraph
 
 SINGLE, SETS, INDICATOR = "single", "sets", "indicator"
 _NO_LABEL = "no row of y carries a label: a classifier needs at least one class with data."
@@ -43,12 +43,15 @@ class Targets(NamedTuple):
         return self.kind != SINGLE
 
 
-def encode_targets(y: Any, structure: Hierarchy | None) -> Targets:
+def encode_targets(y: Any, structure: Hierarchy | LabelGraph | None) -> Targets:
     """Encode labels of any accepted form; errors name the label and say what to do."""
+    if isinstance(structure, LabelGraph):
+        # Nothing is above anything in a graph: for predictions its nodes are roots.
+        structure = Hierarchy.from_edges([], nodes=structure.names.tolist())
     if structure is not None and not isinstance(structure, Hierarchy):
         raise TypeError(
-            f"structure must be an arbora.structure.Hierarchy or None, got {type(structure).__name__}: "
-            "build one with Hierarchy.from_edges, from_paths or read."
+            f"structure must be an arbora.structure.Hierarchy, a LabelGraph or None, got {type(structure).__name__}: "
+            "build one with Hierarchy.from_edges, from_paths or read, or LabelGraph.from_edges."
         )
     if not isinstance(y, Sequence) and not sp.issparse(y):
         y = np.asarray(y)

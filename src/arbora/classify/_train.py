@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._linear import LinearModel, class_blocks, signed_costs
+from arbora.classify._linear import LinearModel, signed_costs
 from arbora.engine import ThreadEngine
 from arbora.infer import Checkpoint, Progress
-from arbora.infer.dual import BLOCK, BlockSolution, prepare_rows, solve_block
+from arbora.infer.dual import BLOCK, BlockSolution, class_blocks, prepare_rows, solve_block
 from arbora.infer.memory import require_memory
 
 

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
 from arbora.classify._estimator import LinearClassifier
-from arbora.classify._linear import class_blocks
 from arbora.classify._train import Training, train_one_vs_rest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
 from arbora.infer import Progress
+from arbora.infer.dual import class_blocks
 from arbora.structure import Hierarchy
 
 

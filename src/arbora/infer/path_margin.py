@@ -57,6 +57,11 @@ def start(rows: Rows, n_parts: int, choices: Choices) -> PathState:
     return PathState(np.zeros((rows.n_features + 1, n_parts), rows.dtype), masses)
 
 
+def csr_arrays(rows: Rows) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return the arrays of the rows with one type of pointers, so that the kernels are compiled once."""
+    return rows.indptr.astype(np.int64, copy=False), rows.indices, rows.data
+
+
 def weights_of(rows: Rows, P: sp.csr_array, choices: Choices, masses: Masses) -> NDArray[Any]:
     """Make the weights of the multipliers anew, in double precision: sum_ty m_ty (P_r - P_y)' x_i."""
     listed = np.arange(masses.classes.shape[1]) < masses.count[:, None]
@@ -85,7 +90,7 @@ def improve(
 ) -> tuple[PathState, float, float]:
     """Sweep over all rows, then over the classes that carry mass; return the loss and gap that the sweep met."""
     weights, masses = state
-    arrays = rows.indptr, rows.indices, rows.data, rows.norm2, rows.bias, weights, paths, choices
+    arrays = *csr_arrays(rows), rows.norm2, rows.bias, weights, paths, choices
     loss, gap, too_short = sweep_paths(*arrays, masses, rng.permutation(rows.n_samples))
     moving = np.unique(np.repeat(np.arange(rows.n_samples), np.diff(choices.indptr))[masses.count > 1])
     enough, listed_seed = _LISTED_ENOUGH * gap, int(rng.integers(2**31))
@@ -99,9 +104,7 @@ def improve(
 def certify(rows: Rows, P: sp.csr_array, paths: Paths, choices: Choices, masses: Masses) -> tuple[Any, ...]:
     """Return the weights of the multipliers, and the loss and the gap there."""
     weights = weights_of(rows, P, choices, masses)
-    loss, gap = certify_paths(
-        rows.indptr, rows.indices, rows.data, rows.bias, weights, paths, choices, masses
-    )
+    loss, gap = certify_paths(*csr_arrays(rows), rows.bias, weights, paths, choices, masses)
     return weights, loss, gap
 
 

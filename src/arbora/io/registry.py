@@ -25,6 +25,8 @@ _registry: dict[str, str | type] = {
         "arbora.classify:OneVsRestSVC",
         "arbora.classify:OneVsRestLogistic",
         "arbora.classify:TopDownSVC",
+        "arbora.classify:RecursiveSVC",
+        "arbora.classify:RecursiveLogisticRegression",
         "arbora.classify:HierarchicalCostClassifier",
         "arbora.classify:HierarchicalSVM",
         "arbora.classify:OrthogonalTransfer",

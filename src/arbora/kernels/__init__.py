@@ -2,13 +2,14 @@
 
 from arbora.kernels.coordinate import LOSSES, certify_block, sweep_active, sweep_block
 from arbora.kernels.path_margin import certify_paths, sweep_listed, sweep_paths
-from arbora.kernels.products import csr_matmul
+from arbora.kernels.products import csr_matmul, csr_matmul_sparse
 
 __all__ = [
     "LOSSES",
     "certify_block",
     "certify_paths",
     "csr_matmul",
+    "csr_matmul_sparse",
     "sweep_active",
     "sweep_block",
     "sweep_listed",

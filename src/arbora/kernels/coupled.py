@@ -30,7 +30,9 @@ from arbora.kernels.coordinate import (
 )
 from arbora.kernels.products import FAST, add_row
 
-_COPY_COST = 40  # visits a feature that copying a class out, and spreading its change over the block, is worth
+_COPY_COST = (
+    40  # visits a feature that copying a class out, and spreading its change over the block, is worth
+)
 _TILE = 256  # features whose weights, for a block, stay in the first-level cache
 
 
@@ -72,12 +74,12 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
 ):
     """Visit the rows in the given order for all classes of the block, updating W and the multipliers A in place.
 
-    Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move. Returns the loss and the
-    gap, summed over pairs as they were when visited: estimates that cost nothing.
+    Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move. Returns the loss, the
+    regulariser and the gap, summed over pairs as they were when visited: estimates that cost nothing.
     """
     n_block, last = W.shape[1], W.shape[0] - 1
     g, e = np.empty(n_block, W.dtype), np.empty(n_block, W.dtype)
-    total_loss, total_gap = 0.0, 0.0
+    total_loss, total_norm, total_gap = 0.0, 0.0, 0.0
     zero = W.dtype.type(0)
     one = W.dtype.type(1)
     n_active[:] = 0
@@ -86,7 +88,7 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
         for b in range(n_block):
             g[b] = bias * W[last, b]
         add_row(indptr, indices, data, i, W, g)
-        row_loss, row_gap, slack = zero, zero, zero
+        row_loss, row_norm, row_gap, slack = zero, zero, zero, zero
         if loss == HINGE:  # spelt out, so that the loop over classes stays branch-free
             for b in range(n_block):
                 c, a = abs(cost[i, b]), A[i, b]
@@ -94,17 +96,19 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
                 value = c * max(one - m, zero)
                 gap = value + a * (m - one)
                 row_loss += value
+                row_norm += a * m
                 row_gap += gap
                 slack = max(slack, gap)
         else:
             for b in range(n_block):
-                value, gap = _loss_and_gap(
-                    loss, A[i, b], math.copysign(one, cost[i, b]) * g[b], abs(cost[i, b]), one
-                )
+                m = math.copysign(one, cost[i, b]) * g[b]
+                value, gap = _loss_and_gap(loss, A[i, b], m, abs(cost[i, b]), one)
                 row_loss += value
+                row_norm += A[i, b] * m
                 row_gap += gap
                 slack = max(slack, gap)
         total_loss += row_loss
+        total_norm += row_norm
         total_gap += row_gap
         # A pair without a gap is at its optimum: where no pair has one, the row stays.
         if slack > zero and _move_row(loss, cost[i], A[i], K, norm2[i], g, e, one):
@@ -122,12 +126,28 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
                 if (a > zero or beyond < zero) and (below or beyond > zero):
                     active[b, n_active[b]] = i
                     n_active[b] += 1
-    return total_loss, total_gap
+    return total_loss, total_norm / 2, total_gap
 
 
 @nb.njit(**FAST)
 def polish_coupled(  # type: ignore[no-untyped-def]
-    indptr, indices, data, norm2, cost, loss, bias, dense, K, W, A, active, n_active, n_sweeps, enough, seed, w
+    indptr,
+    indices,
+    data,
+    norm2,
+    cost,
+    loss,
+    bias,
+    dense,
+    K,
+    W,
+    A,
+    active,
+    n_active,
+    n_sweeps,
+    enough,
+    seed,
+    w,
 ):
     """Sweep up to n_sweeps times over the listed pairs, class by class, in a fresh random order each time.
 
@@ -239,15 +259,15 @@ def add_rows(indptr, indices, data, bias, cost, A, K, W):  # type: ignore[no-unt
 
 
 @nb.njit(**FAST)
-def add_parts(parts, ids, mix, W):  # type: ignore[no-untyped-def]
-    """Add to W[j, b] the sum over p of parts[ids[p], j] mix[p, b], a tile of features at a time."""
+def add_parts(parts, ids, mix, features, W):  # type: ignore[no-untyped-def]
+    """Add to W[j, b] the sum over p of parts[ids[p], features[j]] mix[p, b], a tile of features at a time."""
     n_features, n_block = W.shape
     for first in range(0, n_features, _TILE):
         stop = min(first + _TILE, n_features)
         for p in range(len(ids)):
             part = parts[ids[p]]
             for j in range(first, stop):
-                v = part[j]
+                v = part[features[j]]
                 if v != 0:
                     for b in range(n_block):
                         W[j, b] += v * mix[p, b]
@@ -276,11 +296,11 @@ def add_change(indptr, indices, data, bias, rows, columns, change, mix, part):  
 
 @nb.njit(**FAST)
 def certify_scaled(indptr, indices, data, cost, loss, bias, W, A, scales, losses):  # type: ignore[no-untyped-def]
-    """Sum into losses[s] the loss at the weights scales[s] W; return the duality gap at W itself."""
+    """Sum into losses[s] the loss at the weights scales[s] W; return the regulariser and the gap at W itself."""
     n_block, last = W.shape[1], W.shape[0] - 1
     g = np.empty(n_block, W.dtype)
     one = W.dtype.type(1)
-    total_gap = 0.0
+    total_norm, total_gap = 0.0, 0.0
     losses[:] = 0
     for i in range(len(indptr) - 1):
         for b in range(n_block):
@@ -291,7 +311,8 @@ def certify_scaled(indptr, indices, data, cost, loss, bias, W, A, scales, losses
             m = math.copysign(one, cost[i, b]) * g[b]
             _, gap = _loss_and_gap(loss, A[i, b], m, c, one)
             total_gap += gap
+            total_norm += A[i, b] * m
             for s in range(len(scales)):
                 value, _ = _loss_and_gap(loss, c - c, scales[s] * m, c, one)
                 losses[s] += value
-    return total_gap
+    return total_norm / 2, total_gap

@@ -43,6 +43,58 @@ def csr_rows_times_dense(indptr, indices, data, W, first, stop, out):  # type: i
         add_row(indptr, indices, data, i, W, row)
 
 
+@nb.njit(**FAST)
+def csr_rows_times_sparse(  # type: ignore[no-untyped-def]
+    indptr, indices, data, w_indptr, w_indices, w_data, first, stop, out
+):
+    """Write rows first .. stop - 1 of (CSR matrix) @ (CSR matrix) into the dense out."""
+    for i in range(first, stop):
+        row = out[i]
+        row[:] = 0
+        for k in range(indptr[i], indptr[i + 1]):
+            v, j = data[k], indices[k]
+            for t in range(w_indptr[j], w_indptr[j + 1]):
+                row[w_indices[t]] += v * w_data[t]
+
+
+def csr_matmul_sparse(X: sp.csr_array, W: sp.csr_array, engine: Any = None) -> np.ndarray:
+    """Product of two CSR matrices, as a dense array: for weights of which most are zero.
+
+    Parameters
+    ----------
+    X : sparse CSR of shape (n_samples, n_features)
+    W : sparse CSR of shape (n_features, n_columns)
+    engine : object with ``map(function, items)``, optional
+        Where tasks of a fixed number of rows run; by default in the calling thread.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_columns)
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> csr_matmul_sparse(sp.csr_array([[0.0, 2.0]]), sp.csr_array([[1.0, 0.0], [3.0, 0.0]]))
+    array([[6., 0.]])
+    """
+    if X.shape[1] != W.shape[0]:
+        raise ValueError(f"X has {X.shape[1]} columns but W has {W.shape[0]} rows: they must be equal.")
+    out = np.empty((X.shape[0], W.shape[1]), W.dtype)
+    data = X.data.astype(W.dtype, copy=False)
+
+    def task(first: int) -> None:
+        stop = min(first + _ROWS_PER_TASK, X.shape[0])
+        csr_rows_times_sparse(X.indptr, X.indices, data, W.indptr, W.indices, W.data, first, stop, out)
+
+    starts = range(0, X.shape[0], _ROWS_PER_TASK)
+    if engine is None:
+        for first in starts:
+            task(first)
+    else:
+        engine.map(task, starts)
+    return out
+
+
 def csr_matmul(
     X: sp.csr_array, W: np.ndarray, engine: Any = None, out: np.ndarray | None = None
 ) -> np.ndarray:

@@ -1,0 +1,266 @@
+"""What a label structure says about the weights of its classes, as a sparse matrix of shares.
+
+Recursive regularisation asks the weights of a node to be close to those of its neighbours,
+
+    tree, DAG:  1/2 sum_{edges (p, n)} ||w_n - w_p||^2 / s_n + 1/2 sum_{roots} ||w_n||^2 / s_n,
+    graph:      c/2 sum_{edges (m, n)} weight_mn ||w_m - w_n||^2 + max(1 - c, RIDGE)/2 sum_n ||w_n||^2.
+
+In a tree or DAG documents sit on leaves: a class on an inner node is a leaf spawned below it. Leaves have s = 1; the
+*coupling* c is s of the inner nodes, one number, one for each level, or one for each node. At c = 1 this is the model
+of Gopal and Yang; as c falls to 0 the inner nodes are held at 0 and the classes go their own ways, as flat ones do.
+(A leaf with k parents has k such terms, each multiplied by k^(c-1), so that the limit is flat there too.) A graph
+alone leaves shifts of all weights free: hence the ridge.
+
+A node that carries no documents can be eliminated exactly. What is left is the covariance K of the weights of
+the classes: the inverse of the precision above, restricted to them, and 1/2 tr(W K^-1 W') as the regulariser. All
+that the solver needs is a factor K = F'F, sparse where the structure is: in a tree, F holds the root of s_n for every
+class and every node above it, so that the parts shared by classes are differences of nodes from their parents;
+elsewhere F comes from the sparse Cholesky factor of the precision, children before their parents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+from scipy.sparse.linalg import LinearOperator, cg, splu
+
+from arbora.kernels.elimination import inverse_columns
+from arbora.structure import Hierarchy, LabelGraph
+
+RIDGE = 0.01  # of a graph at full coupling
+_SMALLEST = 1e-8  # coupling of a node in a precision, where 0 would be an infinity
+
+
+class Coupling(NamedTuple):
+    """Shares of the classes in the parts, classes in the order in which they are laid out."""
+
+    factor: sp.csc_array  # n_parts x n_classes, columns in the order of `order`
+    order: NDArray[np.int64]  # class at each position
+
+
+def node_couplings(hierarchy: Hierarchy, coupling: Any) -> NDArray[np.float64]:
+    """Coupling of every node: a number for all, a sequence by depth (the last value goes on), or a dict of names."""
+    values = np.ones(hierarchy.n_nodes)
+    if isinstance(coupling, Mapping):
+        values[hierarchy.encode(list(coupling))] = list(coupling.values())
+    elif isinstance(coupling, Real):
+        values[:] = coupling
+    else:
+        levels = np.asarray(coupling, dtype=np.float64).ravel()
+        if not levels.size:
+            raise ValueError(
+                "coupling is an empty sequence: give a number for each level, from the roots down."
+            )
+        values[:] = levels[np.minimum(hierarchy.depth, levels.size - 1)]
+    if not ((values >= 0) & np.isfinite(values)).all():
+        raise ValueError(
+            f"coupling={coupling!r}: couplings are finite numbers, 0 or more (0 flat, 1 as published)."
+        )
+    return values
+
+
+def preorder(hierarchy: Hierarchy) -> NDArray[np.int64]:
+    """Position of every node when each is followed by all below it; a node of a DAG goes with its first parent."""
+    first = np.full(hierarchy.n_nodes, -1)
+    has_parent = np.diff(hierarchy.parent_indptr) > 0
+    first[has_parent] = hierarchy.parent_indices[hierarchy.parent_indptr[:-1][has_parent]]
+    size = np.ones(hierarchy.n_nodes, np.int64)
+    for level in hierarchy.levels[:0:-1]:
+        np.add.at(size, first[level], size[level])
+    position = np.zeros(hierarchy.n_nodes, np.int64)
+    for level in hierarchy.levels:
+        level = level[np.argsort(first[level], kind="stable")]
+        before = np.cumsum(size[level]) - size[level]
+        opens = np.ones(level.size, bool)
+        opens[1:] = first[level][1:] != first[level][:-1]
+        before -= before[opens][np.cumsum(opens) - 1]
+        parent = first[level]
+        position[level] = before + np.where(parent >= 0, position[parent] + 1, 0)
+    return position
+
+
+def _merged(factor: sp.csr_array) -> sp.csc_array:
+    """Merge parts that the same classes share in equal measure (the nodes of a chain): their squares add."""
+    factor = factor[np.diff(factor.indptr) > 0]
+    rng = np.random.default_rng(0)
+    pattern = sp.csr_array(
+        (np.ones(factor.nnz), factor.indices, factor.indptr), shape=factor.shape
+    ) @ rng.random((factor.shape[1], 2))
+    _, first, group = np.unique(pattern, axis=0, return_index=True, return_inverse=True)
+    variance = np.bincount(group.ravel(), weights=factor.max(axis=1).toarray().ravel() ** 2)
+    shares = factor[first]
+    shares.data = np.repeat(np.sqrt(variance), np.diff(shares.indptr))
+    return sp.csc_array(shares)
+
+
+def _tree_factor(
+    hierarchy: Hierarchy, class_nodes: NDArray[np.int64], strength: NDArray[np.float64]
+) -> sp.csc_array:
+    above = sp.csr_array(hierarchy.ancestor_matrix[class_nodes].astype(np.float64))
+    n_classes = len(class_nodes)
+    n_below = np.asarray(above.sum(axis=0)).ravel()
+    own = np.zeros(hierarchy.n_nodes, bool)
+    own[class_nodes] = n_below[class_nodes] == 1  # no other class below: the class is a leaf
+    variance = np.where(own, 1.0, strength)
+    spawned = np.flatnonzero(~own[class_nodes])
+    leaves = sp.csr_array(
+        (np.ones(spawned.size), (np.arange(spawned.size), spawned)), shape=(spawned.size, n_classes)
+    )
+    shares = sp.csr_array(sp.diags_array(np.sqrt(variance)) @ above.T)
+    shares.eliminate_zeros()
+    return _merged(sp.vstack([shares, leaves], format="csr"))
+
+
+class _Precision(NamedTuple):
+    """Precision of the weights of nodes and spawned leaves; where the classes are; children before parents."""
+
+    matrix: sp.csc_array
+    classes: NDArray[np.int64]
+
+
+def _laplacian(n: int, a: NDArray[Any], b: NDArray[Any], weight: NDArray[Any]) -> sp.csr_array:
+    rows, columns = np.concatenate([a, b, a, b]), np.concatenate([a, b, b, a])
+    return sp.csr_array((np.concatenate([weight, weight, -weight, -weight]), (rows, columns)), shape=(n, n))
+
+
+def _hierarchy_precision(
+    hierarchy: Hierarchy, class_nodes: NDArray[np.int64], strength: NDArray[np.float64]
+) -> _Precision:
+    above = hierarchy.ancestor_matrix[class_nodes]
+    n_below = np.asarray(above.sum(axis=0)).ravel()
+    alone = n_below[class_nodes] == 1
+    n = hierarchy.n_nodes
+    spawned = np.flatnonzero(~alone)
+    at = class_nodes.copy()
+    at[spawned] = n + np.arange(spawned.size)
+    total = n + spawned.size
+    is_leaf = np.zeros(total, bool)
+    is_leaf[at] = True
+    parent, child = hierarchy.edges.T
+    parent = np.concatenate([parent, class_nodes[spawned]])
+    child = np.concatenate([child, at[spawned]])
+    s = np.ones(total)
+    s[:n] = np.maximum(strength, _SMALLEST)
+    n_parents = np.bincount(child, minlength=total)
+    leaf_weight = n_parents[child] ** (np.minimum(s[parent], 1.0) - 1.0)
+    weight = np.where(is_leaf[child], leaf_weight, 1.0 / s[child])
+    roots = hierarchy.root_ids
+    ridge = np.zeros(total)
+    ridge[roots] = np.where(is_leaf[roots], 1.0, 1.0 / s[roots])
+    depth = np.append(hierarchy.depth, hierarchy.depth[class_nodes[spawned]] + 1)
+    useful = np.append(n_below > 0, np.ones(spawned.size, bool))  # a node without a class below only follows
+    kept = np.flatnonzero(useful)
+    kept = kept[np.argsort(-depth[kept], kind="stable")]
+    matrix = (_laplacian(total, parent, child, weight) + sp.diags_array(ridge)).tocsr()
+    dead = useful[parent] & ~useful[child]  # edges to such nodes cost nothing
+    matrix = matrix - _laplacian(total, parent[dead], child[dead], weight[dead])
+    position = np.empty(total, np.int64)
+    position[kept] = np.arange(kept.size)
+    return _Precision(sp.csc_array(matrix[kept][:, kept]), position[at])
+
+
+def _graph_precision(graph: LabelGraph, class_nodes: NDArray[np.int64], coupling: float) -> _Precision:
+    a, b = graph.edges.T
+    matrix = _laplacian(graph.n_nodes, a, b, coupling * graph.weights)
+    matrix = matrix + sp.diags_array(np.full(graph.n_nodes, max(1.0 - coupling, RIDGE)))
+    order = reverse_cuthill_mckee(sp.csr_matrix(matrix), symmetric_mode=True).astype(np.int64)
+    position = np.empty(graph.n_nodes, np.int64)
+    position[order] = np.arange(graph.n_nodes)
+    return _Precision(sp.csc_array(matrix.tocsr()[order][:, order]), position[class_nodes])
+
+
+def _precision_factor(precision: _Precision) -> sp.csc_array:
+    """F = D^(-1/2) L^-1, restricted to the classes, of the precision L D L'."""
+    lu = splu(precision.matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    lower = sp.csc_array(lu.L)
+    lower.sort_indices()
+    indptr, indices, data = inverse_columns(lower.indptr, lower.indices, lower.data, precision.classes)
+    data /= np.sqrt(lu.U.diagonal())[indices]
+    return sp.csc_array((data, indices, indptr), shape=(lower.shape[0], len(precision.classes)))
+
+
+def couple(structure: Hierarchy | LabelGraph, class_nodes: NDArray[np.int64], coupling: Any) -> Coupling:
+    """Factor of the covariance that a structure and a coupling give the weights of the classes.
+
+    Parameters
+    ----------
+    structure : Hierarchy or LabelGraph
+    class_nodes : ndarray of int
+        Nodes that carry documents.
+    coupling : float, sequence of floats by depth, or dict of node names to floats
+        Of a graph: a float in [0, 1].
+
+    Examples
+    --------
+    >>> from arbora.structure import Hierarchy
+    >>> tree = Hierarchy.from_edges([("root", "a"), ("root", "b")])
+    >>> factor = couple(tree, tree.encode(["a", "b"]), 1.0).factor
+    >>> (factor.T @ factor).toarray()
+    array([[2., 1.],
+           [1., 2.]])
+    """
+    class_nodes = np.asarray(class_nodes, np.int64)
+    if isinstance(structure, LabelGraph):
+        if not isinstance(coupling, Real) or not 0 <= coupling <= 1:
+            raise ValueError(f"coupling={coupling!r}: of a label graph it is a number in [0, 1].")
+        if coupling == 0:
+            return Coupling(sp.eye_array(len(class_nodes), format="csc"), np.arange(len(class_nodes)))
+        precision = _graph_precision(structure, class_nodes, float(coupling))
+        order = np.argsort(precision.classes, kind="stable")
+        return _ordered(_precision_factor(precision), order)
+    strength = node_couplings(structure, coupling)
+    order = np.argsort(preorder(structure)[class_nodes], kind="stable")
+    if structure.is_tree or not strength.any():
+        return _ordered(_tree_factor(structure, class_nodes, strength), order)
+    return _ordered(_precision_factor(_hierarchy_precision(structure, class_nodes, strength)), order)
+
+
+def _ordered(factor: sp.csc_array, order: NDArray[np.int64]) -> Coupling:
+    factor = sp.csr_array(factor[:, order])
+    return Coupling(sp.csc_array(factor[np.diff(factor.indptr) > 0]), order)
+
+
+def expected_weights(
+    structure: Hierarchy | LabelGraph,
+    class_nodes: NDArray[np.int64],
+    wanted: NDArray[np.int64],
+    coupling: Any,
+) -> NDArray[np.float64]:
+    """How the weights of other nodes follow from those of the classes: the minimiser of the regulariser, exactly.
+
+    Parameters
+    ----------
+    structure : Hierarchy or LabelGraph
+    class_nodes : ndarray of int
+        Nodes whose weights are known.
+    wanted : ndarray of int
+        Other nodes; inner nodes of a hierarchy, or leaves that no document has reached yet.
+    coupling
+        As for `couple`.
+
+    Returns
+    -------
+    ndarray of shape (n_wanted, n_classes)
+        To be multiplied by the weights of the classes.
+
+    Examples
+    --------
+    >>> from arbora.structure import Hierarchy
+    >>> tree = Hierarchy.from_edges([("root", "a"), ("root", "b"), ("root", "new")])
+    >>> expected_weights(tree, tree.encode(["a", "b"]), tree.encode(["new"]), 1.0)
+    array([[0.33333333, 0.33333333]])
+    """
+    n_classes = len(class_nodes)
+    both = couple(structure, np.concatenate([class_nodes, wanted]), coupling)
+    factor = both.factor[:, np.argsort(both.order)]
+    known, new = sp.csr_array(factor[:, :n_classes]), factor[:, n_classes:]
+    covariance = LinearOperator((n_classes, n_classes), matvec=lambda x: known.T @ (known @ x))
+    right = (known.T @ new).toarray()
+    columns = [cg(covariance, column, rtol=1e-10, maxiter=10 * n_classes)[0] for column in right.T]
+    return np.array(columns).reshape(len(wanted), n_classes)

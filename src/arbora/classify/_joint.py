@@ -1,0 +1,188 @@
+"""Training classes together over a label structure: costs by block, weights from parts, memory before time."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from arbora.classify._coupling import Coupling
+from arbora.classify._linear import LinearModel, PartsModel
+from arbora.classify._train import Training
+from arbora.engine import ThreadEngine
+from arbora.infer import Checkpoint, Progress, Trace
+from arbora.infer.dual import BLOCK, prepare_rows
+from arbora.infer.joint import Joint, JointSolution
+from arbora.infer.memory import require_memory
+from arbora.infer.run import Multipliers
+
+
+class Fitted(NamedTuple):
+    """A joint problem, its solution, and the order in which its classes are laid out."""
+
+    joint: Joint
+    solution: JointSolution
+    coupling: Coupling
+
+    @property
+    def relative_gap(self) -> float:
+        """Certified duality gap over the primal objective."""
+        certificate = self.solution.certificate
+        return certificate.gap / max(certificate.objective, np.finfo(np.float64).tiny)
+
+
+def block_costs(
+    training: Training, order: NDArray[np.int64]
+) -> Callable[[range, NDArray[Any]], NDArray[Any]]:
+    """Return the function that gives signs times costs of a block of classes, on some rows."""
+    by_class = sp.csc_array(training.positives)[:, order]
+    weight = training.positive_weight[order]
+    negative = -training.row_cost.astype(training.options.dtype)
+
+    def costs(block: range, ids: NDArray[np.int64]) -> NDArray[Any]:
+        cost = np.repeat(negative[ids][:, None], len(block), axis=1)
+        span = by_class.indptr[block.start : block.stop + 1]
+        rows = by_class.indices[span[0] : span[-1]]
+        column = np.repeat(np.arange(len(block)), np.diff(span))
+        if len(ids) < len(negative):
+            at = np.minimum(np.searchsorted(ids, rows), max(0, len(ids) - 1))
+            here = ids[at] == rows if len(ids) else np.zeros(len(rows), bool)
+            at, rows, column = at[here], rows[here], column[here]
+        else:
+            at = rows
+        cost[at, column] = training.row_cost[rows] * weight[block.start + column]
+        return cost
+
+    return costs
+
+
+def check_joint_memory(joint: Joint, dense: bool, n_jobs: int) -> None:
+    """Refuse a fit whose shared parts, blocks under way and weights cannot fit."""
+    rows, layout = joint.rows, joint.layout
+    n_classes = layout.blocks[-1].stop
+    size, width = rows.dtype.itemsize, rows.n_features + 1
+    block = min(BLOCK, n_classes) * (rows.n_samples * (2 * size + 4) + width * size)
+    need = len(layout.shared) * width * size + n_jobs * block
+    advice = "Use dtype='float32', fewer threads, or fewer features (for text: a larger min_df)"
+    if dense:
+        need += n_classes * width * size
+        advice += ", or prune_below=0.0, which keeps the weights as sparse differences"
+    require_memory(
+        need,
+        f"Training {n_classes} classes together on {rows.n_samples} rows with {rows.n_features} features "
+        f"({rows.dtype.name}, {len(layout.shared)} shared parts, {n_jobs} threads)",
+        advice + ".",
+    )
+
+
+def train_joint(
+    training: Training,
+    coupling: Coupling,
+    engine: ThreadEngine,
+    *,
+    dense: bool = True,
+    offset: Any = None,
+    start: list[Multipliers] | None = None,
+    checkpoint: Checkpoint | None = None,
+    progress: Progress | None = None,
+    key: str = "",
+) -> Fitted:
+    """Train all classes of `training` together.
+
+    Parameters
+    ----------
+    training : Training
+    coupling : Coupling
+    engine : ThreadEngine
+    dense : bool
+        Whether the weights will be wanted as a dense matrix, which takes memory.
+    offset : ndarray of shape (n_features + 1, n_classes), optional
+        Weights from which deviations are counted, columns in the order of the classes.
+    start : list of Multipliers, optional
+    checkpoint, progress, key
+        As in `Joint.solve`.
+    """
+    options = training.options
+    rows = prepare_rows(training.X, options.dtype, options.bias)
+    from_weights = None
+    if offset is not None:
+
+        def from_weights(block: range) -> NDArray[Any]:
+            return offset[:, coupling.order[block.start : block.stop]]
+
+    costs = block_costs(training, coupling.order)
+    with engine:
+        joint = Joint(rows, costs, coupling.factor, options.loss, engine, from_weights)
+        check_joint_memory(joint, dense, engine.n_workers)
+        solution = joint.solve(
+            tol=options.tol, max_iter=options.max_iter, seed=options.seed,
+            multipliers=start, checkpoint=checkpoint, progress=progress, key=key,
+        )  # fmt: skip
+    return Fitted(joint, solution, coupling)
+
+
+def dense_model(fitted: Fitted) -> LinearModel:
+    """Weights of all classes as one matrix, its features contiguous in memory."""
+    joint, order = fitted.joint, fitted.coupling.order
+    weights = np.empty((joint.rows.n_features + 1, len(order)), joint.rows.dtype)
+
+    def fill(k: int) -> None:
+        block = joint.layout.blocks[k]
+        weights[:, order[block.start : block.stop]] = joint.weights(k, fitted.solution)
+
+    joint.engine.map(fill, range(len(joint.layout.blocks)))
+    return LinearModel(weights[:-1].T, weights[-1] * joint.rows.bias)
+
+
+def _pruned(V: NDArray[Any], below: float) -> sp.csr_array:
+    return sp.csr_array(np.where(np.abs(V) > below, V, V.dtype.type(0)))
+
+
+def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:
+    """Parts as sparse rows, without their small entries, and the shares of the classes in them."""
+    joint, layout = fitted.joint, fitted.joint.layout
+    factor = sp.csr_array(fitted.coupling.factor)
+    scale = joint.rows.dtype.type(fitted.solution.certificate.scale)
+
+    def local_parts(k: int) -> tuple[NDArray[np.int64], sp.csr_array, NDArray[Any]]:
+        ids = np.flatnonzero(layout.owner == k)
+        block = layout.blocks[k]
+        shares = factor[ids][:, block.start : block.stop].toarray()
+        V = joint.parts(k, fitted.solution, shares) * scale
+        return ids, _pruned(V[:, :-1], prune_below), V[:, -1]
+
+    pieces = joint.engine.map(local_parts, range(len(layout.blocks)))
+    shared = [
+        _pruned(fitted.solution.shared[p : p + 1, :-1] * scale, prune_below)
+        for p in range(len(layout.shared))
+    ]
+    rows = np.concatenate([layout.shared, *(ids for ids, _, _ in pieces)])
+    parts = sp.csc_array(sp.vstack([*shared, *(V for _, V, _ in pieces)], format="csr"))
+    bias = (
+        np.concatenate([fitted.solution.shared[:, -1] * scale, *(b for _, _, b in pieces)]) * joint.rows.bias
+    )
+    sharing = sp.csc_array(factor[rows].astype(parts.dtype))[:, np.argsort(fitted.coupling.order)]
+    return PartsModel(parts, sharing.T @ bias, sp.csc_array(sharing))
+
+
+def joint_trace(fitted: Fitted) -> Trace:
+    """Objective, relative gap and seconds by round."""
+    values = np.array([[r.objective, r.gap, r.seconds] for r in fitted.solution.history]).T
+    values[1] /= np.maximum(values[0], np.finfo(np.float64).tiny)
+    return Trace.from_state({"columns": ["objective", "gap", "seconds"], "values": values})
+
+
+def warn_unless_closed(fitted: Fitted, tol: float, max_iter: int) -> None:
+    """Warn with the gap that was reached and what to do."""
+    if not fitted.solution.converged:
+        warnings.warn(
+            f"training stopped at max_iter={max_iter} rounds before the relative duality gap reached tol={tol:g}; it "
+            f"is {fitted.relative_gap:.2g}. Increase max_iter, or lower C or coupling, or scale the features.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,412 @@
+"""Recursive regularisation: classifiers trained together over a tree, a DAG or a graph of labels.
+
+S. Gopal and Y. Yang, Recursive regularization for large-scale classification with hierarchical and graphical
+dependencies (KDD 2013; thesis ch. 3). Classes that are close in the structure get similar weights,
+
+    min_W  regulariser(W) + C sum_l sum_i loss(y_il w_l.x_i),
+
+where the regulariser is the sum over the edges of 1/2 ||w_child - w_parent||^2 (see `_coupling` for all of its forms,
+and for the *coupling* that leads from the published model to the flat one), the losses are those of one-vs-rest, and
+only the classes that carry documents have a loss. On a structure without edges this is the flat model, exactly.
+
+The inner nodes are eliminated: given the classes their weights follow in closed form, so that what is solved is one
+joint dual over the pairs of documents and classes (`arbora.infer.joint`), and its duality gap is certified. (Where
+the published update of a leaf says `a'.x_i - 1 + y w_parent.x_i`, the gradient is `y w.x_i - 1` with the full
+weights: a `y` is missing there.)
+
+The bias is the weight of a constant feature: it is regularised, and shared, like any other weight.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sklearn.utils._param_validation import StrOptions
+
+from arbora.classify._recursive import Recursive
+from arbora.structure import Hierarchy, LabelGraph
+
+DEFAULT_CS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+DEFAULT_COUPLINGS = (0.0, 0.1, 0.3, 1.0)
+
+
+class RecursiveSVC(Recursive):
+    """Support vector machines trained together over a label structure (RR-SVM).
+
+    Parameters
+    ----------
+    C : float or "cv"
+        Cost of a unit of loss: the larger, the closer the fit to the training data. "cv" chooses among `Cs` by
+        cross-validation; what was chosen is in `C_`.
+    loss : {"hinge", "squared_hinge"}
+    structure : Hierarchy or LabelGraph, optional
+        Label structure whose nodes the labels name. Without one, the model is the flat one.
+    coupling : float, "cv", sequence of floats or dict
+        How much classes share with those near them: 0 is flat training, 1 the published model. One number for all
+        inner nodes, one for each depth from the roots down (the last goes on), or a dict of node names (others
+        have 1). "cv" chooses among `couplings`; what was chosen is in `coupling_`. Of a graph: one number in [0, 1].
+    tol : float
+        Relative duality gap of the joint problem at which training stops; it is certified, so that the objective is
+        at most this share above its optimum.
+    max_iter : int
+        Most rounds over all classes; a `ConvergenceWarning` tells when they were not enough.
+    fit_intercept : bool
+        Whether to learn a bias.
+    intercept_scaling : float
+        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
+    class_weight : dict, "balanced" or None
+        Factors on the cost of the positive documents of each class, by its name; "balanced" is
+        n_samples / (n_classes * n_samples of the class).
+    Cs, couplings : sequences
+        What "cv" tries. A path of costs rises, each from the solution before, and ends when the score has fallen
+        twice in a row.
+    cv : int
+        Folds of the cross-validation; documents of a class are dealt out to them in turn.
+    scoring : {"macro_f1", "micro_f1"}
+        What the cross-validation maximises.
+    calibration : "holdout", int or None
+        How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
+        others, on that many folds in turn (slower, finer), or is 1.
+    threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
+        Where to cut the scores of a row that may carry several labels (`arbora.classify.thresholds`).
+    prune_below : float, optional
+        Keep the weights as sparse differences of nodes from their parents, without entries whose size is not above
+        this: for structures so large that a dense `coef_` would not fit. 0.0 drops nothing but zeros.
+    dtype : "float32" or "float64"
+        Precision of training and weights.
+    warm_start : bool
+        Whether to start `fit` from the multipliers of the fit before, if it was of the same documents and labels.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    random_state : int, RandomState instance or None
+        Order in which rows and classes are visited, and the folds.
+    checkpoint : path, optional
+        Folder where finished blocks of classes are kept: a fit that was interrupted goes on from there and ends with
+        the same model; the folder is cleared at the end.
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Labels with data: the columns of `decision_function`.
+    coef_ : ndarray of shape (n_classes, n_features)
+        Of a pruned model, made from `differences_` when it is asked for.
+    intercept_ : ndarray of shape (n_classes,)
+    differences_ : sparse matrix of shape (n_parts, n_features)
+        Of a pruned model: the parts of which the weights of the classes are sums.
+    sharing_ : sparse matrix of shape (n_parts, n_classes)
+        Of a pruned model: the share of each class in each part.
+    C_, coupling_ : the cost and the coupling of the fit
+    cv_results_ : dict
+        After a cross-validation: "C", "coupling", "mean_score", "std_score", "scores" of every candidate.
+    nodes_ : ndarray
+        Names of the columns of `predict_proba`.
+    structure_ : Hierarchy or LabelGraph
+    hierarchy_ : Hierarchy
+        The structure, or one root for each class.
+    class_nodes_ : ndarray of int
+        Node of each class.
+    duality_gap_ : float
+        Certified relative duality gap.
+    trace_ : Trace
+        Objective, relative gap (estimates, the last one exact) and seconds by round.
+    calibration_ : ndarray of shape (2,)
+        Scale and shift that make probabilities of scores.
+    threshold_ : Threshold or None
+    n_iter_ : int
+        Rounds.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from arbora.classify import RecursiveSVC
+    >>> from arbora.structure import Hierarchy
+    >>> X = [[2.0, 0.0], [1.5, 0.5], [0.0, 2.0], [0.5, 1.5], [-2.0, -2.0]]
+    >>> y = ["animal/cat", "animal/cat", "animal/dog", "animal/dog", "plant"]
+    >>> tree = Hierarchy.from_paths(["animal/cat", "animal/dog", "plant"])
+    >>> model = RecursiveSVC(structure=tree, random_state=0).fit(X, y)
+    >>> model.predict([[2.0, 0.2]])
+    array(['animal/cat'], dtype=object)
+    >>> model.duality_gap_ <= model.tol
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **Recursive._parameter_constraints,
+        "loss": [StrOptions({"hinge", "squared_hinge"})],
+    }
+
+    def __init__(
+        self,
+        C: Any = 1.0,
+        *,
+        loss: str = "hinge",
+        structure: Hierarchy | LabelGraph | None = None,
+        coupling: Any = 0.3,
+        tol: float = 1e-2,
+        max_iter: int = 200,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        class_weight: Any = None,
+        Cs: Any = DEFAULT_CS,
+        couplings: Any = DEFAULT_COUPLINGS,
+        cv: int = 3,
+        scoring: str = "macro_f1",
+        calibration: Any = "holdout",
+        threshold: Any = "zero",
+        prune_below: float | None = None,
+        dtype: str = "float32",
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        checkpoint: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.structure = structure
+        self.coupling = coupling
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.class_weight = class_weight
+        self.Cs = Cs
+        self.couplings = couplings
+        self.cv = cv
+        self.scoring = scoring
+        self.calibration = calibration
+        self.threshold = threshold
+        self.prune_below = prune_below
+        self.dtype = dtype
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RecursiveSVC:
+        """Train all classes together.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : one label a row, a list of label lists, or an indicator matrix
+            With a structure, labels are names of its nodes and an indicator has a column for each node.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on C.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, sample_weight, self.loss)
+
+    def partial_fit(
+        self, X: Any, y: Any, structure: Hierarchy | LabelGraph | None = None, sample_weight: Any = None
+    ) -> RecursiveSVC:
+        """Go on learning from new documents, also of new classes, without the old documents.
+
+        The weights move from where they are as little as the new documents allow: deviations from them are
+        what is regularised. A new class begins where the structure expects it, near its parent.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : labels in the form in which they were given to `fit`
+        structure : Hierarchy or LabelGraph, optional
+            A grown structure, in which all classes so far are still to be found; by default the one there is.
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
+        """
+        return self._partial_fit(X, y, structure, sample_weight, self.loss)
+
+
+class RecursiveLogisticRegression(Recursive):
+    """Logistic regression trained together over a label structure (RR-LR).
+
+    Parameters
+    ----------
+    C : float or "cv"
+        Cost of a unit of loss: the larger, the closer the fit to the training data. "cv" chooses among `Cs` by
+        cross-validation; what was chosen is in `C_`.
+    structure : Hierarchy or LabelGraph, optional
+        Label structure whose nodes the labels name. Without one, the model is the flat one.
+    coupling : float, "cv", sequence of floats or dict
+        How much classes share with those near them: 0 is flat training, 1 the published model. One number for all
+        inner nodes, one for each depth from the roots down (the last goes on), or a dict of node names (others
+        have 1). "cv" chooses among `couplings`; what was chosen is in `coupling_`. Of a graph: one number in [0, 1].
+    tol : float
+        Relative duality gap of the joint problem at which training stops; it is certified, so that the objective is
+        at most this share above its optimum.
+    max_iter : int
+        Most rounds over all classes; a `ConvergenceWarning` tells when they were not enough.
+    fit_intercept : bool
+        Whether to learn a bias.
+    intercept_scaling : float
+        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
+    class_weight : dict, "balanced" or None
+        Factors on the cost of the positive documents of each class, by its name; "balanced" is
+        n_samples / (n_classes * n_samples of the class).
+    Cs, couplings : sequences
+        What "cv" tries. A path of costs rises, each from the solution before, and ends when the score has fallen
+        twice in a row.
+    cv : int
+        Folds of the cross-validation; documents of a class are dealt out to them in turn.
+    scoring : {"macro_f1", "micro_f1"}
+        What the cross-validation maximises.
+    calibration : "holdout", int or None
+        How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
+        others, on that many folds in turn (slower, finer), or is 1.
+    threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
+        Where to cut the scores of a row that may carry several labels (`arbora.classify.thresholds`).
+    prune_below : float, optional
+        Keep the weights as sparse differences of nodes from their parents, without entries whose size is not above
+        this: for structures so large that a dense `coef_` would not fit. 0.0 drops nothing but zeros.
+    dtype : "float32" or "float64"
+        Precision of training and weights.
+    warm_start : bool
+        Whether to start `fit` from the multipliers of the fit before, if it was of the same documents and labels.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    random_state : int, RandomState instance or None
+        Order in which rows and classes are visited, and the folds.
+    checkpoint : path, optional
+        Folder where finished blocks of classes are kept: a fit that was interrupted goes on from there and ends with
+        the same model; the folder is cleared at the end.
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Labels with data: the columns of `decision_function`.
+    coef_ : ndarray of shape (n_classes, n_features)
+        Of a pruned model, made from `differences_` when it is asked for.
+    intercept_ : ndarray of shape (n_classes,)
+    differences_ : sparse matrix of shape (n_parts, n_features)
+        Of a pruned model: the parts of which the weights of the classes are sums.
+    sharing_ : sparse matrix of shape (n_parts, n_classes)
+        Of a pruned model: the share of each class in each part.
+    C_, coupling_ : the cost and the coupling of the fit
+    cv_results_ : dict
+        After a cross-validation: "C", "coupling", "mean_score", "std_score", "scores" of every candidate.
+    nodes_ : ndarray
+        Names of the columns of `predict_proba`.
+    structure_ : Hierarchy or LabelGraph
+    hierarchy_ : Hierarchy
+        The structure, or one root for each class.
+    class_nodes_ : ndarray of int
+        Node of each class.
+    duality_gap_ : float
+        Certified relative duality gap.
+    trace_ : Trace
+        Objective, relative gap (estimates, the last one exact) and seconds by round.
+    calibration_ : ndarray of shape (2,)
+        Scale and shift that make probabilities of scores.
+    threshold_ : Threshold or None
+    n_iter_ : int
+        Rounds.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from arbora.classify import RecursiveLogisticRegression
+    >>> from arbora.structure import Hierarchy
+    >>> tree = Hierarchy.from_edges([("low", "a"), ("low", "b"), ("high", "c")])
+    >>> X = [[0.0], [1.0], [2.0], [3.0], [8.0], [9.0]]
+    >>> y = ["a", "a", "b", "b", "c", "c"]
+    >>> model = RecursiveLogisticRegression(C=10.0, structure=tree, random_state=0).fit(X, y)
+    >>> model.predict([[0.2], [8.5]])
+    array(['a', 'c'], dtype=object)
+    """
+
+    def __init__(
+        self,
+        C: Any = 1.0,
+        *,
+        structure: Hierarchy | LabelGraph | None = None,
+        coupling: Any = 0.3,
+        tol: float = 1e-2,
+        max_iter: int = 200,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        class_weight: Any = None,
+        Cs: Any = DEFAULT_CS,
+        couplings: Any = DEFAULT_COUPLINGS,
+        cv: int = 3,
+        scoring: str = "macro_f1",
+        calibration: Any = "holdout",
+        threshold: Any = "zero",
+        prune_below: float | None = None,
+        dtype: str = "float32",
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        checkpoint: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.C = C
+        self.structure = structure
+        self.coupling = coupling
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.class_weight = class_weight
+        self.Cs = Cs
+        self.couplings = couplings
+        self.cv = cv
+        self.scoring = scoring
+        self.calibration = calibration
+        self.threshold = threshold
+        self.prune_below = prune_below
+        self.dtype = dtype
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RecursiveLogisticRegression:
+        """Train all classes together.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : one label a row, a list of label lists, or an indicator matrix
+            With a structure, labels are names of its nodes and an indicator has a column for each node.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on C.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, sample_weight, "logistic")
+
+    def partial_fit(
+        self, X: Any, y: Any, structure: Hierarchy | LabelGraph | None = None, sample_weight: Any = None
+    ) -> RecursiveLogisticRegression:
+        """Go on learning from new documents, also of new classes, without the old documents.
+
+        The weights move from where they are as little as the new documents allow: deviations from them are
+        what is regularised. A new class begins where the structure expects it, near its parent.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : labels in the form in which they were given to `fit`
+        structure : Hierarchy or LabelGraph, optional
+            A grown structure, in which all classes so far are still to be found; by default the one there is.
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
+        """
+        return self._partial_fit(X, y, structure, sample_weight, "logistic")

@@ -1,0 +1,92 @@
+"""How classes that share weights are laid out for a solver that sees a block of them at a time.
+
+The weights of class l are a sum of parts, w_l = sum_p factor_pl v_p: in a tree the parts are the differences of
+the nodes from their parents, and the classes below a node share its part. `lay_out` cuts the classes into blocks;
+a part seen by one block only is *local* to it and never stored, the others are *shared*. Blocks that share no part
+could be solved side by side without knowing of each other. Those that do share one, up to `TOGETHER` of them, still
+run side by side: a part that s blocks of a wave may move counts s times in the curvature of each, since
+
+    || sum_k d_k ||^2  <=  s sum_k || d_k ||^2,
+
+so that together they never overshoot. With classes in the order of the tree, the blocks below a node are
+consecutive: dealing the blocks out in turn, to as many waves as the most shared part asks for, keeps every part
+to at most TOGETHER blocks in a wave. A part that all blocks share (a root) gives waves of TOGETHER; no shared part at
+all gives a single wave; and the waves never depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.infer.dual import class_blocks
+
+TOGETHER = 2  # blocks of a wave that may move the same part
+
+
+class Layout(NamedTuple):
+    """Blocks of classes, what is local to each, which shared parts it sees, and when it is visited."""
+
+    blocks: list[range]
+    local: list[NDArray[np.float64]]  # n_block x n_block: factor' factor over the local parts
+    seen: list[NDArray[np.int64]]  # shared parts that the block sees
+    mix: list[NDArray[np.float64]]  # their rows of the factor, len(seen) x n_block
+    shared: NDArray[np.int64]  # rows of the factor that are shared
+    owner: NDArray[np.int64]  # of each row of the factor: its block, or -1 if it is shared
+    waves: list[NDArray[np.int64]]
+
+
+def lay_out(factor: sp.csc_array) -> Layout:
+    """Cut classes into blocks, parts into local and shared ones, and blocks into waves.
+
+    Parameters
+    ----------
+    factor : sparse matrix of shape (n_parts, n_classes)
+        Its columns in an order that keeps classes that share parts together.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> star = sp.csc_array(sp.vstack([sp.csr_array([[1.0] * 40]), sp.eye_array(40)]))  # a root and 40 leaves
+    >>> layout = lay_out(star)
+    >>> layout.blocks, layout.shared, len(layout.waves)
+    ([range(0, 20), range(20, 40)], array([0]), 1)
+    """
+    by_part = sp.csr_array(factor)
+    n_parts, n_classes = by_part.shape
+    blocks = class_blocks(n_classes)
+    n_blocks = len(blocks)
+    block_of = np.repeat(np.arange(n_blocks), [len(block) for block in blocks])
+    part = np.repeat(np.arange(n_parts), np.diff(by_part.indptr))
+    pairs = np.unique(part * n_blocks + block_of[by_part.indices])
+    part, block = np.divmod(pairs, n_blocks)
+    n_seeing = np.bincount(part, minlength=n_parts)
+    is_shared = n_seeing > 1
+    shared = np.flatnonzero(is_shared)
+    owner = np.full(n_parts, -1)
+    alone = ~is_shared[part]
+    owner[part[alone]] = block[alone]
+    position = np.cumsum(is_shared) - 1
+    columns = sp.csc_array(factor)
+    local, seen, mix = [], [], []
+    for k, classes in enumerate(blocks):
+        own = sp.csr_array(columns[:, classes.start : classes.stop])
+        mine = own[np.flatnonzero(owner == k)]
+        local.append((mine.T @ mine).toarray())
+        ids = part[(block == k) & is_shared[part]]
+        seen.append(position[ids])
+        mix.append(own[ids].toarray())
+    n_waves = max(1, -(-int(n_seeing.max(initial=1)) // TOGETHER)) if shared.size else 1
+    waves = [np.arange(first, n_blocks, n_waves) for first in range(n_waves)]
+    return Layout(blocks, local, seen, mix, shared, owner, waves)
+
+
+def coupling_of_wave(layout: Layout, wave: NDArray[np.int64]) -> list[NDArray[Any]]:
+    """Matrices K of the blocks of a wave, each shared part counted once for every block of the wave that sees it."""
+    times = np.bincount(np.concatenate([layout.seen[k] for k in wave]), minlength=len(layout.shared))
+    return [
+        layout.local[k] + (layout.mix[k].T * times[layout.seen[k]]) @ layout.mix[k] for k in wave.tolist()
+    ]
