@@ -66,10 +66,13 @@ def node_couplings(hierarchy: Hierarchy, coupling: Any) -> NDArray[np.float64]:
 
 
 def preorder(hierarchy: Hierarchy) -> NDArray[np.int64]:
-    """Position of every node when each is followed by all below it; a node of a DAG goes with its first parent."""
+    """Position of every node when each is followed by all below it; a node of a DAG goes with one deepest parent."""
+    # The first of the deepest parents: all nodes that hang below one node are then in one level.
+    child = np.repeat(np.arange(hierarchy.n_nodes), np.diff(hierarchy.parent_indptr))
+    deepest = hierarchy.depth[hierarchy.parent_indices] == hierarchy.depth[child] - 1
+    nodes, at = np.unique(child[deepest], return_index=True)
     first = np.full(hierarchy.n_nodes, -1)
-    has_parent = np.diff(hierarchy.parent_indptr) > 0
-    first[has_parent] = hierarchy.parent_indices[hierarchy.parent_indptr[:-1][has_parent]]
+    first[nodes] = hierarchy.parent_indices[deepest][at]
     size = np.ones(hierarchy.n_nodes, np.int64)
     for level in hierarchy.levels[:0:-1]:
         np.add.at(size, first[level], size[level])

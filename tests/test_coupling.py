@@ -1,0 +1,384 @@
+"""What a label structure says about the weights of its classes, against dense linear algebra written down anew."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.linalg import null_space
+
+from arbora.classify._coupling import (
+    RIDGE,
+    _hierarchy_precision,
+    _precision_factor,
+    couple,
+    expected_weights,
+    node_couplings,
+    preorder,
+)
+from arbora.kernels.elimination import inverse_columns
+from arbora.structure import Hierarchy, LabelGraph
+
+TREE = Hierarchy.from_edges(
+    [
+        ("r", "a"),
+        ("r", "b"),
+        ("a", "a1"),
+        ("a", "a2"),
+        ("b", "b1"),
+        ("b1", "b11"),
+        ("b11", "b111"),
+        ("b", "b2"),
+    ]
+)
+FOREST = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("s", "c"), ("c", "d"), ("c", "e")], nodes=["alone"])
+DAG = Hierarchy.from_edges(
+    [
+        ("r", "a"), ("r", "b"), ("q", "b"), ("a", "c"), ("b", "c"), ("c", "x"), ("c", "y"), ("a", "y"), ("b", "y"),
+        ("b", "z"), ("q", "z"), ("a", "v"),
+    ]
+)  # fmt: skip
+HIERARCHIES = {
+    "tree": (TREE, ["a1", "a2", "b111", "b2"]),
+    "tree, classes on inner nodes": (TREE, ["a", "a1", "b", "b11", "b2", "r"]),
+    "tree, nodes without classes": (TREE, ["b1", "a2"]),
+    "tree, one class": (TREE, ["b111"]),
+    "chain": (Hierarchy.from_edges([(i, i + 1) for i in range(6)]), [6, 3]),
+    "forest": (FOREST, ["a", "b", "d", "e", "alone"]),
+    "forest, a root is a class": (FOREST, ["s", "d", "alone", "r"]),
+    "dag": (DAG, ["x", "y", "z", "v"]),
+    "dag, classes on inner nodes": (DAG, ["c", "x", "b", "z", "q"]),
+    "dag, nodes without classes": (DAG, ["c", "v"]),
+}
+COUPLINGS = {
+    "published": 1.0,
+    "weak": 0.3,
+    "strong": 2.5,
+    "nearly none": 1e-6,
+    "none": 0.0,
+    "by depth": [0.2, 0.9, 0.5],
+    "by depth, no root": [0.0, 0.7],
+    "by name": {"a": 0.1, "b": 0.0, "r": 2.0, "c": 0.4},
+}
+every_hierarchy = pytest.mark.parametrize(("structure", "names"), HIERARCHIES.values(), ids=HIERARCHIES)
+every_coupling = pytest.mark.parametrize("coupling", COUPLINGS.values(), ids=COUPLINGS)
+
+
+def random_hierarchy(seed, n_nodes=25, most_parents=3):
+    """Every node but the first few has one to `most_parents` parents among those before it; classes anywhere."""
+    rng = np.random.default_rng(seed)
+    edges = [
+        (int(p), n)
+        for n in range(3, n_nodes)
+        for p in rng.choice(n, min(n, 1 + rng.integers(most_parents)), replace=False)
+    ]
+    structure = Hierarchy.from_edges(edges, nodes=list(range(n_nodes)))
+    classes = rng.permutation(n_nodes)[: 1 + rng.integers(n_nodes)]
+    return structure, classes.tolist()
+
+
+def random_graph(seed, n_nodes=15):
+    rng = np.random.default_rng(seed)
+    pairs = [(i, j) for i in range(n_nodes) for j in range(i) if rng.random() < 0.15]
+    graph = LabelGraph.from_edges(pairs, nodes=list(range(n_nodes)))
+    graph = LabelGraph(graph.names, graph.edges, rng.uniform(0.2, 3.0, len(graph.edges)))
+    return graph, rng.permutation(n_nodes)[: 1 + rng.integers(n_nodes)].tolist()
+
+
+def applicable(structure, coupling):
+    """Names of the dict that the structure has."""
+    if isinstance(coupling, dict):
+        return {name: value for name, value in coupling.items() if name in structure.names.tolist()}
+    return coupling
+
+
+# --- the regulariser, edge by edge, as its definition says ---------------------------------------------------------
+
+
+class Regulariser:
+    """Quadratic form over named nodes, 1/2 w'Qw, with the constraint that nodes of coupling 0 equal their parents."""
+
+    def __init__(self, structure, classes, coupling):
+        strength = dict(zip(structure.names.tolist(), node_couplings(structure, coupling), strict=True))
+        below = {name: {name, *structure.descendants(name)} for name in structure.names.tolist()}
+        alive = [name for name in structure.names.tolist() if below[name] & set(classes)]
+        spawned = [name for name in classes if below[name] & set(classes) != {name}]
+        leaf_of = {name: (name, "leaf") if name in spawned else name for name in classes}
+        edges = [(p, n) for n in alive for p in structure.parents(n)] + [(n, leaf_of[n]) for n in spawned]
+        self.nodes = alive + [leaf_of[name] for name in spawned]
+        self.at = np.array([self.nodes.index(leaf_of[name]) for name in classes])
+        leaves = set(leaf_of.values())
+        terms, fixed = (
+            [],
+            [],
+        )  # (weight, vector): weight times the square of the product; or a product that is 0
+        for p, n in edges:
+            difference = self.unit(n) - self.unit(p)
+            if n in leaves:
+                n_parents = sum(child == n for _, child in edges)
+                terms.append((n_parents ** (min(strength[p], 1.0) - 1.0), difference))
+            elif strength[n] > 0:
+                terms.append((1 / strength[n], difference))
+            else:
+                fixed.append(difference)
+        for n in alive:
+            if not len(structure.parents(n)):
+                if n in leaves or strength[n] > 0:
+                    terms.append((1.0 if n in leaves else 1 / strength[n], self.unit(n)))
+                else:
+                    fixed.append(self.unit(n))
+        self.terms = terms
+        self.Q = sum(weight * np.outer(vector, vector) for weight, vector in terms)
+        self.free = null_space(np.array(fixed)) if fixed else np.eye(len(self.nodes))
+
+    def unit(self, node):
+        return np.eye(len(self.nodes))[self.nodes.index(node)]
+
+    def value(self, w):
+        return sum(weight * (vector @ w) ** 2 for weight, vector in self.terms) / 2
+
+    @property
+    def covariance(self):
+        whole = self.free @ np.linalg.inv(self.free.T @ self.Q @ self.free) @ self.free.T
+        return whole[np.ix_(self.at, self.at)]
+
+
+def graph_covariance(graph, classes, coupling):
+    precision = max(1 - coupling, RIDGE) * np.eye(graph.n_nodes)
+    for (a, b), weight in zip(graph.edges.tolist(), graph.weights.tolist(), strict=True):
+        d = np.zeros(graph.n_nodes)
+        d[a], d[b] = 1, -1
+        precision += coupling * weight * np.outer(d, d)
+    ids = graph.encode(classes)
+    return np.linalg.inv(precision)[np.ix_(ids, ids)]
+
+
+def covariance(coupling):
+    """F'F with the classes in the order in which they were given."""
+    back = np.argsort(coupling.order)
+    factor = coupling.factor[:, back].toarray()
+    return factor.T @ factor
+
+
+# --- covariances ---------------------------------------------------------------------------------------------------
+
+
+@every_hierarchy
+@every_coupling
+def test_covariance_is_the_inverse_of_the_precision(structure, names, coupling):
+    coupling = applicable(structure, coupling)
+    found = couple(structure, structure.encode(names), coupling)
+    assert sorted(found.order.tolist()) == list(range(len(names)))
+    want = Regulariser(structure, names, coupling).covariance
+    np.testing.assert_allclose(covariance(found), want, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("most_parents", [1, 3])
+@pytest.mark.parametrize("seed", range(12))
+def test_covariance_of_random_hierarchies(seed, most_parents):
+    structure, classes = random_hierarchy(seed, most_parents=most_parents)
+    rng = np.random.default_rng(seed)
+    coupling = {name: float(rng.choice([0.0, 0.1, 1.0, 3.0])) for name in range(25)}
+    want = Regulariser(structure, classes, coupling).covariance
+    np.testing.assert_allclose(
+        covariance(couple(structure, classes, coupling)), want, rtol=1e-5, atol=1e-5 * want.max()
+    )
+
+
+@pytest.mark.parametrize("coupling", [0.0, 1e-9, 0.4, 1.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_covariance_of_a_graph(seed, coupling):
+    graph, classes = random_graph(seed)
+    want = graph_covariance(graph, classes, coupling)
+    np.testing.assert_allclose(covariance(couple(graph, graph.encode(classes), coupling)), want, rtol=1e-8)
+
+
+@every_hierarchy
+def test_the_way_of_a_tree_equals_the_way_of_a_dag(structure, names):
+    """Two ways to the covariance of a tree: sums over ancestors, and the Cholesky factor of the precision."""
+    if not structure.is_tree:
+        pytest.skip("no tree")
+    ids = structure.encode(names)
+    general = _precision_factor(_hierarchy_precision(structure, ids, node_couplings(structure, 0.3)))
+    np.testing.assert_allclose(
+        (general.T @ general).toarray(), covariance(couple(structure, ids, 0.3)), rtol=1e-10
+    )
+
+
+@pytest.mark.parametrize("structure", [TREE, FOREST, DAG, random_hierarchy(3)[0]])
+def test_without_coupling_classes_are_on_their_own(structure):
+    ids = np.arange(structure.n_nodes)
+    found = couple(structure, ids, 0.0)
+    assert found.factor.nnz == len(ids)  # nothing is shared, so that nothing has to be stored
+    np.testing.assert_array_equal(covariance(found), np.eye(len(ids)))
+    np.testing.assert_allclose(covariance(couple(structure, ids, 1e-5)), np.eye(len(ids)), atol=2e-3)
+
+
+def test_a_star_without_a_root_is_flat_at_any_coupling():
+    structure = Hierarchy.from_edges([], nodes=list("abcde"))
+    np.testing.assert_array_equal(covariance(couple(structure, np.arange(5), 2.0)), np.eye(5))
+
+
+def test_nodes_of_a_chain_are_one_part():
+    chain = Hierarchy.from_edges([("r", "m"), ("m", "n"), ("n", "x"), ("n", "y")])
+    factor = couple(chain, chain.encode(["x", "y"]), {"r": 0.5, "m": 0.25, "n": 2.0}).factor
+    assert factor.shape == (3, 2)  # the chain, and a part of its own for each class
+    np.testing.assert_allclose((factor.T @ factor).toarray(), [[3.75, 2.75], [2.75, 3.75]])
+
+
+def test_a_tree_factor_has_an_entry_for_each_class_and_node_above_it():
+    factor = couple(TREE, TREE.encode(["a1", "a2", "b111", "b2"]), 1.0).factor
+    assert factor.nnz == 3 + 3 + 3 + 3  # r, a or b, and the leaf, with the chain above b111
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_part_of_a_dag_is_without_a_class(seed):
+    structure, _ = random_hierarchy(seed, most_parents=2)
+    leaves = structure.leaf_ids
+    factor = couple(structure, leaves, 1.0).factor
+    assert factor.shape[1] == len(leaves)
+    assert (np.diff(sp.csr_array(factor).indptr) > 0).all()  # no part without a class
+
+
+# --- order ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most_parents", [1, 3])
+@pytest.mark.parametrize("seed", range(8))
+def test_preorder_keeps_all_below_a_node_together(seed, most_parents):
+    structure, _ = random_hierarchy(seed, most_parents=most_parents)
+    position = preorder(structure)
+    assert sorted(position.tolist()) == list(range(structure.n_nodes))
+    ids = {name: i for i, name in enumerate(structure.names.tolist())}
+    first = {}  # the tree in which a node hangs below the first of its deepest parents only
+    for name in ids:
+        parents = sorted(
+            structure.parents(name), key=lambda parent: (-structure.depth[ids[parent]], ids[parent])
+        )
+        first[name] = parents[0] if parents else None
+    for name in ids:
+        members = [other for other in ids if name in climb(other, first)]
+        assert position[ids[name]] == min(position[ids[m]] for m in members)
+        assert max(position[ids[m]] for m in members) - position[ids[name]] == len(members) - 1
+
+
+def climb(name, parent):
+    found = []
+    while name is not None:
+        found.append(name)
+        name = parent[name]
+    return found
+
+
+@pytest.mark.parametrize(("structure", "names"), HIERARCHIES.values(), ids=HIERARCHIES)
+def test_classes_are_laid_out_in_preorder(structure, names):
+    ids = structure.encode(names)
+    order = couple(structure, ids, 0.5).order
+    assert (np.diff(preorder(structure)[ids[order]]) > 0).all()
+
+
+# --- weights of other nodes ----------------------------------------------------------------------------------------
+
+
+@every_hierarchy
+@every_coupling
+def test_inner_nodes_minimise_the_regulariser(structure, names, coupling):
+    """Finite differences: no node without documents can move to a better place."""
+    coupling = applicable(structure, coupling)
+    regulariser = Regulariser(structure, names, coupling)
+    inner = [n for n in regulariser.nodes if not isinstance(n, tuple) and n not in names]
+    inner += [n for n in names if (n, "leaf") in regulariser.nodes]
+    if not inner:
+        pytest.skip("no node but the classes")
+    rng = np.random.default_rng(0)
+    given = rng.standard_normal(len(names))
+    others = [n for n in inner if n not in names]
+    w = np.zeros(len(regulariser.nodes))
+    w[regulariser.at] = given
+    unknown = np.setdiff1d(np.arange(len(w)), regulariser.at)
+    # The reference: minimise over what is not given, nodes of coupling 0 kept where they must be.
+    B = regulariser.free
+    K = B @ np.linalg.inv(B.T @ regulariser.Q @ B) @ B.T
+    w[unknown] = K[np.ix_(unknown, regulariser.at)] @ np.linalg.solve(regulariser.covariance, given)
+    if others:
+        mixing = expected_weights(structure, structure.encode(names), structure.encode(others), coupling)
+        assert mixing.shape == (len(others), len(names))
+        at = [regulariser.nodes.index(n) for n in others]
+        np.testing.assert_allclose(mixing @ given, w[at], atol=2e-6)
+        w[at] = mixing @ given
+    at_best = regulariser.value(w)
+    if B.shape[1] == len(w):  # no node is bound to another: each may be tried on its own
+        for j in unknown:
+            for step in (1e-3, -1e-3):
+                assert regulariser.value(w + step * np.eye(len(w))[j]) >= at_best - 1e-12
+
+
+@pytest.mark.parametrize("coupling", [0.4, 1.0])
+def test_expected_weights_on_a_graph(coupling):
+    graph, _ = random_graph(4)
+    known, wanted = np.arange(9), np.arange(9, 15)
+    both = graph_covariance(graph, range(15), coupling)
+    want = both[np.ix_(wanted, known)] @ np.linalg.inv(both[np.ix_(known, known)])
+    np.testing.assert_allclose(expected_weights(graph, known, wanted, coupling), want, atol=1e-8)
+
+
+def test_a_new_leaf_begins_at_its_parent():
+    """Leaves that no document has reached: in a tree they are expected where their parent is."""
+    grown = Hierarchy.from_edges([*((str(p), str(n)) for p, n in TREE.names[TREE.edges]), ("a", "new")])
+    known, at = grown.encode(["a1", "a2", "b111", "b2"]), grown.encode(["a", "new"])
+    parent, new = expected_weights(grown, known, at, 0.3)
+    np.testing.assert_allclose(new, parent, atol=1e-9)
+    assert (new[:2] > new[2:]).all()  # its siblings count for more than its cousins
+
+
+def test_a_node_without_coupling_expects_nothing():
+    np.testing.assert_array_equal(
+        expected_weights(TREE, TREE.encode(["a1", "b2"]), TREE.encode(["a"]), 0.0), 0
+    )
+
+
+# --- the kernel ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("density", [0.0, 0.05, 0.3, 1.0])
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_inverse_columns_equal_numpy(n, density):
+    rng = np.random.default_rng(n)
+    # The pattern of a Cholesky factor: filled in by the elimination of a random symmetric matrix.
+    A = sp.random_array((n, n), density=density, rng=rng).toarray()
+    A = A @ A.T + n * np.eye(n)
+    lower = np.linalg.cholesky(A)
+    lower /= np.diag(lower)
+    L = sp.csc_array(np.where(np.abs(lower) > 1e-14, lower, 0))
+    columns = rng.permutation(n)[: max(1, n // 2)]
+    indptr, indices, data = inverse_columns(L.indptr, L.indices, L.data, columns)
+    found = sp.csc_array((data, indices, indptr), shape=(n, len(columns)))
+    assert all((np.diff(indices[s:e]) > 0).all() for s, e in pairwise(indptr))
+    np.testing.assert_allclose(found.toarray(), np.linalg.inv(L.toarray())[:, columns], atol=1e-12)
+
+
+# --- errors --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("coupling", "message"),
+    [
+        ([], "empty sequence"),
+        (-0.1, "0 or more"),
+        ([0.5, -1.0], "0 or more"),
+        (np.nan, "finite"),
+        ([np.inf], "finite"),
+        ({"a": -1.0}, "0 or more"),
+        ({"aa": 1.0}, "'aa' is not a node"),
+    ],
+)
+def test_bad_couplings_are_refused(coupling, message):
+    with pytest.raises(ValueError, match=message):
+        couple(TREE, TREE.encode(["a1", "a2"]), coupling)
+
+
+@pytest.mark.parametrize("coupling", [1.5, -0.1, np.nan, [0.5], {"a": 0.5}])
+def test_bad_couplings_of_a_graph_are_refused(coupling):
+    graph = LabelGraph.from_edges([("a", "b")])
+    with pytest.raises(ValueError, match=r"of a label graph it is a number in \[0, 1\]"):
+        couple(graph, np.arange(2), coupling)
