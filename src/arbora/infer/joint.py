@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 
 from arbora.infer.checkpoint import Checkpoint
 from arbora.infer.dual import (
-    _ACTIVE_WORK,
     _ENOUGH,
     _MOST_ACTIVE_SWEEPS,
     _SPARSE_PENALTY,
@@ -50,7 +49,11 @@ from arbora.kernels.coupled import (
     polish_coupled,
     sweep_coupled,
 )
+from arbora.kernels.triples import from_triples, subtract_triples, take_rows, to_triples
 
+_ACTIVE_WORK = (
+    1.0  # work on the pairs that can move, as a multiple of a sweep: others may have moved meanwhile
+)
 _MOST_OPTIMISM = 8.0  # an estimate is never distrusted more than this
 SCALES = (1.0, 1.0025, 1.005, 1.01, 1.015, 1.02, 1.03, 1.05)
 
@@ -84,18 +87,6 @@ class JointSolution(NamedTuple):
     converged: bool
 
 
-def _sparse(A: NDArray[Any], cost: NDArray[Any]) -> Multipliers:
-    rows, columns = np.nonzero(A)
-    values = np.copysign(A[rows, columns], cost[rows, columns])
-    return Multipliers(rows.astype(np.int32), columns.astype(np.int8), values)
-
-
-def _dense(multipliers: Multipliers, shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
-    A = np.zeros(shape, dtype)
-    A[multipliers.rows, multipliers.columns] = np.abs(multipliers.values)
-    return A
-
-
 def view_all(rows: Rows) -> View:
     """All rows, with all features."""
     return View(np.arange(rows.n_samples), np.arange(rows.n_features + 1), rows)
@@ -103,29 +94,16 @@ def view_all(rows: Rows) -> View:
 
 def view_some(rows: Rows, ids: NDArray[np.int64]) -> View:
     """Take some rows, with their features counted anew, so that work on them does not grow with all features."""
-    X = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(rows.n_samples, rows.n_features))[ids]
     if rows.dense:
-        features, indices = np.arange(rows.n_features), X.indices
+        width = rows.n_features
+        indptr = np.arange(len(ids) + 1, dtype=rows.indptr.dtype) * width
+        data = rows.data.reshape(-1, width)[ids].ravel()
+        indices, features = rows.indices[: data.size], np.arange(width)
     else:
-        used = np.zeros(rows.n_features, bool)
-        used[X.indices] = True
-        features = np.flatnonzero(used)
-        indices = (np.cumsum(used, dtype=X.indices.dtype) - 1)[X.indices]
-    part = Rows(X.indptr, indices, X.data, rows.norm2[ids], rows.bias, rows.dense, len(features))
+        scratch = np.full(rows.n_features, -1, np.int32)
+        indptr, indices, data, features = take_rows(rows.indptr, rows.indices, rows.data, ids, scratch)
+    part = Rows(indptr, indices, data, rows.norm2[ids], rows.bias, rows.dense, len(features))
     return View(ids, np.append(features, rows.n_features), part)
-
-
-def _change(old: Multipliers, new: Multipliers) -> Multipliers:
-    """Return what has to be added to the old multipliers to make the new ones."""
-    width = 1 + max(old.columns.max(initial=0), new.columns.max(initial=0))
-    keys = [m.rows.astype(np.int64) * width + m.columns for m in (old, new)]
-    where = np.union1d(*keys)
-    change = np.zeros(len(where), new.values.dtype)
-    change[np.searchsorted(where, keys[1])] = new.values
-    change[np.searchsorted(where, keys[0])] -= old.values
-    moved = change != 0
-    rows, columns = np.divmod(where[moved], width)
-    return Multipliers(rows, columns, change[moved])
 
 
 class Joint:
@@ -181,8 +159,8 @@ class Joint:
         """
         block, layout, dtype = self.layout.blocks[k], self.layout, self.rows.dtype
         cost = np.ascontiguousarray(self.costs(block, view.ids), dtype)
-        here = multipliers._replace(rows=np.searchsorted(view.ids, multipliers.rows))
-        A = _dense(here, cost.shape, dtype)
+        A = np.zeros(cost.shape, dtype)
+        from_triples(*multipliers, view.ids, A)
         if self.offset is None:
             W = np.zeros((len(view.features), len(block)), dtype)
         else:
@@ -202,7 +180,8 @@ class Joint:
         """Parts (n_parts, n_features + 1) local to block k, given the shares (n_parts, n_block) of its classes."""
         block, dtype = self.layout.blocks[k], self.rows.dtype
         cost = np.ascontiguousarray(self.costs(block, self.everything.ids), dtype)
-        A = _dense(solution.multipliers[k], cost.shape, dtype)
+        A = np.zeros(cost.shape, dtype)
+        from_triples(*solution.multipliers[k], self.everything.ids, A)
         U = np.zeros((self.rows.n_features + 1, len(block)), dtype)
         add_rows(*self.rows[:3], self.rows.bias, cost, A, np.eye(len(block), dtype=dtype), U)
         return np.asarray(shares.astype(dtype) @ U.T)
@@ -240,9 +219,7 @@ class Joint:
                 *rows[:3], rows.norm2, cost, code, rows.bias, rows.dense, K, W, A,
                 active, n_active, n_sweeps, _ENOUGH * estimates[2] / n_block, sum(seed), scratch,
             )  # fmt: skip
-        left = _sparse(A, cost)
-        left = left._replace(rows=view.ids[left.rows].astype(np.int32))
-        return Visit(left, view.ids[may_move], estimates)
+        return Visit(Multipliers(*to_triples(A, cost, view.ids)), view.ids[may_move], estimates)
 
     def _follow(
         self, wave: Sequence[int], old: list[Multipliers], new: list[Multipliers], shared: NDArray[Any]
@@ -250,7 +227,7 @@ class Joint:
         """Carry the changes of the blocks of a wave into the shared parts, in the order of the blocks."""
         layout = self.layout
         changes = self.engine.map(
-            lambda triple: _change(*triple[1:]) if layout.seen[triple[0]].size else None,
+            lambda item: subtract_triples(*item[2], *item[1]) if layout.seen[item[0]].size else None,
             list(zip(wave, old, new, strict=True)),
         )
         by_part: dict[int, list[tuple[int, int]]] = {}

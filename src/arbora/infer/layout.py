@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from arbora.infer.dual import class_blocks
 
-TOGETHER = 2  # blocks of a wave that may move the same part
+TOGETHER = 2  # blocks of a wave that may move the same part ...
+_FEW_BLOCKS = 64  # ... where there are more than these; few blocks need fewer rounds one after the other
 
 
 class Layout(NamedTuple):
@@ -53,7 +54,7 @@ def lay_out(factor: sp.csc_array) -> Layout:
     >>> star = sp.csc_array(sp.vstack([sp.csr_array([[1.0] * 40]), sp.eye_array(40)]))  # a root and 40 leaves
     >>> layout = lay_out(star)
     >>> layout.blocks, layout.shared, len(layout.waves)
-    ([range(0, 20), range(20, 40)], array([0]), 1)
+    ([range(0, 20), range(20, 40)], array([0]), 2)
     """
     by_part = sp.csr_array(factor)
     n_parts, n_classes = by_part.shape
@@ -79,7 +80,8 @@ def lay_out(factor: sp.csc_array) -> Layout:
         ids = part[(block == k) & is_shared[part]]
         seen.append(position[ids])
         mix.append(own[ids].toarray())
-    n_waves = max(1, -(-int(n_seeing.max(initial=1)) // TOGETHER)) if shared.size else 1
+    together = TOGETHER if n_blocks > _FEW_BLOCKS else 1
+    n_waves = -(-int(n_seeing.max()) // together) if shared.size else 1
     waves = [np.arange(first, n_blocks, n_waves) for first in range(n_waves)]
     return Layout(blocks, local, seen, mix, shared, owner, waves)
 

@@ -21,7 +21,7 @@ from arbora.infer.progress import Progress
 from arbora.kernels.path_margin import Choices, Masses, Paths, certify_paths, sweep_listed, sweep_paths
 
 FIRST_CAPACITY = 16  # classes that may carry mass in one choice, at first
-_MOST_LISTED_SWEEPS = 20
+_MOST_LISTED_SWEEPS = 50
 _LISTED_ENOUGH = 0.2  # the listed classes are polished until their gap is this share of the whole gap
 _FIRST_SHARE = 0.3  # of the gap that a sweep met, what is taken to be left after it, until it is known better
 _PARTS_AT_ONCE = 256  # columns of the weights that are made of the multipliers at a time

@@ -18,7 +18,7 @@ from arbora.infer.checkpoint import Checkpoint
 
 _MOST_RESTRICTED = 10  # rounds over the candidates between two over all rows
 _WORTH = 0.2  # restricted rounds end when the gap has fallen to this share of what it was over all rows
-_BELOW_TOL = 0.3  # ... or to this share of the tolerance
+_BELOW_TOL = 0.6  # ... or to this share of the tolerance
 
 
 class Multipliers(NamedTuple):

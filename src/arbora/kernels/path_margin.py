@@ -29,7 +29,7 @@ from arbora.kernels.products import FAST, add_row
 
 _MOST_SCANS = 8  # times that one visit looks over all classes for the worst violator
 _MOST_STEPS = 50  # moves of mass between two looks
-_SETTLED = 0.1  # sweep_listed leaves a row whose gap is below this share of the mean
+_SETTLED = 0.01  # sweep_listed leaves a row whose gap is below this share of the mean
 _ROW_GOAL = 0.1  # a visit ends when it has left this share of the gap it found
 
 

@@ -1,0 +1,99 @@
+"""Sparse multipliers as triples (row, column, value) sorted by row, and rows taken out of a CSR matrix."""
+
+import math
+
+import numba as nb
+import numpy as np
+
+from arbora.kernels.products import FAST
+
+
+@nb.njit(**FAST)
+def to_triples(A, cost, ids):  # type: ignore[no-untyped-def]
+    """Collect the non-zeros of A, each with the sign of its cost; row i of A is row ids[i] of the whole."""
+    n, n_block = A.shape
+    count = 0
+    for i in range(n):
+        for b in range(n_block):
+            count += A[i, b] != 0
+    rows, columns = np.empty(count, np.int32), np.empty(count, np.int8)
+    values = np.empty(count, A.dtype)
+    at = 0
+    for i in range(n):
+        for b in range(n_block):
+            if A[i, b] != 0:
+                rows[at], columns[at] = ids[i], b
+                values[at] = math.copysign(A[i, b], cost[i, b])
+                at += 1
+    return rows, columns, values
+
+
+@nb.njit(**FAST)
+def from_triples(rows, columns, values, ids, A):  # type: ignore[no-untyped-def]
+    """Write the sizes of the values into A, whose rows are the rows ids of the whole, sorted; all rows are there."""
+    i = 0
+    for s in range(len(rows)):
+        while ids[i] < rows[s]:
+            i += 1
+        A[i, columns[s]] = abs(values[s])
+
+
+@nb.njit(**FAST)
+def subtract_triples(rows, columns, values, old_rows, old_columns, old_values):  # type: ignore[no-untyped-def]
+    """Return the triples of (new - old), both sorted by row and then by column."""
+    n, m = len(rows), len(old_rows)
+    out_rows, out_columns = np.empty(n + m, np.int32), np.empty(n + m, np.int8)
+    out_values = np.empty(n + m, values.dtype)
+    s = t = at = 0
+    while s < n or t < m:
+        new_first = t == m or (
+            s < n and (rows[s] < old_rows[t] or (rows[s] == old_rows[t] and columns[s] < old_columns[t]))
+        )
+        if new_first:
+            i, b, v = rows[s], columns[s], values[s]
+            s += 1
+        elif s < n and rows[s] == old_rows[t] and columns[s] == old_columns[t]:
+            i, b, v = rows[s], columns[s], values[s] - old_values[t]
+            s += 1
+            t += 1
+        else:
+            i, b, v = old_rows[t], old_columns[t], -old_values[t]
+            t += 1
+        if v != 0:
+            out_rows[at], out_columns[at], out_values[at] = i, b, v
+            at += 1
+    return out_rows[:at], out_columns[:at], out_values[:at]
+
+
+@nb.njit(**FAST)
+def take_rows(indptr, indices, data, ids, place):  # type: ignore[no-untyped-def]
+    """Take rows out of a CSR matrix and count the features that occur in them anew, in the order of their ids.
+
+    `place` is scratch, one number for each feature, all negative; it is left so. Returns indptr, indices and data
+    of the rows, and the features.
+    """
+    out_indptr = np.zeros(len(ids) + 1, indptr.dtype)
+    for s in range(len(ids)):
+        i = ids[s]
+        out_indptr[s + 1] = out_indptr[s] + indptr[i + 1] - indptr[i]
+    out_indices = np.empty(out_indptr[-1], indices.dtype)
+    out_data = np.empty(out_indptr[-1], data.dtype)
+    at = 0
+    for s in range(len(ids)):
+        for k in range(indptr[ids[s]], indptr[ids[s] + 1]):
+            out_indices[at], out_data[at] = indices[k], data[k]
+            place[indices[k]] = 0
+            at += 1
+    n_used = 0
+    for j in range(len(place)):
+        if place[j] == 0:
+            place[j] = n_used
+            n_used += 1
+    features = np.empty(n_used, np.int64)
+    for k in range(len(out_indices)):
+        j = out_indices[k]
+        features[place[j]] = j
+        out_indices[k] = place[j]
+    for s in range(n_used):
+        place[features[s]] = -1
+    return out_indptr, out_indices, out_data, features
