@@ -1,5 +1,8 @@
 """The path-dependent machine: its kernel against NumPy, its optimum against generic solvers, its certificate."""
 
+import doctest
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,7 +13,7 @@ from sklearn.svm import LinearSVC
 from arbora.classify import HierarchicalSVM
 from arbora.classify.path_margin import check_memory, shared_paths
 from arbora.infer.dual import prepare_rows
-from arbora.infer.path_margin import as_paths, improve, solve_paths, start, weights_of
+from arbora.infer.path_margin import as_paths, csr_arrays, improve, solve_paths, start, weights_of
 from arbora.kernels.path_margin import Choices, certify_paths, sweep_listed, sweep_paths
 from arbora.structure import Hierarchy
 
@@ -113,7 +116,7 @@ def test_kernels_equal_their_twins(dtype, mu, unit):
     rows, P, choices = random_problem(dtype)
     paths, rng = as_paths(P, mu, unit, dtype), np.random.default_rng(0)
     state = start(rows, P.shape[1], choices)
-    arrays = rows.indptr, rows.indices, rows.data
+    arrays = csr_arrays(rows)
     tolerance = 1e-4 if dtype == np.float32 else 1e-10
     before = -np.inf
     for step in range(4):
@@ -151,7 +154,7 @@ def test_kernels_equal_their_twins(dtype, mu, unit):
 def test_the_sweep_reports_loss_and_gap_before_it_moves():
     rows, P, choices = random_problem()
     paths, state = as_paths(P, 1.0, 0.0, np.float64), start(*_start_of(rows, P, choices))
-    arrays = rows.indptr, rows.indices, rows.data
+    arrays = csr_arrays(rows)
     for i in range(rows.n_samples):  # one row at a time: nothing changes before it is visited
         only = choices._replace(cost=np.where(np.arange(rows.n_samples) == i, choices.cost, 0.0))
         worst = violations(rows, P, choices, state.weights, 1.0, 0.0)[i]
@@ -349,3 +352,11 @@ def test_too_few_sweeps_are_told():
     X, y = random_rows(0, 30, 6), np.arange(30) % 3
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         HierarchicalSVM(C=100.0, max_iter=1, tol=1e-8, calibration=None).fit(X, y)
+
+
+def test_examples_of_the_page_print_what_it_shows():
+    page = Path(__file__).parents[1] / "docs/peers.md"
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    result = doctest.testfile(str(page), module_relative=False, optionflags=flags, encoding="utf-8")
+    assert result.attempted > 10
+    assert not result.failed

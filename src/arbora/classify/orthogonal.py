@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 from scipy.optimize import minimize
 from sklearn.utils._param_validation import Interval
+from threadpoolctl import ThreadpoolController
 
 from arbora.classify._held_out import held_out_splits
 from arbora.classify._linear import LinearModel, linear_scores
@@ -62,7 +63,7 @@ from arbora.kernels.path_margin import Choices
 from arbora.structure import Hierarchy
 
 _SIGN_SHARE = 0.1  # signs are moved when their share of the gap is at least this part of that of the choices
-_SIGN_STEPS = 30  # quasi-Newton steps on the signs for each sweep over the rows
+_SIGN_STEPS = 15  # quasi-Newton steps on the signs for each sweep over the rows
 _TINY = np.finfo(np.float64).tiny
 
 
@@ -290,7 +291,9 @@ def train_orthogonal(
     rows = prepare_rows(training.X, options.dtype, options.bias)
     parent, child = decisions.parent[deciding], decisions.child[deciding]
     above = sp.csr_array(routes.ancestor_matrix[parent][:, child])
-    with Progress(None, "sweeps", verbose) as progress:
+    # Thousands of tiny factorisations: waking the threads of the BLAS would take longer than the work.
+    one_thread = ThreadpoolController().limit(limits=1, user_api="blas")
+    with one_thread, Progress(None, "sweeps", verbose) as progress:
         weights, solution = solve_orthogonal(
             rows,
             child_choices(training, decisions, deciding),
