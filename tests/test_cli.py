@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from arbora import __version__
-from arbora.classify import OneVsRestSVC
+from arbora.classify import OneVsRestSVC, RecursiveSVC, TopDownSVC
 from arbora.cli import VERBS, build_parser, demo, main
 from arbora.datasets import Dataset
 from arbora.infer import Progress
@@ -320,7 +320,13 @@ def test_demo_files_sentences_where_their_words_belong(corpus, monkeypatch, caps
     assert main(["demo", *sentences]) == 0
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 100
-    for table in ("flat Micro-F1", "top-down Macro-F1", "p (Wilcoxon)", "duality gap"):
+    for table in (
+        "flat Micro-F1",
+        "recursive Macro-F1",
+        "p (Wilcoxon)",
+        "duality gap",
+        "# Training instances",
+    ):
         assert table in printed
     _, fish, bark, unknown = printed.partition("File new")[2].split('\n"')
     for filed, branch, label, words in [
@@ -340,10 +346,35 @@ def test_demo_certifies_its_training(corpus, monkeypatch, capsys):
     monkeypatch.setattr(demo, "load_python_docs", lambda: corpus)
     assert main(["demo"]) == 0
     printed = capsys.readouterr().out
-    rows = printed.partition("duality gap")[2].splitlines()[2:4]
-    tol = OneVsRestSVC().tol
-    for row in rows:
-        _, cost, _, gap, _ = row.split()
+    rows = [row.split() for row in printed.partition("duality gap")[2].splitlines()[2:5]]
+    assert [name for name, *_ in rows] == list(demo.MODELS)
+    for (_, cost, coupling, _, gap, _), make in zip(
+        rows, (OneVsRestSVC, TopDownSVC, RecursiveSVC), strict=True
+    ):
         assert float(cost) in demo.COSTS
-        assert float(gap) <= tol
+        assert coupling in ({f"{c:g}" for c in demo.COUPLINGS} if make is RecursiveSVC else {"-"})
+        assert float(gap) <= make().tol
     assert all(f'"{sentence}"' in printed for sentence in demo.SENTENCES)
+
+
+def test_demo_takes_the_version_that_did_best_on_held_out_documents(corpus, monkeypatch, capsys):
+    X = LtcVectorizer().fit_transform(corpus.texts_train)
+    known = {"flat": [0.1, 0.3, 0.2], "few": [0.5, 0.4, 0.1], "many": [0.2, 0.3, 0.6]}
+    monkeypatch.setattr(demo, "MODELS", {"a": {"flat": "flat"}, "b": {"few": "few", "many": "many"}})
+    monkeypatch.setattr(demo, "score_costs", lambda make, *rest: known[make])
+    chosen = demo._choose(corpus, X)
+    assert chosen == {"a": ("flat", demo.COSTS[1]), "b": ("many", demo.COSTS[2])}
+    capsys.readouterr()
+
+
+def test_demo_tells_who_alone_is_right(capsys):
+    data = Dataset(
+        "four",
+        y_train=np.array(["a"] * 6 + ["b"], dtype=object),
+        y_test=np.array(["a", "a", "b", "b"], dtype=object),
+    )
+    flat, recursive = (np.array(list(labels), dtype=object) for labels in ("aaba", "abbb"))
+    demo._show_gain(data, flat, recursive)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Recursive alone is right on 1 test documents, flat alone on 1." in printed
+    assert "The classes of the first row have 2 test documents in all" in printed

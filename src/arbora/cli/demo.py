@@ -1,26 +1,28 @@
 """``arbora demo``: the whole way from raw text to filed sentences, on a corpus that every installation has.
 
-The docstrings of the installed Python packages are filed into the tree of their modules by a flat and by a top-down
-classifier. The cost C of each is chosen on a fifth of the training documents; the test documents are looked at once.
+The docstrings of the installed Python packages are filed into the tree of their modules by a flat, a top-down and a
+recursive classifier, the one whose classes learn from their neighbours in the tree. The cost C of each, and how much
+the recursive one shares, are chosen on a fifth of the training documents; the test documents are looked at once.
 """
 
 from __future__ import annotations
 
 import textwrap
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arbora._version import __version__
-from arbora.classify import OneVsRestSVC, TopDownSVC
+from arbora.classify import OneVsRestSVC, RecursiveSVC, TopDownSVC
 from arbora.datasets import Dataset, load_python_docs
 from arbora.infer import Progress
-from arbora.metrics import compare, compare_by_level, macro_f1
+from arbora.metrics import compare, compare_by_class_size, compare_by_level, macro_f1
 from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
 from arbora.text import LtcVectorizer
@@ -30,13 +32,27 @@ SENTENCES = (
     "Run the k-means algorithm from several random centroids",
     "Compose an email message with attachments and encode its headers",
 )
-MODELS = {"flat": OneVsRestSVC, "top-down": TopDownSVC}
-COSTS = (1.0, 3.0, 10.0, 30.0)
+COSTS = (1.0, 3.0, 10.0)
+COUPLINGS = (0.1, 0.3)
+# Of each model the versions that are tried, with every cost.
+MODELS: dict[str, dict[str, Callable[..., Any]]] = {
+    "flat": {"flat": OneVsRestSVC},
+    "top-down": {"top-down": TopDownSVC},
+    "recursive": {f"recursive, coupling {c:g}": partial(RecursiveSVC, coupling=c) for c in COUPLINGS},
+}
 HELD_OUT = 0.2
+SMALL = 5  # documents: the first row of the table by class size
 SURE = 0.5
 _COARSE = 0.05  # gap at which scores of different C can be told apart
 _WIDTH = 88
 _BAR = 24
+
+
+class Choice(NamedTuple):
+    """The version of a model and the cost that did best on the held-out documents."""
+
+    make: Callable[..., Any]
+    C: float
 
 
 class Word(NamedTuple):
@@ -82,7 +98,12 @@ def draw_top(hierarchy: Hierarchy, counts: NDArray[np.int64], depth: int, childr
 
 
 def score_costs(
-    make: type, hierarchy: Hierarchy, X: Any, y: NDArray[Any], held_out: NDArray[np.bool_], progress: Progress
+    make: Callable[..., Any],
+    hierarchy: Hierarchy,
+    X: Any,
+    y: NDArray[Any],
+    held_out: NDArray[np.bool_],
+    progress: Progress,
 ) -> list[float]:
     """Macro-F1 on the held-out documents for each of `COSTS`, with coarse training on the others."""
     scores = []
@@ -148,38 +169,41 @@ def _show_corpus(data: Dataset, seconds: float) -> None:
     print(f"\n{draw_top(hierarchy, counts, depth=2, children=4)}", flush=True)
 
 
-def _choose_costs(data: Dataset, X: Any) -> dict[str, float]:
-    """Choose C of each model on a fifth of the training documents, and show the scores."""
+def _choose(data: Dataset, X: Any) -> dict[str, Choice]:
+    """Choose the version and C of each model on a fifth of the training documents, and show the scores."""
     held_out = np.random.default_rng(0).permutation(X.shape[0]) < HELD_OUT * X.shape[0]
     start = time.perf_counter()
-    with Progress(len(MODELS) * len(COSTS), "choosing C", verbose=1) as progress:
+    makers = {label: make for versions in MODELS.values() for label, make in versions.items()}
+    with Progress(len(makers) * len(COSTS), "choosing C", verbose=1) as progress:
         scores = {
-            name: score_costs(make, data.hierarchy, X, data.y_train, held_out, progress)
-            for name, make in MODELS.items()
+            label: score_costs(make, data.hierarchy, X, data.y_train, held_out, progress)
+            for label, make in makers.items()
         }
     columns = ("macro-F1", *(f"C = {C:g}" for C in COSTS))
-    rows = tuple((name, *values) for name, values in scores.items())
+    rows = tuple((label, *values) for label, values in scores.items())
     print(Table(columns, rows, ("", *["percent"] * len(COSTS))))
     _say(
         f"Measured on {held_out.sum():,} of the training documents after training on the others, in "
         f"{time.perf_counter() - start:.1f} s."
     )
-    return {name: COSTS[int(np.argmax(values))] for name, values in scores.items()}
+    best = {name: max(versions, key=lambda label: max(scores[label])) for name, versions in MODELS.items()}
+    return {name: Choice(makers[label], COSTS[int(np.argmax(scores[label]))]) for name, label in best.items()}
 
 
-def _train(data: Dataset, X: Any, costs: Mapping[str, float]) -> dict[str, Any]:
-    """Train every model with its cost, and show its certificate and its time."""
+def _train(data: Dataset, X: Any, choices: Mapping[str, Choice]) -> dict[str, Any]:
+    """Train every model as chosen, and show its certificate and its time."""
     models: dict[str, Any] = {}
     seconds: dict[str, float] = {}
-    for name, make in MODELS.items():
+    for name, choice in choices.items():
         with _timed(seconds, name):
-            model = make(costs[name], structure=data.hierarchy, n_jobs=-1, random_state=0, verbose=1)
+            model = choice.make(choice.C, structure=data.hierarchy, n_jobs=-1, random_state=0, verbose=1)
             models[name] = model.fit(X, data.y_train)
     rows = tuple(
-        (name, model.C, model.n_iter_, model.duality_gap_, seconds[name]) for name, model in models.items()
+        (name, model.C, getattr(model, "coupling", None), model.n_iter_, model.duality_gap_, seconds[name])
+        for name, model in models.items()
     )
-    columns = ("model", "C", "sweeps", "duality gap", "seconds")
-    print(Table(columns, rows, ("", "g", "d", ".1e", ".1f")))
+    columns = ("model", "C", "coupling", "sweeps", "duality gap", "seconds")
+    print(Table(columns, rows, ("", "g", "g", "d", ".1e", ".1f")))
     _say("The gap is certified: the objective is at most this share above its smallest value.")
     return models
 
@@ -192,7 +216,21 @@ def _evaluate(data: Dataset, predictions: Mapping[str, Any]) -> None:
     _say("By level, a document counts at its own node and at all above; level 1, the root, is left out.")
 
 
-def _file(sentences: Sequence[str], vectorizer: LtcVectorizer, model: OneVsRestSVC) -> None:
+def _show_gain(data: Dataset, flat: NDArray[Any], recursive: NDArray[Any]) -> None:
+    """Show what classes of each size gain from the tree, and on how many documents that rests."""
+    table = compare_by_class_size(data.y_test, {"flat": flat, "recursive": recursive}, data.y_train)
+    print(replace(table, note=""))
+    names, n_train = np.unique(data.y_train, return_counts=True)
+    n_small = np.isin(data.y_test, names[n_train <= SMALL]).sum()
+    right, was_right = recursive == data.y_test, flat == data.y_test
+    _say(
+        f"Recursive alone is right on {(right & ~was_right).sum():,} test documents, flat alone on "
+        f"{(was_right & ~right).sum():,}. The classes of the first row have {n_small:,} test documents in all: a few "
+        "of them move it."
+    )
+
+
+def _file(sentences: Sequence[str], vectorizer: LtcVectorizer, model: RecursiveSVC) -> None:
     """Show for each sentence its path with probabilities, the node that is sure enough, and the words."""
     X = vectorizer.transform(sentences)
     names, hierarchy = vectorizer.get_feature_names_out(), model.hierarchy_
@@ -241,15 +279,19 @@ def run(sentences: Sequence[str] = ()) -> None:
         f"Done in {seconds['vectorise']:.1f} s."
     )
 
-    _heading("Choose the cost C, without looking at test documents")
-    costs = _choose_costs(data, X_train)
+    _heading("Choose cost and coupling, without looking at test documents")
+    choices = _choose(data, X_train)
 
     _heading(f"Train on all {X_train.shape[0]:,} training documents")
-    models = _train(data, X_train, costs)
+    models = _train(data, X_train, choices)
 
     _heading(f"Evaluate on {X_test.shape[0]:,} test documents")
-    _evaluate(data, {name: model.predict(X_test) for name, model in models.items()})
+    predictions = {name: model.predict(X_test) for name, model in models.items()}
+    _evaluate(data, predictions)
 
-    _heading("File new sentences (flat model)")
-    _file(sentences or SENTENCES, vectorizer, models["flat"])
+    _heading("Where did the tree help? By the number of training documents of a class")
+    _show_gain(data, predictions["flat"], predictions["recursive"])
+
+    _heading("File new sentences (recursive model)")
+    _file(sentences or SENTENCES, vectorizer, models["recursive"])
     print(f'All in {time.perf_counter() - start:.0f} s. File your own: arbora demo "a sentence" ...')
