@@ -1,0 +1,256 @@
+"""The classifiers of the comparison behind one interface, with the same costs to choose from.
+
+A contestant is fitted with a cost (and a coupling, where it has one) and answers with a class for each row, or with
+scores of all classes where rows may carry several. Classes are counted as `arbora` does: in the order of the nodes of
+the structure, those with a training document only. HiClass and napkinXC are imported when they are asked for.
+"""
+
+# ruff: noqa: D102 (the methods of the contestants are those of `Model`)
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.svm import LinearSVC
+
+from arbora.classify import (
+    HierarchicalCostClassifier,
+    HierarchicalSVM,
+    OneVsRestSVC,
+    OrthogonalTransfer,
+    RecursiveLogisticRegression,
+    RecursiveSVC,
+    TopDownSVC,
+)
+from arbora.classify._targets import Targets, encode_targets
+from arbora.structure import Hierarchy, LabelGraph
+from benchmarks.tasks import Task
+
+SEED = 0
+SEARCH_TOL = 0.01  # certified gap of Arbora's models while C is chosen
+CS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+COUPLINGS = (0.0, 0.1, 0.3, 1.0)
+_LIKELIEST = 100  # labels of a row that a model with a sparse answer is asked for
+FLAT = "OneVsRestSVC"
+
+
+class Model:
+    """What a contestant can do."""
+
+    def target(self, y: Any) -> Any:
+        """Labels in the form that `fit` takes."""
+        return y
+
+    def fit(self, X: Any, target: Any, C: float | None, coupling: Any) -> None:
+        """Train with a cost and a coupling; None for what the contestant does not have."""
+        raise NotImplementedError
+
+    def answer(self, X: Any) -> NDArray[Any]:
+        """Class of each row, or scores of all classes where a row may carry several."""
+        raise NotImplementedError
+
+
+class Arbora(Model):
+    """An estimator of the package; scores are cut, and probabilities made, outside."""
+
+    def __init__(self, estimator: type, task: Task, targets: Targets, search: bool, **params: Any) -> None:
+        self.position = {name: code for code, name in enumerate(targets.classes.tolist())}
+        self.multilabel = task.multilabel
+        self.model = estimator(calibration=None, n_jobs=1, random_state=SEED, **params)
+        if estimator is not OneVsRestSVC:
+            self.model.set_params(structure=task.structure)
+        if search:
+            self.model.set_params(tol=SEARCH_TOL)
+            if "warm_start" in self.model.get_params():
+                self.model.set_params(warm_start=True)
+
+    def fit(self, X: Any, target: Any, C: float | None, coupling: Any) -> None:
+        self.model.set_params(C=C)
+        if coupling is not None:
+            self.model.set_params(coupling=coupling)
+        self.model.fit(X, target)
+
+    def answer(self, X: Any) -> NDArray[Any]:
+        codes = np.array([self.position[name] for name in self.model.classes_.tolist()])
+        if self.multilabel:
+            return spread(self.model.decision_function(X), codes, len(self.position))
+        answered = self.model.predict(X)
+        return np.array([self.position[name] for name in answered.tolist()])
+
+
+class SklearnFlat(Model):
+    """LIBLINEAR's one-vs-rest, as scikit-learn calls it."""
+
+    def __init__(self, task: Task, targets: Targets, search: bool) -> None:
+        self.task, self.targets = task, targets
+        machine = LinearSVC(loss="hinge", random_state=SEED)
+        self.model = OneVsRestClassifier(machine, n_jobs=1) if task.multilabel else machine
+
+    def target(self, y: Any) -> Any:
+        Y = indicator(y, self.task.structure, self.targets)
+        if not self.task.multilabel:
+            return Y.indices
+        self.codes = np.unique(Y.indices)
+        return sp.csr_matrix(Y[:, self.codes])
+
+    def fit(self, X: Any, target: Any, C: float | None, coupling: Any) -> None:
+        self.model.set_params(**{"estimator__C" if self.task.multilabel else "C": C})
+        self.model.fit(X, target)
+
+    def answer(self, X: Any) -> NDArray[Any]:
+        if not self.task.multilabel:
+            return self.model.predict(X)
+        return spread(self.model.decision_function(X), self.codes, len(self.targets.classes))
+
+
+class HiClass(Model):
+    """LIBLINEAR at every node of a tree, as HiClass calls it; of several parents the first counts."""
+
+    def __init__(self, task: Task, targets: Targets, search: bool) -> None:
+        from hiclass import LocalClassifierPerParentNode
+
+        self.task, self.targets = task, targets
+        self.paths = class_paths(task.structure, targets.class_nodes)
+        self.model = LocalClassifierPerParentNode(LinearSVC(loss="hinge", random_state=SEED), n_jobs=1)
+        depth = (self.paths != "").sum(axis=1)
+        self.code = {self.paths[c, d - 1]: c for c, d in enumerate(depth.tolist())}
+
+    def target(self, y: Any) -> Any:
+        return self.paths[indicator(y, self.task.structure, self.targets).indices]
+
+    def fit(self, X: Any, target: Any, C: float | None, coupling: Any) -> None:
+        self.model.set_params(local_classifier__C=C)
+        self.model.fit(X, target)
+
+    def answer(self, X: Any) -> NDArray[Any]:
+        levels = self.model.predict(X).astype(str)
+        last = (levels != "").sum(axis=1) - 1
+        names = levels[np.arange(len(levels)), last]
+        return np.array([self.code[name] for name in names.tolist()])
+
+
+class NapkinXC(Model):
+    """A probabilistic label tree of napkinXC, with its own tree of labels and its own cost."""
+
+    def __init__(self, task: Task, targets: Targets, search: bool) -> None:
+        from napkinxc.models import PLT
+
+        self.task, self.targets = task, targets
+        self.folder = tempfile.mkdtemp(prefix="napkinxc-")
+        self.model = PLT(self.folder, seed=SEED, threads=1)
+
+    def __del__(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def target(self, y: Any) -> Any:
+        Y = indicator(y, self.task.structure, self.targets)
+        return [Y.indices[a:b].tolist() for a, b in zip(Y.indptr[:-1], Y.indptr[1:], strict=True)]
+
+    def fit(self, X: Any, target: Any, C: float | None, coupling: Any) -> None:
+        self.model.fit(sp.csr_matrix(X), target)
+
+    def answer(self, X: Any) -> NDArray[Any]:
+        X = sp.csr_matrix(X)
+        if not self.task.multilabel:
+            return np.array([row[0] if row else 0 for row in self.model.predict(X, top_k=1)])
+        n_classes = len(self.targets.classes)
+        scores = np.zeros((X.shape[0], n_classes), np.float32)
+        for row, found in enumerate(self.model.predict_proba(X, top_k=min(_LIKELIEST, n_classes))):
+            for code, probability in found:
+                scores[row, code] = probability
+        return scores
+
+
+def spread(scores: NDArray[Any], codes: NDArray[Any], n_classes: int) -> NDArray[Any]:
+    """Scores with a column for every class; those that were not trained come last in every row."""
+    if len(codes) == n_classes:
+        return scores
+    full = np.full((len(scores), n_classes), scores.min() - 1, scores.dtype)
+    full[:, codes] = scores
+    return full
+
+
+def indicator(y: Any, structure: Hierarchy | LabelGraph, targets: Targets) -> sp.csr_array:
+    """Labels of rows as columns of the classes with training documents; other labels are left out."""
+    sets = [[name] for name in y.tolist()] if isinstance(y, np.ndarray) else y
+    column = np.full(structure.n_nodes, -1)
+    column[targets.class_nodes] = np.arange(len(targets.class_nodes))
+    codes = column[structure.encode([name for names in sets for name in names])]
+    row = np.repeat(np.arange(len(sets)), [len(names) for names in sets])
+    known = codes >= 0
+    entries = (np.ones(known.sum(), np.int64), (row[known], codes[known]))
+    Y = sp.csr_array(entries, shape=(len(sets), len(targets.class_nodes)))
+    Y.data[:] = 1
+    Y.sort_indices()
+    return Y
+
+
+def class_paths(hierarchy: Hierarchy, nodes: NDArray[np.int64]) -> NDArray[Any]:
+    """Node names from below the root to each class; documents of an inner node sit on a leaf below it."""
+    first = np.full(hierarchy.n_nodes, -1)
+    has = np.diff(hierarchy.parent_indptr) > 0
+    first[has] = hierarchy.parent_indices[hierarchy.parent_indptr[:-1][has]]
+    inner, paths = set(first.tolist()), []
+    for node in nodes.tolist():
+        path = [str(node), f"{node}, itself"] if node in inner else [str(node)]
+        while first[node] >= 0:
+            node = int(first[node])
+            path.insert(0, str(node))
+        paths.append(path[1:] if len(hierarchy.root_ids) == 1 else path)
+    width = max(map(len, paths))
+    return np.array([path + [""] * (width - len(path)) for path in paths], dtype=str)
+
+
+class Contestant(NamedTuple):
+    """How to make a model, what to choose from, and where it does not apply."""
+
+    make: Callable[[Task, Targets, bool], Any]
+    Cs: tuple[float | None, ...] = CS
+    couplings: tuple[Any, ...] = (None,)
+    several_labels: bool = True
+    graph: bool = False
+    dag: bool = True
+    package: str = "arbora"
+
+    def refuses(self, task: Task) -> str | None:
+        """Why the contestant has no part in a task."""
+        if importlib.util.find_spec(self.package) is None:
+            return f"{self.package} is not installed"
+        if task.multilabel and not self.several_labels:
+            return "for one label a row"
+        if isinstance(task.structure, LabelGraph):
+            return None if self.graph else "needs a hierarchy"
+        return None if self.dag or task.structure.is_tree else "needs a tree"
+
+
+def _of(estimator: type, **params: Any) -> Callable[[Task, Targets, bool], Any]:
+    return lambda task, targets, search: Arbora(estimator, task, targets, search, **params)
+
+
+CONTESTANTS = {
+    FLAT: Contestant(_of(OneVsRestSVC), graph=True),
+    "RecursiveSVC": Contestant(_of(RecursiveSVC), couplings=COUPLINGS, graph=True),
+    "RecursiveSVC, coupling 1": Contestant(_of(RecursiveSVC), couplings=(1.0,), graph=True),
+    "RecursiveLogisticRegression": Contestant(
+        _of(RecursiveLogisticRegression), couplings=COUPLINGS, graph=True
+    ),
+    "TopDownSVC": Contestant(_of(TopDownSVC)),
+    "HierarchicalSVM": Contestant(_of(HierarchicalSVM), several_labels=False),
+    "OrthogonalTransfer": Contestant(_of(OrthogonalTransfer), several_labels=False, dag=False),
+    "HierarchicalCostClassifier": Contestant(_of(HierarchicalCostClassifier)),
+    "LinearSVC": Contestant(SklearnFlat, graph=True, package="sklearn"),
+    "HiClass": Contestant(HiClass, several_labels=False, package="hiclass"),
+    "napkinXC PLT": Contestant(NapkinXC, (None,), graph=True, package="napkinxc"),
+}
+
+
+def encoded(task: Task) -> Targets:
+    """Classes of the training part, in the order of the nodes."""
+    return encode_targets(task.y, task.structure)
