@@ -20,7 +20,10 @@ from arbora.cli import build_parser
 ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
-    *(ROOT / f"docs/{name}.md" for name in ("classify", "thresholds", "structure", "kernels", "special")),
+    *(
+        ROOT / f"docs/{name}.md"
+        for name in ("classify", "recursive", "thresholds", "structure", "kernels", "special")
+    ),
 ]
 LINKED = [
     ROOT / "README.md",
@@ -124,6 +127,26 @@ def test_example_classifies_a_folder(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("18 texts")
     assert "filed: root > land\n" in printed
+
+
+def test_example_learns_over_a_tree(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["learn_over_a_tree.py"])
+    runpy.run_path(str(ROOT / "examples/learn_over_a_tree.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert 0 <= float(re.search(r"duality gap (\S+)", printed)[1]) <= 1e-2
+    assert re.search(r"garden/pond .*pump", printed)
+    assert "classes now: garden/lawn" in printed
+    assert "filed: root > garden > garden/herbs\n" in printed
+
+
+def test_example_learns_over_a_tree_of_folders(tmp_path, monkeypatch, capsys):
+    for label in ("sea/fish", "sea/ships", "land"):
+        (tmp_path / label).mkdir(parents=True)
+        for number in range(6):
+            (tmp_path / label / f"{number}.txt").write_text(f"{label.replace('/', ' and ')} number{number}")
+    monkeypatch.setattr(sys, "argv", ["learn_over_a_tree.py", str(tmp_path)])
+    runpy.run_path(str(ROOT / "examples/learn_over_a_tree.py"), run_name="__main__")
+    assert capsys.readouterr().out.startswith("18 texts")
 
 
 def test_example_builds_a_hierarchy(capsys):
