@@ -123,6 +123,21 @@ def orthogonal_reduces(data: Data) -> tuple[Any, Any]:
     return ours.coef_[first:stop], _crammer_singer(data.X[under_a], data.y[under_a])
 
 
+def recursive_svc_reduces(data: Data) -> tuple[Any, Any]:
+    """In a forest of single nodes no class has a neighbour: the flat model."""
+    forest = Hierarchy.from_edges([], nodes=["a1", "a2", "a3", "b1", "b2"])
+    exact = {**_EXACT, "tol": 1e-10}
+    ours = classify.RecursiveSVC(structure=forest, coupling=1.0, **exact).fit(data.X, data.y)
+    return ours.coef_, classify.OneVsRestSVC(**exact).fit(data.X, data.y).coef_
+
+
+def recursive_logistic_reduces(data: Data) -> tuple[Any, Any]:
+    """Without coupling the inner nodes are held at zero: the flat model."""
+    exact = {**_EXACT, "tol": 1e-10}
+    ours = classify.RecursiveLogisticRegression(structure=TREE, coupling=0.0, **exact).fit(data.X, data.y)
+    return ours.coef_, classify.OneVsRestLogistic(**exact).fit(data.X, data.y).coef_
+
+
 def _crammer_singer(X: Any, y: Any) -> Any:
     known = LinearSVC(multi_class="crammer_singer", fit_intercept=False, tol=1e-12, max_iter=100_000)
     return known.fit(X, y).coef_
@@ -155,6 +170,8 @@ _EXACT_LOGISTIC = {
     "max_iter": 3000,
 }  # no multiplier rests at a bound: rounding is the end
 _EXACT_PATHS = {**_EXACT, "max_iter": 2000}  # some checks fit noise, on which no precision is needed
+# The last digits take a joint problem many rounds, the fewer the smaller C.
+_EXACT_SMOOTH = {**_EXACT, "loss": "squared_hinge", "tol": 1e-14, "max_iter": 1000, "C": 0.1}
 _EXACT_OT = {**_EXACT_PATHS, "tol": 1e-10}
 _SMALL = {"structure": TREE, "random_state": 0}
 
@@ -162,6 +179,14 @@ REGISTRY = [
     Row(classify.OneVsRestSVC, _SMALL, _EXACT, labelled_clouds, svc_reduces),
     Row(classify.OneVsRestLogistic, _SMALL, _EXACT_LOGISTIC, labelled_clouds, logistic_reduces),
     Row(classify.TopDownSVC, _SMALL, _EXACT, labelled_clouds, top_down_reduces),
+    Row(classify.RecursiveSVC, _SMALL, _EXACT_SMOOTH, labelled_clouds, recursive_svc_reduces),
+    Row(
+        classify.RecursiveLogisticRegression,
+        _SMALL,
+        _EXACT_LOGISTIC,
+        labelled_clouds,
+        recursive_logistic_reduces,
+    ),
     Row(classify.HierarchicalCostClassifier, _SMALL, _EXACT_LOGISTIC, labelled_clouds, cost_reduces),
     Row(classify.HierarchicalSVM, _SMALL, _EXACT_PATHS, labelled_clouds, path_reduces),
     Row(classify.OrthogonalTransfer, _SMALL, _EXACT_OT, labelled_clouds, orthogonal_reduces),

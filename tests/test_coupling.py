@@ -337,6 +337,41 @@ def test_a_node_without_coupling_expects_nothing():
     )
 
 
+# --- fading --------------------------------------------------------------------------------------------------------
+
+
+@every_hierarchy
+@pytest.mark.parametrize("coupling", [1.0, [0.5, 0.9]], ids=["number", "by depth"])
+def test_the_coupling_of_a_node_fades_with_the_classes_below_it(structure, names, coupling):
+    """As if each node had been given its faded number by name."""
+    given = node_couplings(structure, coupling)
+    below = [
+        sum(name == n or name in structure.ancestors(n) for n in names) for name in structure.names.tolist()
+    ]
+    faded = {
+        name: float(g * min(1.0, 2.0 / max(b, 1)))
+        for name, g, b in zip(structure.names.tolist(), given, below, strict=True)
+    }
+    ids = structure.encode(names)
+    np.testing.assert_allclose(
+        covariance(couple(structure, ids, coupling, 2.0)),
+        covariance(couple(structure, ids, faded)),
+        rtol=1e-9,
+    )
+    others = structure.encode([n for n in structure.names.tolist() if n not in names])
+    np.testing.assert_allclose(
+        expected_weights(structure, ids, others, coupling, 2.0),
+        expected_weights(structure, ids, others, faded),
+        atol=1e-8,
+    )
+
+
+def test_couplings_given_by_name_do_not_fade():
+    ids = TREE.encode(["a1", "a2", "b111", "b2"])
+    by_name = couple(TREE, ids, {"r": 0.5}, 1.0)
+    np.testing.assert_array_equal(covariance(by_name), covariance(couple(TREE, ids, {"r": 0.5})))
+
+
 # --- the kernel ----------------------------------------------------------------------------------------------------
 
 

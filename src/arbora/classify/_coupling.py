@@ -44,15 +44,29 @@ class Coupling(NamedTuple):
     order: NDArray[np.int64]  # class at each position
 
 
-def node_couplings(hierarchy: Hierarchy, coupling: Any) -> NDArray[np.float64]:
-    """Coupling of every node: a number for all, a sequence by depth (the last value goes on), or a dict of names."""
+def _numbers(values: Any, coupling: Any) -> NDArray[np.float64]:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"coupling={coupling!r}: give a number, a number for each level, or a dict of node names to numbers."
+        ) from None
+
+
+def node_couplings(
+    hierarchy: Hierarchy, coupling: Any, n_below: NDArray[Any] | None = None, fade: float | None = None
+) -> NDArray[np.float64]:
+    """Coupling of every node: a number for all, a sequence by depth (the last value goes on), or a dict of names.
+
+    Numbers fade: a node with more than `fade` classes below it (`n_below`) gets fade / n_below of its number.
+    """
     values = np.ones(hierarchy.n_nodes)
     if isinstance(coupling, Mapping):
-        values[hierarchy.encode(list(coupling))] = list(coupling.values())
+        values[hierarchy.encode(list(coupling))] = _numbers(list(coupling.values()), coupling)
     elif isinstance(coupling, Real):
         values[:] = coupling
     else:
-        levels = np.asarray(coupling, dtype=np.float64).ravel()
+        levels = _numbers(coupling, coupling).ravel()
         if not levels.size:
             raise ValueError(
                 "coupling is an empty sequence: give a number for each level, from the roots down."
@@ -62,6 +76,8 @@ def node_couplings(hierarchy: Hierarchy, coupling: Any) -> NDArray[np.float64]:
         raise ValueError(
             f"coupling={coupling!r}: couplings are finite numbers, 0 or more (0 flat, 1 as published)."
         )
+    if fade is not None and n_below is not None and not isinstance(coupling, Mapping):
+        values *= np.minimum(1.0, fade / np.maximum(n_below, 1))
     return values
 
 
@@ -188,7 +204,12 @@ def _precision_factor(precision: _Precision) -> sp.csc_array:
     return sp.csc_array((data, indices, indptr), shape=(lower.shape[0], len(precision.classes)))
 
 
-def couple(structure: Hierarchy | LabelGraph, class_nodes: NDArray[np.int64], coupling: Any) -> Coupling:
+def couple(
+    structure: Hierarchy | LabelGraph,
+    class_nodes: NDArray[np.int64],
+    coupling: Any,
+    fade: float | None = None,
+) -> Coupling:
     """Factor of the covariance that a structure and a coupling give the weights of the classes.
 
     Parameters
@@ -198,6 +219,8 @@ def couple(structure: Hierarchy | LabelGraph, class_nodes: NDArray[np.int64], co
         Nodes that carry documents.
     coupling : float, sequence of floats by depth, or dict of node names to floats
         Of a graph: a float in [0, 1].
+    fade : float, optional
+        Number of classes below an inner node beyond which its coupling fades.
 
     Examples
     --------
@@ -217,11 +240,23 @@ def couple(structure: Hierarchy | LabelGraph, class_nodes: NDArray[np.int64], co
         precision = _graph_precision(structure, class_nodes, float(coupling))
         order = np.argsort(precision.classes, kind="stable")
         return _ordered(_precision_factor(precision), order)
-    strength = node_couplings(structure, coupling)
-    order = np.argsort(preorder(structure)[class_nodes], kind="stable")
-    if structure.is_tree or not strength.any():
-        return _ordered(_tree_factor(structure, class_nodes, strength), order)
-    return _ordered(_precision_factor(_hierarchy_precision(structure, class_nodes, strength)), order)
+    return _couple_hierarchy(structure, class_nodes, _strengths(structure, class_nodes, coupling, fade))
+
+
+def _strengths(
+    hierarchy: Hierarchy, class_nodes: NDArray[np.int64], coupling: Any, fade: float | None
+) -> NDArray[np.float64]:
+    n_below = np.asarray(hierarchy.ancestor_matrix[class_nodes].sum(axis=0)).ravel()
+    return node_couplings(hierarchy, coupling, n_below, fade)
+
+
+def _couple_hierarchy(
+    hierarchy: Hierarchy, class_nodes: NDArray[np.int64], strength: NDArray[np.float64]
+) -> Coupling:
+    order = np.argsort(preorder(hierarchy)[class_nodes], kind="stable")
+    if hierarchy.is_tree or not strength.any():
+        return _ordered(_tree_factor(hierarchy, class_nodes, strength), order)
+    return _ordered(_precision_factor(_hierarchy_precision(hierarchy, class_nodes, strength)), order)
 
 
 def _ordered(factor: sp.csc_array, order: NDArray[np.int64]) -> Coupling:
@@ -234,6 +269,7 @@ def expected_weights(
     class_nodes: NDArray[np.int64],
     wanted: NDArray[np.int64],
     coupling: Any,
+    fade: float | None = None,
 ) -> NDArray[np.float64]:
     """How the weights of other nodes follow from those of the classes: the minimiser of the regulariser, exactly.
 
@@ -244,8 +280,8 @@ def expected_weights(
         Nodes whose weights are known.
     wanted : ndarray of int
         Other nodes; inner nodes of a hierarchy, or leaves that no document has reached yet.
-    coupling
-        As for `couple`.
+    coupling, fade
+        As for `couple`; the nodes that are wanted do not count as classes here.
 
     Returns
     -------
@@ -259,8 +295,11 @@ def expected_weights(
     >>> expected_weights(tree, tree.encode(["a", "b"]), tree.encode(["new"]), 1.0)
     array([[0.33333333, 0.33333333]])
     """
-    n_classes = len(class_nodes)
-    both = couple(structure, np.concatenate([class_nodes, wanted]), coupling)
+    n_classes, nodes = len(class_nodes), np.concatenate([class_nodes, wanted])
+    if isinstance(structure, LabelGraph):
+        both = couple(structure, nodes, coupling)
+    else:
+        both = _couple_hierarchy(structure, nodes, _strengths(structure, class_nodes, coupling, fade))
     factor = both.factor[:, np.argsort(both.order)]
     known, new = sp.csr_array(factor[:, :n_classes]), factor[:, n_classes:]
     covariance = LinearOperator((n_classes, n_classes), matvec=lambda x: known.T @ (known @ x))

@@ -9,8 +9,36 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify._linear import PartsModel
-from arbora.classify._targets import Targets
+from arbora.classify._targets import SINGLE, Targets, _are_sets, encode_targets
 from arbora.structure import Hierarchy
+
+
+def encode_more(y: Any, structure: Any, old: NDArray[Any], kind: str) -> Targets:
+    """Encode labels of new documents for a model with the classes `old`, of which they may well be one only."""
+    if kind == SINGLE and not sp.issparse(y) and np.ndim(y) == 1 and not _are_sets(y):
+        # The classes that are known go behind the labels and off again: a label alone is no mistake here.
+        labels = np.array([*y, None], dtype=object)[:-1] if structure is not None else np.asarray(y)
+        numbers = [array.dtype.kind in "biuf" for array in (labels, old)]
+        if structure is None and numbers[0] != numbers[1]:
+            raise ValueError(
+                f"the labels of fit were like {old.tolist()[0]!r}, these are like {labels.tolist()[0]!r}: "
+                "give labels of one kind."
+            )
+        targets = encode_targets(np.concatenate([labels, old]), structure)
+        return targets._replace(indicator=targets.indicator[: len(labels)])
+    targets = encode_targets(y, structure)
+    if targets.kind != kind:
+        raise ValueError(f"the labels of fit were of the kind {kind!r}, these are {targets.kind!r}.")
+    return targets
+
+
+def refuse_unannounced(targets: Targets, classes: Any) -> None:
+    """Refuse labels that are not among the classes that the user announced."""
+    announced = set(np.asarray(classes).tolist())
+    found = targets.classes[np.asarray(targets.indicator.sum(axis=0)).ravel() > 0]
+    for name in found.tolist():
+        if name not in announced:
+            raise ValueError(f"the label {name!r} of y is not one of the {len(announced)} classes announced.")
 
 
 def with_classes(targets: Targets, old: list[Any]) -> tuple[Targets, NDArray[np.int64]]:
@@ -38,21 +66,39 @@ def with_classes(targets: Targets, old: list[Any]) -> tuple[Targets, NDArray[np.
     return full, np.array([place[name] for name in old])
 
 
+def _folded(parts: sp.csr_array, sharing: sp.csr_array) -> tuple[sp.csc_array, sp.csc_array]:
+    """Add up parts that are shared in the same way: a model does not grow with every call."""
+    key = sharing @ np.random.default_rng(0).random((sharing.shape[1], 2))
+    _, first, group = np.unique(key, axis=0, return_index=True, return_inverse=True)
+    n_parts = len(key)
+    fold = sp.csr_array(
+        (np.ones(n_parts, parts.dtype), (group.ravel(), np.arange(n_parts))), shape=(len(first), n_parts)
+    )
+    return sp.csc_array(fold @ parts), sp.csc_array(sharing[first])
+
+
 def moved(
-    before: PartsModel, change: PartsModel, offset: NDArray[Any], columns: NDArray[np.int64], below: float
+    before: PartsModel,
+    change: PartsModel,
+    offset: NDArray[Any],
+    columns: NDArray[np.int64],
+    below: float,
+    bias: float,
 ) -> PartsModel:
     """Put a pruned model together: its parts before, the starts of new classes, and what new documents changed.
 
     Parameters
     ----------
     before, change : PartsModel
-        `change` has a column for every class, its intercept the whole one.
+        `change` has a column for every class.
     offset : ndarray of shape (n_features + 1, n_classes)
         Weights from which the change is counted.
     columns : ndarray of int
         Where the classes of `before` are now.
     below : float
         Entries of the new starts that are no larger are dropped.
+    bias : float
+        Value of the constant feature.
     """
     n_classes = offset.shape[1]
     is_new = np.ones(n_classes, bool)
@@ -63,6 +109,7 @@ def moved(
         (np.ones(len(columns)), (np.arange(len(columns)), columns)), shape=(len(columns), n_classes)
     )
     own = sp.csr_array((np.ones(len(new)), (np.arange(len(new)), new)), shape=(len(new), n_classes))
-    parts = sp.vstack([before.parts, starts, change.parts], format="csc")
-    sharing = sp.vstack([before.sharing @ place, own, change.sharing], format="csc")
-    return PartsModel(parts, change.intercept, sharing.astype(parts.dtype))
+    parts = sp.vstack([before.parts, starts, change.parts], format="csr")
+    sharing = sp.vstack([before.sharing @ place, own, change.sharing], format="csr").astype(parts.dtype)
+    parts, sharing = _folded(parts, sharing)
+    return PartsModel(parts, offset[-1] * bias + change.intercept, sharing)

@@ -126,6 +126,23 @@ def train_joint(
     return Fitted(joint, solution, coupling)
 
 
+def pack(multipliers: list[Multipliers] | None) -> dict[str, NDArray[Any]]:
+    """Multipliers of all blocks as arrays, for a checkpoint."""
+    if not multipliers:
+        return {"sizes": np.empty(0, np.int64)}
+    joined = {name: np.concatenate([getattr(m, name) for m in multipliers]) for name in Multipliers._fields}
+    return {"sizes": np.array([len(m.rows) for m in multipliers]), **joined}
+
+
+def unpack(arrays: dict[str, NDArray[Any]]) -> list[Multipliers] | None:
+    """Multipliers of all blocks, as they were given to `pack`."""
+    if not arrays["sizes"].size:
+        return None
+    ends = np.cumsum(arrays["sizes"])[:-1]
+    columns = (np.split(arrays[name], ends) for name in Multipliers._fields)
+    return [Multipliers(*block) for block in zip(*columns, strict=True)]
+
+
 def dense_model(fitted: Fitted) -> LinearModel:
     """Weights of all classes as one matrix, its features contiguous in memory."""
     joint, order = fitted.joint, fitted.coupling.order

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from copy import copy
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,23 +13,27 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from arbora.classify._coupling import Coupling, couple, expected_weights
+from arbora.classify._estimator import _refuse_overflow
 from arbora.classify._features import check_features
-from arbora.classify._grow import moved, with_classes
+from arbora.classify._grow import encode_more, moved, refuse_unannounced, with_classes
 from arbora.classify._joint import (
     Fitted,
     dense_model,
     joint_trace,
+    pack,
     parts_model,
     train_joint,
+    unpack,
     warn_unless_closed,
 )
 from arbora.classify._linear import LinearModel, PartsModel, as_csr, linear_scores
-from arbora.classify._search import SCORES, Plan, search
+from arbora.classify._search import SCORES, Plan, search, tabulate
 from arbora.classify._targets import Targets, encode_targets
 from arbora.classify._train import Options, Training
 from arbora.classify.baselines import OneVsRest
 from arbora.infer import Checkpoint, Progress
 from arbora.infer.memory import require_memory
+from arbora.structure import LabelGraph
 
 
 class Recursive(OneVsRest):
@@ -38,9 +43,10 @@ class Recursive(OneVsRest):
         **OneVsRest._parameter_constraints,
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"cv"})],
         "coupling": [Interval(Real, 0, None, closed="left"), StrOptions({"cv"}), "array-like", dict],
+        "fade": [Interval(Real, 0, None, closed="neither"), None],
         "Cs": ["array-like"],
         "couplings": ["array-like"],
-        "cv": [Interval(Integral, 2, None, closed="left")],
+        "cv": ["cv_object"],
         "scoring": [StrOptions(set(SCORES))],
         "prune_below": [Interval(Real, 0, None, closed="left"), None],
         "warm_start": ["boolean"],
@@ -49,24 +55,26 @@ class Recursive(OneVsRest):
     def _fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Any:
         training = self._check_fit(X, y, sample_weight, loss)
         training = training._replace(positive_weight=self._positive_weight(training))
-        self.structure_ = self.hierarchy_ if self.structure is None else self.structure
+        self.structure_ = self.structure
         checkpoint = self._checkpoint(training)
         self._select(training, checkpoint)
         if self.C == "cv":
             training = training._replace(row_cost=training.row_cost * self.C_)
         coupling = self._couple(self.coupling_)
-        start = self._start(training)
+        start = self._start(training, coupling, checkpoint)
         with Progress(None, "rounds", self.verbose) as progress:
             fitted = self._train(training, coupling, start=start, checkpoint=checkpoint, progress=progress)
         self._keep_joint(fitted, self._model(fitted))
         self._learn_decisions(training, lambda seen: self._model(self._train(seen, coupling)))
-        self._last = (training.positives, fitted.solution.multipliers) if self.warm_start else None
+        self._last = (training.positives, coupling.order, fitted.solution.multipliers)
+        if not self.warm_start:
+            self._last = None
         if checkpoint is not None:
             checkpoint.clear()
         return self
 
     def _couple(self, value: Any) -> Coupling:
-        return couple(self.structure_, self.class_nodes_, value)
+        return couple(self.structure_ or self.hierarchy_, self.class_nodes_, value, self.fade)
 
     def _train(self, training: Training, coupling: Coupling, **more: Any) -> Fitted:
         return train_joint(training, coupling, self._engine(), dense=self.prune_below is None, **more)
@@ -80,39 +88,53 @@ class Recursive(OneVsRest):
         self.__dict__.pop("cv_results_", None)
         if self.C != "cv" and not (isinstance(self.coupling, str) and self.coupling == "cv"):
             return
+        plan = self._plan()
         piece = checkpoint.load("search") if checkpoint is not None else None
         if piece is None:
-            plan = Plan(
-                Cs=self.Cs if self.C == "cv" else [1.0],  # a number given is in the costs already
-                couplings=list(self.couplings) if isinstance(self.coupling, str) else [self.coupling],
-                n_folds=self.cv,
-                scoring=self.scoring,
-                threshold=self.threshold if self._multilabel else None,
-                prune_below=self.prune_below,
-            )
-            if training.X.shape[0] < self.cv:
-                raise ValueError(f"cv={self.cv} folds need at least as many rows, got {training.X.shape[0]}.")
             with Progress(None, "candidates", self.verbose) as progress:
                 found = search(training, self._couple, plan, self._engine(), progress)
-            C, coupling, self.cv_results_ = found
             if checkpoint is not None:
-                table = {
-                    name: np.asarray(values) for name, values in found.results.items() if name != "coupling"
-                }
-                meta = {"C": C, "coupling": coupling, "couplings": found.results["coupling"]}
-                checkpoint.save("search", table, meta)
+                table = {name: found.results[name] for name in ("C", "scores")}
+                checkpoint.save("search", {**table, "which": found.which})
         else:
-            C, coupling = piece.meta["C"], piece.meta["coupling"]
-            self.cv_results_ = {**piece.arrays, "coupling": piece.meta["couplings"]}
-        self.C_ = C if self.C == "cv" else self.C
-        self.coupling_ = coupling
+            found = tabulate(piece.arrays["C"], piece.arrays["which"], piece.arrays["scores"], plan.couplings)
+        self.cv_results_ = found.results
+        C, self.coupling_ = found.best
+        if self.C == "cv":
+            self.C_ = C
 
-    def _start(self, training: Training) -> Any:
-        """Multipliers of the fit before, if it was of the same documents with the same labels."""
-        last = getattr(self, "_last", None)
-        if not self.warm_start or last is None or last[0].shape != training.positives.shape:
+    def _plan(self) -> Plan:
+        """Check what the cross-validation is to try; a number given as C is in the costs already."""
+        Cs = np.asarray(self.Cs if self.C == "cv" else [1.0])
+        if Cs.ndim != 1 or not Cs.size or Cs.dtype.kind not in "iuf" or not ((Cs > 0) & (Cs < np.inf)).all():
+            raise ValueError(f"Cs={self.Cs!r}: give at least one cost; costs are finite numbers above 0.")
+        couplings = list(self.couplings) if isinstance(self.coupling, str) else [self.coupling]
+        if not couplings:
+            raise ValueError("couplings is empty: give at least one, for instance 0.0, flat training.")
+        threshold = self.threshold if self._multilabel else None
+        return Plan(Cs.tolist(), couplings, self.cv, self.scoring, threshold, self.prune_below)
+
+    def _start(self, training: Training, coupling: Coupling, checkpoint: Checkpoint | None) -> Any:
+        """Multipliers of the fit before, if it was of the same documents with the same labels.
+
+        A fit that is taken up again has to start from where it did, also in a process that knows of no fit before.
+        """
+        if not self.warm_start:
             return None
-        return last[1] if (last[0] != training.positives).nnz == 0 else None
+        piece = checkpoint.load("start") if checkpoint is not None else None
+        if piece is not None:
+            return unpack(piece.arrays)
+        positives, order, multipliers = getattr(self, "_last", None) or (None, None, None)
+        same = (
+            positives is not None
+            and positives.shape == training.positives.shape
+            and np.array_equal(order, coupling.order)
+            and (positives != training.positives).nnz == 0
+        )
+        start = multipliers if same else None
+        if checkpoint is not None:
+            checkpoint.save("start", pack(start))
+        return start
 
     def _keep_joint(self, fitted: Fitted, model: LinearModel | PartsModel) -> None:
         """Leave the weights, their certificate and the way to them; warn if the gap stayed open."""
@@ -160,8 +182,24 @@ class Recursive(OneVsRest):
         intercept : ndarray of shape (n_nodes,)
         """
         check_is_fitted(self)
-        ids = self.structure_.encode(list(nodes))
-        return self._expected(self.structure_, self.class_nodes_, ids)
+        ids, structure = self._node_ids(nodes), self.structure_ or self.hierarchy_
+        # A node with nothing below it would change, as a class, what those above it expect: one at a time.
+        follows = np.zeros(len(ids), bool)
+        if not isinstance(structure, LabelGraph):
+            follows = np.asarray(structure.ancestor_matrix[self.class_nodes_].sum(axis=0)).ravel()[ids] == 0
+        groups = [np.flatnonzero(~follows), *np.flatnonzero(follows)[:, None]]
+        found = [self._expected(structure, self.class_nodes_, ids[group]) for group in groups]
+        back = np.argsort(np.concatenate(groups))
+        return tuple(np.concatenate(values)[back] for values in zip(*found, strict=True))
+
+    def _node_ids(self, names: Any) -> NDArray[np.int64]:
+        if self.structure_ is not None:
+            return np.asarray(self.structure_.encode(list(names)))
+        place = {name: i for i, name in enumerate(self.nodes_.tolist())}
+        unknown = [name for name in names if name not in place]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is not a class of the model, which has no structure.")
+        return np.array([place[name] for name in names], np.int64)
 
     def _expected(
         self, structure: Any, class_nodes: NDArray[np.int64], wanted: NDArray[np.int64]
@@ -173,7 +211,7 @@ class Recursive(OneVsRest):
         mixing[known >= 0, known[known >= 0]] = 1.0
         if (known < 0).any():
             other = np.unique(wanted[known < 0])
-            rows = expected_weights(structure, class_nodes, other, self.coupling_)
+            rows = expected_weights(structure, class_nodes, other, self.coupling_, self.fade)
             mixing[known < 0] = rows[np.searchsorted(other, wanted[known < 0])]
         model = self._linear_model()
         if isinstance(model, LinearModel):
@@ -181,47 +219,53 @@ class Recursive(OneVsRest):
         shares = sp.csr_array(model.sharing @ mixing.T)
         return (model.parts.T @ shares).toarray().T, mixing @ model.intercept
 
-    def _partial_fit(self, X: Any, y: Any, structure: Any, sample_weight: Any, loss: str) -> Any:
+    def _partial_fit(
+        self, X: Any, y: Any, classes: Any, structure: Any, sample_weight: Any, loss: str
+    ) -> Any:
         if not hasattr(self, "classes_"):
             if structure is not None:
                 raise ValueError("the first call of partial_fit takes the structure of the constructor.")
+            if classes is not None:
+                refuse_unannounced(encode_targets(y, self.structure), classes)
             return self._fit(X, y, sample_weight, loss)
         self._validate_params()
         X = check_features(self, X, reset=False)
         check_consistent_length(X, y)
-        if structure is None and self.structure is not None:
-            structure = self.structure_
-        targets = encode_targets(y, structure)
-        if targets.kind != self.label_kind_:
-            raise ValueError(
-                f"the labels of fit were of the kind {self.label_kind_!r}, these are {targets.kind!r}."
-            )
-        old = self.classes_.tolist()
-        targets, columns = with_classes(targets, old)
-        offset = self._offset(targets, structure, columns)
+        _refuse_overflow(as_csr(X), np.dtype(self.dtype))
+        structure = self.structure_ if structure is None else structure
+        targets = encode_more(y, structure, self.classes_, self.label_kind_)
+        if classes is not None:
+            refuse_unannounced(targets, classes)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        options = Options(
-            loss, self.tol, self.max_iter, self.intercept_scaling if self.fit_intercept else 0.0,
-            np.dtype(self.dtype), self._seed(),
-        )  # fmt: skip
-        training = Training(
-            as_csr(X), targets.indicator, self.C_ * weight, np.ones(len(targets.classes)), options
-        )
-        before = self._linear_model()
+        grown = copy(self)  # if anything fails from here on, the model is as it was
+        grown._grow(as_csr(X), targets, structure, self.C_ * weight, loss)
+        self.__dict__ = vars(grown)
+        return self
+
+    def _grow(self, X: sp.csr_array, targets: Targets, structure: Any, cost: NDArray[Any], loss: str) -> None:
+        """Learn from checked documents, beginning from the weights there are."""
+        n_before, before = len(self.classes_), self._linear_model()
+        targets, columns = with_classes(targets, self.classes_.tolist())
+        offset = self._offset(targets, structure, columns)
         self._remember_targets(targets)
-        self.structure_ = targets.hierarchy if structure is None else structure
+        self.structure_ = structure
+        bias = self.intercept_scaling if self.fit_intercept else 0.0
+        options = Options(loss, self.tol, self.max_iter, bias, np.dtype(self.dtype), self._seed())
+        training = Training(X, targets.indicator, cost, np.ones(len(targets.classes)), options)
+        training = training._replace(positive_weight=self._positive_weight(training))
         fitted = self._train(training, self._couple(self.coupling_), offset=offset)
         if self.prune_below is None:
-            model = dense_model(fitted)
+            model: LinearModel | PartsModel = dense_model(fitted)
         else:
-            model = moved(before, parts_model(fitted, self.prune_below), offset, columns, self.prune_below)
+            change = parts_model(fitted, self.prune_below)
+            model = moved(before, change, offset, columns, self.prune_below, bias)
         self._keep_joint(fitted, model)
-        if len(old) < len(self.classes_) and hasattr(self.threshold_, "thresholds_"):
+        if n_before < len(self.classes_) and hasattr(self.threshold_, "thresholds_"):
             cuts = np.full(len(self.classes_), np.median(self.threshold_.thresholds_))
             cuts[columns] = self.threshold_.thresholds_
+            self.threshold_ = copy(self.threshold_)
             self.threshold_.thresholds_ = cuts
             self.threshold_.n_classes_ = len(cuts)
-        return self
 
     def _offset(self, targets: Targets, structure: Any, columns: NDArray[np.int64]) -> NDArray[Any]:
         """Weights to start from: a class that is known keeps its own, a new one gets what its place suggests."""

@@ -7,11 +7,13 @@ stay feasible). A path ends when the score has fallen twice in a row: what lies 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.model_selection import check_cv
 
 from arbora.classify._coupling import Coupling
 from arbora.classify._joint import dense_model, parts_model, train_joint
@@ -31,18 +33,35 @@ class Plan(NamedTuple):
 
     Cs: Sequence[float]
     couplings: Sequence[Any]
-    n_folds: int
+    cv: Any  # a number of folds, a splitter of scikit-learn, or pairs of rows to train and to judge on
     scoring: str
     threshold: Any  # for label sets; None for one label a row
     prune_below: float | None
 
 
 class Found(NamedTuple):
-    """The best pair, and the table of all that were tried."""
+    """The table of all that were tried, and of each the number of its coupling in the plan."""
 
-    C: float
-    coupling: Any
     results: dict[str, Any]
+    which: NDArray[np.int64]
+
+    @property
+    def best(self) -> tuple[float, Any]:
+        """Cost and coupling with the best mean score; of equal ones the first."""
+        at = int(np.argmax(self.results["mean_score"]))
+        return float(self.results["C"][at]), self.results["coupling"][at]
+
+
+def tabulate(Cs: NDArray[Any], which: NDArray[Any], scores: NDArray[Any], couplings: Sequence[Any]) -> Found:
+    """Make the table from the cost, the number of the coupling, and the scores by fold of every candidate."""
+    results = {
+        "C": Cs,
+        "coupling": [couplings[number] for number in which.tolist()],
+        "mean_score": scores.mean(axis=1),
+        "std_score": scores.std(axis=1),
+        "scores": scores,
+    }
+    return Found(results, which)
 
 
 def folds(positives: sp.csr_array, n_folds: int, seed: int) -> NDArray[np.int64]:
@@ -63,6 +82,18 @@ def folds(positives: sp.csr_array, n_folds: int, seed: int) -> NDArray[np.int64]
     return fold
 
 
+def splits(training: Training, cv: Any) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Rows to train on and rows to judge on, for every fold."""
+    n_samples, positives = training.X.shape[0], training.positives
+    if isinstance(cv, Integral):
+        if n_samples < cv:
+            raise ValueError(f"cv={cv} folds need at least as many rows, got {n_samples}.")
+        fold = folds(positives, int(cv), training.options.seed)
+        return [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(cv)]
+    one_each = positives.nnz == n_samples and (np.diff(positives.indptr) == 1).all()
+    return list(check_cv(cv).split(np.arange(n_samples), positives.indices if one_each else None))
+
+
 def _judge(scores: NDArray[Any], truth: sp.csr_array, plan: Plan) -> float:
     measure = SCORES[plan.scoring]
     if plan.threshold is None:
@@ -80,7 +111,7 @@ def search(
     engine: ThreadEngine,
     progress: Progress | None = None,
 ) -> Found:
-    """Try every coupling with rising costs and return the pair with the best mean score.
+    """Try every coupling with rising costs, and judge each pair on every fold.
 
     Parameters
     ----------
@@ -94,18 +125,18 @@ def search(
     """
     coarse = training.options._replace(tol=max(training.options.tol, COARSE_TOL))
     training = training._replace(options=coarse)
-    fold = folds(training.positives, plan.n_folds, coarse.seed)
-    rows: list[tuple[float, Any, list[float]]] = []
-    for value in plan.couplings:
+    parts = splits(training, plan.cv)
+    rows: list[tuple[float, int, list[float]]] = []
+    for number, value in enumerate(plan.couplings):
         coupling = couple(value)
-        starts: list[Any] = [None] * plan.n_folds
+        starts: list[Any] = [None] * len(parts)
         path: list[float] = []
         for C in sorted(plan.Cs):
             if len(path) > 2 and path[-1] < path[-2] < path[-3]:
                 break
             scores = []
-            for f in range(plan.n_folds):
-                seen = training.with_rows(np.flatnonzero(fold != f))
+            for f, (inside, unseen) in enumerate(parts):
+                seen = training.with_rows(inside)
                 seen = seen._replace(row_cost=seen.row_cost * C)
                 dense = plan.prune_below is None
                 fitted = train_joint(seen, coupling, engine, dense=dense, start=starts[f])
@@ -113,20 +144,11 @@ def search(
                 model = (
                     dense_model(fitted) if plan.prune_below is None else parts_model(fitted, plan.prune_below)
                 )
-                unseen = np.flatnonzero(fold == f)
                 held_out = linear_scores(training.X[unseen], model, engine)
                 scores.append(_judge(held_out, training.positives[unseen], plan))
             path.append(float(np.mean(scores)))
-            rows.append((float(C), value, scores))
+            rows.append((float(C), number, scores))
             if progress is not None:
                 progress.update(C=C, score=path[-1])
-    table = np.array([scores for _, _, scores in rows])
-    best = int(table.mean(axis=1).argmax())
-    results = {
-        "C": np.array([C for C, _, _ in rows]),
-        "coupling": [value for _, value, _ in rows],
-        "mean_score": table.mean(axis=1),
-        "std_score": table.std(axis=1),
-        "scores": table,
-    }
-    return Found(rows[best][0], rows[best][1], results)
+    Cs, which, table = (np.array(column) for column in zip(*rows, strict=True))
+    return tabulate(Cs, which, table, plan.couplings)

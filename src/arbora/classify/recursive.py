@@ -45,6 +45,9 @@ class RecursiveSVC(Recursive):
         How much classes share with those near them: 0 is flat training, 1 the published model. One number for all
         inner nodes, one for each depth from the roots down (the last goes on), or a dict of node names (others
         have 1). "cv" chooses among `couplings`; what was chosen is in `coupling_`. Of a graph: one number in [0, 1].
+    fade : float, optional
+        A node with more than this many classes below it is coupled in proportion fade / n_classes: what thousands
+        of classes share is little, and slow to learn. None couples all nodes alike, as published.
     tol : float
         Relative duality gap of the joint problem at which training stops; it is certified, so that the objective is
         at most this share above its optimum.
@@ -60,8 +63,8 @@ class RecursiveSVC(Recursive):
     Cs, couplings : sequences
         What "cv" tries. A path of costs rises, each from the solution before, and ends when the score has fallen
         twice in a row.
-    cv : int
-        Folds of the cross-validation; documents of a class are dealt out to them in turn.
+    cv : int, splitter of scikit-learn or iterable of splits
+        Folds of the cross-validation; of a number of them, documents of a class are dealt out to them in turn.
     scoring : {"macro_f1", "micro_f1"}
         What the cross-validation maximises.
     calibration : "holdout", int or None
@@ -102,7 +105,8 @@ class RecursiveSVC(Recursive):
         After a cross-validation: "C", "coupling", "mean_score", "std_score", "scores" of every candidate.
     nodes_ : ndarray
         Names of the columns of `predict_proba`.
-    structure_ : Hierarchy or LabelGraph
+    structure_ : Hierarchy, LabelGraph or None
+        The structure in force, which `partial_fit` may replace by a larger one.
     hierarchy_ : Hierarchy
         The structure, or one root for each class.
     class_nodes_ : ndarray of int
@@ -144,6 +148,7 @@ class RecursiveSVC(Recursive):
         loss: str = "hinge",
         structure: Hierarchy | LabelGraph | None = None,
         coupling: Any = 0.3,
+        fade: float | None = 16.0,
         tol: float = 1e-2,
         max_iter: int = 200,
         fit_intercept: bool = True,
@@ -167,6 +172,7 @@ class RecursiveSVC(Recursive):
         self.loss = loss
         self.structure = structure
         self.coupling = coupling
+        self.fade = fade
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
@@ -204,7 +210,13 @@ class RecursiveSVC(Recursive):
         return self._fit(X, y, sample_weight, self.loss)
 
     def partial_fit(
-        self, X: Any, y: Any, structure: Hierarchy | LabelGraph | None = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        structure: Hierarchy | LabelGraph | None = None,
     ) -> RecursiveSVC:
         """Go on learning from new documents, also of new classes, without the old documents.
 
@@ -215,15 +227,18 @@ class RecursiveSVC(Recursive):
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : labels in the form in which they were given to `fit`
+            One document is enough, but for the first call, which is a `fit`.
+        classes : array-like, optional
+            Classes of which documents may come, if others are to be refused; new ones need no announcement.
+        sample_weight : array-like of shape (n_samples,), optional
         structure : Hierarchy or LabelGraph, optional
             A grown structure, in which all classes so far are still to be found; by default the one there is.
-        sample_weight : array-like of shape (n_samples,), optional
 
         Returns
         -------
         self
         """
-        return self._partial_fit(X, y, structure, sample_weight, self.loss)
+        return self._partial_fit(X, y, classes, structure, sample_weight, self.loss)
 
 
 class RecursiveLogisticRegression(Recursive):
@@ -240,6 +255,9 @@ class RecursiveLogisticRegression(Recursive):
         How much classes share with those near them: 0 is flat training, 1 the published model. One number for all
         inner nodes, one for each depth from the roots down (the last goes on), or a dict of node names (others
         have 1). "cv" chooses among `couplings`; what was chosen is in `coupling_`. Of a graph: one number in [0, 1].
+    fade : float, optional
+        A node with more than this many classes below it is coupled in proportion fade / n_classes: what thousands
+        of classes share is little, and slow to learn. None couples all nodes alike, as published.
     tol : float
         Relative duality gap of the joint problem at which training stops; it is certified, so that the objective is
         at most this share above its optimum.
@@ -255,8 +273,8 @@ class RecursiveLogisticRegression(Recursive):
     Cs, couplings : sequences
         What "cv" tries. A path of costs rises, each from the solution before, and ends when the score has fallen
         twice in a row.
-    cv : int
-        Folds of the cross-validation; documents of a class are dealt out to them in turn.
+    cv : int, splitter of scikit-learn or iterable of splits
+        Folds of the cross-validation; of a number of them, documents of a class are dealt out to them in turn.
     scoring : {"macro_f1", "micro_f1"}
         What the cross-validation maximises.
     calibration : "holdout", int or None
@@ -297,7 +315,8 @@ class RecursiveLogisticRegression(Recursive):
         After a cross-validation: "C", "coupling", "mean_score", "std_score", "scores" of every candidate.
     nodes_ : ndarray
         Names of the columns of `predict_proba`.
-    structure_ : Hierarchy or LabelGraph
+    structure_ : Hierarchy, LabelGraph or None
+        The structure in force, which `partial_fit` may replace by a larger one.
     hierarchy_ : Hierarchy
         The structure, or one root for each class.
     class_nodes_ : ndarray of int
@@ -331,6 +350,7 @@ class RecursiveLogisticRegression(Recursive):
         *,
         structure: Hierarchy | LabelGraph | None = None,
         coupling: Any = 0.3,
+        fade: float | None = 16.0,
         tol: float = 1e-2,
         max_iter: int = 200,
         fit_intercept: bool = True,
@@ -353,6 +373,7 @@ class RecursiveLogisticRegression(Recursive):
         self.C = C
         self.structure = structure
         self.coupling = coupling
+        self.fade = fade
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
@@ -390,7 +411,13 @@ class RecursiveLogisticRegression(Recursive):
         return self._fit(X, y, sample_weight, "logistic")
 
     def partial_fit(
-        self, X: Any, y: Any, structure: Hierarchy | LabelGraph | None = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        structure: Hierarchy | LabelGraph | None = None,
     ) -> RecursiveLogisticRegression:
         """Go on learning from new documents, also of new classes, without the old documents.
 
@@ -401,12 +428,15 @@ class RecursiveLogisticRegression(Recursive):
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : labels in the form in which they were given to `fit`
+            One document is enough, but for the first call, which is a `fit`.
+        classes : array-like, optional
+            Classes of which documents may come, if others are to be refused; new ones need no announcement.
+        sample_weight : array-like of shape (n_samples,), optional
         structure : Hierarchy or LabelGraph, optional
             A grown structure, in which all classes so far are still to be found; by default the one there is.
-        sample_weight : array-like of shape (n_samples,), optional
 
         Returns
         -------
         self
         """
-        return self._partial_fit(X, y, structure, sample_weight, "logistic")
+        return self._partial_fit(X, y, classes, structure, sample_weight, "logistic")
