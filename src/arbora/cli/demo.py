@@ -22,7 +22,7 @@ from arbora._version import __version__
 from arbora.classify import OneVsRestSVC, RecursiveSVC, TopDownSVC
 from arbora.datasets import Dataset, load_python_docs
 from arbora.infer import Progress
-from arbora.metrics import compare, compare_by_class_size, compare_by_level, macro_f1
+from arbora.metrics import compare, compare_by_class_size, compare_by_level, macro_f1, sign_test
 from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
 from arbora.text import LtcVectorizer
@@ -43,6 +43,7 @@ MODELS: dict[str, dict[str, Callable[..., Any]]] = {
 HELD_OUT = 0.2
 SMALL = 5  # documents: the first row of the table by class size
 SURE = 0.5
+SIGNIFICANT = 0.05
 _COARSE = 0.05  # gap at which scores of different C can be told apart
 _WIDTH = 88
 _BAR = 24
@@ -222,11 +223,13 @@ def _show_gain(data: Dataset, flat: NDArray[Any], recursive: NDArray[Any]) -> No
     print(replace(table, note=""))
     names, n_train = np.unique(data.y_train, return_counts=True)
     n_small = np.isin(data.y_test, names[n_train <= SMALL]).sum()
-    right, was_right = recursive == data.y_test, flat == data.y_test
+    test = sign_test(data.y_test, recursive, flat)
+    n_won, n_lost = int(test.statistic), int(test.n_pairs - test.statistic)
+    verdict = "more than luck" if test.p_value < SIGNIFICANT else "no more than luck"
     _say(
-        f"Recursive alone is right on {(right & ~was_right).sum():,} test documents, flat alone on "
-        f"{(was_right & ~right).sum():,}. The classes of the first row have {n_small:,} test documents in all: a few "
-        "of them move it."
+        f"Recursive alone is right on {n_won:,} test documents, flat alone on {n_lost:,}: {verdict} (sign test, "
+        f"p = {test.p_value:.2g}). The classes of the first row have {n_small:,} test documents in all: a few of them "
+        "move it."
     )
 
 
