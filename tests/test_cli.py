@@ -376,8 +376,5 @@ def test_demo_tells_who_alone_is_right(capsys):
     flat, recursive = (np.array(list(labels), dtype=object) for labels in ("aaba", "abbb"))
     demo._show_gain(data, flat, recursive)
     printed = " ".join(capsys.readouterr().out.split())
-    assert (
-        "Recursive alone is right on 1 test documents, flat alone on 1: no more than luck (sign test, p = 1)."
-        in printed
-    )
+    assert "Recursive alone is right on 1 test documents, flat alone on 1: no more than luck" in printed
     assert "The classes of the first row have 2 test documents in all" in printed

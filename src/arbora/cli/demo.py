@@ -228,8 +228,8 @@ def _show_gain(data: Dataset, flat: NDArray[Any], recursive: NDArray[Any]) -> No
     verdict = "more than luck" if test.p_value < SIGNIFICANT else "no more than luck"
     _say(
         f"Recursive alone is right on {n_won:,} test documents, flat alone on {n_lost:,}: {verdict} (sign test, "
-        f"p = {test.p_value:.2g}). The classes of the first row have {n_small:,} test documents in all: a few of them "
-        "move it."
+        f"p = {test.p_value:.2g}). The classes of the first row have {n_small:,} test documents in all: a few "
+        "of them move it."
     )
 
 
