@@ -19,14 +19,17 @@ from arbora.infer import Checkpoint, Progress, Trace
 from arbora.infer.dual import BLOCK, prepare_rows
 from arbora.infer.joint import Joint, JointSolution
 from arbora.infer.memory import require_memory
+from arbora.infer.newton import Newton, NewtonSolution, suits_newton
 from arbora.infer.run import Multipliers
+
+Start = list[Multipliers] | NDArray[Any]  # of the coordinate descent, or of Newton's method
 
 
 class Fitted(NamedTuple):
     """A joint problem, its solution, and the order in which its classes are laid out."""
 
-    joint: Joint
-    solution: JointSolution
+    joint: Joint | Newton
+    solution: JointSolution | NewtonSolution
     coupling: Coupling
 
     @property
@@ -61,7 +64,7 @@ def block_costs(
     return costs
 
 
-def check_joint_memory(joint: Joint, dense: bool, n_jobs: int) -> None:
+def check_joint_memory(joint: Joint | Newton, dense: bool, n_jobs: int) -> None:
     """Refuse a fit whose shared parts, blocks under way and weights cannot fit."""
     rows, layout = joint.rows, joint.layout
     n_classes = layout.blocks[-1].stop
@@ -87,12 +90,12 @@ def train_joint(
     *,
     dense: bool = True,
     offset: Any = None,
-    start: list[Multipliers] | None = None,
+    start: Start | None = None,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
     key: str = "",
 ) -> Fitted:
-    """Train all classes of `training` together.
+    """Train all classes of `training` together, by Newton's method where it pays, else by coordinate descent.
 
     Parameters
     ----------
@@ -103,7 +106,8 @@ def train_joint(
         Whether the weights will be wanted as a dense matrix, which takes memory.
     offset : ndarray of shape (n_features + 1, n_classes), optional
         Weights from which deviations are counted, columns in the order of the classes.
-    start : list of Multipliers, optional
+    start : Start, optional
+        `solution.multipliers` of another fit; what does not suit this one is left aside.
     checkpoint, progress, key
         As in `Joint.solve`.
     """
@@ -117,7 +121,13 @@ def train_joint(
 
     costs = block_costs(training, coupling.order)
     with engine:
-        joint = Joint(rows, costs, coupling.factor, options.loss, engine, from_weights)
+        joint: Joint | Newton
+        if suits_newton(rows, len(coupling.order), options.loss):
+            joint = Newton(rows, costs, coupling.factor, engine, from_weights)
+            start = start if np.shape(start) == (rows.n_features + 1, len(coupling.order)) else None
+        else:
+            joint = Joint(rows, costs, coupling.factor, options.loss, engine, from_weights)
+            start = start if isinstance(start, list) else None
         check_joint_memory(joint, dense, engine.n_workers)
         solution = joint.solve(
             tol=options.tol, max_iter=options.max_iter, seed=options.seed,
@@ -126,16 +136,20 @@ def train_joint(
     return Fitted(joint, solution, coupling)
 
 
-def pack(multipliers: list[Multipliers] | None) -> dict[str, NDArray[Any]]:
+def pack(multipliers: Start | None) -> dict[str, NDArray[Any]]:
     """Multipliers of all blocks as arrays, for a checkpoint."""
+    if isinstance(multipliers, np.ndarray):
+        return {"summed": multipliers}
     if not multipliers:
         return {"sizes": np.empty(0, np.int64)}
     joined = {name: np.concatenate([getattr(m, name) for m in multipliers]) for name in Multipliers._fields}
     return {"sizes": np.array([len(m.rows) for m in multipliers]), **joined}
 
 
-def unpack(arrays: dict[str, NDArray[Any]]) -> list[Multipliers] | None:
+def unpack(arrays: dict[str, NDArray[Any]]) -> Start | None:
     """Multipliers of all blocks, as they were given to `pack`."""
+    if "summed" in arrays:
+        return arrays["summed"]
     if not arrays["sizes"].size:
         return None
     ends = np.cumsum(arrays["sizes"])[:-1]
