@@ -3,12 +3,14 @@
 A benchmark names its cells and says how one is measured; `Cells.run` measures a cell in a fresh process (so that one
 that takes too much time or memory loses nothing but itself, and its peak of memory is its own) and keeps what it
 found as a JSON file. A run that was interrupted goes on where it stopped: finished cells are not measured again,
-those that failed are, and those that were over their time are if there is more of it now.
+those that failed are, and those that were over their time are if there is more of it now. A cell remembers the code
+it was measured with; it is kept when the code has changed since, but the run says so (`--fresh` measures it again).
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -20,25 +22,37 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import arbora
 
 DONE, OVER, FAILED, NOT_APPLICABLE = "done", "over", "failed", "not applicable"
 _MOST_WORDS = 160  # of an error in a table
 
 
-def parse(description: str, names: list[str], argv: list[str] | None = None) -> argparse.Namespace:
-    """Options that the benchmarks made of cells share."""
+def parse(description: str, names: list[str], methods: list[str] | None = None) -> argparse.Namespace:
+    """Options that the benchmarks made of cells share; of methods too, where a cell is a set and a method."""
     parser = argparse.ArgumentParser(description=description)
     default = Path(tempfile.gettempdir()) / "arbora-benchmarks"
     parser.add_argument("--cache", type=Path, default=default, help="folder of finished cells (%(default)s)")
     parser.add_argument("--budget", type=float, default=3600.0, help="seconds a cell may take (%(default)g)")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"of {', '.join(names)}")
+    if methods is not None:
+        parser.add_argument(
+            "--methods",
+            nargs="+",
+            choices=methods,
+            metavar="METHOD",
+            default=methods,
+            help=f"of {', '.join(methods)}",
+        )
     parser.add_argument("--quick", action="store_true", help="try everything on small parts, publish nothing")
     parser.add_argument("--table", action="store_true", help="measure nothing, publish what is there")
     parser.add_argument("--fresh", action="store_true", help="forget the finished cells that are asked for")
     parser.add_argument("--cell", help=argparse.SUPPRESS)
-    options = parser.parse_args(argv)
+    options = parser.parse_args()
     options.names = options.only or names
     if options.quick:
         options.cache = options.cache / "quick"
@@ -54,6 +68,16 @@ def peak_gib() -> float:
             return int(peak[1]) / 2**20
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
+
+
+@cache
+def code() -> str:
+    """Fingerprint of the package and the benchmarks as they are now."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted([*here.glob("*.py"), *Path(arbora.__file__).parent.rglob("*.py")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def forget_peak() -> None:
@@ -97,7 +121,7 @@ class Cells:
         """Write a cell; one that is half written is never seen."""
         path = self._path(key)
         partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(found), encoding="utf-8")
+        partial.write_text(json.dumps({**found, "code": code()}), encoding="utf-8")
         partial.replace(path)
 
     def run(self, key: str) -> dict[str, Any]:
@@ -106,6 +130,8 @@ class Cells:
         if known is not None and not self.options.fresh:
             done = known["status"] in (DONE, NOT_APPLICABLE)
             if done or (known["status"] == OVER and budget <= known["budget"]):
+                if known["code"] != code():
+                    print(f"{self.module} {key}: kept, measured with other code", file=sys.stderr, flush=True)
                 return known
         cache = self.options.cache.parent if self.options.quick else self.options.cache
         command = [sys.executable, "-m", self.module, "--cell", key, "--cache", str(cache)]

@@ -12,7 +12,7 @@ from arbora.metrics.table import Table
 # Name in the thesis, and the method here that stands for it.
 METHODS = {
     "BSVM": "OneVsRestSVC",
-    "RR-SVM": "RecursiveSVC, coupling 1",
+    "RR-SVM": "RecursiveSVC, as published",
     "RR-LR": "RecursiveLogisticRegression",
     "TD": "TopDownSVC",
     "HSVM": "HierarchicalSVM",

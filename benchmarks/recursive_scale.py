@@ -31,9 +31,9 @@ _WIDTH, _HEIGHT = 48, 14  # of a plot, in characters
 SECTION = "Recursive: at the size of DMOZ-2010"
 
 MODELS = {
-    "recursive 0.3": ("RecursiveSVC, coupling 0.3", 0.3),
-    "recursive 1": ("RecursiveSVC, coupling 1 (the published model)", 1.0),
-    "recursive 0": ("RecursiveSVC, coupling 0 (flat, pruned)", 0.0),
+    "recursive": ("RecursiveSVC, coupling 0.3", {"coupling": 0.3}),
+    "published": ("RecursiveSVC, as published (coupling 1, `fade=None`)", {"coupling": 1.0, "fade": None}),
+    "pruned": ("RecursiveSVC, coupling 0 (flat, pruned)", {"coupling": 0.0}),
     "flat": ("OneVsRestSVC (dense weights)", None),
 }
 SHARES = (0.25, 0.5, 1.0)
@@ -41,7 +41,7 @@ GROWTH = {
     "documents": [(f"documents {share:g}", share, 1.0) for share in SHARES],
     "classes": [(f"classes {share:g}", 1.0, share) for share in SHARES],
 }
-NAMES = [*(name.replace(" ", "-") for name in MODELS), *GROWTH]
+NAMES = [*MODELS, *GROWTH]
 
 _TEXT = f"make_hierarchical_text({DOCUMENTS:_}, {FEATURES:_}, n_leaves={LEAVES:_}, depth={DEPTH}, n_test={TEST:_})"
 EXPLANATION = f"""\
@@ -87,13 +87,13 @@ def make(wanted: Size) -> tuple[Any, ...]:
 def warm_up() -> None:
     """Compile the kernels."""
     X, y, X_test, _, tree = make(Size(200, 20, 1000, 50))
-    for model in (recursive(tree, 0.3), OneVsRestSVC(calibration=None, n_jobs=1)):
+    for model in (recursive(tree, coupling=0.3), OneVsRestSVC(calibration=None, n_jobs=1)):
         model.fit(X, y).predict(X_test)
 
 
-def recursive(tree: Any, coupling: float, **params: Any) -> RecursiveSVC:
+def recursive(tree: Any, **params: Any) -> RecursiveSVC:
     return RecursiveSVC(
-        C, structure=tree, coupling=coupling, tol=TOL, prune_below=PRUNE_BELOW, calibration=None, n_jobs=N_JOBS,
+        C, structure=tree, tol=TOL, prune_below=PRUNE_BELOW, calibration=None, n_jobs=N_JOBS,
         random_state=0, **params,
     )  # fmt: skip
 
@@ -102,17 +102,17 @@ def measure_model(name: str, quick: bool) -> dict[str, Any]:
     """Train one model at full size and let it answer."""
     warm_up()
     X, y, X_test, y_test, tree = make(size(quick))
-    coupling = MODELS[name][1]
-    if coupling is None:
+    params = MODELS[name][1]
+    if params is None:
         model: Any = OneVsRestSVC(C, tol=TOL, calibration=None, n_jobs=N_JOBS, random_state=0)
     else:
-        model = recursive(tree, coupling)
+        model = recursive(tree, **params)
     before, started = peak_gib(), time.perf_counter()
     model.fit(X, y)
     trained = time.perf_counter()
     answer = model.predict(X_test)
     answered = time.perf_counter()
-    weights = model.differences_.nnz if coupling is not None else model.coef_.size
+    weights = model.differences_.nnz if params is not None else model.coef_.size
     return {
         "seconds": trained - started,
         "predict_seconds": answered - trained,
@@ -129,7 +129,7 @@ def measure_round(documents: float, classes: float, quick: bool) -> dict[str, An
     """Time the rounds of a short fit."""
     warm_up()
     X, y, _, _, tree = make(size(quick, documents, classes))
-    model = recursive(tree, 0.3, max_iter=N_ROUNDS).fit(X, y)
+    model = recursive(tree, coupling=0.3, max_iter=N_ROUNDS).fit(X, y)
     seconds = np.asarray(model.trace_["seconds"])
     return {
         "documents": X.shape[0],
@@ -233,7 +233,7 @@ def main() -> None:
                 for point, _, _ in GROWTH[name]:
                     cells.run(f"round {point}")
             else:
-                cells.run(f"model {name.replace('-', ' ')}")
+                cells.run(f"model {name}")
     if options.quick:
         report(cells)
     else:
