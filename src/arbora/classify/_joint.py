@@ -124,7 +124,8 @@ def train_joint(
         joint: Joint | Newton
         if suits_newton(rows, len(coupling.order), options.loss):
             joint = Newton(rows, costs, coupling.factor, engine, from_weights)
-            start = start if np.shape(start) == (rows.n_features + 1, len(coupling.order)) else None
+            shape = (rows.n_features + 1, len(coupling.order))
+            start = start if isinstance(start, np.ndarray) and start.shape == shape else None
         else:
             joint = Joint(rows, costs, coupling.factor, options.loss, engine, from_weights)
             start = start if isinstance(start, list) else None
