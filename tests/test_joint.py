@@ -302,7 +302,7 @@ class JointProblem:
             gradient = D @ inverse + self.design.T @ (c * y * slope)
             return self.primal(W, C), gradient.ravel()
 
-        options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-15, "gtol": 1e-9}
+        options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-13, "gtol": 1e-8}
         return minimize(value, self.base.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(
             shape
         )
@@ -379,7 +379,7 @@ def assert_optimal(problem, joint, solution, want, C=1.0, rtol=1e-6):
 @every_small
 @pytest.mark.parametrize("offset", [False, True], ids=["from zero", "from an offset"])
 def test_optimum_equals_that_of_a_generic_solver(loss, structure, classes, offset):
-    problem = JointProblem(structure, classes, loss, n_samples=16, n_features=3, offset=offset)
+    problem = JointProblem(structure, classes, loss, n_samples=10, n_features=3, offset=offset)
     joint = problem.joint()
     solution = joint.solve(tol=1e-9, max_iter=20_000)
     assert solution.converged
@@ -389,19 +389,19 @@ def test_optimum_equals_that_of_a_generic_solver(loss, structure, classes, offse
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
 @every_wide
 def test_optimum_of_several_blocks(loss, structure, classes, together):
-    problem = JointProblem(structure, classes, loss, coupling=0.2, n_samples=30)
+    problem = JointProblem(structure, classes, loss, coupling=0.2, n_samples=20)
     joint = problem.joint()
     assert len(joint.layout.blocks) == 3
     assert len(joint.layout.shared)
-    solution = joint.solve(tol=1e-6, max_iter=5000)
-    assert_optimal(problem, joint, solution, problem.generic(), rtol=3e-6)
+    solution = joint.solve(tol=1e-5, max_iter=5000)
+    assert_optimal(problem, joint, solution, problem.generic(), rtol=2e-5)
 
 
 @ALL_LOSSES
 @every_wide
 @pytest.mark.parametrize("offset", [False, True], ids=["from zero", "from an offset"])
 def test_certificate_is_primal_minus_dual(loss, structure, classes, offset, together):
-    problem = JointProblem(structure, classes, loss, offset=offset, n_samples=30)
+    problem = JointProblem(structure, classes, loss, offset=offset, n_samples=20)
     joint = problem.joint()
     solution = joint.solve(tol=1e-3, max_iter=1000)
     A = problem.multipliers(joint, solution.multipliers)
@@ -505,7 +505,7 @@ def test_a_seed_decides():
 @pytest.mark.parametrize("before", [0.2, 5.0], ids=["from a smaller C", "from a larger C"])
 @pytest.mark.parametrize("offset", [False, True], ids=["from zero", "from an offset"])
 def test_a_warm_start_ends_at_the_same_optimum(loss, before, offset):
-    problem = JointProblem(*WIDE["tree"], loss, coupling=0.2, n_samples=30, offset=offset)
+    problem = JointProblem(*WIDE["tree"], loss, coupling=0.2, n_samples=15, offset=offset)
     tol = {"tol": 1e-4, "max_iter": 20_000}
     cold = problem.joint().solve(**tol)
     given = problem.joint(C=before).solve(tol=1e-2, max_iter=1000).multipliers
@@ -544,5 +544,5 @@ def test_rows_of_no_cost_do_not_matter(density):
     less = JointProblem(*WIDE["tree"], "squared_hinge", density=density)
     kept = np.arange(40) % 3 > 0
     less.X, less.design, less.cost = problem.X[kept], problem.design[kept], problem.cost[kept]
-    found = [p.joint().solve(tol=1e-6, max_iter=20_000).certificate.objective for p in (problem, less)]
-    np.testing.assert_allclose(*found, rtol=1e-6)
+    found = [p.joint().solve(tol=1e-4, max_iter=20_000).certificate.objective for p in (problem, less)]
+    np.testing.assert_allclose(*found, rtol=1e-4)

@@ -43,7 +43,7 @@ TIGHT = {
     "calibration": None,
     "max_iter": 20_000,
     "random_state": 0,
-    "C": 0.3,
+    "C": 0.1,
 }
 QUICK = {"calibration": None, "random_state": 0}
 
@@ -199,7 +199,7 @@ def test_class_weight_multiplies_the_cost_of_positives():
 
 
 def test_sample_weight_is_a_factor_on_C():
-    twice = RecursiveSVC(structure=TREE, **{**TIGHT, "C": 0.15}).fit(X, Y, sample_weight=np.full(len(Y), 2.0))
+    twice = RecursiveSVC(structure=TREE, **{**TIGHT, "C": 0.05}).fit(X, Y, sample_weight=np.full(len(Y), 2.0))
     once = RecursiveSVC(structure=TREE, **TIGHT).fit(X, Y)
     np.testing.assert_allclose(twice.coef_, once.coef_, atol=1e-6)
 
@@ -209,8 +209,8 @@ def test_warm_start_ends_at_the_same_optimum_sooner(model, flat, params):
     params = {**params, **TIGHT, "tol": 1e-5, "structure": TREE}
     x = sp.csr_array(X)
     cold = model(**params).fit(x, Y)
-    warm = model(**{**params, "C": 0.29}, warm_start=True).fit(x, Y)
-    warm.set_params(C=0.3).fit(x, Y)
+    warm = model(**{**params, "C": 0.095}, warm_start=True).fit(x, Y)
+    warm.set_params(C=0.1).fit(x, Y)
     np.testing.assert_allclose(warm.coef_, cold.coef_, atol=3e-2 * np.abs(cold.coef_).max())
     assert warm.n_iter_ < cold.n_iter_
     warm.fit(x[:50], Y[:50])  # other documents: begins anew
@@ -232,8 +232,8 @@ def test_warm_start_takes_anything_that_came_before():
 @pytest.mark.parametrize("scoring", ["macro_f1", "micro_f1"])
 @pytest.mark.parametrize("labels", [Y, SETS], ids=["single", "sets"])
 def test_search_picks_what_brute_force_picks(scoring, labels, monkeypatch):
-    monkeypatch.setattr(_search, "COARSE_TOL", 1e-5)
-    fine = {"tol": 1e-5, "dtype": "float64", **QUICK}
+    monkeypatch.setattr(_search, "COARSE_TOL", 1e-3)
+    fine = {"tol": 1e-3, "dtype": "float64", **QUICK}
     Cs, couplings = [1.0, 0.01, 0.1], [0.0, 1.0, {"r": 0.2}]
     model = RecursiveSVC(
         C="cv", coupling="cv", Cs=Cs, couplings=couplings, structure=TREE, cv=3, scoring=scoring, **fine
@@ -370,7 +370,7 @@ def test_partial_fit_solves_the_proximal_problem(case, structure, prune_below):
     coupling = couple(structure, structure.encode(LEAVES), 0.3)
     factor = coupling.factor[:, np.argsort(coupling.order)].toarray()
     signs = np.where(labels[:, None] == np.array(LEAVES, dtype=object), 1.0, -1.0)
-    want = proximal(case, factor.T @ factor, before, more, signs, 0.3)
+    want = proximal(case, factor.T @ factor, before, more, signs, 0.1)
     found = np.column_stack([model.coef_, model.intercept_]).T
     np.testing.assert_allclose(found, want, atol=1e-3 * np.abs(want).max())
     assert not np.allclose(found, before, atol=1e-2)
