@@ -13,9 +13,9 @@ touches the conjugate of the loss where it was taken, the duality gap there is k
 The highest dual value met so far is a bound as good as the last one: gaps are counted from it.
 
 A step solves (I + curvature) E = -gradient by conjugate gradients; a product with the curvature, X'(h * (X E R)) R',
-takes two products with X. The curvatures h_il = a_il sigmoid(m_il) are roughly u_i s_l, where the curvature is a
-Kronecker product of X' diag(u) X and R diag(s) R': in their eigenbases, one for the features and one for the classes,
-the system is diagonal, and this is the preconditioner.
+takes two products with X. Were the curvatures h_il = a_il sigmoid(m_il) of a class all equal to their mean s_l, this
+would be the Kronecker product of X'X and R diag(s) R': in their eigenbases, one for the features, found once, and one
+for the classes, the system is then diagonal, and this is the preconditioner.
 
 Rows are cut into chunks that depend on their number alone and added up in order, each on one thread of the BLAS: the
 result does not depend on the number of threads.
@@ -47,7 +47,7 @@ MOST_FEATURES, MOST_CLASSES = 1000, 1000
 MOST_NUMBERS = 2**26  # in X, and in the pairs of rows and classes
 _CHUNK = 1024  # rows whose scores stay in the cache
 _MOST_PRODUCTS = 100  # conjugate gradient steps of a Newton step
-_FORCING = 0.1  # residual of a Newton step over its gradient
+_FORCING = 0.3  # residual of a Newton step over its gradient
 _BELOW_TOL = 0.5  # ... but no smaller than what this share of the tolerance asks for
 _ARMIJO = 1e-4
 _ROUNDING = 1e-13  # relative error of an objective
@@ -96,7 +96,7 @@ def suits_newton(rows: Rows, n_classes: int, loss: str) -> bool:
     >>> suits_newton(rows, 5, "logistic"), suits_newton(rows, 5, "hinge")
     (True, False)
     """
-    few = rows.n_features <= MOST_FEATURES and n_classes <= MOST_CLASSES
+    few = rows.n_features <= min(MOST_FEATURES, rows.n_samples) and n_classes <= MOST_CLASSES
     n_numbers = rows.n_samples * (rows.n_features + n_classes)
     return loss == "logistic" and rows.dense and few and n_numbers <= MOST_NUMBERS
 
@@ -177,6 +177,7 @@ class Newton:
         cost = np.asarray(self.costs(self.classes, np.arange(n_samples)), np.float64)
         self.sign, self.cost = np.where(cost < 0, -1.0, 1.0), np.abs(cost)
         self.R = np.asarray(np.linalg.qr(self.factor.toarray(), mode="r"), np.float64)
+        self.spectrum = np.linalg.eigh(self._sum(lambda chunk: (self.X[chunk].T @ self.X[chunk],))[0])
 
     def _sum(self, function: Callable[[slice], tuple[Any, ...]]) -> list[Any]:
         """Add up what a function gives for the chunks of rows, in their order."""
@@ -205,16 +206,10 @@ class Newton:
         return np.asarray(E + self._sum(product)[0] @ self.R.T)
 
     def _preconditioner(self, curvature: Array) -> Callable[[Array], Array]:
-        """Inverse of the Hessian that h_il = u_i s_l would give."""
-
-        def gram(chunk: slice) -> tuple[Array, Array]:
-            X, h = self.X[chunk], curvature[chunk]
-            return X.T @ (X * h.sum(axis=1)[:, None]), h.sum(axis=0)
-
-        S, s = self._sum(gram)
-        of_features, A = np.linalg.eigh(S / max(s.sum(), np.finfo(np.float64).tiny))
-        of_classes, B = np.linalg.eigh((self.R * s) @ self.R.T)
-        shrink = 1.0 / (1.0 + np.maximum(of_features, 0)[:, None] * np.maximum(of_classes, 0))
+        """Inverse of the Hessian that the mean curvature of each class would give."""
+        spread, A = self.spectrum
+        steepness, B = np.linalg.eigh((self.R * curvature.mean(axis=0)) @ self.R.T)
+        shrink = 1.0 / (1.0 + np.maximum(spread, 0.0)[:, None] * np.maximum(steepness, 0.0))
         return lambda E: A @ (shrink * (A.T @ E @ B)) @ B.T
 
     def _direction(self, point: Point, enough: float) -> Array:
@@ -276,7 +271,7 @@ class Newton:
         with ThreadpoolController().limit(limits=1, user_api="blas"):
             self._prepare()
             solution = self._solve(tol, max_iter, multipliers, checkpoint, progress, f"{key}newton")
-            del self.X, self.sign, self.cost
+            del self.X, self.sign, self.cost, self.spectrum
         return solution
 
     def _solve(
