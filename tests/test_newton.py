@@ -195,6 +195,18 @@ def test_cut_off_and_taken_up_again(tmp_path):
     assert again.history == resumed.history
 
 
+def test_gaps_count_from_the_best_bound_so_far(tmp_path):
+    """A bound close to the optimum, met before the fit was cut off, is still there when it goes on."""
+    problem, factor = dense_problem(9), factor_of(TREE)
+    bound = make(problem, factor).solve(tol=1e-14).certificate.objective * (1 - 1e-9)
+    checkpoint = Checkpoint(tmp_path / "fit", "a fit")
+    before = newton.Round(1e3, 1e3, 0.0, True)
+    checkpoint.save("newton", {"Z": np.zeros((8, 5))}, {"bound": bound, "history": [before]})
+    certificate = make(problem, factor).solve(tol=1e-9, max_iter=2, checkpoint=checkpoint).certificate
+    assert certificate.gap == certificate.objective - bound
+    assert certificate.gap < make(problem, factor).solve(tol=1e-9, max_iter=1).certificate.gap
+
+
 def test_begins_where_another_fit_ended():
     problem, factor = dense_problem(10), factor_of(TREE)
     cold = make(problem, factor).solve(tol=1e-8)
