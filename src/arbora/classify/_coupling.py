@@ -11,11 +11,12 @@ of Gopal and Yang; as c falls to 0 the inner nodes are held at 0 and the classes
 (A leaf with k parents has k such terms, each multiplied by k^(c-1), so that the limit is flat there too.) A graph
 alone leaves shifts of all weights free: hence the ridge.
 
-A node that carries no documents can be eliminated exactly. What is left is the covariance K of the weights of
-the classes: the inverse of the precision above, restricted to them, and 1/2 tr(W K^-1 W') as the regulariser. All
-that the solver needs is a factor K = F'F, sparse where the structure is: in a tree, F holds the root of s_n for every
-class and every node above it, so that the parts shared by classes are differences of nodes from their parents;
-elsewhere F comes from the sparse Cholesky factor of the precision, children before their parents.
+Nodes with no class at or below them are left out first (in a tree they cost nothing; in a DAG they would tie their
+parents to each other). A node that carries no documents can be eliminated exactly. What is left is the covariance K
+of the weights of the classes: the inverse of the precision above, restricted to them, and 1/2 tr(W K^-1 W') as the
+regulariser. All that the solver needs is a factor K = F'F, sparse where the structure is: in a tree, F holds the root
+of s_n for every class and every node above it, so that the parts shared by classes are differences of nodes from
+their parents; elsewhere F comes from the sparse Cholesky factor of the precision, children before their parents.
 """
 
 from __future__ import annotations
@@ -173,15 +174,14 @@ def _hierarchy_precision(
     ridge = np.zeros(total)
     ridge[roots] = np.where(is_leaf[roots], 1.0, 1.0 / s[roots])
     depth = np.append(hierarchy.depth, hierarchy.depth[class_nodes[spawned]] + 1)
-    useful = np.append(n_below > 0, np.ones(spawned.size, bool))  # a node without a class below only follows
+    useful = np.append(n_below > 0, np.ones(spawned.size, bool))  # nodes with no class below are left out
     kept = np.flatnonzero(useful)
     kept = kept[np.argsort(-depth[kept], kind="stable")]
-    matrix = (_laplacian(total, parent, child, weight) + sp.diags_array(ridge)).tocsr()
-    dead = useful[parent] & ~useful[child]  # edges to such nodes cost nothing
-    matrix = matrix - _laplacian(total, parent[dead], child[dead], weight[dead])
+    between = useful[parent] & useful[child]
+    matrix = _laplacian(total, parent[between], child[between], weight[between]) + sp.diags_array(ridge)
     position = np.empty(total, np.int64)
     position[kept] = np.arange(kept.size)
-    return _Precision(sp.csc_array(matrix[kept][:, kept]), position[at])
+    return _Precision(sp.csc_array(matrix.tocsr()[kept][:, kept]), position[at])
 
 
 def _graph_precision(graph: LabelGraph, class_nodes: NDArray[np.int64], coupling: float) -> _Precision:

@@ -21,6 +21,7 @@ from arbora.infer.joint import Joint, JointSolution
 from arbora.infer.memory import require_memory
 from arbora.infer.newton import Newton, NewtonSolution, suits_newton
 from arbora.infer.run import Multipliers
+from arbora.kernels import put_columns
 
 Start = list[Multipliers] | NDArray[Any]  # of the coordinate descent, or of Newton's method
 
@@ -165,7 +166,7 @@ def dense_model(fitted: Fitted) -> LinearModel:
 
     def fill(k: int) -> None:
         block = joint.layout.blocks[k]
-        weights[:, order[block.start : block.stop]] = joint.weights(k, fitted.solution)
+        put_columns(joint.weights(k, fitted.solution), order[block.start : block.stop], weights)
 
     joint.engine.map(fill, range(len(joint.layout.blocks)))
     return LinearModel(weights[:-1].T, weights[-1] * joint.rows.bias)

@@ -358,7 +358,7 @@ class Joint:
                 certificate = self.certify(state)
                 estimate, gap, objective = gap, certificate.gap, certificate.objective
                 # An estimate that was far too good delays the next certificate, which costs as much as a sweep.
-                state.optimism = min(_MOST_OPTIMISM, max(1.0, gap / max(estimate, tiny)))
+                state.optimism = min(_MOST_OPTIMISM, max(state.optimism, gap / max(estimate, tiny)))
             history.append(Round(objective, gap, perf_counter() - started, full))
             if progress is not None:
                 progress.update(objective=objective, gap=gap / max(objective, tiny))

@@ -2,7 +2,7 @@
 
 from arbora.kernels.coordinate import LOSSES, certify_block, sweep_active, sweep_block
 from arbora.kernels.path_margin import certify_paths, sweep_listed, sweep_paths
-from arbora.kernels.products import csr_matmul, csr_matmul_sparse
+from arbora.kernels.products import csr_matmul, csr_matmul_sparse, put_columns
 
 __all__ = [
     "LOSSES",
@@ -10,6 +10,7 @@ __all__ = [
     "certify_paths",
     "csr_matmul",
     "csr_matmul_sparse",
+    "put_columns",
     "sweep_active",
     "sweep_block",
     "sweep_listed",

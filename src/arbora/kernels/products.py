@@ -57,6 +57,14 @@ def csr_rows_times_sparse(  # type: ignore[no-untyped-def]
                 row[w_indices[t]] += v * w_data[t]
 
 
+@nb.njit(**FAST)
+def put_columns(W, columns, out):  # type: ignore[no-untyped-def]
+    """Write column b of W into column columns[b] of out, row by row, as both lie in memory."""
+    for j in range(W.shape[0]):
+        for b in range(W.shape[1]):
+            out[j, columns[b]] = W[j, b]
+
+
 def csr_matmul_sparse(X: sp.csr_array, W: sp.csr_array, engine: Any = None) -> np.ndarray:
     """Product of two CSR matrices, as a dense array: for weights of which most are zero.
 
