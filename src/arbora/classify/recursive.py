@@ -10,7 +10,8 @@ and for the *coupling* that leads from the published model to the flat one), the
 only the classes that carry documents have a loss. On a structure without edges this is the flat model, exactly.
 
 The inner nodes are eliminated: given the classes their weights follow in closed form, so that what is solved is one
-joint dual over the pairs of documents and classes (`arbora.infer.joint`), and its duality gap is certified. (Where
+joint dual over the pairs of documents and classes (`arbora.infer.joint`), and its duality gap is certified; for the
+logistic loss on dense rows with few features, Newton's method takes over (`arbora.infer.newton`). (Where
 the published update of a leaf says `a'.x_i - 1 + y w_parent.x_i`, the gradient is `y w.x_i - 1` with the full
 weights: a `y` is missing there.)
 
@@ -52,7 +53,7 @@ class RecursiveSVC(Recursive):
         Relative duality gap of the joint problem at which training stops; it is certified, so that the objective is
         at most this share above its optimum.
     max_iter : int
-        Most rounds over all classes; a `ConvergenceWarning` tells when they were not enough.
+        Most rounds over all classes (or Newton steps); a `ConvergenceWarning` tells when they were not enough.
     fit_intercept : bool
         Whether to learn a bias.
     intercept_scaling : float
@@ -262,7 +263,7 @@ class RecursiveLogisticRegression(Recursive):
         Relative duality gap of the joint problem at which training stops; it is certified, so that the objective is
         at most this share above its optimum.
     max_iter : int
-        Most rounds over all classes; a `ConvergenceWarning` tells when they were not enough.
+        Most rounds over all classes (or Newton steps); a `ConvergenceWarning` tells when they were not enough.
     fit_intercept : bool
         Whether to learn a bias.
     intercept_scaling : float
