@@ -182,23 +182,18 @@ def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:
     factor = sp.csr_array(fitted.coupling.factor)
     scale = joint.rows.dtype.type(fitted.solution.certificate.scale)
 
-    def local_parts(k: int) -> tuple[NDArray[np.int64], sp.csr_array, NDArray[Any]]:
-        ids = np.flatnonzero(layout.owner == k)
-        block = layout.blocks[k]
-        shares = factor[ids][:, block.start : block.stop].toarray()
-        V = joint.parts(k, fitted.solution, shares) * scale
-        return ids, _pruned(V[:, :-1], prune_below), V[:, -1]
+    def local_parts(k: int) -> tuple[sp.csr_array, NDArray[Any]]:
+        V = joint.parts(k, fitted.solution) * scale
+        return _pruned(V[:, :-1], prune_below), V[:, -1].copy()  # a view would keep all of V
 
     pieces = joint.engine.map(local_parts, range(len(layout.blocks)))
     shared = [
         _pruned(fitted.solution.shared[p : p + 1, :-1] * scale, prune_below)
         for p in range(len(layout.shared))
     ]
-    rows = np.concatenate([layout.shared, *(ids for ids, _, _ in pieces)])
-    parts = sp.csc_array(sp.vstack([*shared, *(V for _, V, _ in pieces)], format="csr"))
-    bias = (
-        np.concatenate([fitted.solution.shared[:, -1] * scale, *(b for _, _, b in pieces)]) * joint.rows.bias
-    )
+    rows = np.concatenate([layout.shared, *layout.owned])
+    parts = sp.csc_array(sp.vstack([*shared, *(V for V, _ in pieces)], format="csr"))
+    bias = np.concatenate([fitted.solution.shared[:, -1] * scale, *(b for _, b in pieces)]) * joint.rows.bias
     sharing = sp.csc_array(factor[rows].astype(parts.dtype))[:, np.argsort(fitted.coupling.order)]
     return PartsModel(parts, sharing.T @ bias, sp.csc_array(sharing))
 

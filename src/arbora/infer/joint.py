@@ -176,15 +176,15 @@ class Joint:
         W = self._block_arrays(k, self.everything, solution.multipliers[k], solution.shared)[2]
         return np.asarray(W * self.rows.dtype.type(solution.certificate.scale))
 
-    def parts(self, k: int, solution: JointSolution, shares: NDArray[Any]) -> NDArray[Any]:
-        """Parts (n_parts, n_features + 1) local to block k, given the shares (n_parts, n_block) of its classes."""
+    def parts(self, k: int, solution: JointSolution) -> NDArray[Any]:
+        """Parts (n_owned, n_features + 1) that block k owns, bias last."""
         block, dtype = self.layout.blocks[k], self.rows.dtype
         cost = np.ascontiguousarray(self.costs(block, self.everything.ids), dtype)
         A = np.zeros(cost.shape, dtype)
         from_triples(*solution.multipliers[k], self.everything.ids, A)
         U = np.zeros((self.rows.n_features + 1, len(block)), dtype)
         add_rows(*self.rows[:3], self.rows.bias, cost, A, np.eye(len(block), dtype=dtype), U)
-        return np.asarray(shares.astype(dtype) @ U.T)
+        return np.asarray(self.layout.shares[k].astype(dtype) @ U.T)
 
     def _visit(
         self,

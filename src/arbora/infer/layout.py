@@ -29,14 +29,15 @@ _FEW_BLOCKS = 64  # ... where there are more than these; few blocks need fewer r
 
 
 class Layout(NamedTuple):
-    """Blocks of classes, what is local to each, which shared parts it sees, and when it is visited."""
+    """Blocks of classes, the parts that each owns or shares with others, and when it is visited."""
 
     blocks: list[range]
-    local: list[NDArray[np.float64]]  # n_block x n_block: factor' factor over the local parts
-    seen: list[NDArray[np.int64]]  # shared parts that the block sees
-    mix: list[NDArray[np.float64]]  # their rows of the factor, len(seen) x n_block
+    owned: list[NDArray[np.int64]]  # parts that only this block sees: rows of the factor
+    shares: list[NDArray[np.float64]]  # their shares, len(owned) x n_block
+    local: list[NDArray[np.float64]]  # n_block x n_block: shares' shares
+    seen: list[NDArray[np.int64]]  # shared parts that the block sees: positions in `shared`
+    mix: list[NDArray[np.float64]]  # their shares, len(seen) x n_block
     shared: NDArray[np.int64]  # rows of the factor that are shared
-    owner: NDArray[np.int64]  # of each row of the factor: its block, or -1 if it is shared
     waves: list[NDArray[np.int64]]
 
 
@@ -56,34 +57,33 @@ def lay_out(factor: sp.csc_array) -> Layout:
     >>> layout.blocks, layout.shared, len(layout.waves)
     ([range(0, 20), range(20, 40)], array([0]), 2)
     """
-    by_part = sp.csr_array(factor)
-    n_parts, n_classes = by_part.shape
+    columns = sp.csc_array(factor)
+    n_parts, n_classes = columns.shape
     blocks = class_blocks(n_classes)
-    n_blocks = len(blocks)
-    block_of = np.repeat(np.arange(n_blocks), [len(block) for block in blocks])
-    part = np.repeat(np.arange(n_parts), np.diff(by_part.indptr))
-    pairs = np.unique(part * n_blocks + block_of[by_part.indices])
-    part, block = np.divmod(pairs, n_blocks)
-    n_seeing = np.bincount(part, minlength=n_parts)
+    pieces = [_piece(columns, block) for block in blocks]
+    n_seeing = np.bincount(np.concatenate([parts for parts, _ in pieces]), minlength=n_parts)
     is_shared = n_seeing > 1
     shared = np.flatnonzero(is_shared)
-    owner = np.full(n_parts, -1)
-    alone = ~is_shared[part]
-    owner[part[alone]] = block[alone]
     position = np.cumsum(is_shared) - 1
-    columns = sp.csc_array(factor)
-    local, seen, mix = [], [], []
-    for k, classes in enumerate(blocks):
-        own = sp.csr_array(columns[:, classes.start : classes.stop])
-        mine = own[np.flatnonzero(owner == k)]
-        local.append((mine.T @ mine).toarray())
-        ids = part[(block == k) & is_shared[part]]
-        seen.append(position[ids])
-        mix.append(own[ids].toarray())
-    together = TOGETHER if n_blocks > _FEW_BLOCKS else 1
+    owned = [parts[~is_shared[parts]] for parts, _ in pieces]
+    shares = [values[~is_shared[parts]] for parts, values in pieces]
+    seen = [position[parts[is_shared[parts]]] for parts, _ in pieces]
+    mix = [values[is_shared[parts]] for parts, values in pieces]
+    together = TOGETHER if len(blocks) > _FEW_BLOCKS else 1
     n_waves = -(-int(n_seeing.max()) // together) if shared.size else 1
-    waves = [np.arange(first, n_blocks, n_waves) for first in range(n_waves)]
-    return Layout(blocks, local, seen, mix, shared, owner, waves)
+    waves = [np.arange(first, len(blocks), n_waves) for first in range(n_waves)]
+    return Layout(blocks, owned, shares, [s.T @ s for s in shares], seen, mix, shared, waves)
+
+
+def _piece(columns: sp.csc_array, block: range) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Parts that the classes of a block have a share in, and these shares."""
+    first, stop = columns.indptr[block.start], columns.indptr[block.stop]
+    rows = columns.indices[first:stop]
+    parts, place = np.unique(rows, return_inverse=True)
+    shares = np.zeros((len(parts), len(block)))
+    column = np.repeat(np.arange(len(block)), np.diff(columns.indptr[block.start : block.stop + 1]))
+    shares[place, column] = columns.data[first:stop]
+    return parts.astype(np.int64), shares
 
 
 def coupling_of_wave(layout: Layout, wave: NDArray[np.int64]) -> list[NDArray[Any]]:

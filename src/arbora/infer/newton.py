@@ -154,10 +154,11 @@ class Newton:
         W = (self.factor.T @ (self.factor[:, block.start : block.stop])).T @ solution.multipliers.T
         return np.asarray(W.T + self._offset(block), self.rows.dtype)
 
-    def parts(self, k: int, solution: NewtonSolution, shares: NDArray[Any]) -> NDArray[Any]:
-        """Parts (n_parts, n_features + 1) local to block k, given the shares (n_parts, n_block) of its classes."""
+    def parts(self, k: int, solution: NewtonSolution) -> NDArray[Any]:
+        """Parts (n_owned, n_features + 1) that block k owns, bias last."""
         block = self.layout.blocks[k]
-        return np.asarray(shares @ solution.multipliers[:, block.start : block.stop].T, self.rows.dtype)
+        own = self.layout.shares[k] @ solution.multipliers[:, block.start : block.stop].T
+        return np.asarray(own, self.rows.dtype)
 
     def _offset(self, block: range) -> Array | float:
         return 0.0 if self.offset is None else np.asarray(self.offset(block), np.float64)
