@@ -16,7 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
-from arbora.classify._linear import as_csr, class_blocks
+from arbora.classify._linear import as_csr
+from arbora.infer.dual import class_blocks
 from arbora.structure import Hierarchy
 
 ALL = pytest.mark.parametrize("estimator", [OneVsRestSVC, OneVsRestLogistic, TopDownSVC])
