@@ -343,7 +343,7 @@ def test_a_structure_must_be_a_hierarchy(estimator):
     for wrong in ({"a": ["b"]}, [("a", "b")], "tree"):
         with pytest.raises((TypeError, ValueError), match=r"structure.*Hierarchy"):
             estimator(structure=wrong).fit(X, CODES)
-    with pytest.raises(TypeError, match=r"Hierarchy or None, got dict.*from_edges"):
+    with pytest.raises(TypeError, match=r"Hierarchy, a LabelGraph or None, got dict.*from_edges"):
         encode_targets(CODES, {"a": ["b"]})
 
 

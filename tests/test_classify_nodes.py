@@ -311,11 +311,9 @@ def test_many_rows_in_chunks_are_the_same_rows(monkeypatch):
             np.testing.assert_allclose(model.predict_proba(X), whole[1], rtol=1e-6)
 
 
-def test_weights_are_unfolded_a_few_classes_at_a_time(monkeypatch):
-    """The scores of a sparse model do not depend on how many of its classes are unfolded at once."""
+def test_scores_of_sparse_weights_are_those_of_dense_ones():
     rng = np.random.default_rng(0)
     X, coef = rng.normal(size=(20, 5)), sp.csr_array(rng.normal(size=(50, 5)) * (rng.random((50, 5)) < 0.5))
     intercept = rng.normal(size=50)
-    monkeypatch.setattr(_linear, "_WEIGHTS_PER_CHUNK", 1)  # a block of 32 classes at a time
     found = _linear.linear_scores(X, _linear.LinearModel(coef, intercept), ThreadEngine(1))
     np.testing.assert_allclose(found, X @ coef.toarray().T + intercept)

@@ -1,5 +1,6 @@
 """Recursive classifiers: reductions, optima by generic solvers, searches by brute force, growth, hostile input."""
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -59,6 +60,10 @@ def clouds(n=100, seed=0, labels=LEAVES, n_features=8, noise=0.7):
     return X * (rng.random(X.shape) < 1.02 - 0.6 * noise), y
 
 
+def dense(coef):
+    return coef.toarray() if sp.issparse(coef) else coef
+
+
 X, Y = clouds()
 X_NEW, Y_NEW = clouds(60, seed=1)
 SETS = [[label, "b2"] if i % 3 else [label] if i % 5 else [] for i, label in enumerate(Y)]
@@ -115,9 +120,40 @@ def test_dense_equals_sparse_and_pruned_equals_dense(model, flat, params, struct
     sparse = model(**exact).fit(sp.csr_array(X), Y)
     np.testing.assert_allclose(sparse.coef_, dense.coef_, atol=5e-3 * np.abs(dense.coef_).max())
     pruned = model(**exact, prune_below=0.0).fit(X, Y)
-    np.testing.assert_allclose(pruned.coef_, dense.coef_, atol=1e-10)
+    np.testing.assert_allclose(pruned.coef_.toarray(), dense.coef_, atol=1e-10)
     np.testing.assert_allclose(pruned.decision_function(X_NEW), dense.decision_function(X_NEW), atol=1e-9)
     np.testing.assert_array_equal(pruned.predict(X_NEW), dense.predict(X_NEW))
+
+
+def test_parts_of_a_tree_are_differences_of_nodes_from_their_parents():
+    """Of TREE the roots have one part, and each child of a or b its own; b3 has no documents."""
+    model = RecursiveSVC(structure=TREE, prune_below=0.0, coupling=0.3, fade=None, **TIGHT).fit(X, Y)
+    np.testing.assert_allclose(model.sharing_.data, 1.0)
+    names = ["r", "a", "b", *LEAVES]
+    weights = dict(zip(names, model.node_weights(names)[0], strict=True))
+    parents = {"a": "r", "b": "r", **{leaf: leaf[0] for leaf in LEAVES}}
+    want = [weights["r"], *(weights[name] - weights[parent] for name, parent in parents.items())]
+    found = model.differences_.toarray()
+    assert found.shape == (8, X.shape[1])
+    for row in want:
+        assert np.abs(found - row).max(axis=1).min() < 1e-6
+
+
+def test_memory_of_a_pruned_model_does_not_grow_with_classes_times_features():
+    rng = np.random.default_rng(0)
+    n_classes, n_features = 960, 20_000
+    y = np.repeat(np.arange(n_classes), 2)
+    columns = np.column_stack([y, n_classes + rng.integers(n_features - n_classes, size=(len(y), 3))])
+    rows = np.repeat(np.arange(len(y)), 4)
+    sparse = sp.csr_array((np.full(rows.size, 0.5), (rows, columns.ravel())), shape=(len(y), n_features))
+    tree = Hierarchy.from_edges([(f"p{label // 8}", label) for label in range(n_classes)])
+    model = RecursiveSVC(structure=tree, prune_below=0.1, **QUICK)
+    model.fit(sparse, y)  # compiles
+    tracemalloc.start()
+    model.fit(sparse, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.5 * 4 * n_classes * n_features, f"{peak / 2**20:.0f} MiB"
 
 
 def test_pruning_drops_small_entries_and_moves_scores_little():
@@ -308,7 +344,7 @@ def test_node_weights_minimise_the_regulariser(prune_below):
     names = ["r", "a", "b", *LEAVES]
     coef, intercept = model.node_weights(names)
     W = dict(zip(names, np.column_stack([coef, intercept]), strict=True))
-    np.testing.assert_allclose(coef[3:], model.coef_, atol=1e-12)
+    np.testing.assert_allclose(coef[3:], dense(model.coef_), atol=1e-12)
     # The gradient of 1/2 sum ||w_n - w_p||^2 / s_n in each inner node; leaves have s = 1, b3 only follows.
     for node, parent, children in [("r", None, "ab"), ("a", "r", LEAVES[:3]), ("b", "r", LEAVES[3:])]:
         up = (W[node] - (W[parent] if parent else 0)) / 0.5
@@ -330,7 +366,7 @@ def test_node_weights_do_not_depend_on_what_else_is_asked_for():
 
 def test_node_weights_without_a_structure_go_by_the_names_of_classes():
     model = RecursiveSVC(**QUICK).fit(X, Y)
-    np.testing.assert_allclose(model.node_weights(["b1", "a1"])[0], model.coef_[[3, 0]])
+    np.testing.assert_allclose(model.node_weights(["b1", "a1"])[0], dense(model.coef_)[[3, 0]])
     with pytest.raises(ValueError, match="'zz' is not a class"):
         model.node_weights(["zz"])
     with pytest.raises(ValueError, match="not a node"):
@@ -364,14 +400,14 @@ def proximal(loss, K, W0, X, S, C):
 def test_partial_fit_solves_the_proximal_problem(case, structure, prune_below):
     estimator, _, params = MODELS[case]
     model = estimator(structure=structure, prune_below=prune_below, fade=None, **TIGHT, **params).fit(X, Y)
-    before = np.column_stack([model.coef_, model.intercept_]).T
+    before = np.column_stack([dense(model.coef_), model.intercept_]).T
     more, labels = X_NEW[:12], Y_NEW[:12]
     model.partial_fit(more, labels)
     coupling = couple(structure, structure.encode(LEAVES), 0.3)
     factor = coupling.factor[:, np.argsort(coupling.order)].toarray()
     signs = np.where(labels[:, None] == np.array(LEAVES, dtype=object), 1.0, -1.0)
     want = proximal(case, factor.T @ factor, before, more, signs, 0.1)
-    found = np.column_stack([model.coef_, model.intercept_]).T
+    found = np.column_stack([dense(model.coef_), model.intercept_]).T
     np.testing.assert_allclose(found, want, atol=1e-3 * np.abs(want).max())
     assert not np.allclose(found, before, atol=1e-2)
 
@@ -418,7 +454,7 @@ def test_a_pruned_model_does_not_grow_with_every_call():
 
 
 def test_partial_fit_of_label_sets():
-    for threshold in ("zero", "scut"):
+    for threshold in ("zero", "global", "rcut", "scut", "instance"):
         model = RecursiveSVC(structure=TREE, threshold=threshold, **QUICK).fit(X, SETS)
         new, _ = clouds(40, 3, ["b3"])
         model.partial_fit(new, [["b3", "a1"] if i % 2 else ["b3"] for i in range(40)])
@@ -478,9 +514,9 @@ def test_a_pruned_model_is_saved_and_loaded(structure, mmap, tmp_path):
     loaded = io.load(tmp_path / "model", mmap=mmap)
     for method in ("predict", "predict_proba", "decision_function"):
         np.testing.assert_array_equal(getattr(loaded, method)(X_NEW), getattr(model, method)(X_NEW))
-    np.testing.assert_array_equal(loaded.coef_, model.coef_)
+    np.testing.assert_array_equal(loaded.coef_.toarray(), model.coef_.toarray())
     loaded.partial_fit(X_NEW, Y_NEW)  # goes on learning where it is now
-    np.testing.assert_array_equal(loaded.coef_, model.partial_fit(X_NEW, Y_NEW).coef_)
+    np.testing.assert_array_equal(loaded.coef_.toarray(), model.partial_fit(X_NEW, Y_NEW).coef_.toarray())
 
 
 def test_memory_is_refused_before_it_is_spent(monkeypatch):

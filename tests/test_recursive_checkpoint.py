@@ -89,7 +89,8 @@ def stop_at(patch, k):
 
 
 def assert_same(model, reference):
-    np.testing.assert_array_equal(model.coef_, reference.coef_)
+    left, right = (sp.csr_array(found.coef_).toarray() for found in (model, reference))
+    np.testing.assert_array_equal(left, right)
     np.testing.assert_array_equal(model.intercept_, reference.intercept_)
     assert (model.C_, model.coupling_) == (reference.C_, reference.coupling_)
     assert model.duality_gap_ == reference.duality_gap_

@@ -74,9 +74,7 @@ def node_couplings(
             )
         values[:] = levels[np.minimum(hierarchy.depth, levels.size - 1)]
     if not ((values >= 0) & np.isfinite(values)).all():
-        raise ValueError(
-            f"coupling={coupling!r}: couplings are finite numbers, 0 or more (0 flat, 1 as published)."
-        )
+        raise ValueError(f"coupling={coupling!r}: couplings are finite numbers, 0 or more (0 is flat).")
     if fade is not None and n_below is not None and not isinstance(coupling, Mapping):
         values *= np.minimum(1.0, fade / np.maximum(n_below, 1))
     return values

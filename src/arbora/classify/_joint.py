@@ -72,6 +72,8 @@ def check_joint_memory(joint: Joint | Newton, dense: bool, n_jobs: int) -> None:
     size, width = rows.dtype.itemsize, rows.n_features + 1
     block = min(BLOCK, n_classes) * (rows.n_samples * (2 * size + 4) + width * size)
     need = len(layout.shared) * width * size + n_jobs * block
+    if isinstance(joint, Joint) and joint.loss == "logistic":  # every pair keeps its multiplier
+        need += n_classes * rows.n_samples * (size + 5)
     advice = "Use dtype='float32', fewer threads, or fewer features (for text: a larger min_df)"
     if dense:
         need += n_classes * width * size
@@ -177,24 +179,31 @@ def _pruned(V: NDArray[Any], below: float) -> sp.csr_array:
 
 
 def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:
-    """Parts as sparse rows, without their small entries, and the shares of the classes in them."""
-    joint, layout = fitted.joint, fitted.joint.layout
+    """Parts as sparse rows, without their small entries, and the shares of the classes in them.
+
+    Parts are scaled so that the largest share is 1. In a tree all shares of a part are equal: its parts are then the
+    differences of nodes from their parents.
+    """
+    joint, layout, solution = fitted.joint, fitted.joint.layout, fitted.solution
     factor = sp.csr_array(fitted.coupling.factor)
-    scale = joint.rows.dtype.type(fitted.solution.certificate.scale)
+    largest = abs(factor).max(axis=1).toarray().ravel()
+    size = (largest * solution.certificate.scale).astype(joint.rows.dtype)
 
     def local_parts(k: int) -> tuple[sp.csr_array, NDArray[Any]]:
-        V = joint.parts(k, fitted.solution) * scale
+        V = joint.parts(k, solution) * size[layout.owned[k]][:, None]
         return _pruned(V[:, :-1], prune_below), V[:, -1].copy()  # a view would keep all of V
 
-    pieces = joint.engine.map(local_parts, range(len(layout.blocks)))
-    shared = [
-        _pruned(fitted.solution.shared[p : p + 1, :-1] * scale, prune_below)
-        for p in range(len(layout.shared))
-    ]
+    def shared_part(p: int) -> tuple[sp.csr_array, NDArray[Any]]:
+        v = solution.shared[p : p + 1] * size[layout.shared[p]]
+        return _pruned(v[:, :-1], prune_below), v[:, -1].copy()
+
+    pieces = joint.engine.map(shared_part, range(len(layout.shared)))
+    pieces += joint.engine.map(local_parts, range(len(layout.blocks)))
     rows = np.concatenate([layout.shared, *layout.owned])
-    parts = sp.csc_array(sp.vstack([*shared, *(V for V, _ in pieces)], format="csr"))
-    bias = np.concatenate([fitted.solution.shared[:, -1] * scale, *(b for _, b in pieces)]) * joint.rows.bias
-    sharing = sp.csc_array(factor[rows].astype(parts.dtype))[:, np.argsort(fitted.coupling.order)]
+    parts = sp.csc_array(sp.vstack([V for V, _ in pieces], format="csr"))
+    bias = np.concatenate([b for _, b in pieces]) * joint.rows.bias
+    sharing = sp.diags_array(1 / largest[rows]) @ factor[rows]
+    sharing = sp.csc_array(sharing.astype(parts.dtype))[:, np.argsort(fitted.coupling.order)]
     return PartsModel(parts, sharing.T @ bias, sp.csc_array(sharing))
 
 
@@ -212,5 +221,5 @@ def warn_unless_closed(fitted: Fitted, tol: float, max_iter: int) -> None:
             f"training stopped at max_iter={max_iter} rounds before the relative duality gap reached tol={tol:g}; it "
             f"is {fitted.relative_gap:.2g}. Increase max_iter, or lower C or coupling, or scale the features.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

@@ -98,7 +98,8 @@ class Recursive(OneVsRest):
                 checkpoint.save("search", {**table, "which": found.which})
         else:
             found = tabulate(piece.arrays["C"], piece.arrays["which"], piece.arrays["scores"], plan.couplings)
-        self.cv_results_ = found.results
+        given = 1.0 if self.C == "cv" else self.C  # in the costs already, where Cs would multiply them
+        self.cv_results_ = {**found.results, "C": found.results["C"] * given}
         C, self.coupling_ = found.best
         if self.C == "cv":
             self.C_ = C
@@ -152,13 +153,15 @@ class Recursive(OneVsRest):
     def __getattr__(self, name: str) -> Any:
         # A pruned model has differences; its full weights are made when they are asked for.
         if name == "coef_" and "differences_" in self.__dict__:
-            n_classes, n_features = self.sharing_.shape[1], self.differences_.shape[1]
+            entries = np.diff(sp.csr_array(self.differences_).indptr) @ np.diff(
+                sp.csr_array(self.sharing_).indptr
+            )
             require_memory(
-                n_classes * n_features * self.differences_.dtype.itemsize,
-                f"coef_ of {n_classes} classes and {n_features} features",
+                12 * int(entries),
+                f"coef_ of {self.sharing_.shape[1]} classes, as a sparse matrix with up to {entries} entries,",
                 "Use differences_ and sharing_, whose product it is.",
             )
-            return (self.differences_.T @ self.sharing_).toarray().T
+            return sp.csr_array(self.sharing_.T @ self.differences_)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _linear_model(self) -> LinearModel | PartsModel:
@@ -205,19 +208,28 @@ class Recursive(OneVsRest):
         self, structure: Any, class_nodes: NDArray[np.int64], wanted: NDArray[np.int64]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Weights of nodes of a structure in which the classes of the model are `class_nodes`."""
-        mixing = np.zeros((len(wanted), len(class_nodes)))
         position = {node: column for column, node in enumerate(class_nodes.tolist())}
         known = np.array([position.get(node, -1) for node in wanted.tolist()], dtype=np.int64)
-        mixing[known >= 0, known[known >= 0]] = 1.0
-        if (known < 0).any():
-            other = np.unique(wanted[known < 0])
-            rows = expected_weights(structure, class_nodes, other, self.coupling_, self.fade)
-            mixing[known < 0] = rows[np.searchsorted(other, wanted[known < 0])]
+        of_class = sp.csr_array(
+            (np.ones((known >= 0).sum()), (np.flatnonzero(known >= 0), known[known >= 0])),
+            shape=(len(wanted), len(class_nodes)),
+        )
+        other = np.unique(wanted[known < 0])
+        rows = expected_weights(structure, class_nodes, other, self.coupling_, self.fade)
+        new = sp.csr_array(
+            (
+                np.ones((known < 0).sum()),
+                (np.flatnonzero(known < 0), np.searchsorted(other, wanted[known < 0])),
+            ),
+            shape=(len(wanted), len(other)),
+        )
+        mixing = sp.csr_array(of_class + new @ rows)  # a class is itself: only new nodes are mixtures
         model = self._linear_model()
+        dtype = np.dtype(self.dtype)
         if isinstance(model, LinearModel):
-            return (mixing @ model.coef).astype(model.coef.dtype), mixing @ model.intercept
+            return (mixing.astype(dtype) @ model.coef).astype(dtype), mixing @ model.intercept
         shares = sp.csr_array(model.sharing @ mixing.T)
-        return (model.parts.T @ shares).toarray().T, mixing @ model.intercept
+        return (model.parts.T @ shares).toarray().T.astype(dtype), mixing @ model.intercept
 
     def _partial_fit(
         self, X: Any, y: Any, classes: Any, structure: Any, sample_weight: Any, loss: str
@@ -229,6 +241,10 @@ class Recursive(OneVsRest):
                 refuse_unannounced(encode_targets(y, self.structure), classes)
             return self._fit(X, y, sample_weight, loss)
         self._validate_params()
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                "class_weight='balanced' means the sizes of all classes, and partial_fit sees a batch: give a dict."
+            )
         X = check_features(self, X, reset=False)
         check_consistent_length(X, y)
         _refuse_overflow(as_csr(X), np.dtype(self.dtype))
@@ -260,12 +276,13 @@ class Recursive(OneVsRest):
             change = parts_model(fitted, self.prune_below)
             model = moved(before, change, offset, columns, self.prune_below, bias)
         self._keep_joint(fitted, model)
-        if n_before < len(self.classes_) and hasattr(self.threshold_, "thresholds_"):
-            cuts = np.full(len(self.classes_), np.median(self.threshold_.thresholds_))
-            cuts[columns] = self.threshold_.thresholds_
+        if n_before < len(self.classes_) and hasattr(self.threshold_, "n_classes_"):
             self.threshold_ = copy(self.threshold_)
-            self.threshold_.thresholds_ = cuts
-            self.threshold_.n_classes_ = len(cuts)
+            self.threshold_.n_classes_ = len(self.classes_)
+            if hasattr(self.threshold_, "thresholds_"):  # a new class is cut where half of the others are
+                cuts = np.full(len(self.classes_), np.median(self.threshold_.thresholds_))
+                cuts[columns] = self.threshold_.thresholds_
+                self.threshold_.thresholds_ = cuts
 
     def _offset(self, targets: Targets, structure: Any, columns: NDArray[np.int64]) -> NDArray[Any]:
         """Weights to start from: a class that is known keeps its own, a new one gets what its place suggests."""

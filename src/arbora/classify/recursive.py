@@ -43,9 +43,10 @@ class RecursiveSVC(Recursive):
     structure : Hierarchy or LabelGraph, optional
         Label structure whose nodes the labels name. Without one, the model is the flat one.
     coupling : float, "cv", sequence of floats or dict
-        How much classes share with those near them: 0 is flat training, 1 the published model. One number for all
-        inner nodes, one for each depth from the roots down (the last goes on), or a dict of node names (others
-        have 1). "cv" chooses among `couplings`; what was chosen is in `coupling_`. Of a graph: one number in [0, 1].
+        How much classes share with those near them: 0 is flat training, 1 (with `fade=None`) as published. One number
+        for all inner nodes, one for each depth from the roots down (the last goes on), or a dict of node names
+        (others have 1). "cv" chooses among `couplings`; what was chosen is in `coupling_`. Of a graph: one number in
+        [0, 1].
     fade : float, optional
         A node with more than this many classes below it is coupled in proportion fade / n_classes: what thousands
         of classes share is little, and slow to learn. None couples all nodes alike, as published.
@@ -81,7 +82,8 @@ class RecursiveSVC(Recursive):
     warm_start : bool
         Whether to start `fit` from the multipliers of the fit before, if it was of the same documents and labels.
     n_jobs : int, optional
-        Threads; the result does not depend on it.
+        Threads; the result does not depend on it. Under a root that all classes share, at most two blocks of
+        classes are trained at a time, and one where there are fewer than 65 blocks of 32.
     random_state : int, RandomState instance or None
         Order in which rows and classes are visited, and the folds.
     checkpoint : path, optional
@@ -95,7 +97,7 @@ class RecursiveSVC(Recursive):
     classes_ : ndarray
         Labels with data: the columns of `decision_function`.
     coef_ : ndarray of shape (n_classes, n_features)
-        Of a pruned model, made from `differences_` when it is asked for.
+        Of a pruned model sparse, and made from `differences_` when it is asked for.
     intercept_ : ndarray of shape (n_classes,)
     differences_ : sparse matrix of shape (n_parts, n_features)
         Of a pruned model: the parts of which the weights of the classes are sums.
@@ -253,9 +255,10 @@ class RecursiveLogisticRegression(Recursive):
     structure : Hierarchy or LabelGraph, optional
         Label structure whose nodes the labels name. Without one, the model is the flat one.
     coupling : float, "cv", sequence of floats or dict
-        How much classes share with those near them: 0 is flat training, 1 the published model. One number for all
-        inner nodes, one for each depth from the roots down (the last goes on), or a dict of node names (others
-        have 1). "cv" chooses among `couplings`; what was chosen is in `coupling_`. Of a graph: one number in [0, 1].
+        How much classes share with those near them: 0 is flat training, 1 (with `fade=None`) as published. One number
+        for all inner nodes, one for each depth from the roots down (the last goes on), or a dict of node names
+        (others have 1). "cv" chooses among `couplings`; what was chosen is in `coupling_`. Of a graph: one number in
+        [0, 1].
     fade : float, optional
         A node with more than this many classes below it is coupled in proportion fade / n_classes: what thousands
         of classes share is little, and slow to learn. None couples all nodes alike, as published.
@@ -291,7 +294,8 @@ class RecursiveLogisticRegression(Recursive):
     warm_start : bool
         Whether to start `fit` from the multipliers of the fit before, if it was of the same documents and labels.
     n_jobs : int, optional
-        Threads; the result does not depend on it.
+        Threads; the result does not depend on it. Under a root that all classes share, at most two blocks of
+        classes are trained at a time, and one where there are fewer than 65 blocks of 32.
     random_state : int, RandomState instance or None
         Order in which rows and classes are visited, and the folds.
     checkpoint : path, optional
@@ -305,7 +309,7 @@ class RecursiveLogisticRegression(Recursive):
     classes_ : ndarray
         Labels with data: the columns of `decision_function`.
     coef_ : ndarray of shape (n_classes, n_features)
-        Of a pruned model, made from `differences_` when it is asked for.
+        Of a pruned model sparse, and made from `differences_` when it is asked for.
     intercept_ : ndarray of shape (n_classes,)
     differences_ : sparse matrix of shape (n_parts, n_features)
         Of a pruned model: the parts of which the weights of the classes are sums.

@@ -343,6 +343,7 @@ class InstanceCut(Threshold):
     def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
         columns, features = self._features(scores)
         # Not a product of matrices, whose rounding may depend on how many rows there are.
+        features = features[:, : len(self.coef_)]  # a model that has grown has more classes now
         counts = np.rint(np.einsum("ij,j->i", features, self.coef_) + self.intercept_)
         counts = counts.clip(0, scores.shape[1]).astype(np.int64)
         if (most := counts.max(initial=0)) > columns.shape[1]:

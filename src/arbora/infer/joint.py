@@ -219,7 +219,9 @@ class Joint:
                 *rows[:3], rows.norm2, cost, code, rows.bias, rows.dense, K, W, A,
                 active, n_active, n_sweeps, _ENOUGH * estimates[2] / n_block, sum(seed), scratch,
             )  # fmt: skip
-        return Visit(Multipliers(*to_triples(A, cost, view.ids)), view.ids[may_move], estimates)
+        # Of a smooth loss all pairs move in every round: there are no candidates to tell.
+        candidates = view.ids[may_move] if self.loss != "logistic" else view.ids[:0]
+        return Visit(Multipliers(*to_triples(A, cost, view.ids)), candidates, estimates)
 
     def _follow(
         self, wave: Sequence[int], old: list[Multipliers], new: list[Multipliers], shared: NDArray[Any]
@@ -268,7 +270,13 @@ class Joint:
         return total
 
     def certify(self, state: State) -> Certificate:
-        """Evaluate the primal objective and the duality gap exactly, at the best of a few scales."""
+        """Evaluate the primal objective and the duality gap, from the multipliers alone, at the best of a few scales.
+
+        The shared parts are made anew: what they gathered by way of rounding errors is gone.
+        """
+        state.shared[:] = 0
+        empty = [no_multipliers(self.rows.dtype)] * len(self.layout.blocks)
+        self._follow(range(len(empty)), empty, state.multipliers, state.shared)
         smooth_or_offset = self.loss != "hinge" or self.offset is not None
         scales = np.array(SCALES[:1] if smooth_or_offset else SCALES, self.rows.dtype)
         code, bias = LOSSES[self.loss], self.rows.bias

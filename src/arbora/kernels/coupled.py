@@ -10,7 +10,7 @@ classes of the row are visited one after the other, each seeing the moves of tho
 moves the margin of class t by |x_i|^2 K_bt, which needs no weights. Most rows end before that: nothing moves.
 
 `polish_coupled` is the twin of `coordinate.sweep_active`: sweeps over the pairs that can still move, class by
-class. The certificate is `coordinate.certify_block`: neither the gap nor the loss mentions K.
+class. Neither the gap nor the loss mentions K: `certify_scaled` is `coordinate.certify_block` at several scales.
 """
 
 import math
