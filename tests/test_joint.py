@@ -302,7 +302,7 @@ class JointProblem:
             gradient = D @ inverse + self.design.T @ (c * y * slope)
             return self.primal(W, C), gradient.ravel()
 
-        options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-13, "gtol": 1e-8}
+        options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-15, "gtol": 1e-9}
         return minimize(value, self.base.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(
             shape
         )
@@ -393,8 +393,8 @@ def test_optimum_of_several_blocks(loss, structure, classes, together):
     joint = problem.joint()
     assert len(joint.layout.blocks) == 3
     assert len(joint.layout.shared)
-    solution = joint.solve(tol=1e-5, max_iter=5000)
-    assert_optimal(problem, joint, solution, problem.generic(), rtol=2e-5)
+    solution = joint.solve(tol=1e-6, max_iter=5000)
+    assert_optimal(problem, joint, solution, problem.generic(), rtol=3e-6)
 
 
 @ALL_LOSSES
@@ -544,5 +544,5 @@ def test_rows_of_no_cost_do_not_matter(density):
     less = JointProblem(*WIDE["tree"], "squared_hinge", density=density)
     kept = np.arange(40) % 3 > 0
     less.X, less.design, less.cost = problem.X[kept], problem.design[kept], problem.cost[kept]
-    found = [p.joint().solve(tol=1e-4, max_iter=20_000).certificate.objective for p in (problem, less)]
-    np.testing.assert_allclose(*found, rtol=1e-4)
+    found = [p.joint().solve(tol=1e-6, max_iter=20_000).certificate.objective for p in (problem, less)]
+    np.testing.assert_allclose(*found, rtol=1e-6)

@@ -268,8 +268,8 @@ def test_warm_start_takes_anything_that_came_before():
 @pytest.mark.parametrize("scoring", ["macro_f1", "micro_f1"])
 @pytest.mark.parametrize("labels", [Y, SETS], ids=["single", "sets"])
 def test_search_picks_what_brute_force_picks(scoring, labels, monkeypatch):
-    monkeypatch.setattr(_search, "COARSE_TOL", 1e-3)
-    fine = {"tol": 1e-3, "dtype": "float64", **QUICK}
+    monkeypatch.setattr(_search, "COARSE_TOL", 1e-5)
+    fine = {"tol": 1e-5, "dtype": "float64", **QUICK}
     Cs, couplings = [1.0, 0.01, 0.1], [0.0, 1.0, {"r": 0.2}]
     model = RecursiveSVC(
         C="cv", coupling="cv", Cs=Cs, couplings=couplings, structure=TREE, cv=3, scoring=scoring, **fine
