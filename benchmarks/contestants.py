@@ -216,6 +216,7 @@ class Contestant(NamedTuple):
     graph: bool = False
     dag: bool = True
     package: str = "arbora"
+    same_problem_as: str | None = None  # method that minimises the same objective: its C is taken
 
     def refuses(self, task: Task) -> str | None:
         """Why the contestant has no part in a task."""
@@ -243,7 +244,7 @@ CONTESTANTS = {
     "HierarchicalSVM": Contestant(_of(HierarchicalSVM), several_labels=False),
     "OrthogonalTransfer": Contestant(_of(OrthogonalTransfer), several_labels=False, dag=False),
     "HierarchicalCostClassifier": Contestant(_of(HierarchicalCostClassifier)),
-    "LinearSVC": Contestant(SklearnFlat, graph=True, package="sklearn"),
+    "LinearSVC": Contestant(SklearnFlat, graph=True, package="sklearn", same_problem_as=FLAT),
     "HiClass": Contestant(HiClass, several_labels=False, package="hiclass"),
     "napkinXC PLT": Contestant(NapkinXC, (None,), graph=True, package="napkinxc"),
 }
