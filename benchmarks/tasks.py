@@ -116,8 +116,8 @@ SOURCES = {
     "wordnet_gloss": Source(
         "WordNet glosses", "wordnet_gloss", weighted_texts,
         "DAG, labels at inner nodes; taken as one label a document, the first (4% of the documents have another, "
-        "which is dropped in both parts), so that the classifiers for one label can take part; C and coupling chosen on "
-        "a third of the training documents", first_label=True, most_searched=17_000,
+        "which is dropped in both parts), so that the classifiers for one label can take part; C and coupling "
+        "chosen on a third of the training documents", first_label=True, most_searched=17_000,
     ),
     "enron_hmc": Source("Enron", "enron_hmc", weighted_counts),
     "cellcycle_fun": Source("Yeast cellcycle, FunCat", "yeast_funcat_go/cellcycle_fun", standardised, _YEAST),
