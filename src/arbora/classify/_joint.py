@@ -16,7 +16,7 @@ from arbora.classify._linear import LinearModel, PartsModel
 from arbora.classify._train import Training
 from arbora.engine import ThreadEngine
 from arbora.infer import Checkpoint, Progress, Trace
-from arbora.infer.dual import BLOCK, prepare_rows
+from arbora.infer.dual import BLOCK, Rows, prepare_rows
 from arbora.infer.joint import Joint, JointSolution
 from arbora.infer.memory import require_memory
 from arbora.infer.newton import Newton, NewtonSolution, suits_newton
@@ -91,6 +91,7 @@ def train_joint(
     coupling: Coupling,
     engine: ThreadEngine,
     *,
+    rows: Rows | None = None,
     dense: bool = True,
     offset: Any = None,
     start: Start | None = None,
@@ -105,6 +106,8 @@ def train_joint(
     training : Training
     coupling : Coupling
     engine : ThreadEngine
+    rows : Rows, optional
+        The rows of `training`, if they are prepared already.
     dense : bool
         Whether the weights will be wanted as a dense matrix, which takes memory.
     offset : ndarray of shape (n_features + 1, n_classes), optional
@@ -115,7 +118,8 @@ def train_joint(
         As in `Joint.solve`.
     """
     options = training.options
-    rows = prepare_rows(training.X, options.dtype, options.bias)
+    if rows is None:
+        rows = prepare_rows(training.X, options.dtype, options.bias)
     from_weights = None
     if offset is not None:
 
