@@ -6,17 +6,22 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.linalg import null_space
+from scipy.sparse.linalg import cg
+from sklearn.exceptions import ConvergenceWarning
 
+from arbora.classify import _coupling
 from arbora.classify._coupling import (
     RIDGE,
-    _hierarchy_precision,
-    _precision_factor,
     couple,
     expected_weights,
+    hierarchy_precision,
     node_couplings,
     preorder,
 )
-from arbora.kernels.elimination import inverse_columns
+from arbora.classify._elimination import covariance_factor, eliminate
+from arbora.infer import memory
+from arbora.infer.layout import lay_out
+from arbora.kernels.elimination import count_factor, depths, elimination_tree, inverse_columns, postorder
 from arbora.structure import Hierarchy, LabelGraph
 
 TREE = Hierarchy.from_edges(
@@ -199,10 +204,10 @@ def test_the_way_of_a_tree_equals_the_way_of_a_dag(structure, names):
     if not structure.is_tree:
         pytest.skip("no tree")
     ids = structure.encode(names)
-    general = _precision_factor(_hierarchy_precision(structure, ids, node_couplings(structure, 0.3)))
-    np.testing.assert_allclose(
-        (general.T @ general).toarray(), covariance(couple(structure, ids, 0.3)), rtol=1e-10
+    general = _coupling.Coupling(
+        *covariance_factor(hierarchy_precision(structure, ids, node_couplings(structure, 0.3)))
     )
+    np.testing.assert_allclose(covariance(general), covariance(couple(structure, ids, 0.3)), rtol=1e-10)
 
 
 @pytest.mark.parametrize("structure", [TREE, FOREST, DAG, random_hierarchy(3)[0]])
@@ -270,11 +275,63 @@ def climb(name, parent):
     return found
 
 
-@pytest.mark.parametrize(("structure", "names"), HIERARCHIES.values(), ids=HIERARCHIES)
-def test_classes_are_laid_out_in_preorder(structure, names):
+@every_hierarchy
+def test_classes_of_a_tree_are_laid_out_in_preorder(structure, names):
+    if not structure.is_tree:
+        pytest.skip("no tree")
     ids = structure.encode(names)
     order = couple(structure, ids, 0.5).order
     assert (np.diff(preorder(structure)[ids[order]]) > 0).all()
+
+
+@pytest.mark.parametrize("make", [random_hierarchy, random_graph], ids=["dag", "graph"])
+@pytest.mark.parametrize("seed", range(6))
+def test_classes_that_share_a_part_are_neighbours(make, seed):
+    structure, classes = make(seed)
+    factor = sp.csr_array(couple(structure, structure.encode(classes), 0.5).factor)
+    for first, stop in pairwise(factor.indptr):
+        members = np.sort(factor.indices[first:stop])
+        np.testing.assert_array_equal(members, np.arange(members[0], members[-1] + 1))
+
+
+# --- fill ----------------------------------------------------------------------------------------------------------
+
+
+def grid(n):
+    at = np.arange(n * n).reshape(n, n)
+    across, down = (np.c_[a.ravel(), b.ravel()] for a, b in ((at[:, :-1], at[:, 1:]), (at[:-1], at[1:])))
+    edges = np.vstack([across, down])
+    return LabelGraph(np.arange(n * n), edges, np.ones(len(edges)))
+
+
+def test_a_sparse_graph_has_a_sparse_factor():
+    """The bandwidth of a grid of n nodes is sqrt(n): in a banded order half of all shares would be there."""
+    graph = grid(40)
+    factor = couple(graph, np.arange(1600), 0.5).factor
+    assert factor.nnz < 0.15 * 1600**2
+    assert len(lay_out(factor).shared) < 0.5 * 1600
+
+
+def test_a_tree_given_as_a_graph_is_eliminated_from_its_leaves():
+    """No fill at all: the factor of the precision has an entry for every node and every edge."""
+    rng = np.random.default_rng(0)
+    edges = np.array([(rng.integers(n), n) for n in range(1, 500)])
+    graph = LabelGraph(np.arange(500), edges, np.ones(499))
+    matrix = sp.csc_array(sp.eye_array(500)) + _coupling._laplacian(500, *graph.edges.T, graph.weights)
+    found = eliminate(sp.csc_array(matrix))
+    assert count_factor(found.matrix.indptr, found.matrix.indices, found.parent) == 500 + 499
+
+
+def test_fill_that_cannot_fit_is_refused_before_it_is_made(monkeypatch):
+    graph = grid(20)
+    n_shares = couple(graph, np.arange(400), 0.5).factor.nnz
+    monkeypatch.setattr(memory, "available_memory", lambda: 10 * n_shares)
+    monkeypatch.setattr("arbora.classify._elimination.splu", None)
+    with pytest.raises(MemoryError, match=f"400 classes in a structure of 400 nodes, {n_shares} shares"):
+        couple(graph, np.arange(400), 0.5)
+    monkeypatch.setattr(memory, "available_memory", lambda: 30 * n_shares)
+    with pytest.raises(MemoryError, match=r"entries of a Cholesky factor.*weak edges"):
+        couple(graph, np.arange(400), 0.5)
 
 
 # --- weights of other nodes ----------------------------------------------------------------------------------------
@@ -337,6 +394,16 @@ def test_a_node_without_coupling_expects_nothing():
     )
 
 
+def test_conjugate_gradients_that_do_not_end_are_told(monkeypatch):
+    graph = grid(12)
+    known, wanted = np.arange(0, 144, 2), np.arange(1, 144, 2)
+    exact = expected_weights(graph, known, wanted, 1.0)
+    monkeypatch.setattr(_coupling, "cg", lambda *args, **settings: cg(*args, **{**settings, "maxiter": 1}))
+    with pytest.warns(ConvergenceWarning, match="of 72 nodes that have no documents"):
+        rough = expected_weights(graph, known, wanted, 1.0)
+    assert np.abs(rough - exact).max() > 1e-3
+
+
 # --- fading --------------------------------------------------------------------------------------------------------
 
 
@@ -372,21 +439,71 @@ def test_couplings_given_by_name_do_not_fade():
     np.testing.assert_array_equal(covariance(by_name), covariance(couple(TREE, ids, {"r": 0.5})))
 
 
-# --- the kernel ----------------------------------------------------------------------------------------------------
+# --- the kernels ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("density", [0.0, 0.05, 0.3, 1.0])
-@pytest.mark.parametrize("n", [1, 2, 30])
+def symbolic_factor(A):
+    """Pattern of the Cholesky factor, column by column: eliminating a node joins all its later neighbours."""
+    pattern = A != 0
+    for j in range(len(A)):
+        later = np.flatnonzero(pattern[j + 1 :, j]) + j + 1
+        pattern[np.ix_(later, later)] = True
+    return np.tril(pattern) | np.eye(len(A), dtype=bool)
+
+
+def random_symmetric(n, density):
+    A = sp.random_array((n, n), density=density, rng=np.random.default_rng(n)).toarray()
+    return A + A.T + 2 * n * np.eye(n)
+
+
+SIZES = pytest.mark.parametrize("n", [1, 2, 30])
+FILLS = pytest.mark.parametrize("density", [0.0, 0.05, 0.3, 1.0])
+
+
+@FILLS
+@SIZES
+def test_elimination_tree_and_counts_equal_their_definition(n, density):
+    A = random_symmetric(n, density)
+    pattern, csc = symbolic_factor(A), sp.csc_array(A)
+    want = [next((i for i in range(j + 1, n) if pattern[i, j]), -1) for j in range(n)]
+    parent = elimination_tree(csc.indptr, csc.indices)
+    assert parent.tolist() == want
+    assert count_factor(csc.indptr, csc.indices, parent) == pattern.sum()
+    assert depths(parent).tolist() == [len(climb(j, [p if p >= 0 else None for p in want])) for j in range(n)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_postorder_puts_a_node_right_after_all_below_it(seed):
+    rng = np.random.default_rng(seed)
+    parent = np.array([rng.integers(j + 1, 20) if j < 19 and rng.random() < 0.9 else -1 for j in range(20)])
+    position = postorder(parent)
+    assert sorted(position.tolist()) == list(range(20))
+    ways = [climb(j, [p if p >= 0 else None for p in parent.tolist()]) for j in range(20)]
+    for j in range(20):
+        below = sorted(int(position[i]) for i in range(20) if j in ways[i])
+        assert below == list(range(below[0], position[j] + 1))
+
+
+@FILLS
+@SIZES
+def test_an_elimination_is_the_same_matrix_in_another_order(n, density):
+    A = random_symmetric(n, density)
+    matrix, parent, position = eliminate(sp.csc_array(A))
+    np.testing.assert_array_equal(matrix.toarray()[np.ix_(position, position)], A)
+    np.testing.assert_array_equal(parent, elimination_tree(matrix.indptr, matrix.indices))
+    np.testing.assert_array_equal(postorder(parent), np.arange(n))
+
+
+@FILLS
+@SIZES
 def test_inverse_columns_equal_numpy(n, density):
-    rng = np.random.default_rng(n)
-    # The pattern of a Cholesky factor: filled in by the elimination of a random symmetric matrix.
-    A = sp.random_array((n, n), density=density, rng=rng).toarray()
-    A = A @ A.T + n * np.eye(n)
+    A = eliminate(sp.csc_array(random_symmetric(n, density))).matrix.toarray()
     lower = np.linalg.cholesky(A)
     lower /= np.diag(lower)
-    L = sp.csc_array(np.where(np.abs(lower) > 1e-14, lower, 0))
-    columns = rng.permutation(n)[: max(1, n // 2)]
-    indptr, indices, data = inverse_columns(L.indptr, L.indices, L.data, columns)
+    L, csc = sp.csc_array(np.where(symbolic_factor(A), lower, 0)), sp.csc_array(A)
+    columns = np.random.default_rng(n).permutation(n)[: max(1, n // 2)]
+    parent = elimination_tree(csc.indptr, csc.indices)
+    indptr, indices, data = inverse_columns(L.indptr, L.indices, L.data, parent, columns)
     found = sp.csc_array((data, indices, indptr), shape=(n, len(columns)))
     assert all((np.diff(indices[s:e]) > 0).all() for s, e in pairwise(indptr))
     np.testing.assert_allclose(found.toarray(), np.linalg.inv(L.toarray())[:, columns], atol=1e-12)

@@ -16,11 +16,12 @@ parents to each other). A node that carries no documents can be eliminated exact
 of the weights of the classes: the inverse of the precision above, restricted to them, and 1/2 tr(W K^-1 W') as the
 regulariser. All that the solver needs is a factor K = F'F, sparse where the structure is: in a tree, F holds the root
 of s_n for every class and every node above it, so that the parts shared by classes are differences of nodes from
-their parents; elsewhere F comes from the sparse Cholesky factor of the precision, children before their parents.
+their parents; elsewhere F comes from a sparse Cholesky factor of the precision (`_elimination`).
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, NamedTuple
@@ -28,10 +29,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import reverse_cuthill_mckee
-from scipy.sparse.linalg import LinearOperator, cg, splu
+from scipy.sparse.linalg import LinearOperator, cg
+from sklearn.exceptions import ConvergenceWarning
 
-from arbora.kernels.elimination import inverse_columns
+from arbora.classify._elimination import Precision, covariance_factor
 from arbora.structure import Hierarchy, LabelGraph
 
 RIDGE = 0.01  # of a graph at full coupling
@@ -135,21 +136,15 @@ def _tree_factor(
     return _merged(sp.vstack([shares, leaves], format="csr"))
 
 
-class _Precision(NamedTuple):
-    """Precision of the weights of nodes and spawned leaves; where the classes are; children before parents."""
-
-    matrix: sp.csc_array
-    classes: NDArray[np.int64]
-
-
 def _laplacian(n: int, a: NDArray[Any], b: NDArray[Any], weight: NDArray[Any]) -> sp.csr_array:
     rows, columns = np.concatenate([a, b, a, b]), np.concatenate([a, b, b, a])
     return sp.csr_array((np.concatenate([weight, weight, -weight, -weight]), (rows, columns)), shape=(n, n))
 
 
-def _hierarchy_precision(
+def hierarchy_precision(
     hierarchy: Hierarchy, class_nodes: NDArray[np.int64], strength: NDArray[np.float64]
-) -> _Precision:
+) -> Precision:
+    """Precision of the weights of the nodes with a class at or below them, and of the leaves spawned for classes."""
     above = hierarchy.ancestor_matrix[class_nodes]
     n_below = np.asarray(above.sum(axis=0)).ravel()
     alone = n_below[class_nodes] == 1
@@ -171,35 +166,20 @@ def _hierarchy_precision(
     roots = hierarchy.root_ids
     ridge = np.zeros(total)
     ridge[roots] = np.where(is_leaf[roots], 1.0, 1.0 / s[roots])
-    depth = np.append(hierarchy.depth, hierarchy.depth[class_nodes[spawned]] + 1)
     useful = np.append(n_below > 0, np.ones(spawned.size, bool))  # nodes with no class below are left out
     kept = np.flatnonzero(useful)
-    kept = kept[np.argsort(-depth[kept], kind="stable")]
     between = useful[parent] & useful[child]
     matrix = _laplacian(total, parent[between], child[between], weight[between]) + sp.diags_array(ridge)
     position = np.empty(total, np.int64)
     position[kept] = np.arange(kept.size)
-    return _Precision(sp.csc_array(matrix.tocsr()[kept][:, kept]), position[at])
+    return Precision(sp.csc_array(matrix.tocsr()[kept][:, kept]), position[at])
 
 
-def _graph_precision(graph: LabelGraph, class_nodes: NDArray[np.int64], coupling: float) -> _Precision:
+def _graph_precision(graph: LabelGraph, class_nodes: NDArray[np.int64], coupling: float) -> Precision:
     a, b = graph.edges.T
     matrix = _laplacian(graph.n_nodes, a, b, coupling * graph.weights)
     matrix = matrix + sp.diags_array(np.full(graph.n_nodes, max(1.0 - coupling, RIDGE)))
-    order = reverse_cuthill_mckee(sp.csr_matrix(matrix), symmetric_mode=True).astype(np.int64)
-    position = np.empty(graph.n_nodes, np.int64)
-    position[order] = np.arange(graph.n_nodes)
-    return _Precision(sp.csc_array(matrix.tocsr()[order][:, order]), position[class_nodes])
-
-
-def _precision_factor(precision: _Precision) -> sp.csc_array:
-    """F = D^(-1/2) L^-1, restricted to the classes, of the precision L D L'."""
-    lu = splu(precision.matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-    lower = sp.csc_array(lu.L)
-    lower.sort_indices()
-    indptr, indices, data = inverse_columns(lower.indptr, lower.indices, lower.data, precision.classes)
-    data /= np.sqrt(lu.U.diagonal())[indices]
-    return sp.csc_array((data, indices, indptr), shape=(lower.shape[0], len(precision.classes)))
+    return Precision(sp.csc_array(matrix), class_nodes)
 
 
 def couple(
@@ -235,9 +215,7 @@ def couple(
             raise ValueError(f"coupling={coupling!r}: of a label graph it is a number in [0, 1].")
         if coupling == 0:
             return Coupling(sp.eye_array(len(class_nodes), format="csc"), np.arange(len(class_nodes)))
-        precision = _graph_precision(structure, class_nodes, float(coupling))
-        order = np.argsort(precision.classes, kind="stable")
-        return _ordered(_precision_factor(precision), order)
+        return Coupling(*covariance_factor(_graph_precision(structure, class_nodes, float(coupling))))
     return _couple_hierarchy(structure, class_nodes, _strengths(structure, class_nodes, coupling, fade))
 
 
@@ -251,14 +229,10 @@ def _strengths(
 def _couple_hierarchy(
     hierarchy: Hierarchy, class_nodes: NDArray[np.int64], strength: NDArray[np.float64]
 ) -> Coupling:
+    if not hierarchy.is_tree and strength.any():
+        return Coupling(*covariance_factor(hierarchy_precision(hierarchy, class_nodes, strength)))
     order = np.argsort(preorder(hierarchy)[class_nodes], kind="stable")
-    if hierarchy.is_tree or not strength.any():
-        return _ordered(_tree_factor(hierarchy, class_nodes, strength), order)
-    return _ordered(_precision_factor(_hierarchy_precision(hierarchy, class_nodes, strength)), order)
-
-
-def _ordered(factor: sp.csc_array, order: NDArray[np.int64]) -> Coupling:
-    factor = sp.csr_array(factor[:, order])
+    factor = sp.csr_array(_tree_factor(hierarchy, class_nodes, strength)[:, order])
     return Coupling(sp.csc_array(factor[np.diff(factor.indptr) > 0]), order)
 
 
@@ -302,5 +276,13 @@ def expected_weights(
     known, new = sp.csr_array(factor[:, :n_classes]), factor[:, n_classes:]
     covariance = LinearOperator((n_classes, n_classes), matvec=lambda x: known.T @ (known @ x))
     right = (known.T @ new).toarray()
-    columns = [cg(covariance, column, rtol=1e-10, maxiter=10 * n_classes)[0] for column in right.T]
-    return np.array(columns).reshape(len(wanted), n_classes)
+    solved = [cg(covariance, column, rtol=1e-10, maxiter=10 * n_classes) for column in right.T]
+    n_open = sum(info != 0 for _, info in solved)
+    if n_open:
+        warnings.warn(
+            f"the weights of {n_open} of {len(wanted)} nodes that have no documents were not found to full "
+            "precision: couplings that differ by many orders of magnitude make this hard. Use couplings closer to each other.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return np.array([column for column, _ in solved]).reshape(len(wanted), n_classes)

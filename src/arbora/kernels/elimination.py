@@ -1,4 +1,9 @@
-"""Columns of the inverse of a sparse triangular matrix."""
+"""Elimination of a sparse symmetric matrix: who follows whom, how much fills in, columns of an inverse factor.
+
+The elimination tree of a matrix with the factor L has as parent of column j the first row below the diagonal in
+column j of L. It follows from the pattern of the matrix alone, in nearly linear time, and tells the rest: column j of
+L has its entries on the way from j to the root, and column j of the inverse of L fills all of this way.
+"""
 
 import numba as nb
 import numpy as np
@@ -7,39 +12,117 @@ from arbora.kernels.products import FAST
 
 
 @nb.njit(**FAST)
-def inverse_columns(indptr, indices, data, columns):  # type: ignore[no-untyped-def]
-    """Solve L x = e_c for each of the given columns c; L is unit lower triangular, CSC, its diagonal included.
+def elimination_tree(indptr, indices):  # type: ignore[no-untyped-def]
+    """Parent of every column of a symmetric matrix that is eliminated in its order; -1 for a root.
 
-    The non-zeros of x lie on the way from c to the root of the elimination tree, where the parent of a column is the
-    first row below its diagonal. Returns the arrays of a CSC matrix, rows sorted.
+    Ways already walked are shortened, so that none is walked twice.
     """
     n = len(indptr) - 1
-    parent = np.full(n, -1, np.int64)
+    parent, shortcut = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+    for i in range(n):
+        for k in range(indptr[i], indptr[i + 1]):
+            j = np.int64(indices[k])
+            while j >= 0 and j < i:
+                ahead = shortcut[j]
+                shortcut[j] = i
+                if ahead < 0:
+                    parent[j] = i
+                j = ahead
+    return parent
+
+
+@nb.njit(**FAST)
+def postorder(parent):  # type: ignore[no-untyped-def]
+    """Position of every node of a forest when each comes right after all below it; a parent has a higher number."""
+    n = len(parent)
+    size = np.ones(n, np.int64)
     for j in range(n):
-        for k in range(indptr[j], indptr[j + 1]):
-            i = indices[k]
-            if i > j and (parent[j] < 0 or i < parent[j]):
-                parent[j] = i
+        if parent[j] >= 0:
+            size[parent[j]] += size[j]
+    position, free = np.empty(n, np.int64), np.empty(n, np.int64)
+    free_root = n - 1
+    for j in range(n - 1, -1, -1):  # parents before their children; free: where the last of those left ends
+        p = parent[j]
+        position[j] = free[p] if p >= 0 else free_root
+        if p >= 0:
+            free[p] -= size[j]
+        else:
+            free_root -= size[j]
+        free[j] = position[j] - 1
+    return position
+
+
+@nb.njit(**FAST)
+def depths(parent):  # type: ignore[no-untyped-def]
+    """Nodes on the way from each node to its root, both ends counted; a parent has a higher number."""
+    n = len(parent)
+    depth = np.ones(n, np.int64)
+    for j in range(n - 1, -1, -1):
+        if parent[j] >= 0:
+            depth[j] = depth[parent[j]] + 1
+    return depth
+
+
+@nb.njit(**FAST)
+def count_factor(indptr, indices, parent):  # type: ignore[no-untyped-def]
+    """Entries of the factor L, its diagonal included: row i has those on the ways from the entries of row i to i."""
+    n = len(parent)
+    seen_by = np.full(n, -1, np.int64)
+    total = n
+    for i in range(n):
+        seen_by[i] = i
+        for k in range(indptr[i], indptr[i + 1]):
+            j = np.int64(indices[k])
+            while j < i and seen_by[j] != i:
+                total += 1
+                seen_by[j] = i
+                j = parent[j]
+    return total
+
+
+@nb.njit(**FAST)
+def inverse_columns(indptr, indices, data, parent, columns):  # type: ignore[no-untyped-def]
+    """Solve L x = e_c for each of the given columns c, all different; L is unit lower triangular, CSC.
+
+    Column c of the inverse is e_c minus the columns i > c times L_ic, all on the way from c to the root: nodes are
+    visited from the roots down, and of the ancestors of the one at hand the columns are kept, by depth. The tree is
+    in postorder. Returns the arrays of a CSC matrix, rows sorted.
+    """
+    n, depth = len(parent), depths(parent)
+    slot, needed = np.full(n, -1, np.int64), np.zeros(n, np.bool_)
     out_indptr = np.zeros(len(columns) + 1, np.int64)
     for s in range(len(columns)):
-        length, j = 0, columns[s]
-        while j >= 0:
-            length += 1
-            j = parent[j]
-        out_indptr[s + 1] = out_indptr[s] + length
-    out_indices = np.empty(out_indptr[-1], np.int64)
+        slot[columns[s]] = s
+        needed[columns[s]] = True
+        out_indptr[s + 1] = out_indptr[s] + depth[columns[s]]
+    height = 0
+    for j in range(n):
+        if needed[j]:
+            height = max(height, depth[j])
+            if parent[j] >= 0:
+                needed[parent[j]] = True
+    out_indices = np.empty(out_indptr[-1], np.int32)
     out_data = np.empty(out_indptr[-1], np.float64)
-    x = np.zeros(n, np.float64)
-    for s in range(len(columns)):
-        x[columns[s]] = 1.0
-        at, j = out_indptr[s], columns[s]
-        while j >= 0:
-            v = x[j]
-            x[j] = 0.0
-            out_indices[at], out_data[at] = j, v
-            at += 1
-            for k in range(indptr[j], indptr[j + 1]):
-                if indices[k] > j:
-                    x[indices[k]] -= data[k] * v
-            j = parent[j]
+    kept = np.empty(
+        height * (height + 1) // 2, np.float64
+    )  # of an ancestor at depth d: d numbers, root first
+    for j in range(n - 1, -1, -1):
+        if not needed[j]:
+            continue
+        d = depth[j]
+        x = kept[d * (d - 1) // 2 : d * (d + 1) // 2]
+        x[:] = 0.0
+        x[d - 1] = 1.0
+        for k in range(indptr[j], indptr[j + 1]):
+            if indices[k] > j and data[k] != 0:
+                e = depth[indices[k]]
+                above = kept[e * (e - 1) // 2 : e * (e + 1) // 2]
+                for t in range(e):
+                    x[t] -= data[k] * above[t]
+        if slot[j] >= 0:
+            at, i = out_indptr[slot[j]], j
+            for t in range(d - 1, -1, -1):
+                out_indices[at], out_data[at] = i, x[t]
+                at += 1
+                i = parent[i]
     return out_indptr, out_indices, out_data
