@@ -1,0 +1,395 @@
+"""Most probable weights of all nodes of a tree of classes: MAP of hierarchical Bayesian logistic regression.
+
+Given precisions a_n of the nodes, the posterior of the weights of **all** nodes is maximised (Gopal, Yang, Bai and
+Niculescu-Mizil, 2012, whose printed sum runs over the leaves alone):
+
+    min_w  -log p(Y | X, w) + 1/2 sum_n (w_n - w_parent)' diag(a_n) (w_n - w_parent),        w_parent(root) = m,
+
+with the likelihoods of `tree_likelihood`. Nodes without a class are eliminated (`tree_prior`): W = m + K U are the
+weights of the classes, 1/2 <U, W - m> is the prior, and the gradient by W is U + X'(slopes). A Newton step
+
+    (K^-1 + curvature) E = -gradient
+
+is solved by conjugate gradients, preconditioned with the prior and a diagonal of the curvature together,
+(K_i^-1 + D_i)^-1 for every feature i: one pass up and down the tree, from which K^-1 times the result comes for
+nothing. Where rows are dense and precisions alike for all features, the features are turned first so that they are
+uncorrelated: what this preconditioner then misses is how curvatures differ from their mean.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from arbora.infer.memory import require_memory
+from arbora.infer.progress import Progress
+from arbora.infer.tree_likelihood import Likelihood, slices
+from arbora.infer.tree_prior import TreePrior
+
+_MOST_PRODUCTS = 100  # conjugate gradient steps of a Newton step
+_FORCING = 0.3  # residual of a Newton step over its gradient
+_BELOW_TOL = 0.5  # ... but no smaller than what this share of the tolerance asks for
+_ARMIJO = 1e-4
+_MOST_HALVINGS = 30
+_MANY = 2**22  # numbers in an array beyond which float32 is used, where the tolerance lets it
+_FINE = 1e-5  # tolerances below need float64
+_MOST_TURNED = 1000  # features that are turned
+_TINY = float(np.finfo(np.float64).tiny)
+
+Matrix = NDArray[Any]
+
+
+class MapProblem(NamedTuple):
+    """Rows with their labels, a tree, and precisions.
+
+    Parameters
+    ----------
+    X : CSR array or ndarray of shape (n_samples, n_features)
+        Without a column for the bias.
+    Y : CSR array of shape (n_samples, n_classes)
+        1 where a row has a class; with "softmax" one class a row, as a rule.
+    row_weight : ndarray of shape (n_samples,) or None
+    parent : ndarray of int, shape (n_nodes,)
+        Parent of each node, -1 for roots; parents come before their children.
+    class_node : ndarray of int, shape (n_classes,)
+        Node of each class: leaves or inner nodes, all different.
+    precision : ndarray of shape (n_nodes,) or (n_nodes, n_weights)
+        Of the weights of a node around those of its parent; of a root around `root_mean`.
+    root_mean : float or ndarray of shape (n_weights,)
+    likelihood : {"softmax", "logistic"}
+    bias : float
+        Value of a constant feature, the last one: n_weights is n_features + 1, or n_features where the bias is 0.
+    """
+
+    X: Any
+    Y: sp.csr_array
+    row_weight: Matrix | None
+    parent: NDArray[np.integer[Any]]
+    class_node: NDArray[np.integer[Any]]
+    precision: Matrix
+    root_mean: Any = 0.0
+    likelihood: str = "softmax"
+    bias: float = 1.0
+
+    @property
+    def n_weights(self) -> int:
+        """Weights of a node: one a feature, and that of the bias."""
+        return int(self.X.shape[1]) + (self.bias != 0)
+
+
+class Step(NamedTuple):
+    """What a Newton step leaves in the history."""
+
+    objective: float
+    gradient_norm: float
+    seconds: float
+
+
+class MapSolution(NamedTuple):
+    """Weights of all nodes, bias last, objective, norm of its gradient by all weights, and the steps on the way."""
+
+    weights: Matrix  # n_nodes x n_weights
+    objective: float
+    gradient_norm: float
+    history: list[Step]
+    converged: bool
+
+
+class Point(NamedTuple):
+    """Where the solver stands: U and W = m + K U, by feature, with objective, probabilities and gradient."""
+
+    U: Matrix
+    W: Matrix
+    objective: float
+    P: Matrix
+    gradient: Any  # None until it is wanted
+
+
+def check_problem(problem: MapProblem) -> None:
+    """Raise a ValueError that tells what does not fit together.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> check_problem(MapProblem(np.ones((1, 2)), sp.csr_array([[1.0]]), None, [-1], [0], np.ones(3)))
+    Traceback (most recent call last):
+    ...
+    ValueError: precision has shape (3,): it must be (1,) or (1, 3), one for each node, or for each node and weight.
+    """
+    n_nodes, n_weights = len(problem.parent), problem.n_weights
+    parent, class_node = np.asarray(problem.parent), np.asarray(problem.class_node)
+    precision = np.asarray(problem.precision)
+    if problem.likelihood not in ("softmax", "logistic"):
+        raise ValueError(f"likelihood={problem.likelihood!r}: it is 'softmax' or 'logistic'.")
+    if precision.shape not in [(n_nodes,), (n_nodes, n_weights)]:
+        raise ValueError(
+            f"precision has shape {precision.shape}: it must be ({n_nodes},) or ({n_nodes}, {n_weights}), "
+            "one for each node, or for each node and weight."
+        )
+    if not ((precision > 0) & np.isfinite(precision)).all():
+        raise ValueError("precisions must be positive and finite.")
+    if ((parent >= np.arange(n_nodes)) | (parent < -1)).any():
+        raise ValueError("parent must be in topological order: parents before their children, -1 for roots.")
+    if len(np.unique(class_node)) != len(class_node) or not np.isin(class_node, np.arange(n_nodes)).all():
+        raise ValueError("class_node must name a different node for each class.")
+    if problem.Y.shape != (problem.X.shape[0], len(class_node)):
+        raise ValueError(
+            f"Y has shape {problem.Y.shape}: it must be ({problem.X.shape[0]}, {len(class_node)}), "
+            "one row for each row of X and one column for each class."
+        )
+
+
+def _with_bias(problem: MapProblem) -> tuple[Any, NDArray[np.int64]]:
+    """Features that occur, with that of the bias, and which of all they are; dense features are all kept."""
+    X, n_samples, sparse = problem.X, problem.X.shape[0], sp.issparse(problem.X)
+    column = np.full((n_samples, 1 if problem.bias else 0), problem.bias, X.dtype)
+    if not sparse:
+        return np.hstack([X, column]), np.arange(problem.n_weights)
+    X = sp.hstack([X, sp.csr_array(column)], format="csr")
+    seen = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
+    return X[:, seen], seen
+
+
+def _root_mean(problem: MapProblem) -> Matrix:
+    return np.broadcast_to(np.asarray(problem.root_mean, np.float64), problem.n_weights)
+
+
+def _row_weight(problem: MapProblem) -> Matrix:
+    return np.ones(problem.X.shape[0]) if problem.row_weight is None else np.asarray(problem.row_weight)
+
+
+def _require_memory(problem: MapProblem, n_seen: int, dtype: np.dtype[Any]) -> None:
+    n_samples, n_classes, n_nodes = problem.X.shape[0], len(problem.class_node), len(problem.parent)
+    numbers = (3 * n_samples + 10 * n_seen) * n_classes + 2 * n_nodes * problem.n_weights
+    if np.ndim(problem.precision) == 2:
+        numbers += n_nodes * n_seen
+    if not sp.issparse(problem.X):
+        numbers += 2 * n_samples * n_seen
+    require_memory(
+        dtype.itemsize * numbers,
+        f"Training {n_classes} classes in a tree of {n_nodes} nodes on {n_samples} rows with {n_seen} features",
+        "Use fewer rows, or fewer features (for text: a larger min_df).",
+    )
+
+
+class _Newton:
+    """A problem made ready: features that occur, perhaps turned; rows; prior; scale of the preconditioner."""
+
+    def __init__(self, problem: MapProblem, engine: Any, tol: float) -> None:
+        n_samples, n_classes = problem.Y.shape
+        X, self.seen = _with_bias(problem)
+        many = max(X.shape[1], n_samples) * n_classes > _MANY and tol >= _FINE
+        dtype = np.dtype(np.float32 if many else np.float64)
+        _require_memory(problem, len(self.seen), dtype)
+        X, weight = X.astype(dtype), _row_weight(problem).astype(dtype)
+        precision, self.mean = np.asarray(problem.precision), _root_mean(problem)[self.seen]
+        self.turn = None
+        if precision.ndim == 2:
+            precision = precision[:, self.seen]
+        elif not sp.issparse(X) and X.shape[1] <= _MOST_TURNED:
+            spread, self.turn = np.linalg.eigh((X * weight[:, None]).T @ X)
+            X, self.mean = X @ self.turn, self.mean @ self.turn
+        if self.turn is None:
+            spread = np.asarray((X * X).T @ weight).ravel()
+        self.spread = (np.maximum(spread, 0) / max(float(weight.sum()), _TINY)).astype(dtype)
+        self.mean = self.mean.astype(dtype)[:, None]
+        Y = sp.csr_array(problem.Y).astype(dtype)
+        self.data = Likelihood(X, Y, weight, problem.likelihood == "softmax", engine)
+        self.prior = TreePrior(problem.parent, problem.class_node, precision, engine, dtype)
+        self.tol, self.rounding = tol, 10 * float(np.finfo(dtype.type).eps)
+
+    def start(self, weights: Matrix | None, class_node: Matrix) -> Matrix:
+        """U of the classes' weights, or zeros."""
+        if weights is None:
+            return np.zeros((len(self.seen), len(class_node)), self.prior.dtype)
+        W = np.asarray(weights, np.float64)[class_node][:, self.seen].T
+        if self.turn is not None:
+            W = self.turn.T @ W
+        return self.prior.pull(np.ascontiguousarray(W - self.mean, self.prior.dtype))
+
+    def evaluate(self, U: Matrix) -> Point:
+        """Objective and probabilities where W = m + K U; the gradient is left for later."""
+        W = self.prior.covary(U)
+        prior = _dot(U, W) / 2
+        W += self.mean
+        loss, P = self.data.evaluate(W)
+        return Point(U, W, loss + prior, P, None)
+
+    def gradient(self, point: Point) -> Point:
+        """Complete a point."""
+        return point._replace(gradient=point.U + self.data.gradient(point.P))
+
+    def curve(self, point: Point, E: Matrix, pull: Matrix) -> Matrix:
+        """Product of the Hessian with E, of which K^-1 E is given."""
+        return pull + self.data.curve(point.P, E)
+
+    def direction(self, point: Point, enough: float) -> Matrix:
+        """Solve for K^-1 times the Newton step by conjugate gradients, to a residual of norm `enough`."""
+        share = self.data.class_curvature(point.P).astype(self.prior.dtype)
+        step, residual = np.zeros_like(point.U), -point.gradient
+        along, pull, previous = np.zeros_like(step), np.zeros_like(step), np.inf
+        for _ in range(_MOST_PRODUCTS):
+            if _norm(residual) <= enough:
+                break
+            scaled = self.prior.solve(residual, self.spread, share)
+            now = _dot(residual, scaled)
+            along = scaled + (now / previous) * along
+            scaled *= self.spread[:, None]
+            scaled *= share
+            pull = (residual - scaled) + (now / previous) * pull
+            curved = self.curve(point, along, pull)
+            length = now / _dot(along, curved)
+            step += length * pull
+            residual -= length * curved
+            previous = now
+        return step
+
+    def advance(self, point: Point, enough: float) -> Point | None:
+        """Take a Newton step, halved until the objective has fallen enough; None where it cannot fall any more."""
+        step = self.direction(point, max(_FORCING * _norm(point.gradient), _BELOW_TOL * enough))
+        slope, length = _dot(self.prior.covary(step), point.gradient), 1.0
+        for _ in range(_MOST_HALVINGS):
+            new = self.evaluate(point.U + point.U.dtype.type(length) * step)
+            if new.objective <= point.objective * (1 + self.rounding) + _ARMIJO * length * slope:
+                return self.gradient(new)
+            length /= 2
+        return None
+
+
+def _dot(A: Matrix, B: Matrix) -> float:
+    """Inner product, summed in pieces: float32 would lose digits."""
+    a, b = A.reshape(-1), B.reshape(-1)
+    return float(sum(float(np.dot(a[part], b[part])) for part in slices(a.size, 2**16)))
+
+
+def _norm(A: Matrix) -> float:
+    return float(np.sqrt(_dot(A, A)))
+
+
+def solve_map(
+    problem: MapProblem,
+    start: Matrix | None = None,
+    *,
+    tol: float = 1e-4,
+    max_iter: int = 100,
+    engine: Any,
+    progress: Progress | None = None,
+) -> MapSolution:
+    """Find the most probable weights of all nodes.
+
+    Parameters
+    ----------
+    problem : MapProblem
+    start : ndarray of shape (n_nodes, n_weights), optional
+        Where to begin: weights of another solution, also with other precisions. Those of the classes matter.
+    tol : float
+        Norm of the gradient at which to stop, relative to its norm where all weights are `root_mean`.
+    max_iter : int
+        Most Newton steps.
+    engine : object with ``map(function, items)``
+    progress : Progress, optional
+
+    Examples
+    --------
+    A root with two leaves:
+
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from arbora.engine import ThreadEngine
+    >>> X, Y = np.array([[2.0], [-1.0]]), sp.csr_array(np.eye(2))
+    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), bias=0.0)
+    >>> solution = solve_map(problem, engine=ThreadEngine())
+    >>> solution.weights.round(2), solution.converged
+    (array([[ 0. ],
+           [ 0.5],
+           [-0.5]]), True)
+    """
+    check_problem(problem)
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        return _solve(problem, start, tol, max_iter, engine, progress)
+
+
+def _solve(
+    problem: MapProblem,
+    start: Matrix | None,
+    tol: float,
+    max_iter: int,
+    engine: Any,
+    progress: Progress | None,
+) -> MapSolution:
+    newton = _Newton(problem, engine, tol)
+    origin = newton.gradient(newton.evaluate(newton.start(None, problem.class_node)))
+    enough, started, history = tol * _norm(origin.gradient), perf_counter(), list[Step]()
+    point = origin
+    if start is not None:
+        point = newton.gradient(newton.evaluate(newton.start(start, problem.class_node)))
+        if point.objective > origin.objective:
+            point = origin
+    norm = _norm(point.gradient)
+    while norm > enough and len(history) < max_iter:
+        new = newton.advance(point, enough)
+        if new is None:
+            break
+        point, norm = new, _norm(new.gradient)
+        history.append(Step(point.objective, norm, perf_counter() - started))
+        if progress is not None:
+            progress.update(objective=point.objective, gradient=norm / max(enough / tol, _TINY))
+    return MapSolution(_all_weights(newton, problem, point.U), point.objective, norm, history, norm <= enough)
+
+
+def _all_weights(newton: _Newton, problem: MapProblem, U: Matrix) -> Matrix:
+    """Weights of all nodes and features: those of features that never occur stay at the mean of the roots."""
+    seen = newton.prior.all_nodes(U) + newton.mean.T
+    if newton.turn is not None:
+        seen = seen @ newton.turn.T
+    if len(newton.seen) == problem.n_weights:
+        return seen
+    weights = np.empty((len(seen), problem.n_weights), seen.dtype)
+    weights[:] = _root_mean(problem)
+    weights[:, newton.seen] = seen
+    return weights
+
+
+def laplace_diagonal(problem: MapProblem, solution: MapSolution, *, engine: Any = None) -> Matrix:
+    """Variances of the weights of all nodes, each given all others: a Laplace approximation with a diagonal.
+
+    The inverse of the own precision of a node, plus those of its children, plus, where the node has a class c,
+    sum_i r_i x_ij^2 p_ic (1 - p_ic).
+
+    Parameters
+    ----------
+    problem : MapProblem
+    solution : MapSolution
+    engine : object with ``map(function, items)``, optional
+
+    Returns
+    -------
+    ndarray of shape (n_nodes, n_weights)
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> X, Y = np.array([[2.0]]), sp.csr_array((1, 2))
+    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), 0.0, "logistic", 0.0)
+    >>> at_zero = MapSolution(np.zeros((3, 1)), 0.0, 0.0, [], True)
+    >>> laplace_diagonal(problem, at_zero).ravel()  # 1/3, 1 / (1 + 4/4)
+    array([0.33333333, 0.5       , 0.5       ])
+    """
+    X, seen = _with_bias(problem)
+    dtype = solution.weights.dtype
+    W = np.ascontiguousarray(solution.weights[problem.class_node][:, seen].T)
+    Y = sp.csr_array(problem.Y).astype(dtype)
+    rows = Likelihood(X.astype(dtype), Y, _row_weight(problem), problem.likelihood == "softmax", engine)
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        curvature = rows.diagonal(rows.evaluate(W)[1])
+    precision = np.asarray(problem.precision, dtype).reshape(len(problem.parent), -1)
+    own = np.broadcast_to(precision, (len(problem.parent), problem.n_weights)).copy()
+    children = np.flatnonzero(np.asarray(problem.parent) >= 0)
+    np.add.at(own, np.asarray(problem.parent)[children], precision[children])
+    own[np.ix_(problem.class_node, seen)] += curvature.T
+    own **= -1
+    return own
