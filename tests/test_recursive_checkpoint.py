@@ -9,12 +9,16 @@ from functools import cache
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.model_selection import KFold
 
 from arbora.classify import RecursiveLogisticRegression, RecursiveSVC
 from arbora.infer.checkpoint import Checkpoint, CheckpointError
 from arbora.structure import Hierarchy
 
-pytestmark = pytest.mark.filterwarnings("ignore:training stopped")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:training stopped"),
+    pytest.mark.filterwarnings("ignore:.*candidates of the cross-validation"),
+]
 
 N_CLASSES = 70
 TREE = Hierarchy.from_edges(
@@ -30,13 +34,20 @@ CASES = {
         {**FEW, "C": "cv", "coupling": "cv", "Cs": [0.1, 1.0], "couplings": np.array([0, 1]), "cv": 2},
     ),
     "warm": (RecursiveSVC, {**FEW, "warm_start": True}),
+    "newton search": (
+        RecursiveLogisticRegression,
+        {"C": "cv", "Cs": [0.1, 1.0], "cv": KFold(2, shuffle=True, random_state=0), "tol": 1e-6},
+    ),
+    "calibrated": (RecursiveSVC, {**FEW, "calibration": 2}),
 }
 # Saves before the end: of what a round begins with, of blocks, in rounds over all rows and over some.
 MOMENTS = [
     *(("hinge", k, n_jobs) for k in (0, 1, 2, 4, 6, 9, 15, 22, 30, 35) for n_jobs in (1, 2)),
     *(("squared", k, 2) for k in (3, 17)),
     *(("logistic", k, 2) for k in (5, 9)),
-    *(("search", k, 1) for k in (0, 1, 5)),
+    *(("search", k, 1) for k in (0, 1, 2, 3, 4, 5)),
+    *(("newton search", k, 2) for k in (1, 2, 4)),
+    *(("calibrated", k, 1) for k in (20, 36, 50, 72, 90)),
     *(("warm", k, 1) for k in (1, 2, 3, 8)),
 ]
 
@@ -49,6 +60,7 @@ def problem():
 
 
 X, Y = problem()
+DENSE = X.toarray() + 1.0
 
 
 def make(case, **more):
@@ -56,17 +68,21 @@ def make(case, **more):
     return estimator(**{"structure": TREE, "calibration": None, "random_state": 0, **params, **more})
 
 
+def rows(case):
+    return DENSE if case.startswith("newton") else X
+
+
 def fit(case, checkpoint=None, n_jobs=1):
     model = make(case, n_jobs=n_jobs)
     if case == "warm":
         model.fit(X, Y).set_params(C=2.0)
-    return model.set_params(checkpoint=checkpoint).fit(X, Y)
+    return model.set_params(checkpoint=checkpoint).fit(rows(case), Y)
 
 
 def resume(case, checkpoint, n_jobs):
     """Go on in a model that knows of no fit before, even of a warm start."""
     more = {"C": 2.0} if case == "warm" else {}
-    return make(case, checkpoint=checkpoint, n_jobs=n_jobs, **more).fit(X, Y)
+    return make(case, checkpoint=checkpoint, n_jobs=n_jobs, **more).fit(rows(case), Y)
 
 
 @cache
@@ -94,11 +110,13 @@ def assert_same(model, reference):
     np.testing.assert_array_equal(model.intercept_, reference.intercept_)
     assert (model.C_, model.coupling_) == (reference.C_, reference.coupling_)
     assert model.duality_gap_ == reference.duality_gap_
+    np.testing.assert_array_equal(model.calibration_, reference.calibration_)
     for column in ("objective", "gap"):
         np.testing.assert_array_equal(model.trace_[column], reference.trace_[column])
     if hasattr(reference, "cv_results_"):
         assert model.cv_results_["coupling"] == reference.cv_results_["coupling"]
-        np.testing.assert_array_equal(model.cv_results_["scores"], reference.cv_results_["scores"])
+        for column in ("C", "scores", "gap", "converged"):
+            np.testing.assert_array_equal(model.cv_results_[column], reference.cv_results_[column])
 
 
 @pytest.mark.parametrize(("case", "k", "n_jobs"), MOMENTS)
@@ -115,7 +133,9 @@ def test_an_interrupted_fit_ends_with_the_same_bits(case, k, n_jobs, tmp_path, m
         resumed = resume(case, folder, 3 - n_jobs)
     assert_same(resumed, reference(case))
     assert not folder.exists()
-    assert case != "search" or not kept or "search" not in again  # what was paid for is not done again
+    if "search" in case:  # what was paid for is not done again
+        n_candidates = len(reference(case).cv_results_["C"])
+        assert again.count("search") == max(0, n_candidates - k)
 
 
 def test_nothing_is_visited_twice(tmp_path, monkeypatch):
@@ -131,6 +151,22 @@ def test_nothing_is_visited_twice(tmp_path, monkeypatch):
     saves.clear()
     resume("hinge", tmp_path / "part", 1)
     assert [key for key in saves if key.startswith("block")] == visits[10:]
+
+
+def test_held_out_fits_are_not_done_twice(tmp_path, monkeypatch):
+    saves = stop_at(monkeypatch, None)
+    fit("calibrated", tmp_path / "whole")
+    visits = [key for key in saves if "block" in key]
+    assert [key.partition("block")[0] for key in visits] == 27 * [""] + 27 * ["held-out-0-"] + 27 * [
+        "held-out-1-"
+    ]
+    with monkeypatch.context() as patch:
+        done = stop_at(patch, 85)
+        with pytest.raises(KeyboardInterrupt):
+            fit("calibrated", tmp_path / "part")
+    saves.clear()
+    resume("calibrated", tmp_path / "part", 1)
+    assert [key for key in saves if "block" in key] == visits[sum("block" in key for key in done) :]
 
 
 DIES = """
@@ -154,7 +190,7 @@ t.fit({case!r}, {folder!r}, {n_jobs})
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
-@pytest.mark.parametrize(("case", "k"), [("hinge", 10), ("warm", 3)])
+@pytest.mark.parametrize(("case", "k"), [("hinge", 10), ("warm", 3), ("search", 3), ("calibrated", 60)])
 def test_a_killed_fit_ends_with_the_same_bits(case, k, tmp_path):
     folder = tmp_path / "fit"
     code = DIES.format(here=os.path.dirname(__file__), case=case, folder=str(folder), k=k, n_jobs=2)

@@ -111,13 +111,14 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
     def _engine(self) -> ThreadEngine:
         return ThreadEngine(self.n_jobs)
 
-    def _checkpoint(self, training: Training) -> Checkpoint | None:
+    def _checkpoint(self, training: Training, **instead: Any) -> Checkpoint | None:
+        """Open the checkpoint, if there is one; `instead` are values that say better what a parameter means."""
         if self.checkpoint is None:
             return None
         params = {
             name: value for name, value in self.get_params().items() if name not in _NOT_PART_OF_THE_MODEL
         }
-        params["random_state"] = training.options.seed
+        params |= {"random_state": training.options.seed, **instead}
         return Checkpoint(
             self.checkpoint,
             fingerprint(type(self).__name__, params, training.X, training.positives, training.row_cost),
@@ -131,8 +132,11 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
         self.duality_gap_ = relative_gap(solutions)
         warn_unless_converged(solutions, self.tol, self.max_iter)
 
-    def _learn_decisions(self, training: Training, train: Callable[[Training], LinearModel]) -> None:
-        """Leave `calibration_` and `threshold_`, learned on the same scores of rows that `train` has not seen."""
+    def _learn_decisions(self, training: Training, train: Callable[[Training, str], LinearModel]) -> None:
+        """Leave `calibration_` and `threshold_`, learned on the same scores of rows that `train` has not seen.
+
+        `train` gets what to train on, and a key for its pieces in a checkpoint.
+        """
         threshold = make_threshold(getattr(self, "threshold", "zero")) if self._multilabel else None
         learns = threshold is not None and threshold.learns
         how = "holdout" if learns and self.calibration is None else self.calibration

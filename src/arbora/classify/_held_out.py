@@ -75,14 +75,21 @@ def _most_rows(n_scores: int, n_splits: int, fine: bool) -> int:
 def held_out_scores(
     training: Training,
     how: Any,
-    train: Callable[[Training], LinearModel],
+    train: Callable[[Training, str], LinearModel],
     engine: ThreadEngine,
+    *,
     fine: bool = False,
+    n_scores: int | None = None,
 ) -> list[HeldOut]:
-    """Score the held-out rows of each split with weights that `train` makes of the others."""
+    """Score the held-out rows of each split with weights that `train` makes of the others.
+
+    `train` also gets a key of the split, under which a checkpoint may keep the work on it. A row has a score for
+    each column of `positives`, unless `n_scores` says otherwise.
+    """
     parts = []
-    for seen, rows in held_out_splits(training, how, training.positives.shape[1], fine):
-        scores = linear_scores(training.X[rows], train(seen), engine)
+    n_scores = n_scores or training.positives.shape[1]
+    for number, (seen, rows) in enumerate(held_out_splits(training, how, n_scores, fine)):
+        scores = linear_scores(training.X[rows], train(seen, f"held-out-{number}-"), engine)
         parts.append(HeldOut(scores, training.positives[rows].astype(bool)))
     return parts
 

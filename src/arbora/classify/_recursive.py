@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +27,7 @@ from arbora.classify._joint import (
     warn_unless_closed,
 )
 from arbora.classify._linear import LinearModel, PartsModel, as_csr, linear_scores
-from arbora.classify._search import SCORES, Plan, search, tabulate
+from arbora.classify._search import SCORES, Plan, best_of, search, splits, warn_of_open_gaps
 from arbora.classify._targets import Targets, encode_targets
 from arbora.classify._train import Options, Training
 from arbora.classify.baselines import OneVsRest
@@ -56,8 +56,9 @@ class Recursive(OneVsRest):
         training = self._check_fit(X, y, sample_weight, loss)
         training = training._replace(positive_weight=self._positive_weight(training))
         self.structure_ = self.structure
-        checkpoint = self._checkpoint(training)
-        self._select(training, checkpoint)
+        plan = self._plan(training)
+        checkpoint = self._checkpoint(training, cv=None if plan is None else plan.splits)
+        self._select(training, plan, checkpoint)
         if self.C == "cv":
             training = training._replace(row_cost=training.row_cost * self.C_)
         coupling = self._couple(self.coupling_)
@@ -65,7 +66,10 @@ class Recursive(OneVsRest):
         with Progress(None, "rounds", self.verbose) as progress:
             fitted = self._train(training, coupling, start=start, checkpoint=checkpoint, progress=progress)
         self._keep_joint(fitted, self._model(fitted))
-        self._learn_decisions(training, lambda seen: self._model(self._train(seen, coupling)))
+        self._learn_decisions(
+            training,
+            lambda seen, key: self._model(self._train(seen, coupling, checkpoint=checkpoint, key=key)),
+        )
         self._last = (training.positives, coupling.order, fitted.solution.multipliers)
         if not self.warm_start:
             self._last = None
@@ -82,38 +86,38 @@ class Recursive(OneVsRest):
     def _model(self, fitted: Fitted) -> LinearModel | PartsModel:
         return dense_model(fitted) if self.prune_below is None else parts_model(fitted, self.prune_below)
 
-    def _select(self, training: Training, checkpoint: Checkpoint | None) -> None:
+    def _select(self, training: Training, plan: Plan | None, checkpoint: Checkpoint | None) -> None:
         """Leave `C_` and `coupling_`, by cross-validation where a parameter asks for it."""
         self.C_, self.coupling_ = self.C, self.coupling
-        self.__dict__.pop("cv_results_", None)
-        if self.C != "cv" and not (isinstance(self.coupling, str) and self.coupling == "cv"):
+        for name in ("cv_results_", "cv_splits_"):
+            self.__dict__.pop(name, None)
+        if plan is None:
             return
-        plan = self._plan()
-        piece = checkpoint.load("search") if checkpoint is not None else None
-        if piece is None:
-            with Progress(None, "candidates", self.verbose) as progress:
-                found = search(training, self._couple, plan, self._engine(), progress)
-            if checkpoint is not None:
-                table = {name: found.results[name] for name in ("C", "scores")}
-                checkpoint.save("search", {**table, "which": found.which})
-        else:
-            found = tabulate(piece.arrays["C"], piece.arrays["which"], piece.arrays["scores"], plan.couplings)
+        with Progress(None, "candidates", self.verbose) as progress:
+            results = search(training, self._couple, plan, self._engine(), checkpoint, progress)
         given = 1.0 if self.C == "cv" else self.C  # in the costs already, where Cs would multiply them
-        self.cv_results_ = {**found.results, "C": found.results["C"] * given}
-        C, self.coupling_ = found.best
+        self.cv_results_ = {**results, "C": results["C"] * given}
+        if not isinstance(self.cv, Integral):
+            self.cv_splits_ = plan.splits
+        warn_of_open_gaps(self.cv_results_, self.max_iter)
+        C, self.coupling_ = best_of(results)
         if self.C == "cv":
             self.C_ = C
 
-    def _plan(self) -> Plan:
-        """Check what the cross-validation is to try; a number given as C is in the costs already."""
+    def _plan(self, training: Training) -> Plan | None:
+        """Check what the cross-validation is to try, if there is one; a number given as C is in the costs already."""
+        of_coupling = isinstance(self.coupling, str)
+        if self.C != "cv" and not of_coupling:
+            return None
         Cs = np.asarray(self.Cs if self.C == "cv" else [1.0])
         if Cs.ndim != 1 or not Cs.size or Cs.dtype.kind not in "iuf" or not ((Cs > 0) & (Cs < np.inf)).all():
             raise ValueError(f"Cs={self.Cs!r}: give at least one cost; costs are finite numbers above 0.")
-        couplings = list(self.couplings) if isinstance(self.coupling, str) else [self.coupling]
+        couplings = list(self.couplings) if of_coupling else [self.coupling]
         if not couplings:
             raise ValueError("couplings is empty: give at least one, for instance 0.0, flat training.")
         threshold = self.threshold if self._multilabel else None
-        return Plan(Cs.tolist(), couplings, self.cv, self.scoring, threshold, self.prune_below)
+        parts = splits(training, self.cv)
+        return Plan(Cs.astype(float).tolist(), couplings, parts, self.scoring, threshold, self.prune_below)
 
     def _start(self, training: Training, coupling: Coupling, checkpoint: Checkpoint | None) -> Any:
         """Multipliers of the fit before, if it was of the same documents with the same labels.

@@ -50,7 +50,10 @@ class OneVsRest(LinearClassifier):
         with Progress(n_blocks, "blocks of classes", self.verbose) as progress:
             trained = train_one_vs_rest(training, self._engine(), checkpoint, progress)
         self._keep(trained.model, trained.solutions)
-        self._learn_decisions(training, lambda seen: train_one_vs_rest(seen, self._engine()).model)
+        self._learn_decisions(
+            training,
+            lambda seen, key: train_one_vs_rest(seen, self._engine(), checkpoint, key=key).model,
+        )
         if checkpoint is not None:
             checkpoint.clear()
         return self

@@ -40,11 +40,9 @@ from scipy.optimize import minimize
 from sklearn.utils._param_validation import Interval
 from threadpoolctl import ThreadpoolController
 
-from arbora.classify._held_out import held_out_splits
-from arbora.classify._linear import LinearModel, linear_scores
+from arbora.classify._linear import LinearModel
 from arbora.classify._routes import Decisions, build_routes
 from arbora.classify._train import Training
-from arbora.classify.calibration import Calibration, fit_scale, smoothed_targets
 from arbora.classify.path_margin import SingleLabelClassifier
 from arbora.classify.top_down import TopDownSVC
 from arbora.infer import Progress
@@ -443,21 +441,7 @@ class OrthogonalTransfer(SingleLabelClassifier, TopDownSVC):
         training = self._over_nodes(training, decisions)
         model, solution = train_orthogonal(training, decisions, self.coupling, self.verbose)
         self._keep(model, [solution])
-        self.calibration_ = np.array(self._calibrate(training, decisions))
+        self._calibrate(
+            training, decisions, lambda seen, key: train_orthogonal(seen, decisions, self.coupling)[0]
+        )
         return self
-
-    def _calibrate(self, training: Training, decisions: Decisions) -> Calibration:
-        """Fit one scale to all choices that held-out documents pass on their true paths."""
-        scores, truth = [], []
-        for seen, rows in held_out_splits(training, self.calibration, decisions.n_edges):
-            model, _ = train_orthogonal(seen, decisions, self.coupling)
-            scores.append(linear_scores(training.X[rows], model, self._engine()))
-            truth.append(training.positives[rows].toarray() > 0)
-        if not scores:
-            return Calibration(1.0)
-        s, node = np.vstack(scores).astype(np.float64), np.vstack(truth)
-        passed, taken = node[:, decisions.parent], node[:, decisions.child]
-        n_ways = np.diff(decisions.routes.child_indptr)[decisions.parent]
-        high, low = smoothed_targets(np.count_nonzero(taken[:, n_ways > 1]), n_ways)
-        target = passed * np.where(taken, high, low)
-        return fit_scale(lambda scale: np.sum(target * decisions.log_conditional(scale * s)) / len(s))

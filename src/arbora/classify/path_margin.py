@@ -28,11 +28,9 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 
 from arbora.classify._estimator import LinearClassifier
-from arbora.classify._held_out import held_out_splits
-from arbora.classify._linear import LinearModel, linear_scores
+from arbora.classify._linear import LinearModel
 from arbora.classify._routes import build_routes
 from arbora.classify._train import Training
-from arbora.classify.calibration import Calibration, fit_softmax_scale
 from arbora.infer import Progress
 from arbora.infer.dual import BlockSolution, prepare_rows
 from arbora.infer.memory import require_memory
@@ -253,16 +251,5 @@ class HierarchicalSVM(SingleLabelClassifier):
         P = shared_paths(*build_routes(self.hierarchy_, self.class_nodes_))
         model, solution = train_paths(training, P, self.margin, self.verbose)
         self._keep(model, [solution])
-        self.calibration_ = np.array(self._calibrate(training, P))
+        self._learn_decisions(training, lambda seen, key: train_paths(seen, P, self.margin)[0])
         return self
-
-    def _calibrate(self, training: Training, P: sp.csr_array) -> Calibration:
-        """Fit the scale of the softmax on scores of rows that were not trained on."""
-        scores, right = [], []
-        for seen, rows in held_out_splits(training, self.calibration, P.shape[0]):
-            model, _ = train_paths(seen, P, self.margin)
-            scores.append(linear_scores(training.X[rows], model, self._engine()))
-            right.append(training.positives[rows].indices)
-        if not scores:
-            return Calibration(1.0)
-        return fit_softmax_scale(np.vstack(scores), np.concatenate(right))

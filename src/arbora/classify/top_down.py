@@ -12,6 +12,7 @@ features only; an error near the root cannot be mended further down.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -21,11 +22,10 @@ from scipy.special import expit
 from sklearn.utils._param_validation import StrOptions
 
 from arbora.classify._estimator import LinearClassifier
-from arbora.classify._held_out import held_out_splits
+from arbora.classify._held_out import HeldOut, held_out_scores, stacked
 from arbora.classify._linear import (
     LinearModel,
     by_chunks,
-    linear_scores,
 )
 from arbora.classify._routes import Decisions, build_routes
 from arbora.classify._train import Training, train_one_vs_rest
@@ -69,8 +69,11 @@ def train_choices(
     engine: ThreadEngine,
     checkpoint: Checkpoint | None = None,
     verbose: int = 0,
+    key: str = "",
 ) -> tuple[LinearModel, list[BlockSolution]]:
     """Train every node that has a choice; `positives` has a column for each node of the routes.
+
+    `key` is put before the names of the pieces in the checkpoint.
 
     Returns one row of weights for each edge. An only child needs none: its score is infinite where documents may
     stop at any node (multilabel), and any constant where they must go on.
@@ -82,7 +85,7 @@ def train_choices(
         rows = by_node.indices[by_node.indptr[parent] : by_node.indptr[parent + 1]]
         columns = children[child_indptr[parent] : child_indptr[parent + 1]]
         under = training.with_rows(rows).with_columns(columns)
-        return train_choice(under, exclusive, engine, checkpoint=checkpoint, key=f"node-{parent}-")
+        return train_choice(under, exclusive, engine, checkpoint=checkpoint, key=f"{key}node-{parent}-")
 
     n_children, n_rows = np.diff(child_indptr), np.diff(by_node.indptr)
     choice_needed = n_children > 1
@@ -123,6 +126,23 @@ def _assemble(
     # By columns: a document asks for the weights of its own features.
     coef = sp.csc_array((np.concatenate(values), coordinates), shape=shape)
     return coef, intercept
+
+
+def fit_choices(held_out: HeldOut, decisions: Decisions, multilabel: bool) -> Calibration:
+    """Fit one scale to all choices that held-out documents pass on their true paths."""
+    s, node = held_out.scores.astype(np.float64), held_out.truth.toarray()
+    passed, taken = node[:, decisions.parent], node[:, decisions.child]
+    if multilabel:
+        real = passed & np.isfinite(s)
+        return fit_sigmoid(s[real], taken[real])
+    n_ways = np.diff(decisions.routes.child_indptr)[decisions.parent]
+    high, low = smoothed_targets(np.count_nonzero(taken[:, n_ways > 1]), n_ways)
+    target = passed * np.where(taken, high, low)
+
+    def mean_log_likelihood(scale: float) -> float:
+        return float(np.sum(target * decisions.log_conditional(scale * s)) / len(s))
+
+    return fit_scale(mean_log_likelihood)
 
 
 class TopDownSVC(LinearClassifier):
@@ -243,11 +263,10 @@ class TopDownSVC(LinearClassifier):
         self.routes_, self.class_leaves_ = build_routes(self.hierarchy_, self.class_nodes_)
         decisions = Decisions(self.routes_)
         training = self._over_nodes(training, decisions)
-        model, solutions = train_choices(
-            training, decisions, not self._multilabel, self._engine(), checkpoint, self.verbose
-        )
+        common = decisions, not self._multilabel, self._engine(), checkpoint
+        model, solutions = train_choices(training, *common, self.verbose)
         self._keep(model, solutions)
-        self.calibration_ = np.array(self._calibrate(training, decisions))
+        self._calibrate(training, decisions, lambda seen, key: train_choices(seen, *common, key=key)[0])
         if checkpoint is not None:
             checkpoint.clear()
         return self
@@ -265,29 +284,13 @@ class TopDownSVC(LinearClassifier):
         under.data[:] = 1
         return training._replace(positives=under, positive_weight=np.ones(self.routes_.n_nodes))
 
-    def _calibrate(self, training: Training, decisions: Decisions) -> Calibration:
-        """Fit one scale to all choices that held-out documents pass on their true paths."""
-        scores, truth = [], []
-        for seen, rows in held_out_splits(training, self.calibration, decisions.n_edges):
-            model, _ = train_choices(seen, decisions, not self._multilabel, self._engine())
-            scores.append(linear_scores(training.X[rows], model, self._engine()))
-            truth.append(training.positives[rows].toarray() > 0)
-        if not scores:
-            return Calibration(1.0)
-        s, node = np.vstack(scores).astype(np.float64), np.vstack(truth)
-        passed, taken = node[:, decisions.parent], node[:, decisions.child]
-        if self._multilabel:
-            real = passed & np.isfinite(s)
-            return fit_sigmoid(s[real], taken[real])
-
-        n_ways = np.diff(decisions.routes.child_indptr)[decisions.parent]
-        high, low = smoothed_targets(np.count_nonzero(taken[:, n_ways > 1]), n_ways)
-        target = passed * np.where(taken, high, low)
-
-        def mean_log_likelihood(scale: float) -> float:
-            return float(np.sum(target * decisions.log_conditional(scale * s)) / len(s))
-
-        return fit_scale(mean_log_likelihood)
+    def _calibrate(
+        self, training: Training, decisions: Decisions, train: Callable[[Training, str], LinearModel]
+    ) -> None:
+        """Leave `calibration_`, learned on rows that `train` has not seen; it also gets a key for a checkpoint."""
+        parts = held_out_scores(training, self.calibration, train, self._engine(), n_scores=decisions.n_edges)
+        fitted = fit_choices(stacked(parts), decisions, self._multilabel) if parts else Calibration(1.0)
+        self.calibration_ = np.array(fitted)
 
     def _edge_scores(self, X: Any) -> NDArray[Any]:
         return self._linear_scores(X).astype(np.float64)
