@@ -29,8 +29,8 @@ from benchmarks.cells import DONE, NOT_APPLICABLE, Cells, one_thread, parse, sum
 from benchmarks.contestants import (
     CONTESTANTS,
     COUPLINGS,
-    CS,
     FLAT,
+    LOGISTIC,
     SEARCH_TOL,
     SEED,
     Contestant,
@@ -38,7 +38,7 @@ from benchmarks.contestants import (
     indicator,
 )
 from benchmarks.report import published
-from benchmarks.tasks import SOURCES, Task, take, task
+from benchmarks.tasks import MEASUREMENT_CS, SOURCES, TEXT_CS, Task, take, task
 
 N_FOLDS = 3
 QUICK_CS, QUICK_COUPLINGS = (0.1, 1.0), (0.0, 1.0)
@@ -46,7 +46,9 @@ MOST_GAP = 0.0101  # relative: a certified gap above it says that the fit was st
 SECTION = "Recursive: accuracy over trees, DAGs and graphs of labels"
 
 _CHOICES = f"""\
-C from {", ".join(f"{C:g}" for C in CS)},
+C from {", ".join(f"{C:g}" for C in TEXT_CS)} for texts
+and {", ".join(f"{C:g}" for C in MEASUREMENT_CS)} for measurements
+({LOGISTIC:g} times as much where the loss is the logistic one),
 and the coupling of the recursive models from {", ".join(f"{c:g}" for c in COUPLINGS)} (0 is flat training),"""
 EXPLANATION = f"""\
 `python -m benchmarks.recursive`. Official splits; micro- and macro-F1 on the test part in per cent, over the labels
@@ -66,6 +68,9 @@ RR-LR, TD, HSVM and OT beside their namesakes.
 """
 
 
+Costs = tuple[float | None, ...]
+
+
 class Choice(NamedTuple):
     """What the cross-validation chose: a candidate, its mean score, and where to cut the scores of label sets."""
 
@@ -83,7 +88,7 @@ def judge(answer: NDArray[Any], Y: Any, multilabel: bool) -> tuple[float, float]
     return float(macro_f1(Y, cut.predict(answer).astype(np.int64))), cut.threshold_
 
 
-def choose(task: Task, targets: Targets, contestant: Contestant, most_rows: int | None) -> Choice:
+def choose(task: Task, targets: Targets, contestant: Contestant, Cs: Costs, most_rows: int | None) -> Choice:
     """Cross-validate every candidate on the training part, costs rising; the best mean macro-F1 wins."""
     rows = np.arange(task.X.shape[0])
     fold = folds(targets.indicator, N_FOLDS, SEED)
@@ -95,7 +100,7 @@ def choose(task: Task, targets: Targets, contestant: Contestant, most_rows: int 
     for coupling in contestant.couplings:
         models = [contestant.make(task, targets, True) for _ in range(N_FOLDS)]
         path: list[float] = []
-        for C in contestant.Cs:
+        for C in Cs:
             if len(path) > 2 and path[-1] < path[-2] < path[-3]:
                 break
             judged = []
@@ -115,15 +120,14 @@ def measure(data: str, method: str, options: argparse.Namespace, cells: Cells) -
     why = contestant.refuses(work)
     if why:
         return {"status": NOT_APPLICABLE, "why": why}
-    if options.quick:
-        contestant = contestant._replace(
-            Cs=contestant.Cs[:1] if contestant.Cs == (None,) else QUICK_CS,
-            couplings=QUICK_COUPLINGS if len(contestant.couplings) > 1 else contestant.couplings,
-        )
+    Cs = QUICK_CS if options.quick else SOURCES[data].Cs
+    scaled: Costs = (None,) if contestant.scale is None else tuple(contestant.scale * C for C in Cs)
+    if options.quick and len(contestant.couplings) > 1:
+        contestant = contestant._replace(couplings=QUICK_COUPLINGS)
     targets = encoded(work)
     started = time.perf_counter()
     if contestant.same_problem_as is None:
-        chosen = choose(work, targets, contestant, SOURCES[data].most_searched)
+        chosen = choose(work, targets, contestant, scaled, SOURCES[data].most_searched)
     else:
         known = cells.run(f"{data} {contestant.same_problem_as}")
         chosen = Choice(*(known[field] for field in Choice._fields))

@@ -24,6 +24,8 @@ from arbora.structure import Hierarchy, LabelGraph
 from arbora.text import LtcTransformer, LtcVectorizer
 
 FEWEST_TOGETHER = 5  # documents that must carry two labels both, to make an edge of them
+TEXT_CS = 0.3, 1.0, 3.0, 10.0, 30.0, 100.0
+MEASUREMENT_CS = 0.01, 0.03, 0.1, 0.3, 1.0, 3.0
 _QUICK = 800, 300  # rows to train and to test on where only the machinery is tried
 
 
@@ -52,6 +54,11 @@ class Source(NamedTuple):
     options: tuple[tuple[str, Any], ...] = ()  # of `load`
     first_label: bool = False  # one label a row, although a few rows have more
     most_searched: int | None = None  # rows that C is chosen on, where all of them would take a day
+
+    @property
+    def Cs(self) -> tuple[float, ...]:
+        """Costs to choose from: texts, on the unit sphere, want larger ones than standardised measurements."""
+        return MEASUREMENT_CS if self.features is standardised else TEXT_CS
 
 
 def weighted_counts(data: Dataset) -> tuple[Any, Any]:
