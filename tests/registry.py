@@ -44,6 +44,7 @@ class Row(NamedTuple):
     data: Callable[[], Data]
     reduces: Callable[[Data], tuple[Any, Any]]
     numeric: bool = True  # items are rows of numbers, so that scikit-learn's checks apply
+    quick: dict[str, Any] = {}  # arguments for scikit-learn's checks, which fit hundreds of times
 
     def make(self, **more: Any) -> Any:
         return self.cls(**{**self.arguments, **more})
@@ -138,6 +139,14 @@ def recursive_logistic_reduces(data: Data) -> tuple[Any, Any]:
     return ours.coef_, classify.OneVsRestLogistic(**exact).fit(data.X, data.y).coef_
 
 
+def correlated_reduces(data: Data) -> tuple[Any, Any]:
+    """A prior that is sure of weights near zero leaves all classes equally likely, and nodes by their leaves."""
+    ours = classify.CorrelatedMultinomialLogit(shape=1e14, **{**_SMALL, **_FEW_DRAWS}).fit(data.X, data.y)
+    shares = {"root": 1.0, "a": 0.6, "b": 0.4}
+    known = np.array([shares.get(name, 0.2) for name in ours.nodes_.tolist()])
+    return ours.predict_proba(data.X_new), np.tile(known, (len(data.X_new), 1))
+
+
 def _crammer_singer(X: Any, y: Any) -> Any:
     known = LinearSVC(multi_class="crammer_singer", fit_intercept=False, tol=1e-12, max_iter=100_000)
     return known.fit(X, y).coef_
@@ -174,6 +183,7 @@ _EXACT_PATHS = {**_EXACT, "max_iter": 2000}  # some checks fit noise, on which n
 _EXACT_SMOOTH = {**_EXACT, "loss": "squared_hinge", "tol": 1e-14, "max_iter": 1000, "C": 0.1}
 _EXACT_OT = {**_EXACT_PATHS, "tol": 1e-10}
 _SMALL = {"structure": TREE, "random_state": 0}
+_FEW_DRAWS = {"n_samples": 15, "n_warmup": 15}
 
 REGISTRY = [
     Row(classify.OneVsRestSVC, _SMALL, _EXACT, labelled_clouds, svc_reduces),
@@ -190,6 +200,14 @@ REGISTRY = [
     Row(classify.HierarchicalCostClassifier, _SMALL, _EXACT_LOGISTIC, labelled_clouds, cost_reduces),
     Row(classify.HierarchicalSVM, _SMALL, _EXACT_PATHS, labelled_clouds, path_reduces),
     Row(classify.OrthogonalTransfer, _SMALL, _EXACT_OT, labelled_clouds, orthogonal_reduces),
+    Row(
+        classify.CorrelatedMultinomialLogit,
+        {**_SMALL, **_FEW_DRAWS},
+        {},
+        labelled_clouds,
+        correlated_reduces,
+        quick=_FEW_DRAWS,
+    ),
     Row(text.LtcTransformer, {}, {}, counts, counts_reduce),
     Row(text.LtcVectorizer, {}, {}, sentences, ltc_reduces, numeric=False),
 ]

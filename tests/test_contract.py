@@ -51,7 +51,7 @@ def imprecise(estimator):
 
 
 @parametrize_with_checks(
-    [row.cls() for row in NUMERIC] + [row.cls(**row.exact) for row in NUMERIC if row.exact],
+    [row.cls(**row.quick) for row in NUMERIC] + [row.cls(**row.exact) for row in NUMERIC if row.exact],
     expected_failed_checks=imprecise,
 )
 def test_scikit_learn_checks(estimator, check):

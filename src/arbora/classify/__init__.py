@@ -1,6 +1,7 @@
 """File items into a taxonomy, DAG or label graph that exists."""
 
 from arbora.classify.baselines import OneVsRestLogistic, OneVsRestSVC
+from arbora.classify.correlated import CorrelatedMultinomialLogit
 from arbora.classify.cost import HierarchicalCostClassifier
 from arbora.classify.orthogonal import OrthogonalTransfer
 from arbora.classify.path_margin import HierarchicalSVM
@@ -8,6 +9,7 @@ from arbora.classify.recursive import RecursiveLogisticRegression, RecursiveSVC
 from arbora.classify.top_down import TopDownSVC
 
 __all__ = [
+    "CorrelatedMultinomialLogit",
     "HierarchicalCostClassifier",
     "HierarchicalSVM",
     "OneVsRestLogistic",

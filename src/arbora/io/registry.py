@@ -30,6 +30,7 @@ _registry: dict[str, str | type] = {
         "arbora.classify:HierarchicalCostClassifier",
         "arbora.classify:HierarchicalSVM",
         "arbora.classify:OrthogonalTransfer",
+        "arbora.classify:CorrelatedMultinomialLogit",
         "arbora.classify.thresholds:ZeroThreshold",
         "arbora.classify.thresholds:GlobalCut",
         "arbora.classify.thresholds:RCut",

@@ -1,0 +1,140 @@
+"""Hamiltonian Monte Carlo: a step with a Metropolis correction, and a step size found by dual averaging.
+
+To draw from exp(-U(z)), a momentum r ~ N(0, I) is drawn and the pair is moved along dz/dt = r, dr/dt = -U'(z) by
+leapfrog steps, which keep volumes and can be reversed; the end is accepted with probability min(1, exp(H - H')), H =
+U(z) + ||r||^2 / 2, which makes up for the error of the steps exactly (Duane et al. 1987, Neal 2011). The variables
+should be scaled so that U is about ||z||^2 / 2: a quarter of a period, pi/2, is then the length that forgets most.
+
+The step size is adapted in the warm-up by dual averaging (Hoffman and Gelman 2014, section 3.2) so that the mean
+acceptance probability meets a target.
+
+References
+----------
+R. M. Neal (2011). MCMC using Hamiltonian dynamics. Handbook of Markov Chain Monte Carlo, ch. 5.
+M. D. Hoffman and A. Gelman (2014). The No-U-Turn sampler. JMLR 15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+ValueAndGradient = Callable[[Floats], tuple[float, Floats]]
+
+_SHRINKAGE, _DELAY, _FORGETTING = 0.05, 10.0, 0.75  # gamma, t_0 and kappa of Hoffman and Gelman
+
+
+class StepSize(NamedTuple):
+    """State of dual averaging; `size` is to be used while adapting, `averaged` from then on."""
+
+    size: float
+    averaged: float
+    centre: float  # logarithm that sizes are drawn to
+    error: float = 0.0  # running mean of target minus acceptance
+    n_updates: int = 0
+
+
+class Move(NamedTuple):
+    """Where a step of Hamiltonian Monte Carlo has led."""
+
+    position: Floats
+    acceptance: float  # probability with which the end of the way was accepted
+    accepted: bool
+
+
+def start_step_size(size: float) -> StepSize:
+    """Begin dual averaging near a step size.
+
+    Examples
+    --------
+    >>> start_step_size(0.1).size
+    0.1
+    """
+    return StepSize(size, size, float(np.log(10 * size)))
+
+
+def update_step_size(step: StepSize, acceptance: float, target: float = 0.8) -> StepSize:
+    """Change the step size after a step that was accepted with that probability.
+
+    Parameters
+    ----------
+    step : StepSize
+    acceptance : float
+    target : float
+        Mean acceptance probability aimed at.
+
+    Returns
+    -------
+    StepSize
+
+    Examples
+    --------
+    >>> step = start_step_size(0.1)
+    >>> for _ in range(5):
+    ...     step = update_step_size(step, acceptance=0.0)
+    >>> step.size < 0.1
+    True
+    """
+    n = step.n_updates + 1
+    share = 1 / (n + _DELAY)
+    error = (1 - share) * step.error + share * (target - acceptance)
+    log_size = step.centre - np.sqrt(n) / _SHRINKAGE * error
+    weight = n**-_FORGETTING
+    log_averaged = weight * log_size + (1 - weight) * np.log(step.averaged)
+    return StepSize(float(np.exp(log_size)), float(np.exp(log_averaged)), step.centre, error, n)
+
+
+def hamiltonian_step(
+    potential: ValueAndGradient, position: Floats, size: float, n_steps: int, rng: np.random.Generator
+) -> Move:
+    """Move by Hamiltonian Monte Carlo; leaves exp(-potential) invariant.
+
+    Parameters
+    ----------
+    potential : callable
+        Value and gradient of the negative log-density at a position; neither need be finite far away (what
+        overflows there is ignored).
+    position : ndarray
+    size : float
+        Step size; must not depend on the position.
+    n_steps : int
+        Leapfrog steps; nor must their number.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    Move
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> z, total = np.zeros(3), np.zeros(3)
+    >>> for _ in range(2000):
+    ...     z, acceptance, accepted = hamiltonian_step(lambda z: (z @ z / 2, z), z, 0.5, 3, rng)
+    ...     total += z**2 / 2000
+    >>> bool(np.all(np.abs(total - 1) < 0.1))
+    True
+    """
+    value, gradient = potential(position)
+    momentum = rng.standard_normal(position.shape)
+    threshold = rng.standard_exponential()  # -log of a uniform number
+    start = energy = value + 0.5 * float(np.vdot(momentum, momentum))
+    moved = position
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(n_steps):
+            momentum = momentum - 0.5 * size * gradient
+            moved = moved + size * momentum
+            value, gradient = potential(moved)
+            if not np.isfinite(
+                value
+            ):  # there is no way back from there, nor was there one from the other end
+                return Move(position, 0.0, False)
+            momentum = momentum - 0.5 * size * gradient
+        energy = value + 0.5 * float(np.vdot(momentum, momentum))
+    accepted = bool(energy - start < threshold)
+    return Move(moved if accepted else position, float(np.exp(min(0.0, start - energy))), accepted)
