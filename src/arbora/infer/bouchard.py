@@ -1,0 +1,217 @@
+"""Quadratic bounds of the softmax and of the logistic likelihood, under Gaussian scores.
+
+Bouchard (2007) bounds the normaliser of a softmax over n_classes scores g_n, for any b and any x_n >= 0, by
+
+    log sum_n e^{g_n} <= b + sum_n [(g_n - b - x_n)/2 + l(x_n) ((g_n - b)^2 - x_n^2) + log(1 + e^{x_n})],
+    l(x) = (sigmoid(x) - 1/2) / (2 x)
+
+(**erratum**: (A.5) of S. Gopal's thesis (2014) prints log(1 + x^2) for the last term once). Each term is Jaakkola and
+Jordan's bound of log(1 + e^{g_n - b}): with b = 0, and without the b in front, it bounds independent logistic losses.
+
+Scores with means m_n and variances v_n make the expected bound smallest at
+
+    x_n^2 = v_n + (m_n - b)^2                  (**erratum**: the papers print diag(tau/nu) for the covariance in v_n)
+    b = ((n_classes/2 - 1)/2 + sum_n l(x_n) m_n) / sum_n l(x_n)
+
+With the first the bound is, f(x) = log(2 cosh(x/2)) and y the indicator of the label,
+
+    E log p(y | g) >= sum_n (y_n - 1/2) m_n - (1 - n_classes/2) b - sum_n f(x_n),
+
+a function of b that is concave. `local_step` maximises it by Newton steps between bounds that close in on the best b.
+All functions are over rows x classes at once.
+
+For the weights, a class has the quadratic -1/2 w'Gw + h.w, G = sum_x 2 l(x_xn) x x', h = sum_x (y_n - 1/2 + 2 l b) x.
+`weighted_grams` and `quadratic_forms` make all G, and all v_n = x'Psi_n x, by one product with the pairs of features:
+half the multiplications of one product a class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_SMALL = 1e-4  # below this the series of l(x) is exact
+_LONGEST = 10.0  # Newton's step in b over that of the formula above, which never overshoots
+_PAIRS_AT_A_TIME = 1 << 13
+_TINY = np.finfo(np.float64).tiny
+
+
+class Local(NamedTuple):
+    """Local parameters of some rows: b, x, and the value of the bound without its linear term."""
+
+    shift: Array  # (n_rows,)
+    width: Array  # (n_rows, n_classes)
+    value: Array  # (n_rows,)
+
+
+def curvature(width: Array) -> Array:
+    """Twice l(x): the curvature of the bound.
+
+    Examples
+    --------
+    >>> curvature(np.array([0.0, 2.0])).round(6)
+    array([0.25    , 0.190399])
+    """
+    safe = np.maximum(width, _SMALL)
+    return np.asarray(np.where(width < _SMALL, 0.25 - width**2 / 48, np.tanh(safe / 2) / (2 * safe)))
+
+
+def log_2cosh_half(width: Array) -> Array:
+    """Compute f(x) = log(2 cosh(x/2)) for x >= 0.
+
+    Examples
+    --------
+    >>> log_2cosh_half(np.array([0.0, 1000.0]))
+    array([  0.69314718, 500.        ])
+    """
+    return np.asarray(width / 2 + np.log1p(np.exp(-width)))
+
+
+def optimal_width(mean: Array, variance: Array, shift: Array) -> Array:
+    """Find the x that makes the bound tightest, for scores of the given means and variances."""
+    return np.sqrt(variance + (mean - shift[:, None]) ** 2)
+
+
+def _evaluate(mean: Array, variance: Array, shift: Array) -> Local:
+    width = optimal_width(mean, variance, shift)
+    value = (mean.shape[1] / 2 - 1) * shift - log_2cosh_half(width).sum(axis=1)
+    return Local(shift, width, value)
+
+
+def collapsed_curvature(mean: Array, variance: Array, local: Local) -> Array:
+    """Second derivative in the mean of the bound, x following the mean: never above `curvature`."""
+    x2 = np.maximum(local.width**2, _TINY)
+    e = np.exp(-local.width)
+    share = np.minimum(variance / x2, 1.0)
+    return np.asarray(
+        np.where(x2 < _SMALL**2, 0.25, share * curvature(local.width) + (1 - share) * e / (1 + e) ** 2)
+    )
+
+
+def local_step(mean: Array, variance: Array, shift: Array | None, n_steps: int = 3) -> Local:
+    """Best local parameters for scores of given means and variances.
+
+    Parameters
+    ----------
+    mean, variance : ndarray of shape (n_rows, n_classes)
+    shift : ndarray of shape (n_rows,) or None
+        Where to start; None for the logistic likelihood, which has none.
+    n_steps : int
+        Most steps towards the best shift; none of them lowers the bound.
+
+    Examples
+    --------
+    >>> local = local_step(np.array([[0.0, 0.0, 0.0]]), np.zeros((1, 3)), np.zeros(1), n_steps=20)
+    >>> bool(np.isclose(-local.value[0] - 0.0, 3 * np.log(3 / 2) + np.log(2)))  # the best b is log 2
+    True
+    """
+    if shift is None:
+        zero = np.zeros(len(mean))
+        width = optimal_width(mean, variance, zero)
+        return Local(zero, width, -log_2cosh_half(width).sum(axis=1))
+    best = tried = _evaluate(mean, variance, shift)
+    low, high = np.full((2, len(mean)), [[-np.inf], [np.inf]])
+    for _ in range(n_steps):
+        weight = curvature(tried.width)
+        slope = mean.shape[1] / 2 - 1 + (weight * (mean - tried.shift[:, None])).sum(axis=1)
+        bend = collapsed_curvature(mean, variance, tried).sum(axis=1)
+        low, high = np.where(slope > 0, tried.shift, low), np.where(slope < 0, tried.shift, high)
+        tried = _evaluate(
+            mean, variance, _next_shift(tried.shift, slope, bend, weight.sum(axis=1), low, high)
+        )
+        worse = tried.value < best.value
+        best = Local(
+            np.where(worse, best.shift, tried.shift),
+            np.where(worse[:, None], best.width, tried.width),
+            np.maximum(best.value, tried.value),
+        )
+    return best
+
+
+def _next_shift(shift: Array, slope: Array, bend: Array, weight: Array, low: Array, high: Array) -> Array:
+    """Newton's step where it stays between shifts that are known to be too low and too high, else a safe one."""
+    careful = slope / weight
+    newton = shift + np.clip(
+        slope / np.maximum(bend, _TINY), -_LONGEST * abs(careful), _LONGEST * abs(careful)
+    )
+    known = np.isfinite(low) & np.isfinite(high)
+    middle = np.where(known, (np.where(known, low, 0.0) + np.where(known, high, 0.0)) / 2, shift + careful)
+    return np.where((newton >= low) & (newton <= high), newton, middle)
+
+
+def _pair_blocks(n_features: int) -> Iterator[tuple[int, int, slice]]:
+    """Cut the first features into runs, and tell where their pairs (i, j >= i) are in the packed order."""
+    first, at = 0, 0
+    while first < n_features:
+        stop, size = first, 0
+        while stop < n_features and (stop == first or size + n_features - stop <= _PAIRS_AT_A_TIME):
+            size += n_features - stop
+            stop += 1
+        yield first, stop, slice(at, at + size)
+        first, at = stop, at + size
+
+
+def _pair_products(columns: Array, first: int, stop: int) -> Array:
+    """Products of the features first .. stop - 1 with themselves and all later ones: (n_pairs, n_rows)."""
+    n_features = len(columns)
+    products = np.empty((sum(n_features - i for i in range(first, stop)), columns.shape[1]))
+    at = 0
+    for i in range(first, stop):
+        np.multiply(columns[i], columns[i:], out=products[at : at + n_features - i])
+        at += n_features - i
+    return products
+
+
+def weighted_grams(columns: Array, weight: Array) -> Array:
+    """Compute X' diag(weight_n) X for every class n, packed.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_features, n_rows)
+        The rows X, transposed.
+    weight : ndarray of shape (n_rows, n_classes)
+
+    Returns
+    -------
+    ndarray of shape (n_features (n_features + 1) / 2, n_classes)
+        Upper triangles, row by row.
+    """
+    n_features = len(columns)
+    packed = np.empty((n_features * (n_features + 1) // 2, weight.shape[1]))
+    for first, stop, place in _pair_blocks(n_features):
+        np.matmul(_pair_products(columns, first, stop), weight, out=packed[place])
+    return packed
+
+
+def quadratic_forms(columns: Array, packed: Array) -> Array:
+    """Compute x'Psi_n x for every row and class, Psi_n packed by `pack_symmetric`: (n_rows, n_classes)."""
+    total = np.zeros((columns.shape[1], packed.shape[1]))
+    for first, stop, place in _pair_blocks(len(columns)):
+        total += _pair_products(columns, first, stop).T @ packed[place]
+    return np.maximum(total, 0.0)
+
+
+def unpack_symmetric(packed: Array, n_features: int) -> Array:
+    """Full matrices (n_classes, n_features, n_features) of packed upper triangles."""
+    i, j = np.triu_indices(n_features)
+    full = np.empty((packed.shape[1], n_features, n_features))
+    full[:, i, j] = full[:, j, i] = packed.T
+    return full
+
+
+def pack_symmetric(matrices: Array) -> Array:
+    """Upper triangles with doubled off-diagonals, one column a matrix, so that x'Ax is a product with the pairs.
+
+    Examples
+    --------
+    >>> A = np.array([[[2.0, 1.0], [1.0, 3.0]]])
+    >>> quadratic_forms(np.array([[1.0], [-1.0]]), pack_symmetric(A))
+    array([[3.]])
+    """
+    i, j = np.triu_indices(matrices.shape[1])
+    return np.ascontiguousarray((matrices[:, i, j] * np.where(i == j, 1.0, 2.0)).T)

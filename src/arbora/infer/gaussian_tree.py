@@ -1,0 +1,316 @@
+"""A prior for the weights of the nodes of a tree: Gaussians around the parent, gamma-distributed precisions.
+
+    w_root ~ N(w0, S0),    w_n ~ N(w_parent(n), diag(a_n)^-1),    each precision ~ Gamma(shape a, rate b)
+
+(S. Gopal, Y. Yang, B. Bai and A. Niculescu-Mizil 2012, Bayesian Models for Large-scale Hierarchical Classification).
+The precision a_n of a node is one number or one for each weight, and may be common to several nodes:
+
+    M1   one number for all children of a parent
+    M2   one number for each weight, common to all children of a parent
+    M3   one number for each node but the roots, leaves included
+
+The posterior is approximated by q(W, a) = prod_n N(w_n | mu_n, Psi_n) prod_g Gamma(a_g | tau_g, nu_g). With
+spread_n = (mu_n - mu_parent)^2 + diag Psi_n + diag Psi_parent, the lower bound is highest at
+
+    tau_g = a_g + 1/2 #{numbers that a_g is the precision of},    nu_g = b_g + 1/2 sum of their spreads.
+
+**Errata**: equations (2.9) and (A.11) of the thesis (S. Gopal 2014) and (4) of the paper lack the 1/2 in nu; in M3
+leaves have precisions too, although the text gives them to inner nodes alone.
+
+Given a quadratic log-likelihood of the leaves, -1/2 w_n' G_n w_n + h_n.w_n, the means of all nodes together solve one
+linear system, block-sparse as the tree: `factor_tree` and `solve_tree` eliminate leaves towards the roots and
+substitute back. A leaf's block on the way, (G_n + diag(a_n))^-1, is the covariance Psi_n of its posterior.
+
+All lower bounds carry every constant: their sum with that of the likelihood bounds log p(data).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma, gammaln
+
+Array = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+_LOG_2PI = float(np.log(2 * np.pi))
+
+
+class Tree(NamedTuple):
+    """Parents before children; -1 is the parent of a root. `leaves` are the nodes of the classes, in their order."""
+
+    parent: Ids
+    leaves: Ids
+    levels: tuple[Ids, ...]  # nodes by depth, roots first
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.parent)
+
+    @property
+    def has_parent(self) -> NDArray[np.bool_]:
+        """Marks the nodes that are not roots."""
+        return self.parent >= 0
+
+
+class Root(NamedTuple):
+    """Mean w0 and precision (the inverse of a diagonal S0) of the roots; numbers or one for each weight."""
+
+    mean: Any = 0.0
+    precision: Any = 1.0
+
+
+class Sharing(NamedTuple):
+    """Which nodes have a precision in common.
+
+    `group` is the precision of each node (-1 for roots), `owner` the node that a precision is told of: the parent
+    (M1, M2) or the node itself (M3).
+    """
+
+    group: Ids
+    owner: Ids
+    by_weight: bool
+
+
+class Gammas(NamedTuple):
+    """Shapes and rates of the precisions: (n_groups, 1), or (n_groups, n_weights) if they are by weight."""
+
+    shape: Array
+    rate: Array
+
+    @property
+    def mean(self) -> Array:
+        """Expected precisions."""
+        return np.asarray(self.shape / self.rate)
+
+    @property
+    def mean_log(self) -> Array:
+        """Expected logarithms of the precisions."""
+        return np.asarray(digamma(self.shape) - np.log(self.rate))
+
+
+def make_tree(parent: ArrayLike, leaves: ArrayLike) -> Tree:
+    """Check parents and leaves and find the levels.
+
+    Parameters
+    ----------
+    parent : array-like of int of shape (n_nodes,)
+        Parents before children; -1 for roots.
+    leaves : array-like of int of shape (n_classes,)
+        Node of each class. Exactly the nodes without children.
+
+    Examples
+    --------
+    >>> make_tree([-1, 0, 0, 1, 1], [2, 3, 4]).levels
+    (array([0]), array([1, 2]), array([3, 4]))
+    """
+    up, ends = np.asarray(parent, np.int64), np.asarray(leaves, np.int64)
+    if up.ndim != 1 or not up.size or (up >= np.arange(up.size)).any() or (up < -1).any():
+        raise ValueError("parent must list the parent of every node, parents before children, -1 for roots.")
+    childless = np.setdiff1d(np.arange(up.size), up)
+    if not np.array_equal(np.sort(ends), childless):
+        raise ValueError(
+            f"the classes are nodes {np.sort(ends)[:9]}..., the leaves {childless[:9]}...: they must be the same."
+        )
+    depth = np.zeros(up.size, np.int64)
+    for node in np.flatnonzero(up >= 0).tolist():
+        depth[node] = depth[up[node]] + 1
+    order = np.argsort(depth, kind="stable")
+    return Tree(up, ends, tuple(np.split(order, np.cumsum(np.bincount(depth))[:-1])))
+
+
+def share_precisions(tree: Tree, model: str) -> Sharing:
+    """Assign a precision to every node but the roots, as the models M1, M2 and M3 do.
+
+    Examples
+    --------
+    >>> tree = make_tree([-1, 0, 0, 1, 1], [2, 3, 4])
+    >>> share_precisions(tree, "M1").group, share_precisions(tree, "M3").group
+    (array([-1,  0,  0,  1,  1]), array([-1,  0,  1,  2,  3]))
+    """
+    if model not in ("M1", "M2", "M3"):
+        raise ValueError(f"model={model!r}: the models of the precisions are 'M1', 'M2' and 'M3'.")
+    owner_of = np.arange(tree.n_nodes) if model == "M3" else tree.parent
+    group = np.full(tree.n_nodes, -1)
+    owner, group[tree.has_parent] = np.unique(owner_of[tree.has_parent], return_inverse=True)
+    return Sharing(group, owner, model == "M2")
+
+
+def sum_to_groups(sharing: Sharing, values: Array) -> Array:
+    """Add up values (n_nodes, k) of the nodes of each group."""
+    inside = sharing.group >= 0
+    total = np.zeros((len(sharing.owner), values.shape[1]))
+    np.add.at(total, sharing.group[inside], values[inside])
+    return total
+
+
+def node_precisions(sharing: Sharing, gammas: Gammas, root: Root, n_weights: int) -> Array:
+    """Compute the expected precision of every weight of every node around its parent's, around w0 for roots.
+
+    Returns
+    -------
+    ndarray of shape (n_nodes, n_weights)
+    """
+    inside = sharing.group >= 0
+    precision = np.empty((len(inside), n_weights))
+    precision[inside] = gammas.mean[sharing.group[inside]]
+    precision[~inside] = root.precision
+    return precision
+
+
+def posterior_precisions(tree: Tree, precision: Array) -> Array:
+    """Add the precisions of the children to those of each node: the prior's part of every Psi_n^-1.
+
+    Examples
+    --------
+    >>> posterior_precisions(make_tree([-1, 0, 0], [1, 2]), np.array([[1.0], [2.0], [3.0]])).ravel()
+    array([6., 2., 3.])
+    """
+    total = precision.copy()
+    inside = tree.has_parent
+    np.add.at(total, tree.parent[inside], precision[inside])
+    return total
+
+
+def spreads(tree: Tree, mu: Array, variance: Array) -> Array:
+    """Compute expected squared distances of weights from their parents', zero for roots: (n_nodes, n_weights)."""
+    inside = tree.has_parent
+    up = tree.parent[inside]
+    spread = np.zeros_like(mu)
+    spread[inside] = (mu[inside] - mu[up]) ** 2 + variance[inside] + variance[up]
+    return spread
+
+
+def update_gammas(sharing: Sharing, prior: Gammas, spread: Array) -> Gammas:
+    """Distributions of the precisions that maximise the bound, given the spreads.
+
+    Examples
+    --------
+    >>> tree = make_tree([-1, 0, 0], [1, 2])
+    >>> sharing = share_precisions(tree, "M1")
+    >>> prior = Gammas(np.array([[1.0]]), np.array([[2.0]]))
+    >>> update_gammas(sharing, prior, np.array([[0.0], [1.0], [3.0]]))
+    Gammas(shape=array([[2.]]), rate=array([[4.]]))
+    """
+    if not sharing.by_weight:
+        count, total = spread.shape[1], spread.sum(axis=1, keepdims=True)
+    else:
+        count, total = 1, spread
+    n_nodes = np.bincount(sharing.group[sharing.group >= 0], minlength=len(sharing.owner))
+    shape = prior.shape + (n_nodes * count / 2)[:, None]
+    return Gammas(np.broadcast_to(shape, prior.rate.shape), prior.rate + sum_to_groups(sharing, total) / 2)
+
+
+def prior_bound(
+    tree: Tree, sharing: Sharing, gammas: Gammas, root: Root, mu: Array, variance: Array, spread: Array
+) -> float:
+    """Compute the expectation of log p(W | a) under q, with its constants.
+
+    Parameters
+    ----------
+    mu, variance, spread : ndarray of shape (n_nodes, n_weights)
+        Means, diagonals of the covariances, and what `spreads` makes of them.
+    """
+    inside = tree.has_parent
+    n_weights = mu.shape[1]
+    per_node = spread if sharing.by_weight else spread.sum(axis=1, keepdims=True)
+    weight = 1 if sharing.by_weight else n_weights
+    of_group = sharing.group[inside]
+    value = np.sum(weight * gammas.mean_log[of_group] - gammas.mean[of_group] * per_node[inside])
+    precision = np.broadcast_to(np.asarray(root.precision, np.float64), (n_weights,))
+    distance = (mu[~inside] - root.mean) ** 2 + variance[~inside]
+    value += np.sum(np.log(precision) - precision * distance)
+    return float(value - mu.size * _LOG_2PI) / 2
+
+
+def gamma_bound(prior: Gammas, gammas: Gammas) -> float:
+    """Compute the expectation of log p(a) under q plus the entropy of q(a): minus their divergence."""
+    a, b = np.broadcast_arrays(prior.shape, prior.rate)
+    tau, nu = gammas
+    expected = a * np.log(b) - gammaln(a) + (a - 1) * gammas.mean_log - b * gammas.mean
+    entropy = tau - np.log(nu) + gammaln(tau) + (1 - tau) * digamma(tau)
+    return float(np.sum(expected + entropy))
+
+
+def gaussian_entropy(log_determinants: float, n_numbers: int) -> float:
+    """Entropy of Gaussians over n_numbers weights with the given sum of log |Psi_n|."""
+    return (n_numbers * (1 + _LOG_2PI) + log_determinants) / 2
+
+
+class TreeFactor(NamedTuple):
+    """Elimination of the leaves towards the roots."""
+
+    inverse: Array  # (n_nodes, d, d): of each node's block when its children are gone
+    log_determinants: Array  # (n_nodes,): of these inverses
+
+
+def factor_tree(tree: Tree, precision: Array, grams: Array) -> TreeFactor:
+    """Factor the system that the means of all nodes solve, one level after the other.
+
+    Parameters
+    ----------
+    precision : ndarray of shape (n_nodes, d)
+        Of every node around its parent.
+    grams : ndarray of shape (n_classes, d, d)
+        Curvature of the log-likelihood of each leaf, in the order of `tree.leaves`.
+
+    Returns
+    -------
+    TreeFactor
+        `inverse[tree.leaves]` are the covariances of the leaves.
+    """
+    n_nodes, d = precision.shape
+    block = np.zeros((n_nodes, d, d))
+    block[tree.leaves] = grams
+    diagonal = np.arange(d)
+    log_determinants = np.empty(n_nodes)
+    for level in reversed(tree.levels):
+        block[level[:, None], diagonal, diagonal] += precision[level]
+        factor = np.linalg.cholesky(block[level])
+        log_determinants[level] = -2 * np.log(factor[:, diagonal, diagonal]).sum(axis=1)
+        inverse = np.linalg.inv(factor)
+        inverse = np.matmul(inverse.transpose(0, 2, 1), inverse)
+        block[level] = inverse
+        if tree.parent[level[0]] < 0:
+            continue
+        p = precision[level]
+        message = -p[:, :, None] * inverse * p[:, None, :]
+        message[:, diagonal, diagonal] += p
+        np.add.at(block, tree.parent[level], message)
+    return TreeFactor(block, log_determinants)
+
+
+def solve_tree(tree: Tree, precision: Array, factor: TreeFactor, linear: Array, root: Root) -> Array:
+    """Means of all nodes: the maximum of the quadratic that was factored, with linear terms h of the leaves.
+
+    Parameters
+    ----------
+    linear : ndarray of shape (n_classes, d)
+
+    Returns
+    -------
+    ndarray of shape (n_nodes, d)
+
+    Examples
+    --------
+    >>> tree = make_tree([-1, 0, 0], [1, 2])
+    >>> precision = np.ones((3, 1))
+    >>> factor = factor_tree(tree, precision, np.ones((2, 1, 1)))
+    >>> solve_tree(tree, precision, factor, np.array([[4.0], [4.0]]), Root()).ravel()
+    array([2., 3., 3.])
+    """
+    right = np.zeros_like(precision)
+    right[tree.leaves] = linear
+    right[~tree.has_parent] += np.multiply(root.precision, root.mean)
+    for level in reversed(tree.levels[1:]):
+        carried = precision[level] * np.matmul(factor.inverse[level], right[level][:, :, None])[:, :, 0]
+        np.add.at(right, tree.parent[level], carried)
+    mu = np.zeros_like(right)
+    for level in tree.levels:
+        up = tree.parent[level]
+        pull = np.where((up >= 0)[:, None], precision[level] * mu[up], 0.0)
+        mu[level] = np.matmul(factor.inverse[level], (right[level] + pull)[:, :, None])[:, :, 0]
+    return mu
