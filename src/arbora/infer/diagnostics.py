@@ -244,7 +244,8 @@ def compare_simulations(independent: ArrayLike, chains: ArrayLike) -> GewekeResu
         variance = left.var(axis=0) / len(left) + right.var(axis=(0, 1)) / size
         gap = right.mean(axis=(0, 1)) - left.mean(axis=0)
         # Statistics without any variance are equal or not, there is nothing in between.
-        scores.append(np.divide(gap, np.sqrt(variance), where=variance > 0, out=np.zeros_like(gap)))
+        certain = np.where(gap == 0, 0.0, np.copysign(np.inf, gap))
+        scores.append(np.divide(gap, np.sqrt(variance), where=variance > 0, out=certain))
     worst = np.abs(scores).max()
     p_value = min(1.0, 2 * float(norm.sf(worst)) * np.size(scores))
     return GewekeResult(scores[0], scores[1], _basic_ess(_halves(other)[0]), p_value)
