@@ -1,4 +1,4 @@
-"""Recursive classifiers: reductions, optima by generic solvers, searches by brute force, growth, hostile input."""
+"""Recursive classifiers: reductions, options, weights of any node, files, hostile input."""
 
 import tracemalloc
 import warnings
@@ -6,68 +6,30 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import minimize
-from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import KFold
 
 from arbora import io
-from arbora.classify import (
-    OneVsRestLogistic,
-    OneVsRestSVC,
-    RecursiveLogisticRegression,
-    RecursiveSVC,
-    _search,
-)
-from arbora.classify._coupling import couple
+from arbora.classify import OneVsRestSVC, RecursiveLogisticRegression, RecursiveSVC
 from arbora.infer import memory
-from arbora.metrics import macro_f1, micro_f1
-from arbora.structure import Hierarchy, LabelGraph
-
-LEAVES = ["a1", "a2", "a3", "b1", "b2"]
-TREE = Hierarchy.from_edges(
-    [("r", "a"), ("r", "b"), ("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("b", "b2"), ("b", "b3")]
+from arbora.metrics import micro_f1
+from arbora.structure import Hierarchy
+from recursive_problems import (
+    DAG,
+    GRAPH,
+    LEAVES,
+    QUICK,
+    SETS,
+    SHARP,
+    TIGHT,
+    TREE,
+    X_NEW,
+    Y_NEW,
+    X,
+    Y,
+    dense,
+    every_model,
+    every_structure,
 )
-DAG = TREE.with_edges([("b", "a3"), ("r", "c"), ("c", "b1")], nodes=["c"])
-GRAPH = LabelGraph.from_edges([("a1", "a2"), ("a2", "a3"), ("b1", "b2"), ("a3", "b1"), ("b2", "b3")])
-STRUCTURES = {"tree": TREE, "dag": DAG, "graph": GRAPH}
-every_structure = pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES)
-MODELS = {
-    "hinge": (RecursiveSVC, OneVsRestSVC, {}),
-    "squared": (RecursiveSVC, OneVsRestSVC, {"loss": "squared_hinge"}),
-    "logistic": (RecursiveLogisticRegression, OneVsRestLogistic, {}),
-}
-every_model = pytest.mark.parametrize(("model", "flat", "params"), MODELS.values(), ids=MODELS)
-TIGHT = {
-    "tol": 1e-8,
-    "dtype": "float64",
-    "calibration": None,
-    "max_iter": 20_000,
-    "random_state": 0,
-    "C": 0.1,
-}
-QUICK = {"calibration": None, "random_state": 0}
-
-
-def clouds(n=100, seed=0, labels=LEAVES, n_features=8, noise=0.7):
-    rng = np.random.default_rng(7)
-    centre = {name: rng.standard_normal(n_features) for name in [*DAG.names.tolist(), "b3"]}
-    rng = np.random.default_rng(seed)
-    y = np.array(labels, dtype=object)[rng.integers(len(labels), size=n)]
-    X = np.array([centre[name] + centre[name[0]] for name in y]) + noise * rng.standard_normal(
-        (n, n_features)
-    )
-    return X * (rng.random(X.shape) < 1.02 - 0.6 * noise), y
-
-
-def dense(coef):
-    return coef.toarray() if sp.issparse(coef) else coef
-
-
-X, Y = clouds()
-X_NEW, Y_NEW = clouds(60, seed=1)
-SETS = [[label, "b2"] if i % 3 else [label] if i % 5 else [] for i, label in enumerate(Y)]
-
 
 # --- reductions ----------------------------------------------------------------------------------------------------
 
@@ -225,30 +187,58 @@ def test_predictions_hang_together(structure, labels):
         assert [sorted(path[-1] for path in row) for row in paths] == [sorted(row) for row in found]
 
 
-def test_class_weight_multiplies_the_cost_of_positives():
-    """A weight of 2 is a document that comes twice, as far as the positives of its class go."""
-    weighted = RecursiveSVC(structure=TREE, class_weight={"a1": 50.0}, **QUICK).fit(X, Y)
-    plain = RecursiveSVC(structure=TREE, **QUICK).fit(X, Y)
-    assert (weighted.predict(X_NEW) == "a1").sum() > (plain.predict(X_NEW) == "a1").sum()
+@every_model
+@pytest.mark.parametrize("scale", [2.0, 50.0])
+def test_class_weight_multiplies_the_cost_of_positives(model, flat, params, scale):
+    """Documents given again in the class alone: as rows that count in its problem, and in the others with cost 0.
+
+    Without a coupling the problems are separate, and that of the class is the flat one of two classes with the rows
+    of the class weighted.
+    """
+    ours = model(coupling=0.0, structure=TREE, class_weight={"a1": scale}, **{**SHARP, **params}).fit(X, Y)
+    mine = Y == "a1"
+    alone = flat(**{**SHARP, **params}).fit(X, mine, sample_weight=np.where(mine, scale, 1.0))
+    np.testing.assert_allclose(ours.coef_[0], alone.coef_[0], atol=1e-5)
+    plain = model(coupling=0.0, structure=TREE, **{**SHARP, **params}).fit(X, Y)
+    np.testing.assert_allclose(ours.coef_[1:], plain.coef_[1:], atol=1e-5)
+    assert np.abs(ours.coef_[0] - plain.coef_[0]).max() > 1e-2
+
+
+def test_class_weight_of_a_name_that_nothing_has():
     with pytest.raises(ValueError, match="did you mean 'a1'"):
         RecursiveSVC(structure=TREE, class_weight={"a11": 2.0}).fit(X, Y)
 
 
-def test_sample_weight_is_a_factor_on_C():
-    twice = RecursiveSVC(structure=TREE, **{**TIGHT, "C": 0.05}).fit(X, Y, sample_weight=np.full(len(Y), 2.0))
-    once = RecursiveSVC(structure=TREE, **TIGHT).fit(X, Y)
-    np.testing.assert_allclose(twice.coef_, once.coef_, atol=1e-6)
-
-
+@every_structure
 @every_model
-def test_warm_start_ends_at_the_same_optimum_sooner(model, flat, params):
-    params = {**params, **TIGHT, "tol": 1e-5, "structure": TREE}
-    x = sp.csr_array(X)
+def test_a_sample_weight_of_two_is_a_document_given_twice(model, flat, params, structure):
+    """And a weight of zero one that is not given; a weight of all rows is a factor on C."""
+    times = np.random.default_rng(3).integers(0, 4, len(Y))
+    ours = model(structure=structure, **{**SHARP, **params})
+    weighted = ours.fit(X, Y, sample_weight=times).coef_
+    given = model(structure=structure, **{**SHARP, **params}).fit(
+        np.repeat(X, times, axis=0), np.repeat(Y, times)
+    )
+    np.testing.assert_allclose(weighted, given.coef_, atol=1e-5)
+    half = model(structure=structure, **{**SHARP, **params, "C": SHARP["C"] / 2})
+    np.testing.assert_allclose(half.fit(X, Y, sample_weight=2.0 * times).coef_, weighted, atol=1e-5)
+
+
+@every_structure
+@every_model
+def test_warm_start_ends_at_the_same_optimum_sooner(model, flat, params, structure):
+    params, x = {**SHARP, **params, "structure": structure}, sp.csr_array(X)
     cold = model(**params).fit(x, Y)
-    warm = model(**{**params, "C": 0.095}, warm_start=True).fit(x, Y)
-    warm.set_params(C=0.1).fit(x, Y)
-    np.testing.assert_allclose(warm.coef_, cold.coef_, atol=3e-2 * np.abs(cold.coef_).max())
-    assert warm.n_iter_ < cold.n_iter_
+    warm = model(**{**params, "C": 0.95 * params["C"]}, warm_start=True).fit(x, Y)
+    away = np.abs(warm.coef_ - cold.coef_).max()
+    warm.set_params(C=params["C"]).fit(x, Y)
+    np.testing.assert_allclose(warm.coef_, cold.coef_, atol=1e-5)
+    assert away > 1e-4  # it had a way to go
+    assert warm.n_iter_ <= cold.n_iter_
+    # From the solution itself there is nowhere to go.
+    again = warm.fit(x, Y)
+    assert again.n_iter_ < cold.n_iter_
+    np.testing.assert_allclose(again.coef_, cold.coef_, atol=1e-5)
     warm.fit(x[:50], Y[:50])  # other documents: begins anew
     np.testing.assert_array_equal(warm.coef_, model(**params).fit(x[:50], Y[:50]).coef_)
 
@@ -260,79 +250,6 @@ def test_warm_start_takes_anything_that_came_before():
     model.fit(sp.csr_array(X), Y)
     model.set_params(structure=GRAPH, coupling=0.7).fit(X, Y)
     assert model.duality_gap_ <= model.tol
-
-
-# --- cross-validation ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("scoring", ["macro_f1", "micro_f1"])
-@pytest.mark.parametrize("labels", [Y, SETS], ids=["single", "sets"])
-def test_search_picks_what_brute_force_picks(scoring, labels, monkeypatch):
-    monkeypatch.setattr(_search, "COARSE_TOL", 1e-5)
-    fine = {"tol": 1e-5, "dtype": "float64", **QUICK}
-    Cs, couplings = [1.0, 0.01, 0.1], [0.0, 1.0, {"r": 0.2}]
-    model = RecursiveSVC(
-        C="cv", coupling="cv", Cs=Cs, couplings=couplings, structure=TREE, cv=3, scoring=scoring, **fine
-    ).fit(X, labels)
-    indicator = TREE.indicator(labels if labels is SETS else [[label] for label in labels]).astype(np.int64)
-    present = np.unique(indicator.indices)
-    fold = _search.folds(sp.csr_array(indicator[:, present]).astype(float), 3, model._seed())
-    measure = {"macro_f1": macro_f1, "micro_f1": micro_f1}[scoring]
-    table = {}
-    for coupling in couplings:
-        for C in sorted(Cs):
-            scores = []
-            for f in range(3):
-                seen, unseen = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
-                # An indicator keeps the classes of which a fold has no document out of the way of names.
-                one = RecursiveSVC(C=C, coupling=coupling, structure=TREE, **fine)
-                one.fit(X[seen], [labels[i] for i in seen])
-                assert len(one.classes_) == len(present)
-                found = one.predict(X[unseen])
-                if labels is SETS:
-                    found = TREE.indicator(found).astype(np.int64)[:, present]
-                    scores.append(measure(indicator[unseen][:, present], found))
-                else:
-                    scores.append(measure(Y[unseen].astype(str), found.astype(str)))
-            table[C, str(coupling)] = np.mean(scores)
-    results = model.cv_results_
-    for C, coupling, mean in zip(results["C"], results["coupling"], results["mean_score"], strict=True):
-        assert abs(mean - table[C, str(coupling)]) < 0.03  # a document or two at the border
-    assert table[model.C_, str(model.coupling_)] > max(table.values()) - 0.03
-    np.testing.assert_allclose(results["mean_score"], results["scores"].mean(axis=1))
-    np.testing.assert_allclose(results["std_score"], results["scores"].std(axis=1))
-    assert model.C == "cv"
-    again = RecursiveSVC(C=model.C_, coupling=model.coupling_, structure=TREE, **fine).fit(X, labels)
-    np.testing.assert_array_equal(model.coef_, again.coef_)
-
-
-def test_every_fold_has_documents_of_every_class_that_has_enough():
-    positives = sp.csr_array(TREE.indicator([[label] for label in Y]).astype(float))
-    fold = _search.folds(positives, 4, 0)
-    for label in LEAVES:
-        counts = np.bincount(fold[label == Y], minlength=4)
-        assert counts.max() - counts.min() <= 1
-    assert np.bincount(fold).max() - np.bincount(fold).min() <= 1
-
-
-def test_a_path_ends_when_the_score_has_fallen_twice(monkeypatch):
-    scores = iter([0.5, 0.6, 0.55, 0.5, 0.9])
-    monkeypatch.setattr(_search, "_judge", lambda *_: next(scores))
-    splits = [(np.arange(50), np.arange(50, 100))]
-    model = RecursiveSVC(C="cv", Cs=[0.01, 0.02, 0.03, 0.04, 0.05], cv=splits, **QUICK).fit(X, Y)
-    np.testing.assert_array_equal(model.cv_results_["C"], [0.01, 0.02, 0.03, 0.04])
-    assert model.C_ == 0.02
-
-
-def test_a_number_given_stays_where_the_other_is_searched():
-    model = RecursiveSVC(
-        C=0.2, coupling="cv", couplings=[0.0, 0.5], structure=TREE, cv=KFold(2), **QUICK
-    ).fit(X, Y)
-    assert model.C_ == 0.2
-    fixed = RecursiveSVC(C=0.2, coupling=model.coupling_, structure=TREE, **QUICK).fit(X, Y)
-    np.testing.assert_array_equal(model.coef_, fixed.coef_)
-    model.set_params(coupling=0.5).fit(X, Y)
-    assert not hasattr(model, "cv_results_")  # of a fit before
 
 
 # --- weights of any node -------------------------------------------------------------------------------------------
@@ -371,136 +288,6 @@ def test_node_weights_without_a_structure_go_by_the_names_of_classes():
         model.node_weights(["zz"])
     with pytest.raises(ValueError, match="not a node"):
         RecursiveSVC(structure=TREE, **QUICK).fit(X, Y).node_weights(["zz"])
-
-
-# --- growth --------------------------------------------------------------------------------------------------------
-
-
-def proximal(loss, K, W0, X, S, C):
-    """Weights of the proximal problem by L-BFGS: 1/2 tr (W - W0) K^-1 (W - W0)' + C sum of losses."""
-    design, inverse = np.column_stack([X, np.ones(len(X))]), np.linalg.inv(K)
-
-    def value(w):
-        W = w.reshape(W0.shape)
-        D, m = W - W0, S * (design @ W)
-        if loss == "logistic":
-            losses, slope = np.logaddexp(0, -m), -expit(-m)
-        else:
-            losses, slope = np.maximum(1 - m, 0) ** 2, -2 * np.maximum(1 - m, 0)
-        gradient = D @ inverse + C * design.T @ (S * slope)
-        return np.trace(D @ inverse @ D.T) / 2 + C * losses.sum(), gradient.ravel()
-
-    options = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 5000}
-    return minimize(value, W0.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(W0.shape)
-
-
-@pytest.mark.parametrize("case", ["squared", "logistic"])
-@every_structure
-@pytest.mark.parametrize("prune_below", [None, 0.0])
-def test_partial_fit_solves_the_proximal_problem(case, structure, prune_below):
-    estimator, _, params = MODELS[case]
-    model = estimator(structure=structure, prune_below=prune_below, fade=None, **TIGHT, **params).fit(X, Y)
-    before = np.column_stack([dense(model.coef_), model.intercept_]).T
-    more, labels = X_NEW[:12], Y_NEW[:12]
-    model.partial_fit(more, labels)
-    coupling = couple(structure, structure.encode(LEAVES), 0.3)
-    factor = coupling.factor[:, np.argsort(coupling.order)].toarray()
-    signs = np.where(labels[:, None] == np.array(LEAVES, dtype=object), 1.0, -1.0)
-    want = proximal(case, factor.T @ factor, before, more, signs, 0.1)
-    found = np.column_stack([dense(model.coef_), model.intercept_]).T
-    np.testing.assert_allclose(found, want, atol=1e-3 * np.abs(want).max())
-    assert not np.allclose(found, before, atol=1e-2)
-
-
-@every_model
-@pytest.mark.parametrize("prune_below", [None, 0.0])
-@pytest.mark.parametrize("structure", [None, TREE, DAG, GRAPH], ids=["none", "tree", "dag", "graph"])
-def test_a_new_class_is_found_and_old_ones_are_not_forgotten(model, flat, params, prune_below, structure):
-    first, test = clouds(100, 0, noise=0.2), clouds(60, 1, noise=0.2)
-    ours = model(structure=structure, prune_below=prune_below, **QUICK, **params).fit(*first)
-    accuracy = ours.score(*test)
-    ours.partial_fit(*clouds(60, 3, [*LEAVES, "b3"], noise=0.2))
-    assert ours.classes_.tolist() == [*LEAVES, "b3"]
-    assert ours.score(*clouds(40, 5, ["b3"], noise=0.2)) > 0.8
-    assert ours.score(*test) > accuracy - 0.1
-    assert ours.coef_.shape == (6, 8)
-    assert ours.predict_proba(X_NEW).shape == (60, len(ours.nodes_))
-
-
-def test_a_grown_structure_is_kept():
-    grown = TREE.with_edges([("r", "c"), ("c", "b3x")], nodes=["c", "b3x"])
-    model = RecursiveSVC(structure=TREE, **QUICK).fit(X, Y)
-    more, _ = clouds(10, 3, ["b3"])
-    model.partial_fit(more, ["b3x"] * 10, structure=grown)
-    assert model.structure_ == grown
-    assert "b3x" in model.classes_
-    assert model.structure == TREE  # a parameter is the user's
-    model.partial_fit(X[:1], Y[:1])
-    assert model.structure_ == grown
-    flat = RecursiveSVC(**QUICK).fit(X, Y)
-    flat.partial_fit(X, Y, structure=TREE).partial_fit(X[:1], Y[:1])
-    assert flat.structure_ == TREE
-    with pytest.raises(ValueError, match="not a node"):
-        model.partial_fit(X[:1], Y[:1], structure=Hierarchy.from_edges([("r", "a1")]))
-
-
-def test_a_pruned_model_does_not_grow_with_every_call():
-    model = RecursiveSVC(structure=TREE, prune_below=0.0, **QUICK).fit(X, Y)
-    sizes = []
-    for i in range(4):
-        model.partial_fit(X_NEW[i : i + 10], Y_NEW[i : i + 10])
-        sizes.append(model.differences_.shape[0])
-    assert len(set(sizes)) == 1
-
-
-def test_partial_fit_of_label_sets():
-    for threshold in ("zero", "global", "rcut", "scut", "instance"):
-        model = RecursiveSVC(structure=TREE, threshold=threshold, **QUICK).fit(X, SETS)
-        new, _ = clouds(40, 3, ["b3"])
-        model.partial_fit(new, [["b3", "a1"] if i % 2 else ["b3"] for i in range(40)])
-        found = model.predict(clouds(30, 4, ["b3"])[0])
-        assert np.mean(["b3" in labels for labels in found]) > 0.5
-        model.partial_fit(X[:2], [["a1"], []])
-
-
-def test_partial_fit_of_one_document_and_of_weights():
-    model = RecursiveSVC(structure=TREE, **QUICK).fit(X, Y)
-    before = model.coef_.copy()
-    model.partial_fit(X[:2], Y[:2], sample_weight=[0.0, 1.0])  # a document that counts for nothing
-    other = RecursiveSVC(structure=TREE, **QUICK).fit(X, Y).partial_fit(X[1:2], Y[1:2])
-    np.testing.assert_allclose(model.coef_, other.coef_, atol=2e-2 * np.abs(before).max())
-    model.partial_fit(X[:1], Y[:1])
-    plain = RecursiveSVC(**QUICK).fit(X, Y == "a1").partial_fit(X[:1], [True])
-    assert plain.classes_.dtype == bool
-    fresh = RecursiveSVC(structure=TREE, **QUICK).partial_fit(X, Y, classes=LEAVES)
-    np.testing.assert_array_equal(fresh.coef_, before)
-
-
-def test_partial_fit_refuses_what_it_cannot_take_and_stays_as_it_was(monkeypatch):
-    model = RecursiveSVC(**QUICK).fit(X, Y)
-    before, classes = model.coef_.copy(), model.classes_.copy()
-    for x, y, more, message in [
-        (X[:2], [1, 2], {}, "labels of one kind"),
-        (X[:2], [["a1"], ["a2"]], {}, "of the kind 'single'"),
-        (X[:2], ["a1", "zz"], {"classes": LEAVES}, "'zz' of y is not one of the 5 classes"),
-        (X[:2, :3], Y[:2], {}, "features"),
-        (X[:2], Y[:1], {}, "inconsistent"),
-        (X[:1] * 1e30, Y[:1], {}, "overflows"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            model.partial_fit(x, y, **more)
-    with pytest.raises(ValueError, match="structure of the constructor"):
-        RecursiveSVC().partial_fit(X, Y, structure=TREE)
-
-    def fails(*_, **__):
-        raise RuntimeError("the machine is on fire")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RecursiveSVC, "_train", fails)
-        with pytest.raises(RuntimeError, match="on fire"):
-            model.partial_fit(X[:2], ["a1", "new"])
-    np.testing.assert_array_equal(model.coef_, before)
-    np.testing.assert_array_equal(model.classes_, classes)
 
 
 # --- files, memory, messages ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from copy import copy
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -118,6 +119,16 @@ class Recursive(OneVsRest):
         threshold = self.threshold if self._multilabel else None
         parts = splits(training, self.cv)
         return Plan(Cs.astype(float).tolist(), couplings, parts, self.scoring, threshold, self.prune_below)
+
+    def __arbora_params__(self) -> dict[str, Any]:
+        """Parameters as `arbora.io.save` keeps them: a splitter by what it split, or else by its number of folds."""
+        params = self.get_params(deep=False)
+        if hasattr(self, "cv_splits_"):
+            params["cv"] = self.cv_splits_
+        elif hasattr(self.cv, "get_n_splits"):
+            with suppress(TypeError, ValueError):  # some cannot tell without the rows
+                params["cv"] = int(self.cv.get_n_splits())
+        return params
 
     def _start(self, training: Training, coupling: Coupling, checkpoint: Checkpoint | None) -> Any:
         """Multipliers of the fit before, if it was of the same documents with the same labels.

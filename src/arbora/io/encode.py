@@ -164,7 +164,8 @@ class Encoder:
         if kind == "tuple":
             fields = zip(value._fields, value, strict=True)
             return {"values": [self.encode(member, f"{where}.{name}") for name, member in fields]}
-        params = value.get_params(deep=False)
+        # An estimator may know how a parameter that no file can hold is said in values that one can.
+        params = getattr(value, "__arbora_params__", lambda: value.get_params(deep=False))()
         fitted = {name: member for name, member in vars(value).items() if is_fitted_name(name)}
         return {
             part: {name: self.encode(member, f"{where}.{name}") for name, member in members.items()}

@@ -72,7 +72,8 @@ def register(cls: Class) -> Class:
     cls : type
         A scikit-learn estimator whose parameters are those of ``get_params`` and that keeps all that it
         learned in attributes that end with ``_`` (and do not begin with it); or a named tuple; or a class
-        with ``to_state()`` and a class method ``from_state(state)``.
+        with ``to_state()`` and a class method ``from_state(state)``. An estimator with parameters that no file
+        can hold may have a method ``__arbora_params__()`` that gives all of them in other words.
 
     Returns
     -------
