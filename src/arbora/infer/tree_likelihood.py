@@ -138,14 +138,14 @@ class Likelihood:
             sum(self.engine.map(lambda c: (self.X[c.rows] ** power).T @ R[c.rows], self.chunks))
         )
 
-    def _gather_each(self, function: Callable[[Chunk, Matrix], Matrix], P: Matrix, power: int = 1) -> Matrix:
+    def _each(self, function: Callable[[Chunk, Matrix], Matrix], P: Matrix) -> Matrix:
         R = np.empty_like(P)
 
         def fill(chunk: Chunk) -> None:
             R[chunk.rows] = function(chunk, P[chunk.rows])
 
         self.engine.map(fill, self.chunks)
-        return self._gather(R, power)
+        return R
 
     def evaluate(self, W: Matrix) -> tuple[float, Matrix]:
         """Value, and the probabilities P (n_samples, n_classes) from which all else follows."""
@@ -159,7 +159,7 @@ class Likelihood:
 
     def gradient(self, P: Matrix) -> Matrix:
         """First derivative by the weights."""
-        return self._gather_each(Chunk.slopes, P)
+        return self._gather(self._each(Chunk.slopes, P))
 
     def curve(self, P: Matrix, E: Matrix) -> Matrix:
         """Product of the second derivative with a change E of the weights."""
@@ -172,12 +172,10 @@ class Likelihood:
         self.engine.map(fill, self.chunks)
         return self._gather(T)
 
+    def curvature(self, P: Matrix) -> Matrix:
+        """Second derivatives t_i p_ic (1 - p_ic) by the scores."""
+        return self._each(Chunk.diagonal, P)
+
     def diagonal(self, P: Matrix) -> Matrix:
         """Diagonal (n_weights, n_classes) of the second derivative: sum_i x_ij^2 t_i p_ic (1 - p_ic)."""
-        return self._gather_each(Chunk.diagonal, P, power=2)
-
-    def class_curvature(self, P: Matrix) -> Matrix:
-        """Sum of the curvatures t_i p_ic (1 - p_ic) of each class over the rows."""
-        return np.asarray(
-            sum(self.engine.map(lambda c: c.diagonal(P[c.rows]).sum(axis=0, dtype=np.float64), self.chunks))
-        )
+        return self._gather(self.curvature(P), power=2)

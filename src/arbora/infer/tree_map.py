@@ -18,6 +18,7 @@ uncorrelated: what this preconditioner then misses is how curvatures differ from
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.infer.memory import require_memory
 from arbora.infer.progress import Progress
+from arbora.infer.tree_blocks import TreeBlocks, class_blocks, suits_blocks
 from arbora.infer.tree_likelihood import Likelihood, slices
 from arbora.infer.tree_prior import TreePrior
 
@@ -38,6 +40,7 @@ _ARMIJO = 1e-4
 _MOST_HALVINGS = 30
 _MANY = 2**22  # numbers in an array beyond which float32 is used, where the tolerance lets it
 _FINE = 1e-5  # tolerances below need float64
+_MOST_DENSE = 2**26  # numbers in sparse rows that are made dense, where features are few
 _MOST_TURNED = 1000  # features that are turned
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -178,7 +181,7 @@ def _require_memory(problem: MapProblem, n_seen: int, dtype: np.dtype[Any]) -> N
 
 
 class _Newton:
-    """A problem made ready: features that occur, perhaps turned; rows; prior; scale of the preconditioner."""
+    """A problem made ready: features that occur, perhaps turned; likelihood; prior; what preconditioners need."""
 
     def __init__(self, problem: MapProblem, engine: Any, tol: float) -> None:
         n_samples, n_classes = problem.Y.shape
@@ -187,21 +190,34 @@ class _Newton:
         dtype = np.dtype(np.float32 if many else np.float64)
         _require_memory(problem, len(self.seen), dtype)
         X, weight = X.astype(dtype), _row_weight(problem).astype(dtype)
-        precision, self.mean = np.asarray(problem.precision), _root_mean(problem)[self.seen]
-        self.turn = None
-        if precision.ndim == 2:
-            precision = precision[:, self.seen]
-        elif not sp.issparse(X) and X.shape[1] <= _MOST_TURNED:
-            spread, self.turn = np.linalg.eigh((X * weight[:, None]).T @ X)
+        sparse, self.mean = sp.issparse(X), _root_mean(problem)[self.seen]
+        precision, total = np.asarray(problem.precision), max(float(weight.sum()), _TINY)
+        small = suits_blocks(len(problem.parent), X.shape[1]) and n_samples * X.shape[1] <= _MOST_DENSE
+        self.turn = self.products = None
+        if small:
+            X = X.toarray() if sparse else X
+            self.products = (X.T * weight) @ X / total
+        elif not sparse and precision.ndim == 1 and X.shape[1] <= _MOST_TURNED:
+            spread, self.turn = np.linalg.eigh((X.T * weight) @ X / total)
+            self.spread = np.maximum(spread, 0)
             X, self.mean = X @ self.turn, self.mean @ self.turn
-        if self.turn is None:
-            spread = np.asarray((X * X).T @ weight).ravel()
-        self.spread = (np.maximum(spread, 0) / max(float(weight.sum()), _TINY)).astype(dtype)
+        else:
+            self.spread = np.asarray((X * X).T @ weight).ravel() / total
         self.mean = self.mean.astype(dtype)[:, None]
         Y = sp.csr_array(problem.Y).astype(dtype)
         self.data = Likelihood(X, Y, weight, problem.likelihood == "softmax", engine)
+        precision = precision if precision.ndim == 1 else precision[:, self.seen]
         self.prior = TreePrior(problem.parent, problem.class_node, precision, engine, dtype)
         self.tol, self.rounding = tol, 10 * float(np.finfo(dtype.type).eps)
+
+    def preconditioner(self, P: Matrix) -> Callable[[Matrix], tuple[Matrix, Matrix]]:
+        """Return a function that gives an approximate Newton step E for a right-hand side, and K^-1 E."""
+        curvature, prior = self.data.curvature(P), self.prior
+        if self.products is not None:
+            blocks = class_blocks(self.data.X, curvature, self.products, self.data.engine)
+            return TreeBlocks(prior.parent, prior.class_node, prior.precision.T, blocks).solve
+        share = curvature.sum(axis=0, dtype=np.float64).astype(prior.dtype)
+        return lambda R: prior.solve(R, self.spread, share)
 
     def start(self, weights: Matrix | None, class_node: Matrix) -> Matrix:
         """U of the classes' weights, or zeros."""
@@ -230,18 +246,16 @@ class _Newton:
 
     def direction(self, point: Point, enough: float) -> Matrix:
         """Solve for K^-1 times the Newton step by conjugate gradients, to a residual of norm `enough`."""
-        share = self.data.class_curvature(point.P).astype(self.prior.dtype)
+        precondition = self.preconditioner(point.P)
         step, residual = np.zeros_like(point.U), -point.gradient
         along, pull, previous = np.zeros_like(step), np.zeros_like(step), np.inf
         for _ in range(_MOST_PRODUCTS):
             if _norm(residual) <= enough:
                 break
-            scaled = self.prior.solve(residual, self.spread, share)
+            scaled, pull_scaled = precondition(residual)
             now = _dot(residual, scaled)
             along = scaled + (now / previous) * along
-            scaled *= self.spread[:, None]
-            scaled *= share
-            pull = (residual - scaled) + (now / previous) * pull
+            pull = pull_scaled + (now / previous) * pull
             curved = self.curve(point, along, pull)
             length = now / _dot(along, curved)
             step += length * pull

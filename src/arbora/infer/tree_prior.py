@@ -58,7 +58,7 @@ class TreePrior:
         dtype: Any = np.float64,
     ) -> None:
         self.engine, self.dtype = engine, np.dtype(dtype)
-        self.parent = np.asarray(parent, np.int64)
+        self.parent, self.class_node = np.asarray(parent, np.int64), np.asarray(class_node, np.int64)
         self.class_at = np.full(len(parent), -1, np.int64)
         self.class_at[class_node] = np.arange(len(class_node))
         self.precision = np.ascontiguousarray(np.atleast_2d(np.asarray(precision).T), self.dtype)
@@ -70,15 +70,21 @@ class TreePrior:
 
         self.engine.map(task, range(0, n_features, _FEATURES))
 
-    def solve(self, R: Matrix, spread: Matrix, share: Matrix) -> Matrix:
-        """(K_i^-1 + spread_i diag(share))^-1 times row i of R, for every feature i."""
+    def _solve(self, R: Matrix, spread: Matrix, share: Matrix) -> Matrix:
         Z = np.empty_like(R)
         self._by_features(solve_classes, len(R), R, spread, share, Z)
         return Z
 
+    def solve(self, R: Matrix, spread: Matrix, share: Matrix) -> tuple[Matrix, Matrix]:
+        """Z = (K_i^-1 + spread_i diag(share))^-1 times row i of R, for every feature i, and K^-1 Z."""
+        Z = self._solve(R, spread, share)
+        pull = Z * spread[:, None]
+        pull *= share
+        return Z, np.subtract(R, pull, out=pull)
+
     def covary(self, U: Matrix) -> Matrix:
         """Products with the covariance K, feature by feature."""
-        return self.solve(U, np.zeros(len(U), self.dtype), np.zeros(U.shape[1], self.dtype))
+        return self._solve(U, np.zeros(len(U), self.dtype), np.zeros(U.shape[1], self.dtype))
 
     def all_nodes(self, U: Matrix) -> Matrix:
         """Weights (n_nodes, n_weights) of all nodes, where those of the classes are K U: conditional means."""

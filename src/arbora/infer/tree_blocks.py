@@ -1,0 +1,137 @@
+"""A preconditioner that knows how features of a class go together: the tree eliminated with blocks, for few features.
+
+A Newton step of hierarchical logistic regression solves (T + H) z = r, where T is the precision of the tree and H the
+second derivative of the loss. With the blocks H_c = sum_i h_ic x_i x_i' of the classes on its diagonal, h_ic their
+curvatures, this takes one pass up and one pass down the tree, with a matrix at every node in place of a number. For
+independent classes (logistic) nothing else is in H; for softmax what is left out couples classes that compete for a
+row, and a few conjugate gradient steps make up for it.
+
+Most rows matter to few classes: those with a curvature above `_MATTERS` times the mean of the class enter H_c one by
+one, the others together, as if their curvatures were equal and their features those of all rows.
+
+Blocks are scaled by the roots of the precisions a of their node: with R what the class and the children of a node add
+to its precision and L = a^-1/2 R a^-1/2, all that is inverted is I + L, whose eigenvalues are 1 or more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MATTERS = 2.0
+_MOST_FEATURES, _MOST_NODES = 256, 4096
+_MOST_NUMBERS = 2**23  # in the blocks of all nodes
+Matrix = NDArray[Any]
+
+
+def suits_blocks(n_nodes: int, n_weights: int) -> bool:
+    """Whether the blocks of all nodes are small enough to pay.
+
+    Examples
+    --------
+    >>> suits_blocks(100, 80), suits_blocks(100, 10_000)
+    (True, False)
+    """
+    few = n_weights <= _MOST_FEATURES and n_nodes <= _MOST_NODES
+    return few and n_nodes * n_weights**2 <= _MOST_NUMBERS
+
+
+def tree_levels(parent: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Nodes by depth, roots first.
+
+    Examples
+    --------
+    >>> tree_levels(np.array([-1, 0, 0, 1]))
+    [array([0]), array([1, 2]), array([3])]
+    """
+    depth = np.zeros(len(parent), np.int64)
+    for node, above in enumerate(parent.tolist()):
+        depth[node] = depth[above] + 1 if above >= 0 else 0
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(depth))[:-1])
+
+
+def class_blocks(X: Matrix, curvature: Matrix, products: Matrix, engine: Any) -> Matrix:
+    """H_c of all classes, (n_classes, n_weights, n_weights).
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_weights)
+    curvature : ndarray of shape (n_samples, n_classes)
+    products : ndarray of shape (n_weights, n_weights)
+        Mean of x x' over the rows.
+    engine : object with ``map(function, items)``
+
+    Examples
+    --------
+    >>> from arbora.infer.tree_likelihood import InOrder
+    >>> X = np.array([[1.0], [2.0]])
+    >>> class_blocks(X, np.array([[0.1, 0.0], [0.1, 0.2]]), X.T @ X / 2, InOrder()).ravel()
+    array([0.5, 0.5])
+    """
+
+    def block(c: int) -> Matrix:
+        h = curvature[:, c]
+        matters = np.flatnonzero(h > _MATTERS * h.mean())
+        scaled = X[matters] * np.sqrt(h[matters])[:, None]
+        return np.asarray(scaled.T @ scaled + (h.sum() - h[matters].sum()) * products)
+
+    return np.stack(engine.map(block, range(curvature.shape[1])))
+
+
+class TreeBlocks:
+    """The inverse of T + H with blocks of the classes on the diagonal of H.
+
+    Parameters
+    ----------
+    parent : ndarray of int, parents before their children
+    class_node : ndarray of int
+    precision : ndarray of shape (n_nodes, 1) or (n_nodes, n_weights)
+    blocks : ndarray of shape (n_classes, n_weights, n_weights)
+
+    Examples
+    --------
+    >>> blocks = TreeBlocks(np.array([-1, 0]), np.array([1]), np.ones((2, 1)), np.full((1, 1, 1), 0.5))
+    >>> blocks.solve(np.array([[1.0]]))  # 1 / (1/2 + 1/2), since K is 2; and K^-1 times it
+    (array([[1.]]), array([[0.5]]))
+    """
+
+    def __init__(
+        self, parent: NDArray[np.int64], class_node: NDArray[Any], precision: Matrix, blocks: Matrix
+    ) -> None:
+        n_nodes, width = len(parent), blocks.shape[1]
+        self.parent, self.class_node, self.blocks = parent, class_node, blocks
+        self.levels = tree_levels(parent)
+        self.root = np.sqrt(np.broadcast_to(precision, (n_nodes, width)))
+        self.inverse = np.zeros((n_nodes, width, width))
+        rest = self.inverse  # what is added to the precision of a node, until its inverse takes the place
+        rest[class_node] = blocks
+        for level in self.levels[::-1]:
+            scale = self.root[level][:, :, None] * self.root[level][:, None, :]
+            L = rest[level] / scale
+            inverse = np.linalg.inv(np.eye(width) + L)
+            if self.parent[level[0]] >= 0:
+                up = scale * (inverse @ L)
+                np.add.at(rest, self.parent[level], (up + up.swapaxes(1, 2)) / 2)
+            self.inverse[level] = (inverse + inverse.swapaxes(1, 2)) / 2
+
+    def solve(self, R: Matrix) -> tuple[Matrix, Matrix]:
+        """Weights Z (n_weights, n_classes) of the classes for a right-hand side of the same shape, and K^-1 Z."""
+        z = np.zeros(self.root.shape)
+        z[self.class_node] = R.T
+        for level in self.levels[::-1]:
+            root = self.root[level]
+            z[level] = (self.inverse[level] @ (z[level] / root)[:, :, None])[:, :, 0]
+            if self.parent[level[0]] >= 0:
+                np.add.at(z, self.parent[level], root * z[level])
+        for level in self.levels:
+            root = self.root[level]
+            if self.parent[level[0]] >= 0:
+                above = root * z[self.parent[level]]
+                z[level] += (self.inverse[level] @ above[:, :, None])[:, :, 0]
+            z[level] /= root
+        Z = z[self.class_node]
+        pull = R - (self.blocks @ Z[:, :, None])[:, :, 0].T
+        return np.ascontiguousarray(Z.T, R.dtype), np.ascontiguousarray(pull, R.dtype)
