@@ -15,12 +15,14 @@ from arbora.infer import layout
 from arbora.infer.dual import prepare_rows
 from arbora.infer.joint import SCALES, Joint
 from arbora.kernels import LOSSES
-from arbora.kernels.coordinate import _SETTLED
+from arbora.kernels.coordinate import SETTLED
 from arbora.kernels.coupled import (
     add_change,
+    add_changes,
     add_parts,
     add_rows,
     certify_scaled,
+    dot_rows,
     polish_coupled,
     sweep_coupled,
 )
@@ -100,7 +102,7 @@ def twin_polish(problem, norm2, loss, K, W, A, active, n_sweeps, enough, state):
                 c, y, a = abs(float(problem.cost[i, b])), np.copysign(1.0, problem.cost[i, b]), A[i, b]
                 m = y * (design[i] @ W[:, b])
                 gap += c * loss_value(loss, m) + conjugate(loss, a, c) + a * m
-                low, high = a == 0 and m > 1 + _SETTLED, loss == "hinge" and a == c and m < 1 - _SETTLED
+                low, high = a == 0 and m > 1 + SETTLED, loss == "hinge" and a == c and m < 1 - SETTLED
                 if not low and not high:
                     kept.append(i)
                     A[i, b] = best(loss, a, m, c, float(norm2[i]) * K[b, b])
@@ -168,6 +170,24 @@ def test_add_change_equals_numpy(dtype, bias):
     want = part + problem.design.T @ (change @ mix)
     add_change(*rows[:3], rows.bias, at, columns, change[at, columns], mix, part)
     np.testing.assert_allclose(part, want, atol=TOLERANCE[dtype])
+
+
+@DTYPES
+@BIASES
+def test_changes_of_several_parts_and_scores_equal_numpy(dtype, bias):
+    problem = random_problem(4, bias=bias, dtype=dtype)
+    rows, rng = prepare_rows(problem.X, dtype, bias), np.random.default_rng(1)
+    change = (rng.standard_normal((40, 3)) * (rng.random((40, 3)) < 0.4)).astype(dtype)
+    at, columns = np.nonzero(change)
+    triples = at, columns, change[at, columns]
+    mix, parts = rng.standard_normal((2, 3)).astype(dtype), rng.standard_normal((5, 8)).astype(dtype)
+    want = parts.astype(float)
+    want[[1, 4]] += mix @ change.T @ problem.design
+    add_changes(*rows[:3], rows.bias, *triples, mix, np.array([1, 4]), parts)
+    np.testing.assert_allclose(parts, want, atol=TOLERANCE[dtype])
+    V = rng.standard_normal((8, 3)).astype(dtype)
+    total = dot_rows(*rows[:3], rows.bias, *triples, V)
+    np.testing.assert_allclose(total, (change * (problem.design @ V)).sum(), rtol=10 * TOLERANCE[dtype])
 
 
 @DTYPES
@@ -442,6 +462,9 @@ class Recorder:
     def load(self, key):
         return None
 
+    def __contains__(self, key):
+        return False
+
     def save(self, key, arrays, meta=None):
         self.saved.append((key, {name: array.copy() for name, array in arrays.items()}, dict(meta or {})))
 
@@ -473,6 +496,25 @@ def test_the_dual_never_falls_and_the_gap_is_never_negative(loss, structure, cla
     assert all(entry.gap >= 0 for entry in solution.history)
     assert np.all(np.array(duals) <= solution.certificate.objective)
     assert all(entry.full for entry in solution.history) == (loss == "logistic")
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+@every_wide
+@pytest.mark.parametrize("offset", [False, True], ids=["from zero", "from an offset"])
+def test_estimates_on_the_way_are_those_of_the_objective(loss, structure, classes, offset):
+    """Visits of blocks at the optimum meet nothing to do: what they met is what is there."""
+    problem, record = JointProblem(structure, classes, loss, offset=offset, n_samples=20), Recorder()
+    best = problem.joint().solve(tol=1e-5, max_iter=3000)
+    joint = problem.joint()
+    joint.solve(tol=1e-2, multipliers=best.multipliers, checkpoint=record)
+    estimates = [meta["estimates"] for key, _, meta in record.saved if key.startswith("block")]
+    assert len(estimates) == 3
+    objective, norm, gap = (np.sum(estimates, axis=0) @ M for M in ([1, 1, 0], [0, 1, 0], [0, 0, 1]))
+    W = problem.weights(problem.multipliers(joint, best.multipliers))
+    np.testing.assert_allclose(objective, problem.primal(W), rtol=1e-3)
+    D = W - problem.base
+    np.testing.assert_allclose(norm, np.trace(D @ np.linalg.solve(problem.K, D.T)) / 2, rtol=1e-3)
+    assert 0 <= gap <= 1e-3 * objective
 
 
 # --- the same bits -------------------------------------------------------------------------------------------------

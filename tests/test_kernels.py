@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from arbora.engine import ThreadEngine
 from arbora.infer.dual import prepare_rows
 from arbora.kernels import LOSSES, certify_block, csr_matmul, sweep_active, sweep_block
-from arbora.kernels.coordinate import _NEWTON_STEPS, _NEWTON_STOP, _SETTLED
+from arbora.kernels.coordinate import NEWTON_STEPS, NEWTON_STOP, SETTLED
 from linear_problems import Problem, conjugate, loss_value, random_problem
 
 TOLERANCE = {np.float32: 1e-4, np.float64: 1e-10}
@@ -117,12 +117,12 @@ def newton(a, m, c, q):
     """Twin of the logistic step: the root t of t - m - q (c sigmoid(-t) - a), on its side of zero."""
     side = 1.0 if m + q * (c / 2 - a) > 0 else -1.0
     t = side * max(side * m, 0.0)
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(NEWTON_STEPS):
         s = 1 / (1 + math.exp(t))
         f = t - m - q * (c * s - a)
         slope = 1 + q * c * s * (1 - s)
         t = side * max(side * (t - f / slope), 0.0)
-        if f * f / slope < _NEWTON_STOP:
+        if f * f / slope < NEWTON_STOP:
             break
     return c / (1 + math.exp(t))
 
@@ -184,8 +184,8 @@ def twin_active(problem: Problem, norm2, loss, W, A, active, n_sweeps, enough, s
                 c, y, a = abs(float(problem.cost[i, b])), np.copysign(1.0, problem.cost[i, b]), A[i, b]
                 m = y * (design[i] @ W[:, b])
                 gap += c * loss_value(loss, m) + conjugate(loss, a, c) + a * m
-                settled_low = a == 0 and m > 1 + _SETTLED
-                settled_high = loss == "hinge" and a == c and m < 1 - _SETTLED
+                settled_low = a == 0 and m > 1 + SETTLED
+                settled_high = loss == "hinge" and a == c and m < 1 - SETTLED
                 if not settled_low and not settled_high:
                     kept.append(i)
                     A[i, b] = best(loss, a, m, c, float(norm2[i]))

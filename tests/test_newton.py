@@ -198,6 +198,21 @@ def test_cut_off_and_taken_up_again(tmp_path):
     assert again.history == resumed.history
 
 
+def test_a_fit_that_fails_leaves_nothing_behind(monkeypatch):
+    def fails(*given):
+        raise MemoryError
+
+    solver = make(dense_problem(9), factor_of(TREE))
+    before = set(vars(solver))
+    for what in ("_sum", "_advance"):  # while the arrays are made, and while they are used
+        with monkeypatch.context() as patch:
+            patch.setattr(Newton, what, fails)
+            with pytest.raises(MemoryError):
+                solver.solve()
+        assert set(vars(solver)) == before
+    assert solver.solve(tol=1e-6).converged
+
+
 def test_gaps_count_from_the_best_bound_so_far(tmp_path):
     """A bound close to the optimum, met before the fit was cut off, is still there when it goes on."""
     problem, factor = dense_problem(9), factor_of(TREE)

@@ -281,7 +281,8 @@ def expected_weights(
     if n_open:
         warnings.warn(
             f"the weights of {n_open} of {len(wanted)} nodes that have no documents were not found to full "
-            "precision: couplings that differ by many orders of magnitude make this hard. Use couplings closer to each other.",
+            "precision: couplings that differ by many orders of magnitude make this hard. "
+            "Use couplings closer to each other.",
             ConvergenceWarning,
             stacklevel=2,
         )

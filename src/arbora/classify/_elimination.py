@@ -3,9 +3,9 @@
 A precision Q = L D L' gives its nodes the covariance Q^-1 = F'F with F = D^(-1/2) L^-1. Column c of F has an entry
 for every node on the way from c to the root of the elimination tree (`kernels.elimination`): what has to be stored
 is the sum of the depths of the classes in this tree, and it hangs on the order of elimination. A narrow band, which
-many orders aim at, is the worst choice: its tree is a chain, and F is half full. Minimum degree gives low trees on the
-sparse graphs that labels make. Numbered in postorder, the classes below a node of the tree are consecutive, so that
-blocks of classes share few parts.
+many orders aim at, is the worst choice: its tree is a chain, and F is half full. Minimum degree gives low trees on
+the sparse graphs that labels make. Numbered in postorder, the classes below a node of the tree are consecutive, so
+that blocks of classes share few parts.
 
 The tree is known before any number is computed: what the factors need is counted, and refused if it cannot be had.
 """

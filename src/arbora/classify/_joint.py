@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify._coupling import Coupling
-from arbora.classify._linear import LinearModel, PartsModel
+from arbora.classify._linear import LinearModel, PartsModel, signed_costs
 from arbora.classify._train import Training
 from arbora.engine import ThreadEngine
 from arbora.infer import Checkpoint, Progress, Trace
-from arbora.infer.dual import BLOCK, Rows, prepare_rows
+from arbora.infer.dual import Rows, prepare_rows
 from arbora.infer.joint import Joint, JointSolution
 from arbora.infer.memory import require_memory
 from arbora.infer.newton import Newton, NewtonSolution, suits_newton
@@ -34,6 +34,11 @@ class Fitted(NamedTuple):
     coupling: Coupling
 
     @property
+    def converged(self) -> bool:
+        """Whether the gap was closed, or the rounds ran out before."""
+        return self.solution.converged
+
+    @property
     def relative_gap(self) -> float:
         """Certified duality gap over the primal objective."""
         certificate = self.solution.certificate
@@ -45,43 +50,50 @@ def block_costs(
 ) -> Callable[[range, NDArray[Any]], NDArray[Any]]:
     """Return the function that gives signs times costs of a block of classes, on some rows."""
     by_class = sp.csc_array(training.positives)[:, order]
-    weight = training.positive_weight[order]
-    negative = -training.row_cost.astype(training.options.dtype)
+    weight, dtype = training.positive_weight[order], training.options.dtype
 
     def costs(block: range, ids: NDArray[np.int64]) -> NDArray[Any]:
-        cost = np.repeat(negative[ids][:, None], len(block), axis=1)
-        span = by_class.indptr[block.start : block.stop + 1]
-        rows = by_class.indices[span[0] : span[-1]]
-        column = np.repeat(np.arange(len(block)), np.diff(span))
-        if len(ids) < len(negative):
-            at = np.minimum(np.searchsorted(ids, rows), max(0, len(ids) - 1))
-            here = ids[at] == rows if len(ids) else np.zeros(len(rows), bool)
-            at, rows, column = at[here], rows[here], column[here]
-        else:
-            at = rows
-        cost[at, column] = training.row_cost[rows] * weight[block.start + column]
-        return cost
+        columns = slice(block.start, block.stop)
+        return signed_costs(by_class[:, columns], training.row_cost, weight[columns], dtype, ids)
 
     return costs
+
+
+def joint_memory(joint: Joint | Newton, dense: bool, n_jobs: int) -> int:
+    """Bytes that a fit takes at most beside its rows: shared parts, blocks under way, weights, and making them.
+
+    The parts of a pruned model are sparse and are not counted: how sparse is known when they are there.
+    """
+    rows, layout = joint.rows, joint.layout
+    n_classes, n_block = layout.blocks[-1].stop, max(map(len, layout.blocks))
+    size, width = rows.dtype.itemsize, rows.n_features + 1
+    pairs, weights = n_block * rows.n_samples, n_block * width * size
+    triple = size + 5  # of a multiplier with its row and column
+    # A visit: costs, multipliers, lists of those that can move, and those it leaves; the rows that it looks at.
+    visit = pairs * (2 * size + 4 + triple) + weights
+    visit += 0 if rows.dense else rows.indptr.nbytes + rows.indices.nbytes + rows.data.nbytes
+    need = len(layout.shared) * width * size
+    if isinstance(joint, Joint) and joint.loss == "logistic":  # every pair keeps its multiplier
+        need += n_classes * rows.n_samples * triple
+    if dense:
+        need += n_classes * width * size
+        making = pairs * 2 * size + 2 * weights  # the weights of a block, and scaled
+    else:  # parts from sums over rows; then parts, their sizes, and which are kept
+        parts = max(map(len, layout.owned)) * width
+        making = max(pairs * 2 * size + weights + parts * size, parts * (2 * size + 1))
+    return need + n_jobs * max(visit, making)
 
 
 def check_joint_memory(joint: Joint | Newton, dense: bool, n_jobs: int) -> None:
     """Refuse a fit whose shared parts, blocks under way and weights cannot fit."""
     rows, layout = joint.rows, joint.layout
-    n_classes = layout.blocks[-1].stop
-    size, width = rows.dtype.itemsize, rows.n_features + 1
-    block = min(BLOCK, n_classes) * (rows.n_samples * (2 * size + 4) + width * size)
-    need = len(layout.shared) * width * size + n_jobs * block
-    if isinstance(joint, Joint) and joint.loss == "logistic":  # every pair keeps its multiplier
-        need += n_classes * rows.n_samples * (size + 5)
     advice = "Use dtype='float32', fewer threads, or fewer features (for text: a larger min_df)"
     if dense:
-        need += n_classes * width * size
         advice += ", or prune_below=0.0, which keeps the weights as sparse differences"
     require_memory(
-        need,
-        f"Training {n_classes} classes together on {rows.n_samples} rows with {rows.n_features} features "
-        f"({rows.dtype.name}, {len(layout.shared)} shared parts, {n_jobs} threads)",
+        joint_memory(joint, dense, n_jobs),
+        f"Training {layout.blocks[-1].stop} classes together on {rows.n_samples} rows with {rows.n_features} "
+        f"features ({rows.dtype.name}, {len(layout.shared)} shared parts, {n_jobs} threads)",
         advice + ".",
     )
 
@@ -211,6 +223,11 @@ def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:
     return PartsModel(parts, sharing.T @ bias, sp.csc_array(sharing))
 
 
+def build_model(fitted: Fitted, prune_below: float | None) -> LinearModel | PartsModel:
+    """Weights as one dense matrix, or, where entries are to be pruned, as sparse parts."""
+    return dense_model(fitted) if prune_below is None else parts_model(fitted, prune_below)
+
+
 def joint_trace(fitted: Fitted) -> Trace:
     """Objective, relative gap and seconds by round."""
     values = np.array([[r.objective, r.gap, r.seconds] for r in fitted.solution.history]).T
@@ -220,7 +237,7 @@ def joint_trace(fitted: Fitted) -> Trace:
 
 def warn_unless_closed(fitted: Fitted, tol: float, max_iter: int) -> None:
     """Warn with the gap that was reached and what to do."""
-    if not fitted.solution.converged:
+    if not fitted.converged:
         warnings.warn(
             f"training stopped at max_iter={max_iter} rounds before the relative duality gap reached tol={tol:g}; it "
             f"is {fitted.relative_gap:.2g}. Increase max_iter, or lower C or coupling, or scale the features.",

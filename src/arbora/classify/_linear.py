@@ -51,14 +51,29 @@ def as_csr(X: Any) -> sp.csr_array:
 
 
 def signed_costs(
-    positives: sp.csc_array, row_cost: NDArray[Any], positive_weight: NDArray[Any], dtype: Any
+    positives: sp.csc_array,
+    row_cost: NDArray[Any],
+    positive_weight: NDArray[Any],
+    dtype: Any,
+    ids: NDArray[np.int64] | None = None,
 ) -> NDArray[Any]:
-    """Sign times cost of every (row, class): row_cost for negatives, times the class's weight for positives."""
-    n_block = positives.shape[1]
-    cost = np.repeat(-row_cost.astype(dtype)[:, None], n_block, axis=1)
+    """Sign times cost of every (row, class): row_cost for negatives, times the class's weight for positives.
+
+    With `ids`, sorted, of these rows only.
+    """
+    n_block, rows = positives.shape[1], positives.indices
     column = np.repeat(np.arange(n_block), np.diff(positives.indptr))
-    rows = positives.indices
-    cost[rows, column] = row_cost[rows] * positive_weight[column]
+    at = rows
+    if ids is not None and len(ids) < len(row_cost):
+        at = np.searchsorted(ids, rows)
+        here = at < len(ids)
+        here[here] = ids[at[here]] == rows[here]
+        at, rows, column = at[here], rows[here], column[here]
+        negative = -row_cost[ids].astype(dtype)
+    else:
+        negative = -row_cost.astype(dtype)
+    cost = np.repeat(negative[:, None], n_block, axis=1)
+    cost[at, column] = row_cost[rows] * positive_weight[column]
     return cost
 
 

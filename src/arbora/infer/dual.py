@@ -25,10 +25,10 @@ from arbora.kernels import LOSSES, certify_block, sweep_active, sweep_block
 BLOCK = 32  # classes side by side: four AVX registers of float32, two cache lines a feature
 
 _ACTIVE_WORK = 3.0  # work spent on the active pairs, as a multiple of a full sweep
-_SPARSE_PENALTY = 6.0  # one scalar, indirect multiply-add costs about as much as six vectorised ones
-_MOST_ACTIVE_SWEEPS = 200
+SPARSE_PENALTY = 6.0  # one scalar, indirect multiply-add costs about as much as six vectorised ones
+MOST_ACTIVE_SWEEPS = 200
 _SMALLEST_NORM2 = 1e-30  # its inverse is finite in float32
-_ENOUGH = 0.2  # a class is polished until its gap is this share of the block's mean gap
+ENOUGH = 0.2  # a class is polished until its gap is this share of the block's mean gap
 
 
 def class_blocks(n_classes: int) -> list[range]:
@@ -176,7 +176,7 @@ def solve_block(
     scratch = np.empty(rows.n_features + 1, rows.dtype)
     losses, gaps, objectives = np.zeros(n_block), np.zeros(n_block), np.zeros(n_block)
     rng = np.random.default_rng(seed)
-    full_work = rows.n_samples * n_block / (1.0 if rows.dense else _SPARSE_PENALTY)
+    full_work = rows.n_samples * n_block / (1.0 if rows.dense else SPARSE_PENALTY)
     history: list[tuple[float, float, float]] = []
     started, optimism, converged = perf_counter(), 1.0, False
     for iteration in range(max_iter):
@@ -196,9 +196,9 @@ def solve_block(
         if converged:
             break
         n_pairs = int(n_active.sum())
-        n_sweeps = min(_MOST_ACTIVE_SWEEPS, int(_ACTIVE_WORK * full_work / n_pairs)) if n_pairs else 0
+        n_sweeps = min(MOST_ACTIVE_SWEEPS, int(_ACTIVE_WORK * full_work / n_pairs)) if n_pairs else 0
         if n_sweeps and iteration < max_iter - 1:
-            enough = _ENOUGH * gap / n_block
+            enough = ENOUGH * gap / n_block
             sweep_active(
                 *arrays, rows.norm2, cost, code, rows.bias, rows.dense, weights, multipliers,
                 active, n_active, n_sweeps, enough, seed + iteration, scratch,

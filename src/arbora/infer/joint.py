@@ -23,6 +23,7 @@ visited, and what a block changed in the shared parts follows from its old and n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -31,29 +32,24 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.infer.checkpoint import Checkpoint
-from arbora.infer.dual import (
-    _ENOUGH,
-    _MOST_ACTIVE_SWEEPS,
-    _SPARSE_PENALTY,
-    Rows,
-)
+from arbora.infer.dual import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, Rows
 from arbora.infer.layout import Layout, coupling_of_wave, lay_out
 from arbora.infer.progress import Progress
 from arbora.infer.run import Multipliers, Round, Run, State, Visit, no_multipliers
 from arbora.kernels import LOSSES
 from arbora.kernels.coupled import (
-    add_change,
+    add_changes,
     add_parts,
     add_rows,
     certify_scaled,
+    dot_rows,
     polish_coupled,
     sweep_coupled,
 )
 from arbora.kernels.triples import from_triples, subtract_triples, take_rows, to_triples
 
-_ACTIVE_WORK = (
-    1.0  # work on the pairs that can move, as a multiple of a sweep: others may have moved meanwhile
-)
+_ACTIVE_WORK = 1.0  # on the pairs that can move, as a multiple of a sweep: others may have moved meanwhile
+_GROUPS = 16  # of shared parts that follow side by side
 _MOST_OPTIMISM = 8.0  # an estimate is never distrusted more than this
 SCALES = (1.0, 1.0025, 1.005, 1.01, 1.015, 1.02, 1.03, 1.05)
 
@@ -148,6 +144,10 @@ class Joint:
     ) -> None:
         self.rows, self.costs, self.loss, self.engine, self.offset = rows, costs, loss, engine, offset
         self.layout: Layout = lay_out(factor)
+        self.local, self.mix = (
+            [np.asarray(shares, rows.dtype) for shares in kind]
+            for kind in (self.layout.local, self.layout.mix)
+        )
         self.everything = view_all(rows)
 
     def _block_arrays(
@@ -166,10 +166,21 @@ class Joint:
         else:
             W = np.ascontiguousarray(self.offset(block)[view.features], dtype)
         if multipliers.rows.size:
-            add_rows(*view.rows[:3], view.rows.bias, cost, A, layout.local[k].astype(dtype), W)
+            add_rows(*view.rows[:3], view.rows.bias, cost, A, self.local[k], W)
         if layout.seen[k].size:
-            add_parts(shared, layout.seen[k], layout.mix[k].astype(dtype), view.features, W)
+            add_parts(shared, layout.seen[k], self.mix[k], view.features, W)
         return cost, A, W
+
+    def _from_offset(self, k: int, multipliers: Multipliers) -> float:
+        """Half the sum of the multipliers times the margins at the offset.
+
+        With margins at all of the weights, half this sum is the regulariser: where deviations from an offset are
+        what is regularised, its part has to be taken off.
+        """
+        if self.offset is None:
+            return 0.0
+        V = np.ascontiguousarray(self.offset(self.layout.blocks[k]), self.rows.dtype)
+        return float(dot_rows(*self.rows[:3], self.rows.bias, *multipliers, V)) / 2
 
     def weights(self, k: int, solution: JointSolution) -> NDArray[Any]:
         """Weights (n_features + 1, n_block) of block k, bias last."""
@@ -210,15 +221,17 @@ class Joint:
         may_move = np.asarray(A.any(axis=1))
         for b, n in enumerate(n_active.tolist()):
             may_move[active[b, :n]] = True
-        full_work = rows.n_samples * n_block / (1.0 if rows.dense else _SPARSE_PENALTY)
+        full_work = rows.n_samples * n_block / (1.0 if rows.dense else SPARSE_PENALTY)
         n_pairs = int(n_active.sum())
-        n_sweeps = min(_MOST_ACTIVE_SWEEPS, int(_ACTIVE_WORK * full_work / n_pairs)) if n_pairs else 0
+        n_sweeps = min(MOST_ACTIVE_SWEEPS, int(_ACTIVE_WORK * full_work / n_pairs)) if n_pairs else 0
         if n_sweeps:
             scratch = np.empty(rows.n_features + 1, rows.dtype)
             polish_coupled(
                 *rows[:3], rows.norm2, cost, code, rows.bias, rows.dense, K, W, A,
-                active, n_active, n_sweeps, _ENOUGH * estimates[2] / n_block, sum(seed), scratch,
+                active, n_active, n_sweeps, ENOUGH * estimates[2] / n_block, sum(seed), scratch,
             )  # fmt: skip
+        loss, norm, gap = estimates
+        estimates = loss, norm - self._from_offset(k, multipliers), gap
         # Of a smooth loss all pairs move in every round: there are no candidates to tell.
         candidates = view.ids[may_move] if self.loss != "logistic" else view.ids[:0]
         return Visit(Multipliers(*to_triples(A, cost, view.ids)), candidates, estimates)
@@ -228,21 +241,27 @@ class Joint:
     ) -> None:
         """Carry the changes of the blocks of a wave into the shared parts, in the order of the blocks."""
         layout = self.layout
-        changes = self.engine.map(
-            lambda item: subtract_triples(*item[2], *item[1]) if layout.seen[item[0]].size else None,
-            list(zip(wave, old, new, strict=True)),
-        )
-        by_part: dict[int, list[tuple[int, int]]] = {}
-        for position, k in enumerate(wave):
-            for row, part in enumerate(layout.seen[k].tolist()):
-                by_part.setdefault(part, []).append((position, row))
 
-        def follow(part: int) -> None:
-            for position, row in by_part[part]:
-                mix = layout.mix[wave[position]][row].astype(self.rows.dtype)
-                add_change(*self.rows[:3], self.rows.bias, *changes[position], mix, shared[part])
+        def change(item: tuple[int, Multipliers, Multipliers]) -> tuple[NDArray[Any], ...]:
+            k, before, after = item
+            moved = before.rows.size and layout.seen[k].size
+            return subtract_triples(*after, *before) if moved else tuple(after)
 
-        self.engine.map(follow, list(by_part))
+        changes = self.engine.map(change, list(zip(wave, old, new, strict=True)))
+        # Parts are cut into runs about as many blocks of the wave see; a part is moved by one thread alone.
+        n_seen = np.bincount(np.concatenate([layout.seen[k] for k in wave]), minlength=len(layout.shared))
+        ends = np.cumsum(n_seen)
+        cuts = np.searchsorted(ends, np.arange(1, _GROUPS) * (n_seen.sum() / _GROUPS), side="right")
+        bounds = np.unique([0, *cuts, len(ends)]).tolist()
+
+        def follow(span: tuple[int, int]) -> None:
+            for k, change in zip(wave, changes, strict=True):
+                first, stop = np.searchsorted(layout.seen[k], span)
+                if first < stop:
+                    mix, ids = self.mix[k][first:stop], layout.seen[k][first:stop]
+                    add_changes(*self.rows[:3], self.rows.bias, *change, mix, ids, shared)
+
+        self.engine.map(follow, list(pairwise(bounds)))
 
     def _round(self, run: Run, state: State, full: bool, seed: int) -> NDArray[np.float64]:
         """Visit every block once; return the loss, regulariser and gap met on the way."""
@@ -285,12 +304,7 @@ class Joint:
             losses = np.zeros(len(scales))
             cost, A, W = self._block_arrays(k, self.everything, state.multipliers[k], state.shared)
             norm, gap = certify_scaled(*self.rows[:3], cost, code, bias, W, A, scales, losses)
-            if self.offset is not None:  # the regulariser is that of the deviation from the offset
-                W = np.ascontiguousarray(self.offset(self.layout.blocks[k]), self.rows.dtype)
-                norm -= certify_scaled(*self.rows[:3], cost, code, bias, W, A, scales, np.zeros(len(scales)))[
-                    0
-                ]
-            return np.array([norm, gap, *losses])
+            return np.array([norm - self._from_offset(k, state.multipliers[k]), gap, *losses])
 
         norm, gap, *losses = np.sum(self.engine.map(certify_one, range(len(self.layout.blocks))), axis=0)
         objectives = scales.astype(np.float64) ** 2 * norm + losses

@@ -269,11 +269,13 @@ class Newton:
         key : str
             Put before the name of the piece in the checkpoint.
         """
-        with ThreadpoolController().limit(limits=1, user_api="blas"):
-            self._prepare()
-            solution = self._solve(tol, max_iter, multipliers, checkpoint, progress, f"{key}newton")
-            del self.X, self.sign, self.cost, self.spectrum
-        return solution
+        try:
+            with ThreadpoolController().limit(limits=1, user_api="blas"):
+                self._prepare()
+                return self._solve(tol, max_iter, multipliers, checkpoint, progress, f"{key}newton")
+        finally:  # a solver that was interrupted, or ran out of memory, keeps none of it
+            for name in ("X", "sign", "cost", "R", "spectrum"):
+                self.__dict__.pop(name, None)
 
     def _solve(
         self,

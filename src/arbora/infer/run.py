@@ -8,6 +8,7 @@ in which it was, without the visits already paid, and ends with the same bits.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -121,8 +122,11 @@ class Run:
         """Bring a fresh state to the last round that was begun and of which everything is there."""
         if self.checkpoint is None:
             return
-        begun = [self.checkpoint.load(self._name("shared", parity)) for parity in (0, 1)]
-        for piece in sorted((p for p in begun if p is not None), key=lambda p: -p.meta["iteration"]):
+        parities = [p for p in (0, 1) if self._name("block-0", p) in self.checkpoint]
+        pieces = {p: self.checkpoint.load(self._name("shared", p)) for p in (0, 1)}
+        begun = [piece for piece in pieces.values() if piece is not None]
+        lost = [self._name("shared", p) for p in parities if pieces[p] is None]
+        for piece in sorted(begun, key=lambda p: -p.meta["iteration"]):
             iteration = piece.meta["iteration"]
             visits = [self.load(k, iteration - 1) for k in range(len(state.multipliers))] if iteration else []
             known = [visit for visit in visits if visit is not None]
@@ -132,4 +136,19 @@ class Run:
                 state.shared = piece.arrays["shared"]
                 state.history = [Round(*entry) for entry in piece.meta["history"]]
                 state.optimism = piece.meta["optimism"]
-                return
+                break
+            lost += [
+                self._name(f"block-{k}", iteration - 1) for k, visit in enumerate(visits) if visit is None
+            ]
+        if lost:
+            self._warn(lost, len(state.history))
+
+    def _warn(self, lost: list[str], n_rounds: int) -> None:
+        assert self.checkpoint is not None
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        warnings.warn(
+            f"the checkpoint in {self.checkpoint.path} is not whole: {lost[0]!r}{more} cannot be read. The fit goes "
+            + (f"on from round {n_rounds + 1}." if n_rounds else "back to its beginning."),
+            UserWarning,
+            stacklevel=4,
+        )

@@ -30,13 +30,13 @@ from arbora.kernels.products import FAST, add_row
 HINGE, SQUARED_HINGE, LOGISTIC = 0, 1, 2
 LOSSES = {"hinge": HINGE, "squared_hinge": SQUARED_HINGE, "logistic": LOGISTIC}
 
-_NEWTON_STEPS, _NEWTON_STOP = 40, 1e-4  # the last step leaves the dual within 1e-9 c of its minimum
+NEWTON_STEPS, NEWTON_STOP = 40, 1e-4  # the last step leaves the dual within 1e-9 c of its minimum
 _COPY_COST = 8  # visits a feature that copying the weights of a class out and in again is worth
-_SETTLED = 0.1  # how far beyond its bound a gradient must point before sweep_active drops the pair
+SETTLED = 0.1  # how far beyond its bound a gradient must point before sweep_active drops the pair
 
 
 @nb.njit(inline="always", **FAST)
-def _hinge_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
+def hinge_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
     """Minimise the dual along one coordinate: multiplier a, margin m, cost c, squared norm q of the row.
 
     `one` carries the working precision into the arithmetic; so it does below.
@@ -45,13 +45,14 @@ def _hinge_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(inline="always", **FAST)
-def _squared_hinge_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
+def squared_hinge_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
+    """Minimise the dual along one coordinate; a pair that costs nothing has no multiplier."""
     zero = one - one
     return max(a - (m - one + a / (c + c)) / (q + one / (c + c)), zero) if c > zero else zero
 
 
 @nb.njit(inline="always", **FAST)
-def _logistic_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
+def logistic_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
     """Find the new margin t, root of f(t) = t - m - q (c sigmoid(-t) - a), by Newton's method.
 
     f rises; it is convex below 0 and concave above, so that on the side of 0 where the root lies Newton's steps
@@ -61,18 +62,18 @@ def _logistic_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
     half = one / (one + one)
     positive = q * (c * half - a) + m > zero
     t = max(m, zero) if positive else min(m, zero)
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(NEWTON_STEPS):
         s = one / (one + math.exp(t))
         f = t - m - q * (c * s - a)
         step = f / (one + q * c * s * (one - s))
         t = max(t - step, zero) if positive else min(t - step, zero)
-        if f * step < _NEWTON_STOP:
+        if f * step < NEWTON_STOP:
             break
     return c / (one + math.exp(t))
 
 
 @nb.njit(inline="always", **FAST)
-def _loss_and_gap(loss, a, m, c, one):  # type: ignore[no-untyped-def]
+def loss_and_gap(loss, a, m, c, one):  # type: ignore[no-untyped-def]
     """Return the loss of one pair and its share of the duality gap."""
     zero = one - one
     slack = max(one - m, zero)
@@ -125,7 +126,7 @@ def sweep_block(  # type: ignore[no-untyped-def]
                 row_loss += value
                 row_norm += a * m
                 row_gap += value + a * (m - one)
-                new = _hinge_step(a, m, c, q, one)
+                new = hinge_step(a, m, c, q, one)
                 A[i, b] = new
                 d[b] = (new - a) * y
                 g[b] = m - one
@@ -135,11 +136,11 @@ def sweep_block(  # type: ignore[no-untyped-def]
                 c, a = abs(cost[i, b]), A[i, b]
                 y = math.copysign(one, cost[i, b])
                 m = y * g[b]
-                value, gap = _loss_and_gap(SQUARED_HINGE, a, m, c, one)
+                value, gap = loss_and_gap(SQUARED_HINGE, a, m, c, one)
                 row_loss += value
                 row_norm += a * m
                 row_gap += gap
-                new = _squared_hinge_step(a, m, c, q, one)
+                new = squared_hinge_step(a, m, c, q, one)
                 A[i, b] = new
                 d[b] = (new - a) * y
                 g[b] = m - one
@@ -154,7 +155,7 @@ def sweep_block(  # type: ignore[no-untyped-def]
                 row_loss += c * (max(-m, zero) + math.log1p(math.exp(-abs(m))))
                 row_norm += a * m
                 row_gap += (a - c * p) ** 2 / (c * p * (one + one)) if c > zero else zero
-                new = _logistic_step(a, m, c, q, one)
+                new = logistic_step(a, m, c, q, one)
                 A[i, b] = new
                 d[b] = (new - a) * y
                 largest = max(largest, abs(d[b]))
@@ -191,7 +192,7 @@ def sweep_active(  # type: ignore[no-untyped-def]
     last = W.shape[0] - 1
     zero = W.dtype.type(0)
     one = W.dtype.type(1)
-    settled = W.dtype.type(_SETTLED)
+    settled = W.dtype.type(SETTLED)
     state = np.uint64(seed)
     n_block, flat = W.shape[1], W.reshape(-1)  # ravel would copy a strided W; reshape refuses it
     mean_length = len(data) / max(1, len(indptr) - 1)
@@ -226,7 +227,7 @@ def sweep_active(  # type: ignore[no-untyped-def]
                 c, a = abs(cost[i, b]), A[i, b]
                 y = math.copysign(one, cost[i, b])
                 m *= y
-                _, gap = _loss_and_gap(loss, a, m, c, one)
+                _, gap = loss_and_gap(loss, a, m, c, one)
                 total_gap += gap
                 beyond = m - one
                 if (a == zero and beyond > settled) or (loss == HINGE and a == c and beyond < -settled):
@@ -234,7 +235,7 @@ def sweep_active(  # type: ignore[no-untyped-def]
                 active[b, kept] = i
                 kept += 1
                 q = norm2[i]
-                new = _hinge_step(a, m, c, q, one) if loss == HINGE else _squared_hinge_step(a, m, c, q, one)
+                new = hinge_step(a, m, c, q, one) if loss == HINGE else squared_hinge_step(a, m, c, q, one)
                 d = (new - a) * y
                 if d != zero:
                     A[i, b] = new
@@ -267,6 +268,6 @@ def certify_block(indptr, indices, data, cost, loss, bias, W, A, losses, gaps): 
         add_row(indptr, indices, data, i, W, g)
         for b in range(n_block):
             c = cost[i, b]
-            value, gap = _loss_and_gap(loss, A[i, b], math.copysign(one, c) * g[b], abs(c), one)
+            value, gap = loss_and_gap(loss, A[i, b], math.copysign(one, c) * g[b], abs(c), one)
             losses[b] += value
             gaps[b] += gap

@@ -19,14 +19,14 @@ import numba as nb
 import numpy as np
 
 from arbora.kernels.coordinate import (
-    _SETTLED,
     HINGE,
     LOGISTIC,
+    SETTLED,
     SQUARED_HINGE,
-    _hinge_step,
-    _logistic_step,
-    _loss_and_gap,
-    _squared_hinge_step,
+    hinge_step,
+    logistic_step,
+    loss_and_gap,
+    squared_hinge_step,
 )
 from arbora.kernels.products import FAST, add_row
 
@@ -39,10 +39,10 @@ _TILE = 256  # features whose weights, for a block, stay in the first-level cach
 @nb.njit(inline="always", **FAST)
 def _step(loss, a, m, c, q, one):  # type: ignore[no-untyped-def]
     if loss == HINGE:
-        return _hinge_step(a, m, c, q, one)
+        return hinge_step(a, m, c, q, one)
     if loss == SQUARED_HINGE:
-        return _squared_hinge_step(a, m, c, q, one)
-    return _logistic_step(a, m, c, q, one)
+        return squared_hinge_step(a, m, c, q, one)
+    return logistic_step(a, m, c, q, one)
 
 
 @nb.njit(inline="always", **FAST)
@@ -102,7 +102,7 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
         else:
             for b in range(n_block):
                 m = math.copysign(one, cost[i, b]) * g[b]
-                value, gap = _loss_and_gap(loss, A[i, b], m, abs(cost[i, b]), one)
+                value, gap = loss_and_gap(loss, A[i, b], m, abs(cost[i, b]), one)
                 row_loss += value
                 row_norm += A[i, b] * m
                 row_gap += gap
@@ -157,7 +157,7 @@ def polish_coupled(  # type: ignore[no-untyped-def]
     n_block, last = W.shape[1], W.shape[0] - 1
     zero = W.dtype.type(0)
     one = W.dtype.type(1)
-    settled = W.dtype.type(_SETTLED)
+    settled = W.dtype.type(SETTLED)
     state = np.uint64(seed)
     mean_length = len(data) / max(1, len(indptr) - 1)
     for b in range(n_block):
@@ -194,7 +194,7 @@ def polish_coupled(  # type: ignore[no-untyped-def]
                 c, a = abs(cost[i, b]), A[i, b]
                 y = math.copysign(one, cost[i, b])
                 m *= y
-                _, gap = _loss_and_gap(loss, a, m, c, one)
+                _, gap = loss_and_gap(loss, a, m, c, one)
                 total_gap += gap
                 beyond = m - one
                 if (a == zero and beyond > settled) or (loss == HINGE and a == c and beyond < -settled):
@@ -295,6 +295,28 @@ def add_change(indptr, indices, data, bias, rows, columns, change, mix, part):  
 
 
 @nb.njit(**FAST)
+def add_changes(  # type: ignore[no-untyped-def]
+    indptr, indices, data, bias, rows, columns, change, mix, ids, parts
+):
+    """Add the changes of a block to the parts ids of all, with the shares mix[p] of its classes in part ids[p]."""
+    for p in range(len(ids)):
+        add_change(indptr, indices, data, bias, rows, columns, change, mix[p], parts[ids[p]])
+
+
+@nb.njit(**FAST)
+def dot_rows(indptr, indices, data, bias, rows, columns, values, V):  # type: ignore[no-untyped-def]
+    """Sum of values times the scores x_i.V[:, b], over triples (i, b, value)."""
+    last, total = len(V) - 1, 0.0
+    for s in range(len(rows)):
+        i, b = rows[s], columns[s]
+        score = bias * V[last, b]
+        for k in range(indptr[i], indptr[i + 1]):
+            score += data[k] * V[indices[k], b]
+        total += values[s] * score
+    return total
+
+
+@nb.njit(**FAST)
 def certify_scaled(indptr, indices, data, cost, loss, bias, W, A, scales, losses):  # type: ignore[no-untyped-def]
     """Sum into losses[s] the loss at the weights scales[s] W; return the regulariser and the gap at W itself."""
     n_block, last = W.shape[1], W.shape[0] - 1
@@ -309,10 +331,10 @@ def certify_scaled(indptr, indices, data, cost, loss, bias, W, A, scales, losses
         for b in range(n_block):
             c = abs(cost[i, b])
             m = math.copysign(one, cost[i, b]) * g[b]
-            _, gap = _loss_and_gap(loss, A[i, b], m, c, one)
+            _, gap = loss_and_gap(loss, A[i, b], m, c, one)
             total_gap += gap
             total_norm += A[i, b] * m
             for s in range(len(scales)):
-                value, _ = _loss_and_gap(loss, c - c, scales[s] * m, c, one)
+                value, _ = loss_and_gap(loss, c - c, scales[s] * m, c, one)
                 losses[s] += value
     return total_norm / 2, total_gap
