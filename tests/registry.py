@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_random_state
 
@@ -109,6 +110,13 @@ def cost_reduces(data: Data) -> tuple[Any, Any]:
     return ours.coef_, classify.OneVsRestLogistic(**exact).fit(data.X, data.y).coef_
 
 
+def bayes_reduces(data: Data) -> tuple[Any, Any]:
+    """With one precision that is certain, a star is multinomial regression: a softmax leaves its root at zero."""
+    ours = classify.HierarchicalBayesClassifier(prior=(1e12, 5e11), fit_intercept=False, tol=1e-9).fit(data.X, data.y)
+    known = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10, max_iter=10_000).fit(data.X, data.y)
+    return ours.coef_, known.coef_
+
+
 def path_reduces(data: Data) -> tuple[Any, Any]:
     """Without a structure all classes are siblings: the multiclass machine of Crammer and Singer."""
     ours = classify.HierarchicalSVM(fit_intercept=False, **_EXACT).fit(data.X, data.y)
@@ -196,6 +204,13 @@ REGISTRY = [
         _EXACT_LOGISTIC,
         labelled_clouds,
         recursive_logistic_reduces,
+    ),
+    Row(
+        classify.HierarchicalBayesClassifier,
+        {"structure": TREE},
+        {"tol": 1e-8, "max_iter": 1000},
+        labelled_clouds,
+        bayes_reduces,
     ),
     Row(classify.HierarchicalCostClassifier, _SMALL, _EXACT_LOGISTIC, labelled_clouds, cost_reduces),
     Row(classify.HierarchicalSVM, _SMALL, _EXACT_PATHS, labelled_clouds, path_reduces),

@@ -67,9 +67,8 @@ def test_bounds_are_expectations(model):
     log_ratio = stats.gamma.logpdf(A, prior.shape, scale=1 / prior.rate)
     log_ratio = (log_ratio - stats.gamma.logpdf(A, q.shape, scale=1 / q.rate)).sum(axis=(1, 2))
     log_q = stats.norm.logpdf(W, mean, np.sqrt(variance)).sum(axis=(1, 2))
-    spread = gt.spreads(tree, mean, variance)
     for draws, value in [
-        (log_prior, gt.prior_bound(tree, sharing, q, root, mean, variance, spread)),
+        (log_prior, gt.prior_bound(tree, sharing, q, root, mean, variance)),
         (log_ratio, gt.gamma_bound(prior, q)),
         (-log_q, gt.gaussian_entropy(float(np.log(variance).sum()), mean.size)),
     ]:
@@ -83,12 +82,11 @@ def test_gamma_update_is_where_the_bound_is_highest(model):
     sharing = gt.share_precisions(tree, model)
     prior = gt.Gammas(*rng.uniform(0.5, 2, (2, len(sharing.owner), d if sharing.by_weight else 1)))
     mean, variance = rng.normal(size=(tree.n_nodes, d)), rng.uniform(0.2, 1, (tree.n_nodes, d))
-    spread = gt.spreads(tree, mean, variance)
-    best = gt.update_gammas(sharing, prior, spread)
+    best = gt.update_gammas(sharing, prior, gt.spreads(tree, sharing, mean, variance), d)
 
     def bound(tau, nu):
         q = gt.Gammas(tau, nu)
-        return gt.prior_bound(tree, sharing, q, gt.Root(), mean, variance, spread) + gt.gamma_bound(prior, q)
+        return gt.prior_bound(tree, sharing, q, gt.Root(), mean, variance) + gt.gamma_bound(prior, q)
 
     h = 1e-4
     for g, k in np.ndindex(best.shape.shape):

@@ -1,6 +1,7 @@
 """File items into a taxonomy, DAG or label graph that exists."""
 
 from arbora.classify.baselines import OneVsRestLogistic, OneVsRestSVC
+from arbora.classify.bayes import HierarchicalBayesClassifier
 from arbora.classify.correlated import CorrelatedMultinomialLogit
 from arbora.classify.cost import HierarchicalCostClassifier
 from arbora.classify.orthogonal import OrthogonalTransfer
@@ -10,6 +11,7 @@ from arbora.classify.top_down import TopDownSVC
 
 __all__ = [
     "CorrelatedMultinomialLogit",
+    "HierarchicalBayesClassifier",
     "HierarchicalCostClassifier",
     "HierarchicalSVM",
     "OneVsRestLogistic",

@@ -36,6 +36,7 @@ Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 _LOG_2PI = float(np.log(2 * np.pi))
+_NUMBERS_AT_A_TIME = 1 << 22
 
 
 class Tree(NamedTuple):
@@ -175,16 +176,45 @@ def posterior_precisions(tree: Tree, precision: Array) -> Array:
     return total
 
 
-def spreads(tree: Tree, mu: Array, variance: Array) -> Array:
-    """Compute expected squared distances of weights from their parents', zero for roots: (n_nodes, n_weights)."""
-    inside = tree.has_parent
-    up = tree.parent[inside]
-    spread = np.zeros_like(mu)
-    spread[inside] = (mu[inside] - mu[up]) ** 2 + variance[inside] + variance[up]
+def spreads(tree: Tree, sharing: Sharing, mu: NDArray[Any], variance: NDArray[Any]) -> Array:
+    """Compute expected squared distances of weights from their parents', zero for roots.
+
+    Parameters
+    ----------
+    mu, variance : ndarray of shape (n_nodes, n_weights)
+        Means, and diagonals of the covariances.
+
+    Returns
+    -------
+    ndarray of shape (n_nodes, n_weights), or (n_nodes, 1)
+        Summed over the weights unless precisions are by weight.
+
+    Examples
+    --------
+    >>> tree = make_tree([-1, 0], [1])
+    >>> mu, variance = np.array([[0.0, 0.0], [1.0, 2.0]]), np.full((2, 2), 0.5)
+    >>> spreads(tree, share_precisions(tree, "M2"), mu, variance)
+    array([[0., 0.],
+           [2., 5.]])
+    >>> spreads(tree, share_precisions(tree, "M3"), mu, variance)
+    array([[0.],
+           [7.]])
+    """
+    n_weights = mu.shape[1]
+    spread = np.zeros((tree.n_nodes, n_weights if sharing.by_weight else 1))
+    inside = np.flatnonzero(tree.has_parent)
+    at_a_time = max(1, _NUMBERS_AT_A_TIME // n_weights)
+    for first in range(0, len(inside), at_a_time):
+        nodes = inside[first : first + at_a_time]
+        up = tree.parent[nodes]
+        distance = (mu[nodes] - mu[up]) ** 2 + variance[nodes] + variance[up]
+        spread[nodes] = (
+            distance if sharing.by_weight else distance.sum(axis=1, keepdims=True, dtype=np.float64)
+        )
     return spread
 
 
-def update_gammas(sharing: Sharing, prior: Gammas, spread: Array) -> Gammas:
+def update_gammas(sharing: Sharing, prior: Gammas, spread: Array, n_weights: int) -> Gammas:
     """Distributions of the precisions that maximise the bound, given the spreads.
 
     Examples
@@ -192,34 +222,29 @@ def update_gammas(sharing: Sharing, prior: Gammas, spread: Array) -> Gammas:
     >>> tree = make_tree([-1, 0, 0], [1, 2])
     >>> sharing = share_precisions(tree, "M1")
     >>> prior = Gammas(np.array([[1.0]]), np.array([[2.0]]))
-    >>> update_gammas(sharing, prior, np.array([[0.0], [1.0], [3.0]]))
+    >>> update_gammas(sharing, prior, np.array([[0.0], [1.0], [3.0]]), n_weights=1)
     Gammas(shape=array([[2.]]), rate=array([[4.]]))
     """
-    if not sharing.by_weight:
-        count, total = spread.shape[1], spread.sum(axis=1, keepdims=True)
-    else:
-        count, total = 1, spread
     n_nodes = np.bincount(sharing.group[sharing.group >= 0], minlength=len(sharing.owner))
-    shape = prior.shape + (n_nodes * count / 2)[:, None]
-    return Gammas(np.broadcast_to(shape, prior.rate.shape), prior.rate + sum_to_groups(sharing, total) / 2)
+    shape = prior.shape + (n_nodes * (1 if sharing.by_weight else n_weights) / 2)[:, None]
+    return Gammas(np.broadcast_to(shape, prior.rate.shape), prior.rate + sum_to_groups(sharing, spread) / 2)
 
 
 def prior_bound(
-    tree: Tree, sharing: Sharing, gammas: Gammas, root: Root, mu: Array, variance: Array, spread: Array
+    tree: Tree, sharing: Sharing, gammas: Gammas, root: Root, mu: Array, variance: Array
 ) -> float:
     """Compute the expectation of log p(W | a) under q, with its constants.
 
     Parameters
     ----------
-    mu, variance, spread : ndarray of shape (n_nodes, n_weights)
-        Means, diagonals of the covariances, and what `spreads` makes of them.
+    mu, variance : ndarray of shape (n_nodes, n_weights)
+        Means, and diagonals of the covariances.
     """
     inside = tree.has_parent
     n_weights = mu.shape[1]
-    per_node = spread if sharing.by_weight else spread.sum(axis=1, keepdims=True)
-    weight = 1 if sharing.by_weight else n_weights
     of_group = sharing.group[inside]
-    value = np.sum(weight * gammas.mean_log[of_group] - gammas.mean[of_group] * per_node[inside])
+    logs = (1 if sharing.by_weight else n_weights) * gammas.mean_log[of_group]
+    value = np.sum(logs - gammas.mean[of_group] * spreads(tree, sharing, mu, variance)[inside])
     precision = np.broadcast_to(np.asarray(root.precision, np.float64), (n_weights,))
     distance = (mu[~inside] - root.mean) ** 2 + variance[~inside]
     value += np.sum(np.log(precision) - precision * distance)

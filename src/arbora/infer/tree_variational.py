@@ -163,7 +163,8 @@ def _sweep(problem: TreeProblem, quadratic: Quadratic, gammas: Gammas) -> _Globa
     variance[tree.leaves] = 1.0
     log_determinants = float(np.log(variance).sum() + factor.log_determinants[tree.leaves].sum())
     variance[tree.leaves] = np.diagonal(covariance, axis1=1, axis2=2)
-    gammas = gaussian_tree.update_gammas(sharing, problem.prior, gaussian_tree.spreads(tree, mean, variance))
+    spread = gaussian_tree.spreads(tree, sharing, mean, variance)
+    gammas = gaussian_tree.update_gammas(sharing, problem.prior, spread, mean.shape[1])
     posterior = TreePosterior(mean, variance, covariance, gammas)
     return _Global(posterior, precision, factor, log_determinants)
 
@@ -171,10 +172,7 @@ def _sweep(problem: TreeProblem, quadratic: Quadratic, gammas: Gammas) -> _Globa
 def _prior_bound(problem: TreeProblem, found: _Global) -> float:
     """All of the lower bound but the likelihood."""
     mean, variance, _, gammas = found.posterior
-    spread = gaussian_tree.spreads(problem.tree, mean, variance)
-    value = gaussian_tree.prior_bound(
-        problem.tree, problem.sharing, gammas, problem.root, mean, variance, spread
-    )
+    value = gaussian_tree.prior_bound(problem.tree, problem.sharing, gammas, problem.root, mean, variance)
     entropy = gaussian_tree.gaussian_entropy(found.log_determinants, mean.size)
     return value + gaussian_tree.gamma_bound(problem.prior, gammas) + entropy
 

@@ -27,6 +27,7 @@ _registry: dict[str, str | type] = {
         "arbora.classify:TopDownSVC",
         "arbora.classify:RecursiveSVC",
         "arbora.classify:RecursiveLogisticRegression",
+        "arbora.classify:HierarchicalBayesClassifier",
         "arbora.classify:HierarchicalCostClassifier",
         "arbora.classify:HierarchicalSVM",
         "arbora.classify:OrthogonalTransfer",

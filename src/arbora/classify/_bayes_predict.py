@@ -1,0 +1,53 @@
+"""From a posterior of scores to probabilities of classes.
+
+A row x has scores g_n with means m_n = mu_n.x and variances v_n = x'Psi_n x, independent over classes under q. The
+predictive distribution is the expectation of the softmax (or sigmoid) of g (Gopal et al. 2012, equation (5)).
+
+    logistic  sigmoid(m / sqrt(1 + pi v / 8)), the integral of a probit of the same slope (MacKay 1992)
+    softmax   a mean over a fixed set of points, normal scores of a lattice, the same for all rows
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from arbora.infer import bouchard
+
+_ROWS_AT_A_TIME = 1 << 10
+
+Array = NDArray[np.float64]
+
+
+class Scores(NamedTuple):
+    """Means and variances of scores: (n_rows, n_classes)."""
+
+    mean: Array
+    variance: Array
+
+
+def score_variances(X: Any, coef_std: Any, intercept_std: Any, covariance: Array | None) -> Array:
+    """Variance of every score: from full covariances (bias last) if there are some, else from variances."""
+    if covariance is None:
+        squares = X.multiply(X).tocsr() if sp.issparse(X) else np.square(X)
+        return np.asarray(squares @ np.square(coef_std).T + np.square(intercept_std), np.float64)
+    packed = bouchard.pack_symmetric(covariance)
+    out = np.empty((X.shape[0], len(covariance)))
+    for first in range(0, len(out), _ROWS_AT_A_TIME):
+        rows = X[first : first + _ROWS_AT_A_TIME]
+        columns = np.ones((covariance.shape[1], rows.shape[0]))
+        columns[: X.shape[1]] = (rows.toarray() if sp.issparse(rows) else rows).T
+        out[first : first + _ROWS_AT_A_TIME] = bouchard.quadratic_forms(columns, packed)
+    return out
+
+
+def predictive_logits(scores: Scores, likelihood: str) -> Array:
+    """Logarithms of odds (logistic) or of probabilities (softmax), averaged over the posterior of the scores."""
+    damped = scores.mean / np.sqrt(1 + np.pi * scores.variance / 8)
+    if likelihood == "logistic":
+        return damped
+    return damped - logsumexp(damped, axis=1, keepdims=True)

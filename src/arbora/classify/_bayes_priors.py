@@ -1,0 +1,108 @@
+"""Gamma priors of the precisions of a tree, from the data alone: no parameter is left to cross-validation.
+
+The inverse Fisher information of a logistic regression is the asymptotic covariance of its weights, hence a guess at
+how far the weights of a class may lie from its parent's. With p_n the share of class n (a probability for each row
+would need a model), its information is p_n (1 - p_n) S, S = sum_x x x', and the prior of weight i is
+
+    leaf   (a, b_i) = (1, [S^-1]_ii / (p_n (1 - p_n))),        parent   (a, b_i) = sums over its children
+
+(S. Gopal et al. 2012, section 4): the expected variance b/a of a weight of a parent's child is the mean over the
+classes below. M2 takes it as it is. M1 and M3, with one precision for all weights, take the sum over the weights of
+both a and b.
+
+Guards, which the papers do not give. S is shrunk towards its diagonal by d / (N + d), for N rows (or their weight)
+and d weights: it has an inverse whatever the data, collinear features do not get a prior of any variance, and with
+many rows nothing changes. Features that never occur say nothing: they get the mean rate of the others. Shares of
+classes stay half a row away from 0 and from 1. With more than `MOST_FULL` weights the diagonal of S is all that is
+used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.infer.gaussian_tree import Gammas, Sharing, Tree
+
+MOST_FULL = 1000  # weights of a class beyond which the information is taken to be diagonal
+
+Array = NDArray[np.float64]
+
+
+def inverse_information(X: Any, row_weight: Array, bias: float) -> Array:
+    """Diagonal of the inverse of S, guarded.
+
+    Parameters
+    ----------
+    X : CSR or dense matrix of shape (n_samples, n_features)
+    row_weight : ndarray of shape (n_samples,)
+    bias : float
+        Value of a constant feature, the last one; 0 for none.
+
+    Examples
+    --------
+    >>> X = np.array([[1.0, 0.0], [-1.0, 0.0]])
+    >>> inverse_information(X, np.ones(2), bias=0.0)  # the second feature gets what the first one has
+    array([0.5, 0.5])
+    """
+    if bias:
+        column = np.full((X.shape[0], 1), bias, X.dtype)
+        X = sp.hstack([X, sp.csr_array(column)], format="csr") if sp.issparse(X) else np.hstack([X, column])
+    squares = np.asarray((X * X).T @ row_weight, np.float64).ravel()
+    seen = np.flatnonzero(squares > 0)
+    inverse = 1 / squares[seen]
+    if len(squares) <= MOST_FULL:
+        shrink = len(seen) / max(row_weight.sum() + len(seen), 1.0)
+        inverse = _shrunk_inverse(X[:, seen], row_weight, squares[seen], shrink)
+    rates = np.full(len(squares), inverse.mean() if len(seen) else 1.0)
+    rates[seen] = inverse
+    return rates
+
+
+def _shrunk_inverse(X: Any, row_weight: Array, squares: Array, shrink: float) -> Array:
+    """Diagonal of the inverse of X'X with its off-diagonal entries made smaller; scaled to correlations first."""
+    scale = np.sqrt(squares)
+    weighted = X.T.multiply(row_weight) if sp.issparse(X) else X.T * row_weight
+    gram = weighted @ X
+    gram = (gram.toarray() if sp.issparse(gram) else gram) / np.outer(scale, scale)
+    correlation = (1 - shrink) * gram.astype(np.float64)
+    np.fill_diagonal(correlation, 1.0)
+    return np.diagonal(np.linalg.inv(correlation)) / squares
+
+
+def fisher_prior(
+    X: Any, Y: sp.csr_array, row_weight: Array, bias: float, tree: Tree, sharing: Sharing
+) -> Gammas:
+    """Gamma priors from the approximate Fisher information.
+
+    Parameters
+    ----------
+    X, row_weight, bias
+        As in `inverse_information`.
+    Y : CSR array of shape (n_samples, n_classes)
+    tree, sharing
+        Of `infer.gaussian_tree`.
+    """
+    weights = inverse_information(X, row_weight, bias)
+    total = max(float(row_weight.sum()), 1.0)
+    half_a_row = 0.5 / total
+    share = np.clip(np.asarray(Y.T @ row_weight) / total, half_a_row, 1 - half_a_row)
+    # Rates are a number of the class times a number of the weight: so are their sums over classes.
+    n_below, of_node = np.zeros((2, tree.n_nodes))
+    n_below[tree.leaves], of_node[tree.leaves] = 1.0, 1 / (share * (1 - share))
+    for level in reversed(tree.levels[1:]):
+        np.add.at(n_below, tree.parent[level], n_below[level])
+        np.add.at(of_node, tree.parent[level], of_node[level])
+    shape, rate = n_below[sharing.owner, None], of_node[sharing.owner, None]
+    if sharing.by_weight:
+        return Gammas(np.broadcast_to(shape, (len(shape), len(weights))), rate * weights)
+    return Gammas(shape * len(weights), rate * weights.sum())
+
+
+def constant_prior(shape: float, rate: float, sharing: Sharing, n_weights: int) -> Gammas:
+    """Give all precisions one prior."""
+    size = len(sharing.owner), n_weights if sharing.by_weight else 1
+    return Gammas(np.full(size, float(shape)), np.full(size, float(rate)))

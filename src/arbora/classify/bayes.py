@@ -1,0 +1,442 @@
+"""Hierarchical Bayesian logistic regression (HBLR): every class learns how far it may stray from its parent.
+
+The weights of a node lie around those of its parent, and how close is learned from the data (`infer.gaussian_tree`):
+
+    w_root ~ N(0, s I),    w_n ~ N(w_parent(n), precision_n^-1),    precisions ~ Gamma(a, b),
+    p(y = l | x) = exp(w_l.x) / sum_{leaves m} exp(w_m.x)              likelihood="softmax"
+    p(y_l = 1 | x) = 1 / (1 + exp(-w_l.x)), classes independent        likelihood="logistic"
+
+(S. Gopal, Y. Yang, B. Bai and A. Niculescu-Mizil 2012, Bayesian Models for Large-scale Hierarchical Classification,
+NIPS; S. Gopal 2014, thesis, chapter 2.) The gamma priors come from the data (`_bayes_priors`). Nothing is left to
+cross-validation.
+
+The posterior is found by variational inference with full covariances (`infer.tree_variational`), or by partial MAP
+(`_bayes_map`), for many features or classes. What the papers print wrongly is noted where it is computed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit, logsumexp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
+
+from arbora.classify._bayes_map import fit_partial_map
+from arbora.classify._bayes_predict import Scores, predictive_logits, score_variances
+from arbora.classify._bayes_priors import constant_prior, fisher_prior
+from arbora.classify._bayes_summary import summarise_nodes
+from arbora.classify._features import check_features
+from arbora.classify._linear import LinearModel, as_csr, linear_scores
+from arbora.classify._nodes import NodePredictor
+from arbora.classify._routes import build_routes
+from arbora.classify._targets import encode_targets
+from arbora.engine import ThreadEngine
+from arbora.infer import Progress
+from arbora.infer.gaussian_tree import Gammas, Root, Tree, make_tree, share_precisions
+from arbora.infer.tree_rows import TreeProblem
+from arbora.infer.tree_variational import fit_tree
+from arbora.metrics import Table
+from arbora.structure import Hierarchy, LabelGraph
+
+
+class ModelTree(NamedTuple):
+    """The tree that is fitted: inner nodes first, then the classes in their order, all of them leaves."""
+
+    hierarchy: Hierarchy  # node ids are rows of the weights
+    tree: Tree
+
+
+def model_tree(hierarchy: Hierarchy, class_nodes: NDArray[np.int64]) -> ModelTree:
+    """Make the tree of the model from the user's.
+
+    A class on an inner node becomes a leaf below it, several roots get one above them, and nodes without documents
+    below them are left out.
+
+    Examples
+    --------
+    >>> made = model_tree(Hierarchy.from_paths(["a/b", "c"]), np.array([0, 1, 2]))
+    >>> made.hierarchy.names
+    array(['root', 'a', 'a/*', 'a/b', 'c'], dtype=object)
+    >>> made.tree.parent
+    array([-1,  0,  1,  1,  0])
+    """
+    if not hierarchy.is_tree:
+        raise ValueError(
+            "the structure is a DAG: a node has several parents, but its weights can lie around those of one only. "
+            "Give a tree (Hierarchy.from_edges with one parent for each node), or use RecursiveLogisticRegression, "
+            "which takes DAGs and graphs."
+        )
+    routes, leaves = build_routes(hierarchy, class_nodes)
+    inner = np.setdiff1d(routes.order, leaves, assume_unique=True)
+    inner = inner[np.argsort(routes.depth[inner], kind="stable")]
+    order = np.concatenate([inner, leaves])
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    above = routes.parent[order]
+    parent = np.where(above >= 0, place[above], -1)
+    named = Hierarchy(routes.names[order], np.column_stack([parent, np.arange(len(order))])[parent >= 0])
+    return ModelTree(named, make_tree(parent, np.arange(len(inner), len(order))))
+
+
+class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
+    """Hierarchical Bayesian logistic regression (HBLR) over a tree of classes.
+
+    Parameters
+    ----------
+    structure : Hierarchy, optional
+        Tree or forest whose nodes the labels name. Without one all classes are children of one root: the flat model.
+    covariance : {"M3", "M1", "M2"}
+        What a precision (how close to the parent) is common to. "M3": every node has its own. "M1": the children of
+        a node share one. "M2": the children of a node share one for each feature.
+    inference : {"map", "variational"}
+        "map": most probable weights, with variances by a Laplace approximation; for any number of features.
+        "variational": full posterior covariance of the weights of every class; for up to some hundreds of features.
+    likelihood : {"softmax", "logistic"}
+        "softmax": exactly one class is right. "logistic": every class is a yes or no of its own, needed for several
+        labels a row.
+    prior : "fisher" or (shape, rate)
+        Gamma distributions of the precisions: from the Fisher information of the data, or the same for all.
+    root_variance : float
+        Prior variance of the weights of the root.
+    prediction : {"auto", "mean", "predictive"}
+        How probabilities are made: at the mean of the weights, or averaged over their posterior. "auto" is
+        "predictive" for variational inference and "mean" for MAP.
+    fit_intercept : bool
+        Whether to learn a bias: the weight of a constant feature, with the same prior as all others.
+    tol : float
+        Where to stop. "variational": relative change of the lower bound. "map": relative change of the precisions
+        (root mean square).
+    max_iter : int
+        Most iterations; a `ConvergenceWarning` tells when they were not enough.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    verbose : int
+        1 shows progress on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Labels with data: the columns of `decision_function`.
+    nodes_, hierarchy_, class_nodes_
+        All nodes of the structure, the structure, and the nodes of the classes.
+    coef_ : ndarray of shape (n_classes, n_features)
+        Posterior means of the weights. Two classes have two rows.
+    intercept_ : ndarray of shape (n_classes,)
+    coef_std_, intercept_std_
+        Posterior standard deviations.
+    tree_ : Hierarchy
+        The tree that was fitted: inner nodes first, then the classes. Classes with documents on an inner node are
+        leaves below it.
+    node_coef_, node_intercept_, node_coef_std_, node_intercept_std_
+        The same for all nodes of `tree_`.
+    precisions_ : ndarray of shape (n_tree_nodes,), or (n_tree_nodes, n_features [+ 1]) for M2
+        Expected precision of every node around its parent; of the root, the prior's.
+    coef_covariance_ : ndarray of shape (n_classes, n_features [+ 1], n_features [+ 1]), variational inference only
+        Posterior covariances, bias last.
+    lower_bounds_ : ndarray, variational inference only
+        Lower bound of the log evidence after each iteration.
+    trace_, n_iter_, n_features_in_
+        The iterations, and their number.
+
+    Notes
+    -----
+    Classes without documents are not fitted: they have probability 0, and `node_weights` gives them the weights of
+    the nearest node above that has documents below it.
+
+    References
+    ----------
+    S. Gopal, Y. Yang, B. Bai and A. Niculescu-Mizil (2012). Bayesian Models for Large-scale Hierarchical
+    Classification. NIPS.
+
+    Examples
+    --------
+    >>> from arbora.classify import HierarchicalBayesClassifier
+    >>> from arbora.structure import Hierarchy
+    >>> X = [[2.0, 0.0], [1.5, 0.5], [0.0, 2.0], [0.5, 1.5], [-2.0, -2.0]]
+    >>> y = ["animal/cat", "animal/cat", "animal/dog", "animal/dog", "plant"]
+    >>> tree = Hierarchy.from_paths(["animal/cat", "animal/dog", "plant"])
+    >>> model = HierarchicalBayesClassifier(structure=tree).fit(X, y)
+    >>> model.predict([[2.0, 0.2], [-1.0, -1.0]])
+    array(['animal/cat', 'plant'], dtype=object)
+    >>> scores, std = model.decision_function([[2.0, 0.2]], return_std=True)
+    >>> scores.shape, bool((std > 0).all())
+    ((1, 3), True)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "structure": "no_validation",  # encode_targets says it better than a list of accepted types
+        "covariance": [StrOptions({"M1", "M2", "M3"})],
+        "inference": [StrOptions({"map", "variational"})],
+        "likelihood": [StrOptions({"softmax", "logistic"})],
+        "prior": [StrOptions({"fisher"}), tuple, list],
+        "root_variance": [Interval(Real, 0, None, closed="neither")],
+        "prediction": [StrOptions({"auto", "mean", "predictive"})],
+        "fit_intercept": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        structure: Hierarchy | None = None,
+        *,
+        covariance: str = "M3",
+        inference: str = "map",
+        likelihood: str = "softmax",
+        prior: Any = "fisher",
+        root_variance: float = 1.0,
+        prediction: str = "auto",
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.structure = structure
+        self.covariance = covariance
+        self.inference = inference
+        self.likelihood = likelihood
+        self.prior = prior
+        self.root_variance = root_variance
+        self.prediction = prediction
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = self.likelihood == "logistic"
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HierarchicalBayesClassifier:
+        """Find the posterior of weights and precisions.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features of about unit variance, or rows of unit length: the prior of the root has one scale for all.
+        y : one label a row; with likelihood="logistic" also a list of label lists, or an indicator matrix
+            With a structure, labels are names of its nodes and an indicator has a column for each node.
+        sample_weight : array-like of shape (n_samples,), optional
+            A row of weight 2 counts as two rows.
+
+        Returns
+        -------
+        self
+        """
+        problem = self._prepare(X, y, sample_weight)
+        with Progress(None, "iterations", self.verbose) as progress, ThreadEngine(self.n_jobs) as engine:
+            options = {"tol": self.tol, "max_iter": self.max_iter, "progress": progress}
+            if self.inference == "variational":
+                fit = fit_tree(problem, engine, **options)
+                mean, variance, self.coef_covariance_, gammas = fit.posterior
+                self.lower_bounds_ = fit.lower_bounds
+            else:
+                fit = fit_partial_map(problem, engine, **options)
+                mean, variance, gammas = fit.mean, fit.variance, fit.gammas
+        self._keep(problem, mean, variance, gammas)
+        self.trace_, self.n_iter_ = fit.trace, len(fit.trace)
+        if not fit.converged:
+            warnings.warn(
+                f"stopped at max_iter={self.max_iter} before the relative change of "
+                f"{'the lower bound' if self.inference == 'variational' else 'the precisions'} fell to "
+                f"tol={self.tol:g}; it is {fit.trace.last['gap']:.2g}. Increase max_iter, or scale the features.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _prepare(self, X: Any, y: Any, sample_weight: Any) -> TreeProblem:
+        """Check parameters and data, remember the labels, and state the problem."""
+        self._validate_params()
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from labels."
+            )
+        if isinstance(self.structure, LabelGraph):
+            raise ValueError(
+                "the structure is a LabelGraph, which has no parents: give a Hierarchy that is a tree, or use "
+                "RecursiveLogisticRegression, which takes graphs."
+            )
+        X = check_features(self, X, reset=True)
+        check_consistent_length(X, y)
+        targets = encode_targets(y, self.structure)
+        if targets.multilabel and self.likelihood == "softmax":
+            raise ValueError(
+                "y holds sets of labels or an indicator, and likelihood='softmax' means exactly one class a row: "
+                "give one label a row, or use likelihood='logistic'."
+            )
+        self._remember_targets(targets)
+        self.sparse_labels_ = sp.issparse(y)
+        self.tree_, tree = model_tree(targets.hierarchy, targets.class_nodes)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        X = as_csr(X) if sp.issparse(X) else np.asarray(X, np.float64)
+        bias = 1.0 if self.fit_intercept else 0.0
+        sharing = share_precisions(tree, self.covariance)
+        root = Root(0.0, 1 / self.root_variance)
+        problem = TreeProblem(
+            X, targets.indicator.astype(np.float64), weight, tree, sharing, None, root, self.likelihood, bias
+        )
+        return problem._replace(prior=self._make_prior(problem))
+
+    def _make_prior(self, problem: TreeProblem) -> Gammas:
+        if isinstance(self.prior, str):
+            X, Y, weight, tree, sharing, *_ = problem
+            return fisher_prior(X, Y, weight, problem.bias, tree, sharing)
+        values = np.asarray(self.prior, dtype=object)
+        if values.shape != (2,) or not all(isinstance(v, Real) and 0 < v < np.inf for v in values):
+            raise ValueError(
+                f"prior={self.prior!r}: give 'fisher', or the shape and the rate of a gamma distribution, two "
+                "positive numbers; rate / shape is the expected variance of a weight around its parent's."
+            )
+        n_weights = problem.X.shape[1] + (problem.bias != 0)
+        return constant_prior(*values, problem.sharing, n_weights)
+
+    def _keep(self, problem: TreeProblem, mean: Any, variance: Any, gammas: Gammas) -> None:
+        """Leave the weights and the precisions."""
+        d, n_nodes = problem.X.shape[1], problem.tree.n_nodes
+        std = np.sqrt(variance)
+        self.node_coef_, self.node_coef_std_ = np.ascontiguousarray(mean[:, :d]), std[:, :d]
+        self.node_intercept_ = mean[:, d] if problem.bias else np.zeros(n_nodes)
+        self.node_intercept_std_ = std[:, d] if problem.bias else np.zeros(n_nodes)
+        inside = problem.sharing.group >= 0
+        self.precisions_ = np.full((n_nodes, gammas.rate.shape[1]), problem.root.precision)
+        self.precisions_[inside] = gammas.mean[problem.sharing.group[inside]]
+        if not problem.sharing.by_weight:
+            self.precisions_ = self.precisions_[:, 0]
+        self.class_rows_ = np.asarray(problem.Y.T @ problem.row_weight).ravel()
+
+    @property
+    def coef_(self) -> NDArray[Any]:
+        """Posterior means of the weights of the classes."""
+        return self.node_coef_[-len(self.classes_) :]
+
+    @property
+    def intercept_(self) -> NDArray[Any]:
+        """Posterior means of the biases of the classes."""
+        return self.node_intercept_[-len(self.classes_) :]
+
+    @property
+    def coef_std_(self) -> NDArray[Any]:
+        """Posterior standard deviations of the weights of the classes."""
+        return self.node_coef_std_[-len(self.classes_) :]
+
+    @property
+    def intercept_std_(self) -> NDArray[Any]:
+        """Posterior standard deviations of the biases of the classes."""
+        return self.node_intercept_std_[-len(self.classes_) :]
+
+    def _check_X(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return check_features(self, X, reset=False)
+
+    def _means(self, X: Any) -> NDArray[Any]:
+        model = LinearModel(self.coef_, self.intercept_)
+        return linear_scores(X, model, ThreadEngine(self.n_jobs)).astype(np.float64)
+
+    def _variances(self, X: Any) -> NDArray[Any]:
+        covariance = getattr(self, "coef_covariance_", None)
+        return score_variances(X, self.coef_std_, self.intercept_std_, covariance)
+
+    def _scores(self, X: Any) -> NDArray[Any]:
+        """Scores that predictions are made from: of the mean weights, or averaged over the posterior."""
+        mean = self._means(X)
+        how = self.prediction
+        if how == "mean" or (how == "auto" and self.inference == "map"):
+            return mean
+        return predictive_logits(Scores(mean, self._variances(X)), self.likelihood)
+
+    def _class_proba(self, X: Any) -> NDArray[Any]:
+        scores = self._scores(X)
+        if self._multilabel:
+            return expit(scores)
+        logs = scores if self.likelihood == "softmax" else log_expit(scores)
+        return np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+
+    def decision_function(self, X: Any, return_std: bool = False) -> Any:
+        """Posterior mean of the score of every class, and its standard deviation.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        return_std : bool
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_classes)
+            Columns in the order of `classes_`; for two classes, (n_samples,) with positive values for the second.
+        std : ndarray of the same shape
+            With `return_std=True` only.
+        """
+        X = self._check_X(X)
+        binary = len(self.classes_) == 2 and not self._multilabel
+        mean = self._means(X)
+        mean = mean[:, 1] - mean[:, 0] if binary else mean
+        if not return_std:
+            return mean
+        variance = self._variances(X)
+        return mean, np.sqrt(variance.sum(axis=1) if binary else variance)
+
+    def node_weights(self, nodes: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Weights of any nodes; one without documents has those of the nearest node above that has some.
+
+        Parameters
+        ----------
+        nodes : sequence of names
+
+        Returns
+        -------
+        coef : ndarray of shape (n_nodes, n_features)
+        intercept : ndarray of shape (n_nodes,)
+        """
+        check_is_fitted(self)
+        rows = np.array([self._row_of(name) for name in nodes], np.int64)
+        return self.node_coef_[rows], self.node_intercept_[rows]
+
+    def _row_of(self, name: Any) -> int:
+        if self.structure is None:
+            known = np.flatnonzero(self.nodes_ == name)
+            if not known.size:
+                raise ValueError(f"{name!r} is not a class of the model, which has no structure.")
+            return int(self.tree_.id_of(int(known[0])))
+        for candidate in reversed(self.hierarchy_.path(name)):
+            if candidate in self.tree_:
+                return int(self.tree_.id_of(candidate))
+        return 0  # a root of a forest without documents: what is above is the root of the model
+
+    def node_summary(self) -> Table:
+        """Table of the nodes: which families share much, and which nodes stray from their siblings.
+
+        Returns
+        -------
+        Table
+            A row for each node of `tree_` but the root, with columns
+
+            - Node, Parent, Rows (documents at or below it);
+            - Precision: expected, around its parent (M2: geometric mean over the features);
+            - Distance: root mean square of the differences of its weights from its parent's;
+            - Against siblings: that distance over the median of its siblings' (and its own); marked * above 2;
+            - Shared: of an inner node, the share of its children's squared weights that is its own; near 1 the
+              family is of one kind, near 0 the children have little in common.
+        """
+        check_is_fitted(self)
+        names = self.tree_.names.astype(object)
+        if self.structure is None:
+            names = np.array(
+                [self.nodes_[name] if name in range(len(self.nodes_)) else name for name in names], object
+            )
+        return summarise_nodes(self.tree_.parent, names, self.class_rows_, self.precisions_, self.node_coef_)
