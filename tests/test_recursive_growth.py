@@ -79,6 +79,52 @@ def test_a_new_class_is_found_and_old_ones_are_not_forgotten(model, flat, params
     assert ours.predict_proba(X_NEW).shape == (60, len(ours.nodes_))
 
 
+@every_structure
+@pytest.mark.parametrize("prune_below", [None, 0.0])
+def test_parameters_count_as_they_are_when_more_is_learned(structure, prune_below):
+    """A `C` and a `coupling` that were set after the fit hold; "cv" is what the fit chose."""
+    params = {
+        **TIGHT,
+        "loss": "squared_hinge",
+        "fade": None,
+        "structure": structure,
+        "prune_below": prune_below,
+    }
+    first = RecursiveSVC(**params).fit(X, Y)
+    before = np.column_stack([dense(first.coef_), first.intercept_]).T
+    first.set_params(C=0.4, coupling=0.8).partial_fit(X_NEW[:12], Y_NEW[:12])
+    assert (first.C_, first.coupling_) == (0.4, 0.8)
+    coupling = couple(structure, structure.encode(LEAVES), 0.8)
+    factor = coupling.factor[:, np.argsort(coupling.order)].toarray()
+    signs = np.where(Y_NEW[:12, None] == np.array(LEAVES, dtype=object), 1.0, -1.0)
+    want = proximal("squared", factor.T @ factor, before, X_NEW[:12], signs, 0.4)
+    found = np.column_stack([dense(first.coef_), first.intercept_]).T
+    np.testing.assert_allclose(found, want, atol=1e-3 * np.abs(want).max())
+
+
+def test_what_a_search_chose_counts_when_more_is_learned():
+    searched = RecursiveSVC(
+        C="cv", coupling="cv", Cs=[0.05, 0.2], couplings=[0.1, 0.6], structure=TREE, **QUICK
+    )
+    searched.fit(X, Y)
+    chosen = searched.C_, searched.coupling_
+    fixed = RecursiveSVC(C=chosen[0], coupling=chosen[1], structure=TREE, **QUICK).fit(X, Y)
+    searched.partial_fit(X_NEW, Y_NEW)
+    np.testing.assert_array_equal(searched.coef_, fixed.partial_fit(X_NEW, Y_NEW).coef_)
+    assert (searched.C_, searched.coupling_) == chosen
+
+
+def test_weights_are_kept_from_now_on_as_prune_below_says():
+    dense_one, pruned = (
+        RecursiveSVC(structure=TREE, prune_below=below, **TIGHT).fit(X, Y) for below in (None, 0.0)
+    )
+    dense_one.set_params(prune_below=0.0).partial_fit(X_NEW[:12], Y_NEW[:12])
+    pruned.set_params(prune_below=None).partial_fit(X_NEW[:12], Y_NEW[:12])
+    assert hasattr(dense_one, "differences_")
+    assert not hasattr(pruned, "differences_")
+    np.testing.assert_allclose(dense_one.coef_.toarray(), pruned.coef_, atol=1e-8)
+
+
 def test_a_grown_structure_is_kept():
     grown = TREE.with_edges([("r", "c"), ("c", "b3x")], nodes=["c", "b3x"])
     model = RecursiveSVC(structure=TREE, **QUICK).fit(X, Y)

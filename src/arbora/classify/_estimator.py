@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -41,7 +42,7 @@ from arbora.infer.dual import BlockSolution
 _NOT_PART_OF_THE_MODEL = ("n_jobs", "verbose", "checkpoint")  # parameters that do not change the result
 
 
-def _refuse_overflow(X: sp.csr_array, dtype: np.dtype[Any]) -> None:
+def refuse_overflow(X: sp.csr_array, dtype: np.dtype[Any]) -> None:
     """Refuse features whose squared norm is infinite in the working precision."""
     largest = max(X.data.max(initial=0.0), -X.data.min(initial=0.0))
     if largest > np.sqrt(np.finfo(dtype).max / max(1, X.shape[1])):
@@ -49,6 +50,18 @@ def _refuse_overflow(X: sp.csr_array, dtype: np.dtype[Any]) -> None:
             f"X holds a value as large as {largest:.2g}, whose square overflows in {dtype.name}: scale the features"
             + (" or use dtype='float64'." if dtype == np.float32 else ".")
         )
+
+
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Put all attributes of an estimator back if the work on it fails, so that an earlier fit stays usable."""
+    before = vars(estimator).copy()
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
@@ -97,7 +110,7 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
             seed=self._seed(),
         )
         positives, X = targets.indicator, as_csr(X)
-        _refuse_overflow(X, options.dtype)
+        refuse_overflow(X, options.dtype)
         cost = (
             self.C if isinstance(self.C, Real) else 1.0
         )  # what is chosen by cross-validation multiplies it later

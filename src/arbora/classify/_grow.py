@@ -8,14 +8,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._linear import PartsModel
-from arbora.classify._targets import SINGLE, Targets, _are_sets, encode_targets
+from arbora.classify._linear import LinearModel, PartsModel
+from arbora.classify._targets import SINGLE, Targets, are_sets, encode_targets
 from arbora.structure import Hierarchy
 
 
 def encode_more(y: Any, structure: Any, old: NDArray[Any], kind: str) -> Targets:
     """Encode labels of new documents for a model with the classes `old`, of which they may well be one only."""
-    if kind == SINGLE and not sp.issparse(y) and np.ndim(y) == 1 and not _are_sets(y):
+    if kind == SINGLE and not sp.issparse(y) and np.ndim(y) == 1 and not are_sets(y):
         # The classes that are known go behind the labels and off again: a label alone is no mistake here.
         labels = np.array([*y, None], dtype=object)[:-1] if structure is not None else np.asarray(y)
         numbers = [array.dtype.kind in "biuf" for array in (labels, old)]
@@ -75,6 +75,15 @@ def _folded(parts: sp.csr_array, sharing: sp.csr_array) -> tuple[sp.csc_array, s
         (np.ones(n_parts, parts.dtype), (group.ravel(), np.arange(n_parts))), shape=(len(first), n_parts)
     )
     return sp.csc_array(fold @ parts), sp.csc_array(sharing[first])
+
+
+def as_parts(model: LinearModel | PartsModel, below: float) -> PartsModel:
+    """Give full weights parts: every class is its own, without its small entries."""
+    if isinstance(model, PartsModel):
+        return model
+    coef = np.asarray(model.coef)
+    parts = sp.csc_array(np.where(np.abs(coef) > below, coef, coef.dtype.type(0)))
+    return PartsModel(parts, model.intercept, sp.eye_array(len(coef), dtype=coef.dtype, format="csc"))
 
 
 def moved(

@@ -142,13 +142,18 @@ class NodePredictor:
         """
         if not 0 < threshold <= 1:
             raise ValueError(f"threshold must be in (0, 1], got {threshold!r}.")
-        proba = self.predict_proba(X)
-        # A root holds all of the mass; its sum may fall short of 1 by rounding.
-        rank = np.where(proba >= threshold * (1 - 1e-9), self.hierarchy_.depth + proba / 2, -1.0)
-        best = rank.argmax(axis=1)
-        names = self.nodes_.astype(object)[best]
-        names[rank[np.arange(len(best)), best] < 0] = None
-        return names
+        X = self._check_X(X)
+        closure = self.hierarchy_.ancestor_matrix[self.class_nodes_]
+
+        def deepest(rows: Any) -> NDArray[np.int64]:
+            proba = self._node_proba(rows, closure)
+            # A root holds all of the mass; its sum may fall short of 1 by rounding.
+            rank = np.where(proba >= threshold * (1 - 1e-9), self.hierarchy_.depth + proba / 2, -1.0)
+            best = rank.argmax(axis=1)
+            return np.where(rank[np.arange(len(best)), best] < 0, -1, best)
+
+        best = np.concatenate([np.empty(0, np.int64), *by_chunks(X, closure.shape[1], deepest)])
+        return np.append(self.nodes_.astype(object), None)[best]  # the last name, of -1, is None
 
     def predict(self, X: Any) -> Any:
         """Predict labels in the form in which they were given to `fit`.

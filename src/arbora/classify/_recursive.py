@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from copy import copy
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,15 +14,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from arbora.classify._coupling import Coupling, couple, expected_weights
-from arbora.classify._estimator import _refuse_overflow
+from arbora.classify._estimator import all_or_nothing, refuse_overflow
 from arbora.classify._features import check_features
-from arbora.classify._grow import encode_more, moved, refuse_unannounced, with_classes
+from arbora.classify._grow import as_parts, encode_more, moved, refuse_unannounced, with_classes
 from arbora.classify._joint import (
     Fitted,
-    dense_model,
+    build_model,
     joint_trace,
     pack,
-    parts_model,
     train_joint,
     unpack,
     warn_unless_closed,
@@ -34,7 +33,7 @@ from arbora.classify._train import Options, Training
 from arbora.classify.baselines import OneVsRest
 from arbora.infer import Checkpoint, Progress
 from arbora.infer.memory import require_memory
-from arbora.structure import LabelGraph
+from arbora.structure import Hierarchy, LabelGraph
 
 
 class Recursive(OneVsRest):
@@ -52,6 +51,28 @@ class Recursive(OneVsRest):
         "prune_below": [Interval(Real, 0, None, closed="left"), None],
         "warm_start": ["boolean"],
     }
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train all classes together.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : one label a row, a list of label lists, or an indicator matrix
+            With a structure, labels are names of its nodes and an indicator has a column for each node.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on C.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            return self._fit(X, y, sample_weight, self._loss_name)
+
+    @property
+    def _loss_name(self) -> str:
+        raise NotImplementedError
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Any:
         training = self._check_fit(X, y, sample_weight, loss)
@@ -85,7 +106,7 @@ class Recursive(OneVsRest):
         return train_joint(training, coupling, self._engine(), dense=self.prune_below is None, **more)
 
     def _model(self, fitted: Fitted) -> LinearModel | PartsModel:
-        return dense_model(fitted) if self.prune_below is None else parts_model(fitted, self.prune_below)
+        return build_model(fitted, self.prune_below)
 
     def _select(self, training: Training, plan: Plan | None, checkpoint: Checkpoint | None) -> None:
         """Leave `C_` and `coupling_`, by cross-validation where a parameter asks for it."""
@@ -123,7 +144,7 @@ class Recursive(OneVsRest):
     def __arbora_params__(self) -> dict[str, Any]:
         """Parameters as `arbora.io.save` keeps them: a splitter by what it split, or else by its number of folds."""
         params = self.get_params(deep=False)
-        if hasattr(self, "cv_splits_"):
+        if hasattr(self, "cv_splits_") and not isinstance(self.cv, Integral):
             params["cv"] = self.cv_splits_
         elif hasattr(self.cv, "get_n_splits"):
             with suppress(TypeError, ValueError):  # some cannot tell without the rows
@@ -246,34 +267,67 @@ class Recursive(OneVsRest):
         shares = sp.csr_array(model.sharing @ mixing.T)
         return (model.parts.T @ shares).toarray().T.astype(dtype), mixing @ model.intercept
 
-    def _partial_fit(
-        self, X: Any, y: Any, classes: Any, structure: Any, sample_weight: Any, loss: str
-    ) -> Any:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        structure: Hierarchy | LabelGraph | None = None,
+    ) -> Self:
+        """Go on learning from new documents, also of new classes, without the old documents.
+
+        The weights move from where they are as little as the new documents allow: deviations from them are
+        what is regularised. A new class begins where the structure expects it, near its parent.
+
+        Parameters count as they are now: a `C` or a `coupling` that was set since the last call holds for the new
+        documents, and is left in `C_` and `coupling_`. "cv" means what `fit` chose; nothing is searched here. The
+        calibration stays that of `fit`, and a learned threshold of new classes is that of the others.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : labels in the form in which they were given to `fit`
+            One document is enough, but for the first call, which is a `fit`.
+        classes : array-like, optional
+            Classes of which documents may come, if others are to be refused; new ones need no announcement.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on C.
+        structure : Hierarchy or LabelGraph, optional
+            A grown structure, in which all classes so far are still to be found; by default the one there is.
+
+        Returns
+        -------
+        self
+        """
         if not hasattr(self, "classes_"):
             if structure is not None:
                 raise ValueError("the first call of partial_fit takes the structure of the constructor.")
             if classes is not None:
                 refuse_unannounced(encode_targets(y, self.structure), classes)
-            return self._fit(X, y, sample_weight, loss)
-        self._validate_params()
-        if isinstance(self.class_weight, str):
-            raise ValueError(
-                "class_weight='balanced' means the sizes of all classes, and partial_fit sees a batch: give a dict."
-            )
-        X = check_features(self, X, reset=False)
-        check_consistent_length(X, y)
-        _refuse_overflow(as_csr(X), np.dtype(self.dtype))
-        structure = self.structure_ if structure is None else structure
-        targets = encode_more(y, structure, self.classes_, self.label_kind_)
-        if classes is not None:
-            refuse_unannounced(targets, classes)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        grown = copy(self)  # if anything fails from here on, the model is as it was
-        grown._grow(as_csr(X), targets, structure, self.C_ * weight, loss)
-        self.__dict__ = vars(grown)
+            return self.fit(X, y, sample_weight)
+        with all_or_nothing(self):
+            self._validate_params()
+            if isinstance(self.class_weight, str):
+                raise ValueError(
+                    "class_weight='balanced' means the sizes of all classes, and partial_fit sees a batch: give a "
+                    "dict."
+                )
+            X = check_features(self, X, reset=False)
+            check_consistent_length(X, y)
+            refuse_overflow(as_csr(X), np.dtype(self.dtype))
+            structure = self.structure_ if structure is None else structure
+            targets = encode_more(y, structure, self.classes_, self.label_kind_)
+            if classes is not None:
+                refuse_unannounced(targets, classes)
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            self.C_ = self.C_ if isinstance(self.C, str) else self.C
+            self.coupling_ = self.coupling_ if isinstance(self.coupling, str) else self.coupling
+            self._grow(as_csr(X), targets, structure, self.C_ * weight)
         return self
 
-    def _grow(self, X: sp.csr_array, targets: Targets, structure: Any, cost: NDArray[Any], loss: str) -> None:
+    def _grow(self, X: sp.csr_array, targets: Targets, structure: Any, cost: NDArray[Any]) -> None:
         """Learn from checked documents, beginning from the weights there are."""
         n_before, before = len(self.classes_), self._linear_model()
         targets, columns = with_classes(targets, self.classes_.tolist())
@@ -281,15 +335,14 @@ class Recursive(OneVsRest):
         self._remember_targets(targets)
         self.structure_ = structure
         bias = self.intercept_scaling if self.fit_intercept else 0.0
-        options = Options(loss, self.tol, self.max_iter, bias, np.dtype(self.dtype), self._seed())
+        options = Options(self._loss_name, self.tol, self.max_iter, bias, np.dtype(self.dtype), self._seed())
         training = Training(X, targets.indicator, cost, np.ones(len(targets.classes)), options)
         training = training._replace(positive_weight=self._positive_weight(training))
         fitted = self._train(training, self._couple(self.coupling_), offset=offset)
-        if self.prune_below is None:
-            model: LinearModel | PartsModel = dense_model(fitted)
-        else:
-            change = parts_model(fitted, self.prune_below)
-            model = moved(before, change, offset, columns, self.prune_below, bias)
+        model = self._model(fitted)
+        if isinstance(model, PartsModel):  # of the change alone
+            parts = as_parts(before, self.prune_below)
+            model = moved(parts, model, offset, columns, self.prune_below, bias)
         self._keep_joint(fitted, model)
         if n_before < len(self.classes_) and hasattr(self.threshold_, "n_classes_"):
             self.threshold_ = copy(self.threshold_)

@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 
 from arbora.classify._coupling import Coupling
-from arbora.classify._joint import Fitted, Start, dense_model, pack, parts_model, train_joint, unpack
+from arbora.classify._joint import Fitted, Start, build_model, pack, train_joint, unpack
 from arbora.classify._linear import linear_scores
 from arbora.classify._train import Training
 from arbora.classify.thresholds import make_threshold
@@ -180,8 +180,8 @@ def _train_fold(
 
 
 def _judge_fold(fold: Fold, fitted: Fitted, plan: Plan, engine: ThreadEngine) -> float:
-    model = dense_model(fitted) if plan.prune_below is None else parts_model(fitted, plan.prune_below)
-    return _judge(linear_scores(fold.unseen, model, engine), fold.truth, plan)
+    scores = linear_scores(fold.unseen, build_model(fitted, plan.prune_below), engine)
+    return _judge(scores, fold.truth, plan)
 
 
 def _judge(scores: NDArray[Any], truth: sp.csr_array, plan: Plan) -> float:

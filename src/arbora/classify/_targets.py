@@ -55,7 +55,7 @@ def encode_targets(y: Any, structure: Hierarchy | LabelGraph | None) -> Targets:
         )
     if not isinstance(y, Sequence) and not sp.issparse(y):
         y = np.asarray(y)
-    if not sp.issparse(y) and _are_sets(y):
+    if not sp.issparse(y) and are_sets(y):
         targets = _from_sets(y, structure)
     elif sp.issparse(y) or (np.ndim(y) == 2 and np.shape(y)[1] > 1):
         targets = _from_indicator(y, structure)
@@ -70,7 +70,7 @@ def encode_targets(y: Any, structure: Hierarchy | LabelGraph | None) -> Targets:
     return targets
 
 
-def _are_sets(y: Any) -> bool:
+def are_sets(y: Any) -> bool:
     """Whether y is a sequence of label sets and not a nested list that spells out an indicator."""
     if isinstance(y, np.ndarray) and (y.dtype != object or y.ndim != 1):
         return False

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify._estimator import LinearClassifier
+from arbora.classify._estimator import LinearClassifier, all_or_nothing
 from arbora.classify._train import Training, train_one_vs_rest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
 from arbora.infer import Progress
@@ -220,7 +220,8 @@ class OneVsRestSVC(OneVsRest):
         -------
         self
         """
-        return self._fit(X, y, sample_weight, self.loss)
+        with all_or_nothing(self):
+            return self._fit(X, y, sample_weight, self.loss)
 
 
 class OneVsRestLogistic(OneVsRest):
@@ -348,4 +349,5 @@ class OneVsRestLogistic(OneVsRest):
         -------
         self
         """
-        return self._fit(X, y, sample_weight, "logistic")
+        with all_or_nothing(self):
+            return self._fit(X, y, sample_weight, "logistic")

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.classify._estimator import LinearClassifier
+from arbora.classify._estimator import LinearClassifier, all_or_nothing
 from arbora.classify._train import Training
 from arbora.classify.baselines import OneVsRest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
@@ -329,8 +329,8 @@ class HierarchicalCostClassifier(OneVsRest):
         -------
         self
         """
-        self._fit(X, y, sample_weight, self.loss)
-        return self
+        with all_or_nothing(self):
+            return self._fit(X, y, sample_weight, self.loss)
 
     def _check_fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Training:
         training = super()._check_fit(X, y, sample_weight, loss)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify._estimator import LinearClassifier
+from arbora.classify._estimator import LinearClassifier, all_or_nothing
 from arbora.classify._linear import LinearModel
 from arbora.classify._routes import build_routes
 from arbora.classify._train import Training
@@ -247,9 +247,10 @@ class HierarchicalSVM(SingleLabelClassifier):
         -------
         self
         """
-        training = self._check_fit(X, y, sample_weight, "hinge")
-        P = shared_paths(*build_routes(self.hierarchy_, self.class_nodes_))
-        model, solution = train_paths(training, P, self.margin, self.verbose)
-        self._keep(model, [solution])
-        self._learn_decisions(training, lambda seen, key: train_paths(seen, P, self.margin)[0])
+        with all_or_nothing(self):
+            training = self._check_fit(X, y, sample_weight, "hinge")
+            P = shared_paths(*build_routes(self.hierarchy_, self.class_nodes_))
+            model, solution = train_paths(training, P, self.margin, self.verbose)
+            self._keep(model, [solution])
+            self._learn_decisions(training, lambda seen, key: train_paths(seen, P, self.margin)[0])
         return self

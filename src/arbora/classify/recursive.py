@@ -66,7 +66,10 @@ class RecursiveSVC(Recursive):
         What "cv" tries. A path of costs rises, each from the solution before, and ends when the score has fallen
         twice in a row.
     cv : int, splitter of scikit-learn or iterable of splits
-        Folds of the cross-validation; of a number of them, documents of a class are dealt out to them in turn.
+        Folds of the cross-validation; of a number of them, documents of a class are dealt out to them in turn. All
+        else counts by the rows that it gives: a checkpoint belongs to them (a splitter that shuffles needs a
+        `random_state` to give them again), and `arbora.io.save` keeps them instead of the splitter, or its number of
+        folds if there was no search.
     scoring : {"macro_f1", "micro_f1"}
         What the cross-validation maximises.
     calibration : "holdout", int or None
@@ -87,8 +90,8 @@ class RecursiveSVC(Recursive):
     random_state : int, RandomState instance or None
         Order in which rows and classes are visited, and the folds.
     checkpoint : path, optional
-        Folder where finished blocks of classes are kept: a fit that was interrupted goes on from there and ends with
-        the same model; the folder is cleared at the end.
+        Folder where finished blocks of classes, candidates of the cross-validation and held-out fits are kept: a fit
+        that was interrupted goes on from there and ends with the same model; the folder is cleared at the end.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
@@ -105,7 +108,10 @@ class RecursiveSVC(Recursive):
         Of a pruned model: the share of each class in each part.
     C_, coupling_ : the cost and the coupling of the fit
     cv_results_ : dict
-        After a cross-validation: "C", "coupling", "mean_score", "std_score", "scores" of every candidate.
+        After a cross-validation, of every candidate: "C", "coupling", "mean_score", "std_score", "scores" (by fold),
+        "gap" (the largest relative duality gap over folds) and "converged" (whether that is small enough).
+    cv_splits_ : list of pairs of ndarrays
+        After a cross-validation with a `cv` that is no number: the rows to train on and to judge on.
     nodes_ : ndarray
         Names of the columns of `predict_proba`.
     structure_ : Hierarchy, LabelGraph or None
@@ -195,53 +201,9 @@ class RecursiveSVC(Recursive):
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RecursiveSVC:
-        """Train all classes together.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : one label a row, a list of label lists, or an indicator matrix
-            With a structure, labels are names of its nodes and an indicator has a column for each node.
-        sample_weight : array-like of shape (n_samples,), optional
-            Factors on C.
-
-        Returns
-        -------
-        self
-        """
-        return self._fit(X, y, sample_weight, self.loss)
-
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        classes: Any = None,
-        sample_weight: Any = None,
-        *,
-        structure: Hierarchy | LabelGraph | None = None,
-    ) -> RecursiveSVC:
-        """Go on learning from new documents, also of new classes, without the old documents.
-
-        The weights move from where they are as little as the new documents allow: deviations from them are
-        what is regularised. A new class begins where the structure expects it, near its parent.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : labels in the form in which they were given to `fit`
-            One document is enough, but for the first call, which is a `fit`.
-        classes : array-like, optional
-            Classes of which documents may come, if others are to be refused; new ones need no announcement.
-        sample_weight : array-like of shape (n_samples,), optional
-        structure : Hierarchy or LabelGraph, optional
-            A grown structure, in which all classes so far are still to be found; by default the one there is.
-
-        Returns
-        -------
-        self
-        """
-        return self._partial_fit(X, y, classes, structure, sample_weight, self.loss)
+    @property
+    def _loss_name(self) -> str:
+        return self.loss
 
 
 class RecursiveLogisticRegression(Recursive):
@@ -250,59 +212,29 @@ class RecursiveLogisticRegression(Recursive):
     Parameters
     ----------
     C : float or "cv"
-        Cost of a unit of loss: the larger, the closer the fit to the training data. "cv" chooses among `Cs` by
-        cross-validation; what was chosen is in `C_`.
+        Cost of a unit of loss: the larger, the closer the fit to the training data. "cv" chooses among `Cs`.
     structure : Hierarchy or LabelGraph, optional
         Label structure whose nodes the labels name. Without one, the model is the flat one.
     coupling : float, "cv", sequence of floats or dict
-        How much classes share with those near them: 0 is flat training, 1 (with `fade=None`) as published. One number
-        for all inner nodes, one for each depth from the roots down (the last goes on), or a dict of node names
-        (others have 1). "cv" chooses among `couplings`; what was chosen is in `coupling_`. Of a graph: one number in
-        [0, 1].
+        How much classes share with those near them: 0 is flat training, 1 (with `fade=None`) as published.
     fade : float, optional
-        A node with more than this many classes below it is coupled in proportion fade / n_classes: what thousands
-        of classes share is little, and slow to learn. None couples all nodes alike, as published.
-    tol : float
-        Relative duality gap of the joint problem at which training stops; it is certified, so that the objective is
-        at most this share above its optimum.
-    max_iter : int
-        Most rounds over all classes (or Newton steps); a `ConvergenceWarning` tells when they were not enough.
-    fit_intercept : bool
-        Whether to learn a bias.
-    intercept_scaling : float
-        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
+        Number of classes below a node beyond which its coupling fades.
+    tol, max_iter
+        When to stop: relative duality gap, most rounds (or Newton steps).
+    fit_intercept, intercept_scaling
+        Whether there is a bias, and how little it is regularised.
     class_weight : dict, "balanced" or None
-        Factors on the cost of the positive documents of each class, by its name; "balanced" is
-        n_samples / (n_classes * n_samples of the class).
-    Cs, couplings : sequences
-        What "cv" tries. A path of costs rises, each from the solution before, and ends when the score has fallen
-        twice in a row.
-    cv : int, splitter of scikit-learn or iterable of splits
-        Folds of the cross-validation; of a number of them, documents of a class are dealt out to them in turn.
-    scoring : {"macro_f1", "micro_f1"}
-        What the cross-validation maximises.
-    calibration : "holdout", int or None
-        How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
-        others, on that many folds in turn (slower, finer), or is 1.
-    threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
-        Where to cut the scores of a row that may carry several labels (`arbora.classify.thresholds`).
-    prune_below : float, optional
-        Keep the weights as sparse differences of nodes from their parents, without entries whose size is not above
-        this: for structures so large that a dense `coef_` would not fit. 0.0 drops nothing but zeros.
-    dtype : "float32" or "float64"
-        Precision of training and weights.
-    warm_start : bool
-        Whether to start `fit` from the multipliers of the fit before, if it was of the same documents and labels.
-    n_jobs : int, optional
-        Threads; the result does not depend on it. Under a root that all classes share, at most two blocks of
-        classes are trained at a time, and one where there are fewer than 65 blocks of 32.
-    random_state : int, RandomState instance or None
-        Order in which rows and classes are visited, and the folds.
-    checkpoint : path, optional
-        Folder where finished blocks of classes are kept: a fit that was interrupted goes on from there and ends with
-        the same model; the folder is cleared at the end.
-    verbose : int
-        1 shows a progress bar on a terminal, 2 everywhere.
+        Factors on the cost of the positive documents of each class.
+    Cs, couplings, cv, scoring
+        The cross-validation: what it tries, on which folds, and what it maximises.
+    calibration, threshold
+        How scores become probabilities, and sets of labels.
+    prune_below, dtype
+        How weights are kept: as sparse differences or in full, and in which precision.
+    warm_start, n_jobs, random_state, checkpoint, verbose
+        How training goes about it.
+
+        All parameters but `loss` are those of `RecursiveSVC`, where they are described in full.
 
     Attributes
     ----------
@@ -311,31 +243,10 @@ class RecursiveLogisticRegression(Recursive):
     coef_ : ndarray of shape (n_classes, n_features)
         Of a pruned model sparse, and made from `differences_` when it is asked for.
     intercept_ : ndarray of shape (n_classes,)
-    differences_ : sparse matrix of shape (n_parts, n_features)
-        Of a pruned model: the parts of which the weights of the classes are sums.
-    sharing_ : sparse matrix of shape (n_parts, n_classes)
-        Of a pruned model: the share of each class in each part.
-    C_, coupling_ : the cost and the coupling of the fit
-    cv_results_ : dict
-        After a cross-validation: "C", "coupling", "mean_score", "std_score", "scores" of every candidate.
-    nodes_ : ndarray
-        Names of the columns of `predict_proba`.
-    structure_ : Hierarchy, LabelGraph or None
-        The structure in force, which `partial_fit` may replace by a larger one.
-    hierarchy_ : Hierarchy
-        The structure, or one root for each class.
-    class_nodes_ : ndarray of int
-        Node of each class.
-    duality_gap_ : float
-        Certified relative duality gap.
-    trace_ : Trace
-        Objective, relative gap (estimates, the last one exact) and seconds by round.
-    calibration_ : ndarray of shape (2,)
-        Scale and shift that make probabilities of scores.
-    threshold_ : Threshold or None
-    n_iter_ : int
-        Rounds.
-    n_features_in_ : int
+    differences_, sharing_, C_, coupling_, cv_results_, cv_splits_, structure_
+        As in `RecursiveSVC`.
+    nodes_, hierarchy_, class_nodes_, duality_gap_, trace_, calibration_, threshold_, n_iter_, n_features_in_
+        As in `RecursiveSVC`.
 
     Examples
     --------
@@ -398,50 +309,6 @@ class RecursiveLogisticRegression(Recursive):
         self.checkpoint = checkpoint
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RecursiveLogisticRegression:
-        """Train all classes together.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : one label a row, a list of label lists, or an indicator matrix
-            With a structure, labels are names of its nodes and an indicator has a column for each node.
-        sample_weight : array-like of shape (n_samples,), optional
-            Factors on C.
-
-        Returns
-        -------
-        self
-        """
-        return self._fit(X, y, sample_weight, "logistic")
-
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        classes: Any = None,
-        sample_weight: Any = None,
-        *,
-        structure: Hierarchy | LabelGraph | None = None,
-    ) -> RecursiveLogisticRegression:
-        """Go on learning from new documents, also of new classes, without the old documents.
-
-        The weights move from where they are as little as the new documents allow: deviations from them are
-        what is regularised. A new class begins where the structure expects it, near its parent.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : labels in the form in which they were given to `fit`
-            One document is enough, but for the first call, which is a `fit`.
-        classes : array-like, optional
-            Classes of which documents may come, if others are to be refused; new ones need no announcement.
-        sample_weight : array-like of shape (n_samples,), optional
-        structure : Hierarchy or LabelGraph, optional
-            A grown structure, in which all classes so far are still to be found; by default the one there is.
-
-        Returns
-        -------
-        self
-        """
-        return self._partial_fit(X, y, classes, structure, sample_weight, "logistic")
+    @property
+    def _loss_name(self) -> str:
+        return "logistic"

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify._estimator import LinearClassifier
+from arbora.classify._estimator import LinearClassifier, all_or_nothing
 from arbora.classify._held_out import HeldOut, held_out_scores, stacked
 from arbora.classify._linear import (
     LinearModel,
@@ -258,17 +258,18 @@ class TopDownSVC(LinearClassifier):
         -------
         self
         """
-        training = self._check_fit(X, y, sample_weight, self.loss)
-        checkpoint = self._checkpoint(training)
-        self.routes_, self.class_leaves_ = build_routes(self.hierarchy_, self.class_nodes_)
-        decisions = Decisions(self.routes_)
-        training = self._over_nodes(training, decisions)
-        common = decisions, not self._multilabel, self._engine(), checkpoint
-        model, solutions = train_choices(training, *common, self.verbose)
-        self._keep(model, solutions)
-        self._calibrate(training, decisions, lambda seen, key: train_choices(seen, *common, key=key)[0])
-        if checkpoint is not None:
-            checkpoint.clear()
+        with all_or_nothing(self):
+            training = self._check_fit(X, y, sample_weight, self.loss)
+            checkpoint = self._checkpoint(training)
+            self.routes_, self.class_leaves_ = build_routes(self.hierarchy_, self.class_nodes_)
+            decisions = Decisions(self.routes_)
+            training = self._over_nodes(training, decisions)
+            common = decisions, not self._multilabel, self._engine(), checkpoint
+            model, solutions = train_choices(training, *common, self.verbose)
+            self._keep(model, solutions)
+            self._calibrate(training, decisions, lambda seen, key: train_choices(seen, *common, key=key)[0])
+            if checkpoint is not None:
+                checkpoint.clear()
         return self
 
     def _over_nodes(self, training: Training, decisions: Decisions) -> Training:
