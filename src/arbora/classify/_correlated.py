@@ -40,7 +40,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky, eigh, solve_triangular
 from scipy.special import gammaln, softmax
 
 from arbora.infer.hamiltonian import StepSize, hamiltonian_step, start_step_size, update_step_size
@@ -131,7 +130,7 @@ def tune(X: Floats, proba: Floats, step: StepSize) -> Tuning:
     doubt = 1 - np.sum(proba**2, axis=1)
     total = max(doubt.sum(), np.finfo(np.float64).tiny)
     information = (np.diag(proba.sum(axis=0)) - proba.T @ proba) / total
-    strength, basis = eigh((X * doubt[:, None]).T @ X)
+    strength, basis = np.linalg.eigh((X * doubt[:, None]).T @ X)
     return Tuning(information, np.maximum(strength, 0), basis, X @ basis, step)
 
 
@@ -148,8 +147,8 @@ def make_frame(tuning: Tuning, paths: Floats, precision: Floats) -> Frame:
     -------
     Frame
     """
-    factor = cholesky((paths / precision) @ paths.T, lower=True)
-    omega, turn = eigh(factor.T @ tuning.information @ factor)
+    factor = np.linalg.cholesky((paths / precision) @ paths.T)
+    omega, turn = np.linalg.eigh(factor.T @ tuning.information @ factor)
     scale = 1 / np.sqrt(1 + np.maximum(omega, 0)[:, None] * tuning.strength)
     return Frame(factor, turn, factor @ turn, scale)
 
@@ -208,7 +207,7 @@ class CorrelatedLogit:
         """Move the weights, then parts and precisions given them, then the scale of some parts."""
         tuning = self.tuning
         frame = make_frame(tuning, self.paths, state.precision[self.group])
-        inner = solve_triangular(frame.factor, self.paths @ state.parts, lower=True)
+        inner = np.linalg.solve(frame.factor, self.paths @ state.parts)
         Z = (frame.turn.T @ inner @ tuning.basis) / frame.scale
         size = tuning.step.size * rng.uniform(0.9, 1.1)  # no period is met again and again
         n_steps = min(_MOST_STEPS, max(1, round(_LENGTH * rng.uniform(0.8, 1.2) / size)))
@@ -244,8 +243,7 @@ class CorrelatedLogit:
         """Draw parts that add up to the weights of the classes."""
         parts = self._prior_parts(precision, rng)
         shares = self.paths / precision[self.group]
-        factor = cholesky(shares @ self.paths.T, lower=True)
-        return parts + shares.T @ cho_solve((factor, True), coef - self.paths @ parts)
+        return parts + shares.T @ np.linalg.solve(shares @ self.paths.T, coef - self.paths @ parts)
 
     def _draw_precision(self, parts: Floats, rng: np.random.Generator) -> Floats:
         square = np.bincount(self.group, weights=np.sum(parts**2, axis=1))
