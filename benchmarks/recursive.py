@@ -90,15 +90,15 @@ def judge(answer: NDArray[Any], Y: Any, multilabel: bool) -> tuple[float, float]
 
 def choose(task: Task, targets: Targets, contestant: Contestant, Cs: Costs, most_rows: int | None) -> Choice:
     """Cross-validate every candidate on the training part, costs rising; the best mean macro-F1 wins."""
-    rows = np.arange(task.X.shape[0])
+    rows, held_out = np.arange(task.X.shape[0]), range(N_FOLDS)
     fold = folds(targets.indicator, N_FOLDS, SEED)
     if most_rows is not None and most_rows < len(rows):  # a share of every class, as a fold is one
         part = folds(targets.indicator, round(len(rows) / most_rows), SEED + 1)
-        rows = np.flatnonzero(part == 0)
+        rows, held_out = np.flatnonzero(part == 0), range(1)
     Y = indicator(task.y, task.structure, targets)
     choices = []
     for coupling in contestant.couplings:
-        models = [contestant.make(task, targets, True) for _ in range(N_FOLDS)]
+        models = [contestant.make(task, targets, True) for _ in held_out]
         path: list[float] = []
         for C in Cs:
             if len(path) > 2 and path[-1] < path[-2] < path[-3]:
