@@ -94,15 +94,15 @@ class TreeBlocks:
     Examples
     --------
     >>> blocks = TreeBlocks(np.array([-1, 0]), np.array([1]), np.ones((2, 1)), np.full((1, 1, 1), 0.5))
-    >>> blocks.solve(np.array([[1.0]]))  # 1 / (1/2 + 1/2), since K is 2; and K^-1 times it
-    (array([[1.]]), array([[0.5]]))
+    >>> blocks.solve(np.array([[1.0]]))  # 1 / (1/2 + 1/2), since K is 2
+    array([[1.]])
     """
 
     def __init__(
         self, parent: NDArray[np.int64], class_node: NDArray[Any], precision: Matrix, blocks: Matrix
     ) -> None:
         n_nodes, width = len(parent), blocks.shape[1]
-        self.parent, self.class_node, self.blocks = parent, class_node, blocks
+        self.parent, self.class_node = parent, class_node
         self.levels = tree_levels(parent)
         self.root = np.sqrt(np.broadcast_to(precision, (n_nodes, width)))
         self.inverse = np.zeros((n_nodes, width, width))
@@ -117,8 +117,8 @@ class TreeBlocks:
                 np.add.at(rest, self.parent[level], (up + up.swapaxes(1, 2)) / 2)
             self.inverse[level] = (inverse + inverse.swapaxes(1, 2)) / 2
 
-    def solve(self, R: Matrix) -> tuple[Matrix, Matrix]:
-        """Weights Z (n_weights, n_classes) of the classes for a right-hand side of the same shape, and K^-1 Z."""
+    def solve(self, R: Matrix) -> Matrix:
+        """Weights (n_weights, n_classes) of the classes for a right-hand side of the same shape."""
         z = np.zeros(self.root.shape)
         z[self.class_node] = R.T
         for level in self.levels[::-1]:
@@ -132,6 +132,4 @@ class TreeBlocks:
                 above = root * z[self.parent[level]]
                 z[level] += (self.inverse[level] @ above[:, :, None])[:, :, 0]
             z[level] /= root
-        Z = z[self.class_node]
-        pull = R - (self.blocks @ Z[:, :, None])[:, :, 0].T
-        return np.ascontiguousarray(Z.T, R.dtype), np.ascontiguousarray(pull, R.dtype)
+        return np.ascontiguousarray(z[self.class_node].T)

@@ -56,22 +56,22 @@ class Chunk:
         self.label = Y.indices
         self.label_weight = Y.data * weight[self.label_row]
         labels = np.bincount(self.label_row, weights=self.label_weight, minlength=Y.shape[0])
-        self.total = (labels if softmax else weight).astype(Y.dtype)[:, None]
+        self.total = (labels if softmax else weight)[:, None]
 
     def losses(self, S: Matrix) -> float:
         """Return the negative log-likelihood; scores become probabilities, in place."""
-        at_labels = S[self.label_row, self.label].astype(np.float64)
+        at_labels = S[self.label_row, self.label]
         if self.softmax:
             top = S.max(axis=1, keepdims=True)
             np.exp(np.subtract(S, top, out=S), out=S)
             size = S.sum(axis=1, keepdims=True)
             S /= size
-            norm = top.ravel().astype(np.float64) + np.log(size.ravel().astype(np.float64))
+            norm = top.ravel() + np.log(size.ravel())
             return float(self.label_weight @ (norm[self.label_row] - at_labels))
         e = np.exp(-np.abs(S))
-        norm = (np.maximum(S, 0) + np.log1p(e)).sum(axis=1, dtype=np.float64)
+        norm = (np.maximum(S, 0) + np.log1p(e)).sum(axis=1)
         S[:] = np.where(S > 0, 1, e) / (1 + e)
-        return float(self.total.ravel().astype(np.float64) @ norm - self.label_weight @ at_labels)
+        return float(self.total.ravel() @ norm - self.label_weight @ at_labels)
 
     def slopes(self, P: Matrix) -> Matrix:
         """Gradient by the scores."""
@@ -101,7 +101,6 @@ class Likelihood:
     X : CSR or ndarray of shape (n_samples, n_weights)
         With the constant feature of the bias.
     Y : CSR of shape (n_samples, n_classes)
-        Of the same dtype.
     weight : ndarray of shape (n_samples,)
     softmax : bool
     engine : object with ``map(function, items)``, optional

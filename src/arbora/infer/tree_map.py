@@ -5,15 +5,15 @@ Niculescu-Mizil, 2012, whose printed sum runs over the leaves alone):
 
     min_w  -log p(Y | X, w) + 1/2 sum_n (w_n - w_parent)' diag(a_n) (w_n - w_parent),        w_parent(root) = m,
 
-with the likelihoods of `tree_likelihood`. Nodes without a class are eliminated (`tree_prior`): W = m + K U are the
-weights of the classes, 1/2 <U, W - m> is the prior, and the gradient by W is U + X'(slopes). A Newton step
+with the likelihoods of `tree_likelihood`. Nodes without a class are eliminated (`tree_prior`): with W the weights of
+the classes and K their covariance, 1/2 <W - m, K^-1 (W - m)> is the prior, and a Newton step
 
     (K^-1 + curvature) E = -gradient
 
-is solved by conjugate gradients, preconditioned with the prior and a diagonal of the curvature together,
-(K_i^-1 + D_i)^-1 for every feature i: one pass up and down the tree, from which K^-1 times the result comes for
-nothing. Where rows are dense and precisions alike for all features, the features are turned first so that they are
-uncorrelated: what this preconditioner then misses is how curvatures differ from their mean.
+is solved by conjugate gradients. Where features are few, the preconditioner is the prior with the blocks of the
+curvature of each class (`tree_blocks`); elsewhere the prior with a diagonal, (K_i^-1 + D_i)^-1 for every feature i,
+where D is the curvature of a class, summed over the rows, times the mean square of a feature. If moreover rows are
+dense and precisions alike for all features, the features are turned first so that they are uncorrelated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from arbora.infer.memory import require_memory
 from arbora.infer.progress import Progress
 from arbora.infer.tree_blocks import TreeBlocks, class_blocks, suits_blocks
-from arbora.infer.tree_likelihood import Likelihood, slices
+from arbora.infer.tree_likelihood import Likelihood
 from arbora.infer.tree_prior import TreePrior
 
 _MOST_PRODUCTS = 100  # conjugate gradient steps of a Newton step
@@ -38,8 +38,7 @@ _FORCING = 0.3  # residual of a Newton step over its gradient
 _BELOW_TOL = 0.5  # ... but no smaller than what this share of the tolerance asks for
 _ARMIJO = 1e-4
 _MOST_HALVINGS = 30
-_MANY = 2**22  # numbers in an array beyond which float32 is used, where the tolerance lets it
-_FINE = 1e-5  # tolerances below need float64
+_ROUNDING = 1e-14  # relative error of an objective
 _MOST_DENSE = 2**26  # numbers in sparse rows that are made dense, where features are few
 _MOST_TURNED = 1000  # features that are turned
 _TINY = float(np.finfo(np.float64).tiny)
@@ -104,10 +103,10 @@ class MapSolution(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Where the solver stands: U and W = m + K U, by feature, with objective, probabilities and gradient."""
+    """Where the solver stands: W and K^-1 (W - m), by feature, objective, probabilities and gradient."""
 
-    U: Matrix
     W: Matrix
+    pull: Matrix
     objective: float
     P: Matrix
     gradient: Any  # None until it is wanted
@@ -166,7 +165,22 @@ def _row_weight(problem: MapProblem) -> Matrix:
     return np.ones(problem.X.shape[0]) if problem.row_weight is None else np.asarray(problem.row_weight)
 
 
-def _require_memory(problem: MapProblem, n_seen: int, dtype: np.dtype[Any]) -> None:
+def _base_rates(problem: MapProblem) -> Matrix | None:
+    """Weights of all nodes, zero but for biases that give the classes their shares; None without a bias.
+
+    From zero, Newton's method would take several steps to this point where classes are many.
+    """
+    if not problem.bias:
+        return None
+    weight = _row_weight(problem)
+    share = (weight @ problem.Y + 0.5) / (weight.sum() + 1.0)
+    scores = np.log(share) - (np.log1p(-share) if problem.likelihood == "logistic" else np.log(share).mean())
+    weights = np.zeros((len(problem.parent), problem.n_weights))
+    weights[np.asarray(problem.class_node), -1] = scores / problem.bias
+    return weights
+
+
+def _require_memory(problem: MapProblem, n_seen: int) -> None:
     n_samples, n_classes, n_nodes = problem.X.shape[0], len(problem.class_node), len(problem.parent)
     numbers = (3 * n_samples + 10 * n_seen) * n_classes + 2 * n_nodes * problem.n_weights
     if np.ndim(problem.precision) == 2:
@@ -174,7 +188,7 @@ def _require_memory(problem: MapProblem, n_seen: int, dtype: np.dtype[Any]) -> N
     if not sp.issparse(problem.X):
         numbers += 2 * n_samples * n_seen
     require_memory(
-        dtype.itemsize * numbers,
+        8 * numbers,
         f"Training {n_classes} classes in a tree of {n_nodes} nodes on {n_samples} rows with {n_seen} features",
         "Use fewer rows, or fewer features (for text: a larger min_df).",
     )
@@ -183,16 +197,13 @@ def _require_memory(problem: MapProblem, n_seen: int, dtype: np.dtype[Any]) -> N
 class _Newton:
     """A problem made ready: features that occur, perhaps turned; likelihood; prior; what preconditioners need."""
 
-    def __init__(self, problem: MapProblem, engine: Any, tol: float) -> None:
-        n_samples, n_classes = problem.Y.shape
+    def __init__(self, problem: MapProblem, engine: Any) -> None:
         X, self.seen = _with_bias(problem)
-        many = max(X.shape[1], n_samples) * n_classes > _MANY and tol >= _FINE
-        dtype = np.dtype(np.float32 if many else np.float64)
-        _require_memory(problem, len(self.seen), dtype)
-        X, weight = X.astype(dtype), _row_weight(problem).astype(dtype)
+        _require_memory(problem, len(self.seen))
+        X, weight = X.astype(np.float64), _row_weight(problem)
         sparse, self.mean = sp.issparse(X), _root_mean(problem)[self.seen]
         precision, total = np.asarray(problem.precision), max(float(weight.sum()), _TINY)
-        small = suits_blocks(len(problem.parent), X.shape[1]) and n_samples * X.shape[1] <= _MOST_DENSE
+        small = suits_blocks(len(problem.parent), X.shape[1]) and X.shape[0] * X.shape[1] <= _MOST_DENSE
         self.turn = self.products = None
         if small:
             X = X.toarray() if sparse else X
@@ -203,86 +214,70 @@ class _Newton:
             X, self.mean = X @ self.turn, self.mean @ self.turn
         else:
             self.spread = np.asarray((X * X).T @ weight).ravel() / total
-        self.mean = self.mean.astype(dtype)[:, None]
-        Y = sp.csr_array(problem.Y).astype(dtype)
+        self.mean = self.mean[:, None]
+        Y = sp.csr_array(problem.Y).astype(np.float64)
         self.data = Likelihood(X, Y, weight, problem.likelihood == "softmax", engine)
         precision = precision if precision.ndim == 1 else precision[:, self.seen]
-        self.prior = TreePrior(problem.parent, problem.class_node, precision, engine, dtype)
-        self.tol, self.rounding = tol, 10 * float(np.finfo(dtype.type).eps)
+        self.prior = TreePrior(problem.parent, problem.class_node, precision, engine)
 
-    def preconditioner(self, P: Matrix) -> Callable[[Matrix], tuple[Matrix, Matrix]]:
-        """Return a function that gives an approximate Newton step E for a right-hand side, and K^-1 E."""
+    def start(self, weights: Matrix) -> Matrix:
+        """Bring weights (n_classes, n_weights) of the classes into the form used here."""
+        W = np.asarray(weights, np.float64)[:, self.seen].T
+        return np.ascontiguousarray(W if self.turn is None else self.turn.T @ W)
+
+    def evaluate(self, W: Matrix) -> Point:
+        """Objective and probabilities; the gradient is left for later."""
+        deviation = W - self.mean
+        pull = self.prior.pull(deviation)
+        loss, P = self.data.evaluate(W)
+        return Point(W, pull, loss + float(np.vdot(pull, deviation)) / 2, P, None)
+
+    def gradient(self, point: Point) -> Point:
+        """Complete a point."""
+        return point._replace(gradient=point.pull + self.data.gradient(point.P))
+
+    def preconditioner(self, P: Matrix) -> Callable[[Matrix], Matrix]:
+        """Return a function that gives an approximate Newton step for a right-hand side."""
         curvature, prior = self.data.curvature(P), self.prior
         if self.products is not None:
             blocks = class_blocks(self.data.X, curvature, self.products, self.data.engine)
             return TreeBlocks(prior.parent, prior.class_node, prior.precision.T, blocks).solve
-        share = curvature.sum(axis=0, dtype=np.float64).astype(prior.dtype)
+        share = curvature.sum(axis=0)
         return lambda R: prior.solve(R, self.spread, share)
 
-    def start(self, weights: Matrix | None, class_node: Matrix) -> Matrix:
-        """U of the classes' weights, or zeros."""
-        if weights is None:
-            return np.zeros((len(self.seen), len(class_node)), self.prior.dtype)
-        W = np.asarray(weights, np.float64)[class_node][:, self.seen].T
-        if self.turn is not None:
-            W = self.turn.T @ W
-        return self.prior.pull(np.ascontiguousarray(W - self.mean, self.prior.dtype))
-
-    def evaluate(self, U: Matrix) -> Point:
-        """Objective and probabilities where W = m + K U; the gradient is left for later."""
-        W = self.prior.covary(U)
-        prior = _dot(U, W) / 2
-        W += self.mean
-        loss, P = self.data.evaluate(W)
-        return Point(U, W, loss + prior, P, None)
-
-    def gradient(self, point: Point) -> Point:
-        """Complete a point."""
-        return point._replace(gradient=point.U + self.data.gradient(point.P))
-
-    def curve(self, point: Point, E: Matrix, pull: Matrix) -> Matrix:
-        """Product of the Hessian with E, of which K^-1 E is given."""
-        return pull + self.data.curve(point.P, E)
+    def curve(self, point: Point, E: Matrix) -> Matrix:
+        """Product of the Hessian with a change E of the weights."""
+        return self.prior.pull(E) + self.data.curve(point.P, E)
 
     def direction(self, point: Point, enough: float) -> Matrix:
-        """Solve for K^-1 times the Newton step by conjugate gradients, to a residual of norm `enough`."""
+        """Solve for the Newton step by conjugate gradients, to a residual of norm `enough`."""
         precondition = self.preconditioner(point.P)
-        step, residual = np.zeros_like(point.U), -point.gradient
-        along, pull, previous = np.zeros_like(step), np.zeros_like(step), np.inf
+        step, residual = np.zeros_like(point.W), -point.gradient
+        along, previous = np.zeros_like(step), np.inf
         for _ in range(_MOST_PRODUCTS):
-            if _norm(residual) <= enough:
+            if np.linalg.norm(residual) <= enough:
                 break
-            scaled, pull_scaled = precondition(residual)
-            now = _dot(residual, scaled)
+            scaled = precondition(residual)
+            now = float(np.vdot(residual, scaled))
             along = scaled + (now / previous) * along
-            pull = pull_scaled + (now / previous) * pull
-            curved = self.curve(point, along, pull)
-            length = now / _dot(along, curved)
-            step += length * pull
+            curved = self.curve(point, along)
+            length = now / float(np.vdot(along, curved))
+            step += length * along
             residual -= length * curved
             previous = now
         return step
 
     def advance(self, point: Point, enough: float) -> Point | None:
         """Take a Newton step, halved until the objective has fallen enough; None where it cannot fall any more."""
-        step = self.direction(point, max(_FORCING * _norm(point.gradient), _BELOW_TOL * enough))
-        slope, length = _dot(self.prior.covary(step), point.gradient), 1.0
+        norm = float(np.linalg.norm(point.gradient))
+        step = self.direction(point, max(_FORCING * norm, _BELOW_TOL * enough))
+        slope, length = float(np.vdot(step, point.gradient)), 1.0
         for _ in range(_MOST_HALVINGS):
-            new = self.evaluate(point.U + point.U.dtype.type(length) * step)
-            if new.objective <= point.objective * (1 + self.rounding) + _ARMIJO * length * slope:
+            new = self.evaluate(point.W + length * step)
+            if new.objective <= point.objective * (1 + _ROUNDING) + _ARMIJO * length * slope:
                 return self.gradient(new)
             length /= 2
         return None
-
-
-def _dot(A: Matrix, B: Matrix) -> float:
-    """Inner product, summed in pieces: float32 would lose digits."""
-    a, b = A.reshape(-1), B.reshape(-1)
-    return float(sum(float(np.dot(a[part], b[part])) for part in slices(a.size, 2**16)))
-
-
-def _norm(A: Matrix) -> float:
-    return float(np.sqrt(_dot(A, A)))
 
 
 def solve_map(
@@ -317,9 +312,8 @@ def solve_map(
     >>> X, Y = np.array([[2.0], [-1.0]]), sp.csr_array(np.eye(2))
     >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), bias=0.0)
     >>> solution = solve_map(problem, engine=ThreadEngine())
-    >>> solution.weights.round(2), solution.converged
-    (array([[ 0. ],
-           [ 0.5],
+    >>> solution.weights[1:].round(2), solution.converged
+    (array([[ 0.5],
            [-0.5]]), True)
     """
     check_problem(problem)
@@ -335,34 +329,37 @@ def _solve(
     engine: Any,
     progress: Progress | None,
 ) -> MapSolution:
-    newton = _Newton(problem, engine, tol)
-    origin = newton.gradient(newton.evaluate(newton.start(None, problem.class_node)))
-    enough, started, history = tol * _norm(origin.gradient), perf_counter(), list[Step]()
-    point = origin
+    newton = _Newton(problem, engine)
+    origin = np.repeat(newton.mean, len(problem.class_node), axis=1)
+    point = newton.gradient(newton.evaluate(origin))
+    scale, started, history = float(np.linalg.norm(point.gradient)), perf_counter(), list[Step]()
+    if start is None:
+        start = _base_rates(problem)
     if start is not None:
-        point = newton.gradient(newton.evaluate(newton.start(start, problem.class_node)))
-        if point.objective > origin.objective:
-            point = origin
-    norm = _norm(point.gradient)
-    while norm > enough and len(history) < max_iter:
-        new = newton.advance(point, enough)
+        given = newton.evaluate(newton.start(start[np.asarray(problem.class_node)]))
+        if given.objective < point.objective:
+            point = newton.gradient(given)
+    norm = float(np.linalg.norm(point.gradient))
+    while norm > tol * scale and len(history) < max_iter:
+        new = newton.advance(point, tol * scale)
         if new is None:
             break
-        point, norm = new, _norm(new.gradient)
+        point, norm = new, float(np.linalg.norm(new.gradient))
         history.append(Step(point.objective, norm, perf_counter() - started))
         if progress is not None:
-            progress.update(objective=point.objective, gradient=norm / max(enough / tol, _TINY))
-    return MapSolution(_all_weights(newton, problem, point.U), point.objective, norm, history, norm <= enough)
+            progress.update(objective=point.objective, gradient=norm / scale)
+    weights = _all_weights(newton, problem, point.W)
+    return MapSolution(weights, point.objective, norm, history, norm <= tol * scale)
 
 
-def _all_weights(newton: _Newton, problem: MapProblem, U: Matrix) -> Matrix:
+def _all_weights(newton: _Newton, problem: MapProblem, W: Matrix) -> Matrix:
     """Weights of all nodes and features: those of features that never occur stay at the mean of the roots."""
-    seen = newton.prior.all_nodes(U) + newton.mean.T
+    seen = newton.prior.all_nodes(W - newton.mean) + newton.mean.T
     if newton.turn is not None:
         seen = seen @ newton.turn.T
     if len(newton.seen) == problem.n_weights:
         return seen
-    weights = np.empty((len(seen), problem.n_weights), seen.dtype)
+    weights = np.empty((len(seen), problem.n_weights))
     weights[:] = _root_mean(problem)
     weights[:, newton.seen] = seen
     return weights
@@ -394,13 +391,12 @@ def laplace_diagonal(problem: MapProblem, solution: MapSolution, *, engine: Any 
     array([0.33333333, 0.5       , 0.5       ])
     """
     X, seen = _with_bias(problem)
-    dtype = solution.weights.dtype
     W = np.ascontiguousarray(solution.weights[problem.class_node][:, seen].T)
-    Y = sp.csr_array(problem.Y).astype(dtype)
-    rows = Likelihood(X.astype(dtype), Y, _row_weight(problem), problem.likelihood == "softmax", engine)
+    Y = sp.csr_array(problem.Y).astype(np.float64)
+    rows = Likelihood(X.astype(np.float64), Y, _row_weight(problem), problem.likelihood == "softmax", engine)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         curvature = rows.diagonal(rows.evaluate(W)[1])
-    precision = np.asarray(problem.precision, dtype).reshape(len(problem.parent), -1)
+    precision = np.asarray(problem.precision, np.float64).reshape(len(problem.parent), -1)
     own = np.broadcast_to(precision, (len(problem.parent), problem.n_weights)).copy()
     children = np.flatnonzero(np.asarray(problem.parent) >= 0)
     np.add.at(own, np.asarray(problem.parent)[children], precision[children])

@@ -7,7 +7,8 @@ with K_cd = sum of 1/a_n over the nodes n that are above (or at) both c and d, a
 smallest value that 1/2 sum_n a_n (w_n - w_parent)^2 takes for given W. K is never formed: products with it, with its
 inverse, and with (K^-1 + D)^-1 for a diagonal D are one pass up and one pass down the tree.
 
-Weights of classes are held by feature, (n_weights, n_classes).
+Weights of classes are held by feature, (n_weights, n_classes), in float64. They, not K^-1 times them, are what a
+solver should keep: K multiplies what the classes below a root have in common by their number, rounding errors too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.kernels.tree import WIDTH, pull_classes, solve_classes, solve_nodes
+from arbora.kernels.tree import WIDTH, hold_classes, pull_classes, solve_classes
 
 _FEATURES = 16 * WIDTH  # of a task
 Matrix = NDArray[Any]
@@ -34,7 +35,6 @@ class TreePrior:
         Node of each class, all different.
     precision : ndarray of shape (n_nodes,) or (n_nodes, n_weights)
     engine : object with ``map(function, items)``
-    dtype : float32 or float64
 
     Examples
     --------
@@ -43,10 +43,10 @@ class TreePrior:
     >>> import numpy as np
     >>> from arbora.engine import ThreadEngine
     >>> prior = TreePrior(np.array([-1, 0, 0]), np.array([1, 2]), np.array([1.0, 0.5, 0.5]), ThreadEngine())
-    >>> prior.covary(np.array([[1.0, 0.0]]))
-    array([[3., 1.]])
-    >>> prior.pull(np.array([[3.0, 1.0]]))
+    >>> prior.pull(np.array([[3.0, 1.0]]))  # K is [[3, 1], [1, 3]]
     array([[1., 0.]])
+    >>> prior.solve(np.array([[1.0, 0.0]]), np.zeros(1), np.zeros(2))
+    array([[3., 1.]])
     """
 
     def __init__(
@@ -55,13 +55,12 @@ class TreePrior:
         class_node: NDArray[np.integer[Any]],
         precision: Matrix,
         engine: Any,
-        dtype: Any = np.float64,
     ) -> None:
-        self.engine, self.dtype = engine, np.dtype(dtype)
+        self.engine = engine
         self.parent, self.class_node = np.asarray(parent, np.int64), np.asarray(class_node, np.int64)
         self.class_at = np.full(len(parent), -1, np.int64)
         self.class_at[class_node] = np.arange(len(class_node))
-        self.precision = np.ascontiguousarray(np.atleast_2d(np.asarray(precision).T), self.dtype)
+        self.precision = np.ascontiguousarray(np.atleast_2d(np.asarray(precision).T), np.float64)
 
     def _by_features(self, kernel: Any, n_features: int, *arrays: Any) -> None:
         def task(first: int) -> None:
@@ -70,26 +69,16 @@ class TreePrior:
 
         self.engine.map(task, range(0, n_features, _FEATURES))
 
-    def _solve(self, R: Matrix, spread: Matrix, share: Matrix) -> Matrix:
+    def solve(self, R: Matrix, spread: Matrix, share: Matrix) -> Matrix:
+        """(K_i^-1 + spread_i diag(share))^-1 times row i of R, for every feature i."""
         Z = np.empty_like(R)
         self._by_features(solve_classes, len(R), R, spread, share, Z)
         return Z
 
-    def solve(self, R: Matrix, spread: Matrix, share: Matrix) -> tuple[Matrix, Matrix]:
-        """Z = (K_i^-1 + spread_i diag(share))^-1 times row i of R, for every feature i, and K^-1 Z."""
-        Z = self._solve(R, spread, share)
-        pull = Z * spread[:, None]
-        pull *= share
-        return Z, np.subtract(R, pull, out=pull)
-
-    def covary(self, U: Matrix) -> Matrix:
-        """Products with the covariance K, feature by feature."""
-        return self._solve(U, np.zeros(len(U), self.dtype), np.zeros(U.shape[1], self.dtype))
-
-    def all_nodes(self, U: Matrix) -> Matrix:
-        """Weights (n_nodes, n_weights) of all nodes, where those of the classes are K U: conditional means."""
-        Z = np.empty((len(self.parent), len(U)), self.dtype)
-        self._by_features(solve_nodes, len(U), U, Z)
+    def all_nodes(self, W: Matrix) -> Matrix:
+        """Weights (n_nodes, n_weights) of all nodes, where those of the classes are W: conditional means."""
+        Z = np.empty((len(self.parent), len(W)))
+        self._by_features(hold_classes, len(W), W, Z)
         return Z
 
     def pull(self, W: Matrix) -> Matrix:

@@ -1,10 +1,9 @@
 """Gaussian trees, solved exactly by one pass up and one pass down, for many features side by side.
 
 Nodes are in topological order, parents first, -1 above a root. For every feature the weights z of the nodes have the
-precision matrix T of the tree, z'Tz = sum_n a_n (z_n - z_parent)^2. `solve_classes` and `solve_nodes` solve
-(T + D) z = r, where r and the diagonal D are zero but at the nodes of the classes; with D = 0 this is the product
-with the covariance. `pull_classes` goes the other way: the classes are held, the other nodes are at their conditional
-means, and T z is what pulls at the classes.
+precision matrix T of the tree, z'Tz = sum_n a_n (z_n - z_parent)^2. `solve_classes` solves (T + D) z = r, where r and
+the diagonal D are zero but at the nodes of the classes. `hold_classes` and `pull_classes` go the other way: the
+classes are held, the other nodes are at their conditional means, and T z is what pulls at the classes.
 
 Arrays of classes are (n_features, n_classes). Sixteen features at a time are turned into (n_nodes, 16), which stays
 in the cache and lets the divisions be vectorised. Precisions are (n_features, n_nodes), or (1, n_nodes) for all
@@ -70,18 +69,42 @@ def solve_classes(parent, class_at, precision, R, spread, share, first, stop, Z)
 
 
 @nb.njit(**FAST)
-def solve_nodes(parent, class_at, precision, R, first, stop, Z):  # type: ignore[no-untyped-def]
-    """Write the weights of all nodes that solve T z = R, for features first .. stop - 1, into Z, by node."""
-    b = np.empty((len(parent), WIDTH), Z.dtype)
-    rest = np.empty_like(b)
-    nothing = np.zeros(max(R.shape), R.dtype)
+def _hold(parent, class_at, precision, W, i0, m, z, rest):  # type: ignore[no-untyped-def]
+    """Write the conditional means of all nodes, given classes held at W, into z."""
+    alike = precision.shape[0] == 1
+    z[:], rest[:] = 0, 0
+    for n in range(len(parent) - 1, -1, -1):
+        c, p = class_at[n], parent[n]
+        for k in range(m):
+            a = precision[0 if alike else i0 + k, n]
+            if c >= 0:
+                z[n, k], up, pull = W[i0 + k, c], a, a * W[i0 + k, c]
+            else:
+                inverse = 1 / (a + rest[n, k])
+                up, pull = a * inverse * rest[n, k], a * inverse * z[n, k]
+                z[n, k] *= inverse
+                rest[n, k] = a * inverse
+            if p >= 0:
+                rest[p, k] += up
+                z[p, k] += pull
+    for n in range(len(parent)):
+        p = parent[n]
+        if class_at[n] < 0 and p >= 0:
+            for k in range(m):
+                z[n, k] += rest[n, k] * z[p, k]
+
+
+@nb.njit(**FAST)
+def hold_classes(parent, class_at, precision, W, first, stop, Z):  # type: ignore[no-untyped-def]
+    """Write the weights of all nodes, given classes held at W, for features first .. stop - 1, into Z, by node."""
+    z = np.empty((len(parent), WIDTH), W.dtype)
+    rest = np.empty_like(z)
     for i0 in range(first, stop, WIDTH):
         m = min(WIDTH, stop - i0)
-        _gather(class_at, R, nothing, nothing, i0, m, b, rest)
-        _solve(parent, precision, i0, m, b, rest)
+        _hold(parent, class_at, precision, W, i0, m, z, rest)
         for n in range(len(parent)):
             for k in range(m):
-                Z[n, i0 + k] = b[n, k]
+                Z[n, i0 + k] = z[n, k]
 
 
 @nb.njit(**FAST)
@@ -92,28 +115,12 @@ def pull_classes(parent, class_at, precision, W, first, stop, U):  # type: ignor
     rest = np.empty_like(z)
     for i0 in range(first, stop, WIDTH):
         m = min(WIDTH, stop - i0)
-        z[:], rest[:] = 0, 0
-        for n in range(len(parent) - 1, -1, -1):
-            c, p = class_at[n], parent[n]
-            for k in range(m):
-                a = precision[0 if alike else i0 + k, n]
-                if c >= 0:
-                    z[n, k], up, pull = W[i0 + k, c], a, a * W[i0 + k, c]
-                else:
-                    inverse = 1 / (a + rest[n, k])
-                    up, pull = a * inverse * rest[n, k], a * inverse * z[n, k]
-                    z[n, k] *= inverse
-                    rest[n, k] = a * inverse
-                if p >= 0:
-                    rest[p, k] += up
-                    z[p, k] += pull
+        _hold(parent, class_at, precision, W, i0, m, z, rest)
         for n in range(len(parent)):
             c, p = class_at[n], parent[n]
             above = class_at[p] if p >= 0 else -1
             for k in range(m):
                 over = z[p, k] if p >= 0 else 0.0
-                if c < 0:
-                    z[n, k] += rest[n, k] * over
                 force = precision[0 if alike else i0 + k, n] * (z[n, k] - over)
                 if c >= 0:
                     U[i0 + k, c] = force
