@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from arbora.infer import bouchard
 from tree_models import likelihood_bound, problem
@@ -87,6 +87,24 @@ def test_curvature_is_smooth_at_zero():
     with np.errstate(invalid="ignore", divide="ignore"):
         plain = np.where(x < 1e-6, 0.25, np.tanh(x / 2) / (2 * x))
     np.testing.assert_allclose(bouchard.curvature(x), plain, rtol=1e-9)
+
+
+def test_probabilities_of_the_bound():
+    """They sum to one, they are the slope of the bound, and without variance they are sigmoids."""
+    rng = np.random.default_rng(4)
+    mean, variance = 4 * rng.normal(size=(30, 5)), rng.random((30, 5))
+    local = bouchard.local_step(mean, variance, mean[:, 0], n_steps=60)
+    proba = bouchard.bound_probabilities(mean, variance, local)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-8)
+    h = 1e-5
+    for n in range(5):
+        step = h * np.eye(5)[n]
+        up, down = (bouchard.local_step(mean + s * step, variance, local.shift, 20).value for s in (1, -1))
+        np.testing.assert_allclose(0.5 - (up - down) / (2 * h), proba[:, n], atol=1e-6)
+    sure = bouchard.local_step(mean, 0 * variance, mean[:, 0], n_steps=60)
+    np.testing.assert_allclose(
+        bouchard.bound_probabilities(mean, 0 * variance, sure), expit(mean - sure.shift[:, None]), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("n_features", [1, 5, 130])

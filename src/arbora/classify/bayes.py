@@ -358,7 +358,8 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         how = self.prediction
         if how == "mean" or (how == "auto" and self.inference == "map"):
             return mean
-        return predictive_logits(Scores(mean, self._variances(X)), self.likelihood)
+        bounded = self.inference == "variational"
+        return predictive_logits(Scores(mean, self._variances(X)), self.likelihood, bounded)
 
     def _class_proba(self, X: Any) -> NDArray[Any]:
         scores = self._scores(X)

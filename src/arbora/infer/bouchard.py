@@ -144,6 +144,27 @@ def _next_shift(shift: Array, slope: Array, bend: Array, weight: Array, low: Arr
     return np.where((newton >= low) & (newton <= high), newton, middle)
 
 
+def bound_probabilities(mean: Array, variance: Array, local: Local) -> Array:
+    """Probabilities of the classes that the bound implies: 1/2 + 2 l(x_n) (m_n - b).
+
+    They are what the labels are compared with in the gradient of the bound, as softmax probabilities are in that of
+    the likelihood, and at the best b they sum to 1.
+
+    Examples
+    --------
+    >>> mean, variance = np.array([[1.0, 0.0, -1.0]]), np.full((1, 3), 0.5)
+    >>> local = local_step(mean, variance, np.zeros(1), n_steps=20)
+    >>> proba = bound_probabilities(mean, variance, local)
+    >>> proba.round(2), round(float(proba.sum()), 9)
+    (array([[0.54, 0.31, 0.15]]), 1.0)
+    """
+    x, away = np.maximum(local.width, _TINY), mean - local.shift[:, None]
+    # Of the smaller of p and 1 - p, without the cancellation that the formula above has.
+    tail = variance / (2 * x * np.maximum(x + np.abs(away), _TINY))
+    small = np.exp(-x) / (1 + np.exp(-x)) + np.tanh(x / 2) * np.where(local.width > 0, tail, 0.0)
+    return np.asarray(np.where(away > 0, 1 - small, small))
+
+
 def _pair_blocks(n_features: int) -> Iterator[tuple[int, int, slice]]:
     """Cut the first features into runs, and tell where their pairs (i, j >= i) are in the packed order."""
     first, at = 0, 0
