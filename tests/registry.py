@@ -140,6 +140,14 @@ def recursive_svc_reduces(data: Data) -> tuple[Any, Any]:
     return ours.coef_, classify.OneVsRestSVC(**exact).fit(data.X, data.y).coef_
 
 
+def recursive_squared_reduces(data: Data) -> tuple[Any, Any]:
+    """Without coupling the inner nodes are held at zero: what LIBLINEAR solves in the primal."""
+    exact = {**_EXACT, "tol": 1e-10, "loss": "squared_hinge"}
+    ours = classify.RecursiveSVC(structure=TREE, coupling=0.0, **exact).fit(data.X, data.y)
+    known = LinearSVC(loss="squared_hinge", dual=False, tol=1e-12, max_iter=10_000).fit(data.X, data.y)
+    return ours.decision_function(data.X_new), known.decision_function(data.X_new)
+
+
 def recursive_logistic_reduces(data: Data) -> tuple[Any, Any]:
     """Without coupling the inner nodes are held at zero: the flat model."""
     exact = {**_EXACT, "tol": 1e-10}
@@ -188,6 +196,7 @@ _EXACT_LOGISTIC = {
 }  # no multiplier rests at a bound: rounding is the end
 _EXACT_PATHS = {**_EXACT, "max_iter": 2000}  # some checks fit noise, on which no precision is needed
 # The last digits take a joint problem many rounds, the fewer the smaller C.
+_EXACT_HINGE = {**_EXACT, "max_iter": 1000, "C": 0.1}
 _EXACT_SMOOTH = {**_EXACT, "loss": "squared_hinge", "tol": 1e-14, "max_iter": 1000, "C": 0.1}
 _EXACT_OT = {**_EXACT_PATHS, "tol": 1e-10}
 _SMALL = {"structure": TREE, "random_state": 0}
@@ -197,7 +206,15 @@ REGISTRY = [
     Row(classify.OneVsRestSVC, _SMALL, _EXACT, labelled_clouds, svc_reduces),
     Row(classify.OneVsRestLogistic, _SMALL, _EXACT_LOGISTIC, labelled_clouds, logistic_reduces),
     Row(classify.TopDownSVC, _SMALL, _EXACT, labelled_clouds, top_down_reduces),
-    Row(classify.RecursiveSVC, _SMALL, _EXACT_SMOOTH, labelled_clouds, recursive_svc_reduces),
+    Row(classify.RecursiveSVC, _SMALL, _EXACT_HINGE, labelled_clouds, recursive_svc_reduces),
+    Row(
+        classify.RecursiveSVC,
+        {**_SMALL, "loss": "squared_hinge"},
+        _EXACT_SMOOTH,
+        labelled_clouds,
+        recursive_squared_reduces,
+        quick={"loss": "squared_hinge"},
+    ),
     Row(
         classify.RecursiveLogisticRegression,
         _SMALL,
