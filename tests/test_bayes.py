@@ -147,6 +147,14 @@ def test_variational_bound_rises_and_model_can_be_kept(tmp_path):
     assert str(kept.node_summary()) == str(model.node_summary())
 
 
+def test_another_inference_leaves_nothing_of_the_one_before():
+    model = quiet_fit(DATA.X, DATA.y, TREE, inference="variational")
+    again = model.set_params(inference="map").fit(DATA.X, DATA.y)
+    assert not hasattr(again, "coef_covariance_")
+    fresh = quiet_fit(DATA.X, DATA.y, TREE)
+    np.testing.assert_array_equal(again.predict_proba(DATA.X_new), fresh.predict_proba(DATA.X_new))
+
+
 def test_several_labels():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(200, 4))

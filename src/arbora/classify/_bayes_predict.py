@@ -1,10 +1,17 @@
 """From a posterior of scores to probabilities of classes.
 
 A row x has scores g_n with means m_n = mu_n.x and variances v_n = x'Psi_n x, independent over classes under q. The
-predictive distribution is the expectation of the softmax (or sigmoid) of g (Gopal et al. 2012, equation (5)).
+predictive distribution is the expectation of the softmax (or sigmoid) of g (Gopal et al. 2012, equation (5)). It is
+approximated by
 
-    logistic  sigmoid(m / sqrt(1 + pi v / 8)), the integral of a probit of the same slope (MacKay 1992)
-    softmax   a mean over a fixed set of points, normal scores of a lattice, the same for all rows
+    sigmoid, or softmax, of m / sqrt(1 + pi v / 8)      the slope of a sigmoid that noise of variance v has flattened
+                                                        (MacKay 1992): logistic likelihoods, and MAP
+    1/2 + 2 l(x_n) (m_n - b)                            what Bouchard's bound implies (`bouchard.bound_probabilities`):
+                                                        softmax likelihood, variational inference
+
+The second is not a refinement but a necessity. The bound is loose, and the means that maximise it are too large for a
+softmax: on rows drawn from a softmax model of 6 classes, a softmax of the variational means had a mean confidence of
+0.70 at an accuracy of 0.61 (damped by its variances, 0.70 as well), and the probabilities of the bound one of 0.59.
 """
 
 from __future__ import annotations

@@ -239,6 +239,8 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         self
         """
         problem = self._prepare(X, y, sample_weight)
+        for name in ("coef_covariance_", "lower_bounds_"):  # of a fit before, with other parameters
+            self.__dict__.pop(name, None)
         with Progress(None, "iterations", self.verbose) as progress, ThreadEngine(self.n_jobs) as engine:
             options = {"tol": self.tol, "max_iter": self.max_iter, "progress": progress}
             if self.inference == "variational":
