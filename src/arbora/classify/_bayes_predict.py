@@ -6,7 +6,7 @@ approximated by
 
     sigmoid, or softmax, of m / sqrt(1 + pi v / 8)      the slope of a sigmoid that noise of variance v has flattened
                                                         (MacKay 1992): logistic likelihoods, and MAP
-    1/2 + 2 l(x_n) (m_n - b)                            what Bouchard's bound implies (`bouchard.bound_probabilities`):
+    1/2 + 2 l(x_n) (m_n - b)                            what the bound implies (`bouchard.bound_probabilities`):
                                                         softmax likelihood, variational inference
 
 The second is not a refinement but a necessity. The bound is loose, and the means that maximise it are too large for a
