@@ -1,0 +1,411 @@
+"""Hierarchical Bayesian logistic regression (HBLR): F1, likelihood and calibration beside flat and recursive models.
+
+    python -m benchmarks.hblr                      # everything; goes on where it was interrupted
+    python -m benchmarks.hblr --only resplits      # one table
+    python -m benchmarks.hblr --methods "M3 map" "M3 flat"
+    python -m benchmarks.hblr --table              # publish what is finished
+    python -m benchmarks.hblr --quick              # try the machinery on small parts of the sets
+
+Every cell, a set (or another split of CLEF) and a method, is measured in a process of its own (`benchmarks.cells`).
+The Bayesian models have nothing to choose; the others choose by cross-validation on the training part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import StandardScaler
+
+from arbora.classify import (
+    CorrelatedMultinomialLogit,
+    HierarchicalBayesClassifier,
+    RecursiveLogisticRegression,
+    RecursiveSVC,
+)
+from arbora.classify._search import folds
+from arbora.classify.thresholds import GlobalCut
+from arbora.metrics import bootstrap_interval, expected_calibration_error, macro_f1, micro_f1
+from arbora.metrics.table import Marked, Table
+from benchmarks import published_figures
+from benchmarks.cells import DONE, Cells, one_thread, parse, summary
+from benchmarks.contestants import LOGISTIC, SEED, encoded, indicator
+from benchmarks.recursive import N_FOLDS, QUICK_COUPLINGS, QUICK_CS, describe
+from benchmarks.report import published
+from benchmarks.tasks import SOURCES, Task, take, task
+
+CLEF, RESPLITS = "imclef07a", "resplits"
+N_RESPLITS, QUICK_RESPLITS = 10, 2
+FLAT, PEER, SAMPLED = "M3 flat", "LogisticRegression, C by cv", "CorrelatedMultinomialLogit"
+QUICK_STEPS = 2  # of HBLR, where only the machinery is tried
+MOST_STEPS = 1000  # of L-BFGS: the default of 100 stops before its own tolerance
+SECTION = "HBLR: accuracy, likelihood and calibration"
+
+Make = Callable[
+    [Task, tuple[float, ...], bool], Any
+]  # of a task, the costs to choose from, and whether to hurry
+
+
+def bayes(flat: bool = False, **params: Any) -> Make:
+    """Make HBLR over the tree of the task, or over none."""
+
+    def make(work: Task, Cs: tuple[float, ...], quick: bool) -> HierarchicalBayesClassifier:
+        few = {"max_iter": QUICK_STEPS} if quick else {}
+        return HierarchicalBayesClassifier(None if flat else work.structure, n_jobs=1, **params, **few)
+
+    return make
+
+
+def recursive(estimator: type, scale: float) -> Make:
+    """Make a recursive model that chooses cost and coupling itself."""
+    return lambda work, Cs, quick: estimator(
+        "cv", structure=work.structure, coupling="cv", Cs=tuple(scale * C for C in Cs), cv=N_FOLDS, n_jobs=1,
+        random_state=SEED, **({"couplings": QUICK_COUPLINGS} if quick else {}),
+    )  # fmt: skip
+
+
+def logistic(work: Task, Cs: tuple[float, ...], quick: bool) -> GridSearchCV:
+    """Make scikit-learn's multinomial logistic regression, searched on the folds of the recursive models."""
+    fold = folds(encoded(work).indicator, N_FOLDS, SEED)
+    splits = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(N_FOLDS)]
+    grid = {"C": [LOGISTIC * C for C in Cs]}
+    return GridSearchCV(LogisticRegression(max_iter=MOST_STEPS), grid, scoring="f1_macro", cv=splits)
+
+
+def sampled(work: Task, Cs: tuple[float, ...], quick: bool) -> CorrelatedMultinomialLogit:
+    length = {"n_samples": 20, "n_warmup": 20} if quick else {}
+    return CorrelatedMultinomialLogit(work.structure, n_jobs=1, random_state=SEED, **length)
+
+
+METHODS: dict[str, Make] = {
+    **{f"{m} variational": bayes(covariance=m, inference="variational") for m in ("M1", "M2", "M3")},
+    **{f"{m} map": bayes(covariance=m) for m in ("M1", "M2", "M3")},
+    **{f"{m} flat": bayes(flat=True, covariance=m) for m in ("M1", "M2", "M3")},
+    **{f"{m} map, logistic": bayes(covariance=m, likelihood="logistic") for m in ("M1", "M3")},
+    "M3 flat, logistic": bayes(flat=True, covariance="M3", likelihood="logistic"),
+    SAMPLED: sampled,
+    PEER: logistic,
+    "RecursiveSVC, cv": recursive(RecursiveSVC, 1.0),
+    "RecursiveLogisticRegression, cv": recursive(RecursiveLogisticRegression, LOGISTIC),
+}
+_ON_CLEF = [method for method in METHODS if not method.endswith(", logistic")]
+_NOT_AGAIN = {"M1 variational", "M2 variational", SAMPLED}
+TABLES = {
+    CLEF: _ON_CLEF,
+    RESPLITS: [method for method in _ON_CLEF if method not in _NOT_AGAIN],
+    "news20": ["M3 map", "M3 map, logistic", "M1 map", FLAT, PEER],
+    "lshtc_small": ["M3 map", "M3 map, logistic", "M1 map", FLAT],
+    "rcv1_dev2316": ["M3 map, logistic", "M1 map, logistic", "M3 flat, logistic"],
+}
+KEPT = ("OneVsRestSVC", "RecursiveSVC", "RecursiveLogisticRegression")  # of benchmarks.recursive
+# Micro- and macro-F1 of the thesis: Tables 2.4 (CLEF), 2.2 and 3.2.
+PUBLISHED = {
+    CLEF: {
+        "M1 variational": (81.21, 56.67), "M2 variational": (79.92, 51.23), "M3 variational": (81.61, 59.67),
+        "M1 map": (80.88, 55.53), "M2 map": (80.25, 54.76), "M3 map": (81.41, 59.65),
+        "M1 flat": (79.82, 52.13), "M2 flat": (77.83, 48.78), FLAT: (80.52, 55.23),
+        SAMPLED: (81.10, 55.59), PEER: (80.52, 54.76),
+    },
+    "news20": {"M1 map": (82.24, 81.54), "M3 map": (82.56, 81.69), PEER: (82.56, 81.82)},
+    "lshtc_small": {"M1 map": (45.48, 28.81), "M3 map": (46.03, 30.81)},
+    "rcv1_dev2316": {"M3 map, logistic": (81.98, 56.08)},
+}  # fmt: skip
+
+EXPLANATION = f"""\
+`python -m benchmarks.hblr`. HBLR with its defaults: nothing is chosen. "Flat" is the same model without the tree, by
+MAP; HBLR has the softmax likelihood unless the name says "logistic". The other models choose C (and the coupling) by
+{N_FOLDS}-fold cross-validation on the training part, by macro-F1, from the costs of `benchmarks.recursive`
+(`LogisticRegression` with L-BFGS, at most {MOST_STEPS} steps). One thread; seconds are those of `fit`, with all
+choosing. Micro- and macro-F1 in per cent, over the labels of the set. NLL is the mean negative logarithm of the
+probability of the true class; ECE the calibration error of the top class, 15 bins of equal width, in per cent.
+‡: a fit was stopped by its `max_iter` (of {SAMPLED}: R-hat above 1.05). "Published": micro / macro of the thesis
+(Gopal 2014).
+"""
+ON_CLEF = """\
+Official split. In brackets: 95% interval of the "basic" bootstrap over the test documents, 1,000 resamples.
+"Published" is Table 2.4; multinomial logistic regression is MLR of Table 2.2, RecursiveLogisticRegression RR-LR of
+Table 3.2.
+"""
+ON_RESPLITS = f"""\
+The same images split {N_RESPLITS} times anew: as many to train and to test on, classes in proportion, features
+standardised on the training part. Mean ± standard deviation over the splits; then the mean difference from {FLAT} on
+the same split ± its standard error, which counts that the training parts overlap (Nadeau and Bengio 2003: the
+variance of a difference is divided by 1 / (1 / splits + test size / training size), not by the splits).
+"""
+ON_OTHERS = """\
+Official split. The lower rows are those of `benchmarks.recursive`, with the same features and test documents: its C
+and coupling are chosen by cross-validation, and it keeps no probabilities; its seconds include choosing. (The
+multinomial logistic regression of scikit-learn is left out of LSHTC-small: L-BFGS would hold 5 GB.)
+"""
+ON_SETS = f"""\
+A document may carry several labels. F1 at a probability of one half, and with one cut for all classes that is
+learned as in `benchmarks.recursive` (whose rows have only that): the mean of those with the best micro-F1 on
+{N_FOLDS} held-out folds. NLL is the sum over the classes, ECE that of all decisions. The thesis cuts by instance.
+"""
+
+
+def class_probabilities(model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
+    """Probabilities with a column for each of some classes; 0 for those that the model does not know."""
+    if hasattr(
+        model, "predict_top_k"
+    ):  # `predict_proba` has the nodes, which hold the classes below them too
+        names, values = model.predict_top_k(X, len(model.classes_))
+    else:
+        values = model.predict_proba(X)
+        names = np.broadcast_to(model.classes_, values.shape)
+    order = np.argsort(classes)
+    columns = order[np.searchsorted(classes, names, sorter=order)]
+    proba = np.zeros((len(values), len(classes)))
+    np.put_along_axis(proba, columns, values.astype(np.float64), axis=1)
+    return proba
+
+
+def fitted(model: Any, X: Any, y: Any) -> dict[str, Any]:
+    """Fit; seconds, what was chosen, and whether something was stopped before it was done."""
+    started = time.perf_counter()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    seconds = time.perf_counter() - started
+    best = model.best_estimator_ if isinstance(model, GridSearchCV) else model
+    chosen = {name: getattr(model, f"{name}_", None) for name in ("C", "coupling")}
+    if best is not model:
+        chosen["C"] = best.C
+    words = ", ".join(f"{name} {value:g}" for name, value in chosen.items() if value is not None)
+    stopped = any(issubclass(warning.category, ConvergenceWarning) for warning in told)
+    return {"seconds": seconds, "chosen": words, "stopped": stopped}
+
+
+def one_label(model: Any, work: Task) -> dict[str, Any]:
+    """Measures of a model where every document has one label, with bootstrap intervals."""
+    targets = encoded(work)
+    proba = class_probabilities(model, work.X_test, targets.classes)
+    answer = model.predict(work.X_test)
+    found: dict[str, Any] = {}
+    for name, metric in (("micro", micro_f1), ("macro", macro_f1)):
+        value, low, high, _ = bootstrap_interval(
+            metric, work.y_test, answer, method="basic", random_state=SEED
+        )
+        found |= {name: value, f"{name}_low": low, f"{name}_high": high}
+    # A document whose class has no training document (there are such in small parts only) has no likelihood.
+    Y = indicator(work.y_test, work.structure, targets).tocoo()
+    likelihood = np.maximum(proba[Y.coords], np.finfo(np.float64).eps)
+    best = proba.argmax(axis=1)
+    hit = targets.classes[best] == work.y_test
+    error = expected_calibration_error(hit.astype(np.int64), proba.max(axis=1))
+    return found | {"nll": float(-np.log(likelihood).mean()), "ece": float(error)}
+
+
+def label_sets(model: Any, work: Task) -> dict[str, Any]:
+    """Measures of a model where documents have sets of labels, with two ways to cut."""
+    targets = encoded(work)
+    Y = indicator(work.y_test, work.structure, targets).toarray()
+    proba = class_probabilities(model, work.X_test, targets.classes)
+    found: dict[str, Any] = {}
+    for name, cut in (("half", 0.5), ("cut", learned_cut(model, work))):
+        sets = [targets.classes[row].tolist() for row in proba > cut]
+        found |= {f"micro_{name}": float(micro_f1(work.y_test, sets)), "cut": cut}
+        found |= {f"macro_{name}": float(macro_f1(work.y_test, sets))}
+    inside = np.clip(proba, np.finfo(np.float64).eps, 1 - np.finfo(np.float64).eps)
+    nll = -(xlogy(Y, inside) + xlogy(1 - Y, 1 - inside)).sum(axis=1).mean()
+    error = expected_calibration_error(Y.ravel(), proba.ravel())
+    return found | {"nll": float(nll), "ece": float(error)}
+
+
+def learned_cut(model: Any, work: Task) -> float:
+    """Probability to cut at: the mean of those with the best micro-F1 on held-out folds. The model is fitted anew."""
+    targets = encoded(work)
+    fold = folds(targets.indicator, N_FOLDS, SEED)
+    cuts = []
+    for f in range(N_FOLDS):
+        seen, unseen = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
+        model.fit(work.X[seen], take(work.y, seen))
+        proba = class_probabilities(model, work.X[unseen], targets.classes)
+        cuts.append(GlobalCut().fit(proba, targets.indicator[unseen]).threshold_)
+    return float(np.mean(cuts))
+
+
+def resplit(work: Task, number: int) -> Task:
+    """Split all documents of a set anew: every so-manieth of those sorted by class, in random order inside one."""
+    X, y = np.vstack([work.X, work.X_test]), np.concatenate([work.y, work.y_test])
+    rng = np.random.default_rng(number)
+    order = rng.permutation(len(y))
+    order = order[np.argsort(y[order], kind="stable")]
+    n_test = len(work.y_test)
+    unseen = np.zeros(len(y), bool)
+    unseen[order[((np.arange(n_test) + rng.random()) * len(y) / n_test).astype(np.int64)]] = True
+    scale = StandardScaler().fit(X[~unseen])  # what was standardised on another part is so on this one then
+    X = scale.transform(X)
+    return Task(X[~unseen], y[~unseen], X[unseen], y[unseen], work.structure)
+
+
+def measure(key: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Fit and judge what the name of a cell says."""
+    data, _, method = key.partition(" ")
+    if data == RESPLITS:
+        number, _, method = method.partition(" ")
+        work = resplit(task(CLEF, options.cache, options.quick), int(number))
+        data = CLEF
+    else:
+        work = task(data, options.cache, options.quick)
+    model = METHODS[method](work, QUICK_CS if options.quick else SOURCES[data].Cs, options.quick)
+    found = fitted(model, work.X, work.y)
+    return found | (label_sets if work.multilabel else one_label)(model, work)
+
+
+def keys(data: str, methods: Iterable[str], quick: bool) -> list[str]:
+    """Cells of a table; the first few methods only on resplits, where only the machinery is tried."""
+    if data != RESPLITS:
+        return [f"{data} {method}" for method in methods]
+    numbers = range(QUICK_RESPLITS if quick else N_RESPLITS)
+    methods = [method for method in methods if not quick or method in ("M3 map", FLAT, PEER)]
+    return [f"{RESPLITS} {number} {method}" for method in methods for number in numbers]
+
+
+def figures(data: str, method: str) -> str:
+    """Return the published micro / macro of a method on a set, or nothing."""
+    pair = PUBLISHED[data].get(method)
+    return (
+        published_figures.text(data, method.removesuffix(", cv")) if pair is None else "{} / {}".format(*pair)
+    )
+
+
+def seconds(cell: dict[str, Any]) -> Marked:
+    return Marked(cell["seconds"], "‡" if cell["stopped"] else "")
+
+
+def interval(cell: dict[str, Any], name: str) -> str:
+    value, low, high = (100 * cell[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return f"{value:.2f} [{low:.1f}, {high:.1f}]"
+
+
+def clef_table(cells: Cells) -> Table:
+    """All methods on CLEF, official split."""
+    rows = []
+    for method in TABLES[CLEF]:
+        cell = cells.kept(f"{CLEF} {method}")
+        if cell is None or cell["status"] != DONE:
+            rows.append((method, summary(cell), *[None] * 5, figures(CLEF, method)))
+            continue
+        f1 = interval(cell, "micro"), interval(cell, "macro")
+        measures = cell["nll"], cell["ece"], seconds(cell), cell["chosen"]
+        rows.append((method, *f1, *measures, figures(CLEF, method)))
+    columns = ("method", "micro-F1", "macro-F1", "NLL", "ECE", "seconds", "chosen", "published")
+    return Table(columns, rows, ("", "", "", ".3f", "percent", ".1f", "", ""))
+
+
+def spread(values: NDArray[Any], scale: float) -> str:
+    return f"{scale * values.mean():.4g} ± {scale * values.std(ddof=1):.2g}" if len(values) > 1 else "-"
+
+
+def gain(difference: NDArray[Any], scale: float, ratio: float) -> str:
+    """Mean difference over splits, and its standard error as Nadeau and Bengio correct it."""
+    if len(difference) < 2:
+        return "-"
+    error = difference.std(ddof=1) * np.sqrt(1 / len(difference) + ratio)
+    return f"{scale * difference.mean():+.3g} ± {scale * error:.2g}"
+
+
+def resplit_table(cells: Cells, options: argparse.Namespace) -> Table:
+    """Means over the resplits of CLEF, and paired differences from the flat model."""
+    work = task(CLEF, options.cache, options.quick)
+    ratio = len(work.y_test) / len(work.y)
+    measures = {"micro": 100.0, "macro": 100.0, "nll": 1.0}
+    found: dict[str, dict[int, Any]] = {}
+    for method in TABLES[RESPLITS]:
+        kept = {number: cells.kept(f"{RESPLITS} {number} {method}") for number in range(N_RESPLITS)}
+        found[method] = {number: cell for number, cell in kept.items() if cell and cell["status"] == DONE}
+    rows = []
+    for method, done in found.items():
+        both = sorted(done.keys() & found[FLAT].keys()) if method != FLAT else []
+        values = {name: np.array([cell[name] for cell in done.values()]) for name in measures}
+        differences = {
+            name: np.array([done[number][name] - found[FLAT][number][name] for number in both]) for name in measures
+        }  # fmt: skip
+        rows.append((
+            method, len(done), *(spread(values[name], scale) for name, scale in measures.items()),
+            *(gain(differences[name], scale, ratio) for name, scale in measures.items()),
+        ))  # fmt: skip
+    above = (f"{name} - {FLAT}'s" for name in ("micro", "macro", "NLL"))
+    return Table(("method", "splits", "micro-F1", "macro-F1", "NLL", *above), rows)
+
+
+def kept_rows(data: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Finished cells of `benchmarks.recursive` on a set."""
+    cells = Cells("benchmarks.recursive", options)
+    found = {method: cells.kept(f"{data} {method}") for method in KEPT}
+    return {method: cell for method, cell in found.items() if cell and cell["status"] == DONE}
+
+
+def chosen_words(cell: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {cell[name]:g}" for name in ("C", "coupling") if cell[name] is not None)
+
+
+def set_table(data: str, cells: Cells, options: argparse.Namespace) -> Table:
+    """One of the other sets: own cells, then those of `benchmarks.recursive`."""
+    multilabel = task(data, options.cache, options.quick).multilabel
+    f1 = ("micro_half", "macro_half", "micro_cut", "macro_cut") if multilabel else ("micro", "macro")
+    rows = []
+    for method in TABLES[data]:
+        cell = cells.kept(f"{data} {method}")
+        if cell is None or cell["status"] != DONE:
+            rows.append((method, summary(cell), *[None] * (len(f1) + 3), figures(data, method)))
+            continue
+        measures = (*(cell[name] for name in f1), cell["nll"], cell["ece"], seconds(cell))
+        chosen = f"cut {cell['cut']:.2g}" if multilabel else cell["chosen"]
+        rows.append((method, *measures, chosen, figures(data, method)))
+    for method, cell in kept_rows(data, options).items():
+        half = (None, None) if multilabel else ()
+        measures = (*half, cell["micro"], cell["macro"], None, None, cell["seconds"])
+        rows.append((method, *measures, chosen_words(cell), figures(data, method)))
+    names = {"half": " at 0.5", "cut": ", one cut"}
+    titles = [f"{name[:5]}-F1{names.get(name[6:], '')}" for name in f1]
+    columns = ("method", *titles, "NLL", "ECE", "seconds", "chosen", "published")
+    return Table(columns, rows, ("", *["percent"] * len(f1), ".3f", "percent", ".1f", "", ""))
+
+
+def report(cells: Cells, options: argparse.Namespace) -> None:
+    """Print all tables from the finished cells."""
+    print(EXPLANATION)
+    print(
+        f"### {SOURCES[CLEF].title}\n\n{describe(CLEF, options)} {ON_CLEF}\n{clef_table(cells).to_markdown()}\n"
+    )
+    print(f"### CLEF, resplit\n\n{ON_RESPLITS}\n{resplit_table(cells, options).to_markdown()}\n")
+    for data in list(TABLES)[2:]:
+        multilabel = task(data, options.cache, options.quick).multilabel
+        note = ON_SETS if multilabel else ON_OTHERS
+        table = set_table(data, cells, options)
+        print(f"### {SOURCES[data].title}\n\n{describe(data, options)} {note}\n{table.to_markdown()}\n")
+
+
+def main() -> None:
+    options = parse("HBLR beside flat and recursive models.", list(TABLES), list(METHODS))
+    cells = Cells("benchmarks.hblr", options)
+    if options.cell:
+        cells.measure(lambda: measure(options.cell, options))
+        return
+    if not options.table:
+        for data in options.names:
+            task(CLEF if data == RESPLITS else data, options.cache, options.quick)  # no cell pays for it
+            asked = [method for method in TABLES[data] if method in options.methods]
+            for key in keys(data, asked, options.quick):
+                cells.run(key)
+    if options.quick:
+        report(cells, options)
+    else:
+        with published(SECTION):
+            report(cells, options)
+
+
+if __name__ == "__main__":
+    one_thread()
+    main()
