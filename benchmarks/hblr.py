@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
+from scipy.special import expit, logit, xlogy
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -46,6 +46,7 @@ from benchmarks.tasks import SOURCES, Task, take, task
 CLEF, RESPLITS = "imclef07a", "resplits"
 N_RESPLITS, QUICK_RESPLITS = 10, 2
 FLAT, PEER, SAMPLED = "M3 flat", "LogisticRegression, C by cv", "CorrelatedMultinomialLogit"
+QUICK_TEXTS = 100
 QUICK_STEPS = 2  # of HBLR, where only the machinery is tried
 MOST_STEPS = 1000  # of L-BFGS: the default of 100 stops before its own tolerance
 SECTION = "HBLR: accuracy, likelihood and calibration"
@@ -127,8 +128,8 @@ MAP; HBLR has the softmax likelihood unless the name says "logistic". The other 
 (`LogisticRegression` with L-BFGS, at most {MOST_STEPS} steps). One thread; seconds are those of `fit`, with all
 choosing. Micro- and macro-F1 in per cent, over the labels of the set. NLL is the mean negative logarithm of the
 probability of the true class; ECE the calibration error of the top class, 15 bins of equal width, in per cent.
-‡: a fit was stopped by its `max_iter` (of {SAMPLED}: R-hat above 1.05). "Published": micro / macro of the thesis
-(Gopal 2014).
+"Published": micro / macro of the thesis (Gopal 2014). ‡: a fit was stopped by its `max_iter`, or
+R-hat of {SAMPLED} is above 1.05.
 """
 ON_CLEF = """\
 Official split. In brackets: 95% interval of the "basic" bootstrap over the test documents, 1,000 resamples.
@@ -138,18 +139,19 @@ Table 3.2.
 ON_RESPLITS = f"""\
 The same images split {N_RESPLITS} times anew: as many to train and to test on, classes in proportion, features
 standardised on the training part. Mean ± standard deviation over the splits; then the mean difference from {FLAT} on
-the same split ± its standard error, which counts that the training parts overlap (Nadeau and Bengio 2003: the
-variance of a difference is divided by 1 / (1 / splits + test size / training size), not by the splits).
+the same split ± its standard error. As the training parts overlap, its square is the variance of the differences
+times 1 / splits + test size / training size (Nadeau and Bengio 2003), about twice what independent splits would have.
 """
 ON_OTHERS = """\
 Official split. The lower rows are those of `benchmarks.recursive`, with the same features and test documents: its C
-and coupling are chosen by cross-validation, and it keeps no probabilities; its seconds include choosing. (The
-multinomial logistic regression of scikit-learn is left out of LSHTC-small: L-BFGS would hold 5 GB.)
+and coupling are chosen by cross-validation, and it keeps no probabilities; its seconds include choosing and
+answering. (scikit-learn's LogisticRegression has no part in LSHTC-small, where L-BFGS would hold 5 GB.)
 """
 ON_SETS = f"""\
 A document may carry several labels. F1 at a probability of one half, and with one cut for all classes that is
-learned as in `benchmarks.recursive` (whose rows have only that): the mean of those with the best micro-F1 on
-{N_FOLDS} held-out folds. NLL is the sum over the classes, ECE that of all decisions. The thesis cuts by instance.
+learned as in `benchmarks.recursive` (whose rows have only that): the mean, in log-odds, of those with the best
+micro-F1 on {N_FOLDS} held-out folds. NLL is the sum over the classes, ECE that of all decisions. The thesis cuts by
+instance.
 """
 
 
@@ -169,6 +171,12 @@ def class_probabilities(model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np
     return proba
 
 
+def inside(proba: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Keep probabilities off 0 and 1, whose logarithms are infinite."""
+    least = np.finfo(np.float64).eps
+    return np.clip(proba, least, 1 - least)
+
+
 def fitted(model: Any, X: Any, y: Any) -> dict[str, Any]:
     """Fit; seconds, what was chosen, and whether something was stopped before it was done."""
     started = time.perf_counter()
@@ -176,13 +184,10 @@ def fitted(model: Any, X: Any, y: Any) -> dict[str, Any]:
         warnings.simplefilter("always")
         model.fit(X, y)
     seconds = time.perf_counter() - started
-    best = model.best_estimator_ if isinstance(model, GridSearchCV) else model
-    chosen = {name: getattr(model, f"{name}_", None) for name in ("C", "coupling")}
-    if best is not model:
-        chosen["C"] = best.C
-    words = ", ".join(f"{name} {value:g}" for name, value in chosen.items() if value is not None)
+    best = model.best_params_ if isinstance(model, GridSearchCV) else {}
+    chosen = {name: getattr(model, f"{name}_", best.get(name)) for name in ("C", "coupling")}
     stopped = any(issubclass(warning.category, ConvergenceWarning) for warning in told)
-    return {"seconds": seconds, "chosen": words, "stopped": stopped}
+    return {"seconds": seconds, "stopped": stopped, **chosen}
 
 
 def one_label(model: Any, work: Task) -> dict[str, Any]:
@@ -198,7 +203,7 @@ def one_label(model: Any, work: Task) -> dict[str, Any]:
         found |= {name: value, f"{name}_low": low, f"{name}_high": high}
     # A document whose class has no training document (there are such in small parts only) has no likelihood.
     Y = indicator(work.y_test, work.structure, targets).tocoo()
-    likelihood = np.maximum(proba[Y.coords], np.finfo(np.float64).eps)
+    likelihood = inside(proba[Y.coords])
     best = proba.argmax(axis=1)
     hit = targets.classes[best] == work.y_test
     error = expected_calibration_error(hit.astype(np.int64), proba.max(axis=1))
@@ -215,14 +220,14 @@ def label_sets(model: Any, work: Task) -> dict[str, Any]:
         sets = [targets.classes[row].tolist() for row in proba > cut]
         found |= {f"micro_{name}": float(micro_f1(work.y_test, sets)), "cut": cut}
         found |= {f"macro_{name}": float(macro_f1(work.y_test, sets))}
-    inside = np.clip(proba, np.finfo(np.float64).eps, 1 - np.finfo(np.float64).eps)
-    nll = -(xlogy(Y, inside) + xlogy(1 - Y, 1 - inside)).sum(axis=1).mean()
+    likelihood = inside(proba)
+    nll = -(xlogy(Y, likelihood) + xlogy(1 - Y, 1 - likelihood)).sum(axis=1).mean()
     error = expected_calibration_error(Y.ravel(), proba.ravel())
     return found | {"nll": float(nll), "ece": float(error)}
 
 
 def learned_cut(model: Any, work: Task) -> float:
-    """Probability to cut at: the mean of those with the best micro-F1 on held-out folds. The model is fitted anew."""
+    """Probability to cut at: mean log-odds of the best micro-F1 on held-out folds. The model is fitted anew."""
     targets = encoded(work)
     fold = folds(targets.indicator, N_FOLDS, SEED)
     cuts = []
@@ -230,8 +235,8 @@ def learned_cut(model: Any, work: Task) -> float:
         seen, unseen = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
         model.fit(work.X[seen], take(work.y, seen))
         proba = class_probabilities(model, work.X[unseen], targets.classes)
-        cuts.append(GlobalCut().fit(proba, targets.indicator[unseen]).threshold_)
-    return float(np.mean(cuts))
+        cuts.append(GlobalCut().fit(logit(inside(proba)), targets.indicator[unseen]).threshold_)
+    return float(expit(np.mean(cuts)))
 
 
 def resplit(work: Task, number: int) -> Task:
@@ -248,6 +253,14 @@ def resplit(work: Task, number: int) -> Task:
     return Task(X[~unseen], y[~unseen], X[unseen], y[unseen], work.structure)
 
 
+def ready(data: str, options: argparse.Namespace) -> Task:
+    """Return a set; of texts only some documents where the machinery is tried, for their classes are many."""
+    work = task(data, options.cache, options.quick)
+    if not options.quick or isinstance(work.X, np.ndarray):
+        return work
+    return work._replace(X=work.X[:QUICK_TEXTS], y=work.y[:QUICK_TEXTS])
+
+
 def measure(key: str, options: argparse.Namespace) -> dict[str, Any]:
     """Fit and judge what the name of a cell says."""
     data, _, method = key.partition(" ")
@@ -256,7 +269,7 @@ def measure(key: str, options: argparse.Namespace) -> dict[str, Any]:
         work = resplit(task(CLEF, options.cache, options.quick), int(number))
         data = CLEF
     else:
-        work = task(data, options.cache, options.quick)
+        work = ready(data, options)
     model = METHODS[method](work, QUICK_CS if options.quick else SOURCES[data].Cs, options.quick)
     found = fitted(model, work.X, work.y)
     return found | (label_sets if work.multilabel else one_label)(model, work)
@@ -275,12 +288,18 @@ def figures(data: str, method: str) -> str:
     """Return the published micro / macro of a method on a set, or nothing."""
     pair = PUBLISHED[data].get(method)
     return (
-        published_figures.text(data, method.removesuffix(", cv")) if pair is None else "{} / {}".format(*pair)
+        published_figures.text(data, method.removesuffix(", cv"))
+        if pair is None
+        else "{:.2f} / {:.2f}".format(*pair)
     )
 
 
 def seconds(cell: dict[str, Any]) -> Marked:
     return Marked(cell["seconds"], "‡" if cell["stopped"] else "")
+
+
+def chosen_words(cell: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {cell[name]:g}" for name in ("C", "coupling") if cell[name] is not None)
 
 
 def interval(cell: dict[str, Any], name: str) -> str:
@@ -297,29 +316,29 @@ def clef_table(cells: Cells) -> Table:
             rows.append((method, summary(cell), *[None] * 5, figures(CLEF, method)))
             continue
         f1 = interval(cell, "micro"), interval(cell, "macro")
-        measures = cell["nll"], cell["ece"], seconds(cell), cell["chosen"]
+        measures = cell["nll"], cell["ece"], seconds(cell), chosen_words(cell)
         rows.append((method, *f1, *measures, figures(CLEF, method)))
     columns = ("method", "micro-F1", "macro-F1", "NLL", "ECE", "seconds", "chosen", "published")
     return Table(columns, rows, ("", "", "", ".3f", "percent", ".1f", "", ""))
 
 
-def spread(values: NDArray[Any], scale: float) -> str:
-    return f"{scale * values.mean():.4g} ± {scale * values.std(ddof=1):.2g}" if len(values) > 1 else "-"
+def mean_text(values: NDArray[Any], form: str) -> str:
+    return f"{values.mean():{form}} ± {values.std(ddof=1):{form}}" if len(values) > 1 else "-"
 
 
-def gain(difference: NDArray[Any], scale: float, ratio: float) -> str:
+def gain_text(difference: NDArray[Any], form: str, ratio: float) -> str:
     """Mean difference over splits, and its standard error as Nadeau and Bengio correct it."""
     if len(difference) < 2:
         return "-"
     error = difference.std(ddof=1) * np.sqrt(1 / len(difference) + ratio)
-    return f"{scale * difference.mean():+.3g} ± {scale * error:.2g}"
+    return f"{difference.mean():+{form}} ± {error:{form}}"
 
 
 def resplit_table(cells: Cells, options: argparse.Namespace) -> Table:
     """Means over the resplits of CLEF, and paired differences from the flat model."""
     work = task(CLEF, options.cache, options.quick)
     ratio = len(work.y_test) / len(work.y)
-    measures = {"micro": 100.0, "macro": 100.0, "nll": 1.0}
+    measures = {"micro": (100, ".2f"), "macro": (100, ".2f"), "nll": (1, ".3f")}  # scale and form
     found: dict[str, dict[int, Any]] = {}
     for method in TABLES[RESPLITS]:
         kept = {number: cells.kept(f"{RESPLITS} {number} {method}") for number in range(N_RESPLITS)}
@@ -327,16 +346,15 @@ def resplit_table(cells: Cells, options: argparse.Namespace) -> Table:
     rows = []
     for method, done in found.items():
         both = sorted(done.keys() & found[FLAT].keys()) if method != FLAT else []
-        values = {name: np.array([cell[name] for cell in done.values()]) for name in measures}
-        differences = {
-            name: np.array([done[number][name] - found[FLAT][number][name] for number in both]) for name in measures
-        }  # fmt: skip
-        rows.append((
-            method, len(done), *(spread(values[name], scale) for name, scale in measures.items()),
-            *(gain(differences[name], scale, ratio) for name, scale in measures.items()),
-        ))  # fmt: skip
-    above = (f"{name} - {FLAT}'s" for name in ("micro", "macro", "NLL"))
-    return Table(("method", "splits", "micro-F1", "macro-F1", "NLL", *above), rows)
+        means, gains = [], []
+        for name, (scale, form) in measures.items():
+            values = np.array([cell[name] for cell in done.values()])
+            above = np.array([done[number][name] - found[FLAT][number][name] for number in both])
+            means.append(mean_text(scale * values, form))
+            gains.append(gain_text(scale * above, form, ratio))
+        rows.append((method, len(done), *means, *gains))
+    titles = "micro-F1", "macro-F1", "NLL"
+    return Table(("method", "splits", *titles, *(f"{title} - {FLAT}'s" for title in titles)), rows)
 
 
 def kept_rows(data: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -344,10 +362,6 @@ def kept_rows(data: str, options: argparse.Namespace) -> dict[str, dict[str, Any
     cells = Cells("benchmarks.recursive", options)
     found = {method: cells.kept(f"{data} {method}") for method in KEPT}
     return {method: cell for method, cell in found.items() if cell and cell["status"] == DONE}
-
-
-def chosen_words(cell: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {cell[name]:g}" for name in ("C", "coupling") if cell[name] is not None)
 
 
 def set_table(data: str, cells: Cells, options: argparse.Namespace) -> Table:
@@ -361,7 +375,7 @@ def set_table(data: str, cells: Cells, options: argparse.Namespace) -> Table:
             rows.append((method, summary(cell), *[None] * (len(f1) + 3), figures(data, method)))
             continue
         measures = (*(cell[name] for name in f1), cell["nll"], cell["ece"], seconds(cell))
-        chosen = f"cut {cell['cut']:.2g}" if multilabel else cell["chosen"]
+        chosen = f"cut {cell['cut']:.2g}" if multilabel else chosen_words(cell)
         rows.append((method, *measures, chosen, figures(data, method)))
     for method, cell in kept_rows(data, options).items():
         half = (None, None) if multilabel else ()
@@ -377,14 +391,14 @@ def report(cells: Cells, options: argparse.Namespace) -> None:
     """Print all tables from the finished cells."""
     print(EXPLANATION)
     print(
-        f"### {SOURCES[CLEF].title}\n\n{describe(CLEF, options)} {ON_CLEF}\n{clef_table(cells).to_markdown()}\n"
+        f"### {SOURCES[CLEF].title}\n\n{describe(CLEF, options)}\n{ON_CLEF}\n{clef_table(cells).to_markdown()}\n"
     )
     print(f"### CLEF, resplit\n\n{ON_RESPLITS}\n{resplit_table(cells, options).to_markdown()}\n")
     for data in list(TABLES)[2:]:
         multilabel = task(data, options.cache, options.quick).multilabel
         note = ON_SETS if multilabel else ON_OTHERS
         table = set_table(data, cells, options)
-        print(f"### {SOURCES[data].title}\n\n{describe(data, options)} {note}\n{table.to_markdown()}\n")
+        print(f"### {SOURCES[data].title}\n\n{describe(data, options)}\n{note}\n{table.to_markdown()}\n")
 
 
 def main() -> None:
