@@ -6,7 +6,13 @@ import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, softmax
 
-from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
+from arbora.classify import (
+    HierarchicalCostClassifier,
+    HierarchicalSVM,
+    OneVsRestLogistic,
+    OneVsRestSVC,
+    TopDownSVC,
+)
 from arbora.classify._held_out import held_out_splits
 from arbora.classify._routes import Decisions
 from arbora.classify._train import Options, Training
@@ -89,6 +95,43 @@ def test_hopeless_scores_give_finite_rising_probabilities(scores, positive):
     assert not np.isnan(p).any()
     if len(scores) == 50 and 0 < positive.sum() < 50:
         assert p[:-2].mean() == pytest.approx(positive.mean(), abs=0.05)
+
+
+def test_weights_of_rows_are_rows_given_again_but_for_the_smoothing():
+    """Many rows leave next to nothing of the smoothing; zeros leave everything as it was."""
+    rng = np.random.default_rng(0)
+    scores, times = rng.normal(size=(4000, 3)), rng.integers(0, 4, 4000)
+    codes = (2 * scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+    again = np.repeat(np.arange(4000), times)
+    weighted = fit_softmax_scale(scores, codes, times.astype(float)).scale
+    assert weighted == pytest.approx(fit_softmax_scale(scores[again], codes[again]).scale, rel=1e-2)
+    assert weighted == pytest.approx(fit_softmax_scale(scores, codes, 1e-6 * times).scale, rel=1e-9)
+    positive = rng.random(scores.shape) < expit(3 * scores - 1)
+    wide = np.repeat(times[:, None], 3, axis=1)
+    found = fit_sigmoid(scores, positive, wide.astype(float))
+    np.testing.assert_allclose(found, fit_sigmoid(scores[again], positive[again]), rtol=1e-2)
+    counts = times > 0
+    np.testing.assert_allclose(
+        found, fit_sigmoid(scores[counts], positive[counts], wide[counts].astype(float)), rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("estimator", [*ALL, HierarchicalCostClassifier, HierarchicalSVM])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_rows_of_weight_zero_are_not_held_out(estimator, n_classes):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 4)), np.arange(60) % n_classes
+    X[:, 0] += y
+    weight = np.where(rng.random(60) < 0.4, 0.0, rng.random(60) + 0.5)
+    model = estimator(random_state=0)
+    among = model.fit(X, y, sample_weight=weight)
+    found = among.calibration_, among.predict_proba(X)
+    kept = weight > 0
+    model.fit(X[kept], y[kept], sample_weight=weight[kept])
+    np.testing.assert_allclose(found[0], model.calibration_, rtol=1e-9)
+    np.testing.assert_allclose(found[1], model.predict_proba(X), rtol=1e-6)
+    model.fit(X[kept], y[kept])
+    assert found[0][0] != pytest.approx(model.calibration_[0], rel=1e-6)
 
 
 def training(n_samples, seed=0):

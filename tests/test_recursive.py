@@ -1,7 +1,9 @@
 """Recursive classifiers: reductions, options, weights of any node, files, hostile input."""
 
+import gc
 import tracemalloc
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -9,8 +11,10 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora import io
-from arbora.classify import OneVsRestSVC, RecursiveLogisticRegression, RecursiveSVC
+from arbora.classify import OneVsRestSVC, RecursiveLogisticRegression, RecursiveSVC, _joint, _recursive
+from arbora.classify._coupling import couple
 from arbora.infer import memory
+from arbora.infer.layout import lay_out
 from arbora.metrics import micro_f1
 from arbora.structure import Hierarchy
 from recursive_problems import (
@@ -316,6 +320,37 @@ def test_memory_is_refused_before_it_is_spent(monkeypatch):
     assert model.predict(X_NEW).shape == (60,)  # needs no full weights
     with pytest.raises(MemoryError, match="before and after"):
         model.partial_fit(X, Y)
+
+
+def test_a_fit_that_could_not_be_calibrated_is_refused_before_it_is_trained(monkeypatch):
+    wide = np.hstack([X, np.zeros((100, 5000))])
+    model = RecursiveSVC(structure=TREE, random_state=0).fit(wide, Y)
+    coupling = couple(TREE, model.class_nodes_, model.coupling_, model.fade)
+    size = _joint.size_of(sp.csr_array(wide), np.float32)
+    alone = _joint.joint_memory(size, lay_out(coupling.factor), "hinge", True, 1)
+    monkeypatch.setattr(memory, "available_memory", lambda: alone)
+    model.set_params(calibration=None).fit(wide, Y)
+    monkeypatch.setattr(_recursive, "train_joint", None)
+    with pytest.raises(MemoryError, match=r"80 rows.*beside the weights of all rows, to calibrate"):
+        model.set_params(calibration="holdout").fit(wide, Y)
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_only_the_weights_of_a_fit_are_there_when_it_is_calibrated(warm_start, monkeypatch):
+    train, alive = _recursive.train_joint, []
+
+    def watched(*args, **more):
+        gc.collect()
+        alive.append([joint() is not None for joint in joints])
+        fitted = train(*args, **more)
+        joints.append(weakref.ref(fitted.joint))
+        return fitted
+
+    joints = []
+    monkeypatch.setattr(_recursive, "train_joint", watched)
+    model = RecursiveSVC(structure=TREE, calibration=2, warm_start=warm_start, random_state=0).fit(X, Y)
+    assert alive == [[], [False], [False, False]]
+    assert (model._last is not None) == warm_start
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,8 @@ MOMENTS = [
     *(("hinge", k, n_jobs) for k in (0, 1, 2, 4, 6, 9, 15, 22, 30, 35) for n_jobs in (1, 2)),
     *(("squared", k, 2) for k in (3, 17)),
     *(("logistic", k, 2) for k in (5, 9)),
-    *(("search", k, 1) for k in (0, 1, 2, 3, 4, 5)),
-    *(("newton search", k, 2) for k in (1, 2, 4)),
+    *(("search", k, 1) for k in (0, 1, 2, 3, 5, 6, 11, 13)),
+    *(("newton search", k, 2) for k in (1, 3, 5, 7)),
     *(("calibrated", k, 1) for k in (20, 36, 50, 72, 90)),
     *(("warm", k, 1) for k in (1, 2, 3, 8)),
 ]
@@ -135,7 +135,8 @@ def test_an_interrupted_fit_ends_with_the_same_bits(case, k, n_jobs, tmp_path, m
     assert not folder.exists()
     if "search" in case:  # what was paid for is not done again
         n_candidates = len(reference(case).cv_results_["C"])
-        assert again.count("search") == max(0, n_candidates - k)
+        saves = 3  # of a candidate: the multipliers of two folds, and the table
+        assert again.count("search") == max(0, n_candidates - k // saves)
 
 
 def test_nothing_is_visited_twice(tmp_path, monkeypatch):
@@ -190,7 +191,7 @@ t.fit({case!r}, {folder!r}, {n_jobs})
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
-@pytest.mark.parametrize(("case", "k"), [("hinge", 10), ("warm", 3), ("search", 3), ("calibrated", 60)])
+@pytest.mark.parametrize(("case", "k"), [("hinge", 10), ("warm", 3), ("search", 7), ("calibrated", 60)])
 def test_a_killed_fit_ends_with_the_same_bits(case, k, tmp_path):
     folder = tmp_path / "fit"
     code = DIES.format(here=os.path.dirname(__file__), case=case, folder=str(folder), k=k, n_jobs=2)

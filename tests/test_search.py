@@ -1,5 +1,6 @@
 """Choosing C and coupling: brute force picks the same, paths end, splits of any kind, what is told and kept."""
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -8,10 +9,11 @@ import scipy.sparse as sp
 from sklearn.model_selection import KFold, LeaveOneOut
 
 from arbora import io
-from arbora.classify import RecursiveSVC, _joint, _search
+from arbora.classify import RecursiveLogisticRegression, RecursiveSVC, _joint, _search
+from arbora.infer import memory
 from arbora.infer.checkpoint import CheckpointError
 from arbora.metrics import macro_f1, micro_f1
-from recursive_problems import LEAVES, MODELS, QUICK, SETS, TIGHT, TREE, X, Y
+from recursive_problems import LEAVES, MODELS, QUICK, SETS, TIGHT, TREE, X_NEW, X, Y
 
 
 def brute_force(estimator, labels, C, coupling, scoring, **params):
@@ -82,13 +84,21 @@ def test_every_fold_has_documents_of_every_class_that_has_enough():
     assert np.bincount(fold).max() - np.bincount(fold).min() <= 1
 
 
-def test_a_path_ends_when_the_score_has_fallen_twice(monkeypatch):
-    scores = iter([0.5, 0.6, 0.55, 0.5, 0.9])
+@pytest.mark.parametrize(
+    ("path", "n_tried", "best"),
+    [
+        ([0.5, 0.6, 0.55, 0.5, 0.9], 4, 0.02),
+        ([0.6, 0.5, 0.4, 0.7, 0.65, 0.6], 6, 0.04),  # four costs are tried whatever comes
+        ([0.6, 0.5, 0.4, 0.3, 0.9], 4, 0.01),
+    ],
+)
+def test_a_path_ends_when_the_score_has_fallen_twice(path, n_tried, best, monkeypatch):
+    scores = iter(path)
     monkeypatch.setattr(_search, "_judge", lambda *_: next(scores))
     splits = [(np.arange(50), np.arange(50, 100))]
-    model = RecursiveSVC(C="cv", Cs=[0.01, 0.02, 0.03, 0.04, 0.05], cv=splits, **QUICK).fit(X, Y)
-    np.testing.assert_array_equal(model.cv_results_["C"], [0.01, 0.02, 0.03, 0.04])
-    assert model.C_ == 0.02
+    model = RecursiveSVC(C="cv", Cs=[0.01, 0.02, 0.03, 0.04, 0.05, 0.06], cv=splits, **QUICK).fit(X, Y)
+    assert len(model.cv_results_["C"]) == n_tried
+    assert best == model.C_
 
 
 def test_a_number_given_stays_where_the_other_is_searched():
@@ -127,6 +137,45 @@ def test_a_model_is_saved_with_what_its_splitter_split(splitter, tmp_path):
     again = loaded.fit(X, Y)
     np.testing.assert_array_equal(again.coef_, model.coef_)
     np.testing.assert_array_equal(again.cv_results_["scores"], model.cv_results_["scores"])
+
+
+def test_splits_of_a_loaded_model_are_for_as_many_rows(tmp_path):
+    model = RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=KFold(2), structure=TREE, **QUICK).fit(X, Y)
+    io.save(model, tmp_path / "model")
+    loaded = io.load(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"splits of the 100 rows.*X has 60 rows.*set cv anew"):
+        loaded.fit(X[:60], Y[:60])
+    model.fit(X[:60], Y[:60])  # has its splitter still
+    loaded.set_params(cv=KFold(2)).fit(X[:60], Y[:60])
+    np.testing.assert_array_equal(loaded.coef_, model.coef_)
+
+
+def test_what_is_set_after_a_fit_is_what_is_saved(tmp_path):
+    model = RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=PAIRS, structure=TREE, **QUICK).fit(X, Y)
+    io.save(model.set_params(cv=KFold(4)), tmp_path / "number")
+    assert io.load(tmp_path / "number").cv == 4
+    io.save(model.set_params(cv=PAIRS[:1]), tmp_path / "pairs")
+    assert len(io.load(tmp_path / "pairs").cv) == 1
+
+
+def test_no_cv_is_five_folds_of_our_own():
+    """In the order of the labels, folds without shuffling would each leave out a class."""
+    order = np.argsort(Y.astype(str), kind="stable")
+    none, five = (
+        RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=cv, structure=TREE, **QUICK).fit(X[order], Y[order])
+        for cv in (None, 5)
+    )
+    np.testing.assert_array_equal(none.cv_results_["scores"], five.cv_results_["scores"])
+    assert none.cv_results_["scores"].shape == (2, 5)
+
+
+def test_scores_go_by_the_names_of_scikit_learn_too():
+    for ours, theirs in (("macro_f1", "f1_macro"), ("micro_f1", "f1_micro")):
+        left, right = (
+            RecursiveSVC(C="cv", Cs=[0.1, 1.0], scoring=name, structure=TREE, **QUICK).fit(X, Y)
+            for name in (ours, theirs)
+        )
+        np.testing.assert_array_equal(left.cv_results_["scores"], right.cv_results_["scores"])
 
 
 def test_a_splitter_that_was_not_asked_is_saved_as_its_number_of_folds(tmp_path):
@@ -180,6 +229,98 @@ def test_a_splitter_is_no_part_of_a_checkpoint_without_a_search(tmp_path):
 def test_bad_splits_are_refused(cv, message):
     with pytest.raises(ValueError, match=message):
         RecursiveSVC(C="cv", cv=cv, structure=TREE, **QUICK).fit(X, Y)
+
+
+# --- weights -------------------------------------------------------------------------------------------------------
+
+NOISE = np.random.default_rng(9).normal(size=(150, X.shape[1])) * 5
+NOISE_LABELS = np.array(LEAVES, dtype=object)[np.arange(150) % 5]
+
+
+@pytest.mark.parametrize("case", ["hinge", "logistic"])
+@pytest.mark.parametrize("sets", [False, True])
+def test_rows_of_weight_zero_change_nothing(case, sets):
+    """Nor do they where C, coupling, calibration and threshold are learned: noise that does not count."""
+    estimator, _, params = MODELS[case]
+    labels, more = (
+        (SETS, [[label] for label in NOISE_LABELS]) if sets else (Y.tolist(), NOISE_LABELS.tolist())
+    )
+    model = estimator(
+        C="cv", coupling="cv", Cs=[0.03, 0.3], couplings=[0.0, 0.5], structure=TREE, threshold="scut", random_state=0,
+        tol=1e-3, **params,
+    )  # fmt: skip
+    weight = np.concatenate([np.zeros(75), np.linspace(0.5, 2, len(Y)), np.zeros(75)])
+    among = model.fit(
+        np.vstack([NOISE[:75], X, NOISE[75:]]), [*more[:75], *labels, *more[75:]], sample_weight=weight
+    )
+    found = among.cv_results_["scores"], among.coef_, among.calibration_, among.decision_function(X_NEW)
+    want = model.fit(X, labels, sample_weight=weight[weight > 0])
+    np.testing.assert_array_equal(found[0], want.cv_results_["scores"])
+    np.testing.assert_array_equal(found[1], want.coef_)
+    np.testing.assert_array_equal(found[2], want.calibration_)
+    np.testing.assert_array_equal(found[3], want.decision_function(X_NEW))
+
+
+def test_splits_of_the_user_lose_their_rows_of_weight_zero():
+    weight = np.ones(100)
+    weight[::2] = 0
+    model = RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=KFold(2), structure=TREE, **QUICK).fit(
+        X, Y, sample_weight=weight
+    )
+    odd = np.arange(1, 100, 2)
+    for (seen, unseen), (inside, outside) in zip(model.cv_splits_, PAIRS, strict=True):
+        np.testing.assert_array_equal(seen, np.intersect1d(odd, inside))
+        np.testing.assert_array_equal(unseen, np.intersect1d(odd, outside))
+    weight[50:] = 0
+    with pytest.raises(ValueError, match="every row has the sample_weight 0"):
+        model.fit(X, Y, sample_weight=weight)
+
+
+# --- refused before anything is trained ----------------------------------------------------------------------------
+
+
+def no_training(monkeypatch):
+    def fails(*_, **__):
+        raise AssertionError("something was trained")
+
+    monkeypatch.setattr(_search, "train_joint", fails)
+    monkeypatch.setattr("arbora.classify._recursive.train_joint", fails)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"), [(-1.0, "0 or more"), ({"zz": 1.0}, "'zz' is not a node"), (1e6, "most 10000")]
+)
+def test_a_bad_coupling_is_refused_before_the_first_fit(bad, message, monkeypatch):
+    no_training(monkeypatch)
+    with pytest.raises(ValueError, match=message):
+        RecursiveSVC(coupling="cv", couplings=[0.0, 0.5, bad], structure=TREE, **QUICK).fit(X, Y)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_memory_of_a_search_is_counted_and_refused_before_the_first_fit(dense, monkeypatch):
+    """Told is what is used: folds of rows, multipliers of all pairs of all folds, one fit."""
+    rng = np.random.default_rng(0)
+    x = (
+        sp.csr_array(rng.random((2000, 30)) + 1.0)
+        if dense
+        else sp.random_array((2000, 400), density=0.1, rng=rng, format="csr")
+    )
+    y = np.arange(2000) % 40
+    model = RecursiveLogisticRegression(C="cv", Cs=[1.0, 3.0], cv=4, tol=0.5, max_iter=2, **QUICK)
+    told, check = [], _search.search_memory
+    monkeypatch.setattr(_search, "search_memory", lambda *args: told.append(check(*args)) or told[-1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(x, y)  # compiles
+        tracemalloc.start()
+        model.fit(x, y)
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert 0.7 < told[-1] / used < 1.6
+    no_training(monkeypatch)
+    monkeypatch.setattr(memory, "available_memory", lambda: int(0.9 * told[-1]))
+    with pytest.raises(MemoryError, match=r"Cross-validation with 4 folds over 40 classes.*fewer folds"):
+        model.fit(x, y)
 
 
 # --- gaps ----------------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from arbora.classify._elimination import Precision, covariance_factor
 from arbora.structure import Hierarchy, LabelGraph
 
 RIDGE = 0.01  # of a graph at full coupling
+_LARGEST = 1e4  # coupling of a node
 _SMALLEST = 1e-8  # coupling of a node in a precision, where 0 would be an infinity
 
 
@@ -76,6 +77,11 @@ def node_couplings(
         values[:] = levels[np.minimum(hierarchy.depth, levels.size - 1)]
     if not ((values >= 0) & np.isfinite(values)).all():
         raise ValueError(f"coupling={coupling!r}: couplings are finite numbers, 0 or more (0 is flat).")
+    if values.max(initial=0.0) > _LARGEST:
+        raise ValueError(
+            f"coupling={coupling!r}: couplings are at most {_LARGEST:.0f}; beyond, classes are all but equal, and "
+            "training them apart takes for ever."
+        )
     if fade is not None and n_below is not None and not isinstance(coupling, Mapping):
         values *= np.minimum(1.0, fade / np.maximum(n_below, 1))
     return values

@@ -52,6 +52,12 @@ def refuse_overflow(X: sp.csr_array, dtype: np.dtype[Any]) -> None:
         )
 
 
+def without_weightless(training: Training) -> Training:
+    """Leave out rows of weight 0, so that neither folds nor held-out parts see them."""
+    counts = training.row_cost > 0
+    return training if counts.all() else training.with_rows(np.flatnonzero(counts))
+
+
 @contextmanager
 def all_or_nothing(estimator: Any) -> Iterator[None]:
     """Put all attributes of an estimator back if the work on it fails, so that an earlier fit stays usable."""
@@ -89,7 +95,11 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
         return tags
 
     def _check_fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Training:
-        """Check parameters and data, and remember the labels."""
+        """Check parameters and data, remember the labels, and leave out the rows that count for nothing."""
+        return without_weightless(self._check_all(X, y, sample_weight, loss))
+
+    def _check_all(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Training:
+        """Check parameters and data, and remember the labels; rows of weight 0 are still there."""
         self._validate_params()
         if y is None:
             raise ValueError(
@@ -145,15 +155,21 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
         self.duality_gap_ = relative_gap(solutions)
         warn_unless_converged(solutions, self.tol, self.max_iter)
 
-    def _learn_decisions(self, training: Training, train: Callable[[Training, str], LinearModel]) -> None:
+    def _learn_decisions(
+        self,
+        training: Training,
+        train: Callable[[Training, str], LinearModel],
+        weight: NDArray[Any] | None = None,
+    ) -> None:
         """Leave `calibration_` and `threshold_`, learned on the same scores of rows that `train` has not seen.
 
-        `train` gets what to train on, and a key for its pieces in a checkpoint.
+        `train` gets what to train on, and a key for its pieces in a checkpoint. `weight` is that of the rows, where
+        it is not in proportion to their costs.
         """
         threshold = make_threshold(getattr(self, "threshold", "zero")) if self._multilabel else None
         learns = threshold is not None and threshold.learns
         how = "holdout" if learns and self.calibration is None else self.calibration
-        parts = held_out_scores(training, how, train, self._engine(), fine=learns)
+        parts = held_out_scores(training, how, train, self._engine(), fine=learns, weight=weight)
         self.calibration_ = np.array(self._fit_calibration(parts))
         if learns:
             self._fit_threshold(threshold, parts, np.diff(sp.csc_array(training.positives).indptr) > 0)
@@ -162,13 +178,13 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
     def _fit_calibration(self, parts: Sequence[HeldOut]) -> Calibration:
         if not parts or self.calibration is None:
             return Calibration(1.0)
-        scores, truth = stacked(parts)
+        scores, truth, weight = stacked(parts)
         truth = truth.toarray()
         if self._multilabel:
-            return fit_sigmoid(scores, truth)
+            return fit_sigmoid(scores, truth, np.repeat(weight, truth.shape[1]))
         if scores.shape[1] == 1:
             scores, truth = np.hstack([-scores, scores]), np.hstack([~truth, truth])
-        return fit_softmax_scale(scores, truth.argmax(axis=1))
+        return fit_softmax_scale(scores, truth.argmax(axis=1), weight)
 
     def _fit_threshold(
         self, threshold: Threshold, parts: Sequence[HeldOut], with_data: NDArray[np.bool_]
@@ -178,7 +194,8 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
                 f"threshold={self.threshold!r} is learned on rows that are held out, and y has too few rows to spare "
                 "any: give more, or a threshold that learns nothing ('zero', or RCut(r) with a number)."
             )
-        threshold.fit(*stacked(parts, fine=True), with_data)
+        scores, truth, _ = stacked(parts, fine=True)
+        threshold.fit(scores, truth, with_data)
 
     def _check_X(self, X: Any) -> Any:
         check_is_fitted(self)

@@ -23,10 +23,11 @@ _FEWEST_ROWS = 5  # fewer cannot spare a fifth
 
 
 class HeldOut(NamedTuple):
-    """Scores of rows by a model that was not trained on them, and the labels the rows carry."""
+    """Scores of rows by a model that was not trained on them, the labels the rows carry, and their weights."""
 
     scores: NDArray[Any]
     truth: sp.csr_array
+    weight: NDArray[Any]
 
 
 def held_out_splits(
@@ -49,7 +50,7 @@ def held_out_splits(
         rows are held out.
     """
     n_samples = training.X.shape[0]
-    if how is None or n_samples < max(_FEWEST_ROWS, how if isinstance(how, int) else 0):
+    if not held_out_share(training, how):
         return
     seed = training.options.seed
     if how == "holdout":
@@ -68,8 +69,20 @@ def held_out_splits(
         yield training.with_rows(seen), unseen
 
 
+def held_out_share(training: Training, how: Any) -> float:
+    """Share of the rows that the models of the splits are trained on; 0 where nothing is held out."""
+    if how is None or training.X.shape[0] < max(_FEWEST_ROWS, how if isinstance(how, int) else 0):
+        return 0.0
+    return 1 - 1 / (_N_FOLDS if how == "holdout" else how)
+
+
+def most_scores(fine: bool) -> int:
+    """Scores of held-out rows that are kept at most."""
+    return _MOST_FINE_SCORES if fine else _MOST_SCORES
+
+
 def _most_rows(n_scores: int, n_splits: int, fine: bool) -> int:
-    return max(1, (_MOST_FINE_SCORES if fine else _MOST_SCORES) // (n_scores * n_splits))
+    return max(1, most_scores(fine) // (n_scores * n_splits))
 
 
 def held_out_scores(
@@ -80,22 +93,27 @@ def held_out_scores(
     *,
     fine: bool = False,
     n_scores: int | None = None,
+    weight: NDArray[Any] | None = None,
 ) -> list[HeldOut]:
     """Score the held-out rows of each split with weights that `train` makes of the others.
 
     `train` also gets a key of the split, under which a checkpoint may keep the work on it. A row has a score for
-    each column of `positives`, unless `n_scores` says otherwise.
+    each column of `positives`, unless `n_scores` says otherwise, and counts by its cost, unless there is a `weight`.
     """
     parts = []
+    weight = training.row_cost if weight is None else weight
     n_scores = n_scores or training.positives.shape[1]
     for number, (seen, rows) in enumerate(held_out_splits(training, how, n_scores, fine)):
         scores = linear_scores(training.X[rows], train(seen, f"held-out-{number}-"), engine)
-        parts.append(HeldOut(scores, training.positives[rows].astype(bool)))
+        parts.append(HeldOut(scores, training.positives[rows].astype(bool), weight[rows]))
     return parts
 
 
 def stacked(parts: Sequence[HeldOut], fine: bool = False) -> HeldOut:
     """Put the splits together: all of their rows, or the first of each, which suffice to fit a scale."""
     most = _most_rows(parts[0].scores.shape[1], len(parts), fine)
-    truth = sp.vstack([part.truth[:most] for part in parts], format="csr")
-    return HeldOut(np.vstack([part.scores[:most] for part in parts]), truth)
+    return HeldOut(
+        np.vstack([part.scores[:most] for part in parts]),
+        sp.vstack([part.truth[:most] for part in parts], format="csr"),
+        np.concatenate([part.weight[:most] for part in parts]),
+    )

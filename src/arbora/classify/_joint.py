@@ -18,12 +18,23 @@ from arbora.engine import ThreadEngine
 from arbora.infer import Checkpoint, Progress, Trace
 from arbora.infer.dual import Rows, prepare_rows
 from arbora.infer.joint import Joint, JointSolution
+from arbora.infer.layout import Layout
 from arbora.infer.memory import require_memory
 from arbora.infer.newton import Newton, NewtonSolution, suits_newton
 from arbora.infer.run import Multipliers
 from arbora.kernels import put_columns
 
 Start = list[Multipliers] | NDArray[Any]  # of the coordinate descent, or of Newton's method
+
+
+class Size(NamedTuple):
+    """What memory depends on, of rows that are there or are still to be taken."""
+
+    n_samples: int
+    n_features: int
+    n_bytes: int  # of the rows, in the working precision
+    dense: bool
+    dtype: np.dtype[Any]
 
 
 class Fitted(NamedTuple):
@@ -59,24 +70,45 @@ def block_costs(
     return costs
 
 
-def joint_memory(joint: Joint | Newton, dense: bool, n_jobs: int) -> int:
+def size_of(X: sp.csr_array, dtype: Any, n_samples: int | None = None) -> Size:
+    """Size of rows, or of as many rows like them."""
+    dtype, n_all = np.dtype(dtype), max(1, X.shape[0])
+    n_samples = n_all if n_samples is None else n_samples
+    n_bytes = X.indptr.nbytes + X.indices.nbytes + X.nnz * dtype.itemsize
+    dense = X.nnz == X.shape[0] * X.shape[1] and bool(X.has_sorted_indices)
+    return Size(n_samples, X.shape[1], n_bytes * n_samples // n_all, dense, dtype)
+
+
+def multiplier_memory(size: Size, n_classes: int, loss: str) -> int:
+    """Bytes of the multipliers that a fit leaves; of a hinge, whose are mostly zero, none are counted."""
+    if suits_newton(size, n_classes, loss):
+        return 8 * (size.n_features + 1) * n_classes
+    triple = size.dtype.itemsize + 5  # of a multiplier with its row and column
+    return n_classes * size.n_samples * triple if loss == "logistic" else 0
+
+
+def weight_memory(size: Size, n_classes: int, dense: bool) -> int:
+    """Bytes of the weights that a fit leaves; those of a pruned model are known when they are there."""
+    return n_classes * (size.n_features + 1) * size.dtype.itemsize if dense else 0
+
+
+def joint_memory(rows: Size, layout: Layout, loss: str, dense: bool, n_jobs: int, beside: int = 0) -> int:
     """Bytes that a fit takes at most beside its rows: shared parts, blocks under way, weights, and making them.
 
-    The parts of a pruned model are sparse and are not counted: how sparse is known when they are there.
+    The parts of a pruned model are sparse and are not counted: how sparse is known when they are there. `beside` are
+    bytes that something else will hold at the same time.
     """
-    rows, layout = joint.rows, joint.layout
     n_classes, n_block = layout.blocks[-1].stop, max(map(len, layout.blocks))
     size, width = rows.dtype.itemsize, rows.n_features + 1
     pairs, weights = n_block * rows.n_samples, n_block * width * size
-    triple = size + 5  # of a multiplier with its row and column
     # A visit: costs, multipliers, lists of those that can move, and those it leaves; the rows that it looks at.
-    visit = pairs * (2 * size + 4 + triple) + weights
-    visit += 0 if rows.dense else rows.indptr.nbytes + rows.indices.nbytes + rows.data.nbytes
-    need = len(layout.shared) * width * size
-    if isinstance(joint, Joint) and joint.loss == "logistic":  # every pair keeps its multiplier
-        need += n_classes * rows.n_samples * triple
+    visit = pairs * (2 * size + 4 + size + 5) + weights
+    visit += 0 if rows.dense else rows.n_bytes
+    need = beside + len(layout.shared) * width * size + multiplier_memory(rows, n_classes, loss)
+    if suits_newton(rows, n_classes, loss):  # dense rows, and about six numbers for every pair
+        need += 8 * rows.n_samples * (width + 6 * n_classes)
     if dense:
-        need += n_classes * width * size
+        need += weight_memory(rows, n_classes, dense)
         making = pairs * 2 * size + 2 * weights  # the weights of a block, and scaled
     else:  # parts from sums over rows; then parts, their sizes, and which are kept
         parts = max(map(len, layout.owned)) * width
@@ -84,16 +116,17 @@ def joint_memory(joint: Joint | Newton, dense: bool, n_jobs: int) -> int:
     return need + n_jobs * max(visit, making)
 
 
-def check_joint_memory(joint: Joint | Newton, dense: bool, n_jobs: int) -> None:
-    """Refuse a fit whose shared parts, blocks under way and weights cannot fit."""
-    rows, layout = joint.rows, joint.layout
+def check_joint_memory(
+    rows: Size, layout: Layout, loss: str, dense: bool, n_jobs: int, beside: int = 0, why: str = ""
+) -> None:
+    """Refuse a fit whose shared parts, blocks under way and weights cannot fit, beside what `why` names."""
     advice = "Use dtype='float32', fewer threads, or fewer features (for text: a larger min_df)"
     if dense:
         advice += ", or prune_below=0.0, which keeps the weights as sparse differences"
     require_memory(
-        joint_memory(joint, dense, n_jobs),
+        joint_memory(rows, layout, loss, dense, n_jobs, beside),
         f"Training {layout.blocks[-1].stop} classes together on {rows.n_samples} rows with {rows.n_features} "
-        f"features ({rows.dtype.name}, {len(layout.shared)} shared parts, {n_jobs} threads)",
+        f"features ({rows.dtype.name}, {len(layout.shared)} shared parts, {n_jobs} threads){why}",
         advice + ".",
     )
 
@@ -148,7 +181,8 @@ def train_joint(
         else:
             joint = Joint(rows, costs, coupling.factor, options.loss, engine, from_weights)
             start = start if isinstance(start, list) else None
-        check_joint_memory(joint, dense, engine.n_workers)
+        size = size_of(training.X, options.dtype)
+        check_joint_memory(size, joint.layout, options.loss, dense, engine.n_workers)
         solution = joint.solve(
             tol=options.tol, max_iter=options.max_iter, seed=options.seed,
             multipliers=start, checkpoint=checkpoint, progress=progress, key=key,

@@ -14,24 +14,40 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from arbora.classify._coupling import Coupling, couple, expected_weights
-from arbora.classify._estimator import all_or_nothing, refuse_overflow
+from arbora.classify._estimator import all_or_nothing, refuse_overflow, without_weightless
 from arbora.classify._features import check_features
 from arbora.classify._grow import as_parts, encode_more, moved, refuse_unannounced, with_classes
+from arbora.classify._held_out import held_out_share, most_scores
 from arbora.classify._joint import (
     Fitted,
     build_model,
+    check_joint_memory,
     joint_trace,
+    multiplier_memory,
     pack,
+    size_of,
     train_joint,
     unpack,
     warn_unless_closed,
+    weight_memory,
 )
 from arbora.classify._linear import LinearModel, PartsModel, as_csr, linear_scores
-from arbora.classify._search import SCORES, Plan, best_of, search, splits, warn_of_open_gaps
+from arbora.classify._search import (
+    SCORES,
+    Plan,
+    best_of,
+    check_search_memory,
+    refuse_splits_of_other_rows,
+    search,
+    splits,
+    warn_of_open_gaps,
+)
 from arbora.classify._targets import Targets, encode_targets
 from arbora.classify._train import Options, Training
 from arbora.classify.baselines import OneVsRest
+from arbora.classify.thresholds import make_threshold
 from arbora.infer import Checkpoint, Progress
+from arbora.infer.layout import lay_out
 from arbora.infer.memory import require_memory
 from arbora.structure import Hierarchy, LabelGraph
 
@@ -61,7 +77,8 @@ class Recursive(OneVsRest):
         y : one label a row, a list of label lists, or an indicator matrix
             With a structure, labels are names of its nodes and an indicator has a column for each node.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors on C.
+            Factors on C, and on the likelihood of the calibration. F1, of the cross-validation and of thresholds,
+            counts every row once; rows of weight 0 are in no fold, and only say which classes there are.
 
         Returns
         -------
@@ -75,29 +92,58 @@ class Recursive(OneVsRest):
         raise NotImplementedError
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Any:
-        training = self._check_fit(X, y, sample_weight, loss)
-        training = training._replace(positive_weight=self._positive_weight(training))
+        everything = self._check_all(X, y, sample_weight, loss)
+        training = without_weightless(everything)
+        positive_weight = self._positive_weight(training)
+        training = training._replace(positive_weight=positive_weight)
+        everything = everything._replace(positive_weight=positive_weight)
         self.structure_ = self.structure
-        plan = self._plan(training)
-        checkpoint = self._checkpoint(training, cv=None if plan is None else plan.splits)
-        self._select(training, plan, checkpoint)
+        plan = self._plan(everything)
+        checkpoint = self._checkpoint(everything, cv=plan.splits or None)
+        self._check_memory(training, plan)
+        coupling = self._select(everything, plan, checkpoint)
         if self.C == "cv":
             training = training._replace(row_cost=training.row_cost * self.C_)
-        coupling = self._couple(self.coupling_)
-        start = self._start(training, coupling, checkpoint)
-        with Progress(None, "rounds", self.verbose) as progress:
-            fitted = self._train(training, coupling, start=start, checkpoint=checkpoint, progress=progress)
-        self._keep_joint(fitted, self._model(fitted))
+        # In a method of its own: nothing of this fit but its weights is there when the held-out ones come.
+        self._train_and_keep(training, coupling, checkpoint)
         self._learn_decisions(
             training,
             lambda seen, key: self._model(self._train(seen, coupling, checkpoint=checkpoint, key=key)),
         )
-        self._last = (training.positives, coupling.order, fitted.solution.multipliers)
-        if not self.warm_start:
-            self._last = None
         if checkpoint is not None:
             checkpoint.clear()
         return self
+
+    def _train_and_keep(self, training: Training, coupling: Coupling, checkpoint: Checkpoint | None) -> None:
+        """Leave weights and certificate of all rows, and the multipliers if another fit may start from them."""
+        start = self._start(training, coupling, checkpoint)
+        with Progress(None, "rounds", self.verbose) as progress:
+            fitted = self._train(training, coupling, start=start, checkpoint=checkpoint, progress=progress)
+        self._keep_joint(fitted, self._model(fitted))
+        multipliers = fitted.solution.multipliers
+        self._last = (training.positives, coupling.order, multipliers) if self.warm_start else None
+
+    def _check_memory(self, training: Training, plan: Plan) -> None:
+        """Refuse, before anything is trained, what would not fit later: a search, a fit, a held-out fit beside it."""
+        options, n_classes = training.options, training.positives.shape[1]
+        layouts = [lay_out(coupling.factor) for coupling in plan.coupled]
+        common = options.loss, self.prune_below is None, self._engine().n_workers
+        if plan.splits:
+            check_search_memory(training, layouts, plan, common[-1])
+        whole = size_of(training.X, options.dtype)
+        learns = self._multilabel and make_threshold(self.threshold).learns
+        how = "holdout" if learns and self.calibration is None else self.calibration
+        n_seen = int(held_out_share(training, how) * whole.n_samples)
+        seen = size_of(training.X, options.dtype, n_seen)
+        beside = weight_memory(whole, n_classes, common[1]) + (whole.n_bytes + seen.n_bytes)
+        beside += min(most_scores(learns), whole.n_samples * n_classes) * options.dtype.itemsize
+        if self.warm_start:
+            beside += multiplier_memory(whole, n_classes, options.loss)
+        for layout in layouts:
+            check_joint_memory(whole, layout, *common)
+            if n_seen:
+                why = ", beside the weights of all rows, to calibrate (calibration=None needs no such fit),"
+                check_joint_memory(seen, layout, *common, beside, why)
 
     def _couple(self, value: Any) -> Coupling:
         return couple(self.structure_ or self.hierarchy_, self.class_nodes_, value, self.fade)
@@ -108,29 +154,39 @@ class Recursive(OneVsRest):
     def _model(self, fitted: Fitted) -> LinearModel | PartsModel:
         return build_model(fitted, self.prune_below)
 
-    def _select(self, training: Training, plan: Plan | None, checkpoint: Checkpoint | None) -> None:
-        """Leave `C_` and `coupling_`, by cross-validation where a parameter asks for it."""
+    def _select(self, training: Training, plan: Plan, checkpoint: Checkpoint | None) -> Coupling:
+        """Leave `C_` and `coupling_`, by cross-validation where a parameter asks for it; return what it means."""
         self.C_, self.coupling_ = self.C, self.coupling
-        for name in ("cv_results_", "cv_splits_"):
+        for name in ("cv_results_", "cv_splits_", "cv_n_samples_"):
             self.__dict__.pop(name, None)
-        if plan is None:
-            return
+        if not plan.splits:
+            return plan.coupled[0]
         with Progress(None, "candidates", self.verbose) as progress:
-            results = search(training, self._couple, plan, self._engine(), checkpoint, progress)
+            results = search(training, plan, self._engine(), checkpoint, progress)
         given = 1.0 if self.C == "cv" else self.C  # in the costs already, where Cs would multiply them
         self.cv_results_ = {**results, "C": results["C"] * given}
-        if not isinstance(self.cv, Integral):
-            self.cv_splits_ = plan.splits
+        if not isinstance(self.cv, Integral | None):
+            self.cv_splits_, self.cv_n_samples_ = plan.splits, training.X.shape[0]
+        self._split_by = self.cv
         warn_of_open_gaps(self.cv_results_, self.max_iter)
         C, self.coupling_ = best_of(results)
         if self.C == "cv":
             self.C_ = C
+        return next(
+            coupled
+            for value, coupled in zip(plan.couplings, plan.coupled, strict=True)
+            if value is self.coupling_
+        )
 
-    def _plan(self, training: Training) -> Plan | None:
-        """Check what the cross-validation is to try, if there is one; a number given as C is in the costs already."""
+    def _plan(self, training: Training) -> Plan:
+        """Check what the cross-validation is to try; without one, the plan is the coupling alone.
+
+        All couplings are worked out here, so that a bad one is refused before anything is trained. A number given as
+        C is in the costs already.
+        """
         of_coupling = isinstance(self.coupling, str)
         if self.C != "cv" and not of_coupling:
-            return None
+            return Plan([], [self.coupling], [self._couple(self.coupling)], [], "", None, None)
         Cs = np.asarray(self.Cs if self.C == "cv" else [1.0])
         if Cs.ndim != 1 or not Cs.size or Cs.dtype.kind not in "iuf" or not ((Cs > 0) & (Cs < np.inf)).all():
             raise ValueError(f"Cs={self.Cs!r}: give at least one cost; costs are finite numbers above 0.")
@@ -138,13 +194,23 @@ class Recursive(OneVsRest):
         if not couplings:
             raise ValueError("couplings is empty: give at least one, for instance 0.0, flat training.")
         threshold = self.threshold if self._multilabel else None
+        if hasattr(self, "cv_splits_") and not hasattr(self, "_split_by"):  # a loaded model
+            refuse_splits_of_other_rows(self.cv, self.cv_splits_, self.cv_n_samples_, training.X.shape[0])
         parts = splits(training, self.cv)
-        return Plan(Cs.astype(float).tolist(), couplings, parts, self.scoring, threshold, self.prune_below)
+        return Plan(
+            Cs.astype(float).tolist(),
+            couplings,
+            [self._couple(value) for value in couplings],
+            parts,
+            self.scoring,
+            threshold,
+            self.prune_below,
+        )
 
     def __arbora_params__(self) -> dict[str, Any]:
         """Parameters as `arbora.io.save` keeps them: a splitter by what it split, or else by its number of folds."""
         params = self.get_params(deep=False)
-        if hasattr(self, "cv_splits_") and not isinstance(self.cv, Integral):
+        if hasattr(self, "cv_splits_") and getattr(self, "_split_by", None) is self.cv:
             params["cv"] = self.cv_splits_
         elif hasattr(self.cv, "get_n_splits"):
             with suppress(TypeError, ValueError):  # some cannot tell without the rows

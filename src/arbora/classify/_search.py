@@ -1,16 +1,23 @@
 """Choosing the cost of a unit of loss and the coupling by cross-validation, along warm-started paths.
 
 For each coupling the costs are tried in rising order, every fold from the multipliers it had at the cost before (they
-stay feasible). A path ends when the score has fallen twice in a row: what lies beyond is costly and rarely better.
+stay feasible). A path ends when the score has fallen twice in a row, but not before four costs were tried: what lies
+beyond is costly and rarely better.
 
-With a checkpoint the table of the candidates so far, and the multipliers that the next one starts from, are replaced
-together whenever a candidate is finished: a search that was cut off goes on with the next one.
+Rows of weight 0 are in no fold. F1 counts every other row once, whatever its weight.
+
+With a checkpoint the multipliers of each fold, and then the table of the candidates so far, are saved whenever a
+candidate is finished: a search that was cut off goes on with the next one. Multipliers of odd and even candidates
+have different names, so that those the table belongs to are there until the next table is.
+
+All folds are taken apart, and keep their multipliers, from the beginning to the end: what that needs is counted
+before anything is trained.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -21,17 +28,31 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 
 from arbora.classify._coupling import Coupling
-from arbora.classify._joint import Fitted, Start, build_model, pack, train_joint, unpack
+from arbora.classify._joint import (
+    Fitted,
+    Start,
+    build_model,
+    joint_memory,
+    multiplier_memory,
+    pack,
+    size_of,
+    train_joint,
+    unpack,
+)
 from arbora.classify._linear import linear_scores
 from arbora.classify._train import Training
 from arbora.classify.thresholds import make_threshold
 from arbora.engine import ThreadEngine
 from arbora.infer import Checkpoint, Progress
 from arbora.infer.dual import Rows, prepare_rows
+from arbora.infer.layout import Layout
+from arbora.infer.memory import require_memory
 from arbora.metrics import macro_f1, micro_f1
 
-SCORES = {"micro_f1": micro_f1, "macro_f1": macro_f1}
+SCORES = {"micro_f1": micro_f1, "macro_f1": macro_f1, "f1_micro": micro_f1, "f1_macro": macro_f1}
 COARSE_TOL = 0.03  # candidates are ranked, not kept
+DEFAULT_FOLDS = 5  # of cv=None
+_FEWEST_TRIED = 4  # costs of a path before it may end
 _PIECE = "search"  # of a checkpoint
 
 Split = tuple[NDArray[np.int64], NDArray[np.int64]]  # rows to train on, rows to judge on
@@ -42,6 +63,7 @@ class Plan(NamedTuple):
 
     Cs: Sequence[float]
     couplings: Sequence[Any]
+    coupled: Sequence[Coupling]  # what these mean
     splits: Sequence[Split]
     scoring: str
     threshold: Any  # for label sets; None for one label a row
@@ -120,22 +142,26 @@ def folds(positives: sp.csr_array, n_folds: int, seed: int) -> NDArray[np.int64]
 
 
 def splits(training: Training, cv: Any) -> list[Split]:
-    """Rows to train on and rows to judge on, for every fold.
+    """Rows to train on and rows to judge on, for every fold; rows of weight 0 are in none.
 
     Parameters
     ----------
     training : Training
-    cv : int, splitter of scikit-learn or iterable of pairs of rows
+    cv : int, None, splitter of scikit-learn or iterable of pairs of rows
+        None stands for `DEFAULT_FOLDS`. A splitter is asked to split all rows, those of weight 0 too.
     """
     n_samples, positives = training.X.shape[0], training.positives
+    counts = training.row_cost > 0
+    cv = DEFAULT_FOLDS if cv is None else cv
     if isinstance(cv, Integral):
-        if n_samples < cv:
-            raise ValueError(f"cv={cv} folds need at least as many rows, got {n_samples}.")
-        fold = folds(positives, int(cv), training.options.seed)
-        return [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(cv)]
+        rows = np.flatnonzero(counts)
+        if len(rows) < cv:
+            raise ValueError(f"cv={cv} folds need at least as many rows, got {len(rows)}.")
+        fold = folds(positives[rows], int(cv), training.options.seed)
+        return [(rows[fold != f], rows[fold == f]) for f in range(cv)]
     one_each = positives.nnz == n_samples and (np.diff(positives.indptr) == 1).all()
     pairs = check_cv(cv).split(np.arange(n_samples), positives.indices if one_each else None)
-    found = [(_row_numbers(seen, n_samples), _row_numbers(unseen, n_samples)) for seen, unseen in pairs]
+    found = [(_row_numbers(seen, counts), _row_numbers(unseen, counts)) for seen, unseen in pairs]
     if not found:
         raise ValueError(
             f"cv={cv!r} gives no splits (a generator gives them once only): give a list of pairs."
@@ -143,9 +169,9 @@ def splits(training: Training, cv: Any) -> list[Split]:
     return found
 
 
-def _row_numbers(rows: Any, n_samples: int) -> NDArray[np.int64]:
-    """Rows as numbers, from numbers or from a mask; refuse what is empty or out of range."""
-    rows = np.asarray(rows)
+def _row_numbers(rows: Any, counts: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Rows that count as numbers, from numbers or from a mask; refuse what is empty or out of range."""
+    rows, n_samples = np.asarray(rows), len(counts)
     if rows.dtype == bool and rows.shape == (n_samples,):
         rows = np.flatnonzero(rows)
     if (
@@ -159,7 +185,56 @@ def _row_numbers(rows: Any, n_samples: int) -> NDArray[np.int64]:
             f"cv gives a split that is not a pair of arrays of row numbers from 0 to {n_samples - 1}, each with one "
             "row at least."
         )
-    return rows.astype(np.int64)
+    rows = rows.astype(np.int64)[counts[rows]]
+    if not rows.size:
+        raise ValueError("cv gives a split with a side on which every row has the sample_weight 0.")
+    return rows
+
+
+def refuse_splits_of_other_rows(cv: Any, kept: Sequence[Split], n_before: int, n_samples: int) -> None:
+    """Refuse the splits that a loaded model has in place of its splitter, on rows that they were not made of."""
+    if n_samples == n_before or not isinstance(cv, list) or len(cv) != len(kept):
+        return
+    sides = [(a, b) for given, split in zip(cv, kept, strict=True) for a, b in zip(given, split, strict=True)]
+    if all(np.array_equal(a, b) for a, b in sides):
+        raise ValueError(
+            f"cv holds the splits of the {n_before} rows that this model was fitted on before it was saved, but X "
+            f"has {n_samples} rows: set cv anew, for instance set_params(cv=3)."
+        )
+
+
+def search_memory(training: Training, layout: Layout, plan: Plan, n_jobs: int) -> int:
+    """Bytes that a search takes at most: all folds with their multipliers, and one fit with its scores.
+
+    Multipliers of the hinge losses that are not zero come on top, as in a fit.
+    """
+    options, X, n_classes = training.options, training.X, training.positives.shape[1]
+    per_row = (X.indptr.nbytes + X.indices.nbytes + X.data.nbytes) / max(1, X.shape[0])
+    cast = 0 if X.dtype == options.dtype else X.nnz * options.dtype.itemsize / max(1, X.shape[0])
+    seen = [size_of(X, options.dtype, len(inside)) for inside, _ in plan.splits]
+    n_outside = [len(outside) for _, outside in plan.splits]
+    starts = [multiplier_memory(size, n_classes, options.loss) for size in seen]
+    copies = per_row * (sum(n_outside) + sum(size.n_samples for size in seen))
+    copies += cast * sum(size.n_samples for size in seen)
+    dense = plan.prune_below is None
+    fit = max(joint_memory(size, layout, options.loss, dense, n_jobs) for size in seen)
+    scores = 2 * max(n_outside) * n_classes * options.dtype.itemsize
+    return (
+        int(copies) + sum(starts) + max(fit, scores, max(starts))
+    )  # of a checkpoint, the starts of a fold again
+
+
+def check_search_memory(training: Training, layouts: Sequence[Layout], plan: Plan, n_jobs: int) -> None:
+    """Refuse a search that cannot fit, before anything is trained."""
+    need = max(search_memory(training, layout, plan, n_jobs) for layout in layouts)
+    require_memory(
+        need,
+        f"Cross-validation with {len(plan.splits)} folds over {training.positives.shape[1]} classes, "
+        f"{training.X.shape[0]} rows and {training.X.shape[1]} features ({training.options.loss} loss), each fold "
+        "kept with its multipliers,",
+        "Use fewer folds (one is cv=[(rows to train on, rows to judge on)], of few rows if need be), "
+        "dtype='float32', or fixed numbers as C and coupling.",
+    )
 
 
 def prepare_folds(training: Training, parts: Sequence[Split]) -> list[Fold]:
@@ -196,30 +271,25 @@ def _judge(scores: NDArray[Any], truth: sp.csr_array, plan: Plan) -> float:
 
 def _has_fallen(path: Sequence[Tried]) -> bool:
     means = [float(np.mean(candidate.scores)) for candidate in path[-3:]]
-    return len(means) == 3 and means[2] < means[1] < means[0]
+    return len(path) >= _FEWEST_TRIED and means[2] < means[1] < means[0]
 
 
-def _keep(checkpoint: Checkpoint | None, tried: Sequence[Tried], starts: Sequence[Start | None]) -> None:
-    if checkpoint is not None:
-        packed = [(f, name, value) for f, start in enumerate(starts) for name, value in pack(start).items()]
-        arrays = {f"{f}.{name}": value for f, name, value in packed}
-        checkpoint.save(_PIECE, arrays, {"tried": [list(candidate) for candidate in tried]})
+def _piece_of(fold: int, n_tried: int) -> str:
+    """Name of the multipliers of a fold that a candidate left."""
+    return f"{_PIECE}-{fold}-{n_tried % 2}"
 
 
 def _resume(checkpoint: Checkpoint | None, n_folds: int) -> tuple[list[Tried], list[Start | None]]:
     piece = checkpoint.load(_PIECE) if checkpoint is not None else None
-    if piece is None:
+    if checkpoint is None or piece is None:
         return [], [None] * n_folds
-    by_fold: list[dict[str, NDArray[Any]]] = [{} for _ in range(n_folds)]
-    for key, value in piece.arrays.items():
-        f, _, name = key.partition(".")
-        by_fold[int(f)][name] = value
-    return [Tried(*columns) for columns in piece.meta["tried"]], [unpack(arrays) for arrays in by_fold]
+    tried = [Tried(*columns) for columns in piece.meta["tried"]]
+    kept = [checkpoint.load(_piece_of(f, len(tried))) for f in range(n_folds)]
+    return tried, [None if piece is None else unpack(piece.arrays) for piece in kept]
 
 
 def search(
     training: Training,
-    couple: Callable[[Any], Coupling],
     plan: Plan,
     engine: ThreadEngine,
     checkpoint: Checkpoint | None = None,
@@ -231,8 +301,6 @@ def search(
     ----------
     training : Training
         Its costs are those of C = 1.
-    couple : callable
-        Gives the `Coupling` of a value of the parameter of that name.
     plan : Plan
     engine : ThreadEngine
     checkpoint : Checkpoint, optional
@@ -248,9 +316,8 @@ def search(
     prepared = prepare_folds(training._replace(options=training.options._replace(tol=tol)), plan.splits)
     tried, starts = _resume(checkpoint, len(prepared))
     Cs = sorted(set(plan.Cs))
-    for which, value in enumerate(plan.couplings):
+    for which, coupling in enumerate(plan.coupled):
         path = [candidate for candidate in tried if candidate.which == which]
-        coupling = couple(value)
         if not path:
             starts = [None] * len(prepared)
         for C in Cs[len(path) :]:
@@ -262,9 +329,13 @@ def search(
                 starts[f] = fitted.solution.multipliers
                 gaps.append(float(fitted.relative_gap))
                 scores.append(_judge_fold(fold, fitted, plan, engine))
+                del fitted  # before the next one comes
+                if checkpoint is not None:
+                    checkpoint.save(_piece_of(f, len(tried) + 1), pack(starts[f]))
             path.append(Tried(C, which, scores, gaps))
             tried.append(path[-1])
-            _keep(checkpoint, tried, starts)
+            if checkpoint is not None:
+                checkpoint.save(_PIECE, {}, {"tried": [list(candidate) for candidate in tried]})
             if progress is not None:
                 progress.update(C=C, score=float(np.mean(scores)))
     return tabulate(tried, plan.couplings, tol)

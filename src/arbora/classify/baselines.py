@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import _check_sample_weight
 
 from arbora.classify._estimator import LinearClassifier, all_or_nothing
 from arbora.classify._train import Training, train_one_vs_rest
@@ -39,6 +40,7 @@ class OneVsRest(LinearClassifier):
     def _fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Any:
         training = self._check_fit(X, y, sample_weight, loss)
         training = training._replace(positive_weight=self._positive_weight(training))
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         if len(self.classes_) == 2 and not self._multilabel:
             # Two exclusive classes share one classifier: the first is the second with its sign changed. The weight
             # of each class is then on its own rows, the negatives included.
@@ -53,6 +55,7 @@ class OneVsRest(LinearClassifier):
         self._learn_decisions(
             training,
             lambda seen, key: train_one_vs_rest(seen, self._engine(), checkpoint, key=key).model,
+            weight[weight > 0],  # the costs of rows may have factors of their classes
         )
         if checkpoint is not None:
             checkpoint.clear()
@@ -214,7 +217,7 @@ class OneVsRestSVC(OneVsRest):
         y : one label a row, a list of label lists, or an indicator matrix
             With a structure, labels are names of its nodes and an indicator has a column for each node.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors on C.
+            Factors on C; rows of weight 0 only say which classes there are.
 
         Returns
         -------
@@ -343,7 +346,7 @@ class OneVsRestLogistic(OneVsRest):
         y : one label a row, a list of label lists, or an indicator matrix
             With a structure, labels are names of its nodes and an indicator has a column for each node.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors on C.
+            Factors on C; rows of weight 0 only say which classes there are.
 
         Returns
         -------

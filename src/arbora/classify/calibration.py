@@ -2,7 +2,8 @@
 
 Single label: ``p(class | x) = softmax(scale * scores)``. Multilabel: ``p(class | x) = sigmoid(scale * score +
 shift)``, pooled over classes. With thousands of classes of a few documents each, more parameters than these
-cannot be learned.
+cannot be learned. Rows may be weighted: the likelihood is then the weighted one, and the smoothing of the targets
+counts as many rows as the weights are worth (Kish: the square of their sum over the sum of their squares).
 
 The scores must come from rows that were not trained on (`_held_out`). Estimating them from the multipliers of a
 single training, by taking off what a row contributes to its own score (Jaakkola and Haussler, 1999), is free but
@@ -48,7 +49,22 @@ def fit_scale(mean_log_likelihood: Callable[[float], float]) -> Calibration:
     return Calibration(float(np.exp(best.x)))
 
 
-def fit_softmax_scale(scores: NDArray[Any], codes: NDArray[Any]) -> Calibration:
+def n_effective(weight: NDArray[Any]) -> float:
+    """Count the rows of equal weight that are worth as much as these: zeros do not count, nor does the scale.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> n_effective(np.array([2.0, 2.0, 0.0])), n_effective(np.array([1.0, 3.0])), n_effective(np.zeros(2))
+    (2.0, 1.6, 0.0)
+    """
+    total = float(weight.sum())
+    return total**2 / float((weight**2).sum()) if total > 0 else 0.0
+
+
+def fit_softmax_scale(
+    scores: NDArray[Any], codes: NDArray[Any], weight: NDArray[Any] | None = None
+) -> Calibration:
     """Maximise the likelihood of the true classes over the scale of a softmax.
 
     The targets are smoothed as if one more row had been of any other class: a few rows that are all classified
@@ -59,6 +75,7 @@ def fit_softmax_scale(scores: NDArray[Any], codes: NDArray[Any]) -> Calibration:
     scores : ndarray of shape (n_samples, n_classes)
     codes : ndarray of shape (n_samples,)
         Column of the true class.
+    weight : ndarray of shape (n_samples,), optional
 
     Returns
     -------
@@ -74,12 +91,14 @@ def fit_softmax_scale(scores: NDArray[Any], codes: NDArray[Any]) -> Calibration:
     """
     n_samples, n_classes = scores.shape
     true = scores[np.arange(n_samples), codes].astype(np.float64)
-    high, low = smoothed_targets(n_samples, n_classes)
+    weight = np.ones(n_samples) if weight is None else weight
+    high, low = smoothed_targets(n_effective(weight), n_classes)
     target = (high - low) * true + low * scores.sum(axis=1, dtype=np.float64)
-    return fit_scale(lambda scale: float(np.mean(scale * target - _logsumexp(scale * scores))))
+    share = weight / weight.sum()
+    return fit_scale(lambda scale: float(share @ (scale * target - _logsumexp(scale * scores))))
 
 
-def smoothed_targets(n_choices: int, n_ways: Any) -> tuple[Any, Any]:
+def smoothed_targets(n_choices: float, n_ways: Any) -> tuple[Any, Any]:
     """Probabilities to aim at for the way that was taken and for each of the others, after n_choices choices.
 
     Examples
@@ -96,12 +115,17 @@ def _logsumexp(scores: NDArray[Any]) -> NDArray[Any]:
     return np.log(np.exp(scores - top).sum(axis=1)) + top[:, 0]
 
 
-def fit_sigmoid(scores: NDArray[Any], positive: NDArray[np.bool_], n_steps: int = 50) -> Calibration:
+def fit_sigmoid(
+    scores: NDArray[Any],
+    positive: NDArray[np.bool_],
+    weight: NDArray[Any] | None = None,
+    n_steps: int = 50,
+) -> Calibration:
     """Fit ``sigmoid(scale * score + shift)`` to all decisions at once by Newton's method with step halving.
 
     The targets are Platt's smoothed ones, so that separable scores keep the scale finite. The scale stays
     positive, so that a higher score never means a lower probability; scores that tell nothing, or the reverse of
-    the truth, get the smallest one and the share of the positives.
+    the truth, get the smallest one and the share of the positives. `weight` has the shape of the scores.
 
     Examples
     --------
@@ -113,22 +137,24 @@ def fit_sigmoid(scores: NDArray[Any], positive: NDArray[np.bool_], n_steps: int 
     s, t = scores.ravel().astype(np.float64), positive.ravel()
     if not t.size:
         return Calibration(1.0)
-    n_positive = int(t.sum())
-    high, low = (n_positive + 1) / (n_positive + 2), 1 / (t.size - n_positive + 2)
-    t = np.where(t, high, low)
+    weight = np.ones(t.size) if weight is None else weight.ravel().astype(np.float64)
+    n_positive, n_negative = n_effective(weight[t]), n_effective(weight[~t])
+    t = np.where(t, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
+    share = weight / weight.sum()
 
     def objective(theta: NDArray[Any]) -> float:
         z = theta[0] * s + theta[1]
-        return -float(np.mean(t * log_expit(z) + (1 - t) * log_expit(-z)))
+        return -float(share @ (t * log_expit(z) + (1 - t) * log_expit(-z)))
 
-    theta = np.array([0.0, logit(t.mean())])  # the best of the constants
+    constant = float(logit(share @ t))
+    theta = np.array([0.0, constant])  # the best of the constants
     value = objective(theta)
     for _ in range(n_steps):
         p = expit(theta[0] * s + theta[1])
-        residual, curvature = p - t, p * (1 - p)
-        gradient = np.array([np.mean(residual * s), np.mean(residual)])
-        cross = np.mean(curvature * s)
-        hessian = np.array([[np.mean(curvature * s * s), cross], [cross, np.mean(curvature)]])
+        residual, curvature = share * (p - t), share * p * (1 - p)
+        gradient = np.array([residual @ s, residual.sum()])
+        cross = curvature @ s
+        hessian = np.array([[curvature @ (s * s), cross], [cross, curvature.sum()]])
         step = np.linalg.solve(hessian + 1e-12 * np.eye(2), gradient)
         while (new := objective(theta - step)) > value and np.abs(step).max() > 1e-12:
             step /= 2
@@ -138,7 +164,7 @@ def fit_sigmoid(scores: NDArray[Any], positive: NDArray[np.bool_], n_steps: int 
         value = new
     smallest = float(np.exp(-_LARGEST_LOG_SCALE))
     if theta[0] < smallest:
-        return Calibration(smallest, float(logit(t.mean())))
+        return Calibration(smallest, constant)
     return Calibration(float(theta[0]), float(theta[1]))
 
 

@@ -29,7 +29,7 @@ from arbora.classify._linear import (
 )
 from arbora.classify._routes import Decisions, build_routes
 from arbora.classify._train import Training, train_one_vs_rest
-from arbora.classify.calibration import Calibration, fit_scale, fit_sigmoid, smoothed_targets
+from arbora.classify.calibration import Calibration, fit_scale, fit_sigmoid, n_effective, smoothed_targets
 from arbora.engine import ThreadEngine
 from arbora.infer import Checkpoint, Progress
 from arbora.infer.dual import BLOCK, BlockSolution
@@ -132,15 +132,16 @@ def fit_choices(held_out: HeldOut, decisions: Decisions, multilabel: bool) -> Ca
     """Fit one scale to all choices that held-out documents pass on their true paths."""
     s, node = held_out.scores.astype(np.float64), held_out.truth.toarray()
     passed, taken = node[:, decisions.parent], node[:, decisions.child]
+    weight = np.broadcast_to(held_out.weight[:, None], s.shape)
     if multilabel:
         real = passed & np.isfinite(s)
-        return fit_sigmoid(s[real], taken[real])
+        return fit_sigmoid(s[real], taken[real], weight[real])
     n_ways = np.diff(decisions.routes.child_indptr)[decisions.parent]
-    high, low = smoothed_targets(np.count_nonzero(taken[:, n_ways > 1]), n_ways)
-    target = passed * np.where(taken, high, low)
+    high, low = smoothed_targets(n_effective(weight[taken & (n_ways > 1)]), n_ways)
+    target = weight * passed * np.where(taken, high, low) / held_out.weight.sum()
 
     def mean_log_likelihood(scale: float) -> float:
-        return float(np.sum(target * decisions.log_conditional(scale * s)) / len(s))
+        return float(np.sum(target * decisions.log_conditional(scale * s)))
 
     return fit_scale(mean_log_likelihood)
 
@@ -252,7 +253,7 @@ class TopDownSVC(LinearClassifier):
         y : one label a row, a list of label lists, or an indicator matrix
             With a structure, labels are names of its nodes and an indicator has a column for each node.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors on C.
+            Factors on C; rows of weight 0 only say which classes there are.
 
         Returns
         -------
