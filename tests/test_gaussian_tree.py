@@ -107,7 +107,9 @@ def test_precisions_of_the_models():
     gammas = gt.Gammas(np.array([[1.0], [2.0], [3.0]]), np.ones((3, 1)))
     precision = gt.node_precisions(sharing, gammas, gt.Root(0.0, 7.0), d)
     np.testing.assert_array_equal(precision[:, 0], [7, 1, 1, 2, 2, 3, 3])
-    np.testing.assert_array_equal(gt.posterior_precisions(tree, precision)[:, 1], [9, 5, 7, 2, 2, 3, 3])
+    np.testing.assert_array_equal(
+        gt.posterior_precisions(tree.parent, precision)[:, 1], [9, 5, 7, 2, 2, 3, 3]
+    )
     assert sorted(gt.share_precisions(tree, "M3").owner) == [1, 2, 3, 4, 5, 6]
 
 

@@ -12,8 +12,9 @@ from sklearn.linear_model import LogisticRegression
 from arbora.engine import ThreadEngine
 from arbora.infer import memory, tree_map
 from arbora.infer.tree_blocks import TreeBlocks, class_blocks
-from arbora.infer.tree_map import MapProblem, laplace_diagonal, solve_map
+from arbora.infer.tree_map import laplace_diagonal, solve_map
 from arbora.infer.tree_prior import TreePrior
+from arbora.infer.tree_problem import MapProblem
 
 #                0   1  2  3  4  5  6  7  8
 PARENT = np.array([-1, 0, 0, 1, 1, 2, 2, 3, 0])
@@ -128,10 +129,9 @@ def test_passes_over_the_tree_are_products_with_its_matrices(n_features, by_weig
     a = np.exp(rng.normal(size=(len(PARENT), n_features)))
     a = a if by_weight else np.repeat(a[:, :1], n_features, axis=1)
     prior = TreePrior(PARENT, CLASS_NODE, a if by_weight else a[:, 0], ThreadEngine())
-    R = rng.normal(size=(n_features, 5))
-    spread, share = rng.random(n_features), rng.random(5)
-    solved, nodes, pull = prior.solve(R, spread, share), prior.all_nodes(R), prior.pull(R)
-    covaried = prior.solve(R, 0 * spread, share)
+    R, D = rng.normal(size=(n_features, 5)), rng.random((n_features, 5))
+    solved, nodes, pull = prior.solve(R, D), prior.all_nodes(R), prior.pull(R)
+    covaried = prior.solve(R, 0 * D)
     close = {"rtol": 1e-12, "atol": 1e-12}
     for i in range(n_features):
         covariance = np.linalg.inv(tree_precision(PARENT, a[:, i]))[:, CLASS_NODE]
@@ -139,7 +139,7 @@ def test_passes_over_the_tree_are_products_with_its_matrices(n_features, by_weig
         np.testing.assert_allclose(covaried[i], K @ R[i], **close)
         np.testing.assert_allclose(nodes[:, i], covariance @ np.linalg.solve(K, R[i]), **close)
         np.testing.assert_allclose(pull[i], np.linalg.solve(K, R[i]), **close)
-        M = np.linalg.inv(K) + np.diag(spread[i] * share)
+        M = np.linalg.inv(K) + np.diag(D[i])
         np.testing.assert_allclose(solved[i], np.linalg.solve(M, R[i]), **close)
 
 

@@ -7,7 +7,8 @@ from scipy import stats
 
 from arbora.engine import ThreadEngine
 from arbora.infer.gaussian_tree import Gammas, Root, make_tree, share_precisions
-from arbora.infer.tree_variational import TreeProblem, VariationalTree, fit_tree
+from arbora.infer.tree_problem import TreeProblem
+from arbora.infer.tree_variational import VariationalTree, fit_tree
 from tree_models import elbo, likelihood_bound, problem, rows_of, textbook
 
 cases = pytest.mark.parametrize("likelihood", ["softmax", "logistic"])

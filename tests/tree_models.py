@@ -5,7 +5,7 @@ import scipy.sparse as sp
 from scipy.special import digamma, gammaln
 
 from arbora.infer.gaussian_tree import Gammas, Root, make_tree, share_precisions
-from arbora.infer.tree_variational import TreeProblem
+from arbora.infer.tree_problem import TreeProblem
 
 PARENT = [-1, 0, 0, 1, 1, 2, 2]  # a root, two inner nodes, four leaves
 LEAVES = [3, 4, 5, 6]

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from arbora.infer import Progress, Trace
 from arbora.infer.gaussian_tree import Gammas, node_precisions, spreads, update_gammas
-from arbora.infer.tree_map import MapProblem, laplace_diagonal, solve_map
-from arbora.infer.tree_rows import TreeProblem
+from arbora.infer.tree_map import laplace_diagonal, solve_map
+from arbora.infer.tree_problem import TreeProblem
 
 _INNER_STEPS = 100
 _INNER_SHARE = 0.01  # tolerance of the weights over the last change of the precisions
@@ -41,9 +41,8 @@ class MapFit(NamedTuple):
 
 def node_scalars(problem: TreeProblem, gammas: Gammas) -> NDArray[np.float64]:
     """Compute the expected precision of each node: one number, or with M2 one for each weight."""
-    n_weights = problem.X.shape[1] + (problem.bias != 0)
     if problem.sharing.by_weight:
-        return node_precisions(problem.sharing, gammas, problem.root, n_weights)
+        return node_precisions(problem.sharing, gammas, problem.root, problem.n_weights)
     return node_precisions(problem.sharing, gammas, problem.root, 1)[:, 0]
 
 
@@ -96,14 +95,13 @@ def fit_partial_map(
     max_iter : int
         Most rounds.
     """
-    tree, sharing, prior = problem.tree, problem.sharing, problem.prior
-    n_weights = problem.X.shape[1] + (problem.bias != 0)
+    tree, sharing, prior, n_weights = problem.tree, problem.sharing, problem.prior, problem.n_weights
     nothing = np.zeros((tree.n_nodes, n_weights if sharing.by_weight else 1))
     shape = update_gammas(sharing, prior, nothing, n_weights).shape
     rate = np.log(shape * prior.rate / prior.shape)  # the precisions that the prior expects
     trace, mixture, start, change, inner = Trace(), Mixture(), None, np.inf, np.inf
     while len(trace) < max_iter and (change > tol or inner > _INNER_SHARE * tol):
-        weights = _weights_problem(problem, node_scalars(problem, Gammas(shape, np.exp(rate))))
+        weights = problem.given(node_scalars(problem, Gammas(shape, np.exp(rate))))
         inner = _INNER_SHARE * max(min(change, 1.0), tol)
         solution = solve_map(weights, start, tol=inner, max_iter=_INNER_STEPS, engine=engine)
         start, variance = solution.weights, laplace_diagonal(weights, solution, engine=engine)
@@ -115,9 +113,3 @@ def fit_partial_map(
         if progress is not None:
             progress.update(objective=solution.objective, gap=change)
     return MapFit(start, variance, gammas, trace, change <= tol and inner <= _INNER_SHARE * tol)
-
-
-def _weights_problem(problem: TreeProblem, precision: NDArray[np.float64]) -> MapProblem:
-    X, Y, row_weight, tree, *_ = problem
-    mean, likelihood, bias = problem.root.mean, problem.likelihood, problem.bias
-    return MapProblem(X, Y, row_weight, tree.parent, tree.leaves, precision, mean, likelihood, bias)

@@ -19,6 +19,7 @@ used.
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.infer.gaussian_tree import Gammas, Sharing, Tree
+from arbora.infer.tree_problem import TreeProblem
 
 MOST_FULL = 1000  # weights of a class beyond which the information is taken to be diagonal
 
@@ -106,3 +108,17 @@ def constant_prior(shape: float, rate: float, sharing: Sharing, n_weights: int) 
     """Give all precisions one prior."""
     size = len(sharing.owner), n_weights if sharing.by_weight else 1
     return Gammas(np.full(size, float(shape)), np.full(size, float(rate)))
+
+
+def make_prior(prior: Any, problem: TreeProblem) -> Gammas:
+    """Make the gamma priors that a user asks for: "fisher", or a shape and a rate."""
+    if isinstance(prior, str):
+        X, Y, weight, tree, sharing, *_ = problem
+        return fisher_prior(X, Y, weight, problem.bias, tree, sharing)
+    values = np.asarray(prior, dtype=object)
+    if values.shape != (2,) or not all(isinstance(v, Real) and 0 < v < np.inf for v in values):
+        raise ValueError(
+            f"prior={prior!r}: give 'fisher', or the shape and the rate of a gamma distribution, two "
+            "positive numbers; rate / shape is the expected variance of a weight around its parent's."
+        )
+    return constant_prior(*values, problem.sharing, problem.n_weights)

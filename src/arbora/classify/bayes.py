@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,59 +32,20 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from arbora.classify._bayes_map import fit_partial_map
 from arbora.classify._bayes_predict import Scores, predictive_logits, score_variances
-from arbora.classify._bayes_priors import constant_prior, fisher_prior
+from arbora.classify._bayes_priors import make_prior
 from arbora.classify._bayes_summary import summarise_nodes
+from arbora.classify._bayes_tree import model_tree
 from arbora.classify._features import check_features
 from arbora.classify._linear import LinearModel, as_csr, linear_scores
 from arbora.classify._nodes import NodePredictor
-from arbora.classify._routes import build_routes
 from arbora.classify._targets import encode_targets
 from arbora.engine import ThreadEngine
 from arbora.infer import Progress
-from arbora.infer.gaussian_tree import Gammas, Root, Tree, make_tree, share_precisions
-from arbora.infer.tree_rows import TreeProblem
+from arbora.infer.gaussian_tree import Gammas, Root, share_precisions
+from arbora.infer.tree_problem import TreeProblem
 from arbora.infer.tree_variational import fit_tree
 from arbora.metrics import Table
 from arbora.structure import Hierarchy, LabelGraph
-
-
-class ModelTree(NamedTuple):
-    """The tree that is fitted: inner nodes first, then the classes in their order, all of them leaves."""
-
-    hierarchy: Hierarchy  # node ids are rows of the weights
-    tree: Tree
-
-
-def model_tree(hierarchy: Hierarchy, class_nodes: NDArray[np.int64]) -> ModelTree:
-    """Make the tree of the model from the user's.
-
-    A class on an inner node becomes a leaf below it, several roots get one above them, and nodes without documents
-    below them are left out.
-
-    Examples
-    --------
-    >>> made = model_tree(Hierarchy.from_paths(["a/b", "c"]), np.array([0, 1, 2]))
-    >>> made.hierarchy.names
-    array(['root', 'a', 'a/*', 'a/b', 'c'], dtype=object)
-    >>> made.tree.parent
-    array([-1,  0,  1,  1,  0])
-    """
-    if not hierarchy.is_tree:
-        raise ValueError(
-            "the structure is a DAG: a node has several parents, but its weights can lie around those of one only. "
-            "Give a tree (Hierarchy.from_edges with one parent for each node), or use RecursiveLogisticRegression, "
-            "which takes DAGs and graphs."
-        )
-    routes, leaves = build_routes(hierarchy, class_nodes)
-    inner = np.setdiff1d(routes.order, leaves, assume_unique=True)
-    inner = inner[np.argsort(routes.depth[inner], kind="stable")]
-    order = np.concatenate([inner, leaves])
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    above = routes.parent[order]
-    parent = np.where(above >= 0, place[above], -1)
-    named = Hierarchy(routes.names[order], np.column_stack([parent, np.arange(len(order))])[parent >= 0])
-    return ModelTree(named, make_tree(parent, np.arange(len(inner), len(order))))
 
 
 class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
@@ -293,20 +254,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         problem = TreeProblem(
             X, targets.indicator.astype(np.float64), weight, tree, sharing, None, root, self.likelihood, bias
         )
-        return problem._replace(prior=self._make_prior(problem))
-
-    def _make_prior(self, problem: TreeProblem) -> Gammas:
-        if isinstance(self.prior, str):
-            X, Y, weight, tree, sharing, *_ = problem
-            return fisher_prior(X, Y, weight, problem.bias, tree, sharing)
-        values = np.asarray(self.prior, dtype=object)
-        if values.shape != (2,) or not all(isinstance(v, Real) and 0 < v < np.inf for v in values):
-            raise ValueError(
-                f"prior={self.prior!r}: give 'fisher', or the shape and the rate of a gamma distribution, two "
-                "positive numbers; rate / shape is the expected variance of a weight around its parent's."
-            )
-        n_weights = problem.X.shape[1] + (problem.bias != 0)
-        return constant_prior(*values, problem.sharing, n_weights)
+        return problem._replace(prior=make_prior(self.prior, problem))
 
     def _keep(self, problem: TreeProblem, mean: Any, variance: Any, gammas: Gammas) -> None:
         """Leave the weights and the precisions."""

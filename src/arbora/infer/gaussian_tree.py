@@ -93,6 +93,21 @@ class Gammas(NamedTuple):
         return np.asarray(digamma(self.shape) - np.log(self.rate))
 
 
+def tree_levels(parent: Ids) -> tuple[Ids, ...]:
+    """Nodes by depth, roots first; parents come before their children.
+
+    Examples
+    --------
+    >>> tree_levels(np.array([-1, 0, 0, 1]))
+    (array([0]), array([1, 2]), array([3]))
+    """
+    depth = np.zeros(len(parent), np.int64)
+    for node in np.flatnonzero(parent >= 0).tolist():
+        depth[node] = depth[parent[node]] + 1
+    order = np.argsort(depth, kind="stable")
+    return tuple(np.split(order, np.cumsum(np.bincount(depth))[:-1]))
+
+
 def make_tree(parent: ArrayLike, leaves: ArrayLike) -> Tree:
     """Check parents and leaves and find the levels.
 
@@ -116,11 +131,7 @@ def make_tree(parent: ArrayLike, leaves: ArrayLike) -> Tree:
         raise ValueError(
             f"the classes are nodes {np.sort(ends)[:9]}..., the leaves {childless[:9]}...: they must be the same."
         )
-    depth = np.zeros(up.size, np.int64)
-    for node in np.flatnonzero(up >= 0).tolist():
-        depth[node] = depth[up[node]] + 1
-    order = np.argsort(depth, kind="stable")
-    return Tree(up, ends, tuple(np.split(order, np.cumsum(np.bincount(depth))[:-1])))
+    return Tree(up, ends, tree_levels(up))
 
 
 def share_precisions(tree: Tree, model: str) -> Sharing:
@@ -162,17 +173,17 @@ def node_precisions(sharing: Sharing, gammas: Gammas, root: Root, n_weights: int
     return precision
 
 
-def posterior_precisions(tree: Tree, precision: Array) -> Array:
+def posterior_precisions(parent: Ids, precision: Array) -> Array:
     """Add the precisions of the children to those of each node: the prior's part of every Psi_n^-1.
 
     Examples
     --------
-    >>> posterior_precisions(make_tree([-1, 0, 0], [1, 2]), np.array([[1.0], [2.0], [3.0]])).ravel()
+    >>> posterior_precisions(np.array([-1, 0, 0]), np.array([[1.0], [2.0], [3.0]])).ravel()
     array([6., 2., 3.])
     """
     total = precision.copy()
-    inside = tree.has_parent
-    np.add.at(total, tree.parent[inside], precision[inside])
+    inside = parent >= 0
+    np.add.at(total, parent[inside], precision[inside])
     return total
 
 

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.infer.gaussian_tree import tree_levels
+
 _MATTERS = 2.0
 _MOST_FEATURES, _MOST_NODES = 256, 4096
 _MOST_NUMBERS = 2**23  # in the blocks of all nodes
@@ -36,21 +38,6 @@ def suits_blocks(n_nodes: int, n_weights: int) -> bool:
     """
     few = n_weights <= _MOST_FEATURES and n_nodes <= _MOST_NODES
     return few and n_nodes * n_weights**2 <= _MOST_NUMBERS
-
-
-def tree_levels(parent: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Nodes by depth, roots first.
-
-    Examples
-    --------
-    >>> tree_levels(np.array([-1, 0, 0, 1]))
-    [array([0]), array([1, 2]), array([3])]
-    """
-    depth = np.zeros(len(parent), np.int64)
-    for node, above in enumerate(parent.tolist()):
-        depth[node] = depth[above] + 1 if above >= 0 else 0
-    order = np.argsort(depth, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
 
 def class_blocks(X: Matrix, curvature: Matrix, products: Matrix, engine: Any) -> Matrix:

@@ -11,9 +11,10 @@ the classes and K their covariance, 1/2 <W - m, K^-1 (W - m)> is the prior, and 
     (K^-1 + curvature) E = -gradient
 
 is solved by conjugate gradients. Where features are few, the preconditioner is the prior with the blocks of the
-curvature of each class (`tree_blocks`); elsewhere the prior with a diagonal, (K_i^-1 + D_i)^-1 for every feature i,
-where D is the curvature of a class, summed over the rows, times the mean square of a feature. If moreover rows are
-dense and precisions alike for all features, the features are turned first so that they are uncorrelated.
+curvature of each class (`tree_blocks`); elsewhere the prior with the diagonal D of the curvature, (K_i^-1 + D_i)^-1
+for every feature i. If moreover rows are dense and precisions alike for all features, the features are turned first
+so that they are uncorrelated, and D is the curvature of a class, summed over the rows, times the mean square of a
+feature.
 """
 
 from __future__ import annotations
@@ -27,11 +28,20 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.infer.gaussian_tree import posterior_precisions
 from arbora.infer.memory import require_memory
 from arbora.infer.progress import Progress
 from arbora.infer.tree_blocks import TreeBlocks, class_blocks, suits_blocks
 from arbora.infer.tree_likelihood import Likelihood
 from arbora.infer.tree_prior import TreePrior
+from arbora.infer.tree_problem import (
+    MapProblem,
+    base_rates,
+    check_problem,
+    root_means,
+    row_weights,
+    seen_features,
+)
 
 _MOST_PRODUCTS = 100  # conjugate gradient steps of a Newton step
 _FORCING = 0.3  # residual of a Newton step over its gradient
@@ -44,44 +54,6 @@ _MOST_TURNED = 1000  # features that are turned
 _TINY = float(np.finfo(np.float64).tiny)
 
 Matrix = NDArray[Any]
-
-
-class MapProblem(NamedTuple):
-    """Rows with their labels, a tree, and precisions.
-
-    Parameters
-    ----------
-    X : CSR array or ndarray of shape (n_samples, n_features)
-        Without a column for the bias.
-    Y : CSR array of shape (n_samples, n_classes)
-        1 where a row has a class; with "softmax" one class a row, as a rule.
-    row_weight : ndarray of shape (n_samples,) or None
-    parent : ndarray of int, shape (n_nodes,)
-        Parent of each node, -1 for roots; parents come before their children.
-    class_node : ndarray of int, shape (n_classes,)
-        Node of each class: leaves or inner nodes, all different.
-    precision : ndarray of shape (n_nodes,) or (n_nodes, n_weights)
-        Of the weights of a node around those of its parent; of a root around `root_mean`.
-    root_mean : float or ndarray of shape (n_weights,)
-    likelihood : {"softmax", "logistic"}
-    bias : float
-        Value of a constant feature, the last one: n_weights is n_features + 1, or n_features where the bias is 0.
-    """
-
-    X: Any
-    Y: sp.csr_array
-    row_weight: Matrix | None
-    parent: NDArray[np.integer[Any]]
-    class_node: NDArray[np.integer[Any]]
-    precision: Matrix
-    root_mean: Any = 0.0
-    likelihood: str = "softmax"
-    bias: float = 1.0
-
-    @property
-    def n_weights(self) -> int:
-        """Weights of a node: one a feature, and that of the bias."""
-        return int(self.X.shape[1]) + (self.bias != 0)
 
 
 class Step(NamedTuple):
@@ -112,77 +84,9 @@ class Point(NamedTuple):
     gradient: Any  # None until it is wanted
 
 
-def check_problem(problem: MapProblem) -> None:
-    """Raise a ValueError that tells what does not fit together.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
-    >>> check_problem(MapProblem(np.ones((1, 2)), sp.csr_array([[1.0]]), None, [-1], [0], np.ones(3)))
-    Traceback (most recent call last):
-    ...
-    ValueError: precision has shape (3,): it must be (1,) or (1, 3), one for each node, or for each node and weight.
-    """
-    n_nodes, n_weights = len(problem.parent), problem.n_weights
-    parent, class_node = np.asarray(problem.parent), np.asarray(problem.class_node)
-    precision = np.asarray(problem.precision)
-    if problem.likelihood not in ("softmax", "logistic"):
-        raise ValueError(f"likelihood={problem.likelihood!r}: it is 'softmax' or 'logistic'.")
-    if precision.shape not in [(n_nodes,), (n_nodes, n_weights)]:
-        raise ValueError(
-            f"precision has shape {precision.shape}: it must be ({n_nodes},) or ({n_nodes}, {n_weights}), "
-            "one for each node, or for each node and weight."
-        )
-    if not ((precision > 0) & np.isfinite(precision)).all():
-        raise ValueError("precisions must be positive and finite.")
-    if ((parent >= np.arange(n_nodes)) | (parent < -1)).any():
-        raise ValueError("parent must be in topological order: parents before their children, -1 for roots.")
-    if len(np.unique(class_node)) != len(class_node) or not np.isin(class_node, np.arange(n_nodes)).all():
-        raise ValueError("class_node must name a different node for each class.")
-    if problem.Y.shape != (problem.X.shape[0], len(class_node)):
-        raise ValueError(
-            f"Y has shape {problem.Y.shape}: it must be ({problem.X.shape[0]}, {len(class_node)}), "
-            "one row for each row of X and one column for each class."
-        )
-
-
-def _with_bias(problem: MapProblem) -> tuple[Any, NDArray[np.int64]]:
-    """Features that occur, with that of the bias, and which of all they are; dense features are all kept."""
-    X, n_samples, sparse = problem.X, problem.X.shape[0], sp.issparse(problem.X)
-    column = np.full((n_samples, 1 if problem.bias else 0), problem.bias, X.dtype)
-    if not sparse:
-        return np.hstack([X, column]), np.arange(problem.n_weights)
-    X = sp.hstack([X, sp.csr_array(column)], format="csr")
-    seen = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
-    return X[:, seen], seen
-
-
-def _root_mean(problem: MapProblem) -> Matrix:
-    return np.broadcast_to(np.asarray(problem.root_mean, np.float64), problem.n_weights)
-
-
-def _row_weight(problem: MapProblem) -> Matrix:
-    return np.ones(problem.X.shape[0]) if problem.row_weight is None else np.asarray(problem.row_weight)
-
-
-def _base_rates(problem: MapProblem) -> Matrix | None:
-    """Weights of all nodes, zero but for biases that give the classes their shares; None without a bias.
-
-    From zero, Newton's method would take several steps to this point where classes are many.
-    """
-    if not problem.bias:
-        return None
-    weight = _row_weight(problem)
-    share = (weight @ problem.Y + 0.5) / (weight.sum() + 1.0)
-    scores = np.log(share) - (np.log1p(-share) if problem.likelihood == "logistic" else np.log(share).mean())
-    weights = np.zeros((len(problem.parent), problem.n_weights))
-    weights[np.asarray(problem.class_node), -1] = scores / problem.bias
-    return weights
-
-
 def _require_memory(problem: MapProblem, n_seen: int) -> None:
     n_samples, n_classes, n_nodes = problem.X.shape[0], len(problem.class_node), len(problem.parent)
-    numbers = (3 * n_samples + 10 * n_seen) * n_classes + 2 * n_nodes * problem.n_weights
+    numbers = (3 * n_samples + 11 * n_seen) * n_classes + 2 * n_nodes * problem.n_weights
     if np.ndim(problem.precision) == 2:
         numbers += n_nodes * n_seen
     if not sp.issparse(problem.X):
@@ -198,10 +102,10 @@ class _Newton:
     """A problem made ready: features that occur, perhaps turned; likelihood; prior; what preconditioners need."""
 
     def __init__(self, problem: MapProblem, engine: Any) -> None:
-        X, self.seen = _with_bias(problem)
+        X, self.seen = seen_features(problem)
         _require_memory(problem, len(self.seen))
-        X, weight = X.astype(np.float64), _row_weight(problem)
-        sparse, self.mean = sp.issparse(X), _root_mean(problem)[self.seen]
+        X, weight = X.astype(np.float64), row_weights(problem)
+        sparse, self.mean = sp.issparse(X), root_means(problem)[self.seen]
         precision, total = np.asarray(problem.precision), max(float(weight.sum()), _TINY)
         small = suits_blocks(len(problem.parent), X.shape[1]) and X.shape[0] * X.shape[1] <= _MOST_DENSE
         self.turn = self.products = None
@@ -212,8 +116,6 @@ class _Newton:
             spread, self.turn = np.linalg.eigh((X.T * weight) @ X / total)
             self.spread = np.maximum(spread, 0)
             X, self.mean = X @ self.turn, self.mean @ self.turn
-        else:
-            self.spread = np.asarray((X * X).T @ weight).ravel() / total
         self.mean = self.mean[:, None]
         Y = sp.csr_array(problem.Y).astype(np.float64)
         self.data = Likelihood(X, Y, weight, problem.likelihood == "softmax", engine)
@@ -238,12 +140,15 @@ class _Newton:
 
     def preconditioner(self, P: Matrix) -> Callable[[Matrix], Matrix]:
         """Return a function that gives an approximate Newton step for a right-hand side."""
-        curvature, prior = self.data.curvature(P), self.prior
+        prior = self.prior
         if self.products is not None:
-            blocks = class_blocks(self.data.X, curvature, self.products, self.data.engine)
+            blocks = class_blocks(self.data.X, self.data.curvature(P), self.products, self.data.engine)
             return TreeBlocks(prior.parent, prior.class_node, prior.precision.T, blocks).solve
-        share = curvature.sum(axis=0)
-        return lambda R: prior.solve(R, self.spread, share)
+        if self.turn is None:
+            diagonal = self.data.diagonal(P)
+        else:
+            diagonal = np.outer(self.spread, self.data.curvature(P).sum(axis=0))
+        return lambda R: prior.solve(R, diagonal)
 
     def curve(self, point: Point, E: Matrix) -> Matrix:
         """Product of the Hessian with a change E of the weights."""
@@ -334,7 +239,7 @@ def _solve(
     point = newton.gradient(newton.evaluate(origin))
     scale, started, history = float(np.linalg.norm(point.gradient)), perf_counter(), list[Step]()
     if start is None:
-        start = _base_rates(problem)
+        start = base_rates(problem)
     if start is not None:
         given = newton.evaluate(newton.start(start[np.asarray(problem.class_node)]))
         if given.objective < point.objective:
@@ -360,7 +265,7 @@ def _all_weights(newton: _Newton, problem: MapProblem, W: Matrix) -> Matrix:
     if len(newton.seen) == problem.n_weights:
         return seen
     weights = np.empty((len(seen), problem.n_weights))
-    weights[:] = _root_mean(problem)
+    weights[:] = root_means(problem)
     weights[:, newton.seen] = seen
     return weights
 
@@ -390,16 +295,15 @@ def laplace_diagonal(problem: MapProblem, solution: MapSolution, *, engine: Any 
     >>> laplace_diagonal(problem, at_zero).ravel()  # 1/3, 1 / (1 + 4/4)
     array([0.33333333, 0.5       , 0.5       ])
     """
-    X, seen = _with_bias(problem)
+    X, seen = seen_features(problem)
     W = np.ascontiguousarray(solution.weights[problem.class_node][:, seen].T)
     Y = sp.csr_array(problem.Y).astype(np.float64)
-    rows = Likelihood(X.astype(np.float64), Y, _row_weight(problem), problem.likelihood == "softmax", engine)
+    rows = Likelihood(X.astype(np.float64), Y, row_weights(problem), problem.likelihood == "softmax", engine)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         curvature = rows.diagonal(rows.evaluate(W)[1])
     precision = np.asarray(problem.precision, np.float64).reshape(len(problem.parent), -1)
-    own = np.broadcast_to(precision, (len(problem.parent), problem.n_weights)).copy()
-    children = np.flatnonzero(np.asarray(problem.parent) >= 0)
-    np.add.at(own, np.asarray(problem.parent)[children], precision[children])
+    own = posterior_precisions(np.asarray(problem.parent), precision)
+    own = np.broadcast_to(own, (len(own), problem.n_weights)).copy()
     own[np.ix_(problem.class_node, seen)] += curvature.T
     own **= -1
     return own

@@ -45,7 +45,7 @@ class TreePrior:
     >>> prior = TreePrior(np.array([-1, 0, 0]), np.array([1, 2]), np.array([1.0, 0.5, 0.5]), ThreadEngine())
     >>> prior.pull(np.array([[3.0, 1.0]]))  # K is [[3, 1], [1, 3]]
     array([[1., 0.]])
-    >>> prior.solve(np.array([[1.0, 0.0]]), np.zeros(1), np.zeros(2))
+    >>> prior.solve(np.array([[1.0, 0.0]]), np.zeros((1, 2)))
     array([[3., 1.]])
     """
 
@@ -69,10 +69,10 @@ class TreePrior:
 
         self.engine.map(task, range(0, n_features, _FEATURES))
 
-    def solve(self, R: Matrix, spread: Matrix, share: Matrix) -> Matrix:
-        """(K_i^-1 + spread_i diag(share))^-1 times row i of R, for every feature i."""
+    def solve(self, R: Matrix, D: Matrix) -> Matrix:
+        """(K_i^-1 + diag(D_i))^-1 times row i of R, for every feature i."""
         Z = np.empty_like(R)
-        self._by_features(solve_classes, len(R), R, spread, share, Z)
+        self._by_features(solve_classes, len(R), R, D, Z)
         return Z
 
     def all_nodes(self, W: Matrix) -> Matrix:

@@ -11,34 +11,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.infer import bouchard
-from arbora.infer.gaussian_tree import Gammas, Root, Sharing, Tree
+from arbora.infer.tree_likelihood import slices
+from arbora.infer.tree_problem import TreeProblem
 
 Array = NDArray[np.float64]
 
 _CHUNK = 256  # rows whose pairs of features stay in the cache
 _TINY = np.finfo(np.float64).tiny
-
-
-class TreeProblem(NamedTuple):
-    """Rows, labels and prior.
-
-    `X` is a CSR or dense matrix without the bias, whose value is `bias` (0 for none); `Y` a CSR indicator of shape
-    (n_samples, n_classes), classes in the order of `tree.leaves`.
-    """
-
-    X: Any
-    Y: sp.csr_array
-    row_weight: Array
-    tree: Tree
-    sharing: Sharing
-    prior: Gammas
-    root: Root = Root()
-    likelihood: str = "softmax"
-    bias: float = 1.0
 
 
 class Local(NamedTuple):
@@ -69,19 +51,13 @@ class Rows:
     def __init__(self, problem: TreeProblem, engine: Any) -> None:
         self.X, self.Y, self.weight, self.engine = problem.X, problem.Y, problem.row_weight, engine
         self.bias, self.softmax = problem.bias, problem.likelihood == "softmax"
-        n = self.X.shape[0]
-        self.chunks = [slice(first, min(first + _CHUNK, n)) for first in range(0, n, _CHUNK)]
+        self.n_weights, self.chunks = problem.n_weights, slices(self.X.shape[0], _CHUNK)
         # What the labels say to every class, a linear term that never changes: (n_classes, d).
         self.label_sums = self.sum(
             lambda chunk: (
                 (self.weight[chunk, None] * (self.Y[chunk].toarray() - 0.5)).T @ self.columns(chunk).T,
             )
         )[0]
-
-    @property
-    def n_weights(self) -> int:
-        """Number of features, with the bias where there is one."""
-        return int(self.X.shape[1]) + (self.bias != 0)
 
     def columns(self, chunk: slice) -> Array:
         """Features of a chunk of rows: (n_weights, n_rows)."""

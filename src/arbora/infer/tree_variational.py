@@ -27,7 +27,8 @@ from arbora.infer.gaussian_tree import Gammas, Root, Tree, TreeFactor
 from arbora.infer.memory import require_memory
 from arbora.infer.progress import Progress
 from arbora.infer.trace import Trace
-from arbora.infer.tree_rows import Local, Quadratic, Rows, TreeProblem
+from arbora.infer.tree_problem import TreeProblem
+from arbora.infer.tree_rows import Local, Quadratic, Rows
 
 Array = NDArray[np.float64]
 
@@ -159,7 +160,7 @@ def _sweep(problem: TreeProblem, quadratic: Quadratic, gammas: Gammas) -> _Globa
     factor = gaussian_tree.factor_tree(tree, precision, quadratic.grams)
     mean = gaussian_tree.solve_tree(tree, precision, factor, quadratic.linear, root)
     covariance = factor.inverse[tree.leaves]
-    variance = 1 / gaussian_tree.posterior_precisions(tree, precision)
+    variance = 1 / gaussian_tree.posterior_precisions(tree.parent, precision)
     variance[tree.leaves] = 1.0
     log_determinants = float(np.log(variance).sum() + factor.log_determinants[tree.leaves].sum())
     variance[tree.leaves] = np.diagonal(covariance, axis1=1, axis2=2)
@@ -266,7 +267,7 @@ def fit_tree(
     (True, True)
     """
     n_samples, n_classes = problem.Y.shape
-    require_dense_memory(n_samples, n_classes, problem.tree.n_nodes, problem.X.shape[1] + 1)
+    require_dense_memory(n_samples, n_classes, problem.tree.n_nodes, problem.n_weights)
     trace, converged = Trace(), False
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         state = VariationalTree(problem, engine)

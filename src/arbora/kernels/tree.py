@@ -19,13 +19,13 @@ WIDTH = 16  # features side by side
 
 
 @nb.njit(**FAST)
-def _gather(class_at, R, spread, share, i0, m, b, rest):  # type: ignore[no-untyped-def]
-    """Lay out the right-hand side and the diagonal spread_i share_c of features i0 .. i0 + m - 1 by node."""
+def _gather(class_at, R, D, i0, m, b, rest):  # type: ignore[no-untyped-def]
+    """Lay out the right-hand side and the diagonal of features i0 .. i0 + m - 1 by node."""
     for n in range(len(class_at)):
         c = class_at[n]
         for k in range(m):
             b[n, k] = R[i0 + k, c] if c >= 0 else 0.0
-            rest[n, k] = spread[i0 + k] * share[c] if c >= 0 else 0.0
+            rest[n, k] = D[i0 + k, c] if c >= 0 else 0.0
 
 
 @nb.njit(**FAST)
@@ -53,13 +53,13 @@ def _solve(parent, precision, i0, m, b, rest):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(**FAST)
-def solve_classes(parent, class_at, precision, R, spread, share, first, stop, Z):  # type: ignore[no-untyped-def]
+def solve_classes(parent, class_at, precision, R, D, first, stop, Z):  # type: ignore[no-untyped-def]
     """Write the weights of the classes that solve (T + D) z = R, for features first .. stop - 1, into Z."""
     b = np.empty((len(parent), WIDTH), Z.dtype)
     rest = np.empty_like(b)
     for i0 in range(first, stop, WIDTH):
         m = min(WIDTH, stop - i0)
-        _gather(class_at, R, spread, share, i0, m, b, rest)
+        _gather(class_at, R, D, i0, m, b, rest)
         _solve(parent, precision, i0, m, b, rest)
         for n in range(len(parent)):
             c = class_at[n]
