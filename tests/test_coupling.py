@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.linalg import null_space
-from scipy.sparse.linalg import cg
-from sklearn.exceptions import ConvergenceWarning
+from scipy.optimize import minimize, minimize_scalar
 
 from arbora.classify import _coupling
 from arbora.classify._coupling import (
@@ -394,14 +393,69 @@ def test_a_node_without_coupling_expects_nothing():
     )
 
 
-def test_conjugate_gradients_that_do_not_end_are_told(monkeypatch):
-    graph = grid(12)
-    known, wanted = np.arange(0, 144, 2), np.arange(1, 144, 2)
-    exact = expected_weights(graph, known, wanted, 1.0)
-    monkeypatch.setattr(_coupling, "cg", lambda *args, **settings: cg(*args, **{**settings, "maxiter": 1}))
-    with pytest.warns(ConvergenceWarning, match="of 72 nodes that have no documents"):
-        rough = expected_weights(graph, known, wanted, 1.0)
-    assert np.abs(rough - exact).max() > 1e-3
+def brute_force(structure, classes, coupling, given):
+    """Weights of all nodes by BFGS on the penalty; then those of nodes without classes, each given its parents'."""
+    regulariser = Regulariser(structure, classes, coupling)
+    free = np.setdiff1d(np.arange(len(regulariser.nodes)), regulariser.at)
+    w = np.zeros(len(regulariser.nodes))
+    w[regulariser.at] = given
+
+    def penalty(x):
+        w[free] = x
+        return regulariser.value(w), (regulariser.Q @ w)[free]
+
+    if free.size:
+        w[free] = minimize(penalty, np.zeros(free.size), jac=True, method="BFGS", options={"gtol": 1e-10}).x
+    value = {node: w[i] for i, node in enumerate(regulariser.nodes) if not isinstance(node, tuple)}
+    for name in structure.names[
+        np.concatenate(structure.levels)
+    ].tolist():  # parents come before their children
+        if name not in value:
+            above = [value[parent] for parent in structure.parents(name)] or [0.0]
+            value[name] = minimize_scalar(lambda x, above=above: sum((x - p) ** 2 for p in above)).x
+    return value
+
+
+@every_hierarchy
+@pytest.mark.parametrize("coupling", [0.3, 1.0, [0.2, 0.9, 0.5]], ids=str)
+def test_any_node_is_where_brute_force_puts_it(structure, names, coupling):
+    given = np.random.default_rng(0).standard_normal(len(names))
+    want = brute_force(structure, names, coupling, given)
+    others = [name for name in structure.names.tolist() if name not in names]
+    found = expected_weights(structure, structure.encode(names), structure.encode(others), coupling) @ given
+    np.testing.assert_allclose(found, [want[name] for name in others], atol=1e-6)
+
+
+@pytest.mark.parametrize("most_parents", [1, 3])
+@pytest.mark.parametrize("seed", range(8))
+def test_any_node_of_random_hierarchies_is_where_brute_force_puts_it(seed, most_parents):
+    structure, classes = random_hierarchy(seed, most_parents=most_parents)
+    classes = classes[:5]  # most nodes are without documents, and many have none below
+    given = np.random.default_rng(seed).standard_normal(len(classes))
+    want = brute_force(structure, classes, 0.7, given)
+    others = np.setdiff1d(np.arange(structure.n_nodes), classes)
+    found = expected_weights(structure, np.array(classes), others, 0.7) @ given
+    np.testing.assert_allclose(found, [want[name] for name in others.tolist()], atol=1e-6)
+
+
+def test_an_empty_node_below_a_class_has_its_weights():
+    """A class stays a leaf of the model, whatever empty nodes hang below it."""
+    tree = Hierarchy.from_edges([("r", "A"), ("r", "B"), ("r", "C"), ("A", "x"), ("x", "y")])
+    rows = expected_weights(tree, tree.encode(["A", "B", "C"]), tree.encode(["x", "y", "r"]), 0.3)
+    np.testing.assert_allclose(rows[:2], [[1, 0, 0], [1, 0, 0]], atol=1e-12)
+    np.testing.assert_allclose(rows[2], np.full(3, 1 / (3 + 1 / 0.3)), atol=1e-12)
+
+
+def test_memory_of_expected_weights_is_refused(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 100)
+    with pytest.raises(MemoryError, match=r"of 2 nodes by those of 2 classes.*fewer nodes"):
+        expected_weights(TREE, TREE.encode(["a1", "b2"]), TREE.encode(["a", "b"]), 0.3)
+
+
+@pytest.mark.parametrize("coupling", [1e5, [0.1, 1e5], {"a": 1e5}], ids=str)
+def test_couplings_are_bounded(coupling):
+    with pytest.raises(ValueError, match="at most 10000"):
+        couple(TREE, TREE.encode(["a1", "b2"]), coupling)
 
 
 # --- fading --------------------------------------------------------------------------------------------------------

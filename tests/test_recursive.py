@@ -4,6 +4,7 @@ import gc
 import tracemalloc
 import warnings
 import weakref
+from copy import copy
 
 import numpy as np
 import pytest
@@ -105,21 +106,41 @@ def test_parts_of_a_tree_are_differences_of_nodes_from_their_parents():
         assert np.abs(found - row).max(axis=1).min() < 1e-6
 
 
-def test_memory_of_a_pruned_model_does_not_grow_with_classes_times_features():
+def wide_problem():
+    """640 classes of two documents each, with 20,000 features."""
     rng = np.random.default_rng(0)
-    n_classes, n_features = 960, 20_000
+    n_classes, n_features = 640, 20_000
     y = np.repeat(np.arange(n_classes), 2)
     columns = np.column_stack([y, n_classes + rng.integers(n_features - n_classes, size=(len(y), 3))])
     rows = np.repeat(np.arange(len(y)), 4)
     sparse = sp.csr_array((np.full(rows.size, 0.5), (rows, columns.ravel())), shape=(len(y), n_features))
     tree = Hierarchy.from_edges([(f"p{label // 8}", label) for label in range(n_classes)])
-    model = RecursiveSVC(structure=tree, prune_below=0.1, **QUICK)
-    model.fit(sparse, y)  # compiles
+    return tree, sparse, y
+
+
+def peak_of(function):
+    function()  # compiles
     tracemalloc.start()
-    model.fit(sparse, y)
+    function()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 0.5 * 4 * n_classes * n_features, f"{peak / 2**20:.0f} MiB"
+    return peak
+
+
+def test_memory_of_a_pruned_model_does_not_grow_with_classes_times_features():
+    tree, sparse, y = wide_problem()
+    model = RecursiveSVC(structure=tree, prune_below=0.1, tol=0.2, **QUICK)
+    peak = peak_of(lambda: model.fit(sparse, y))
+    assert peak < 0.5 * 4 * len(model.classes_) * sparse.shape[1], f"{peak / 2**20:.0f} MiB"
+
+
+def test_nor_does_it_when_such_a_model_goes_on_learning():
+    """Old classes and new ones: the weights to start from are never there all at once."""
+    tree, sparse, y = wide_problem()
+    known = y < 620
+    model = RecursiveSVC(structure=tree, prune_below=0.1, tol=0.2, **QUICK).fit(sparse[known], y[known])
+    peak = peak_of(lambda: copy(model).partial_fit(sparse[1200:], y[1200:]))
+    assert peak < 0.5 * 4 * 640 * sparse.shape[1], f"{peak / 2**20:.0f} MiB"
 
 
 def test_pruning_drops_small_entries_and_moves_scores_little():
@@ -318,7 +339,9 @@ def test_memory_is_refused_before_it_is_spent(monkeypatch):
     with pytest.raises(MemoryError, match="differences_ and sharing_"):
         _ = model.coef_
     assert model.predict(X_NEW).shape == (60,)  # needs no full weights
-    with pytest.raises(MemoryError, match="before and after"):
+    with pytest.raises(MemoryError, match="fewer nodes at a time"):
+        model.node_weights(["a"])
+    with pytest.raises(MemoryError, match="5 classes together on 100 rows"):
         model.partial_fit(X, Y)
 
 

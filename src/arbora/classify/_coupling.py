@@ -21,7 +21,6 @@ their parents; elsewhere F comes from a sparse Cholesky factor of the precision 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, NamedTuple
@@ -29,13 +28,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, cg
-from sklearn.exceptions import ConvergenceWarning
+from scipy.sparse.linalg import splu
 
-from arbora.classify._elimination import Precision, covariance_factor
+from arbora.classify._elimination import Precision, covariance_factor, eliminate
+from arbora.infer.memory import require_memory
+from arbora.kernels.elimination import count_factor
 from arbora.structure import Hierarchy, LabelGraph
 
 RIDGE = 0.01  # of a graph at full coupling
+_FACTOR_BYTES = 44  # of an entry of a Cholesky factor: SuperLU keeps two, and copies of both
 _LARGEST = 1e4  # coupling of a node
 _SMALLEST = 1e-8  # coupling of a node in a precision, where 0 would be an infinity
 
@@ -217,12 +218,21 @@ def couple(
     """
     class_nodes = np.asarray(class_nodes, np.int64)
     if isinstance(structure, LabelGraph):
-        if not isinstance(coupling, Real) or not 0 <= coupling <= 1:
-            raise ValueError(f"coupling={coupling!r}: of a label graph it is a number in [0, 1].")
-        if coupling == 0:
+        if _graph_coupling(coupling) == 0:
             return Coupling(sp.eye_array(len(class_nodes), format="csc"), np.arange(len(class_nodes)))
         return Coupling(*covariance_factor(_graph_precision(structure, class_nodes, float(coupling))))
-    return _couple_hierarchy(structure, class_nodes, _strengths(structure, class_nodes, coupling, fade))
+    strength = _strengths(structure, class_nodes, coupling, fade)
+    if not structure.is_tree and strength.any():
+        return Coupling(*covariance_factor(hierarchy_precision(structure, class_nodes, strength)))
+    order = np.argsort(preorder(structure)[class_nodes], kind="stable")
+    factor = sp.csr_array(_tree_factor(structure, class_nodes, strength)[:, order])
+    return Coupling(sp.csc_array(factor[np.diff(factor.indptr) > 0]), order)
+
+
+def _graph_coupling(coupling: Any) -> float:
+    if not isinstance(coupling, Real) or not 0 <= coupling <= 1:
+        raise ValueError(f"coupling={coupling!r}: of a label graph it is a number in [0, 1].")
+    return float(coupling)
 
 
 def _strengths(
@@ -232,14 +242,53 @@ def _strengths(
     return node_couplings(hierarchy, coupling, n_below, fade)
 
 
-def _couple_hierarchy(
-    hierarchy: Hierarchy, class_nodes: NDArray[np.int64], strength: NDArray[np.float64]
-) -> Coupling:
-    if not hierarchy.is_tree and strength.any():
-        return Coupling(*covariance_factor(hierarchy_precision(hierarchy, class_nodes, strength)))
-    order = np.argsort(preorder(hierarchy)[class_nodes], kind="stable")
-    factor = sp.csr_array(_tree_factor(hierarchy, class_nodes, strength)[:, order])
-    return Coupling(sp.csc_array(factor[np.diff(factor.indptr) > 0]), order)
+def _given_classes(precision: Precision, wanted: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weights of nodes of a precision as mixtures of those of the classes: the minimiser of the quadratic form."""
+    matrix, classes = sp.csr_array(precision.matrix), precision.classes
+    column = np.full(matrix.shape[0], -1)
+    column[classes] = np.arange(len(classes))
+    mixtures = np.zeros((len(wanted), len(classes)))
+    itself = column[wanted] >= 0
+    mixtures[itself, column[wanted[itself]]] = 1.0
+    free = np.flatnonzero(column < 0)
+    if itself.all():
+        return mixtures
+    # With Q_ff w_f = -Q_fc w_c, the rows that are wanted are -(Q_ff^-1 e)' Q_fc.
+    ordered, parent, position = eliminate(sp.csc_array(matrix[free][:, free]))
+    n_entries = int(count_factor(ordered.indptr, ordered.indices, parent))
+    n_numbers = (len(wanted) - itself.sum()) * (2 * len(free) + len(classes))
+    require_memory(
+        _FACTOR_BYTES * n_entries + 8 * int(n_numbers),
+        f"The weights of {len(wanted)} nodes by those of {len(classes)} classes",
+        "Ask for fewer nodes at a time.",
+    )
+    factor = splu(ordered, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    units = np.zeros((len(free), int((~itself).sum())))
+    units[position[np.searchsorted(free, wanted[~itself])], np.arange(units.shape[1])] = 1.0
+    solved = factor.solve(units)[position]
+    mixtures[~itself] = -(sp.csr_array(matrix[free][:, classes]).T @ solved).T
+    return mixtures
+
+
+def _nearest_alive(hierarchy: Hierarchy, alive: NDArray[np.bool_], wanted: NDArray[np.int64]) -> sp.csr_array:
+    """Nodes as mixtures of the nodes that have a class at or below them: others are the mean of their parents.
+
+    That is where their own terms put them, given those above; they have no say in where those are. A root without
+    classes is at 0.
+    """
+    child = np.repeat(np.arange(hierarchy.n_nodes), np.diff(hierarchy.parent_indptr))
+    n_parents = np.diff(hierarchy.parent_indptr)[child]
+    empty = ~alive[child]
+    rows = np.concatenate([np.flatnonzero(alive), child[empty]])
+    columns = np.concatenate([np.flatnonzero(alive), hierarchy.parent_indices[empty]])
+    shares = np.concatenate([np.ones(alive.sum()), 1.0 / n_parents[empty]])
+    step = sp.csr_array((shares, (rows, columns)), shape=(hierarchy.n_nodes,) * 2)
+    found = sp.csr_array(
+        (np.ones(len(wanted)), wanted, np.arange(len(wanted) + 1)), shape=(len(wanted), hierarchy.n_nodes)
+    )
+    while not alive[found.indices].all():  # one level up at a time
+        found = sp.csr_array(found @ step)
+    return found
 
 
 def expected_weights(
@@ -257,7 +306,8 @@ def expected_weights(
     class_nodes : ndarray of int
         Nodes whose weights are known.
     wanted : ndarray of int
-        Other nodes; inner nodes of a hierarchy, or leaves that no document has reached yet.
+        Other nodes: inner nodes of a hierarchy, or nodes that no document has reached yet, which follow those above
+        them and have no influence on each other.
     coupling, fade
         As for `couple`; the nodes that are wanted do not count as classes here.
 
@@ -269,27 +319,23 @@ def expected_weights(
     Examples
     --------
     >>> from arbora.structure import Hierarchy
-    >>> tree = Hierarchy.from_edges([("root", "a"), ("root", "b"), ("root", "new")])
-    >>> expected_weights(tree, tree.encode(["a", "b"]), tree.encode(["new"]), 1.0)
-    array([[0.33333333, 0.33333333]])
+    >>> tree = Hierarchy.from_edges([("root", "a"), ("root", "b"), ("root", "new"), ("a", "below a")])
+    >>> classes, others = tree.encode(["a", "b"]), tree.encode(["new", "below a"])
+    >>> expected_weights(tree, classes, others, 1.0)
+    array([[0.33333333, 0.33333333],
+           [1.        , 0.        ]])
     """
-    n_classes, nodes = len(class_nodes), np.concatenate([class_nodes, wanted])
+    class_nodes, wanted = np.asarray(class_nodes, np.int64), np.asarray(wanted, np.int64)
     if isinstance(structure, LabelGraph):
-        both = couple(structure, nodes, coupling)
-    else:
-        both = _couple_hierarchy(structure, nodes, _strengths(structure, class_nodes, coupling, fade))
-    factor = both.factor[:, np.argsort(both.order)]
-    known, new = sp.csr_array(factor[:, :n_classes]), factor[:, n_classes:]
-    covariance = LinearOperator((n_classes, n_classes), matvec=lambda x: known.T @ (known @ x))
-    right = (known.T @ new).toarray()
-    solved = [cg(covariance, column, rtol=1e-10, maxiter=10 * n_classes) for column in right.T]
-    n_open = sum(info != 0 for _, info in solved)
-    if n_open:
-        warnings.warn(
-            f"the weights of {n_open} of {len(wanted)} nodes that have no documents were not found to full "
-            "precision: couplings that differ by many orders of magnitude make this hard. "
-            "Use couplings closer to each other.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
-    return np.array([column for column, _ in solved]).reshape(len(wanted), n_classes)
+        precision = _graph_precision(structure, class_nodes, _graph_coupling(coupling))
+        return _given_classes(precision, wanted)
+    strength = _strengths(structure, class_nodes, coupling, fade)
+    alive = np.asarray(structure.ancestor_matrix[class_nodes].sum(axis=0)).ravel() > 0
+    mixtures = _nearest_alive(structure, alive, wanted)
+    used, columns = np.unique(mixtures.indices, return_inverse=True)
+    mixtures = sp.csr_array((mixtures.data, columns, mixtures.indptr), shape=(len(wanted), len(used)))
+    precision = hierarchy_precision(structure, class_nodes, strength)
+    given = _given_classes(precision, (np.cumsum(alive) - 1)[used])
+    if not strength.any():
+        given[given < 1] = 0.0  # inner nodes are held at 0: exactly, not by a large precision
+    return np.asarray(mixtures @ given)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.classify._coupling import expected_weights
+from arbora.classify._joint import pruned
 from arbora.classify._linear import LinearModel, PartsModel
 from arbora.classify._targets import SINGLE, Targets, are_sets, encode_targets
+from arbora.infer.dual import BLOCK
 from arbora.structure import Hierarchy
 
 
@@ -82,17 +86,56 @@ def as_parts(model: LinearModel | PartsModel, below: float) -> PartsModel:
     if isinstance(model, PartsModel):
         return model
     coef = np.asarray(model.coef)
-    parts = sp.csc_array(np.where(np.abs(coef) > below, coef, coef.dtype.type(0)))
-    return PartsModel(parts, model.intercept, sp.eye_array(len(coef), dtype=coef.dtype, format="csc"))
+    own = sp.eye_array(len(coef), dtype=coef.dtype, format="csc")
+    return PartsModel(sp.csc_array(pruned(coef, below)), model.intercept, own)
+
+
+def mixing_of(
+    structure: Any,
+    class_nodes: NDArray[np.int64],
+    wanted: NDArray[np.int64],
+    coupling: Any,
+    fade: float | None,
+) -> sp.csr_array:
+    """Weights of any nodes as mixtures of those of the classes (n_wanted x n_classes): a class is itself."""
+    column = {node: position for position, node in enumerate(class_nodes.tolist())}
+    known = np.array([column.get(node, -1) for node in wanted.tolist()], dtype=np.int64)
+    is_class = known >= 0
+    other, which = np.unique(wanted[~is_class], return_inverse=True)
+    rows = sp.csr_array(expected_weights(structure, class_nodes, other, coupling, fade))
+    stacked = sp.vstack([sp.eye_array(len(class_nodes)), rows], format="csr")
+    known[~is_class] = len(class_nodes) + which
+    return sp.csr_array(stacked[known])
+
+
+def mixed(model: LinearModel | PartsModel, mixing: sp.csr_array, dtype: Any) -> LinearModel:
+    """Dense weights of mixtures of the classes of a model."""
+    intercept = mixing @ model.intercept
+    if isinstance(model, LinearModel):
+        # Classes that are themselves need a few rows only; a sparse product would copy all of them.
+        used = np.unique(mixing.indices)
+        few = 2 * len(used) < mixing.shape[1]
+        coef = model.coef[used] if few else model.coef
+        shares = (mixing[:, used] if few else mixing).toarray().astype(dtype)
+        return LinearModel(np.asarray(shares @ coef, dtype), intercept)
+    shares = sp.csr_array(model.sharing @ mixing.T)
+    return LinearModel((model.parts.T @ shares).toarray().T.astype(dtype), intercept)
+
+
+def offset_of(
+    model: LinearModel | PartsModel, mixing: sp.csr_array, bias: float, dtype: Any
+) -> Callable[[NDArray[np.int64]], NDArray[Any]]:
+    """Give the function that makes the weights (n_features + 1, n) to start from, of some classes at a time."""
+
+    def offset(classes: NDArray[np.int64]) -> NDArray[Any]:
+        coef, intercept = mixed(model, sp.csr_array(mixing[classes]), dtype)
+        return np.vstack([coef.T, intercept / bias if bias else np.zeros_like(intercept)]).astype(dtype)
+
+    return offset
 
 
 def moved(
-    before: PartsModel,
-    change: PartsModel,
-    offset: NDArray[Any],
-    columns: NDArray[np.int64],
-    below: float,
-    bias: float,
+    before: PartsModel, change: PartsModel, mixing: sp.csr_array, columns: NDArray[np.int64], below: float
 ) -> PartsModel:
     """Put a pruned model together: its parts before, the starts of new classes, and what new documents changed.
 
@@ -100,25 +143,28 @@ def moved(
     ----------
     before, change : PartsModel
         `change` has a column for every class.
-    offset : ndarray of shape (n_features + 1, n_classes)
-        Weights from which the change is counted.
+    mixing : sparse matrix of shape (n_classes, n_classes_before)
+        Where classes started, as mixtures of those before.
     columns : ndarray of int
         Where the classes of `before` are now.
     below : float
         Entries of the new starts that are no larger are dropped.
-    bias : float
-        Value of the constant feature.
     """
-    n_classes = offset.shape[1]
+    n_classes = mixing.shape[0]
     is_new = np.ones(n_classes, bool)
     is_new[columns] = False
     new = np.flatnonzero(is_new)
-    starts = sp.csr_array(np.where(np.abs(offset[:-1, new]) > below, offset[:-1, new], 0).T)
+    starts = [
+        pruned(
+            mixed(before, sp.csr_array(mixing[new[first : first + BLOCK]]), before.parts.dtype).coef, below
+        )
+        for first in range(0, len(new), BLOCK)
+    ]
     place = sp.csr_array(
         (np.ones(len(columns)), (np.arange(len(columns)), columns)), shape=(len(columns), n_classes)
     )
     own = sp.csr_array((np.ones(len(new)), (np.arange(len(new)), new)), shape=(len(new), n_classes))
-    parts = sp.vstack([before.parts, starts, change.parts], format="csr")
+    parts = sp.vstack([before.parts, *starts, change.parts], format="csr")
     sharing = sp.vstack([before.sharing @ place, own, change.sharing], format="csr").astype(parts.dtype)
     parts, sharing = _folded(parts, sharing)
-    return PartsModel(parts, offset[-1] * bias + change.intercept, sharing)
+    return PartsModel(parts, mixing @ before.intercept + change.intercept, sharing)

@@ -138,7 +138,7 @@ def train_joint(
     *,
     rows: Rows | None = None,
     dense: bool = True,
-    offset: Any = None,
+    offset: Callable[[NDArray[np.int64]], NDArray[Any]] | None = None,
     start: Start | None = None,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
@@ -155,8 +155,9 @@ def train_joint(
         The rows of `training`, if they are prepared already.
     dense : bool
         Whether the weights will be wanted as a dense matrix, which takes memory.
-    offset : ndarray of shape (n_features + 1, n_classes), optional
-        Weights from which deviations are counted, columns in the order of the classes.
+    offset : callable, optional
+        Gives, for some classes, the weights (n_features + 1, n) from which deviations are counted; it is asked for a
+        block at a time, so that those of all classes are never there together.
     start : Start, optional
         `solution.multipliers` of another fit; what does not suit this one is left aside.
     checkpoint, progress, key
@@ -169,7 +170,7 @@ def train_joint(
     if offset is not None:
 
         def from_weights(block: range) -> NDArray[Any]:
-            return offset[:, coupling.order[block.start : block.stop]]
+            return offset(coupling.order[block.start : block.stop])
 
     costs = block_costs(training, coupling.order)
     with engine:
@@ -182,7 +183,11 @@ def train_joint(
             joint = Joint(rows, costs, coupling.factor, options.loss, engine, from_weights)
             start = start if isinstance(start, list) else None
         size = size_of(training.X, options.dtype)
-        check_joint_memory(size, joint.layout, options.loss, dense, engine.n_workers)
+        block = max(map(len, joint.layout.blocks)) * (size.n_features + 1) * size.dtype.itemsize
+        beside = (
+            0 if offset is None else 3 * engine.n_workers * block
+        )  # where it comes from, it, and some features
+        check_joint_memory(size, joint.layout, options.loss, dense, engine.n_workers, beside)
         solution = joint.solve(
             tol=options.tol, max_iter=options.max_iter, seed=options.seed,
             multipliers=start, checkpoint=checkpoint, progress=progress, key=key,
@@ -224,7 +229,8 @@ def dense_model(fitted: Fitted) -> LinearModel:
     return LinearModel(weights[:-1].T, weights[-1] * joint.rows.bias)
 
 
-def _pruned(V: NDArray[Any], below: float) -> sp.csr_array:
+def pruned(V: NDArray[Any], below: float) -> sp.csr_array:
+    """Keep the entries that are larger than `below`."""
     return sp.csr_array(np.where(np.abs(V) > below, V, V.dtype.type(0)))
 
 
@@ -241,11 +247,11 @@ def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:
 
     def local_parts(k: int) -> tuple[sp.csr_array, NDArray[Any]]:
         V = joint.parts(k, solution) * size[layout.owned[k]][:, None]
-        return _pruned(V[:, :-1], prune_below), V[:, -1].copy()  # a view would keep all of V
+        return pruned(V[:, :-1], prune_below), V[:, -1].copy()  # a view would keep all of V
 
     def shared_part(p: int) -> tuple[sp.csr_array, NDArray[Any]]:
         v = solution.shared[p : p + 1] * size[layout.shared[p]]
-        return _pruned(v[:, :-1], prune_below), v[:, -1].copy()
+        return pruned(v[:, :-1], prune_below), v[:, -1].copy()
 
     pieces = joint.engine.map(shared_part, range(len(layout.shared)))
     pieces += joint.engine.map(local_parts, range(len(layout.blocks)))

@@ -13,10 +13,19 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
-from arbora.classify._coupling import Coupling, couple, expected_weights
+from arbora.classify._coupling import Coupling, couple
 from arbora.classify._estimator import all_or_nothing, refuse_overflow, without_weightless
 from arbora.classify._features import check_features
-from arbora.classify._grow import as_parts, encode_more, moved, refuse_unannounced, with_classes
+from arbora.classify._grow import (
+    as_parts,
+    encode_more,
+    mixed,
+    mixing_of,
+    moved,
+    offset_of,
+    refuse_unannounced,
+    with_classes,
+)
 from arbora.classify._held_out import held_out_share, most_scores
 from arbora.classify._joint import (
     Fitted,
@@ -287,15 +296,15 @@ class Recursive(OneVsRest):
         intercept : ndarray of shape (n_nodes,)
         """
         check_is_fitted(self)
-        ids, structure = self._node_ids(nodes), self.structure_ or self.hierarchy_
-        # A node with nothing below it would change, as a class, what those above it expect: one at a time.
-        follows = np.zeros(len(ids), bool)
-        if not isinstance(structure, LabelGraph):
-            follows = np.asarray(structure.ancestor_matrix[self.class_nodes_].sum(axis=0)).ravel()[ids] == 0
-        groups = [np.flatnonzero(~follows), *np.flatnonzero(follows)[:, None]]
-        found = [self._expected(structure, self.class_nodes_, ids[group]) for group in groups]
-        back = np.argsort(np.concatenate(groups))
-        return tuple(np.concatenate(values)[back] for values in zip(*found, strict=True))
+        ids, dtype = self._node_ids(nodes), np.dtype(self.dtype)
+        require_memory(
+            2 * len(ids) * (self.n_features_in_ + 1) * dtype.itemsize,
+            f"The weights of {len(ids)} nodes and {self.n_features_in_} features",
+            "Ask for fewer nodes at a time.",
+        )
+        structure = self.structure_ or self.hierarchy_
+        mixing = mixing_of(structure, self.class_nodes_, ids, self.coupling_, self.fade)
+        return tuple(mixed(self._linear_model(), mixing, dtype))
 
     def _node_ids(self, names: Any) -> NDArray[np.int64]:
         if self.structure_ is not None:
@@ -305,33 +314,6 @@ class Recursive(OneVsRest):
         if unknown:
             raise ValueError(f"{unknown[0]!r} is not a class of the model, which has no structure.")
         return np.array([place[name] for name in names], np.int64)
-
-    def _expected(
-        self, structure: Any, class_nodes: NDArray[np.int64], wanted: NDArray[np.int64]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Weights of nodes of a structure in which the classes of the model are `class_nodes`."""
-        position = {node: column for column, node in enumerate(class_nodes.tolist())}
-        known = np.array([position.get(node, -1) for node in wanted.tolist()], dtype=np.int64)
-        of_class = sp.csr_array(
-            (np.ones((known >= 0).sum()), (np.flatnonzero(known >= 0), known[known >= 0])),
-            shape=(len(wanted), len(class_nodes)),
-        )
-        other = np.unique(wanted[known < 0])
-        rows = expected_weights(structure, class_nodes, other, self.coupling_, self.fade)
-        new = sp.csr_array(
-            (
-                np.ones((known < 0).sum()),
-                (np.flatnonzero(known < 0), np.searchsorted(other, wanted[known < 0])),
-            ),
-            shape=(len(wanted), len(other)),
-        )
-        mixing = sp.csr_array(of_class + new @ rows)  # a class is itself: only new nodes are mixtures
-        model = self._linear_model()
-        dtype = np.dtype(self.dtype)
-        if isinstance(model, LinearModel):
-            return (mixing.astype(dtype) @ model.coef).astype(dtype), mixing @ model.intercept
-        shares = sp.csr_array(model.sharing @ mixing.T)
-        return (model.parts.T @ shares).toarray().T.astype(dtype), mixing @ model.intercept
 
     def partial_fit(
         self,
@@ -397,18 +379,23 @@ class Recursive(OneVsRest):
         """Learn from checked documents, beginning from the weights there are."""
         n_before, before = len(self.classes_), self._linear_model()
         targets, columns = with_classes(targets, self.classes_.tolist())
-        offset = self._offset(targets, structure, columns)
+        within = targets.hierarchy if structure is None else structure
+        old = targets.class_nodes[columns]
+        mixing = mixing_of(within, old, targets.class_nodes, self.coupling_, self.fade)
         self._remember_targets(targets)
         self.structure_ = structure
         bias = self.intercept_scaling if self.fit_intercept else 0.0
+        if not bias:
+            before = before._replace(intercept=np.zeros_like(before.intercept))
         options = Options(self._loss_name, self.tol, self.max_iter, bias, np.dtype(self.dtype), self._seed())
         training = Training(X, targets.indicator, cost, np.ones(len(targets.classes)), options)
         training = training._replace(positive_weight=self._positive_weight(training))
+        offset = offset_of(before, mixing, bias, options.dtype)
         fitted = self._train(training, self._couple(self.coupling_), offset=offset)
         model = self._model(fitted)
         if isinstance(model, PartsModel):  # of the change alone
             parts = as_parts(before, self.prune_below)
-            model = moved(parts, model, offset, columns, self.prune_below, bias)
+            model = moved(parts, model, mixing, columns, self.prune_below)
         self._keep_joint(fitted, model)
         if n_before < len(self.classes_) and hasattr(self.threshold_, "n_classes_"):
             self.threshold_ = copy(self.threshold_)
@@ -417,17 +404,3 @@ class Recursive(OneVsRest):
                 cuts = np.full(len(self.classes_), np.median(self.threshold_.thresholds_))
                 cuts[columns] = self.threshold_.thresholds_
                 self.threshold_.thresholds_ = cuts
-
-    def _offset(self, targets: Targets, structure: Any, columns: NDArray[np.int64]) -> NDArray[Any]:
-        """Weights to start from: a class that is known keeps its own, a new one gets what its place suggests."""
-        n_classes, n_features = len(targets.classes), self.n_features_in_
-        dtype = np.dtype(self.dtype)
-        require_memory(
-            2 * n_classes * (n_features + 1) * dtype.itemsize,
-            f"The weights of {n_classes} classes and {n_features} features, before and after",
-            "Fit from the beginning with prune_below instead.",
-        )
-        structure = targets.hierarchy if structure is None else structure
-        coef, intercept = self._expected(structure, targets.class_nodes[columns], targets.class_nodes)
-        bias = self.intercept_scaling if self.fit_intercept else 1.0
-        return np.vstack([coef.T, intercept / bias]).astype(dtype)
