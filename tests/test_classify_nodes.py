@@ -9,6 +9,8 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, softmax
+from sklearn.metrics import log_loss
+from sklearn.model_selection import cross_val_score
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC, _linear
 from arbora.classify._nodes import node_probabilities
@@ -296,6 +298,26 @@ def test_back_off_at_the_ends_of_the_scale():
     for wrong in (0.0, -0.5, 1.1, np.nan):
         with pytest.raises(ValueError, match=r"threshold must be in \(0, 1\]"):
             model.predict_backoff(X, wrong)
+
+
+def test_class_probabilities_are_columns_of_those_of_all_nodes():
+    """Of leaves; and they are what the scores of scikit-learn want, which know nothing of other nodes."""
+    rng = np.random.default_rng(0)
+    tree = Hierarchy.from_edges([("r", "z"), ("r", "b"), ("z", "y"), ("z", "a")])
+    y = np.array(["y", "a", "b"], dtype=object)[np.arange(60) % 3]
+    X = rng.normal(size=(60, 4)) + np.eye(4)[np.arange(60) % 3]
+    model = OneVsRestSVC(structure=tree, random_state=0).fit(X, y)
+    proba = model.predict_class_proba(X)
+    assert proba.shape == (60, len(model.classes_))
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    np.testing.assert_allclose(proba, model.predict_proba(X)[:, model.class_nodes_])
+
+    def neg_log_loss(model, X, y):
+        order = np.argsort(model.classes_)
+        return -log_loss(y, model.predict_class_proba(X)[:, order], labels=model.classes_[order])
+
+    scores = cross_val_score(model, X, y, scoring=neg_log_loss, cv=3)
+    assert (scores > -np.log(3)).all()
 
 
 def test_many_rows_in_chunks_are_the_same_rows(monkeypatch):

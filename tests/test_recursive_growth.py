@@ -55,7 +55,7 @@ def test_partial_fit_solves_the_proximal_problem(case, structure, prune_below):
     before = np.column_stack([dense(model.coef_), model.intercept_]).T
     more, labels = X_NEW[:12], Y_NEW[:12]
     model.partial_fit(more, labels)
-    coupling = couple(structure, structure.encode(LEAVES), 0.3)
+    coupling = couple(structure, structure.encode(LEAVES), model.coupling_)
     factor = coupling.factor[:, np.argsort(coupling.order)].toarray()
     signs = np.where(labels[:, None] == np.array(LEAVES, dtype=object), 1.0, -1.0)
     want = proximal(case, factor.T @ factor, before, more, signs, 0.1)

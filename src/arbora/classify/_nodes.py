@@ -91,6 +91,21 @@ class NodePredictor:
             or [np.empty((0, closure.shape[1]))]
         )
 
+    def predict_class_proba(self, X: Any) -> NDArray[Any]:
+        """Probability of every class, without the nodes above them.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of `classes_`. With one label a row they sum to 1.
+        """
+        X = self._check_X(X)
+        return np.vstack(by_chunks(X, len(self.classes_), self._class_proba))
+
     def _node_proba(self, X: Any, closure: sp.csr_array) -> NDArray[Any]:
         return node_probabilities(self._class_proba(X), closure, self._multilabel)
 

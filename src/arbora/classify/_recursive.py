@@ -339,7 +339,9 @@ class Recursive(OneVsRest):
         y : labels in the form in which they were given to `fit`
             One document is enough, but for the first call, which is a `fit`.
         classes : array-like, optional
-            Classes of which documents may come, if others are to be refused; new ones need no announcement.
+            Classes of which documents may come, if others are to be refused. Unlike in scikit-learn, the first call
+            need not announce them, new ones may come at any time, and one that is announced is no class before its
+            first document.
         sample_weight : array-like of shape (n_samples,), optional
             Factors on C.
         structure : Hierarchy or LabelGraph, optional

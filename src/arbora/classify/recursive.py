@@ -67,14 +67,15 @@ class RecursiveSVC(Recursive):
         n_samples / (n_classes * n_samples of the class).
     Cs, couplings : sequences
         What "cv" tries. A path of costs rises, each from the solution before, and ends when the score has fallen
-        twice in a row.
-    cv : int, splitter of scikit-learn or iterable of splits
-        Folds of the cross-validation; of a number of them, documents of a class are dealt out to them in turn. All
-        else counts by the rows that it gives: a checkpoint belongs to them (a splitter that shuffles needs a
-        `random_state` to give them again), and `arbora.io.save` keeps them instead of the splitter, or its number of
-        folds if there was no search.
+        twice in a row, four costs or more having been tried.
+    cv : int, None, splitter of scikit-learn or iterable of splits
+        Folds of the cross-validation; of a number of them (None is 5), documents of a class are dealt out to them in
+        turn. All else counts by the rows that it gives: a checkpoint belongs to them (a splitter that shuffles needs
+        a `random_state` to give them again), and `arbora.io.save` keeps them instead of the splitter, or its number
+        of folds if there was no search.
     scoring : {"macro_f1", "micro_f1"}
-        What the cross-validation maximises.
+        What the cross-validation maximises; "f1_macro" and "f1_micro" mean the same. Rows of positive weight
+        count once.
     calibration : "holdout", int or None
         How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
         others, on that many folds in turn (slower, finer), or is 1.
@@ -115,6 +116,8 @@ class RecursiveSVC(Recursive):
         "gap" (the largest relative duality gap over folds) and "converged" (whether that is small enough).
     cv_splits_ : list of pairs of ndarrays
         After a cross-validation with a `cv` that is no number: the rows to train on and to judge on.
+    cv_n_samples_ : int
+        Number of rows that were split so; a loaded model refuses to split another number in the same way.
     nodes_ : ndarray
         Names of the columns of `predict_proba`.
     structure_ : Hierarchy, LabelGraph or None
@@ -159,7 +162,7 @@ class RecursiveSVC(Recursive):
         *,
         loss: str = "hinge",
         structure: Hierarchy | LabelGraph | None = None,
-        coupling: Any = 0.3,
+        coupling: Any = 0.1,
         fade: float | None = 16.0,
         tol: float = 1e-2,
         max_iter: int = 200,
@@ -268,7 +271,7 @@ class RecursiveLogisticRegression(Recursive):
         C: Any = 1.0,
         *,
         structure: Hierarchy | LabelGraph | None = None,
-        coupling: Any = 0.3,
+        coupling: Any = 0.1,
         fade: float | None = 16.0,
         tol: float = 1e-2,
         max_iter: int = 200,
