@@ -2,7 +2,8 @@
 
 The docstrings of the installed Python packages are filed into the tree of their modules by a flat, a top-down and a
 recursive classifier, the one whose classes learn from their neighbours in the tree. The cost C of each, and how much
-the recursive one shares, are chosen on a fifth of the training documents; the test documents are looked at once.
+the recursive one shares, are chosen on a fifth of the training documents; the test documents are looked at once. A
+Bayesian model of one branch, which has nothing to choose, tells which families of modules are of one kind.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
 
 from arbora._version import __version__
-from arbora.classify import OneVsRestSVC, RecursiveSVC, TopDownSVC
+from arbora.classify import HierarchicalBayesClassifier, OneVsRestSVC, RecursiveSVC, TopDownSVC
 from arbora.datasets import Dataset, load_python_docs
 from arbora.infer import Progress
 from arbora.metrics import compare, compare_by_class_size, compare_by_level, macro_f1, sign_test
@@ -40,6 +42,9 @@ MODELS: dict[str, dict[str, Callable[..., Any]]] = {
     "top-down": {"top-down": TopDownSVC},
     "recursive": {f"recursive, coupling {c:g}": partial(RecursiveSVC, coupling=c) for c in COUPLINGS},
 }
+BRANCH_WORDS, BRANCH_TOL = 60, 1e-2  # of the Bayesian model
+FEWEST_MODULES = 3  # of a family that is shown
+STRAYS = 2.0  # distance from the family over the median of the siblings from which on a module is named
 HELD_OUT = 0.2
 SMALL = 5  # documents: the first row of the table by class size
 SURE = 0.5
@@ -141,6 +146,50 @@ def deciding_words(x: Any, weights: NDArray[Any], names: NDArray[Any], n_words: 
     return [Word(str(names[x.indices[i]]), float(contributions[i])) for i in order if contributions[i] > 0]
 
 
+def smallest_branch(hierarchy: Hierarchy, counts: NDArray[np.int64]) -> str | None:
+    """Child of a root with the fewest documents, of those with families below them; None without one.
+
+    Examples
+    --------
+    >>> tree = Hierarchy.from_paths(["top/a/f/1", "top/a/f/2", "top/a/f/3", "top/b/4"])
+    >>> smallest_branch(tree, documents_below(tree, ["top/a/f/1", "top/a/f/2", "top/b/4"]))
+    'top/a'
+    """
+
+    def is_wide(name: Any) -> bool:
+        return any(len(hierarchy.children(child)) >= FEWEST_MODULES for child in hierarchy.children(name))
+
+    top = np.flatnonzero((hierarchy.depth == 1) & (counts > 0))
+    wide = [node for node in top.tolist() if is_wide(hierarchy.names[node])]
+    return str(hierarchy.names[min(wide, key=lambda node: counts[node])]) if wide else None
+
+
+def families(summary: Table) -> list[tuple[Any, ...]]:
+    """Families of a node summary: name, documents, members, shared part, members that stray; most shared first.
+
+    Parameters
+    ----------
+    summary : Table
+        Of `HierarchicalBayesClassifier.node_summary`.
+
+    Examples
+    --------
+    >>> rows = [("f", "top", 9.0, 1.0, 0.8), ("a", "f", 4.0, 1.0, np.nan), ("b", "f", 4.0, 3.0, np.nan),
+    ...         ("c", "f", 1.0, 0.9, np.nan)]
+    >>> families(Table(("Node", "Parent", "Rows", "Against siblings", "Shared"), rows))
+    [('f', 9, 3, 0.8, 'b')]
+    """
+    names = ("Node", "Parent", "Rows", "Against siblings", "Shared")
+    nodes, parents, rows, ratio, shared = (np.array(summary.column(name), object) for name in names)
+    found = []
+    for i in np.argsort(-shared.astype(float), kind="stable").tolist():
+        members = np.flatnonzero(parents == nodes[i])
+        if len(members) >= FEWEST_MODULES:
+            strays = [str(nodes[member]) for member in members if ratio[member] > STRAYS]
+            found.append((nodes[i], int(rows[i]), len(members), shared[i], ", ".join(strays)))
+    return found
+
+
 @contextmanager
 def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
     start = time.perf_counter()
@@ -233,6 +282,27 @@ def _show_gain(data: Dataset, flat: NDArray[Any], recursive: NDArray[Any]) -> No
     )
 
 
+def _show_families(data: Dataset, X: Any, branch: str) -> None:
+    """Fit a Bayesian model to one branch and show what it has learned about its families."""
+    start = time.perf_counter()
+    y = np.asarray(data.y_train, object)
+    below = np.isin(y, [branch, *data.hierarchy.descendants(branch)])
+    X = X[below]
+    common = np.argsort(-np.bincount(X.indices, minlength=X.shape[1]), kind="stable")[:BRANCH_WORDS]
+    X = StandardScaler().fit_transform(X[:, np.sort(common)].toarray())
+    model = HierarchicalBayesClassifier(data.hierarchy, tol=BRANCH_TOL, n_jobs=-1).fit(X, y[below])
+    columns = ("family", "documents", "modules", "shared", "far from its family")
+    # What the whole branch has in common cancels in a softmax over its modules alone: it is left out.
+    lines = [line for line in families(model.node_summary()) if line[0] != branch]
+    print(Table(columns, lines, ("", ",d", "d", ".2f", "")))
+    _say(
+        f"Learned from {X.shape[0]:,} training documents by their {X.shape[1]} most frequent stems, in "
+        f"{time.perf_counter() - start:.1f} s; there is nothing to choose. Shared: the part of the squared weights "
+        f"of its modules that is the family's. Far: more than {STRAYS:g} times as far from the family as half of "
+        "the modules."
+    )
+
+
 def _file(sentences: Sequence[str], vectorizer: LtcVectorizer, model: RecursiveSVC) -> None:
     """Show for each sentence its path with probabilities, the node that is sure enough, and the words."""
     X = vectorizer.transform(sentences)
@@ -294,6 +364,11 @@ def run(sentences: Sequence[str] = ()) -> None:
 
     _heading("Where did the tree help? By the number of training documents of a class")
     _show_gain(data, predictions["flat"], predictions["recursive"])
+
+    branch = smallest_branch(data.hierarchy, documents_below(data.hierarchy, data.y_train))
+    if branch is not None:
+        _heading(f"Which families share? What a Bayesian model learns about the branch {branch}")
+        _show_families(data, X_train, branch)
 
     _heading("File new sentences (recursive model)")
     _file(sentences or SENTENCES, vectorizer, models["recursive"])
