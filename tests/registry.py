@@ -112,7 +112,9 @@ def cost_reduces(data: Data) -> tuple[Any, Any]:
 
 def bayes_reduces(data: Data) -> tuple[Any, Any]:
     """With one precision that is certain, a star is multinomial regression: a softmax leaves its root at zero."""
-    ours = classify.HierarchicalBayesClassifier(prior=(1e12, 5e11), fit_intercept=False, tol=1e-9).fit(data.X, data.y)
+    ours = classify.HierarchicalBayesClassifier(prior=(1e12, 5e11), fit_intercept=False, tol=1e-9).fit(
+        data.X, data.y
+    )
     known = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10, max_iter=10_000).fit(data.X, data.y)
     return ours.coef_, known.coef_
 
