@@ -199,7 +199,7 @@ _EXACT_LOGISTIC = {
 _EXACT_PATHS = {**_EXACT, "max_iter": 2000}  # some checks fit noise, on which no precision is needed
 # The last digits take a joint problem many rounds, the fewer the smaller C.
 _EXACT_HINGE = {**_EXACT, "max_iter": 1000, "C": 0.1}
-_EXACT_SMOOTH = {**_EXACT, "loss": "squared_hinge", "tol": 1e-14, "max_iter": 1000, "C": 0.1}
+_EXACT_SMOOTH = {**_EXACT, "loss": "squared_hinge", "tol": 1e-16, "max_iter": 1000, "C": 0.1}
 _EXACT_OT = {**_EXACT_PATHS, "tol": 1e-10}
 _SMALL = {"structure": TREE, "random_state": 0}
 _FEW_DRAWS = {"n_samples": 15, "n_warmup": 15}
