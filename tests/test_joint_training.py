@@ -67,8 +67,8 @@ def test_memory_that_is_told_is_memory_that_is_used(sizes, prune_below, n_jobs, 
         used = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # Threads need not be at their peaks at the same time: where they take turns, only one of them is held.
-    assert 0.85 < told[-1] / used < 1.4 * n_jobs
+    # Threads need not be at their peaks at the same time.
+    assert 0.85 < told[-1] / used < (1.4 if n_jobs == 1 else 2.2)
 
 
 def test_rounds_that_run_out_are_flagged():
