@@ -14,7 +14,7 @@ study of thresholding strategies for text categorization (SIGIR 2001). The insta
 and Y. Yang, Multilabel classification with meta-level features (SIGIR 2010). A. Elisseeff and J. Weston, A kernel
 method for multi-labelled classification (NIPS 2001), regress the threshold of an item on its scores; L. Tang, S.
 Rajan and V. K. Narayanan, MetaLabeler (WWW 2009), predict its number of labels. Here the number is regressed on the
-ranked scores: on held-out parts of four sets this gave a higher macro-F1 than regressing the threshold.
+ranked scores.
 """
 
 from __future__ import annotations
