@@ -113,7 +113,8 @@ def joint_memory(rows: Size, layout: Layout, loss: str, dense: bool, n_jobs: int
     else:  # parts from sums over rows; then parts, their sizes, and which are kept
         parts = max(map(len, layout.owned)) * width
         making = max(pairs * 2 * size + weights + parts * size, parts * (2 * size + 1))
-    side_by_side = min(n_jobs, max(map(len, layout.waves)))  # blocks of a wave are visited at once, all are made so
+    # Blocks of one wave are visited side by side; weights of all of them are made so.
+    side_by_side = min(n_jobs, max(map(len, layout.waves)))
     return need + max(side_by_side * visit, n_jobs * making)
 
 
