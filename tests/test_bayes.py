@@ -7,9 +7,10 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import expit, softmax
 from scipy.stats import spearmanr
+from sklearn.exceptions import NotFittedError
 
 from arbora import io
-from arbora.classify import HierarchicalBayesClassifier
+from arbora.classify import HierarchicalBayesClassifier, bayes
 from arbora.classify._bayes_map import node_scalars
 from arbora.classify._bayes_predict import Scores, predictive_logits, score_variances
 from arbora.classify._bayes_priors import constant_prior, fisher_prior, inverse_information
@@ -335,3 +336,30 @@ def test_too_few_iterations_are_told():
     for inference in ("map", "variational"):
         with pytest.warns(ConvergenceWarning, match="max_iter=1"):
             HierarchicalBayesClassifier(TREE, inference=inference, max_iter=1).fit(DATA.X, DATA.y)
+
+
+def refuses(*_, **__):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("inference", "fails"), [("map", "fit_partial_map"), ("variational", "fit_tree")])
+def test_a_fit_that_fails_leaves_the_one_before(inference, fails, monkeypatch):
+    model = quiet_fit(DATA.X, DATA.y, TREE, inference=inference)
+    before, state = model.predict_proba(DATA.X_new), set(vars(model))
+    monkeypatch.setattr(bayes, fails, refuses)
+    fewer = np.isin(DATA.y, ["a1", "b1"])
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(DATA.X[fewer, :3], DATA.y[fewer])
+    assert set(vars(model)) == state
+    np.testing.assert_array_equal(model.predict_proba(DATA.X_new), before)
+    first = HierarchicalBayesClassifier(TREE, inference=inference)
+    with pytest.raises(KeyboardInterrupt):
+        first.fit(DATA.X, DATA.y)
+    with pytest.raises(NotFittedError):
+        first.predict(DATA.X_new)
+
+
+def test_predictions_are_those_of_the_fit_whatever_is_set_for_the_next():
+    model = quiet_fit(DATA.X, DATA.y, TREE, inference="variational")
+    before = model.predict_proba(DATA.X_new)
+    np.testing.assert_array_equal(model.set_params(inference="map").predict_proba(DATA.X_new), before)

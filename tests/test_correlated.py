@@ -327,6 +327,15 @@ class TestEstimator:
         np.testing.assert_array_equal(resumed.draws_, expected.draws_)
         assert not (tmp_path / "fit").exists()
 
+    def test_a_fit_that_fails_leaves_the_one_before(self, monkeypatch):
+        X, y = clouds()
+        model = quick().fit(X, y)
+        before = model.predict_proba(X)
+        monkeypatch.setattr(CorrelatedLogit, "sweep", None)
+        with pytest.raises(TypeError):
+            model.fit(X[y != "b", :2], y[y != "b"])
+        np.testing.assert_array_equal(model.predict_proba(X), before)
+
     def test_thinned_draws(self):
         X, y = clouds()
         every = quick(n_samples=30).fit(X, y).draws_.reshape(2, 30, 3, 5)

@@ -30,11 +30,12 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
-from arbora.classify._bayes_map import fit_partial_map
+from arbora.classify._bayes_map import MapFit, fit_partial_map
 from arbora.classify._bayes_predict import Scores, predictive_logits, score_variances
 from arbora.classify._bayes_priors import make_prior
 from arbora.classify._bayes_summary import summarise_nodes
 from arbora.classify._bayes_tree import model_tree
+from arbora.classify._estimator import all_or_nothing
 from arbora.classify._features import check_features
 from arbora.classify._linear import LinearModel, as_csr, linear_scores
 from arbora.classify._nodes import NodePredictor
@@ -43,7 +44,7 @@ from arbora.engine import ThreadEngine
 from arbora.infer import Progress
 from arbora.infer.gaussian_tree import Gammas, Root, share_precisions
 from arbora.infer.tree_problem import TreeProblem
-from arbora.infer.tree_variational import fit_tree
+from arbora.infer.tree_variational import TreeFit, fit_tree
 from arbora.metrics import Table
 from arbora.structure import Hierarchy, LabelGraph
 
@@ -199,20 +200,8 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         -------
         self
         """
-        problem = self._prepare(X, y, sample_weight)
-        for name in ("coef_covariance_", "lower_bounds_"):  # of a fit before, with other parameters
-            self.__dict__.pop(name, None)
-        with Progress(None, "iterations", self.verbose) as progress, ThreadEngine(self.n_jobs) as engine:
-            options = {"tol": self.tol, "max_iter": self.max_iter, "progress": progress}
-            if self.inference == "variational":
-                fit = fit_tree(problem, engine, **options)
-                mean, variance, self.coef_covariance_, gammas = fit.posterior
-                self.lower_bounds_ = fit.lower_bounds
-            else:
-                fit = fit_partial_map(problem, engine, **options)
-                mean, variance, gammas = fit.mean, fit.variance, fit.gammas
-        self._keep(problem, mean, variance, gammas)
-        self.trace_, self.n_iter_ = fit.trace, len(fit.trace)
+        with all_or_nothing(self):
+            fit = self._fit(self._prepare(X, y, sample_weight))
         if not fit.converged:
             warnings.warn(
                 f"stopped at max_iter={self.max_iter} before the relative change of "
@@ -255,6 +244,23 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
             X, targets.indicator.astype(np.float64), weight, tree, sharing, None, root, self.likelihood, bias
         )
         return problem._replace(prior=make_prior(self.prior, problem))
+
+    def _fit(self, problem: TreeProblem) -> TreeFit | MapFit:
+        """Find the posterior and keep it."""
+        for name in ("coef_covariance_", "lower_bounds_"):  # of a fit before, with other parameters
+            self.__dict__.pop(name, None)
+        with Progress(None, "iterations", self.verbose) as progress, ThreadEngine(self.n_jobs) as engine:
+            options = {"tol": self.tol, "max_iter": self.max_iter, "progress": progress}
+            if self.inference == "variational":
+                fit = fit_tree(problem, engine, **options)
+                mean, variance, self.coef_covariance_, gammas = fit.posterior
+                self.lower_bounds_ = fit.lower_bounds
+            else:
+                fit = fit_partial_map(problem, engine, **options)
+                mean, variance, gammas = fit.mean, fit.variance, fit.gammas
+        self._keep(problem, mean, variance, gammas)
+        self.trace_, self.n_iter_ = fit.trace, len(fit.trace)
+        return fit
 
     def _keep(self, problem: TreeProblem, mean: Any, variance: Any, gammas: Gammas) -> None:
         """Leave the weights and the precisions."""
@@ -305,10 +311,12 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
     def _scores(self, X: Any) -> NDArray[Any]:
         """Scores that predictions are made from: of the mean weights, or averaged over the posterior."""
         mean = self._means(X)
-        how = self.prediction
-        if how == "mean" or (how == "auto" and self.inference == "map"):
+        how, bounded = (
+            self.prediction,
+            hasattr(self, "coef_covariance_"),
+        )  # as it was fitted, not as it is set
+        if how == "mean" or (how == "auto" and not bounded):
             return mean
-        bounded = self.inference == "variational"
         return predictive_logits(Scores(mean, self._variances(X)), self.likelihood, bounded)
 
     def _class_proba(self, X: Any) -> NDArray[Any]:

@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from threadpoolctl import ThreadpoolController
 
 from arbora.classify._correlated import CorrelatedLogit, State, make_model
+from arbora.classify._estimator import all_or_nothing
 from arbora.classify._features import check_features
 from arbora.classify._nodes import NodePredictor
 from arbora.classify._routes import build_routes
@@ -228,27 +229,9 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        model, codes = self._check_fit(X, y)
-        seed = self._seed()
-        checkpoint = self._checkpoint(model.X, codes, seed)
-        schedule = Schedule(self.n_warmup, self.n_samples, self.thin)
-        total = self.n_chains * schedule.n_sweeps
-        # One thread a chain: sums over several have other roundings, which chains amplify without bounds.
-        with (
-            ThreadpoolController().limit(limits=1, user_api="blas"),
-            Progress(total, "sweeps", self.verbose) as progress,
-        ):
-            chains = sample_chains(
-                model, codes, schedule, seed, n_chains=self.n_chains, run=ThreadEngine(self.n_jobs).map,
-                keep=lambda state: _kept(model, state), progress=progress, checkpoint=checkpoint,
-            )  # fmt: skip
-        self.trace_ = mean_trace(chains.traces)
-        log_joint = [
-            trace["objective"][self.n_warmup + self.thin - 1 :: self.thin] for trace in chains.traces
-        ]
-        self._summarise(chains.draws["coef"], chains.draws["precision"], model.group, np.array(log_joint))
-        if checkpoint is not None:
-            checkpoint.clear()
+        with all_or_nothing(self):
+            self._sample(*self._check_fit(X, y))
+        self._warn_of_chains_apart()
         return self
 
     def _check_fit(self, X: Any, y: Any) -> tuple[CorrelatedLogit, NDArray[np.int64]]:
@@ -279,6 +262,29 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         self._refuse_large(X.shape)
         codes = targets.indicator.indices.astype(np.int64)
         return self._model(self._with_constant(X), codes), codes
+
+    def _sample(self, model: CorrelatedLogit, codes: NDArray[np.int64]) -> None:
+        """Run the chains and keep what they leave."""
+        seed = self._seed()
+        checkpoint = self._checkpoint(model.X, codes, seed)
+        schedule = Schedule(self.n_warmup, self.n_samples, self.thin)
+        total = self.n_chains * schedule.n_sweeps
+        # One thread a chain: sums over several have other roundings, which chains amplify without bounds.
+        with (
+            ThreadpoolController().limit(limits=1, user_api="blas"),
+            Progress(total, "sweeps", self.verbose) as progress,
+        ):
+            chains = sample_chains(
+                model, codes, schedule, seed, n_chains=self.n_chains, run=ThreadEngine(self.n_jobs).map,
+                keep=lambda state: _kept(model, state), progress=progress, checkpoint=checkpoint,
+            )  # fmt: skip
+        self.trace_ = mean_trace(chains.traces)
+        log_joint = [
+            trace["objective"][self.n_warmup + self.thin - 1 :: self.thin] for trace in chains.traces
+        ]
+        self._summarise(chains.draws["coef"], chains.draws["precision"], model.group, np.array(log_joint))
+        if checkpoint is not None:
+            checkpoint.clear()
 
     def _refuse_large(self, shape: tuple[int, int]) -> None:
         """Refuse data whose draws, scores or bases cannot fit."""
@@ -353,6 +359,8 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         self.effective_sample_size_ = {
             name: np.minimum(ess_bulk(draws), ess_tail(draws)) for name, draws in quantities.items()
         }
+
+    def _warn_of_chains_apart(self) -> None:
         worst = max(self.rhat_, key=lambda name: self.rhat_[name].max())
         if self.rhat_[worst].max() > _RHAT_LIMIT:
             warnings.warn(
