@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from arbora.infer import gaussian_tree as gt
+from arbora.infer.tree_blocks import TreeBlocks
 from tree_models import LEAVES, PARENT
 
 CHAIN = [-1, 0, 1, 2, 3], [4]
@@ -35,16 +36,26 @@ def test_means_solve_the_dense_system(parent, leaves):
     for j, leaf in enumerate(leaves):
         H[leaf, :, leaf, :] += grams[j]
         h[leaf] += linear[j]
-    factor = gt.factor_tree(tree, precision, grams)
-    found = gt.solve_tree(tree, precision, factor, linear, root)
+    factor = TreeBlocks(tree.parent, tree.leaves, precision, grams)
+    found = factor.all_nodes(h)
     np.testing.assert_allclose(found.ravel(), np.linalg.solve(H.reshape(n * d, n * d), h.ravel()), rtol=1e-9)
+    given_parent = np.linalg.inv(grams + np.eye(d) * precision[leaves][:, None])
+    covariance, log_determinants = factor.covariances()
+    np.testing.assert_allclose(covariance, given_parent, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(log_determinants, np.linalg.slogdet(given_parent)[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("precision", [1e-12, 1e12, 1e20])
+def test_no_digits_are_lost_to_precisions_of_any_size(precision):
+    """One weight, where the solution is known: the mean of a leaf after the root's variance and its own."""
+    tree = gt.make_tree([-1, 0], [1])
+    a, gram = np.array([[1.0], [precision]]), np.array([[[0.5]]])
+    factor = TreeBlocks(tree.parent, tree.leaves, a, gram)
+    leaf = 1 / (0.5 + 1 / (1 + 1 / precision))
     np.testing.assert_allclose(
-        factor.log_determinants.sum(), -np.linalg.slogdet(H.reshape(n * d, -1))[1], rtol=1e-9
+        factor.all_nodes(np.array([[0.0], [1.0]])).ravel(), [leaf / (1 + 1 / precision), leaf], rtol=1e-14
     )
-    for j, leaf in enumerate(leaves):
-        np.testing.assert_allclose(
-            factor.inverse[leaf], np.linalg.inv(grams[j] + np.diag(precision[leaf])), rtol=1e-8, atol=1e-12
-        )
+    np.testing.assert_allclose(factor.covariances()[0].ravel(), 1 / (0.5 + precision), rtol=1e-14)
 
 
 @pytest.mark.parametrize("model", ["M1", "M2", "M3"])

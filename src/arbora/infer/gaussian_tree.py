@@ -18,8 +18,8 @@ spread_n = (mu_n - mu_parent)^2 + diag Psi_n + diag Psi_parent, the lower bound 
 leaves have precisions too, although the text gives them to inner nodes alone.
 
 Given a quadratic log-likelihood of the leaves, -1/2 w_n' G_n w_n + h_n.w_n, the means of all nodes together solve one
-linear system, block-sparse as the tree: `factor_tree` and `solve_tree` eliminate leaves towards the roots and
-substitute back. A leaf's block on the way, (G_n + diag(a_n))^-1, is the covariance Psi_n of its posterior.
+linear system, block-sparse as the tree: `tree_blocks` eliminates leaves towards the roots and substitutes back. A
+leaf's block on the way, (G_n + diag(a_n))^-1, is the covariance Psi_n of its posterior.
 
 All lower bounds carry every constant: their sum with that of the likelihood bounds log p(data).
 """
@@ -274,79 +274,3 @@ def gamma_bound(prior: Gammas, gammas: Gammas) -> float:
 def gaussian_entropy(log_determinants: float, n_numbers: int) -> float:
     """Entropy of Gaussians over n_numbers weights with the given sum of log |Psi_n|."""
     return (n_numbers * (1 + _LOG_2PI) + log_determinants) / 2
-
-
-class TreeFactor(NamedTuple):
-    """Elimination of the leaves towards the roots."""
-
-    inverse: Array  # (n_nodes, d, d): of each node's block when its children are gone
-    log_determinants: Array  # (n_nodes,): of these inverses
-
-
-def factor_tree(tree: Tree, precision: Array, grams: Array) -> TreeFactor:
-    """Factor the system that the means of all nodes solve, one level after the other.
-
-    Parameters
-    ----------
-    precision : ndarray of shape (n_nodes, d)
-        Of every node around its parent.
-    grams : ndarray of shape (n_classes, d, d)
-        Curvature of the log-likelihood of each leaf, in the order of `tree.leaves`.
-
-    Returns
-    -------
-    TreeFactor
-        `inverse[tree.leaves]` are the covariances of the leaves.
-    """
-    n_nodes, d = precision.shape
-    block = np.zeros((n_nodes, d, d))
-    block[tree.leaves] = grams
-    diagonal = np.arange(d)
-    log_determinants = np.empty(n_nodes)
-    for level in reversed(tree.levels):
-        block[level[:, None], diagonal, diagonal] += precision[level]
-        factor = np.linalg.cholesky(block[level])
-        log_determinants[level] = -2 * np.log(factor[:, diagonal, diagonal]).sum(axis=1)
-        inverse = np.linalg.inv(factor)
-        inverse = np.matmul(inverse.transpose(0, 2, 1), inverse)
-        block[level] = inverse
-        if tree.parent[level[0]] < 0:
-            continue
-        p = precision[level]
-        message = -p[:, :, None] * inverse * p[:, None, :]
-        message[:, diagonal, diagonal] += p
-        np.add.at(block, tree.parent[level], message)
-    return TreeFactor(block, log_determinants)
-
-
-def solve_tree(tree: Tree, precision: Array, factor: TreeFactor, linear: Array, root: Root) -> Array:
-    """Means of all nodes: the maximum of the quadratic that was factored, with linear terms h of the leaves.
-
-    Parameters
-    ----------
-    linear : ndarray of shape (n_classes, d)
-
-    Returns
-    -------
-    ndarray of shape (n_nodes, d)
-
-    Examples
-    --------
-    >>> tree = make_tree([-1, 0, 0], [1, 2])
-    >>> precision = np.ones((3, 1))
-    >>> factor = factor_tree(tree, precision, np.ones((2, 1, 1)))
-    >>> solve_tree(tree, precision, factor, np.array([[4.0], [4.0]]), Root()).ravel()
-    array([2., 3., 3.])
-    """
-    right = np.zeros_like(precision)
-    right[tree.leaves] = linear
-    right[~tree.has_parent] += np.multiply(root.precision, root.mean)
-    for level in reversed(tree.levels[1:]):
-        carried = precision[level] * np.matmul(factor.inverse[level], right[level][:, :, None])[:, :, 0]
-        np.add.at(right, tree.parent[level], carried)
-    mu = np.zeros_like(right)
-    for level in tree.levels:
-        up = tree.parent[level]
-        pull = np.where((up >= 0)[:, None], precision[level] * mu[up], 0.0)
-        mu[level] = np.matmul(factor.inverse[level], (right[level] + pull)[:, :, None])[:, :, 0]
-    return mu

@@ -1,13 +1,15 @@
-"""A preconditioner that knows how features of a class go together: the tree eliminated with blocks, for few features.
+"""The tree eliminated with a block of features at every node: Gaussian trees with data, for few features.
 
-A Newton step of hierarchical logistic regression solves (T + H) z = r, where T is the precision of the tree and H the
-second derivative of the loss. With the blocks H_c = sum_i h_ic x_i x_i' of the classes on its diagonal, h_ic their
-curvatures, this takes one pass up and one pass down the tree, with a matrix at every node in place of a number. For
-independent classes (logistic) nothing else is in H; for softmax what is left out couples classes that compete for a
-row, and a few conjugate gradient steps make up for it.
+(T + H) z = r is solved for the weights z of all nodes, where T is the precision of the tree and H has a block H_c for
+each class on its diagonal: one pass up and one pass down the tree, with a matrix at every node in place of a number.
 
-Most rows matter to few classes: those with a curvature above `_MATTERS` times the mean of the class enter H_c one by
-one, the others together, as if their curvatures were equal and their features those of all rows.
+In variational inference H_c is the curvature of the bound, and the solution is exact. A Newton step of MAP has H_c =
+sum_i h_ic x_i x_i', h_ic the curvatures of the rows. For independent classes (logistic) nothing else is in the second
+derivative of the loss; for softmax what is left out couples classes that compete for a row: the elimination is a
+preconditioner, and a few conjugate gradient steps make up for it.
+
+There, most rows matter to few classes: those with a curvature above `_MATTERS` times the mean of the class enter H_c
+one by one, the others together, as if their curvatures were equal and their features those of all rows.
 
 Blocks are scaled by the roots of the precisions a of their node: with R what the class and the children of a node add
 to its precision and L = a^-1/2 R a^-1/2, all that is inverted is I + L, whose eigenvalues are 1 or more.
@@ -83,6 +85,9 @@ class TreeBlocks:
     >>> blocks = TreeBlocks(np.array([-1, 0]), np.array([1]), np.ones((2, 1)), np.full((1, 1, 1), 0.5))
     >>> blocks.solve(np.array([[1.0]]))  # 1 / (1/2 + 1/2), since K is 2
     array([[1.]])
+    >>> blocks.all_nodes(np.array([[0.0], [1.0]]))
+    array([[0.5],
+           [1. ]])
     """
 
     def __init__(
@@ -92,7 +97,7 @@ class TreeBlocks:
         self.parent, self.class_node = parent, class_node
         self.levels = tree_levels(parent)
         self.root = np.sqrt(np.broadcast_to(precision, (n_nodes, width)))
-        self.inverse = np.zeros((n_nodes, width, width))
+        self.inverse = np.zeros((n_nodes, width, width))  # of I + L
         rest = self.inverse  # what is added to the precision of a node, until its inverse takes the place
         rest[class_node] = blocks
         for level in self.levels[::-1]:
@@ -104,10 +109,15 @@ class TreeBlocks:
                 np.add.at(rest, self.parent[level], (up + up.swapaxes(1, 2)) / 2)
             self.inverse[level] = (inverse + inverse.swapaxes(1, 2)) / 2
 
-    def solve(self, R: Matrix) -> Matrix:
-        """Weights (n_weights, n_classes) of the classes for a right-hand side of the same shape."""
-        z = np.zeros(self.root.shape)
-        z[self.class_node] = R.T
+    def covariances(self) -> tuple[Matrix, Matrix]:
+        """Inverses of a + H_c, of a class without children given its parent, and their log-determinants."""
+        root, inverse = self.root[self.class_node], self.inverse[self.class_node]
+        log_determinants = np.linalg.slogdet(inverse)[1] - 2 * np.log(root).sum(axis=1)
+        return inverse / (root[:, :, None] * root[:, None, :]), log_determinants
+
+    def all_nodes(self, right: Matrix) -> Matrix:
+        """Weights (n_nodes, n_weights) of all nodes for a right-hand side of the same shape."""
+        z = right.copy()
         for level in self.levels[::-1]:
             root = self.root[level]
             z[level] = (self.inverse[level] @ (z[level] / root)[:, :, None])[:, :, 0]
@@ -119,4 +129,10 @@ class TreeBlocks:
                 above = root * z[self.parent[level]]
                 z[level] += (self.inverse[level] @ above[:, :, None])[:, :, 0]
             z[level] /= root
-        return np.ascontiguousarray(z[self.class_node].T)
+        return z
+
+    def solve(self, R: Matrix) -> Matrix:
+        """Weights (n_weights, n_classes) of the classes for a right-hand side of the same shape."""
+        right = np.zeros(self.root.shape)
+        right[self.class_node] = R.T
+        return np.ascontiguousarray(self.all_nodes(right)[self.class_node].T)

@@ -6,13 +6,13 @@ The model is hierarchical Bayesian logistic regression. One story, told in parts
     gaussian_tree      the prior: Gaussians around the parent, gamma distributions of the precisions, their bounds
     bouchard           quadratic bounds of the likelihoods under Gaussian scores
     tree_rows          the bounds, summed over the rows
+    tree_blocks        elimination of the tree with a block of features at every node, for few features
     tree_variational   variational inference: all of q in turn
     tree_likelihood    the likelihoods themselves, with two derivatives, over the rows
     tree_prior         the prior of the classes alone: inner nodes eliminated, feature by feature
-    tree_blocks        the same with a block of features at every node: a preconditioner
     tree_map           most probable weights by Newton's method, and Laplace variances
 
-The first half bounds, the second half maximises; they share the problem and the tree.
+The first half bounds, the second half maximises; they share the problem, the tree and its elimination.
 """
 
 from __future__ import annotations

@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.infer import gaussian_tree
-from arbora.infer.gaussian_tree import Gammas, Root, Tree, TreeFactor
+from arbora.infer.gaussian_tree import Gammas, Root, Tree
 from arbora.infer.memory import require_memory
 from arbora.infer.progress import Progress
 from arbora.infer.trace import Trace
+from arbora.infer.tree_blocks import TreeBlocks
 from arbora.infer.tree_problem import TreeProblem
 from arbora.infer.tree_rows import Local, Quadratic, Rows
 
@@ -61,11 +62,9 @@ class TreeFit(NamedTuple):
 
 
 class _Global(NamedTuple):
-    """Posterior with what the next step needs of it."""
+    """Posterior, with what its entropy needs."""
 
     posterior: TreePosterior
-    precision: Array  # expected, of every node around its parent
-    factor: TreeFactor
     log_determinants: float  # sum of log |Psi_n|
 
 
@@ -80,6 +79,14 @@ class _Point(NamedTuple):
 def _differences(tree: Tree, mean: Array, origin: Any) -> Array:
     up = tree.parent
     return mean - np.where((up >= 0)[:, None], mean[up], origin)
+
+
+def _solve_means(factor: TreeBlocks, tree: Tree, root: Root, linear: Array) -> Array:
+    """Means of all nodes: the maximum of the quadratic that was factored, with linear terms of the leaves."""
+    right = np.zeros((tree.n_nodes, linear.shape[1]))
+    right[tree.leaves] = linear
+    right[~tree.has_parent] += np.multiply(root.precision, root.mean)
+    return factor.all_nodes(right)
 
 
 def _gather(tree: Tree, pull: Array) -> Array:
@@ -97,7 +104,7 @@ class _Means:
     part of the problem is quadratic and the preconditioner solves it exactly.
     """
 
-    def __init__(self, rows: Rows, tree: Tree, root: Root, precision: Array, factor: TreeFactor) -> None:
+    def __init__(self, rows: Rows, tree: Tree, root: Root, precision: Array, factor: TreeBlocks) -> None:
         self.rows, self.tree, self.root, self.precision, self.factor = rows, tree, root, precision, factor
 
     def evaluate(self, mean: Array, local: Local, n_steps: int = _STEPS) -> _Point:
@@ -138,9 +145,7 @@ class _Means:
         step, residual = np.zeros_like(gradient), gradient
         along, previous, enough = np.zeros_like(gradient), np.inf, -np.inf
         for _ in range(_MOST_PRODUCTS):
-            scaled = gaussian_tree.solve_tree(
-                self.tree, self.precision, self.factor, residual[self.tree.leaves], origin
-            )
+            scaled = _solve_means(self.factor, self.tree, origin, residual[self.tree.leaves])
             now = float(np.vdot(residual, scaled))
             if now <= max(enough, 0.0):
                 break
@@ -157,17 +162,17 @@ def _sweep(problem: TreeProblem, quadratic: Quadratic, gammas: Gammas) -> _Globa
     """Update means and covariances of all nodes, then the precisions."""
     tree, sharing, root = problem.tree, problem.sharing, problem.root
     precision = gaussian_tree.node_precisions(sharing, gammas, root, quadratic.linear.shape[1])
-    factor = gaussian_tree.factor_tree(tree, precision, quadratic.grams)
-    mean = gaussian_tree.solve_tree(tree, precision, factor, quadratic.linear, root)
-    covariance = factor.inverse[tree.leaves]
+    factor = TreeBlocks(tree.parent, tree.leaves, precision, quadratic.grams)
+    mean = _solve_means(factor, tree, root, quadratic.linear)
+    covariance, of_leaves = factor.covariances()
     variance = 1 / gaussian_tree.posterior_precisions(tree.parent, precision)
     variance[tree.leaves] = 1.0
-    log_determinants = float(np.log(variance).sum() + factor.log_determinants[tree.leaves].sum())
+    log_determinants = float(np.log(variance).sum() + of_leaves.sum())
     variance[tree.leaves] = np.diagonal(covariance, axis1=1, axis2=2)
     spread = gaussian_tree.spreads(tree, sharing, mean, variance)
     gammas = gaussian_tree.update_gammas(sharing, problem.prior, spread, mean.shape[1])
     posterior = TreePosterior(mean, variance, covariance, gammas)
-    return _Global(posterior, precision, factor, log_determinants)
+    return _Global(posterior, log_determinants)
 
 
 def _prior_bound(problem: TreeProblem, found: _Global) -> float:
@@ -204,8 +209,8 @@ class VariationalTree:
             found = _sweep(problem, quadratic, self.gammas)
             self.gammas = found.posterior.gammas
         precision = gaussian_tree.node_precisions(problem.sharing, self.gammas, root, self.rows.n_weights)
-        factor = gaussian_tree.factor_tree(tree, precision, quadratic.grams)
-        mean = gaussian_tree.solve_tree(tree, precision, factor, quadratic.linear, root)
+        factor = TreeBlocks(tree.parent, tree.leaves, precision, quadratic.grams)
+        mean = _solve_means(factor, tree, root, quadratic.linear)
         variance = self.rows.variances(found.posterior.covariance)
         means = _Means(self.rows, tree, root, precision, factor)
         point = means.evaluate(mean, self.local._replace(variance=variance))
