@@ -1,9 +1,21 @@
 """Exact directional statistics on the unit sphere.
 
-The von Mises-Fisher distribution in any dimension from 2 to a million and any concentration from 0 to 1e8: today
-its exact sampler.
+The von Mises-Fisher distribution in any dimension from 2 to a million and any concentration from 0 to 1e8, and the
+Bessel functions it is made of. Everything broadcasts.
 """
 
+from arbora.special.bessel import bessel_ratio, bessel_ratio_complement, bessel_ratio_derivative, log_iv
 from arbora.special.sampling import sample_vmf
+from arbora.special.vmf import kappa_mle, vmf_entropy, vmf_log_normalizer, vmf_logpdf
 
-__all__ = ["sample_vmf"]
+__all__ = [
+    "bessel_ratio",
+    "bessel_ratio_complement",
+    "bessel_ratio_derivative",
+    "kappa_mle",
+    "log_iv",
+    "sample_vmf",
+    "vmf_entropy",
+    "vmf_log_normalizer",
+    "vmf_logpdf",
+]

@@ -28,12 +28,12 @@ G. Ulrich, Computer generation of distributions on the m-sphere, Applied Statist
 A. T. A. Wood, Simulation of the von Mises Fisher distribution, Communications in Statistics 23 (1994).
 """
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
+from arbora.special.kernels import FloatArray
 
 
 class _Cosine(NamedTuple):
