@@ -1,0 +1,326 @@
+"""Multinomial logistic regression for very many classes, flat or over a label structure.
+
+One objective, whatever the solver. With scores s_ik = w_k.x_i + b_k and weights r_i of the rows,
+
+    min_W  1/2 sum_k ||w_k||^2 + C sum_i r_i (log sum_k exp(s_ik) - s_iy).
+
+The bias is the weight of a constant feature of value `intercept_scaling`, and regularised with the others; with
+``intercept_scaling=None`` it is not regularised, and for three classes and more this is the problem of scikit-learn's
+`LogisticRegression`. (With two classes that has one vector of weights, where here there are two of opposite signs:
+its solution at 2 C is the one here at C.)
+
+A label structure replaces the sum of squares by the recursive penalty of `RecursiveLogisticRegression` with the same
+`coupling` and `fade` (`_coupling`): classes that are near each other share weights, and still compete in one softmax.
+
+The solvers are those of S. Gopal (2014, thesis, chapter 4), and faster ones (`infer.multinomial_solve`). All but "dm"
+end at the same optimum.
+"""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from arbora.classify._coupling import couple
+from arbora.classify._estimator import LinearClassifier, all_or_nothing
+from arbora.classify._grow import mixed, mixing_of
+from arbora.classify._linear import LinearModel
+from arbora.classify._train import Training
+from arbora.infer import Progress
+from arbora.infer.memory import require_memory
+from arbora.infer.multinomial import Monitor, Objective, SoftmaxProblem
+from arbora.infer.multinomial_solve import SOLVERS, solve
+from arbora.structure import Hierarchy, LabelGraph
+
+_DENSE = 0.5  # share of entries at which rows count as dense
+
+
+def with_bias(X: sp.csr_array, bias: float, dtype: Any) -> tuple[Any, NDArray[np.int64]]:
+    """Features that occur, a constant one behind them, dense if most entries are there; and which of all they are.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> with_bias(sp.csr_array([[0.0, 3.0]]), 1.0, "float64")
+    (array([[3., 1.]]), array([1]))
+    """
+    seen = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
+    X = X.astype(dtype) if len(seen) == X.shape[1] else sp.csr_array(X[:, seen]).astype(dtype)
+    column = np.full((X.shape[0], 1 if bias else 0), bias, dtype)
+    if X.nnz > _DENSE * X.shape[0] * max(X.shape[1], 1):
+        return np.hstack([X.toarray(), column]), seen
+    return sp.csr_array(sp.hstack([X, sp.csr_array(column)], format="csr")), seen
+
+
+class MultinomialLogistic(LinearClassifier):
+    """Multinomial logistic regression (softmax), for a few classes or many thousands.
+
+    Parameters
+    ----------
+    C : float
+        Cost of a unit of loss: the larger, the closer the fit to the training data.
+    structure : Hierarchy or LabelGraph, optional
+        Label structure whose nodes the labels name. Classes near each other share weights, and `predict_proba`,
+        `predict_path` and `predict_backoff` speak of all nodes.
+    coupling : float, sequence of floats or dict
+        How much classes share with those near them, as in `RecursiveSVC`: 0 is flat training. Of no meaning without
+        a structure.
+    fade : float, optional
+        Number of classes below a node beyond which its coupling fades, as in `RecursiveSVC`.
+    solver : {"auto", "lc", "dm", "admm", "lbfgs"}
+        "auto": the fastest known here, coordinate ascent in the dual (sparse rows) and Newton's method (dense ones).
+        "lc": the log-concavity bound, classes in parallel; of all it needs the least memory. "admm": alternating
+        directions. "lbfgs": the reference. "dm": double majorisation, a bound with an optimum of its own, to be
+        compared with.
+    tol : float
+        Relative duality gap at which to stop; it is certified, so that the objective is at most this share above
+        its optimum. Without a regularised bias there is no such gap: norm of the gradient, relative to that at zero.
+    max_iter : int
+        Most iterations (sweeps, Newton steps, rounds); a `ConvergenceWarning` tells when they were not enough.
+    fit_intercept : bool
+        Whether to learn a bias.
+    intercept_scaling : float or None
+        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised. None:
+        not at all, as in scikit-learn's `LogisticRegression`.
+    dtype : "float32" or "float64"
+        Precision of training and weights; float32 suffices for `tol` down to about 1e-5.
+    n_jobs : int, optional
+        Threads; the result does not depend on it. The sweeps of "auto" are made by one.
+    random_state : int, RandomState instance or None
+        Order in which "auto" visits sparse rows.
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Labels with data: the columns of `decision_function`.
+    coef_ : ndarray of shape (n_classes, n_features)
+        Two classes have two rows.
+    intercept_ : ndarray of shape (n_classes,)
+    nodes_ : ndarray
+        Names of the columns of `predict_proba`.
+    hierarchy_ : Hierarchy
+        The structure, or one root for each class.
+    class_nodes_ : ndarray of int
+        Node of each class.
+    objective_ : float
+        Value of what was minimised.
+    duality_gap_ : float
+        Certified relative duality gap; NaN where there is none. With "dm", that of its bound.
+    gradient_norm_ : float
+        Norm of the gradient at the weights ("lc" and "dm": before the last step); NaN where the dual was enough.
+    trace_ : Trace
+        Objective, relative gap and seconds by iteration. The sweeps of "auto" estimate both, the last is exact.
+        "admm" adds "primal", "dual" and "rho"; of "dm" the objective is its bound, and "softmax" that of the others.
+    n_iter_ : int
+    n_features_in_ : int
+
+    Notes
+    -----
+    Classes of the structure without documents are not trained; they have probability 0, and `node_weights` gives
+    the weights that the penalty would.
+
+    References
+    ----------
+    S. Gopal (2014). Large-scale Structured Learning. PhD thesis, Carnegie Mellon University, chapter 4.
+
+    Examples
+    --------
+    >>> from arbora.classify import MultinomialLogistic
+    >>> X = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]]
+    >>> model = MultinomialLogistic(C=10.0).fit(X, ["a", "a", "b", "b", "c", "c"])
+    >>> model.predict([[0.2], [4.8]])
+    array(['a', 'c'], dtype='<U1')
+    >>> model.duality_gap_ <= model.tol
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **LinearClassifier._parameter_constraints,
+        "coupling": [Interval(Real, 0, None, closed="left"), "array-like", dict],
+        "fade": [Interval(Real, 0, None, closed="neither"), None],
+        "solver": [StrOptions(set(SOLVERS))],
+        "intercept_scaling": [Interval(Real, 0, None, closed="neither"), None],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        structure: Hierarchy | LabelGraph | None = None,
+        coupling: Any = 0.1,
+        fade: float | None = 16.0,
+        solver: str = "auto",
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        fit_intercept: bool = True,
+        intercept_scaling: float | None = 1.0,
+        dtype: str = "float32",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.C = C
+        self.structure = structure
+        self.coupling = coupling
+        self.fade = fade
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = False
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultinomialLogistic:
+        """Train all classes together.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : one label a row
+            With a structure, labels are names of its nodes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on C; rows of weight 0 only say which classes there are.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            training = self._check_fit(X, y, sample_weight, "softmax")
+            self._refuse(training)
+            return self._fit(training)
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _refuse(self, training: Training) -> None:
+        """Refuse what has no optimum, or no single class a row."""
+        if self._multilabel:
+            raise ValueError(
+                "y holds sets of labels or an indicator, and a softmax means exactly one class a row: give one label "
+                "a row, or use RecursiveLogisticRegression or OneVsRestLogistic."
+            )
+        count = np.bincount(training.positives.indices, minlength=len(self.classes_))
+        if not count.any():
+            raise ValueError("all rows have weight 0: there is nothing to learn any class from.")
+        if self.fit_intercept and self.intercept_scaling is None and not count.all():
+            name = self.classes_[count == 0].tolist()[0]
+            raise ValueError(
+                f"all rows of class {name!r} have weight 0: a bias that is not regularised would be minus infinity. "
+                "Leave these rows out, or give an intercept_scaling."
+            )
+
+    def _fit(self, training: Training) -> MultinomialLogistic:
+        free_bias = self.fit_intercept and self.intercept_scaling is None
+        bias = 1.0 if free_bias else training.options.bias
+        X, seen = with_bias(training.X, bias, training.options.dtype)
+        factor, order = self._coupled()
+        position = np.argsort(order)
+        labels = position[training.positives.indices]
+        problem = SoftmaxProblem(X, labels, training.row_cost, len(order), factor, free_bias)
+        with Progress(None, "iterations", self.verbose) as progress, self._engine() as engine:
+            monitor = Monitor(self.tol, self.max_iter, progress)
+            solution = solve(problem, self.solver, monitor, engine, training.options.seed)
+        W = solution.Z if factor is None else Objective(problem).weights(solution.Z)[:, position]
+        weights = W if bias else np.vstack([W, np.zeros_like(W[:1])])
+        if len(seen) < training.X.shape[1]:
+            full = np.zeros((training.X.shape[1] + 1, W.shape[1]), W.dtype)
+            full[seen], full[-1] = weights[:-1], weights[-1]
+            weights = full
+        weights = weights.astype(training.options.dtype, copy=False)
+        self.coef_, self.intercept_ = weights[:-1].T, weights[-1] * weights.dtype.type(bias)
+        self.structure_, self.trace_, self.n_iter_ = self.structure, monitor.trace, len(monitor.trace)
+        self.objective_, self.gradient_norm_ = solution.objective, solution.gradient_norm
+        self.duality_gap_ = solution.gap / max(solution.objective, np.finfo(np.float64).tiny)
+        if not solution.converged:
+            self._warn(monitor)
+        return self
+
+    def _coupled(self) -> tuple[sp.csr_array | None, NDArray[np.int64]]:
+        """Shares of the classes in the parts, None for flat classes, and the class at each position."""
+        if self.structure is not None:
+            factor, order = couple(self.structure, self.class_nodes_, self.coupling, self.fade)
+            flat = factor.shape[0] == factor.shape[1] == factor.nnz and (factor.data == 1).all()
+            if not flat:
+                return sp.csr_array(factor), order
+        return None, np.arange(len(self.classes_))
+
+    def _warn(self, monitor: Monitor) -> None:
+        what = "norm of the gradient" if np.isnan(monitor.gap) else "duality gap"
+        why = (
+            f"stopped at max_iter={self.max_iter}"
+            if self.n_iter_ >= self.max_iter
+            else f"stopped after {self.n_iter_} iterations, when the objective no longer fell"
+        )
+        warnings.warn(
+            f"solver={self.solver!r} {why}, before the relative {what} reached tol={self.tol:g}; it is "
+            f"{monitor.relative_gap:.2g}. Increase max_iter or tol, "
+            + ("use dtype='float64', " if self.dtype == "float32" else "")
+            + "or scale the features.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+    def _class_proba(self, X: Any) -> NDArray[Any]:
+        return softmax(self._scores(X).astype(np.float64), axis=1)
+
+    def decision_function(self, X: Any) -> NDArray[Any]:
+        """Score of every class, of which the softmax makes probabilities.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of `classes_`; for two classes, (n_samples,) with the log odds of the second.
+        """
+        scores = self._scores(self._check_X(X))
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def node_weights(self, nodes: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Weights of any nodes of the structure: where the penalty puts them, given those of the classes.
+
+        Parameters
+        ----------
+        nodes : sequence of names
+
+        Returns
+        -------
+        coef : ndarray of shape (n_nodes, n_features)
+        intercept : ndarray of shape (n_nodes,)
+        """
+        check_is_fitted(self)
+        if self.structure_ is None:
+            raise ValueError(
+                "the model has no structure, and no weights but those of its classes: see coef_."
+            )
+        ids, dtype = np.asarray(self.structure_.encode(list(nodes))), np.dtype(self.dtype)
+        require_memory(
+            2 * len(ids) * (self.n_features_in_ + 1) * dtype.itemsize,
+            f"The weights of {len(ids)} nodes and {self.n_features_in_} features",
+            "Ask for fewer nodes at a time.",
+        )
+        mixing = mixing_of(self.structure_, self.class_nodes_, ids, self.coupling, self.fade)
+        return tuple(mixed(LinearModel(self.coef_, self.intercept_), mixing, dtype))

@@ -1,0 +1,109 @@
+"""Multinomial logistic regression by double majorisation (DM), a looser bound that splits over the classes.
+
+With one number a_i for every row (G. Bouchard 2007, Efficient bounds for the softmax function),
+
+    log sum_k exp(s_k) <= a + sum_k log(1 + exp(s_k - a)),        tightest where sum_k sigmoid(s_k - a) = 1,
+
+the bound is that of one logistic regression for every class, with a common shift. It is minimised over weights and
+shifts in turn, in the blocks of `multinomial_split`. It is never tight for three classes and more, and its minimiser
+is not that of the softmax: the solver is here to be compared with. The scores of all pairs are kept, to find the
+shifts.
+
+What is minimised, and certified, is the bound; the objective of the softmax is beside it in the trace.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from arbora.infer.multinomial import Matrix, Monitor, SoftmaxProblem, Solution
+from arbora.infer.multinomial_split import ClassBlocks, join, partial_sums, record_round
+
+_MOST_STEPS = 100
+
+
+def softplus(r: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+    """Value, slope and curvature of what DM makes of a score.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> softplus(np.zeros(1))
+    (array([0.69314718]), array([0.5]), array([0.25]))
+    """
+    slope = expit(r)
+    return np.logaddexp(r, r.dtype.type(0)), slope, slope * (1 - slope)
+
+
+def tighten(blocks: list[Matrix], a: Matrix) -> Matrix:
+    """Solve sum_k sigmoid(s_ik - a_i) = 1 for every row, by Newton's method kept between bounds.
+
+    At a = log sum_k exp(s_ik) the sum is below 1, at the smallest score it is not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tighten([np.zeros((1, 4))], np.zeros(1)).round(6)  # log 3
+    array([1.098612])
+    """
+    low = np.min([S.min(axis=1) for S in blocks], axis=0)
+    high = join([partial_sums(S) for S in blocks])
+    a = np.clip(a, low, high)
+    for _ in range(_MOST_STEPS):
+        total, steep = np.full_like(a, -1), np.zeros_like(a)
+        for S in blocks:
+            p = expit(S - a[:, None])
+            total += p.sum(axis=1)
+            steep += (p * (1 - p)).sum(axis=1)
+        low, high = np.where(total >= 0, a, low), np.where(total <= 0, a, high)
+        new = a + total / np.maximum(steep, np.finfo(a.dtype).tiny)
+        new = np.where((new >= low) & (new <= high), new, (low + high) / 2)
+        done = np.abs(new - a) <= 4 * np.finfo(a.dtype).eps * np.maximum(np.abs(a), 1)
+        a = new
+        if done.all():
+            break
+    return a
+
+
+def _bound(cost: Matrix, blocks: list[Matrix], a: Matrix) -> float:
+    """Sum over the rows of what the bound has in the place of log sum_k exp(s_ik)."""
+    return float(cost @ (a + sum(softplus(S - a[:, None])[0].sum(axis=1) for S in blocks)))
+
+
+def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -> Solution:
+    """Minimise Bouchard's bound of the softmax.
+
+    Parameters
+    ----------
+    problem : SoftmaxProblem
+    monitor : Monitor
+        Its objective is the bound; the column "softmax" of its trace is the objective of the softmax.
+    engine : object with ``map(function, items)``, optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> problem = SoftmaxProblem(np.array([[1.0], [0.0], [-1.0]]), np.arange(3), np.ones(3), 3)
+    >>> solution = solve_dm(problem, Monitor(tol=1e-9, max_iter=100))
+    >>> solution.Z.round(3), solution.converged
+    (array([[ 0.498, -0.   , -0.498]]), True)
+    """
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        blocks = ClassBlocks(problem, softplus, lambda S: S, engine)
+        cost = blocks.rows.cost.astype(np.float64)
+        S = [np.zeros((len(cost), problem.n_classes), problem.dtype)]
+        a = tighten(S, np.zeros(len(cost), problem.dtype))
+        bound, done = _bound(cost, S, a), False
+        while not done:
+            told, before = blocks.round(a), bound
+            S = told.of_rows
+            a = tighten(S, a)
+            rest = blocks.penalised() - told.at_labels
+            bound = rest + _bound(cost, S, a)
+            softmax = rest + float(cost @ join([partial_sums(one) for one in S]))
+            done = record_round(monitor, problem, before, bound, told.gradient_square, softmax=softmax)
+        return monitor.solution(blocks.parts())

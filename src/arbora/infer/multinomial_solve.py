@@ -1,0 +1,116 @@
+"""Choose and run a solver of multinomial logistic regression, once there is memory for it.
+
+`auto` takes the dual (`multinomial_dual`) for sparse rows, and goes over to Newton's method from where it stands if
+the rate of the gap says that this is faster and there is memory for it; dense rows and a free bias are left to
+Newton's method at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import scipy.sparse as sp
+
+from arbora.infer.memory import available_memory, require_memory
+from arbora.infer.multinomial import Monitor, SoftmaxProblem, Solution
+from arbora.infer.multinomial_admm import solve_admm
+from arbora.infer.multinomial_dm import solve_dm
+from arbora.infer.multinomial_dual import solve_dual
+from arbora.infer.multinomial_lbfgs import PAIRS, solve_lbfgs
+from arbora.infer.multinomial_newton import solve_newton
+from arbora.infer.multinomial_split import BLOCK, solve_lc
+
+SOLVERS = ("auto", "lc", "dm", "admm", "lbfgs")
+
+
+def _first_of_auto(problem: SoftmaxProblem) -> str:
+    return "dual" if sp.issparse(problem.X) and not problem.free_bias else "newton"
+
+
+def memory_of(problem: SoftmaxProblem, solver: str, n_workers: int = 1) -> int:
+    """Bytes that a solver needs beside the rows, as far as they grow with the classes.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> problem = SoftmaxProblem(sp.csr_array((10, 3)), np.arange(10), np.ones(10), 10)
+    >>> memory_of(problem, "auto")  # 10 x 10 distributions, 3 x 10 weights and what they start from
+    1280
+    """
+    pairs, (n_weights, n_parts) = len(problem.labels) * problem.n_classes, problem.shape
+    weights, size = n_weights * n_parts, problem.dtype.itemsize
+    solver = _first_of_auto(problem) if solver == "auto" else solver
+    if solver == "dual":
+        numbers = pairs + 2 * weights
+    elif solver == "newton":
+        numbers = 3 * pairs + 9 * weights
+    elif solver == "admm":
+        numbers = 5 * pairs + 8 * weights
+    elif solver == "lbfgs":
+        numbers, size = 3 * pairs + (2 * PAIRS + 6) * weights, 8
+    else:
+        block = min(BLOCK, problem.n_classes) * (8 * len(problem.labels) + 8 * n_weights)
+        numbers = n_weights * problem.n_classes + n_workers * block + (pairs if solver == "dm" else 0)
+        if problem.factor is not None:
+            numbers += 3 * n_weights * problem.n_classes + 3 * problem.n_classes**2
+    return numbers * size
+
+
+def solve(
+    problem: SoftmaxProblem,
+    solver: str,
+    monitor: Monitor,
+    engine: Any,
+    seed: int = 0,
+) -> Solution:
+    """Solve a problem by the solver of that name.
+
+    Parameters
+    ----------
+    problem : SoftmaxProblem
+    solver : {"auto", "lc", "dm", "admm", "lbfgs"}
+    monitor : Monitor
+    engine : object with ``map(function, items)``
+    seed : int
+        Of the order in which rows are visited, where it is random.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arbora.engine import ThreadEngine
+    >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
+    >>> monitors = {name: Monitor(1e-6, 100) for name in SOLVERS}
+    >>> [solve(problem, name, monitor, ThreadEngine()).converged for name, monitor in monitors.items()]
+    [True, True, True, True, True]
+    """
+    n_samples, n_weights = problem.X.shape
+    require_memory(
+        memory_of(problem, solver, getattr(engine, "n_workers", 1)),
+        f"Training {problem.n_classes} classes on {n_samples} rows with {n_weights} weights a class by "
+        f"solver={solver!r}",
+        "Use dtype='float32', fewer features (for text: a larger min_df)"
+        + (
+            ", or solver='lc', which holds no number for every pair of a row and a class."
+            if solver != "lc"
+            else "."
+        ),
+    )
+    if solver == "auto":
+        return _solve_auto(problem, monitor, engine, seed)
+    if solver == "lbfgs":
+        return solve_lbfgs(problem, monitor, engine)
+    if solver == "admm":
+        return solve_admm(problem, monitor, engine)
+    return (solve_dm if solver == "dm" else solve_lc)(problem, monitor, engine)
+
+
+def _solve_auto(problem: SoftmaxProblem, monitor: Monitor, engine: Any, seed: int) -> Solution:
+    start = None
+    if _first_of_auto(problem) == "dual":
+        free = available_memory()
+        patient = free is not None and memory_of(problem, "newton") > free
+        solution = solve_dual(problem, monitor, engine, seed, patient)
+        if solution.converged or len(monitor.trace) >= monitor.max_iter:
+            return solution
+        start = solution.Z
+    return solve_newton(problem, monitor, engine, start)
