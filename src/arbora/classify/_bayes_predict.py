@@ -1,7 +1,8 @@
 """From a posterior of scores to probabilities of classes.
 
 A row x has scores g_n with means m_n = mu_n.x and variances v_n = x'Psi_n x, independent over classes under q. The
-predictive distribution is the expectation of the softmax (or sigmoid) of g (Gopal et al. 2012, equation (5)). It is
+predictive distribution is the expectation of the softmax (or sigmoid) of g (Gopal et al. 2012, equation (5)). The
+paper fits weights and an unknown label of the row anew by the bound; here the posterior stays, and the expectation is
 approximated by
 
     sigmoid, or softmax, of m / sqrt(1 + pi v / 8)      the slope of a sigmoid that noise of variance v has flattened

@@ -311,11 +311,8 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
     def _scores(self, X: Any) -> NDArray[Any]:
         """Scores that predictions are made from: of the mean weights, or averaged over the posterior."""
         mean = self._means(X)
-        how, bounded = (
-            self.prediction,
-            hasattr(self, "coef_covariance_"),
-        )  # as it was fitted, not as it is set
-        if how == "mean" or (how == "auto" and not bounded):
+        bounded = hasattr(self, "coef_covariance_")  # what was fitted, not what is set for the next fit
+        if self.prediction == "mean" or (self.prediction == "auto" and not bounded):
             return mean
         return predictive_logits(Scores(mean, self._variances(X)), self.likelihood, bounded)
 
