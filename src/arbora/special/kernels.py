@@ -318,11 +318,9 @@ def _ratio_inverse(v: float, r: float) -> float:
         else:
             high = x
         following = x + gap / _ratio_slope(v, x)
-        if not low <= following <= high:
-            following = 0.5 * (low + high)
-        if abs(following - x) <= 4.5e-16 * x:
+        if abs(following - x) <= 1e-9 * x:  # what is left after a step is of the order of its square
             return following
-        x = following
+        x = following if low <= following <= high else 0.5 * (low + high)
     return x
 
 
