@@ -21,7 +21,7 @@ from arbora.special import (
     vmf_log_normalizer,
     vmf_logpdf,
 )
-from arbora.special.kernels import _ENOUGH, SWITCH
+from arbora.special.kernels import ENOUGH, SWITCH
 from bessel_reference import Exact, exact
 
 MAX_ORDER, MAX_X = 5e5, 1e8
@@ -86,7 +86,7 @@ def test_accuracy_where_the_logarithms_pass_through_zero():
 
 
 def test_no_jump_where_the_method_or_the_number_of_terms_changes():
-    radius = np.concatenate([[SWITCH], _ENOUGH])[:, None]
+    radius = np.concatenate([[SWITCH], ENOUGH])[:, None]
     angle = np.linspace(0.0, np.pi / 2, 41)[:-1]
     order, x = radius * np.sin(angle), radius * np.cos(angle)
     below, above = computed(order, x * (1 - 1e-13)), computed(order, x * (1 + 1e-13))

@@ -122,7 +122,7 @@ def _tables() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     return log, ratio, slope, smallest
 
 
-_LOG_TERMS, _RATIO_TERMS, _SLOPE_TERMS, _ENOUGH = _tables()
+_LOG_TERMS, _RATIO_TERMS, _SLOPE_TERMS, ENOUGH = _tables()
 
 
 @_kernel
@@ -142,7 +142,7 @@ def _expansion(table: FloatArray, n_terms: int, v: float, t: float) -> float:
 @_kernel
 def _n_terms(t: float) -> int:
     n_terms = _MAX_TERMS
-    while n_terms > 1 and t >= _ENOUGH[n_terms - 2]:
+    while n_terms > 1 and t >= ENOUGH[n_terms - 2]:
         n_terms -= 1
     return n_terms
 
