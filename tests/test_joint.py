@@ -46,7 +46,7 @@ def random_covariance(n, dtype=np.float64, seed=3):
 # --- kernels against their twins -----------------------------------------------------------------------------------
 
 
-def twin_sweep(problem, norm2, loss, K, W, A, order):
+def twin_sweep(problem, norm2, loss, K, W, A, order, idle=-1.0):
     design, W, A, K = problem.design, W.astype(float), A.astype(float), K.astype(float)
     active = [[] for _ in range(A.shape[1])]
     sums = np.zeros(3)
@@ -54,8 +54,9 @@ def twin_sweep(problem, norm2, loss, K, W, A, order):
         y, c = np.copysign(1.0, problem.cost[i]), np.abs(problem.cost[i]).astype(float)
         m = y * (design[i] @ W)
         value = c * loss_value(loss, m)
-        sums += value.sum(), (A[i] * m).sum() / 2, (value + conjugate(loss, A[i], c) + A[i] * m).sum()
-        for b in range(A.shape[1]):  # each class sees the moves of those before it
+        gaps = value + conjugate(loss, A[i], c) + A[i] * m
+        sums += value.sum(), (A[i] * m).sum() / 2, gaps.sum()
+        for b in np.flatnonzero(gaps > idle):  # each class sees the moves of those before it
             m = y[b] * (design[i] @ W[:, b])
             # The bound of the squared norm away from zero, as the kernel has it.
             new = best(loss, A[i, b], m, c[b], float(norm2[i]) * K[b, b])
@@ -74,15 +75,18 @@ def twin_sweep(problem, norm2, loss, K, W, A, order):
 @ALL_LOSSES
 @BIASES
 @DENSITIES
-def test_sweep_equals_its_twin(dtype, loss, bias, density):
+@pytest.mark.parametrize("idle", [-1.0, 0.1])
+def test_sweep_equals_its_twin(dtype, loss, bias, density, idle):
     problem = random_problem(1, density=density, bias=bias, dtype=dtype)
     rows, K = prepare_rows(problem.X, dtype, bias), random_covariance(3, dtype)
     W, A = start(problem, loss, dtype)
     order = np.random.default_rng(2).permutation(rows.n_samples)[:-3]  # the rows left out stay as they are
-    want_W, want_A, want_active, want_sums = twin_sweep(problem, rows.norm2, loss, K, W, A, order)
+    want_W, want_A, want_active, want_sums = twin_sweep(problem, rows.norm2, loss, K, W, A, order, idle)
     active = np.full((3, 0 if loss == "logistic" else rows.n_samples), -1, np.int32)
     n_active = np.full(3, 7)
-    sums = sweep_coupled(*rows[:4], problem.cost, LOSSES[loss], rows.bias, K, W, A, order, active, n_active)
+    sums = sweep_coupled(
+        *rows[:4], problem.cost, LOSSES[loss], rows.bias, K, W, A, order, dtype(idle), active, n_active
+    )
     # Empty rows without a bias: their margins are 0 whatever is done, their norm a tiny number.
     np.testing.assert_allclose(A, want_A, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
     np.testing.assert_allclose(W, want_W, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])

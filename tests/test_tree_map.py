@@ -320,7 +320,7 @@ def test_laplace_variances_by_definition(likelihood, by_weight, sparse):
         if p >= 0:
             expected[p] += a[n]
     expected[CLASS_NODE] += (problem.row_weight[:, None] * P * (1 - P)).T @ X**2
-    np.testing.assert_allclose(laplace_diagonal(problem, solution), 1 / expected)
+    np.testing.assert_allclose(laplace_diagonal(problem, solution.weights), 1 / expected)
 
 
 @pytest.mark.parametrize(

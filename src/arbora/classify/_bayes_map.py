@@ -13,6 +13,7 @@ few of them, in the logarithms of the precisions, and begins anew when a mixture
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +21,11 @@ from numpy.typing import NDArray
 
 from arbora.infer import Progress, Trace
 from arbora.infer.gaussian_tree import Gammas, node_precisions, spreads, update_gammas
-from arbora.infer.tree_map import laplace_diagonal, solve_map
-from arbora.infer.tree_problem import TreeProblem
+from arbora.infer.tree_dual import DualSolution, TreeDual, suits_dual
+from arbora.infer.tree_map import MapSolution, laplace_diagonal, solve_map
+from arbora.infer.tree_problem import MapProblem, TreeProblem
 
 _INNER_STEPS = 100
-_INNER_SHARE = 0.01  # tolerance of the weights over the last change of the precisions
 _MEMORY = 5  # rounds that are mixed
 _RCOND = 1e-8
 
@@ -37,6 +38,41 @@ class MapFit(NamedTuple):
     gammas: Gammas
     trace: Trace
     converged: bool
+
+
+class _Inner(NamedTuple):
+    """Most probable weights for given precisions, and how tight: to `share` of the last change, `most` at most."""
+
+    solve: Callable[[MapProblem, float], MapSolution | DualSolution]
+    share: float
+    most: float
+
+    def tolerance(self, change: float, tol: float) -> float:
+        """Tolerance that goes with a change of the precisions; never tighter than the end of the rounds asks for."""
+        return self.share * max(min(change, self.most), tol)
+
+
+def _inner(problem: MapProblem, engine: Any) -> _Inner:
+    """Newton's method, to a relative gradient; or, where it suits, the dual, to a relative gap."""
+    start: Any = None
+    if suits_dual(problem):
+        dual = TreeDual(problem, engine, np.float32)
+
+        def by_dual(given: MapProblem, tol: float) -> DualSolution:
+            nonlocal start
+            found = dual.solve(given.precision, start, tol=tol)
+            start = found.multipliers
+            return found
+
+        return _Inner(by_dual, 1.0, 0.01)
+
+    def by_newton(given: MapProblem, tol: float) -> MapSolution:
+        nonlocal start
+        found = solve_map(given, start, tol=tol, max_iter=_INNER_STEPS, engine=engine)
+        start = found.weights
+        return found
+
+    return _Inner(by_newton, 0.01, 1.0)
 
 
 def node_scalars(problem: TreeProblem, gammas: Gammas) -> NDArray[np.float64]:
@@ -99,17 +135,19 @@ def fit_partial_map(
     nothing = np.zeros((tree.n_nodes, n_weights if sharing.by_weight else 1))
     shape = update_gammas(sharing, prior, nothing, n_weights).shape
     rate = np.log(shape * prior.rate / prior.shape)  # the precisions that the prior expects
-    trace, mixture, start, change, inner = Trace(), Mixture(), None, np.inf, np.inf
-    while len(trace) < max_iter and (change > tol or inner > _INNER_SHARE * tol):
-        weights = problem.given(node_scalars(problem, Gammas(shape, np.exp(rate))))
-        inner = _INNER_SHARE * max(min(change, 1.0), tol)
-        solution = solve_map(weights, start, tol=inner, max_iter=_INNER_STEPS, engine=engine)
-        start, variance = solution.weights, laplace_diagonal(weights, solution, engine=engine)
-        gammas = update_gammas(sharing, prior, spreads(tree, sharing, start, variance), n_weights)
+    trace, mixture, change, reached = Trace(), Mixture(), np.inf, np.inf
+    inner = _inner(problem.given(node_scalars(problem, Gammas(shape, np.exp(rate)))), engine)
+    while len(trace) < max_iter and (change > tol or reached > inner.tolerance(0.0, tol)):
+        given = problem.given(node_scalars(problem, Gammas(shape, np.exp(rate))))
+        reached = inner.tolerance(change, tol)
+        mean, objective, _, history, *_ = inner.solve(given, reached)
+        variance = laplace_diagonal(given, mean, engine=engine)
+        gammas = update_gammas(sharing, prior, spreads(tree, sharing, mean, variance), n_weights)
         image = np.log(gammas.rate)
         change = float(np.sqrt(np.mean((image - rate) ** 2))) if rate.size else 0.0
         rate = mixture.next(rate.ravel(), image.ravel()).reshape(rate.shape)
-        trace.append(objective=solution.objective, gap=change, steps=len(solution.history))
+        trace.append(objective=objective, gap=change, steps=len(history))
         if progress is not None:
-            progress.update(objective=solution.objective, gap=change)
-    return MapFit(start, variance, gammas, trace, change <= tol and inner <= _INNER_SHARE * tol)
+            progress.update(objective=objective, gap=change)
+    converged = change <= tol and reached <= inner.tolerance(0.0, tol)
+    return MapFit(mean, variance, gammas, trace, converged)

@@ -51,6 +51,7 @@ from arbora.kernels.triples import from_triples, subtract_triples, take_rows, to
 _ACTIVE_WORK = 1.0  # on the pairs that can move, as a multiple of a sweep: others may have moved meanwhile
 _GROUPS = 16  # of shared parts that follow side by side
 _MOST_OPTIMISM = 8.0  # an estimate is never distrusted more than this
+_IDLE = 0.1  # a logistic pair with less than this share of the mean gap stays
 SCALES = (1.0, 1.0025, 1.005, 1.01, 1.015, 1.02, 1.03, 1.05)
 
 Costs = Callable[[range, NDArray[np.int64]], NDArray[Any]]
@@ -205,6 +206,7 @@ class Joint:
         multipliers: Multipliers,
         shared: NDArray[Any],
         seed: list[int],
+        idle: float,
     ) -> Visit:
         """Sweep a block once over the rows of a view, then over the pairs that can still move."""
         rows, code = view.rows, LOSSES[self.loss]
@@ -216,7 +218,18 @@ class Joint:
         active = np.empty((n_block, 0 if self.loss == "logistic" else rows.n_samples), np.int32)
         n_active = np.zeros(n_block, np.int64)
         estimates = sweep_coupled(
-            *rows[:3], rows.norm2, cost, code, rows.bias, K, W, A, order, active, n_active
+            *rows[:3],
+            rows.norm2,
+            cost,
+            code,
+            rows.bias,
+            K,
+            W,
+            A,
+            order,
+            rows.dtype.type(idle),
+            active,
+            n_active,
         )
         may_move = np.asarray(A.any(axis=1))
         for b, n in enumerate(n_active.tolist()):
@@ -266,13 +279,18 @@ class Joint:
     def _round(self, run: Run, state: State, full: bool, seed: int) -> NDArray[np.float64]:
         """Visit every block once; return the loss, regulariser and gap met on the way."""
         total, waves, iteration = np.zeros(3), self.layout.waves, len(state.history)
+        idle = -1.0
+        if self.loss == "logistic" and state.history:
+            n_pairs = self.rows.n_samples * self.layout.blocks[-1].stop
+            idle = _IDLE * state.history[-1].gap / n_pairs
 
         def visit(item: tuple[int, NDArray[Any]]) -> Visit:
             k, K = item
             done = run.load(k, iteration)
             if done is None:
                 view = self.everything if full else view_some(self.rows, state.candidates[k])
-                done = self._visit(k, K, view, state.multipliers[k], state.shared, [seed, iteration, k])
+                at = [seed, iteration, k]
+                done = self._visit(k, K, view, state.multipliers[k], state.shared, at, idle)
                 run.save(k, iteration, done)
             return done
 

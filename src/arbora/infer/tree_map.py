@@ -270,7 +270,7 @@ def _all_weights(newton: _Newton, problem: MapProblem, W: Matrix) -> Matrix:
     return weights
 
 
-def laplace_diagonal(problem: MapProblem, solution: MapSolution, *, engine: Any = None) -> Matrix:
+def laplace_diagonal(problem: MapProblem, weights: Matrix, *, engine: Any = None) -> Matrix:
     """Variances of the weights of all nodes, each given all others: a Laplace approximation with a diagonal.
 
     The inverse of the own precision of a node, plus those of its children, plus, where the node has a class c,
@@ -279,7 +279,8 @@ def laplace_diagonal(problem: MapProblem, solution: MapSolution, *, engine: Any 
     Parameters
     ----------
     problem : MapProblem
-    solution : MapSolution
+    weights : ndarray of shape (n_nodes, n_weights)
+        The most probable ones.
     engine : object with ``map(function, items)``, optional
 
     Returns
@@ -291,12 +292,11 @@ def laplace_diagonal(problem: MapProblem, solution: MapSolution, *, engine: Any 
     >>> import numpy as np, scipy.sparse as sp
     >>> X, Y = np.array([[2.0]]), sp.csr_array((1, 2))
     >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), 0.0, "logistic", 0.0)
-    >>> at_zero = MapSolution(np.zeros((3, 1)), 0.0, 0.0, [], True)
-    >>> laplace_diagonal(problem, at_zero).ravel()  # 1/3, 1 / (1 + 4/4)
+    >>> laplace_diagonal(problem, np.zeros((3, 1))).ravel()  # 1/3, 1 / (1 + 4/4)
     array([0.33333333, 0.5       , 0.5       ])
     """
     X, seen = seen_features(problem)
-    W = np.ascontiguousarray(solution.weights[problem.class_node][:, seen].T)
+    W = np.ascontiguousarray(weights[problem.class_node][:, seen].T)
     Y = sp.csr_array(problem.Y).astype(np.float64)
     rows = Likelihood(X.astype(np.float64), Y, row_weights(problem), problem.likelihood == "softmax", engine)
     with ThreadpoolController().limit(limits=1, user_api="blas"):

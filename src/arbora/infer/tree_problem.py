@@ -11,6 +11,7 @@ The model is hierarchical Bayesian logistic regression. One story, told in parts
     tree_likelihood    the likelihoods themselves, with two derivatives, over the rows
     tree_prior         the prior of the classes alone: inner nodes eliminated, feature by feature
     tree_map           most probable weights by Newton's method, and Laplace variances
+    tree_dual          the same by dual coordinate descent: logistic likelihood, sparse rows
 
 The first half bounds, the second half maximises; they share the problem, the tree and its elimination.
 """

@@ -46,14 +46,19 @@ def _step(loss, a, m, c, q, one):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(inline="always", **FAST)
-def _move_row(loss, cost, A, K, q, g, e, one):  # type: ignore[no-untyped-def]
-    """Visit the classes of one row in turn; leave in g the new scores and in e the change of the weights."""
+def _move_row(loss, cost, A, K, q, gaps, idle, g, e, one):  # type: ignore[no-untyped-def]
+    """Visit the classes of one row in turn; leave in g the new scores and in e the change of the weights.
+
+    Classes whose gap was at most `idle` stay.
+    """
     zero = one - one
     n_block = len(g)
     moved = False
     for b in range(n_block):
         e[b] = zero
     for b in range(n_block):
+        if gaps[b] <= idle:
+            continue
         c, a = abs(cost[b]), A[b]
         y = math.copysign(one, cost[b])
         new = _step(loss, a, y * g[b], c, q * K[b, b], one)
@@ -70,15 +75,15 @@ def _move_row(loss, cost, A, K, q, g, e, one):  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def sweep_coupled(  # type: ignore[no-untyped-def]
-    indptr, indices, data, norm2, cost, loss, bias, K, W, A, rows, active, n_active
+    indptr, indices, data, norm2, cost, loss, bias, K, W, A, rows, idle, active, n_active
 ):
     """Visit the rows in the given order for all classes of the block, updating W and the multipliers A in place.
 
-    Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move. Returns the loss, the
+    Pairs whose gap is at most `idle` stay as they are; give a negative number to visit all. Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move. Returns the loss, the
     regulariser and the gap, summed over pairs as they were when visited: estimates that cost nothing.
     """
     n_block, last = W.shape[1], W.shape[0] - 1
-    g, e = np.empty(n_block, W.dtype), np.empty(n_block, W.dtype)
+    g, e, gaps = np.empty(n_block, W.dtype), np.empty(n_block, W.dtype), np.empty(n_block, W.dtype)
     total_loss, total_norm, total_gap = 0.0, 0.0, 0.0
     zero = W.dtype.type(0)
     one = W.dtype.type(1)
@@ -99,6 +104,7 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
                 row_norm += a * m
                 row_gap += gap
                 slack = max(slack, gap)
+                gaps[b] = gap
         else:
             for b in range(n_block):
                 m = math.copysign(one, cost[i, b]) * g[b]
@@ -107,11 +113,12 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
                 row_norm += A[i, b] * m
                 row_gap += gap
                 slack = max(slack, gap)
+                gaps[b] = gap
         total_loss += row_loss
         total_norm += row_norm
         total_gap += row_gap
         # A pair without a gap is at its optimum: where no pair has one, the row stays.
-        if slack > zero and _move_row(loss, cost[i], A[i], K, norm2[i], g, e, one):
+        if slack > zero and _move_row(loss, cost[i], A[i], K, norm2[i], gaps, idle, g, e, one):
             for b in range(n_block):
                 W[last, b] += bias * e[b]
             for k in range(indptr[i], indptr[i + 1]):
