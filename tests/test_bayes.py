@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import expit, softmax
-from scipy.stats import spearmanr
+from scipy.stats import gmean, spearmanr
 from sklearn.exceptions import NotFittedError
 
 from arbora import io
@@ -277,9 +277,12 @@ def test_priors_are_the_formulas():
                 np.testing.assert_allclose(rate, leaf[:2].sum(axis=0))
                 np.testing.assert_allclose(shape, 2)
             else:
-                np.testing.assert_allclose((shape[0], rate[0]), (2 * d, leaf[:2].sum()))
+                np.testing.assert_allclose((shape[0], rate[0]), (2 * d, d * gmean(leaf[:2].sum(axis=0))))
     prior = fisher_prior(X, Y, weight, 0.0, tree, share_precisions(tree, "M3"))
-    np.testing.assert_allclose(prior.rate[2:, 0], leaf.sum(axis=1))
+    np.testing.assert_allclose(prior.rate[2:, 0], d * gmean(leaf, axis=1))
+    alike = fisher_prior(X, Y, weight, 0.0, tree, share_precisions(tree, "M3"), alike=True)
+    np.testing.assert_allclose(alike.rate[2:, 0], d * gmean(leaf, axis=1).mean())
+    np.testing.assert_allclose(alike.mean, alike.mean[0])
 
 
 def test_information_is_guarded():

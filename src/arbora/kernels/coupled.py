@@ -79,8 +79,9 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
 ):
     """Visit the rows in the given order for all classes of the block, updating W and the multipliers A in place.
 
-    Pairs whose gap is at most `idle` stay as they are; give a negative number to visit all. Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move. Returns the loss, the
-    regulariser and the gap, summed over pairs as they were when visited: estimates that cost nothing.
+    Pairs whose gap is at most `idle` stay as they are; give a negative number to visit all. Lists in
+    active[b, :n_active[b]] the rows whose multiplier for class b can still move. Returns the loss, the regulariser
+    and the gap, summed over pairs as they were when visited: estimates that cost nothing.
     """
     n_block, last = W.shape[1], W.shape[0] - 1
     g, e, gaps = np.empty(n_block, W.dtype), np.empty(n_block, W.dtype), np.empty(n_block, W.dtype)
