@@ -15,89 +15,31 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, xlogy
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.preprocessing import StandardScaler
 
-from arbora.classify import (
-    CorrelatedMultinomialLogit,
-    HierarchicalBayesClassifier,
-    RecursiveLogisticRegression,
-    RecursiveSVC,
-)
 from arbora.classify._search import folds
 from arbora.classify.thresholds import GlobalCut
 from arbora.metrics import bootstrap_interval, expected_calibration_error, macro_f1, micro_f1
 from arbora.metrics.table import Marked, Table
 from benchmarks import published_figures
 from benchmarks.cells import DONE, Cells, one_thread, parse, summary
-from benchmarks.contestants import LOGISTIC, SEED, encoded, indicator
-from benchmarks.recursive import N_FOLDS, QUICK_COUPLINGS, QUICK_CS, describe
+from benchmarks.contestants import SEED, encoded, indicator
+from benchmarks.hblr_models import CLEF, FLAT, METHODS, MOST_STEPS, PEER, SAMPLED, ready, resplit
+from benchmarks.recursive import N_FOLDS, QUICK_CS, describe
 from benchmarks.report import published
 from benchmarks.tasks import SOURCES, Task, take, task
 
-CLEF, RESPLITS = "imclef07a", "resplits"
+RESPLITS = "resplits"
 N_RESPLITS, QUICK_RESPLITS = 10, 2
-FLAT, PEER, SAMPLED = "M3 flat", "LogisticRegression, C by cv", "CorrelatedMultinomialLogit"
-QUICK_TEXTS = 100
-QUICK_STEPS = 2  # of HBLR, where only the machinery is tried
-MOST_STEPS = 1000  # of L-BFGS: the default of 100 stops before its own tolerance
 SECTION = "HBLR: accuracy, likelihood and calibration"
 
-Make = Callable[
-    [Task, tuple[float, ...], bool], Any
-]  # of a task, the costs to choose from, and whether to hurry
-
-
-def bayes(flat: bool = False, **params: Any) -> Make:
-    """Make HBLR over the tree of the task, or over none."""
-
-    def make(work: Task, Cs: tuple[float, ...], quick: bool) -> HierarchicalBayesClassifier:
-        few = {"max_iter": QUICK_STEPS} if quick else {}
-        return HierarchicalBayesClassifier(None if flat else work.structure, n_jobs=1, **params, **few)
-
-    return make
-
-
-def recursive(estimator: type, scale: float) -> Make:
-    """Make a recursive model that chooses cost and coupling itself."""
-    return lambda work, Cs, quick: estimator(
-        "cv", structure=work.structure, coupling="cv", Cs=tuple(scale * C for C in Cs), cv=N_FOLDS, n_jobs=1,
-        random_state=SEED, **({"couplings": QUICK_COUPLINGS} if quick else {}),
-    )  # fmt: skip
-
-
-def logistic(work: Task, Cs: tuple[float, ...], quick: bool) -> GridSearchCV:
-    """Make scikit-learn's multinomial logistic regression, searched on the folds of the recursive models."""
-    fold = folds(encoded(work).indicator, N_FOLDS, SEED)
-    splits = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(N_FOLDS)]
-    grid = {"C": [LOGISTIC * C for C in Cs]}
-    return GridSearchCV(LogisticRegression(max_iter=MOST_STEPS), grid, scoring="f1_macro", cv=splits)
-
-
-def sampled(work: Task, Cs: tuple[float, ...], quick: bool) -> CorrelatedMultinomialLogit:
-    length = {"n_samples": 20, "n_warmup": 20} if quick else {}
-    return CorrelatedMultinomialLogit(work.structure, n_jobs=1, random_state=SEED, **length)
-
-
-METHODS: dict[str, Make] = {
-    **{f"{m} variational": bayes(covariance=m, inference="variational") for m in ("M1", "M2", "M3")},
-    **{f"{m} map": bayes(covariance=m) for m in ("M1", "M2", "M3")},
-    **{f"{m} flat": bayes(flat=True, covariance=m) for m in ("M1", "M2", "M3")},
-    **{f"{m} map, logistic": bayes(covariance=m, likelihood="logistic") for m in ("M1", "M3")},
-    "M3 flat, logistic": bayes(flat=True, covariance="M3", likelihood="logistic"),
-    SAMPLED: sampled,
-    PEER: logistic,
-    "RecursiveSVC, cv": recursive(RecursiveSVC, 1.0),
-    "RecursiveLogisticRegression, cv": recursive(RecursiveLogisticRegression, LOGISTIC),
-}
 _ON_CLEF = [method for method in METHODS if not method.endswith(", logistic")]
 _NOT_AGAIN = {"M1 variational", "M2 variational", SAMPLED}
 TABLES = {
@@ -237,28 +179,6 @@ def learned_cut(model: Any, work: Task) -> float:
         proba = class_probabilities(model, work.X[unseen], targets.classes)
         cuts.append(GlobalCut().fit(logit(inside(proba)), targets.indicator[unseen]).threshold_)
     return float(expit(np.mean(cuts)))
-
-
-def resplit(work: Task, number: int) -> Task:
-    """Split all documents of a set anew: every so-manieth of those sorted by class, in random order inside one."""
-    X, y = np.vstack([work.X, work.X_test]), np.concatenate([work.y, work.y_test])
-    rng = np.random.default_rng(number)
-    order = rng.permutation(len(y))
-    order = order[np.argsort(y[order], kind="stable")]
-    n_test = len(work.y_test)
-    unseen = np.zeros(len(y), bool)
-    unseen[order[((np.arange(n_test) + rng.random()) * len(y) / n_test).astype(np.int64)]] = True
-    scale = StandardScaler().fit(X[~unseen])  # what was standardised on another part is so on this one then
-    X = scale.transform(X)
-    return Task(X[~unseen], y[~unseen], X[unseen], y[unseen], work.structure)
-
-
-def ready(data: str, options: argparse.Namespace) -> Task:
-    """Return a set; of texts only some documents where the machinery is tried, for their classes are many."""
-    work = task(data, options.cache, options.quick)
-    if not options.quick or isinstance(work.X, np.ndarray):
-        return work
-    return work._replace(X=work.X[:QUICK_TEXTS], y=work.y[:QUICK_TEXTS])
 
 
 def measure(key: str, options: argparse.Namespace) -> dict[str, Any]:

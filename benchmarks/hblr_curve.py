@@ -20,7 +20,7 @@ from arbora.metrics import macro_f1
 from arbora.metrics.table import Table
 from benchmarks.cells import DONE, Cells, one_thread, parse, summary
 from benchmarks.contestants import SEED
-from benchmarks.hblr import CLEF, FLAT, METHODS, MOST_STEPS, PEER, Make
+from benchmarks.hblr_models import CLEF, FLAT, METHODS, MOST_STEPS, PEER, Make
 from benchmarks.recursive import N_FOLDS, QUICK_CS
 from benchmarks.report import published
 from benchmarks.tasks import SOURCES, Task, task

@@ -23,7 +23,7 @@ from arbora.classify import CorrelatedMultinomialLogit, HierarchicalBayesClassif
 from arbora.metrics.table import Table
 from benchmarks.cells import DONE, Cells, parse, summary
 from benchmarks.contestants import SEED
-from benchmarks.hblr import CLEF, MOST_STEPS, ready
+from benchmarks.hblr_models import CLEF, MOST_STEPS, ready
 from benchmarks.report import published
 from benchmarks.tasks import SOURCES, Task, task
 
