@@ -46,7 +46,7 @@ the objective of LinearSVC) and as published (coupling 1, `fade=None`); HiClass 
 the same LinearSVC at every node. Target: at most 0.5 of the time of LinearSVC, and at most that of HiClass.
 """
 PREDICTION = """\
-Prediction of one label for each of a million documents (the test part over and over), by the model of coupling 0.3,
+Prediction of one label for each of a million documents (the test part over and over), by the model of coupling 0.1,
 in one call of `predict`. "Held before" is the model, the training data and the million documents; "peak" is the
 most that was held while they were answered.
 """
@@ -124,7 +124,7 @@ def measure_training(work: Task, n_turns: int) -> dict[str, Any]:
 
 
 def measure_prediction(work: Task, n_documents: int) -> dict[str, Any]:
-    model = recursive(work, 0.3, n_jobs=2).fit(work.X, work.y)
+    model = recursive(work, 0.1, n_jobs=2).fit(work.X, work.y)
     n_tiles = -(-n_documents // work.X_test.shape[0])
     X = sp.csr_matrix(sp.vstack([work.X_test] * n_tiles, format="csr")[:n_documents])
     model.predict(X[:_WARM_UP])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import arbora
@@ -50,12 +51,15 @@ def imprecise(estimator):
     )
 
 
-@parametrize_with_checks(
-    [row.cls(**row.quick) for row in NUMERIC] + [row.cls(**row.exact) for row in NUMERIC if row.exact],
-    expected_failed_checks=imprecise,
-)
+@parametrize_with_checks([row.cls(**row.quick) for row in NUMERIC], expected_failed_checks=imprecise)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("check", WEIGHTS)
+@pytest.mark.parametrize("row", [row for row in NUMERIC if row.exact], ids=lambda row: row.cls.__name__)
+def test_weights_are_repetitions_where_a_fit_is_exact(row, check):
+    getattr(estimator_checks, check)(row.cls.__name__, row.cls(**row.exact))
 
 
 @every
