@@ -38,7 +38,7 @@ MODELS = {
 }
 SHARES, OF_DOCUMENTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2), 1 / 4
 GROWTH = {
-    "documents": [(f"documents {share:g}", share, 1.0) for share in SHARES],
+    "documents": [(f"documents {share:g}", share, 1.0) for share in SHARES[1:]],  # one a class
     "classes": [(f"classes {share:g}", OF_DOCUMENTS, share) for share in SHARES],
 }
 NAMES = [*MODELS, *GROWTH]
