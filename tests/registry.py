@@ -165,6 +165,13 @@ def correlated_reduces(data: Data) -> tuple[Any, Any]:
     return ours.predict_proba(data.X_new), np.tile(known, (len(data.X_new), 1))
 
 
+def multinomial_reduces(data: Data) -> tuple[Any, Any]:
+    """Without a structure, and with a bias that is not regularised, the model of scikit-learn."""
+    ours = classify.MultinomialLogistic(intercept_scaling=None, tol=1e-9, dtype="float64").fit(data.X, data.y)
+    known = LogisticRegression(tol=1e-10, max_iter=10_000).fit(data.X, data.y)
+    return ours.coef_, known.coef_
+
+
 def _crammer_singer(X: Any, y: Any) -> Any:
     known = LinearSVC(multi_class="crammer_singer", fit_intercept=False, tol=1e-12, max_iter=100_000)
     return known.fit(X, y).coef_
@@ -201,6 +208,7 @@ _EXACT_PATHS = {**_EXACT, "max_iter": 2000}  # some checks fit noise, on which n
 _EXACT_HINGE = {**_EXACT, "max_iter": 1000, "C": 0.1}
 _EXACT_SMOOTH = {**_EXACT, "loss": "squared_hinge", "tol": 1e-16, "max_iter": 1000, "C": 0.1}
 _EXACT_OT = {**_EXACT_PATHS, "tol": 1e-10}
+_EXACT_SOFTMAX = {"tol": 1e-15, "dtype": "float64"}
 _SMALL = {"structure": TREE, "random_state": 0}
 _FEW_DRAWS = {"n_samples": 15, "n_warmup": 15}
 
@@ -231,6 +239,7 @@ REGISTRY = [
         labelled_clouds,
         bayes_reduces,
     ),
+    Row(classify.MultinomialLogistic, _SMALL, _EXACT_SOFTMAX, labelled_clouds, multinomial_reduces),
     Row(classify.HierarchicalCostClassifier, _SMALL, _EXACT_LOGISTIC, labelled_clouds, cost_reduces),
     Row(classify.HierarchicalSVM, _SMALL, _EXACT_PATHS, labelled_clouds, path_reduces),
     Row(classify.OrthogonalTransfer, _SMALL, _EXACT_OT, labelled_clouds, orthogonal_reduces),

@@ -4,6 +4,7 @@ from arbora.classify.baselines import OneVsRestLogistic, OneVsRestSVC
 from arbora.classify.bayes import HierarchicalBayesClassifier
 from arbora.classify.correlated import CorrelatedMultinomialLogit
 from arbora.classify.cost import HierarchicalCostClassifier
+from arbora.classify.multinomial import MultinomialLogistic
 from arbora.classify.orthogonal import OrthogonalTransfer
 from arbora.classify.path_margin import HierarchicalSVM
 from arbora.classify.recursive import RecursiveLogisticRegression, RecursiveSVC
@@ -14,6 +15,7 @@ __all__ = [
     "HierarchicalBayesClassifier",
     "HierarchicalCostClassifier",
     "HierarchicalSVM",
+    "MultinomialLogistic",
     "OneVsRestLogistic",
     "OneVsRestSVC",
     "OrthogonalTransfer",

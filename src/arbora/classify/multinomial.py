@@ -38,7 +38,7 @@ from arbora.classify._linear import LinearModel
 from arbora.classify._train import Training
 from arbora.infer import Progress
 from arbora.infer.memory import require_memory
-from arbora.infer.multinomial import Monitor, Objective, SoftmaxProblem
+from arbora.infer.multinomial import Monitor, SoftmaxProblem, class_weights
 from arbora.infer.multinomial_solve import SOLVERS, solve
 from arbora.structure import Hierarchy, LabelGraph
 
@@ -239,9 +239,10 @@ class MultinomialLogistic(LinearClassifier):
         labels = position[training.positives.indices]
         problem = SoftmaxProblem(X, labels, training.row_cost, len(order), factor, free_bias)
         with Progress(None, "iterations", self.verbose) as progress, self._engine() as engine:
-            monitor = Monitor(self.tol, self.max_iter, progress)
+            monitor = Monitor(self.tol, self.max_iter, progress, training.options.dtype)
             solution = solve(problem, self.solver, monitor, engine, training.options.seed)
-        W = solution.Z if factor is None else Objective(problem).weights(solution.Z)[:, position]
+        W = class_weights(factor, solution.Z)
+        W = W if factor is None else np.ascontiguousarray(W[:, position])
         weights = W if bias else np.vstack([W, np.zeros_like(W[:1])])
         if len(seen) < training.X.shape[1]:
             full = np.zeros((training.X.shape[1] + 1, W.shape[1]), W.dtype)

@@ -40,6 +40,7 @@ from arbora.kernels.products import csr_matmul
 Matrix = NDArray[Any]
 _TINY = float(np.finfo(np.float64).tiny)
 _CHUNK = 1024  # dense rows of a product
+_ROUNDING = 10.0  # error of an objective, in units of the working precision
 
 
 class SoftmaxProblem(NamedTuple):
@@ -117,9 +118,24 @@ def scores(X: Any, W: Matrix, engine: Any = None) -> Matrix:
     True
     """
     if sp.issparse(X):
-        return csr_matmul(sp.csr_array(X), np.ascontiguousarray(W), engine)
+        rows: Any = X
+        return csr_matmul(rows, np.ascontiguousarray(W), engine)
     parts = (engine or InOrder()).map(lambda rows: X[rows] @ W, slices(X.shape[0], _CHUNK))
     return np.vstack(parts) if parts else np.empty((0, W.shape[1]), W.dtype)
+
+
+def class_weights(factor: sp.csr_array | None, Z: Matrix) -> Matrix:
+    """Weights (n_weights, n_classes) of the classes: Z F, or Z itself without a factor.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> class_weights(sp.csr_array([[1.0, 1.0], [0.0, 2.0]]), np.array([[3.0, 4.0]]))
+    array([[ 3., 11.]])
+    """
+    if factor is None:
+        return Z
+    return np.ascontiguousarray((sp.csr_array(factor.T).astype(Z.dtype) @ Z.T).T)
 
 
 class Point(NamedTuple):
@@ -151,13 +167,11 @@ class Objective:
     def __init__(self, problem: SoftmaxProblem, engine: Any = None) -> None:
         self.problem, self.engine = problem, engine if engine is not None else InOrder()
         self.rows = Likelihood(problem.X, problem.indicator, problem.cost, True, engine)
-        factor = problem.factor
-        self._factor: Any = None if factor is None else sp.csr_array(factor).astype(problem.dtype)
-        self._turned: Any = None if factor is None else sp.csr_array(self._factor.T)
+        self._factor: Any = None if problem.factor is None else problem.factor.astype(problem.dtype)
 
     def weights(self, Z: Matrix) -> Matrix:
         """Weights (n_weights, n_classes) of the classes."""
-        return Z if self._turned is None else np.ascontiguousarray((self._turned @ Z.T).T)
+        return class_weights(self._factor, Z)
 
     def share(self, G: Matrix) -> Matrix:
         """Carry derivatives by the weights to the parts."""
@@ -214,6 +228,8 @@ class Monitor:
         Relative duality gap, or relative norm of the gradient where there is no gap.
     max_iter : int
     progress : Progress, optional
+    dtype : dtype
+        Precision of the objectives: a bound that comes from one of them is no better than that.
 
     Examples
     --------
@@ -224,8 +240,11 @@ class Monitor:
     (array([0.2  , 0.111]), False)
     """
 
-    def __init__(self, tol: float, max_iter: int, progress: Progress | None = None) -> None:
+    def __init__(
+        self, tol: float, max_iter: int, progress: Progress | None = None, dtype: Any = np.float64
+    ) -> None:
         self.tol, self.max_iter, self.progress = tol, max_iter, progress
+        self.rounding = _ROUNDING * float(np.finfo(dtype).eps)
         self.trace, self.bound, self.scale = Trace(), -np.inf, 0.0
         self.objective = self.gap = self.gradient_norm = np.nan
         self.converged = False
@@ -242,7 +261,7 @@ class Monitor:
         """Add an iteration; return whether it is the last one. An estimate that is not certified ends nothing."""
         if certified and not np.isnan(gap):
             self.bound = max(self.bound, objective - gap)
-            gap = max(0.0, min(gap, objective - self.bound))
+            gap = min(gap, max(objective - self.bound, self.rounding * abs(objective)))
         self.objective, self.gap, self.gradient_norm = objective, gap, gradient_norm
         relative = self.relative_gap
         self.trace.append(objective, relative, gradient_norm=gradient_norm, **extra)

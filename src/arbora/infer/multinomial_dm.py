@@ -60,7 +60,8 @@ def tighten(blocks: list[Matrix], a: Matrix) -> Matrix:
             total += p.sum(axis=1)
             steep += (p * (1 - p)).sum(axis=1)
         low, high = np.where(total >= 0, a, low), np.where(total <= 0, a, high)
-        new = a + total / np.maximum(steep, np.finfo(a.dtype).tiny)
+        with np.errstate(over="ignore"):  # a sum that is flat sends the step anywhere: it is bisected then
+            new = a + total / np.maximum(steep, np.finfo(a.dtype).tiny)
         new = np.where((new >= low) & (new <= high), new, (low + high) / 2)
         done = np.abs(new - a) <= 4 * np.finfo(a.dtype).eps * np.maximum(np.abs(a), 1)
         a = new
@@ -100,9 +101,9 @@ def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -> S
         bound, done = _bound(cost, S, a), False
         while not done:
             told, before = blocks.round(a), bound
-            S = told.of_rows
-            a = tighten(S, a)
-            rest = blocks.penalised() - told.at_labels
+            S = [one - told.common[:, None] for one in told.of_rows]
+            a = tighten(S, a - told.common)
+            rest = blocks.penalised() - told.at_labels + float(cost @ told.common)
             bound = rest + _bound(cost, S, a)
             softmax = rest + float(cost @ join([partial_sums(one) for one in S]))
             done = record_round(monitor, problem, before, bound, told.gradient_square, softmax=softmax)

@@ -151,6 +151,7 @@ def solve_dual(
         last = len(monitor.trace) == monitor.max_iter - 1
         if gap * optimism <= monitor.tol * objective or last:
             exact, objective = _certify(problem, shares, Z, L, engine)
+            exact = gaps[-1] = max(exact, monitor.rounding * objective)
             optimism = max(1.0, exact / max(gap, np.finfo(np.float64).tiny))
             done = monitor.record(objective, exact)
         else:
@@ -173,4 +174,4 @@ def _certify(
 
     found = np.array(engine.map(certify, slices(len(L), _ROWS_PER_TASK)))
     loss, gap = found.sum(axis=0).tolist()
-    return max(gap, 0.0), loss + squares(Z) / 2
+    return gap, loss + squares(Z) / 2

@@ -34,6 +34,7 @@ _ARMIJO = 1e-4
 _MOST_HALVINGS = 30
 _ROUNDING = 50.0  # error of an objective, in units of the working precision
 _MOST_TURNED = 1000  # features that are turned
+_PATIENCE = 5  # steps without a smaller gradient, after which rounding is all that is left
 
 
 def _turned(problem: SoftmaxProblem) -> tuple[SoftmaxProblem, Matrix | None]:
@@ -92,6 +93,7 @@ def solve_newton(
     monitor : Monitor
     engine : object with ``map(function, items)``, optional
     start : ndarray of shape (n_weights, n_parts), optional
+        Where to begin, unless zero is better.
 
     Examples
     --------
@@ -113,14 +115,21 @@ def solve_newton(
 
 def _iterate(objective: Objective, monitor: Monitor, Z: Matrix) -> Matrix:
     """Take Newton steps until the monitor is content, or nothing falls any more."""
-    point = objective.evaluate(Z)
+    point, problem = objective.evaluate(Z), objective.problem
+    if point.objective > float(problem.cost.sum()) * np.log(problem.n_classes):
+        point = objective.evaluate(np.zeros_like(Z))
     gradient = objective.gradient(point)
+    smallest, n_idle = np.inf, 0
     while not monitor.record(point.objective, *certify(objective, gradient)):
         target = monitor.tol * monitor.scale
         if not objective.problem.free_bias:  # the norm of a gradient at this gap
             target = np.sqrt(2 * monitor.tol * point.objective)
         new = _advance(objective, point, gradient, target)
         if new is None:
+            break
+        idle = monitor.gradient_norm >= smallest
+        smallest, n_idle = min(smallest, monitor.gradient_norm), n_idle + 1 if idle else 0
+        if n_idle == _PATIENCE:
             break
         point, gradient = new, objective.gradient(new)
     return point.Z

@@ -14,6 +14,11 @@ Blocks of classes are visited in parallel, and could live elsewhere: `visit` tak
 for every row, and leaves new weights and two numbers for every row, the largest score and the sum of the exponential
 functions beside it (`partial_sums`), from which `join` makes the new xi. `multinomial_dm` shares all this.
 
+Weights that all classes have in common change no probability, and only cost. Classes that step on their own pile them
+up, and the penalty alone would take them off again, slowly: they are taken off after each round, as the mean of the
+weights that the penalty is smallest without (of flat classes, the plain mean). That is the one vector of weights that
+has to travel.
+
 The gradient that a visit begins with is that of the softmax, since xi is exact there: it certifies the weights
 that the visit found, and the bound it gives on the optimum holds for those that it leaves.
 
@@ -219,11 +224,14 @@ class Penalty:
     def __init__(self, problem: SoftmaxProblem) -> None:
         self.factor, self.weight, self.mixing = problem.factor, 1.0, None
         self.free_bias = problem.free_bias
+        self.centre = np.full(problem.n_classes, 1 / problem.n_classes, problem.dtype)
         if problem.factor is not None:
             K = (problem.factor.T @ problem.factor).toarray()
             smallest = float(np.linalg.eigvalsh(K)[0])
             self.weight = 1 / smallest
-            self.mixing = (np.eye(len(K)) - smallest * np.linalg.inv(K)).astype(problem.dtype)
+            precision = np.linalg.inv(K)
+            self.mixing = (np.eye(len(K)) - smallest * precision).astype(problem.dtype)
+            self.centre = (precision.sum(axis=0) / precision.sum()).astype(problem.dtype)
 
     def parents(self, W: Matrix) -> Matrix | None:
         """V for given weights."""
@@ -255,6 +263,7 @@ class Told(NamedTuple):
 
     of_rows: list[Any]  # what `summary` makes of the scores of each block
     at_labels: float  # sum of the scores of the labels, times their costs
+    common: Matrix  # what all scores of a row have too much, by `of_rows` and `at_labels`
     gradient_square: float  # by the parts, at the weights before the round
 
 
@@ -299,8 +308,11 @@ class ClassBlocks:
         """Visit all blocks."""
         found = self.engine.map(lambda columns: self._work(columns, shift), self.columns)
         of_rows, at_labels, gradients = zip(*found, strict=True)
+        common = (self.W @ self.penalty.centre)[:, None]
+        self.W -= common
         self.V = self.penalty.parents(self.W)
-        return Told(list(of_rows), sum(at_labels), self.penalty.square(list(gradients)))
+        lost = scores(self.rows.X, common, self.engine).ravel()
+        return Told(list(of_rows), sum(at_labels), lost, self.penalty.square(list(gradients)))
 
     def penalised(self) -> float:
         """Penalty of the weights."""
@@ -337,6 +349,7 @@ def solve_lc(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -> S
             told, before = blocks.round(xi), objective
             xi = join(told.of_rows)
             objective = blocks.penalised() + float(cost @ xi) - told.at_labels
+            xi -= told.common
             done = record_round(monitor, problem, before, objective, told.gradient_square)
         return monitor.solution(blocks.parts())
 
@@ -348,5 +361,7 @@ def record_round(
     norm = float(np.sqrt(square))
     if not len(monitor.trace):
         monitor.scale = norm  # the weights were zero
-    gap = np.nan if problem.free_bias else max(0.0, value - before + square / 2)
+    gap = np.nan
+    if not problem.free_bias:
+        gap = max(value - before + square / 2, monitor.rounding * abs(value))
     return monitor.record(value, gap, norm, certified=True, **extra)

@@ -32,6 +32,7 @@ _registry: dict[str, str | type] = {
         "arbora.classify:HierarchicalSVM",
         "arbora.classify:OrthogonalTransfer",
         "arbora.classify:CorrelatedMultinomialLogit",
+        "arbora.classify:MultinomialLogistic",
         "arbora.classify.thresholds:ZeroThreshold",
         "arbora.classify.thresholds:GlobalCut",
         "arbora.classify.thresholds:RCut",

@@ -1,0 +1,289 @@
+"""Time of multinomial logistic regression to a given distance from the optimum, beside scikit-learn.
+
+    python -m benchmarks.multinomial                       # everything; goes on where it was interrupted
+    python -m benchmarks.multinomial --only news20 --quick
+
+All solve one problem: flat softmax with a regularised bias, which scikit-learn gets as a constant feature. The
+optimum is bounded from below by a fine fit in double precision and its certified gap; a solver has arrived when its
+objective is at most a thousandth above that bound. scikit-learn is stopped there, from inside its loss function, so
+that it does not pay for more. `auto` has to certify the gap before it stops. Every cell is a process of its own;
+objectives against seconds and iterations are kept in the cells, and drawn into `multinomial.html` in their folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model._linear_loss import LinearModelLoss
+from threadpoolctl import threadpool_limits
+
+from arbora.classify import MultinomialLogistic
+from arbora.metrics import macro_f1, micro_f1
+from arbora.metrics.table import Table
+from benchmarks.cells import DONE, Cells, one_thread, parse, peak_gib, summary
+from benchmarks.report import published
+from benchmarks.tasks import SOURCES, Task, take, task
+
+C, NEAR, FINE = 1.0, 1e-3, 1e-5
+NAMES = ("news20", "lshtc_small", "wordnet_gloss")
+OURS = ("auto", "lc", "admm", "lbfgs", "dm")
+PEERS = ("lbfgs", "newton-cg")
+TWO_THREADS = ("auto", "lc")
+SYNTHETIC = "DMOZ-2010 size"
+# documents, features, classes, features of a document
+SIZES, QUICK_SIZES = (128_710, 381_580, 12_294, 100), (2_000, 3_000, 200, 20)
+_WARM_UP = 200
+_MOST_ITERATIONS = 2000
+SECTION = "Multinomial logistic regression: time to the optimum"
+
+EXPLANATION = f"""\
+`python -m benchmarks.multinomial`: seconds until the objective is within {NEAR:g} of the optimum; C = {C:g}, one
+thread unless it says two, kernels compiled beforehand; a cell that is over its time says so. "Of the best" is the
+time over that of the faster scikit-learn solver. `auto` has certified the gap by then; of all other solvers the first
+iteration counts whose objective is near enough. Target: at most 0.5 of scikit-learn on NEWS20, 0.1 with a thousand
+classes and more. "dm" minimises a bound: its distance is the one at which it ends.
+"""
+
+
+class Arrived(Exception):
+    """scikit-learn is near enough."""
+
+
+@contextmanager
+def watched(scale: float, target: float, curve: list[tuple[float, float]]) -> Iterator[None]:
+    """Write down the objectives that scikit-learn meets, and stop it at the target."""
+    originals = {name: getattr(LinearModelLoss, name) for name in ("loss", "loss_gradient")}
+    started = time.perf_counter()
+
+    def wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            found = original(*args, **kwargs)
+            value = float(found[0] if isinstance(found, tuple) else found) * scale
+            curve.append((time.perf_counter() - started, value))
+            if value <= target:
+                raise Arrived
+            return found
+
+        return call
+
+    for name, original in originals.items():
+        setattr(LinearModelLoss, name, wrapped(original))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(LinearModelLoss, name, original)
+
+
+def fit_peer(work: Task, solver: str, target: float) -> dict[str, Any]:
+    n = work.X.shape[0]
+    X = sp.csr_matrix(sp.hstack([work.X, np.ones((n, 1), work.X.dtype)], format="csr"))
+    model = LogisticRegression(C=C, solver=solver, fit_intercept=False, tol=1e-10, max_iter=_MOST_ITERATIONS)
+    curve: list[tuple[float, float]] = []
+    arrived = False
+    with watched(C * n, target, curve):
+        try:
+            model.fit(X, work.y)
+        except Arrived:
+            arrived = True
+    return {"seconds": curve[-1][0], "objective": curve[-1][1], "arrived": arrived, "curve": curve}
+
+
+def fit_ours(work: Task, solver: str, target: float, n_jobs: int = 1) -> dict[str, Any]:
+    # What is found near enough afterwards is on the way of a fit that goes a little further; "auto" stops there.
+    tol = NEAR if solver in ("auto", "dm") else NEAR / 2
+    model = MultinomialLogistic(
+        C, solver=solver, tol=tol, max_iter=_MOST_ITERATIONS, n_jobs=n_jobs, random_state=0
+    )
+    started = time.perf_counter()
+    model.fit(work.X, work.y)
+    total = time.perf_counter() - started
+    trace = model.trace_
+    values = trace["softmax" if solver == "dm" else "objective"]
+    near = np.flatnonzero(values <= target)
+    seconds = (
+        total
+        if solver == "auto" or not near.size
+        else total - trace["seconds"][-1] + trace["seconds"][near[0]]
+    )
+    answer = model.predict(work.X_test)
+    return {
+        "seconds": float(seconds), "objective": float(values[-1]), "arrived": bool(near.size),
+        "iterations": int(near[0]) + 1 if near.size else len(trace), "gap": float(model.duality_gap_),
+        "micro": float(micro_f1(work.y_test, answer)), "macro": float(macro_f1(work.y_test, answer)),
+        "curve": list(zip(trace["seconds"].tolist(), values.tolist(), strict=True)),
+    }  # fmt: skip
+
+
+def measure_optimum(work: Task) -> dict[str, Any]:
+    model = MultinomialLogistic(C, tol=FINE, dtype="float64", random_state=0).fit(work.X, work.y)
+    gap = model.duality_gap_ * model.objective_
+    return {"lower": model.objective_ - gap, "objective": model.objective_, "classes": len(model.classes_)}
+
+
+def measure(work: Task, method: str, lower: float) -> dict[str, Any]:
+    """Measure one method on one set, kernels compiled on a few rows first."""
+    whose, solver, *threads = method.split()
+    few = np.random.default_rng(0).permutation(work.X.shape[0])[:_WARM_UP]
+    small = work._replace(X=work.X[few], y=take(work.y, few))
+    with threadpool_limits(1):
+        if whose == "sklearn":
+            return fit_peer(work, solver, (1 + NEAR) * lower)
+        fit_ours(small, solver, np.inf)
+        return fit_ours(work, solver, (1 + NEAR) * lower, 2 if threads else 1)
+
+
+def synthetic(sizes: tuple[int, int, int, int]) -> tuple[sp.csr_matrix, np.ndarray]:
+    """Documents of random classes: half of their features are those of the class, the others any."""
+    n_samples, n_features, n_classes, length = sizes
+    rng = np.random.default_rng(0)
+    y = np.concatenate([np.arange(n_classes), rng.integers(n_classes, size=n_samples - n_classes)])
+    own = rng.integers(n_features, size=(n_classes, length))
+    columns = rng.integers(n_features, size=(n_samples, length))
+    columns[:, : length // 2] = own[y][:, : length // 2]
+    missing = np.setdiff1d(np.arange(n_features), columns)
+    columns[np.arange(len(missing)) % n_samples, length - 1 - np.arange(len(missing)) // n_samples] = missing
+    data = np.full(columns.size, 1 / np.sqrt(length), np.float32)
+    indptr = np.arange(n_samples + 1) * length
+    X = sp.csr_matrix((data, columns.ravel().astype(np.int32), indptr), shape=(n_samples, n_features))
+    X.sum_duplicates()
+    return X, y
+
+
+def measure_synthetic(quick: bool) -> dict[str, Any]:
+    sizes = QUICK_SIZES if quick else SIZES
+    X, y = synthetic(sizes)
+    before = peak_gib()
+    model = MultinomialLogistic(C, solver="lc", tol=NEAR, max_iter=2, n_jobs=2).fit(X, y)
+    trace = model.trace_
+    return {
+        "sizes": list(sizes), "before_gib": before, "seconds": float(trace["seconds"][-1]),
+        "objectives": trace["objective"].tolist(),
+    }  # fmt: skip
+
+
+def methods() -> list[str]:
+    one = [f"sklearn {solver}" for solver in PEERS] + [f"arbora {solver}" for solver in OURS]
+    return one + [f"arbora {solver} 2" for solver in TWO_THREADS]
+
+
+def rows_of(name: str, cells: Cells) -> list[tuple[Any, ...]]:
+    """Rows of one set."""
+    optimum = cells.kept(f"optimum {name}")
+    if optimum is None or optimum["status"] != DONE:
+        return [(SOURCES[name].title, None, summary(optimum), *[None] * 7)]
+    found = {method: cells.kept(f"{method} | {name}") for method in methods()}
+    ended = {key: cell for key, cell in found.items() if cell is not None and cell["status"] == DONE}
+    peers = [cell["seconds"] for key, cell in ended.items() if key.startswith("sklearn") and cell["arrived"]]
+    rows = []
+    for method in methods():
+        cell, head = found[method], (SOURCES[name].title, optimum["classes"])
+        label = method.replace("sklearn", "scikit-learn").replace(" 2", ", two threads")
+        if method not in ended:
+            rows.append((*head, f"{label}: {summary(cell)}", *[None] * 7))
+            continue
+        excess = cell["objective"] / optimum["lower"] - 1
+        ratio = cell["seconds"] / min(peers) if peers and not method.startswith("sklearn") else None
+        seconds = cell["seconds"] if cell["arrived"] else None
+        numbers = cell.get("iterations"), cell["peak_gib"], cell.get("micro"), cell.get("macro")
+        rows.append((*head, label, seconds, ratio if cell["arrived"] else None, 100 * excess, *numbers))
+    return rows
+
+
+def draw(cells: Cells, names: list[str]) -> None:
+    """Distance from the optimum against seconds and iterations, as in Figures 4.2 and 4.3 of the thesis."""
+    try:
+        from plotly.graph_objects import Scatter
+        from plotly.subplots import make_subplots
+    except ImportError:
+        print("(no figure: it needs plotly)")
+        return
+    figure = make_subplots(rows=len(names), cols=2, row_titles=[SOURCES[name].title for name in names])
+    for row, name in enumerate(names, start=1):
+        optimum = cells.kept(f"optimum {name}") or {}
+        for method in methods():
+            cell = cells.kept(f"{method} | {name}") or {}
+            if "curve" in cell and "lower" in optimum:
+                seconds, values = np.array(cell["curve"]).T
+                excess = values / optimum["lower"] - 1
+                for column, x in ((1, seconds), (2, np.arange(1, len(values) + 1))):
+                    line = Scatter(
+                        x=x, y=excess, name=method, legendgroup=method, showlegend=(row, column) == (1, 1)
+                    )
+                    figure.add_trace(line, row=row, col=column)
+    figure.update_yaxes(type="log", title_text="relative distance from the optimum")
+    figure.update_xaxes(title_text="seconds", col=1)
+    figure.update_xaxes(title_text="iterations", col=2)
+    figure.write_html(cells.folder / "multinomial.html", include_plotlyjs=True)
+
+
+def report(cells: Cells, options: argparse.Namespace) -> None:
+    """Print the table from the finished cells."""
+    print(EXPLANATION)
+    rows = [row for name in NAMES for row in rows_of(name, cells)]
+    columns = (
+        "data", "classes", "solver", "seconds", "of the best", "above the optimum, %", "iterations", "peak, GiB",
+        "micro-F1", "macro-F1",
+    )  # fmt: skip
+    formats = ("", ",d", "", ".2f", ".3f", ".3f", "d", ".2f", "percent", "percent")
+    print(Table(columns, rows, formats).to_markdown() + "\n")
+    cell = cells.kept("synthetic")
+    if cell is None or cell["status"] != DONE:
+        print(f"{SYNTHETIC}: {summary(cell)}.")
+        return
+    n_samples, n_features, n_classes, _ = cell["sizes"]
+    print(
+        f"{SYNTHETIC} (synthetic: {n_samples:,} documents, {n_features:,} features, {n_classes:,} classes): "
+        f'{len(cell["objectives"])} iterations of `solver="lc"` on two threads in {cell["seconds"]:.0f} s, peak '
+        f"{cell['peak_gib']:.1f} GiB; objectives {', '.join(f'{value:,.0f}' for value in cell['objectives'])}."
+    )
+
+
+def run_cell(cells: Cells, options: argparse.Namespace) -> None:
+    """Measure the cell of this process."""
+    if options.cell == "synthetic":
+        cells.measure(lambda: measure_synthetic(options.quick))
+        return
+    if options.cell.startswith("optimum "):
+        work = task(options.cell.removeprefix("optimum "), options.cache, options.quick)
+        cells.measure(lambda: measure_optimum(work))
+        return
+    method, name = options.cell.split(" | ")
+    work, optimum = task(name, options.cache, options.quick), cells.kept(f"optimum {name}")
+    assert optimum is not None
+    cells.measure(lambda: measure(work, method, optimum["lower"]))
+
+
+def main() -> None:
+    options = parse("Time of multinomial logistic regression.", list(NAMES))
+    options.budget = min(options.budget, 1800.0)
+    cells = Cells("benchmarks.multinomial", options)
+    if options.cell:
+        run_cell(cells, options)
+        return
+    if not options.table:
+        for name in options.names:
+            task(name, options.cache, options.quick)
+            if cells.run(f"optimum {name}")["status"] == DONE:
+                for method in methods():
+                    cells.run(f"{method} | {name}")
+        if not options.only:
+            cells.run("synthetic")
+    if options.quick:
+        report(cells, options)
+    else:
+        with published(SECTION):
+            report(cells, options)
+    draw(cells, list(NAMES))
+
+
+if __name__ == "__main__":
+    one_thread()
+    main()

@@ -1,0 +1,49 @@
+"""Small multinomial problems, and their objective written out by hand."""
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import logsumexp, softmax
+
+from arbora.infer.multinomial import SoftmaxProblem
+
+
+def random_rows(n_samples=60, n_features=8, n_classes=5, seed=0, density=0.5):
+    """Rows with a constant last feature, labels of every class, and uneven costs."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_samples, n_features)) * (rng.random((n_samples, n_features)) < density)
+    X[:, -1] = 1.0
+    labels = np.concatenate([np.arange(n_classes), rng.integers(n_classes, size=n_samples - n_classes)])
+    return X, labels, rng.uniform(0.3, 2.0, n_samples)
+
+
+def random_problem(sparse=True, factor=None, free_bias=False, dtype=np.float64, **sizes):
+    X, labels, cost = random_rows(**sizes)
+    X = (sp.csr_array(X) if sparse else X).astype(dtype)
+    return SoftmaxProblem(X, labels, cost, int(labels.max()) + 1, factor, free_bias)
+
+
+def tree_factor():
+    """Five classes: three below one node, two below another, both below a root."""
+    return sp.csr_array(
+        np.vstack([np.full(5, 0.5), [0.8, 0.8, 0.8, 0, 0], [0, 0, 0, 0.6, 0.6], np.diag([1, 1, 1, 1, 1.5])])
+    )
+
+
+def objective(problem, Z):
+    """Primal value, by its definition."""
+    W = Z if problem.factor is None else Z @ problem.factor.toarray()
+    S = problem.X @ W
+    losses = logsumexp(S, axis=1) - S[np.arange(len(S)), problem.labels]
+    seen = Z[:-1] if problem.free_bias else Z
+    return 0.5 * (seen**2).sum() + problem.cost @ losses
+
+
+def dual_value(problem, P):
+    """Dual value of distributions P, by its definition."""
+    U = problem.X.T @ (problem.cost[:, None] * (np.eye(problem.n_classes)[problem.labels] - P))
+    V = U if problem.factor is None else U @ problem.factor.toarray().T
+    return -0.5 * (V**2).sum() - problem.cost @ (P * np.log(P)).sum(axis=1)
+
+
+def probabilities(problem, Z):
+    return softmax(problem.X @ (Z if problem.factor is None else Z @ problem.factor.toarray()), axis=1)
