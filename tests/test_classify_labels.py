@@ -1,5 +1,7 @@
 """Labels in any form, on any structure: what goes into `fit` comes out of `predict`."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -371,3 +373,15 @@ def test_score_is_the_share_of_rows_that_are_wholly_right(estimator):
         model.score(X, SETS[:-1])
     search = GridSearchCV(estimator(random_state=0), {"C": [0.1, 1.0]}, cv=KFold(3)).fit(X, SETS)
     assert search.best_score_ > 0.9
+
+
+@pytest.mark.parametrize("structure", [None, Hierarchy.from_edges([("top", f"c{i}") for i in range(8)])])
+@pytest.mark.parametrize("dtype", ["U2", object])
+def test_one_row_a_class_is_no_regression_problem(structure, dtype):
+    """Names are classes beyond doubt: no warning, which is an error here. Of numbers scikit-learn may well warn."""
+    y = np.array([f"c{i}" for i in range(8)], dtype=dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert encode_targets(y, structure).classes.tolist() == y.tolist()
+        with pytest.raises(UserWarning, match="regression"):
+            encode_targets(np.arange(30), None)

@@ -95,6 +95,11 @@ def _is_missing(label: Any) -> bool:
     return label is None or is_scalar_nan(label) or is_pandas_na(label)
 
 
+def _are_names(y: NDArray[Any]) -> bool:
+    """Whether all labels are strings: classes beyond doubt, even if each has one row."""
+    return y.dtype.kind == "U" or (y.dtype == object and all(isinstance(label, str) for label in y.tolist()))
+
+
 def _forest(classes: NDArray[Any], indicator: sp.csr_array, kind: str) -> Targets:
     """Targets without a structure: every class is a node of its own."""
     nodes = np.arange(len(classes))
@@ -113,7 +118,8 @@ def _from_single(y: Any, structure: Hierarchy | None) -> Targets:
                 f"row {missing[0]} of y has no label ({y[missing[0]]!r}): leave such rows out of a fit."
             )
     if structure is None:
-        check_classification_targets(y)
+        if not _are_names(y):  # of names with a row each it would say that they may be numbers to regress on
+            check_classification_targets(y)
     elif y.dtype.kind in "iu" and not any(isinstance(name, int) for name in structure.names.tolist()):
         # Taken for node ids, labels that scikit-learn has recoded (cross_val_predict) would be misread in silence.
         raise ValueError(
