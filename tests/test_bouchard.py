@@ -8,6 +8,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, logsumexp
 
 from arbora.infer import bouchard
+from arbora.kernels.bound import tighten_shifts
 from tree_models import likelihood_bound, problem
 
 SOFTMAX, LOGISTIC = problem(likelihood="softmax"), problem(likelihood="logistic")
@@ -117,3 +118,42 @@ def test_grams_and_quadratic_forms(n_features):
     np.testing.assert_allclose(full, np.einsum("ia,ik,ib->kab", X, weight, X), rtol=1e-9, atol=1e-11)
     forms = bouchard.quadratic_forms(np.ascontiguousarray(X.T), bouchard.pack_symmetric(full))
     np.testing.assert_allclose(forms, np.einsum("ia,kab,ib->ik", X, full, X), rtol=1e-9)
+
+
+def twin_shifts(mean, variance, shift, n_steps):
+    """The kernel's steps, all rows at once."""
+    slack, low, high = mean.shape[1] / 2 - 1, np.full(len(shift), -np.inf), np.full(len(shift), np.inf)
+
+    def walk(at):
+        away = mean - at[:, None]
+        width = np.sqrt(variance + away**2)
+        c, share = bouchard.curvature(width), variance / width**2
+        bend = (share * c + (1 - share) / (4 * np.cosh(width / 2) ** 2)).sum(axis=1)
+        value = slack * at - bouchard.log_2cosh_half(width).sum(axis=1)
+        return value, slack + (c * away).sum(axis=1), bend, c.sum(axis=1)
+
+    at, best, (value, slope, bend, weight) = shift, shift, walk(shift)
+    best_value = value
+    for _ in range(n_steps):
+        low, high = np.where(slope > 0, at, low), np.where(slope < 0, at, high)
+        careful = slope / weight
+        new = at + np.clip(slope / bend, -10 * abs(careful), 10 * abs(careful))
+        both = np.isfinite(low) & np.isfinite(high)
+        middle = np.where(both, (np.where(both, low, 0) + np.where(both, high, 0)) / 2, at + careful)
+        at = np.where((low <= new) & (new <= high), new, middle)
+        value, slope, bend, weight = walk(at)
+        best, best_value = np.where(value > best_value, at, best), np.maximum(value, best_value)
+    return best, best_value
+
+
+@pytest.mark.parametrize("n_classes", [2, 5, 1200])
+@pytest.mark.parametrize("n_steps", [0, 1, 3])
+def test_shifts_equal_their_twin(n_classes, n_steps):
+    rng = np.random.default_rng(n_classes)
+    mean, variance = 5 * rng.normal(size=(6, n_classes)), rng.gamma(1.0, size=(6, n_classes))
+    shift = rng.normal(size=6)
+    found, values = shift.copy(), np.empty(6)
+    tighten_shifts(mean, variance, found, n_steps, values)
+    want, want_values = twin_shifts(mean, variance, shift, n_steps)
+    np.testing.assert_allclose(values, want_values, rtol=1e-12)
+    np.testing.assert_allclose(found, want, rtol=1e-6)

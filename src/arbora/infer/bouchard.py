@@ -33,10 +33,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.kernels.bound import tighten_shifts
+
 Array = NDArray[np.float64]
 
 _SMALL = 1e-4  # below this the series of l(x) is exact
-_LONGEST = 10.0  # Newton's step in b over that of the formula above, which never overshoots
 _PAIRS_AT_A_TIME = 1 << 13
 _TINY = np.finfo(np.float64).tiny
 
@@ -77,12 +78,6 @@ def optimal_width(mean: Array, variance: Array, shift: Array) -> Array:
     return np.sqrt(variance + (mean - shift[:, None]) ** 2)
 
 
-def _evaluate(mean: Array, variance: Array, shift: Array) -> Local:
-    width = optimal_width(mean, variance, shift)
-    value = (mean.shape[1] / 2 - 1) * shift - log_2cosh_half(width).sum(axis=1)
-    return Local(shift, width, value)
-
-
 def collapsed_curvature(mean: Array, variance: Array, local: Local) -> Array:
     """Second derivative in the mean of the bound, x following the mean: never above `curvature`."""
     x2 = np.maximum(local.width**2, _TINY)
@@ -114,34 +109,9 @@ def local_step(mean: Array, variance: Array, shift: Array | None, n_steps: int =
         zero = np.zeros(len(mean))
         width = optimal_width(mean, variance, zero)
         return Local(zero, width, -log_2cosh_half(width).sum(axis=1))
-    best = tried = _evaluate(mean, variance, shift)
-    low, high = np.full((2, len(mean)), [[-np.inf], [np.inf]])
-    for _ in range(n_steps):
-        weight = curvature(tried.width)
-        slope = mean.shape[1] / 2 - 1 + (weight * (mean - tried.shift[:, None])).sum(axis=1)
-        bend = collapsed_curvature(mean, variance, tried).sum(axis=1)
-        low, high = np.where(slope > 0, tried.shift, low), np.where(slope < 0, tried.shift, high)
-        tried = _evaluate(
-            mean, variance, _next_shift(tried.shift, slope, bend, weight.sum(axis=1), low, high)
-        )
-        worse = tried.value < best.value
-        best = Local(
-            np.where(worse, best.shift, tried.shift),
-            np.where(worse[:, None], best.width, tried.width),
-            np.maximum(best.value, tried.value),
-        )
-    return best
-
-
-def _next_shift(shift: Array, slope: Array, bend: Array, weight: Array, low: Array, high: Array) -> Array:
-    """Newton's step where it stays between shifts that are known to be too low and too high, else a safe one."""
-    careful = slope / weight
-    newton = shift + np.clip(
-        slope / np.maximum(bend, _TINY), -_LONGEST * abs(careful), _LONGEST * abs(careful)
-    )
-    known = np.isfinite(low) & np.isfinite(high)
-    middle = np.where(known, (np.where(known, low, 0.0) + np.where(known, high, 0.0)) / 2, shift + careful)
-    return np.where((newton >= low) & (newton <= high), newton, middle)
+    best, value = np.array(shift, np.float64), np.empty(len(mean))
+    tighten_shifts(mean, variance, best, n_steps, value)
+    return Local(best, optimal_width(mean, variance, best), value)
 
 
 def bound_probabilities(mean: Array, variance: Array, local: Local) -> Array:
