@@ -107,7 +107,7 @@ def solve_admm(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) ->
     >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
     >>> solution = solve_admm(problem, Monitor(tol=1e-9, max_iter=200))
     >>> solution.Z.round(3), solution.converged
-    (array([[ 0.453, -0.453]]), True)
+    (array([[ 0.521, -0.521]]), True)
     """
     problem = problem._replace(cost=problem.cost.astype(problem.dtype))
     engine = engine if engine is not None else InOrder()

@@ -25,8 +25,10 @@ from arbora.infer.multinomial import Matrix, Monitor, SoftmaxProblem, Solution, 
 from arbora.infer.tree_likelihood import InOrder, slices
 from arbora.kernels.softmax import certify_softmax, sweep_softmax
 
-_MOST_STEPS, _ENOUGH = 4, 1e-2  # of Newton's method for a row: more are not worth it while other rows move
-_FINE_ENOUGH = 1e-5  # ... nor is more precision when little is left to gain
+_MOST_STEPS = 4  # of Newton's method for a row: more are not worth it while other rows move
+_ENOUGH, _FINE_ENOUGH = 0.1, 1e-3  # mass that the last of them moves; what is left is about its square
+_FINE = 1e-2  # relative gap at which steps become fine
+_OPTIMISM = 0.3  # share of the gap that rows had when they were visited, and that is left after the sweep
 _SMALLEST_NORM2 = 1e-30
 _ROWS_PER_TASK, _FEATURES_PER_TASK = 1024, 4096
 _PATIENCE, _WINDOW = 8, 4  # sweeps before the rate is judged, and over which
@@ -127,7 +129,7 @@ def solve_dual(
     >>> problem = SoftmaxProblem(sp.csr_array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
     >>> solution = solve_dual(problem, Monitor(tol=1e-9, max_iter=100))
     >>> solution.Z.round(3), solution.converged
-    (array([[ 0.453, -0.453]]), True)
+    (array([[ 0.521, -0.521]]), True)
     """
     if problem.free_bias:
         raise ValueError("the bias is free, and the dual has no point then: use Newton's method.")
@@ -139,9 +141,9 @@ def solve_dual(
     norm2 = np.maximum(norm2, _SMALLEST_NORM2).astype(dtype)
     Z, L = _start(problem)
     arrays = X.indptr, X.indices, X.data
-    rng, gaps, optimism, done = np.random.default_rng(seed), list[float](), 1.0, False
+    rng, gaps, optimism, done = np.random.default_rng(seed), list[float](), _OPTIMISM, False
     while not done:
-        fine = bool(gaps) and gaps[-1] <= _ENOUGH * monitor.objective
+        fine = bool(gaps) and gaps[-1] <= _FINE * monitor.objective
         loss, half, gap = sweep_softmax(
             *arrays, norm2, cost, labels, *shares, bound, Z, L, rng.permutation(len(labels)),
             _MOST_STEPS, dtype.type(_FINE_ENOUGH if fine else _ENOUGH),
@@ -152,7 +154,7 @@ def solve_dual(
         if gap * optimism <= monitor.tol * objective or last:
             exact, objective = _certify(problem, shares, Z, L, engine)
             exact = gaps[-1] = max(exact, monitor.rounding * objective)
-            optimism = max(1.0, exact / max(gap, np.finfo(np.float64).tiny))
+            optimism = exact / max(gap, np.finfo(np.float64).tiny)
             done = monitor.record(objective, exact)
         else:
             done = monitor.record(objective, gap, certified=False)

@@ -101,7 +101,7 @@ def solve_newton(
     >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
     >>> solution = solve_newton(problem, Monitor(tol=1e-9, max_iter=100))
     >>> solution.Z.round(3), solution.converged
-    (array([[ 0.453, -0.453]]), True)
+    (array([[ 0.521, -0.521]]), True)
     """
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         turned, turn = _turned(problem)

@@ -338,7 +338,7 @@ def solve_lc(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -> S
     >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
     >>> solution = solve_lc(problem, Monitor(tol=1e-9, max_iter=100))
     >>> solution.Z.round(3), solution.converged
-    (array([[ 0.453, -0.453]]), True)
+    (array([[ 0.521, -0.521]]), True)
     """
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         blocks = ClassBlocks(problem, exponential, partial_sums, engine)
