@@ -15,7 +15,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_random_state
 
-from arbora import classify, text
+from arbora import classify, discover, text
+from arbora.datasets import make_vmf_mixture
+from arbora.special import kappa_mle, vmf_logpdf
 from arbora.structure import Hierarchy
 
 TREE = Hierarchy.from_edges(
@@ -46,6 +48,7 @@ class Row(NamedTuple):
     reduces: Callable[[Data], tuple[Any, Any]]
     numeric: bool = True  # items are rows of numbers, so that scikit-learn's checks apply
     quick: dict[str, Any] = {}  # arguments for scikit-learn's checks, which fit hundreds of times
+    excused: dict[str, str] = {}  # checks of scikit-learn that the model cannot pass, and why
 
     def make(self, **more: Any) -> Any:
         return self.cls(**{**self.arguments, **more})
@@ -197,6 +200,45 @@ def counts_reduce(data: Data) -> tuple[Any, Any]:
     return text.LtcTransformer().fit_transform(table).toarray(), words.transform(texts).toarray()
 
 
+def directions() -> Data:
+    X = make_vmf_mixture(160, 6, 3, random_state=0).X_train
+    X[np.abs(X) < 0.1] = 0.0
+    return Data(X[:120], None, X[120:], None)
+
+
+def unit(X: Any) -> Any:
+    return X / np.linalg.norm(X, axis=-1, keepdims=True)
+
+
+def means_reduce(data: Data) -> tuple[Any, Any]:
+    """The centre of one cluster is the direction of the sum of all rows."""
+    ours = discover.SphericalKMeans(1).fit(data.X)
+    return ours.cluster_centers_[0], unit(unit(data.X).sum(axis=0))
+
+
+def vmf_reduces(data: Data) -> tuple[Any, Any]:
+    """One component is maximum likelihood."""
+    ours = discover.VMFMixture(1, prior_rows=0.0).fit(data.X)
+    mean = unit(data.X).mean(axis=0)
+    return ours.score_samples(data.X_new), vmf_logpdf(
+        unit(data.X_new), unit(mean), kappa_mle(np.linalg.norm(mean), 6)
+    )
+
+
+def bayesian_vmf_reduces(data: Data) -> tuple[Any, Any]:
+    """With a known concentration and a uniform prior, the posterior of one mean direction is in the books."""
+    known = {"prior_concentration": 0.0, "prior_log_mean": np.log(5.0), "prior_log_variance": 1e-10}
+    ours = discover.BayesianVMFMixture(1, **known).fit(data.X)
+    total = unit(data.X).sum(axis=0)
+    return ours.mean_concentrations_[0] * ours.means_[0], 5.0 * total
+
+
+def counts_mixture_reduces(data: Data) -> tuple[Any, Any]:
+    """One component holds the shares of the features among all counts, each counted once more."""
+    ours = discover.MultinomialMixture(1, smoothing=1.0).fit(data.X)
+    return ours.means_[0], (data.X.sum(axis=0) + 1) / (data.X.sum() + data.X.shape[1])
+
+
 _EXACT = {"tol": 1e-13, "dtype": "float64", "calibration": None, "max_iter": 100_000}
 _EXACT_LOGISTIC = {
     **_EXACT,
@@ -211,6 +253,17 @@ _EXACT_OT = {**_EXACT_PATHS, "tol": 1e-10}
 _EXACT_SOFTMAX = {"tol": 1e-15, "dtype": "float64"}
 _SMALL = {"structure": TREE, "random_state": 0}
 _FEW_DRAWS = {"n_samples": 15, "n_warmup": 15}
+_THREE = {"n_components": 3, "random_state": 0}
+_RANDOM_STARTS = dict.fromkeys(
+    ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
+    "starts from rows drawn at random; its own tests compare fits from a given start",
+)
+_SPARSE_CHECKS = ("check_estimator_sparse_array", "check_estimator_sparse_matrix")
+_COUNTS = _RANDOM_STARTS | dict.fromkeys(_SPARSE_CHECKS, "takes what has predict_proba for a classifier")
+_SPHERE = _RANDOM_STARTS | dict.fromkeys(
+    (*_SPARSE_CHECKS, "check_estimator_sparse_tag", "check_estimators_dtypes"),
+    "has rows of zeros, which have no direction and are refused",
+)
 
 REGISTRY = [
     Row(classify.OneVsRestSVC, _SMALL, _EXACT, labelled_clouds, svc_reduces),
@@ -251,6 +304,25 @@ REGISTRY = [
         correlated_reduces,
         quick=_FEW_DRAWS,
     ),
+    Row(
+        discover.SphericalKMeans,
+        {"n_clusters": 3, "random_state": 0},
+        {},
+        directions,
+        means_reduce,
+        excused=_SPHERE,
+    ),
+    Row(discover.VMFMixture, _THREE, {}, directions, vmf_reduces, excused=_SPHERE),
+    Row(
+        discover.BayesianVMFMixture,
+        _THREE,
+        {},
+        directions,
+        bayesian_vmf_reduces,
+        quick={"n_components": 3, "tol": 0.01},
+        excused=_SPHERE,
+    ),
+    Row(discover.MultinomialMixture, _THREE, {}, counts, counts_mixture_reduces, excused=_COUNTS),
     Row(text.LtcTransformer, {}, {}, counts, counts_reduce),
     Row(text.LtcVectorizer, {}, {}, sentences, ltc_reduces, numeric=False),
 ]

@@ -1,8 +1,8 @@
 """Arbora organises large collections.
 
 Three verbs, three packages: ``arbora.classify`` files new items into a taxonomy or label graph that exists,
-``arbora.discover`` (to come) finds structure where there is none, ``arbora.expand`` (to come) grows one that is
-partly labelled.
+``arbora.discover`` finds structure where there is none, ``arbora.expand`` (to come) grows one that is partly
+labelled.
 Sub-packages are imported when first used, so that ``import arbora`` costs nothing.
 """
 
@@ -14,6 +14,7 @@ from arbora._version import __version__
 _PACKAGES = (
     "classify",
     "datasets",
+    "discover",
     "engine",
     "infer",
     "io",

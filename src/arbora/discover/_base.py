@@ -1,0 +1,419 @@
+"""What all mixtures are to their users: fit, assign, densities, novelty, samples, and words that tell what they hold.
+
+A subclass gives its model (`_model`), a start (`_begin`), its attributes (`_set`) and its parameters back from them
+(`_params`); everything else is here. Fitting works in `dtype`; all that is asked of a fitted model is answered in
+double precision.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from arbora.discover._look import largest_features, nearest_rows
+from arbora.discover._rows import as_rows, check_matrix, check_weight
+from arbora.discover._select import search_components
+from arbora.discover._start import Init, check_init
+from arbora.engine import ThreadEngine, split
+from arbora.infer import Progress
+from arbora.infer.mixture import Model, Rows, Schedule, Scores, Solution, best_of, e_step, parts_of, run
+from arbora.kernels import csr_matmul
+
+_ROWS_AT_ONCE = 4096  # rows whose scores are in memory at a time
+_HELD_OUT = 0.2  # share of the rows on which the number of components is chosen
+_LEVELS = 1001  # quantiles of the density that are kept for `is_novel`
+
+
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Put all attributes of an estimator back if the work on it fails, so that an earlier fit stays usable."""
+    before = vars(estimator).copy()
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def warn_unless_converged(estimator: Any, solution: Solution) -> None:
+    """Tell the user of a run that was stopped by the number of iterations."""
+    if not solution.converged:
+        warnings.warn(
+            f"{type(estimator).__name__} stopped at max_iter={estimator.max_iter}, before an iteration gained less "
+            f"than tol={estimator.tol:g} a row; the last gained {solution.trace.last['gap']:.2g}. Increase max_iter "
+            "or tol.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+def refuse_few(rows: Rows, n_components: int, name: str = "n_components") -> None:
+    """Refuse more components than rows."""
+    n_samples = rows.X.shape[0]
+    if n_samples < n_components:
+        raise ValueError(
+            f"n_samples={n_samples} rows cannot fill {name}={n_components}: give more rows or fewer components (rows "
+            "of weight 0 do not count)."
+        )
+
+
+class Mixture(DensityMixin, BaseEstimator):
+    """Base of the mixtures."""
+
+    _min_features: ClassVar[int] = 1
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "init": [StrOptions({"k-means++", "random"}), "array-like"],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+        "dtype": [StrOptions({"float32", "float64"})],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # --- what a model gives ---------------------------------------------------------------------------------------
+
+    def _check_matrix(self, X: Any, reset: bool) -> sp.csr_array:
+        return check_matrix(self, X, reset=reset, min_features=self._min_features)
+
+    @abstractmethod
+    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
+        """Bring checked rows into the form of the model, in double precision; refuse what has none."""
+
+    @abstractmethod
+    def _model(self, rows: Rows) -> Model:
+        """Return the functions of the model."""
+
+    @abstractmethod
+    def _begin(self, rows: Rows, init: Init, n_components: int, rng: np.random.Generator, engine: Any) -> Any:
+        """Return parameters to start from."""
+
+    @abstractmethod
+    def _set(self, params: Any) -> None:
+        """Leave the parameters as attributes."""
+
+    @abstractmethod
+    def _params(self) -> Any:
+        """Return the parameters that the attributes hold."""
+
+    @abstractmethod
+    def _n_parameters(self) -> int:
+        """Return the number of free parameters."""
+
+    @abstractmethod
+    def _left_out(
+        self, params: Any, X: sp.csr_array, weight: NDArray[Any], stats: Any
+    ) -> NDArray[np.float64]:
+        """Return log-densities of the training rows, each as if the model had not seen it."""
+
+    def _schedule(self, seed: int) -> Schedule:
+        return Schedule(self.tol, self.max_iter, (1.0,), self.batch_size, seed)
+
+    @abstractmethod
+    def _scores(self, params: Any) -> Scores:
+        """Return the log-joint of a row and a component as a linear function of the row."""
+
+    def _constant(self, X: sp.csr_array) -> NDArray[np.float64]:
+        """Part of the log-density of a row that all components share."""
+        return np.zeros(X.shape[0])
+
+    # --- fit ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Find the components.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+            How often each row counts; a weight of 2 is a row twice.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            self._validate_params()
+            X = self._check_matrix(X, reset=True)
+            weight = check_weight(sample_weight, X)
+            X = self._check_X(X, weight)
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            with ThreadEngine(self.n_jobs) as engine:
+                self._fit(X, weight, seed, engine)
+            return self
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.int64]:
+        """Find the components and return the one of each row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self.fit(X, y, sample_weight).predict(X)
+
+    def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> None:
+        rows = as_rows(X, weight, np.dtype(self.dtype))
+        n_components = self.n_components
+        if n_components == "auto":
+            n_components = self._choose(X, weight, seed, engine)
+        refuse_few(rows, n_components)
+        init = check_init(self.init, *X.shape, n_components)
+        if not isinstance(init, str) and init.ndim == 1:
+            init = init[weight > 0]
+        solution = self._solve(rows, init, n_components, seed, engine)
+        self.n_components_, self.n_iter_ = n_components, len(solution.trace)
+        self.lower_bounds_, self.trace_, self.converged_ = solution.bounds, solution.trace, solution.converged
+        self._set(solution.params)
+        self._set_quantiles(solution.params, X, weight, engine)
+        warn_unless_converged(self, solution)
+
+    def _solve(self, rows: Rows, init: Init, n_components: int, seed: int, engine: ThreadEngine) -> Solution:
+        model = self._model(rows)
+        n_init = self.n_init if isinstance(init, str) else 1  # a given start is one start
+
+        def fit(start: int) -> Solution:
+            rng = np.random.default_rng([seed, start])
+            params = self._begin(rows, init, n_components, rng, engine)
+            schedule = self._schedule(seed + start)
+            with Progress(None, f"start {start + 1} of {n_init}", self.verbose) as progress:
+                return run(model, rows, params, schedule, engine, progress)
+
+        return best_of(fit, n_init, engine)
+
+    def _choose(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> int:
+        """Choose the number of components by the density of rows that are held out."""
+        if not isinstance(self.init, str):
+            raise ValueError(
+                "n_components='auto' needs init='k-means++' or 'random': a given start has one number."
+            )
+        kept = np.flatnonzero(weight)
+        if len(kept) < 3:
+            raise ValueError(
+                f"n_components='auto' holds rows out, and n_samples={len(kept)} is too few: give 3."
+            )
+        order = np.random.default_rng(seed).permutation(kept)
+        out, rest = np.split(order, [max(1, int(_HELD_OUT * len(order)))])
+        rows = as_rows(X[rest], weight[rest], np.dtype(self.dtype))
+
+        def score(n_components: int) -> NDArray[np.float64]:
+            solution = self._solve(rows, self.init, n_components, seed, engine)
+            scores = self._by_chunks(lambda part: self._density(solution.params, part), X[out], engine)
+            return scores * weight[out] / weight[out].mean()
+
+        selection = search_components(score, max(1, len(rest) // 2))
+        self.selection_ = {"n_components": selection.candidates, "score": selection.scores}
+        return selection.best
+
+    def _set_quantiles(
+        self, params: Any, X: sp.csr_array, weight: NDArray[Any], engine: ThreadEngine
+    ) -> None:
+        kept = np.flatnonzero(weight)
+        X, weight = X[kept], weight[kept]
+        rows = Rows(X, weight)
+        stats, _ = e_step(self._model(rows).scores(params), rows, parts_of(rows), engine)
+        pieces = split(X.shape[0], size=_ROWS_AT_ONCE)
+        scores = engine.map(lambda part: self._left_out(params, X[part], weight[part], stats), pieces)
+        levels = np.linspace(0.0, 1.0, _LEVELS)
+        self.density_quantiles_ = np.quantile(
+            np.concatenate(scores), levels, weights=weight, method="inverted_cdf"
+        )
+
+    # --- what a fitted model tells --------------------------------------------------------------------------------
+
+    def _log_joint(self, params: Any, X: sp.csr_array) -> NDArray[np.float64]:
+        scores = self._scores(params)
+        return csr_matmul(X, scores.weights) + scores.offset
+
+    def _density(self, params: Any, X: sp.csr_array) -> NDArray[np.float64]:
+        return logsumexp(self._log_joint(params, X), axis=1) + self._constant(X)
+
+    def _by_chunks(
+        self, function: Callable[[sp.csr_array], Any], X: sp.csr_array, engine: ThreadEngine | None = None
+    ) -> NDArray[Any]:
+        parts = split(X.shape[0], size=_ROWS_AT_ONCE)
+        return np.concatenate(
+            (engine or ThreadEngine(self.n_jobs)).map(lambda part: function(X[part]), parts)
+        )
+
+    def _ask(self, X: Any, function: Callable[[Any, sp.csr_array], Any]) -> NDArray[Any]:
+        """Apply a function of parameters and rows to all rows of X, some at a time."""
+        check_is_fitted(self)
+        X = self._check_X(self._check_matrix(X, reset=False))
+        params = self._params()
+        return self._by_chunks(lambda part: function(params, part), X)
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Return the most probable component of each row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self._ask(X, lambda params, part: self._log_joint(params, part).argmax(axis=1))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each component given the row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+        """
+
+        def probabilities(params: Any, part: sp.csr_array) -> NDArray[np.float64]:
+            joint = self._log_joint(params, part)
+            joint -= joint.max(axis=1, keepdims=True)
+            np.exp(joint, out=joint)
+            joint /= joint.sum(axis=1, keepdims=True)
+            return joint
+
+        return self._ask(X, probabilities)
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Return the log-density of each row, with all its constants.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self._ask(X, self._density)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log-density of the rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
+        return float(self.score_samples(X).mean())
+
+    def bic(self, X: Any) -> float:
+        """Return the Bayesian information criterion on X: the lower, the better.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        float
+        """
+        scores = self.score_samples(X)
+        return float(-2 * scores.sum() + self._n_parameters() * np.log(len(scores)))
+
+    def aic(self, X: Any) -> float:
+        """Return Akaike's information criterion on X: the lower, the better.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        float
+        """
+        return float(-2 * self.score_samples(X).sum() + 2 * self._n_parameters())
+
+    def is_novel(self, X: Any, level: float = 0.05) -> NDArray[np.bool_]:
+        """Tell which rows are unlike the training data.
+
+        A row is novel when its density is lower than that of a share `level` of the training rows, each of them
+        judged by a model from which its own part was taken away. So about that share of new rows from the same
+        source is called novel by mistake.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        level : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of bool, shape (n_samples,)
+        """
+        if not 0 <= level <= 1:
+            raise ValueError(f"level must lie between 0 and 1, got {level}: it is the share of false alarms.")
+        scores = self.score_samples(X)
+        return scores < np.interp(level, np.linspace(0.0, 1.0, _LEVELS), self.density_quantiles_)
+
+    def top_features(self, feature_names: Any = None, n: int = 10) -> list[list[tuple[Any, float]]]:
+        """List the largest features of each mean: what the component is about.
+
+        Parameters
+        ----------
+        feature_names : sequence of n_features names, optional
+            By default the column names of the data frame of the fit, or numbers of columns.
+        n : int
+            How many.
+
+        Returns
+        -------
+        list of lists of (name, value)
+            One list for each component, largest first; features that are not positive are left out.
+        """
+        check_is_fitted(self)
+        return largest_features(self, self.means_, feature_names, n)
+
+    def representatives(self, X: Any, n: int = 5) -> list[NDArray[np.int64]]:
+        """Find the rows that stand for each component: of those assigned to it, the nearest to its mean.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        n : int
+            How many; components with fewer rows have fewer.
+
+        Returns
+        -------
+        list of ndarray of int
+            Row numbers for each component, nearest first.
+        """
+        labels = self.predict(X)
+        return nearest_rows(self._check_X(self._check_matrix(X, reset=False)), labels, self.means_, n)

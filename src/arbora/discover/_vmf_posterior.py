@@ -1,0 +1,199 @@
+r"""Variational inference of the Bayesian von Mises-Fisher mixture: factors, updates, bound, predictive density.
+
+The factors are :math:`q(\pi) = \mathrm{Dir}(\rho)`, :math:`q(\mu_k) = \mathrm{vMF}(\psi_k, \gamma_k)`,
+:math:`q(\kappa_k)` (see `_concentration`) and :math:`q(z_i)`. With :math:`n_k`, :math:`s_k` the sums of
+responsibilities and of rows weighted by them, coordinate ascent is
+
+.. math:: \rho_k = \alpha + n_k, \qquad \gamma_k \psi_k = E[\kappa_k] s_k + C_0 \mu_0, \qquad
+          E[\mu_k] = A_D(\gamma_k) \psi_k,
+
+(the papers print :math:`A_D(\kappa)` in the last), :math:`q(\kappa_k)` from :math:`n_k` and
+:math:`t_k = s_k^\top E[\mu_k]`, then empirical Bayes:
+:math:`m, \sigma^2` the moments of :math:`\log \kappa`; :math:`\mu_0, C_0` the maximum likelihood estimates from the
+:math:`E[\mu_k]`; :math:`\alpha` the maximum of :math:`-\log B(\alpha) + (\alpha - 1) \sum_k E[\log \pi_k]`. Given
+:math:`s_k`, the concentrations of a mean and of its rows depend on each other through three numbers alone, so that
+they are iterated with each other before the next look at the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import gammaln, logsumexp, psi
+
+from arbora.discover._concentration import (
+    KappaLikelihood,
+    KappaPosterior,
+    prior_divergence,
+)
+from arbora.discover._rows import unit_columns
+from arbora.infer.mixture import Scores, Stats, squared_lengths
+from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normalizer
+
+Array = NDArray[np.float64]
+
+_INNER = 4  # turns of (mean, concentration) between two E-steps
+_SETTLED = 1e-6  # relative change of the concentrations that ends them
+_LEAST_VARIANCE = 1e-6  # of the prior of log(kappa), which could shrink to a point
+_LOG_ALPHA = (-14.0, 14.0)
+_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(7)  # of kappa in the predictive density
+_NODE_WEIGHTS = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
+
+
+class VMFPrior(NamedTuple):
+    """Dirichlet parameter, direction and concentration of the means, mean and variance of log(kappa)."""
+
+    alpha: float
+    direction: NDArray[Any]
+    concentration: float
+    log_mean: float
+    log_variance: float
+
+
+class VMFPosterior(NamedTuple):
+    """Factors of the posterior: directions (n_features, n_components) and spreads of the means, rest by component."""
+
+    directions: NDArray[Any]
+    spreads: Array
+    dirichlet: Array
+    kappa: KappaPosterior
+    prior: VMFPrior
+
+
+class Inference(NamedTuple):
+    """How to update: the posterior of kappa, and which parts of the prior stay as given."""
+
+    kappa_posterior: Callable[[KappaLikelihood, KappaPosterior], KappaPosterior]
+    fixed: frozenset[str]
+
+
+def expected_log_weights(dirichlet: Array) -> Array:
+    """Means of the logarithms of the weights."""
+    return np.asarray(psi(dirichlet) - psi(dirichlet.sum()))
+
+
+def mean_lengths(q: VMFPosterior) -> Array:
+    """Lengths of the means E[mu_k]."""
+    return bessel_ratio(q.directions.shape[0] / 2 - 1, q.spreads)
+
+
+def posterior_scores(q: VMFPosterior) -> Scores:
+    """Return the expected log-joint of rows and components."""
+    slope = q.kappa.mean * mean_lengths(q)
+    offset = q.kappa.log_normalizer + expected_log_weights(q.dirichlet)
+    return Scores(q.directions * slope.astype(q.directions.dtype), offset)
+
+
+def update_posterior(how: Inference, q: VMFPosterior, stats: Stats) -> VMFPosterior:
+    """One sweep over all factors but that of the assignments, and over the prior."""
+    sums, prior, n_features = stats.sums, q.prior, len(stats.sums)
+    square = squared_lengths(sums)
+    along = np.asarray(prior.direction.astype(sums.dtype) @ sums, dtype=np.float64)  # s_k.mu_0
+    c0, kappa = prior.concentration, q.kappa
+    for _ in range(_INNER):
+        used = kappa.mean
+        spreads = np.sqrt(np.maximum((used**2 * square) + 2 * used * c0 * along + c0**2, 0.0))
+        pull = np.divide(used * square + c0 * along, spreads, out=np.zeros_like(spreads), where=spreads > 0)
+        pulls = bessel_ratio(n_features / 2 - 1, spreads) * pull
+        likelihood = KappaLikelihood(stats.counts, pulls, prior.log_mean, prior.log_variance, n_features)
+        kappa = how.kappa_posterior(likelihood, kappa)
+        if np.all(np.abs(kappa.mean - used) <= _SETTLED * used):
+            break
+    mixed = sums * used.astype(sums.dtype) + (c0 * prior.direction).astype(sums.dtype)[:, None]
+    directions, spreads = unit_columns(mixed, q.directions)
+    new = VMFPosterior(directions, spreads, prior.alpha + stats.counts, kappa, prior)
+    return new._replace(prior=empirical_bayes(new, how.fixed))
+
+
+def empirical_bayes(q: VMFPosterior, fixed: frozenset[str]) -> VMFPrior:
+    """Prior that maximises the bound, in all parts that are not fixed."""
+    prior = q.prior
+    found: dict[str, Any] = {}
+    n_components = len(q.dirichlet)
+    if "alpha" not in fixed and n_components > 1:
+        found["alpha"] = best_alpha(float(expected_log_weights(q.dirichlet).sum()), n_components)
+    total = np.asarray(q.directions @ mean_lengths(q).astype(q.directions.dtype), dtype=np.float64)
+    length = float(np.linalg.norm(total))
+    if "direction" not in fixed and length > 0:
+        found["direction"] = total / length
+    if "concentration" not in fixed:
+        along = float(found.get("direction", prior.direction) @ total) / n_components
+        found["concentration"] = float(kappa_mle(np.clip(along, 0.0, 1 - 1e-12), len(total)))
+    if "log_mean" not in fixed:
+        found["log_mean"] = float(q.kappa.log_mean.mean())
+    if "log_variance" not in fixed:
+        m = found.get("log_mean", prior.log_mean)
+        away = float(np.mean(q.kappa.log_square - 2 * m * q.kappa.log_mean + m**2))
+        found["log_variance"] = max(away, _LEAST_VARIANCE)
+    return prior._replace(**found)
+
+
+def best_alpha(log_weights: float, n_components: int) -> float:
+    """Symmetric Dirichlet parameter with the highest bound, given the sum of the E[log pi_k].
+
+    The derivative falls from infinity to a limit that is not positive, so that it has one root.
+
+    Examples
+    --------
+    >>> bool(best_alpha(-30.0, 3) < best_alpha(-4.0, 3))
+    True
+    """
+
+    def slope(log_alpha: float) -> float:
+        alpha = np.exp(log_alpha)
+        return float(n_components * (psi(n_components * alpha) - psi(alpha)) + log_weights)
+
+    low, high = _LOG_ALPHA
+    if slope(low) <= 0:
+        return float(np.exp(low))
+    if slope(high) >= 0:
+        return float(np.exp(high))
+    return float(np.exp(brentq(slope, low, high, xtol=1e-12)))
+
+
+def posterior_extra(q: VMFPosterior) -> float:
+    """Minus the divergences of the factors from their priors."""
+    prior, n_features = q.prior, q.directions.shape[0]
+    rho, alpha, n_components = q.dirichlet, prior.alpha, len(q.dirichlet)
+    log_beta = gammaln(rho).sum() - gammaln(rho.sum())
+    log_beta_prior = n_components * gammaln(alpha) - gammaln(n_components * alpha)
+    weights = log_beta - log_beta_prior + (alpha - rho) @ expected_log_weights(rho)
+    cosine = np.asarray(prior.direction.astype(q.directions.dtype) @ q.directions, dtype=np.float64)
+    c0 = prior.concentration
+    means = vmf_log_normalizer(c0, n_features) + c0 * mean_lengths(q) * cosine
+    means = np.sum(means + vmf_entropy(q.spreads, n_features))
+    return float(weights + means - prior_divergence(q.kappa, prior.log_mean, prior.log_variance).sum())
+
+
+def predictive_log_density(cosine: Array, spreads: Array, kappa: KappaPosterior, n_features: int) -> Array:
+    r"""Log-densities of rows under components whose mean and concentration are not known for certain.
+
+    The mean is integrated out exactly,
+    :math:`\int vMF(x|\mu, \kappa) vMF(\mu|\psi, \gamma) d\mu = C(\kappa) C(\gamma) / C(\|\kappa x + \gamma
+    \psi\|)`; the concentration by quadrature of a log-normal law with the moments of its posterior.
+
+    Parameters
+    ----------
+    cosine : ndarray of shape (n_samples, n_components)
+        Of rows and directions.
+    spreads : ndarray of shape (n_components,) or (n_samples, n_components)
+    kappa : KappaPosterior
+    n_features : int
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_components)
+    """
+    log_spread = vmf_log_normalizer(spreads, n_features)
+    terms = np.empty((len(_NODES), *cosine.shape))
+    for term, node, weight in zip(terms, _NODES, _NODE_WEIGHTS, strict=True):
+        k = np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * node)
+        # ||k x + s psi||, without cancellation where the row points the other way
+        length = np.sqrt((k - spreads) ** 2 + 2 * k * spreads * np.maximum(1 + cosine, 0.0))
+        term[:] = np.log(weight) + vmf_log_normalizer(k, n_features) + log_spread
+        term -= vmf_log_normalizer(length, n_features)
+    return np.asarray(logsumexp(terms, axis=0))

@@ -1,0 +1,304 @@
+r"""Bayesian mixtures of von Mises-Fisher distributions.
+
+.. math:: \pi &\sim \mathrm{Dirichlet}(\alpha), \quad \mu_k \sim \mathrm{vMF}(\mu_0, C_0), \quad
+          \kappa_k \sim \mathrm{logNormal}(m, \sigma^2), \\
+          z_i &\sim \mathrm{Categorical}(\pi), \quad x_i \sim \mathrm{vMF}(\mu_{z_i}, \kappa_{z_i}).
+
+Components share their prior, and all of it is learned from the data (empirical Bayes) unless it is given. So a
+component with few rows borrows its concentration from the others, and with a small :math:`\alpha` superfluous
+components lose all their rows. The updates are in `_vmf_posterior`, the posterior of the concentrations in
+`_concentration`.
+
+References
+----------
+S. Gopal and Y. Yang (2014). Von Mises-Fisher clustering models. ICML.
+S. Gopal (2014). Large-scale Structured Learning. PhD thesis, Carnegie Mellon University, chapter 5.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import logsumexp, softmax
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from arbora.discover._base import Mixture
+from arbora.discover._concentration import POSTERIORS, KappaPosterior, point_posterior
+from arbora.discover._rows import unit_rows
+from arbora.discover._start import Init
+from arbora.discover._vmf_posterior import (
+    Inference,
+    VMFPosterior,
+    VMFPrior,
+    posterior_extra,
+    posterior_scores,
+    predictive_log_density,
+    update_posterior,
+)
+from arbora.discover.vmf import left_out_shares, start_components
+from arbora.infer.mixture import Model, Rows, Scores, Stats
+from arbora.kernels import csr_matmul
+from arbora.special import sample_vmf
+
+_CERTAIN = 1e12  # spread of a mean that is taken as known, for a start
+
+
+class BayesianVMFMixture(Mixture):
+    """Bayesian mixture of von Mises-Fisher distributions.
+
+    Parameters
+    ----------
+    n_components : int or "auto"
+        Number of clusters, of which some may end without rows. "auto": the number with the highest density of rows
+        that are held out.
+    inference : {"variational"}
+        How the posterior is found.
+    concentration : {"grid", "bound", "sample"}
+        How the posterior of a concentration is found: by quadrature (the default; exact), by a log-normal law under a
+        bound, or by Metropolis sampling.
+    alpha : float, optional
+        Parameter of the Dirichlet prior of the weights. None, here and below: learned from the data.
+    prior_direction : array-like of shape (n_features,), optional
+        Direction that the means lie around.
+    prior_concentration : float, optional
+        Concentration of the means around it.
+    prior_log_mean, prior_log_variance : float, optional
+        Mean and variance of the logarithms of the concentrations.
+    init : {"k-means++", "random"}, labels or means
+        Where to begin: rows far from each other, random labels, an integer label for each row (-1: none), or a mean
+        for each component.
+    initial_concentration : float, optional
+        Concentration of the start; by default a broad one, at which the rows are half undecided, and, for given
+        labels, that of the labels. Random labels start at 10.
+    n_init : int
+        Starts, of which the best is kept; they run in parallel.
+    tol : float
+        Gain of the bound per row, in nats, below which to stop.
+    max_iter : int
+        Most iterations, or passes over the data in mini-batches.
+    batch_size : int, optional
+        Rows in a mini-batch (stochastic variational inference); all rows at once by default.
+    dtype : {"float32", "float64"}
+        Precision of the E-step. A fitted model answers in double precision.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    random_state : int, RandomState instance or None
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    means_ : ndarray of shape (n_components, n_features)
+        Directions of the posterior means.
+    mean_concentrations_ : ndarray of shape (n_components,)
+        Concentrations of the posteriors of the means: how certain they are.
+    concentrations_ : ndarray of shape (n_components,)
+        Posterior means of the concentrations.
+    kappa_posterior_ : ndarray of shape (5, n_components)
+        Posterior means of kappa, log C(kappa), log(kappa) and its square, and the entropy of log(kappa).
+    dirichlet_ : ndarray of shape (n_components,)
+        Posterior of the weights.
+    weights_ : ndarray of shape (n_components,)
+        Their means.
+    prior_ : dict
+        `alpha`, `direction`, `concentration`, `log_mean` and `log_variance`, as given or learned.
+    lower_bounds_ : ndarray
+        Evidence lower bound by iteration, with all its constants. With "sample" it is an estimate.
+    trace_ : Trace
+    density_quantiles_ : ndarray
+        Quantiles of the log-density of training rows, each left out of the model; see `is_novel`.
+    selection_ : dict
+        Numbers of components tried and their held-out log-densities, if `n_components` is "auto".
+    n_components_ : int
+    n_iter_ : int
+    converged_ : bool
+    n_features_in_ : int
+
+    Notes
+    -----
+    Densities, and the probabilities of components, are those of the posterior predictive distribution: the mean
+    directions are integrated out exactly, the concentrations by quadrature. Rows are divided by their length; zero
+    rows are refused.
+
+    Examples
+    --------
+    >>> from arbora.datasets import make_vmf_mixture
+    >>> from arbora.discover import BayesianVMFMixture
+    >>> data = make_vmf_mixture(300, 5, 3, random_state=0)
+    >>> model = BayesianVMFMixture(6, n_init=3, random_state=0).fit(data.X_train)
+    >>> model.trace_.is_monotone(increasing=True, tolerance=1e-6)
+    True
+    """
+
+    _min_features: ClassVar[int] = 2
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **Mixture._parameter_constraints,
+        "inference": [StrOptions({"variational"})],
+        "concentration": [StrOptions(set(POSTERIORS))],
+        "alpha": [Interval(Real, 0, None, closed="neither"), None],
+        "prior_direction": ["array-like", None],
+        "prior_concentration": [Interval(Real, 0, None, closed="left"), None],
+        "prior_log_mean": [Real, None],
+        "prior_log_variance": [Interval(Real, 0, None, closed="neither"), None],
+        "initial_concentration": [Interval(Real, 0, None, closed="neither"), None],
+    }
+
+    def __init__(
+        self,
+        n_components: int | str = 8,
+        *,
+        inference: str = "variational",
+        concentration: str = "grid",
+        alpha: float | None = None,
+        prior_direction: Any = None,
+        prior_concentration: float | None = None,
+        prior_log_mean: float | None = None,
+        prior_log_variance: float | None = None,
+        init: Any = "k-means++",
+        initial_concentration: float | None = None,
+        n_init: int = 1,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        batch_size: int | None = None,
+        dtype: str = "float32",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.inference = inference
+        self.concentration = concentration
+        self.alpha = alpha
+        self.prior_direction = prior_direction
+        self.prior_concentration = prior_concentration
+        self.prior_log_mean = prior_log_mean
+        self.prior_log_variance = prior_log_variance
+        self.init = init
+        self.initial_concentration = initial_concentration
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _given_prior(self) -> dict[str, Any]:
+        """Return the parts of the prior that the user fixed."""
+        parts = {
+            "alpha": self.alpha,
+            "direction": self.prior_direction,
+            "concentration": self.prior_concentration,
+            "log_mean": self.prior_log_mean,
+            "log_variance": self.prior_log_variance,
+        }
+        given = {name: value for name, value in parts.items() if value is not None}
+        if "direction" in given:
+            direction = np.asarray(given["direction"], dtype=np.float64)
+            length = np.linalg.norm(direction)
+            if direction.shape != (self.n_features_in_,) or not 0 < length < np.inf:
+                raise ValueError(
+                    f"prior_direction must be a vector of {self.n_features_in_} numbers that is not zero, got shape "
+                    f"{direction.shape} of length {length:g}."
+                )
+            given["direction"] = direction / length
+        return given
+
+    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
+        return unit_rows(X, weight)
+
+    def _model(self, rows: Rows) -> Model:
+        how = Inference(POSTERIORS[self.concentration], frozenset(self._given_prior()))
+        return Model(posterior_scores, partial(update_posterior, how), posterior_extra)
+
+    def _scores(self, params: VMFPosterior) -> Scores:
+        return posterior_scores(params)
+
+    def _begin(
+        self, rows: Rows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+    ) -> VMFPosterior:
+        start = start_components(rows, init, n_components, self.initial_concentration, rng, engine)
+        n_features = rows.X.shape[1]
+        total = np.asarray(rows.X.T @ rows.weight, dtype=np.float64)
+        direction = total if total.any() else np.eye(1, n_features)[0]
+        first = {
+            "alpha": 1.0,
+            "direction": direction / np.linalg.norm(direction),
+            "concentration": 0.0,  # the means are free of each other until their prior is learned
+            "log_mean": float(np.log(start.concentrations).mean()),
+            "log_variance": 1.0,
+        }
+        kappa = point_posterior(start.concentrations, n_features)
+        spreads = np.full(n_components, _CERTAIN)
+        dirichlet = np.full(n_components, rows.total / n_components + 1.0)
+        prior = VMFPrior(**{**first, **self._given_prior()})
+        return VMFPosterior(start.directions, spreads, dirichlet, kappa, prior)
+
+    def _set(self, params: VMFPosterior) -> None:
+        means = params.directions.T.astype(np.float64)
+        self.means_ = means / np.linalg.norm(means, axis=1, keepdims=True)
+        self.mean_concentrations_ = params.spreads
+        self.kappa_posterior_ = np.array(params.kappa)
+        self.concentrations_ = params.kappa.mean
+        self.dirichlet_ = params.dirichlet
+        self.weights_ = params.dirichlet / params.dirichlet.sum()
+        self.prior_ = params.prior._asdict()
+
+    def _params(self) -> VMFPosterior:
+        kappa = KappaPosterior(*self.kappa_posterior_)
+        directions = np.ascontiguousarray(self.means_.T)
+        return VMFPosterior(
+            directions, self.mean_concentrations_, self.dirichlet_, kappa, VMFPrior(**self.prior_)
+        )
+
+    def _n_parameters(self) -> int:
+        n_components, n_features = self.means_.shape
+        return n_components * n_features + n_components - 1
+
+    def _log_joint(self, params: VMFPosterior, X: sp.csr_array) -> NDArray[np.float64]:
+        cosine = csr_matmul(X, params.directions.astype(np.float64, copy=False))
+        density = predictive_log_density(cosine, params.spreads, params.kappa, X.shape[1])
+        return density + np.log(params.dirichlet / params.dirichlet.sum())
+
+    def _left_out(
+        self, params: VMFPosterior, X: sp.csr_array, weight: NDArray[Any], stats: Stats
+    ) -> NDArray[np.float64]:
+        part = softmax(self._log_joint(params, X), axis=1) * weight[:, None]
+        cosine = csr_matmul(X, params.directions.astype(np.float64, copy=False))
+        pull = part * params.kappa.mean  # the row's own part of gamma_k psi_k
+        square = (params.spreads - pull) ** 2 + 2 * params.spreads * pull * np.maximum(1 - cosine, 0.0)
+        spreads = np.sqrt(square)
+        left = spreads > 1e-9 * (params.spreads + pull)
+        rest = np.divide(params.spreads * cosine - pull, spreads, out=np.zeros_like(cosine), where=left)
+        density = predictive_log_density(np.clip(rest, -1, 1), spreads, params.kappa, X.shape[1])
+        return logsumexp(density + left_out_shares(params.dirichlet, part), axis=1)
+
+    def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Draw rows from the posterior predictive distribution.
+
+        Parameters
+        ----------
+        n_samples : int
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        labels : ndarray of shape (n_samples,)
+            The component that each row was drawn from.
+        """
+        check_is_fitted(self)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        labels = rng.choice(len(self.weights_), size=n_samples, p=self.weights_)
+        kappa = KappaPosterior(*self.kappa_posterior_)
+        means = sample_vmf(self.means_[labels], self.mean_concentrations_[labels], random_state=rng)
+        noise = rng.standard_normal(n_samples)
+        concentration = np.exp(kappa.log_mean[labels] + np.sqrt(kappa.log_variance[labels]) * noise)
+        return sample_vmf(means, concentration, random_state=rng), labels

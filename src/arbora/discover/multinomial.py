@@ -1,0 +1,265 @@
+r"""Mixtures of multinomial distributions by EM: clusters of counts.
+
+.. math:: p(x) = \frac{\Gamma(\sum_j x_j + 1)}{\prod_j \Gamma(x_j + 1)} \sum_k \pi_k \prod_j \theta_{kj}^{x_j},
+          \qquad \theta_k \sim \mathrm{Dirichlet}(1 + a),
+
+the density of a row given its length. The M-step is :math:`\theta_{kj} = (s_{kj} + a) / \sum_j (s_{kj} + a)` with
+:math:`s_k = \sum_i r_{ik} x_i`, the mode of the posterior. Scores are taken relative to the mean of
+:math:`\log \theta_{kj}` over the components, which changes no responsibility and keeps them small in single
+precision.
+
+References
+----------
+K. Nigam, A. McCallum, S. Thrun and T. Mitchell (2000). Text classification from labeled and unlabeled documents using
+EM. Machine Learning 39.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp, softmax
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from arbora.discover._base import Mixture
+from arbora.discover._rows import count_rows
+from arbora.discover._start import Init, label_sums, starting_sums
+from arbora.discover.vmf import left_out_shares, log_weights
+from arbora.infer.mixture import Model, Rows, Scores, Stats
+
+_CLEAR = 1e-6  # a row takes part in a component from this responsibility on
+
+
+class MultinomialParams(NamedTuple):
+    """Log-probabilities of the features (n_features, n_components) and weights of the components."""
+
+    log_theta: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
+def relative_scores(params: MultinomialParams) -> Scores:
+    """Log-joint of rows and components, without what all components share."""
+    centred = params.log_theta - params.log_theta.mean(axis=1, keepdims=True)
+    return Scores(centred, log_weights(params.weights))
+
+
+def multinomial_update(smoothing: float, params: Any, stats: Stats) -> MultinomialParams:
+    """M-step: smoothed shares of the features."""
+    sums = stats.sums + smoothing
+    log_theta = np.log(sums, dtype=np.float64) - np.log(sums.sum(axis=0, dtype=np.float64))
+    return MultinomialParams(log_theta, stats.counts / stats.counts.sum())
+
+
+def multinomial_extra(
+    smoothing: float, totals: NDArray[np.float64], constant: float, params: MultinomialParams
+) -> float:
+    """Return what the components share (`totals` sums all rows, `constant` their coefficients), and the log-prior."""
+    n_features, n_components = params.log_theta.shape
+    log_volume = gammaln(n_features * (1 + smoothing)) - n_features * gammaln(1 + smoothing)
+    log_prior = n_components * log_volume + smoothing * params.log_theta.sum()
+    return float(totals @ params.log_theta.mean(axis=1) + constant + log_prior)
+
+
+def log_coefficients(X: sp.csr_array) -> NDArray[np.float64]:
+    """Logarithms of the multinomial coefficients of the rows."""
+    owner = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    data = X.data.astype(np.float64)
+    length = np.bincount(owner, weights=data, minlength=X.shape[0])
+    return gammaln(length + 1) - np.bincount(owner, weights=gammaln(data + 1), minlength=X.shape[0])
+
+
+class MultinomialMixture(Mixture):
+    """Mixture of multinomial distributions with a Dirichlet prior, fitted by EM.
+
+    Parameters
+    ----------
+    n_components : int or "auto"
+        Number of clusters. "auto": the number with the highest density of rows that are held out.
+    smoothing : float
+        Count that is added to every feature of every component: the prior is Dirichlet(1 + smoothing).
+    init : {"k-means++", "random"}, labels or means
+        Where to begin: rows far from each other (by cosine), each mixed with the mean of all rows; random labels; an
+        integer label for each row (-1: none); or the probabilities of each component.
+    n_init : int
+        Starts, of which the best is kept; they run in parallel.
+    tol : float
+        Gain of the log-likelihood of a row, in nats, below which to stop.
+    max_iter : int
+        Most iterations, or passes over the data in mini-batches.
+    batch_size : int, optional
+        Rows in a mini-batch (stepwise EM); all rows at once by default.
+    dtype : {"float32", "float64"}
+        Precision of the E-step. A fitted model answers in double precision.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    random_state : int, RandomState instance or None
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    means_ : ndarray of shape (n_components, n_features)
+        Probabilities of the features.
+    weights_ : ndarray of shape (n_components,)
+    mean_length_ : float
+        Mean sum of the training rows.
+    lower_bounds_ : ndarray
+        Log-likelihood plus log-prior by iteration.
+    trace_ : Trace
+    density_quantiles_ : ndarray
+        Quantiles of the log-density of training rows, each left out of the model; see `is_novel`.
+    selection_ : dict
+        Numbers of components tried and their held-out log-densities, if `n_components` is "auto".
+    n_components_ : int
+    n_iter_ : int
+    converged_ : bool
+    n_features_in_ : int
+
+    Notes
+    -----
+    Densities are those of a row given its length. Values need not be whole numbers. A row of zeros is an empty
+    document: its density is 1, and its components are as probable as their weights.
+
+    Examples
+    --------
+    >>> from arbora.discover import MultinomialMixture
+    >>> X = [[5, 1, 0, 0], [3, 2, 0, 0], [0, 0, 4, 1], [0, 1, 6, 2]]
+    >>> model = MultinomialMixture(2, random_state=0).fit(X)
+    >>> labels = model.predict(X)
+    >>> bool(labels[0] == labels[1] != labels[2] == labels[3])
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **Mixture._parameter_constraints,
+        "smoothing": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        n_components: int | str = 8,
+        *,
+        smoothing: float = 0.1,
+        init: Any = "k-means++",
+        n_init: int = 1,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        batch_size: int | None = None,
+        dtype: str = "float32",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.smoothing = smoothing
+        self.init = init
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
+    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
+        return count_rows(X).astype(np.float64, copy=False)
+
+    def _constant(self, X: sp.csr_array) -> NDArray[np.float64]:
+        return log_coefficients(X)
+
+    def _model(self, rows: Rows) -> Model:
+        weight = rows.weight.astype(np.float64)
+        totals = np.asarray(rows.X.T @ weight, dtype=np.float64)
+        constant = float(weight @ log_coefficients(rows.X))
+        extra = partial(multinomial_extra, self.smoothing, totals, constant)
+        return Model(relative_scores, partial(multinomial_update, self.smoothing), extra)
+
+    def _scores(self, params: MultinomialParams) -> Scores:
+        return Scores(params.log_theta, log_weights(params.weights))
+
+    def _begin(
+        self, rows: Rows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+    ) -> MultinomialParams:
+        sums = starting_sums(rows, init, n_components, rng, engine, spherical=False)
+        if (isinstance(init, str) and init == "k-means++") or (not isinstance(init, str) and init.ndim == 2):
+            everything = label_sums(rows, np.zeros(rows.X.shape[0], np.int64), 1)
+            size = np.maximum(sums.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+            # A single row knows few features: half of the start is what all rows have.
+            background = everything / max(everything.sum(), np.finfo(float).tiny)
+            sums = rows.total / n_components * (sums / size + background)
+        return multinomial_update(self.smoothing, None, Stats(np.ones(n_components), sums.T))
+
+    def _set(self, params: MultinomialParams) -> None:
+        self.means_, self.weights_ = np.exp(params.log_theta.T), params.weights
+
+    def _params(self) -> MultinomialParams:
+        return MultinomialParams(np.log(np.ascontiguousarray(self.means_.T)), self.weights_)
+
+    def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: Any) -> None:
+        super()._fit(X, weight, seed, engine)
+        self.mean_length_ = float(weight @ np.asarray(X.sum(axis=1)).ravel() / weight.sum())
+
+    def _n_parameters(self) -> int:
+        n_components, n_features = self.means_.shape
+        return n_components * (n_features - 1) + n_components - 1
+
+    def _left_out(
+        self, params: MultinomialParams, X: sp.csr_array, weight: NDArray[Any], stats: Stats
+    ) -> NDArray[np.float64]:
+        joint = self._log_joint(params, X)
+        part = softmax(joint, axis=1) * weight[:, None]
+        total, extra = stats.sums.sum(axis=0), self.smoothing * X.shape[1]
+        log_share = left_out_shares(stats.counts, part)
+        joint += log_share - log_weights(params.weights)
+        for k in range(joint.shape[1]):
+            rows = np.flatnonzero(part[:, k] > _CLEAR)
+            own = X[rows]
+            taken = np.repeat(part[rows, k], np.diff(own.indptr)) * own.data
+            rest = np.maximum(stats.sums[own.indices, k] - taken, 0.0) + self.smoothing
+            own.data = own.data * np.log(rest)
+            length = np.asarray(X[rows].sum(axis=1)).ravel()
+            remaining = np.maximum(total[k] - part[rows, k] * length, 0.0) + extra
+            log_density = np.asarray(own.sum(axis=1)).ravel() - length * np.log(remaining)
+            joint[rows, k] = log_density + log_share[rows, k]
+        return logsumexp(joint, axis=1) + self._constant(X)
+
+    def sample(self, n_samples: int = 1, length: int | None = None) -> tuple[sp.csr_array, NDArray[np.int64]]:
+        """Draw rows from the mixture.
+
+        Parameters
+        ----------
+        n_samples : int
+        length : int, optional
+            Sum of each row; by default the mean length of the training rows.
+
+        Returns
+        -------
+        X : CSR array of shape (n_samples, n_features)
+        labels : ndarray of shape (n_samples,)
+            The component that each row was drawn from, in order.
+        """
+        check_is_fitted(self)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        count = rng.multinomial(n_samples, self.weights_ / self.weights_.sum())
+        size = max(1, round(self.mean_length_)) if length is None else length
+        theta = self.means_ / self.means_.sum(axis=1, keepdims=True)
+        drawn = [
+            sp.csr_array(rng.multinomial(size, p, size=n)) for p, n in zip(theta, count, strict=True) if n
+        ]
+        labels = np.repeat(np.arange(len(count)), count)
+        if not drawn:
+            return sp.csr_array((0, theta.shape[1])), labels
+        return sp.csr_array(sp.vstack(drawn, format="csr")), labels

@@ -1,0 +1,269 @@
+"""EM and variational inference of mixtures: one E-step, one loop, whatever the components are.
+
+A mixture whose log-joint of a row and a component is linear in the row, `x.W_k + c_k` (von Mises-Fisher, multinomial,
+their Bayesian forms with expectations in the place of parameters), is three pure functions over its own named tuple
+of parameters:
+
+    scores(params) -> Scores            W, c and the temperature of the E-step
+    update(params, Stats) -> params     the M-step: parameters (or factors of the posterior) given the statistics
+    extra(params) -> float              what the bound holds besides the rows: log-priors, divergences
+
+`local` gives the statistics and the bound of some rows. Statistics add, so that whole data, parts of it on threads,
+and mini-batches share it. The parts depend on the data alone: the result has the same bits for any number of threads.
+
+Mini-batches follow stepwise EM (Cappé and Moulines 2009), which for conjugate models is stochastic variational
+inference (Hoffman et al. 2013): statistics of a batch, scaled to the size of the data, enter a moving average.
+
+References
+----------
+O. Cappé and E. Moulines (2009). On-line expectation-maximization algorithm for latent data models. JRSS B 71(3).
+M. Hoffman, D. Blei, C. Wang and J. Paisley (2013). Stochastic variational inference. JMLR 14.
+N. Ueda and R. Nakano (1998). Deterministic annealing EM algorithm. Neural Networks 11(2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.infer.progress import Progress
+from arbora.infer.trace import Trace
+from arbora.kernels.mixture import assign_rows, column_squares
+
+Matrix = NDArray[Any]
+
+_MOST_PARTS = 16  # parts of the data whose statistics are added up
+_NONZEROS_PER_SUM = 4  # a part has at least this many non-zeros for each number in a column of its sums
+_TINY = float(np.finfo(np.float64).tiny)
+_DELAY, _FORGETTING = 1.0, 0.7  # step t of stepwise EM has rate (t + delay)^-forgetting
+
+
+class Rows(NamedTuple):
+    """Rows of a mixture and their weights, in the working precision."""
+
+    X: sp.csr_array
+    weight: Matrix
+
+    @property
+    def total(self) -> float:
+        """Sum of the weights."""
+        return float(self.weight.sum(dtype=np.float64))
+
+    def take(self, ids: NDArray[np.integer[Any]]) -> Rows:
+        """Return some of the rows."""
+        return Rows(self.X[ids], self.weight[ids])
+
+
+class Scores(NamedTuple):
+    """Log-joint of a row x and component k: `x @ weights[:, k] + offset[k]`."""
+
+    weights: Matrix
+    offset: Matrix
+    temperature: float = 1.0
+
+
+class Stats(NamedTuple):
+    """Sums over rows: responsibilities (n_components,), and rows weighted by them (n_features, n_components)."""
+
+    counts: Matrix
+    sums: Matrix
+
+
+class Model(NamedTuple):
+    """The three functions that make a mixture."""
+
+    scores: Callable[[Any], Scores]
+    update: Callable[[Any, Stats], Any]
+    extra: Callable[[Any], float]
+
+
+class Schedule(NamedTuple):
+    """How long to go on.
+
+    `tol` is the gain of the bound per unit of weight below which to stop. Iteration t has temperature
+    `temperatures[t]`, and the last of them from there on; only then may it stop.
+    """
+
+    tol: float
+    max_iter: int
+    temperatures: Sequence[float] = (1.0,)
+    batch_size: int | None = None
+    seed: int = 0
+
+
+class Solution(NamedTuple):
+    """Where a run ended, and how it got there; `bounds` are those at the last temperature."""
+
+    params: Any
+    bounds: Matrix
+    trace: Trace
+    converged: bool
+
+
+def parts_of(rows: Rows) -> list[slice]:
+    """Cut the rows into parts of about as many non-zeros, few enough that adding their statistics costs little.
+
+    Examples
+    --------
+    >>> parts_of(Rows(sp.csr_array(np.ones((40, 2))), np.ones(40)))[:2]
+    [slice(0, 4, None), slice(4, 8, None)]
+    """
+    n_samples, n_features = rows.X.shape
+    n_parts = int(np.clip(rows.X.nnz // (_NONZEROS_PER_SUM * max(n_features, 1)), 1, _MOST_PARTS))
+    ends = np.searchsorted(rows.X.indptr, rows.X.nnz * np.arange(1, n_parts) / n_parts)
+    cuts = np.unique(np.concatenate([[0], ends, [n_samples]]))
+    return [slice(int(first), int(stop)) for first, stop in pairwise(cuts)]
+
+
+def local(scores: Scores, rows: Rows, part: slice) -> tuple[Stats, float]:
+    """Statistics and bound of a part of the rows.
+
+    The largest offset is taken out before single precision sees it: log-normalisers are large, their differences are
+    not.
+
+    Examples
+    --------
+    >>> rows = Rows(sp.csr_array(np.eye(2)), np.ones(2))
+    >>> stats, bound = local(Scores(100 * np.eye(2), np.zeros(2)), rows, slice(0, 2))
+    >>> stats.counts.round(6), stats.sums.round(6).tolist(), round(bound, 6)
+    (array([1., 1.]), [[1.0, 0.0], [0.0, 1.0]], 200.0)
+    """
+    X, dtype = rows.X, rows.X.dtype
+    shift = float(np.max(scores.offset))
+    offset = np.ascontiguousarray(scores.offset - shift, dtype)
+    W = np.ascontiguousarray(scores.weights, dtype)
+    sums, counts = np.zeros(W.shape, dtype), np.zeros(W.shape[1])
+    temperature = float(scores.temperature)
+    value = assign_rows(
+        X.indptr, X.indices, X.data, rows.weight, W, offset, temperature, part.start, part.stop, sums, counts
+    )
+    weight = float(rows.weight[part].sum(dtype=np.float64))
+    return Stats(counts, sums), value + shift * weight
+
+
+def squared_lengths(sums: Matrix) -> NDArray[np.float64]:
+    """Squared lengths of the columns, in double precision.
+
+    Examples
+    --------
+    >>> squared_lengths(np.array([[3.0, 0.0], [4.0, 1.0]]))
+    array([25.,  1.])
+    """
+    out = np.zeros(sums.shape[1])
+    column_squares(np.ascontiguousarray(sums), out)
+    return out
+
+
+def e_step(scores: Scores, rows: Rows, parts: Sequence[slice], engine: Any) -> tuple[Stats, float]:
+    """Statistics and bound of all rows, added in the order of the parts."""
+    dtype = rows.X.dtype
+    cast = scores._replace(weights=np.ascontiguousarray(scores.weights, dtype))  # once, not in every part
+    total: tuple[Stats, float] = engine.sum(partial(local, cast, rows), parts)
+    return total
+
+
+def run(
+    model: Model, rows: Rows, params: Any, schedule: Schedule, engine: Any, progress: Progress
+) -> Solution:
+    """Iterate from starting parameters until the bound gains no more than the tolerance.
+
+    Parameters
+    ----------
+    model : Model
+    rows : Rows
+    params : named tuple
+        Where to begin.
+    schedule : Schedule
+    engine : object with ``sum(function, items)``
+        Adds up the statistics of the parts.
+    progress : Progress
+
+    Returns
+    -------
+    Solution
+        The parameters are those of the last bound.
+    """
+    if schedule.batch_size is not None and schedule.batch_size < rows.X.shape[0]:
+        return _run_batches(model, rows, params, schedule, progress)
+    parts, total = parts_of(rows), max(rows.total, _TINY)
+    trace, converged = Trace(), False
+    bounds: list[float] = []
+    for iteration in range(schedule.max_iter):
+        settled = iteration >= len(schedule.temperatures) - 1
+        temperature = schedule.temperatures[-1 if settled else iteration]
+        stats, bound = e_step(model.scores(params)._replace(temperature=temperature), rows, parts, engine)
+        bound += model.extra(params)
+        gain = (bound - bounds[-1]) / total if bounds else np.inf
+        trace.append(objective=bound, gap=gain if bounds else np.nan, temperature=temperature)
+        progress.update(objective=bound / total)
+        if settled:
+            bounds.append(bound)
+            converged = gain < schedule.tol
+        if converged or iteration == schedule.max_iter - 1:
+            break
+        params = model.update(params, stats)
+    return Solution(params, np.array(bounds), trace, bool(converged))
+
+
+def _run_batches(model: Model, rows: Rows, params: Any, schedule: Schedule, progress: Progress) -> Solution:
+    """Pass over the data in mini-batches; the bound of a pass is that of each batch before it was learned from."""
+    rng = np.random.default_rng(schedule.seed)
+    n_samples, total = rows.X.shape[0], max(rows.total, _TINY)
+    size = schedule.batch_size or n_samples
+    trace, average, step, converged = Trace(), None, 0, False
+    bounds: list[float] = []
+    for _ in range(schedule.max_iter):
+        order, value = rng.permutation(n_samples), 0.0
+        for first in range(0, n_samples, size):
+            batch = rows.take(np.sort(order[first : first + size]))
+            scores = model.scores(params)._replace(temperature=schedule.temperatures[-1])
+            stats, bound = local(scores, batch, slice(0, batch.X.shape[0]))
+            average = _blend(average, stats, total / max(batch.total, _TINY), step)
+            params, value, step = model.update(params, average), value + bound, step + 1
+        value += model.extra(params)
+        gain = (value - bounds[-1]) / total if bounds else np.inf
+        trace.append(objective=value, gap=gain if bounds else np.nan)
+        progress.update(objective=value / total)
+        bounds.append(value)
+        if gain < schedule.tol:
+            converged = True
+            break
+    return Solution(params, np.array(bounds), trace, converged)
+
+
+def _blend(average: Stats | None, stats: Stats, scale: float, step: int) -> Stats:
+    """Let the statistics of a batch into their moving average."""
+    if average is None:
+        return Stats(stats.counts * scale, stats.sums * scale)
+    rate = (step + _DELAY) ** -_FORGETTING
+    return Stats(
+        (1 - rate) * average.counts + rate * scale * stats.counts,
+        (1 - rate) * average.sums + rate * scale * stats.sums,
+    )
+
+
+def best_of(fit: Callable[[int], Solution], n_init: int, engine: Any) -> Solution:
+    """Run from several starts, in parallel, and keep the highest bound (of equal ones, the first).
+
+    Parameters
+    ----------
+    fit : callable
+        Given the number of a start, makes it and runs from it.
+    n_init : int
+    engine : object with ``map(function, items)``
+
+    Returns
+    -------
+    Solution
+    """
+    if n_init == 1:  # the threads serve the E-step
+        return fit(0)
+    solutions = engine.map(fit, range(n_init))
+    best: Solution = solutions[int(np.argmax([solution.bounds[-1] for solution in solutions]))]
+    return best

@@ -1,0 +1,62 @@
+"""The E-step of a mixture whose log-joint is linear in the row: scores, softmax and sums in one walk over the rows.
+
+    s_ik = x_i.W_k + c_k,     r_i = softmax(s_i / T),     counts_k = sum_i a_i r_ik,     sums_k = sum_i a_i r_ik x_i,
+
+with weights a_i of the rows and temperature T. The value is the free energy sum_i a_i T log sum_k exp(s_ik / T): the
+log-likelihood where T = 1, and the sum of the largest scores where T = 0 (every row belongs to its best component).
+No matrix of responsibilities is made; a row is read from memory once.
+"""
+
+import numba as nb
+import numpy as np
+
+from arbora.kernels.products import FAST, add_row
+from arbora.kernels.softmax import log_softmax_row
+
+
+@nb.njit(**FAST)
+def assign_rows(  # type: ignore[no-untyped-def]
+    indptr, indices, data, weight, W, offset, temperature, first, stop, sums, counts
+):
+    """Add statistics of rows first .. stop - 1 to `sums` (n_features, n_components) and `counts`; return the value.
+
+    `data`, `weight`, `W`, `offset` and `sums` share one precision; `counts` and the value are in double precision.
+    """
+    n_components = W.shape[1]
+    g, r = np.empty(n_components, W.dtype), np.empty(n_components, W.dtype)
+    bits = np.empty(n_components, np.int32)
+    sharpness = W.dtype.type(0 if temperature == 0 else 1 / temperature)
+    total = 0.0
+    for i in range(first, stop):
+        a = weight[i]
+        g[:] = offset
+        add_row(indptr, indices, data, i, W, g)
+        if temperature == 0:
+            top = 0
+            for k in range(n_components):
+                if g[k] > g[top]:
+                    top = k
+            total += np.float64(a) * g[top]
+            counts[top] += a
+            for q in range(indptr[i], indptr[i + 1]):
+                sums[indices[q], top] += a * data[q]
+            continue
+        for k in range(n_components):
+            g[k] *= sharpness
+        total += np.float64(a) * temperature * log_softmax_row(g, r, bits)
+        for k in range(n_components):
+            r[k] *= a
+            counts[k] += r[k]
+        for q in range(indptr[i], indptr[i + 1]):
+            v, j = data[q], indices[q]
+            for k in range(n_components):
+                sums[j, k] += v * r[k]
+    return total
+
+
+@nb.njit(**FAST)
+def column_squares(S, out):  # type: ignore[no-untyped-def]
+    """Add the squares in each column of S to out, in double precision, row by row as they lie in memory."""
+    for j in range(S.shape[0]):
+        for k in range(S.shape[1]):
+            out[k] += np.float64(S[j, k]) * np.float64(S[j, k])

@@ -1,0 +1,246 @@
+"""The Bayesian von Mises-Fisher mixture: integrals, enumeration, a bound that never falls and never lies."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import gammaln, logsumexp
+
+from arbora.datasets import make_vmf_mixture
+from arbora.discover import BayesianVMFMixture, VMFMixture
+from arbora.discover._concentration import (
+    KappaLikelihood,
+    KappaPosterior,
+    bound_posterior,
+    bounded_log_normalizer,
+    grid_posterior,
+    point_posterior,
+    prior_divergence,
+    sample_posterior,
+)
+from arbora.discover._vmf_posterior import best_alpha, posterior_extra, predictive_log_density
+from arbora.metrics import adjusted_rand_index
+from arbora.special import vmf_log_normalizer, vmf_logpdf
+
+EXACT = {"dtype": "float64", "tol": 1e-6, "max_iter": 300, "random_state": 0}
+FIXED = {
+    "alpha": 0.7,
+    "prior_direction": [1.0, 0.0],
+    "prior_concentration": 2.0,
+    "prior_log_mean": np.log(4.0),
+    "prior_log_variance": 0.5,
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_vmf_mixture(200, 4, 3, kappa=[10.0, 20.0, 40.0], random_state=1)
+
+
+def likelihoods():
+    """A few rows and none, few dimensions and many, narrow posteriors and the prior alone."""
+    n = np.array([0.0, 2.0, 300.0])
+    return [
+        KappaLikelihood(n, n * np.array([0.0, 0.4, 0.9]), 3.0, 0.8, n_features) for n_features in (2, 3, 5000)
+    ]
+
+
+@pytest.mark.parametrize("likelihood", likelihoods(), ids=lambda a: f"{a.n_features} dimensions")
+def test_quadrature_equals_adaptive_integration(likelihood):
+    q = grid_posterior(likelihood, None)
+    for k in range(3):
+        one = likelihood._replace(counts=likelihood.counts[[k]], pulls=likelihood.pulls[[k]])
+        centre, sd = q.log_mean[k], np.sqrt(q.log_variance[k])
+        top = one.log_density(np.array([centre]))[0]
+
+        def mean(function, one=one, top=top, centre=centre, sd=sd):
+            def integrand(u):
+                return function(u) * np.exp(one.log_density(np.array([u]))[0] - top)
+
+            ends = centre - 12 * sd, centre + 12 * sd
+            return quad(integrand, *ends, epsabs=0, epsrel=1e-11, limit=200, points=[centre])[0]
+
+        size = mean(lambda u: 1.0)
+        assert q.mean[k] == pytest.approx(mean(np.exp) / size, rel=1e-7)
+        assert q.log_mean[k] == pytest.approx(mean(lambda u: u) / size, rel=1e-7)
+        normalizer = mean(lambda u: vmf_log_normalizer(np.exp(u), likelihood.n_features)) / size
+        assert q.log_normalizer[k] == pytest.approx(normalizer, rel=1e-8)
+        fit = one.counts[0] * q.log_normalizer[k] + one.pulls[0] * q.mean[k]
+        away = (q.log_square[k] - 6.0 * q.log_mean[k] + 9.0) / 1.6
+        assert q.entropy[k] == pytest.approx(np.log(size) + top - fit + away, rel=1e-6, abs=1e-6)
+
+
+def test_the_posterior_of_no_rows_is_the_prior():
+    q = grid_posterior(KappaLikelihood(np.zeros(1), np.zeros(1), 2.0, 0.3, 10), None)
+    np.testing.assert_allclose([q.log_mean[0], q.log_variance[0]], [2.0, 0.3], rtol=1e-9)
+    np.testing.assert_allclose(prior_divergence(q, 2.0, 0.3), 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_features", [2, 3, 50, 10_000])
+def test_the_bound_of_the_normaliser_is_one(n_features):
+    kappa = np.concatenate([[0.0], np.geomspace(1e-3, 1e6, 50)])
+    gap = vmf_log_normalizer(kappa, n_features) - bounded_log_normalizer(kappa, n_features)
+    assert gap[0] == pytest.approx(0, abs=1e-9)
+    assert np.all(gap >= -1e-9)
+    assert np.all(np.diff(gap) >= -1e-8)
+
+
+@pytest.mark.parametrize("likelihood", likelihoods(), ids=lambda a: f"{a.n_features} dimensions")
+def test_the_bounded_law_is_the_best_of_its_kind(likelihood):
+    """No other normal law of log(kappa) has a higher bound, and quadrature, without a bound, is above."""
+    start = point_posterior(np.full(3, 5.0), likelihood.n_features)
+
+    def value(q):
+        fit = likelihood.counts * q.log_normalizer + likelihood.pulls * q.mean
+        return fit - prior_divergence(q, likelihood.prior_mean, likelihood.prior_variance)
+
+    q = bound_posterior(likelihood, start)
+    assert np.all(value(q) <= value(grid_posterior(likelihood, start)) + 1e-7)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    weights = weights / weights.sum()
+    sd = np.sqrt(q.log_variance)
+    for shift, scale in product((-0.1, 0.0, 0.1), (0.9, 1.0, 1.1)):
+        u = (q.log_mean + shift * sd)[:, None] + (scale * sd)[:, None] * nodes
+        entropy = 0.5 * np.log(2 * np.pi * np.e) + np.log(scale * sd)
+        bound = bounded_log_normalizer(np.exp(u), likelihood.n_features)
+        other = KappaPosterior(*(a @ weights for a in (np.exp(u), bound, u, u**2)), entropy)
+        assert np.all(value(other) <= value(q) + 1e-6)
+
+
+def test_metropolis_agrees_with_quadrature():
+    likelihood = KappaLikelihood(np.array([5.0, 300.0]), np.array([3.0, 250.0]), 3.0, 0.8, 20)
+    grid = grid_posterior(likelihood, None)
+    drawn = sample_posterior(likelihood, grid)
+    sd = np.sqrt(grid.log_variance)
+    assert np.all(np.abs(drawn.log_mean - grid.log_mean) < 0.5 * sd)
+    np.testing.assert_allclose(np.sqrt(drawn.log_variance), sd, rtol=0.3)
+    np.testing.assert_allclose(drawn.entropy, grid.entropy, atol=0.4)
+
+
+@pytest.mark.parametrize("concentration", ["grid", "bound"])
+@pytest.mark.parametrize("init", ["k-means++", "random"])
+def test_the_bound_never_falls(data, concentration, init):
+    model = BayesianVMFMixture(5, concentration=concentration, init=init, **EXACT).fit(data.X_train)
+    steps, size = np.diff(model.lower_bounds_), np.abs(model.lower_bounds_[:-1])
+    assert len(steps) > 3
+    assert np.all(steps >= -1e-10 * np.maximum(size, 1))
+
+
+def evidence(X, n_components):
+    """Log-evidence under the fixed prior, by all assignments; means in closed form, concentrations by quadrature."""
+    n, n_features = X.shape
+    alpha, mu0, c0 = FIXED["alpha"], np.array(FIXED["prior_direction"]), FIXED["prior_concentration"]
+    m, variance = FIXED["prior_log_mean"], FIXED["prior_log_variance"]
+    u = m + np.sqrt(variance) * np.linspace(-9, 9, 401)
+    log_prior = -((u - m) ** 2) / (2 * variance) - 0.5 * np.log(2 * np.pi * variance) + np.log(u[1] - u[0])
+    kappa = np.exp(u)
+    total = []
+    for z in product(range(n_components), repeat=n):
+        count = np.bincount(z, minlength=n_components)
+        value = gammaln(n_components * alpha) - gammaln(n_components * alpha + n)
+        value += np.sum(gammaln(alpha + count) - gammaln(alpha))
+        for k in range(n_components):
+            rows = kappa[:, None] * X[np.array(z) == k].sum(axis=0) + c0 * mu0
+            fit = count[k] * vmf_log_normalizer(kappa, n_features) + vmf_log_normalizer(c0, n_features)
+            fit = fit - vmf_log_normalizer(np.linalg.norm(rows, axis=1), n_features)
+            value += logsumexp(fit + log_prior)
+        total.append(value)
+    return logsumexp(total)
+
+
+@pytest.mark.parametrize(("n_components", "slack"), [(1, 0.2), (2, 2.5)])
+def test_the_bound_is_below_the_evidence_by_enumeration(n_components, slack):
+    """All 2^6 assignments; the factorised posterior loses little of one component, and label switching of two."""
+    X = make_vmf_mixture(6, 2, 2, kappa=20.0, random_state=2).X_train
+    exact = evidence(X, n_components)
+    bounds = {}
+    for concentration in ("grid", "bound"):
+        model = BayesianVMFMixture(n_components, concentration=concentration, n_init=3, **FIXED, **EXACT).fit(
+            X
+        )
+        bounds[concentration] = model.lower_bounds_[-1]
+    assert exact - slack < bounds["grid"] < exact
+    assert bounds["bound"] <= bounds["grid"] + 1e-8
+
+
+def test_no_factor_and_no_learned_prior_can_be_improved(data):
+    model = BayesianVMFMixture(3, **EXACT).fit(data.X_train)
+    q = model._params()
+    best = posterior_extra(q)
+    for name in ("alpha", "concentration", "log_variance"):
+        for factor in (0.95, 1.05):
+            prior = q.prior._replace(**{name: getattr(q.prior, name) * factor})
+            assert posterior_extra(q._replace(prior=prior)) < best, name
+    for shift in (-0.05, 0.05):
+        prior = q.prior._replace(log_mean=q.prior.log_mean + shift)
+        assert posterior_extra(q._replace(prior=prior)) < best
+    turned = q.prior.direction + 0.05 * np.roll(q.prior.direction, 1)
+    prior = q.prior._replace(direction=turned / np.linalg.norm(turned))
+    assert posterior_extra(q._replace(prior=prior)) < best
+
+
+def test_parts_of_the_prior_that_are_given_stay(data):
+    fixed = {**FIXED, "prior_direction": [0.0, 2.0, 0.0, 0.0]}
+    model = BayesianVMFMixture(3, **fixed, random_state=0).fit(data.X_train)
+    assert model.prior_["alpha"] == 0.7
+    assert model.prior_["direction"].tolist() == [0, 1, 0, 0]
+    assert model.prior_["concentration"] == 2.0
+    assert model.prior_["log_mean"] == np.log(4.0)
+    assert model.prior_["log_variance"] == 0.5
+    with pytest.raises(ValueError, match="prior_direction must be a vector of 4 numbers"):
+        BayesianVMFMixture(3, prior_direction=[1.0, 0.0]).fit(data.X_train)
+
+
+def test_alpha_maximises_the_bound():
+    n, s = 5, -20.0
+    grid = np.geomspace(1e-3, 1e2, 20_001)
+    value = gammaln(n * grid) - n * gammaln(grid) + (grid - 1) * s
+    assert best_alpha(s, n) == pytest.approx(grid[value.argmax()], rel=1e-3)
+
+
+def test_the_predictive_density_is_an_average_and_integrates_to_one():
+    """On the circle the mean can be integrated out by hand."""
+    angle = np.linspace(0, 2 * np.pi, 1441)[:-1]
+    circle = np.column_stack([np.cos(angle), np.sin(angle)])
+    known = point_posterior(np.array([30.0]), 2)
+    density = np.exp(predictive_log_density(circle[:, :1], np.array([5.0]), known, 2))[:, 0]
+    weight = np.exp(vmf_logpdf(circle, np.array([1.0, 0.0]), 5.0)) * 2 * np.pi / 1440
+    by_hand = np.exp(vmf_logpdf(circle, circle[::90], 30.0))  # rows: mean directions, columns: where
+    np.testing.assert_allclose(density[::90], weight @ by_hand, rtol=1e-9)
+    model = BayesianVMFMixture(3, random_state=0).fit(circle[[0, 10, 20, 500, 520, 900, 905]])
+    assert np.exp(model.score_samples(circle)).sum() * 2 * np.pi / 1440 == pytest.approx(1, abs=1e-6)
+
+
+def test_a_certain_prior_gives_the_mixture_without_one(data):
+    """Many rows, a flat prior of the means and one known concentration: nothing is left for Bayes to add."""
+    X = np.repeat(data.X_train, 50, axis=0)
+    start = data.truth.means
+    fixed = {"prior_concentration": 0.0, "prior_log_mean": np.log(20.0), "prior_log_variance": 1e-6}
+    ours = BayesianVMFMixture(3, init=start, alpha=1.0, **fixed, random_state=0).fit(X)
+    known = VMFMixture(3, init=start, random_state=0).fit(X)
+    np.testing.assert_allclose(ours.concentrations_, 20.0, rtol=0.05)
+    np.testing.assert_allclose(ours.means_, known.means_, atol=0.05)
+    np.testing.assert_allclose(ours.weights_, known.weights_, atol=0.05)
+
+
+@pytest.mark.parametrize("concentration", ["grid", "bound", "sample"])
+def test_the_truth_is_found_and_superfluous_components_are_empty(concentration):
+    data = make_vmf_mixture(300, 5, 3, kappa=[20.0, 40.0, 80.0], random_state=5)
+    model = BayesianVMFMixture(6, concentration=concentration, n_init=2, random_state=0).fit(data.X_train)
+    labels = model.predict(data.X_train)
+    assert adjusted_rand_index(data.truth.components, labels) > 0.85
+    used = np.unique(labels)
+    order = [used[np.argmax(model.means_[used] @ mean)] for mean in data.truth.means]
+    assert np.min(np.sum(model.means_[order] * data.truth.means, axis=1)) > 0.98
+    if concentration == "grid":
+        np.testing.assert_allclose(model.concentrations_[order], data.truth.concentrations, rtol=0.4)
+
+
+def test_samples_follow_the_predictive_distribution(data):
+    model = BayesianVMFMixture(3, random_state=0).fit(data.X_train)
+    X, labels = model.sample(2000)
+    np.testing.assert_allclose(np.bincount(labels, minlength=3) / 2000, model.weights_, atol=0.05)
+    assert model.score(X) == pytest.approx(model.score(data.X_train), abs=0.2)
+    assert model.is_novel(X).mean() < 0.15
+    assert model.is_novel(-data.truth.means.sum(axis=0, keepdims=True)).all()
