@@ -11,9 +11,10 @@ from tree_models import LEAVES, PARENT
 CHAIN = [-1, 0, 1, 2, 3], [4]
 STAR = [-1, 0, 0, 0], [3, 1, 2]
 FOREST = [-1, -1, 0, 1, 1], [2, 3, 4]
+PAIR = [-1, 0, 1, 0, 3], [4, 2]
 
 
-@pytest.mark.parametrize(("parent", "leaves"), [(PARENT, LEAVES), CHAIN, STAR, FOREST], ids=str)
+@pytest.mark.parametrize(("parent", "leaves"), [(PARENT, LEAVES), CHAIN, STAR, FOREST, PAIR], ids=str)
 def test_means_solve_the_dense_system(parent, leaves):
     rng = np.random.default_rng(0)
     tree, d = gt.make_tree(parent, leaves), 3
@@ -43,6 +44,16 @@ def test_means_solve_the_dense_system(parent, leaves):
     covariance, log_determinants = factor.covariances()
     np.testing.assert_allclose(covariance, given_parent, rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(log_determinants, np.linalg.slogdet(given_parent)[1], rtol=1e-9)
+    V = np.linalg.inv(H.reshape(n * d, n * d)).reshape(n, d, n, d)
+    joint = factor.marginals()
+    np.testing.assert_allclose(joint.variance.ravel(), np.diag(V.reshape(n * d, n * d)), rtol=1e-9)
+    np.testing.assert_allclose(joint.covariance, [V[leaf, :, leaf] for leaf in leaves], rtol=1e-8, atol=1e-12)
+    assert (joint.contrast is None) == (len(leaves) != 2)
+    if joint.contrast is not None:
+        first, second = leaves
+        between = V[first, :, second] + V[second, :, first]
+        difference = V[first, :, first] + V[second, :, second] - between
+        np.testing.assert_allclose(joint.contrast, difference, rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.parametrize("precision", [1e-12, 1e12, 1e20])
@@ -56,6 +67,9 @@ def test_no_digits_are_lost_to_precisions_of_any_size(precision):
         factor.all_nodes(np.array([[0.0], [1.0]])).ravel(), [leaf / (1 + 1 / precision), leaf], rtol=1e-14
     )
     np.testing.assert_allclose(factor.covariances()[0].ravel(), 1 / (0.5 + precision), rtol=1e-14)
+    np.testing.assert_allclose(
+        factor.marginals().variance.ravel(), [leaf * (0.5 + precision) / (1 + precision), leaf], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("model", ["M1", "M2", "M3"])

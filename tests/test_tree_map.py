@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from arbora.engine import ThreadEngine
 from arbora.infer import memory, tree_map
 from arbora.infer.tree_blocks import TreeBlocks, class_blocks
-from arbora.infer.tree_map import laplace_diagonal, solve_map
+from arbora.infer.tree_map import laplace_diagonal, laplace_marginals, solve_map
 from arbora.infer.tree_prior import TreePrior
 from arbora.infer.tree_problem import MapProblem
 
@@ -321,6 +321,22 @@ def test_laplace_variances_by_definition(likelihood, by_weight, sparse):
             expected[p] += a[n]
     expected[CLASS_NODE] += (problem.row_weight[:, None] * P * (1 - P)).T @ X**2
     np.testing.assert_allclose(laplace_diagonal(problem, solution.weights), 1 / expected)
+    n, d = a.shape
+    precision = np.zeros((n, d, n, d))
+    for i in range(d):
+        precision[:, i, :, i] = tree_precision(PARENT, a[:, i])
+    for c, node in enumerate(CLASS_NODE):
+        precision[node, :, node] += (X.T * (problem.row_weight * P[:, c] * (1 - P[:, c]))) @ X
+    covariance = np.linalg.inv(precision.reshape(n * d, n * d))
+    found = laplace_marginals(problem, solution.weights)
+    np.testing.assert_allclose(found.variance.ravel(), np.diag(covariance))
+    blocks = covariance.reshape(n, d, n, d)
+    np.testing.assert_allclose(found.covariance, [blocks[node, :, node] for node in CLASS_NODE], atol=1e-12)
+
+
+def test_no_marginals_where_blocks_are_too_large(monkeypatch):
+    monkeypatch.setattr(tree_map, "suits_blocks", lambda *_: False)
+    assert laplace_marginals(make(), np.zeros((9, 5))) is None
 
 
 @pytest.mark.parametrize(

@@ -242,10 +242,11 @@ def test_intervals_of_strong_effects_are_too_narrow_never_too_wide():
 def test_coverage_on_data_of_the_model_itself(model):
     """Precisions, weights and labels drawn from the whole model, four families of twelve classes.
 
-    Nodes are independent under q, so that the doubt about a parent is missing in its children: intervals of 90%
-    cover less, but not by much.
+    Under q nodes are independent, and the doubt about a parent is missing in its children. The marginals of the joint
+    Gaussian have it: intervals of 90% cover what they say, up to the uncertainty of the precisions (M2 and M3, which
+    have many of them, are a little too sure).
     """
-    rng, hits, d = np.random.default_rng(0), [], 4
+    rng, hits, of_q, d = np.random.default_rng(0), [], [], 4
     tree = make_tree([-1, *[0] * 4, *np.repeat([1, 2, 3, 4], 12)], range(5, 53))
     sharing = share_precisions(tree, model)
     size = len(sharing.owner), d if sharing.by_weight else 1
@@ -259,11 +260,14 @@ def test_coverage_on_data_of_the_model_itself(model):
         X = rng.normal(size=(150, d)) * 0.5
         Y = sp.csr_array((rng.random((150, 48)) < 1 / (1 + np.exp(-X @ W[5:].T))).astype(float))
         p = TreeProblem(X, Y, np.ones(150), tree, sharing, prior, Root(), "logistic", 0.0)
-        posterior = fit(p, tol=1e-7).posterior
-        hits.append(np.abs(W - posterior.mean) < 1.645 * np.sqrt(posterior.variance))
+        found = fit(p, tol=1e-6)
+        away = np.abs(W - found.posterior.mean) / 1.645
+        hits.append(away < np.sqrt(found.marginals.variance))
+        of_q.append(away < np.sqrt(found.posterior.variance))
     inner, leaves = np.mean([hit[:5] for hit in hits]), np.mean([hit[5:] for hit in hits])
-    assert 0.8 < leaves < 0.92
-    assert 0.6 < inner < leaves
+    assert 0.86 < leaves < 0.93
+    assert 0.8 < inner < 0.97
+    assert np.mean(of_q) < np.mean(hits) - 0.02
 
 
 def test_iterations_can_be_watched():

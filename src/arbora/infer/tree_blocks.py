@@ -11,23 +11,40 @@ preconditioner, and a few conjugate gradient steps make up for it.
 There, most rows matter to few classes: those with a curvature above `_MATTERS` times the mean of the class enter H_c
 one by one, the others together, as if their curvatures were equal and their features those of all rows.
 
+The inverse itself is the covariance of a Gaussian over the weights of all nodes; one more pass down gives the blocks
+on its diagonal, what is known of a node when all the others are uncertain too (`TreeBlocks.marginals`).
+
 Blocks are scaled by the roots of the precisions a of their node: with R what the class and the children of a node add
 to its precision and L = a^-1/2 R a^-1/2, all that is inverted is I + L, whose eigenvalues are 1 or more.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.infer.gaussian_tree import tree_levels
+from arbora.infer.gaussian_tree import posterior_precisions, tree_levels
 
 _MATTERS = 2.0
 _MOST_FEATURES, _MOST_NODES = 256, 4096
 _MOST_NUMBERS = 2**23  # in the blocks of all nodes
 Matrix = NDArray[Any]
+
+
+class Marginals(NamedTuple):
+    """What is known of the weights of each node, the others being uncertain too.
+
+    `variance` of every weight, `covariance` of the weights of every class, `given_parent` the same where the nodes
+    above are known, `contrast` of the difference of the classes where there are two. None where only variances are
+    affordable.
+    """
+
+    variance: Matrix  # (n_nodes, n_weights)
+    covariance: Matrix | None = None  # (n_classes, n_weights, n_weights)
+    given_parent: Matrix | None = None  # of the same shape
+    contrast: Matrix | None = None  # (n_weights, n_weights)
 
 
 def suits_blocks(n_nodes: int, n_weights: int) -> bool:
@@ -42,7 +59,9 @@ def suits_blocks(n_nodes: int, n_weights: int) -> bool:
     return few and n_nodes * n_weights**2 <= _MOST_NUMBERS
 
 
-def class_blocks(X: Matrix, curvature: Matrix, products: Matrix, engine: Any) -> Matrix:
+def class_blocks(
+    X: Matrix, curvature: Matrix, products: Matrix, engine: Any, matters: float = _MATTERS
+) -> Matrix:
     """H_c of all classes, (n_classes, n_weights, n_weights).
 
     Parameters
@@ -52,6 +71,8 @@ def class_blocks(X: Matrix, curvature: Matrix, products: Matrix, engine: Any) ->
     products : ndarray of shape (n_weights, n_weights)
         Mean of x x' over the rows.
     engine : object with ``map(function, items)``
+    matters : float
+        Rows with more than this times the mean curvature enter one by one; 0 for all of them.
 
     Examples
     --------
@@ -63,9 +84,9 @@ def class_blocks(X: Matrix, curvature: Matrix, products: Matrix, engine: Any) ->
 
     def block(c: int) -> Matrix:
         h = curvature[:, c]
-        matters = np.flatnonzero(h > _MATTERS * h.mean())
-        scaled = X[matters] * np.sqrt(h[matters])[:, None]
-        return np.asarray(scaled.T @ scaled + (h.sum() - h[matters].sum()) * products)
+        alone = np.flatnonzero(h > matters * h.mean())
+        scaled = X[alone] * np.sqrt(h[alone])[:, None]
+        return np.asarray(scaled.T @ scaled + (h.sum() - h[alone].sum()) * products)
 
     return np.stack(engine.map(block, range(curvature.shape[1])))
 
@@ -88,6 +109,9 @@ class TreeBlocks:
     >>> blocks.all_nodes(np.array([[0.0], [1.0]]))
     array([[0.5],
            [1. ]])
+    >>> blocks.marginals().variance  # inverse of [[2, -1], [-1, 3/2]]
+    array([[0.75],
+           [1.  ]])
     """
 
     def __init__(
@@ -97,6 +121,7 @@ class TreeBlocks:
         self.parent, self.class_node = parent, class_node
         self.levels = tree_levels(parent)
         self.root = np.sqrt(np.broadcast_to(precision, (n_nodes, width)))
+        self.of_data = np.diagonal(blocks, axis1=1, axis2=2).copy()
         self.inverse = np.zeros((n_nodes, width, width))  # of I + L
         rest = self.inverse  # what is added to the precision of a node, until its inverse takes the place
         rest[class_node] = blocks
@@ -114,6 +139,36 @@ class TreeBlocks:
         root, inverse = self.root[self.class_node], self.inverse[self.class_node]
         log_determinants = np.linalg.slogdet(inverse)[1] - 2 * np.log(root).sum(axis=1)
         return inverse / (root[:, :, None] * root[:, None, :]), log_determinants
+
+    def marginals(self) -> Marginals:
+        """Diagonal blocks of (T + H)^-1.
+
+        Given its parent a node has the covariance C = a^-1/2 (I + L)^-1 a^-1/2 and follows the parent by C a: its
+        covariance is C + C a V a C, V that of the parent. A variance is never below what is left of it when all other
+        weights are known, which holds it above zero where features of very different scale cost all digits.
+        """
+        found = np.empty_like(self.inverse)
+        for level in self.levels:
+            scale = self.root[level][:, :, None] * self.root[level][:, None, :]
+            scaled = self.inverse[level]
+            if self.parent[level[0]] >= 0:
+                scaled = scaled + scaled @ (scale * found[self.parent[level]]) @ scaled
+            found[level] = scaled / scale
+        own = posterior_precisions(self.parent, self.root**2)
+        own[self.class_node] += self.of_data
+        variance = np.maximum(np.diagonal(found, axis1=1, axis2=2), 1 / own)
+        contrast = self._contrast() if len(self.class_node) == 2 else None
+        return Marginals(variance, found[self.class_node], self.covariances()[0], contrast)
+
+    def _contrast(self) -> Matrix:
+        """Covariance of the weights of the second class less those of the first."""
+        first, second = self.class_node
+        right, columns = np.zeros(self.root.shape), []
+        for unit in np.eye(self.root.shape[1]):
+            right[first], right[second] = -unit, unit
+            z = self.all_nodes(right)
+            columns.append(z[second] - z[first])
+        return np.column_stack(columns)
 
     def all_nodes(self, right: Matrix) -> Matrix:
         """Weights (n_nodes, n_weights) of all nodes for a right-hand side of the same shape."""

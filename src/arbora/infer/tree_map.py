@@ -31,7 +31,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from arbora.infer.gaussian_tree import posterior_precisions
 from arbora.infer.memory import require_memory
 from arbora.infer.progress import Progress
-from arbora.infer.tree_blocks import TreeBlocks, class_blocks, suits_blocks
+from arbora.infer.tree_blocks import Marginals, TreeBlocks, class_blocks, suits_blocks
 from arbora.infer.tree_likelihood import Likelihood
 from arbora.infer.tree_prior import TreePrior
 from arbora.infer.tree_problem import (
@@ -98,6 +98,11 @@ def _require_memory(problem: MapProblem, n_seen: int) -> None:
     )
 
 
+def _is_small(problem: MapProblem, n_weights: int) -> bool:
+    """Whether dense rows and blocks of features at every node are affordable."""
+    return suits_blocks(len(problem.parent), n_weights) and problem.X.shape[0] * n_weights <= _MOST_DENSE
+
+
 class _Newton:
     """A problem made ready: features that occur, perhaps turned; likelihood; prior; what preconditioners need."""
 
@@ -107,9 +112,8 @@ class _Newton:
         X, weight = X.astype(np.float64), row_weights(problem)
         sparse, self.mean = sp.issparse(X), root_means(problem)[self.seen]
         precision, total = np.asarray(problem.precision), max(float(weight.sum()), _TINY)
-        small = suits_blocks(len(problem.parent), X.shape[1]) and X.shape[0] * X.shape[1] <= _MOST_DENSE
         self.turn = self.products = None
-        if small:
+        if _is_small(problem, X.shape[1]):
             X = X.toarray() if sparse else X
             self.products = (X.T * weight) @ X / total
         elif not sparse and precision.ndim == 1 and X.shape[1] <= _MOST_TURNED:
@@ -295,15 +299,60 @@ def laplace_diagonal(problem: MapProblem, weights: Matrix, *, engine: Any = None
     >>> laplace_diagonal(problem, np.zeros((3, 1))).ravel()  # 1/3, 1 / (1 + 4/4)
     array([0.33333333, 0.5       , 0.5       ])
     """
+    rows, P, seen = _at_weights(problem, weights, engine)
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        curvature = rows.diagonal(P)
+    own = posterior_precisions(np.asarray(problem.parent), _as_columns(problem))
+    own = np.broadcast_to(own, (len(own), problem.n_weights)).copy()
+    own[np.ix_(problem.class_node, seen)] += curvature.T
+    own **= -1
+    return own
+
+
+def laplace_marginals(problem: MapProblem, weights: Matrix, *, engine: Any = None) -> Marginals | None:
+    """Covariances of single nodes, the others being uncertain too; None where features or nodes are too many.
+
+    The posterior of all weights is taken to be Gaussian with the precision of the tree and, for a class c, the block
+    sum_i r_i p_ic (1 - p_ic) x_i x_i'. With softmax this leaves out what couples the classes.
+
+    Parameters
+    ----------
+    problem, weights, engine
+        As for `laplace_diagonal`.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> X, Y = np.array([[2.0]]), sp.csr_array((1, 2))
+    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), 0.0, "logistic", 0.0)
+    >>> laplace_marginals(problem, np.zeros((3, 1))).variance.ravel()  # 1 / (3 - 2/2), 1/2 + 1/2^2 of it
+    array([0.5  , 0.625, 0.625])
+    """
+    if not _is_small(problem, problem.n_weights):
+        return None
+    rows, P, seen = _at_weights(problem, weights, engine)
+    X = rows.X.toarray() if rows.sparse else rows.X
+    size = len(problem.class_node), problem.n_weights, problem.n_weights
+    blocks, nothing = np.zeros(size), np.zeros((len(seen), len(seen)))
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        found = class_blocks(X, rows.curvature(P), nothing, rows.engine, matters=0.0)
+        blocks[np.ix_(np.arange(len(blocks)), seen, seen)] = found
+        return TreeBlocks(
+            np.asarray(problem.parent), np.asarray(problem.class_node), _as_columns(problem), blocks
+        ).marginals()
+
+
+def _as_columns(problem: MapProblem) -> Matrix:
+    return np.asarray(problem.precision, np.float64).reshape(len(problem.parent), -1)
+
+
+def _at_weights(
+    problem: MapProblem, weights: Matrix, engine: Any
+) -> tuple[Likelihood, Matrix, NDArray[np.int64]]:
+    """Likelihood over the features that occur, probabilities at the weights, and which features these are."""
     X, seen = seen_features(problem)
     W = np.ascontiguousarray(weights[problem.class_node][:, seen].T)
     Y = sp.csr_array(problem.Y).astype(np.float64)
     rows = Likelihood(X.astype(np.float64), Y, row_weights(problem), problem.likelihood == "softmax", engine)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
-        curvature = rows.diagonal(rows.evaluate(W)[1])
-    precision = np.asarray(problem.precision, np.float64).reshape(len(problem.parent), -1)
-    own = posterior_precisions(np.asarray(problem.parent), precision)
-    own = np.broadcast_to(own, (len(own), problem.n_weights)).copy()
-    own[np.ix_(problem.class_node, seen)] += curvature.T
-    own **= -1
-    return own
+        return rows, rows.evaluate(W)[1], seen

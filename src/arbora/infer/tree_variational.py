@@ -10,6 +10,11 @@ as in `bouchard`. One iteration updates, each by what raises the lower bound giv
    curvature may be a small part of that of the quadratics, so that steps of 2 are much too short: Newton steps,
    solved by conjugate gradients with the elimination of 2 as preconditioner, replace hundreds of iterations.
 
+Under q the nodes are independent, which the posterior is not: a child whose parent is uncertain is more so. What is
+known of one node alone is reported from the joint Gaussian with the same means and the precision of the quadratic of
+all nodes, prior's part and bound's, at the end of the iterations: `TreeFit.marginals`. The bound and the updates do
+not use it.
+
 A softmax does not change when one vector is added to all weights: the shifts b_x follow. Step 3 knows it, else the
 common part of the means would crawl. The lower bound contains all constants and never falls.
 """
@@ -27,7 +32,7 @@ from arbora.infer.gaussian_tree import Gammas, Root, Tree
 from arbora.infer.memory import require_memory
 from arbora.infer.progress import Progress
 from arbora.infer.trace import Trace
-from arbora.infer.tree_blocks import TreeBlocks
+from arbora.infer.tree_blocks import Marginals, TreeBlocks
 from arbora.infer.tree_problem import TreeProblem
 from arbora.infer.tree_rows import Local, Quadratic, Rows
 
@@ -56,6 +61,7 @@ class TreeFit(NamedTuple):
     """Posterior, lower bound after each iteration, and whether its relative change fell to the tolerance."""
 
     posterior: TreePosterior
+    marginals: Marginals
     lower_bounds: Array
     trace: Trace
     converged: bool
@@ -225,11 +231,20 @@ class VariationalTree:
         self.bound = likelihood + _prior_bound(problem, found._replace(posterior=self.posterior))
         return self.bound
 
+    def marginals(self) -> Marginals:
+        """Covariances of single nodes under the joint Gaussian of all of them."""
+        problem, tree = self.problem, self.problem.tree
+        precision = gaussian_tree.node_precisions(
+            problem.sharing, self.gammas, problem.root, self.rows.n_weights
+        )
+        grams = self.rows.quadratic(self.local).grams
+        return TreeBlocks(tree.parent, tree.leaves, precision, grams).marginals()
+
 
 def require_dense_memory(n_samples: int, n_classes: int, n_nodes: int, n_weights: int) -> None:
     """Refuse full covariances that cannot fit."""
     require_memory(
-        8 * (6 * n_samples * n_classes + (4 * n_classes + 2 * n_nodes) * n_weights**2),
+        8 * (6 * n_samples * n_classes + (4 * n_classes + 3 * n_nodes) * n_weights**2),
         f"Variational inference for {n_classes} classes on {n_samples} rows with {n_weights} weights a class",
         "Use inference='map', or fewer features.",
     )
@@ -283,5 +298,6 @@ def fit_tree(
             trace.append(objective=state.bound, gap=change)
             if progress is not None:
                 progress.update(objective=state.bound, gap=change)
+        marginals = state.marginals()
     assert state.posterior is not None
-    return TreeFit(state.posterior, trace["objective"], trace, converged)
+    return TreeFit(state.posterior, marginals, trace["objective"], trace, converged)
