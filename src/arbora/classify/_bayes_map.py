@@ -9,6 +9,8 @@ A round is a fixed-point step, not an ascent: there is no bound to watch. What i
 the expected precisions, its root mean square. (Not the largest: in M2 the precision of a weight that no child needs
 grows without end, and that changes nothing.) Plain rounds close in slowly; Anderson's method (1965) mixes the last
 few of them, in the logarithms of the precisions, and begins anew when a mixture was no better than what it came from.
+A mixture is an extrapolation, and under a prior that says next to nothing the rounds are far from linear: it stays
+within `_FARTHEST` of the plain round, a factor of twenty in a precision.
 """
 
 from __future__ import annotations
@@ -19,22 +21,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.classify._bayes_priors import MOST_PRECISION
 from arbora.infer import Progress, Trace
 from arbora.infer.gaussian_tree import Gammas, node_precisions, spreads, update_gammas
+from arbora.infer.tree_blocks import Marginals
 from arbora.infer.tree_dual import DualSolution, TreeDual, suits_dual
-from arbora.infer.tree_map import MapSolution, laplace_diagonal, solve_map
+from arbora.infer.tree_map import MapSolution, laplace_diagonal, laplace_marginals, solve_map
 from arbora.infer.tree_problem import MapProblem, TreeProblem
 
 _INNER_STEPS = 100
 _MEMORY = 5  # rounds that are mixed
 _RCOND = 1e-8
+_FARTHEST = 3.0  # of a mixture from the plain round: the logarithm of a factor
+_LOG_PRECISION = float(np.log(MOST_PRECISION))  # precisions stay between this and its inverse
 
 
 class MapFit(NamedTuple):
-    """Most probable weights, Laplace variances, distributions of the precisions, and the rounds on the way."""
+    """Most probable weights, Laplace variances, distributions of the precisions, and the rounds on the way.
+
+    `variance` is that of q, of each weight given all others; `marginals` those of single nodes, the others being
+    uncertain too, where features are few. Elsewhere they have nothing but the variances of q.
+    """
 
     mean: NDArray[Any]
     variance: NDArray[Any]
+    marginals: Marginals
     gammas: Gammas
     trace: Trace
     converged: bool
@@ -113,7 +124,8 @@ class Mixture:
         if not len(steps):
             return image
         share = np.linalg.lstsq(steps.T, step, rcond=_RCOND)[0]
-        return image - share @ images
+        away = share @ images
+        return image - np.clip(away, -_FARTHEST, _FARTHEST) if np.isfinite(away).all() else image
 
 
 def fit_partial_map(
@@ -134,7 +146,8 @@ def fit_partial_map(
     tree, sharing, prior, n_weights = problem.tree, problem.sharing, problem.prior, problem.n_weights
     nothing = np.zeros((tree.n_nodes, n_weights if sharing.by_weight else 1))
     shape = update_gammas(sharing, prior, nothing, n_weights).shape
-    rate = np.log(shape * prior.rate / prior.shape)  # the precisions that the prior expects
+    low, high = np.log(shape) - _LOG_PRECISION, np.log(shape) + _LOG_PRECISION
+    rate = np.log(shape) + np.log(prior.rate) - np.log(prior.shape)  # the precisions that the prior expects
     trace, mixture, change, reached = Trace(), Mixture(), np.inf, np.inf
     inner = _inner(problem.given(node_scalars(problem, Gammas(shape, np.exp(rate)))), engine)
     while len(trace) < max_iter and (change > tol or reached > inner.tolerance(0.0, tol)):
@@ -143,11 +156,12 @@ def fit_partial_map(
         mean, objective, _, history, *_ = inner.solve(given, reached)
         variance = laplace_diagonal(given, mean, engine=engine)
         gammas = update_gammas(sharing, prior, spreads(tree, sharing, mean, variance), n_weights)
-        image = np.log(gammas.rate)
+        image = np.clip(np.log(gammas.rate), low, high)
         change = float(np.sqrt(np.mean((image - rate) ** 2))) if rate.size else 0.0
-        rate = mixture.next(rate.ravel(), image.ravel()).reshape(rate.shape)
+        rate = np.clip(mixture.next(rate.ravel(), image.ravel()).reshape(rate.shape), low, high)
         trace.append(objective=objective, gap=change, steps=len(history))
         if progress is not None:
             progress.update(objective=objective, gap=change)
     converged = change <= tol and reached <= inner.tolerance(0.0, tol)
-    return MapFit(mean, variance, gammas, trace, converged)
+    marginals = laplace_marginals(given, mean, engine=engine) or Marginals(variance)
+    return MapFit(mean, variance, marginals, gammas, trace, converged)

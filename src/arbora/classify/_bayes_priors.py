@@ -18,7 +18,8 @@ with each other, and a class with few rows, given a weaker prior, would speak lo
 Guards, which the papers do not give. S is shrunk towards its diagonal by d / (N + d), for N rows (or their weight)
 and d weights: it has an inverse whatever the data, collinear features do not get a prior of any variance, and with
 many rows nothing changes. Features that never occur say nothing: they get the mean rate of the others. Shares of
-classes stay half a row away from 0 and from 1. With more than `MOST_FULL` weights the diagonal of S is all that is
+classes stay half a row away from 0 and from 1. Features whose squares would leave the range of numbers, and priors
+that expect such precisions, are refused. With more than `MOST_FULL` weights the diagonal of S is all that is
 used.
 """
 
@@ -35,6 +36,9 @@ from arbora.infer.gaussian_tree import Gammas, Sharing, Tree
 from arbora.infer.tree_problem import TreeProblem
 
 MOST_FULL = 1000  # weights of a class beyond which the information is taken to be diagonal
+MOST_PRECISION = 1e100  # products of two precisions, or of their inverses, stay finite
+_MOST_VARIANCE = 1e60  # that a prior may expect, and the inverse of the least
+_LARGEST_FEATURE = 1e30  # and the inverse of the smallest
 
 Array = NDArray[np.float64]
 
@@ -67,6 +71,29 @@ def inverse_information(X: Any, row_weight: Array, bias: float) -> Array:
     rates = np.full(len(squares), inverse.mean() if len(seen) else 1.0)
     rates[seen] = inverse
     return rates
+
+
+def check_scale(X: Any) -> None:
+    """Raise a ValueError for features so large or so small that their squares say nothing in floating point.
+
+    Examples
+    --------
+    >>> check_scale(np.array([[1.0, 0.0], [0.0, 1e-160]]))
+    Traceback (most recent call last):
+    ...
+    ValueError: feature 1 is nowhere larger than 1e-160: scale the features, with StandardScaler or MaxAbsScaler.
+    """
+    high, low = (
+        np.asarray(m.toarray() if sp.issparse(m) else m).ravel() for m in (X.max(axis=0), X.min(axis=0))
+    )
+    size = np.maximum(high, -low)
+    wrong = np.flatnonzero((size > _LARGEST_FEATURE) | ((size > 0) & (size < 1 / _LARGEST_FEATURE)))
+    if wrong.size:
+        value = size[wrong[0]]
+        told = "is as large as" if value > 1 else "is nowhere larger than"
+        raise ValueError(
+            f"feature {wrong[0]} {told} {value:.3g}: scale the features, with StandardScaler or MaxAbsScaler."
+        )
 
 
 def _shrunk_inverse(X: Any, row_weight: Array, squares: Array, shrink: float) -> Array:
@@ -131,4 +158,10 @@ def make_prior(prior: Any, problem: TreeProblem) -> Gammas:
             f"prior={prior!r}: give 'fisher', or the shape and the rate of a gamma distribution, two "
             "positive numbers; rate / shape is the expected variance of a weight around its parent's."
         )
-    return constant_prior(*values, problem.sharing, problem.n_weights)
+    shape, rate = map(float, values)
+    if abs(np.log10(rate) - np.log10(shape)) > np.log10(_MOST_VARIANCE):
+        raise ValueError(
+            f"prior={prior!r}: the variance that it expects, rate / shape, must lie between {1 / _MOST_VARIANCE:g} "
+            f"and {_MOST_VARIANCE:g}."
+        )
+    return constant_prior(shape, rate, problem.sharing, problem.n_weights)

@@ -32,8 +32,8 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from arbora.classify._bayes_map import MapFit, fit_partial_map
 from arbora.classify._bayes_predict import Scores, predictive_logits, score_variances
-from arbora.classify._bayes_priors import make_prior
-from arbora.classify._bayes_summary import summarise_nodes
+from arbora.classify._bayes_priors import check_scale, make_prior
+from arbora.classify._bayes_summary import TreeReport
 from arbora.classify._bayes_tree import model_tree
 from arbora.classify._estimator import all_or_nothing
 from arbora.classify._features import check_features
@@ -43,13 +43,15 @@ from arbora.classify._targets import encode_targets
 from arbora.engine import ThreadEngine
 from arbora.infer import Progress
 from arbora.infer.gaussian_tree import Gammas, Root, share_precisions
+from arbora.infer.tree_blocks import Marginals
 from arbora.infer.tree_problem import TreeProblem
 from arbora.infer.tree_variational import TreeFit, fit_tree
-from arbora.metrics import Table
 from arbora.structure import Hierarchy, LabelGraph
 
+_OPTIONAL = ("coef_covariance_", "lower_bounds_", "marginal_covariance_", "difference_covariance_")
 
-class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
+
+class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, BaseEstimator):
     """Hierarchical Bayesian logistic regression (HBLR) over a tree of classes.
 
     Parameters
@@ -94,7 +96,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         Posterior means of the weights. Two classes have two rows.
     intercept_ : ndarray of shape (n_classes,)
     coef_std_, intercept_std_
-        Posterior standard deviations.
+        Posterior standard deviations, all other weights being uncertain too; with MAP and many features, given them.
     tree_ : Hierarchy
         The tree that was fitted: inner nodes first, then the classes. Classes with documents on an inner node are
         leaves below it.
@@ -102,8 +104,13 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         The same for all nodes of `tree_`.
     precisions_ : ndarray of shape (n_tree_nodes,), or (n_tree_nodes, n_features [+ 1]) for M2
         Expected precision of every node around its parent; of the root, the prior's.
-    coef_covariance_ : ndarray of shape (n_classes, n_features [+ 1], n_features [+ 1]), variational inference only
-        Posterior covariances, bias last.
+    coef_covariance_ : ndarray of shape (n_classes, n_features [+ 1], n_features [+ 1])
+        Covariances of the weights of each class given its parent's, bias last: q's, where nodes are independent. The
+        bound and the probabilities of a softmax use them. MAP has this and the next where features are few.
+    marginal_covariance_ : ndarray of the same shape
+        Posterior covariances with the uncertainty of all other nodes in them: those of `coef_std_` and of scores.
+    difference_covariance_ : ndarray of shape (n_features [+ 1], n_features [+ 1]), for two classes only
+        The same for the weights of the second class less those of the first.
     lower_bounds_ : ndarray, variational inference only
         Lower bound of the log evidence after each iteration.
     trace_, n_iter_, n_features_in_
@@ -225,6 +232,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
                 "RecursiveLogisticRegression, which takes graphs."
             )
         X = check_features(self, X, reset=True)
+        check_scale(X)
         check_consistent_length(X, y)
         targets = encode_targets(y, self.structure)
         if targets.multilabel and self.likelihood == "softmax":
@@ -247,25 +255,29 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
 
     def _fit(self, problem: TreeProblem) -> TreeFit | MapFit:
         """Find the posterior and keep it."""
-        for name in ("coef_covariance_", "lower_bounds_"):  # of a fit before, with other parameters
+        for name in _OPTIONAL:  # of a fit before, with other parameters
             self.__dict__.pop(name, None)
         with Progress(None, "iterations", self.verbose) as progress, ThreadEngine(self.n_jobs) as engine:
             options = {"tol": self.tol, "max_iter": self.max_iter, "progress": progress}
             if self.inference == "variational":
                 fit = fit_tree(problem, engine, **options)
-                mean, variance, self.coef_covariance_, gammas = fit.posterior
+                mean, _, covariance, gammas = fit.posterior
                 self.lower_bounds_ = fit.lower_bounds
             else:
                 fit = fit_partial_map(problem, engine, **options)
-                mean, variance, gammas = fit.mean, fit.variance, fit.gammas
-        self._keep(problem, mean, variance, gammas)
+                mean, covariance, gammas = fit.mean, fit.marginals.given_parent, fit.gammas
+        self._keep(problem, mean, fit.marginals._replace(given_parent=covariance), gammas)
         self.trace_, self.n_iter_ = fit.trace, len(fit.trace)
         return fit
 
-    def _keep(self, problem: TreeProblem, mean: Any, variance: Any, gammas: Gammas) -> None:
+    def _keep(self, problem: TreeProblem, mean: Any, marginals: Marginals, gammas: Gammas) -> None:
         """Leave the weights and the precisions."""
         d, n_nodes = problem.X.shape[1], problem.tree.n_nodes
-        std = np.sqrt(variance)
+        std = np.sqrt(marginals.variance)
+        if marginals.covariance is not None:
+            self.marginal_covariance_, self.coef_covariance_ = marginals.covariance, marginals.given_parent
+        if marginals.contrast is not None:
+            self.difference_covariance_ = marginals.contrast
         self.node_coef_, self.node_coef_std_ = np.ascontiguousarray(mean[:, :d]), std[:, :d]
         self.node_intercept_ = mean[:, d] if problem.bias else np.zeros(n_nodes)
         self.node_intercept_std_ = std[:, d] if problem.bias else np.zeros(n_nodes)
@@ -276,26 +288,6 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
             self.precisions_ = self.precisions_[:, 0]
         self.class_rows_ = np.asarray(problem.Y.T @ problem.row_weight).ravel()
 
-    @property
-    def coef_(self) -> NDArray[Any]:
-        """Posterior means of the weights of the classes."""
-        return self.node_coef_[-len(self.classes_) :]
-
-    @property
-    def intercept_(self) -> NDArray[Any]:
-        """Posterior means of the biases of the classes."""
-        return self.node_intercept_[-len(self.classes_) :]
-
-    @property
-    def coef_std_(self) -> NDArray[Any]:
-        """Posterior standard deviations of the weights of the classes."""
-        return self.node_coef_std_[-len(self.classes_) :]
-
-    @property
-    def intercept_std_(self) -> NDArray[Any]:
-        """Posterior standard deviations of the biases of the classes."""
-        return self.node_intercept_std_[-len(self.classes_) :]
-
     def _check_X(self, X: Any) -> Any:
         check_is_fitted(self)
         return check_features(self, X, reset=False)
@@ -304,17 +296,16 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         model = LinearModel(self.coef_, self.intercept_)
         return linear_scores(X, model, ThreadEngine(self.n_jobs)).astype(np.float64)
 
-    def _variances(self, X: Any) -> NDArray[Any]:
-        covariance = getattr(self, "coef_covariance_", None)
-        return score_variances(X, self.coef_std_, self.intercept_std_, covariance)
-
     def _scores(self, X: Any) -> NDArray[Any]:
         """Scores that predictions are made from: of the mean weights, or averaged over the posterior."""
         mean = self._means(X)
-        bounded = hasattr(self, "coef_covariance_")  # what was fitted, not what is set for the next fit
+        bounded = hasattr(self, "lower_bounds_")  # what was fitted, not what is set for the next fit
         if self.prediction == "mean" or (self.prediction == "auto" and not bounded):
             return mean
-        return predictive_logits(Scores(mean, self._variances(X)), self.likelihood, bounded)
+        # A softmax compares classes: what is unknown of the nodes above them is common to them, and cancels.
+        name = "coef_covariance_" if self.likelihood == "softmax" else "marginal_covariance_"
+        variance = score_variances(X, self.coef_std_, self.intercept_std_, getattr(self, name, None))
+        return predictive_logits(Scores(mean, variance), self.likelihood, bounded)
 
     def _class_proba(self, X: Any) -> NDArray[Any]:
         scores = self._scores(X)
@@ -324,7 +315,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         return np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
 
     def decision_function(self, X: Any, return_std: bool = False) -> Any:
-        """Posterior mean of the score of every class, and its standard deviation.
+        """Score of every class, the largest of which is predicted; or its posterior mean and standard deviation.
 
         Parameters
         ----------
@@ -335,64 +326,22 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         -------
         scores : ndarray of shape (n_samples, n_classes)
             Columns in the order of `classes_`; for two classes, (n_samples,) with positive values for the second.
+            What `predict_proba` is made from: with prediction="mean" the means w.x; with "predictive" the damped
+            log-odds (logistic), or the logarithms of the probabilities up to a constant of the row (softmax).
+            With `return_std=True` always the means of w.x.
         std : ndarray of the same shape
-            With `return_std=True` only.
+            Standard deviations of w.x; with `return_std=True` only.
         """
         X = self._check_X(X)
+        scores = self._means(X) if return_std else self._scores(X)
         binary = len(self.classes_) == 2 and not self._multilabel
-        mean = self._means(X)
-        mean = mean[:, 1] - mean[:, 0] if binary else mean
-        if not return_std:
-            return mean
-        variance = self._variances(X)
-        return mean, np.sqrt(variance.sum(axis=1) if binary else variance)
+        scores = scores[:, 1] - scores[:, 0] if binary else scores
+        return (scores, self._score_std(X, binary)) if return_std else scores
 
-    def node_weights(self, nodes: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Weights of any nodes; one without documents has those of the nearest node above that has some.
-
-        Parameters
-        ----------
-        nodes : sequence of names
-
-        Returns
-        -------
-        coef : ndarray of shape (n_nodes, n_features)
-        intercept : ndarray of shape (n_nodes,)
-        """
-        check_is_fitted(self)
-        rows = np.array([self._row_of(name) for name in nodes], np.int64)
-        return self.node_coef_[rows], self.node_intercept_[rows]
-
-    def _row_of(self, name: Any) -> int:
-        if self.structure is None:
-            known = np.flatnonzero(self.nodes_ == name)
-            if not known.size:
-                raise ValueError(f"{name!r} is not a class of the model, which has no structure.")
-            return int(self.tree_.id_of(int(known[0])))
-        for candidate in reversed(self.hierarchy_.path(name)):
-            if candidate in self.tree_:
-                return int(self.tree_.id_of(candidate))
-        return 0  # a root of a forest without documents: what is above is the root of the model
-
-    def node_summary(self) -> Table:
-        """Table of the nodes: which families share much, and which nodes stray from their siblings.
-
-        Returns
-        -------
-        Table
-            A row for each node of `tree_` but the root, with columns
-
-            - Node, Parent, Rows (documents at or below it);
-            - Precision: expected, around its parent (M2: geometric mean over the features);
-            - Distance: root mean square of the differences of its weights from its parent's;
-            - Against siblings: that distance over the median of its siblings' (and its own); marked * above 2;
-            - Shared: of an inner node, the share of its children's squared weights that is its own; near 1 the
-              family is of one kind, near 0 the children have little in common.
-        """
-        check_is_fitted(self)
-        names = self.tree_.names.astype(object)
-        if self.structure is None:
-            names = np.array(
-                [self.nodes_[name] if name in range(len(self.nodes_)) else name for name in names], object
-            )
-        return summarise_nodes(self.tree_.parent, names, self.class_rows_, self.precisions_, self.node_coef_)
+    def _score_std(self, X: Any, binary: bool) -> NDArray[Any]:
+        covariance = getattr(self, "marginal_covariance_", None)
+        if binary and covariance is not None:
+            covariance = self.difference_covariance_[None]
+            return np.sqrt(score_variances(X, None, None, covariance)[:, 0])
+        variance = score_variances(X, self.coef_std_, self.intercept_std_, covariance)
+        return np.sqrt(variance.sum(axis=1) if binary else variance)
