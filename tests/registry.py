@@ -122,6 +122,33 @@ def bayes_reduces(data: Data) -> tuple[Any, Any]:
     return ours.coef_, known.coef_
 
 
+def bayes_logistic_reduces(data: Data) -> tuple[Any, Any]:
+    """With a root held at zero and one certain precision, every class is a logistic regression of its own."""
+    ours = classify.HierarchicalBayesClassifier(likelihood="logistic", tol=1e-9, **_CERTAIN).fit(
+        data.X, data.y
+    )
+    known = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10, max_iter=10_000)
+    return ours.coef_, np.vstack([known.fit(data.X, data.y == name).coef_ for name in ours.classes_])
+
+
+def bayes_variational_reduces(data: Data) -> tuple[Any, Any]:
+    """The same by variational inference: the bound of Jaakkola and Jordan (2000), one class at a time."""
+    ours = classify.HierarchicalBayesClassifier(
+        likelihood="logistic", inference="variational", tol=1e-12, **_CERTAIN
+    ).fit(data.X, data.y)
+    return ours.coef_, np.array([_jaakkola_jordan(data.X, data.y == name) for name in ours.classes_])
+
+
+def _jaakkola_jordan(X: Any, positive: Any, precision: float = 2.0) -> Any:
+    width = np.ones(len(X))
+    for _ in range(200):
+        curvature = np.tanh(width / 2) / (2 * width)
+        covariance = np.linalg.inv(precision * np.eye(X.shape[1]) + (X.T * curvature) @ X)
+        mean = covariance @ X.T @ (positive - 0.5)
+        width = np.sqrt(np.einsum("ia,ab,ib->i", X, covariance + np.outer(mean, mean), X))
+    return mean
+
+
 def path_reduces(data: Data) -> tuple[Any, Any]:
     """Without a structure all classes are siblings: the multiclass machine of Crammer and Singer."""
     ours = classify.HierarchicalSVM(fit_intercept=False, **_EXACT).fit(data.X, data.y)
@@ -251,6 +278,7 @@ _EXACT_HINGE = {**_EXACT, "max_iter": 1000, "C": 0.1}
 _EXACT_SMOOTH = {**_EXACT, "loss": "squared_hinge", "tol": 1e-16, "max_iter": 1000, "C": 0.1}
 _EXACT_OT = {**_EXACT_PATHS, "tol": 1e-10}
 _EXACT_SOFTMAX = {"tol": 1e-15, "dtype": "float64"}
+_CERTAIN = {"prior": (1e12, 5e11), "root_variance": 1e-12, "fit_intercept": False}
 _SMALL = {"structure": TREE, "random_state": 0}
 _FEW_DRAWS = {"n_samples": 15, "n_warmup": 15}
 _THREE = {"n_components": 3, "random_state": 0}
@@ -291,6 +319,22 @@ REGISTRY = [
         {"tol": 1e-8, "max_iter": 1000},
         labelled_clouds,
         bayes_reduces,
+    ),
+    Row(
+        classify.HierarchicalBayesClassifier,
+        {"structure": TREE, "likelihood": "logistic", "tol": 0.01},
+        {},
+        labelled_clouds,
+        bayes_logistic_reduces,
+        quick={"likelihood": "logistic", "tol": 0.1},
+    ),
+    Row(
+        classify.HierarchicalBayesClassifier,
+        {"structure": TREE, "inference": "variational", "tol": 1e-3},
+        {},
+        labelled_clouds,
+        bayes_variational_reduces,
+        quick={"inference": "variational", "tol": 0.01},
     ),
     Row(classify.MultinomialLogistic, _SMALL, _EXACT_SOFTMAX, labelled_clouds, multinomial_reduces),
     Row(classify.HierarchicalCostClassifier, _SMALL, _EXACT_LOGISTIC, labelled_clouds, cost_reduces),
