@@ -19,14 +19,16 @@ def random_rows(n_samples=40, n_features=7, density=0.5, dtype=np.float64, seed=
 def random_scores(n_features=7, n_components=5, temperature=1.0, seed=1):
     rng = np.random.default_rng(seed)
     W = rng.standard_normal((n_features, n_components))
-    return Scores(W, rng.standard_normal(n_components) + 1e5, temperature)
+    return Scores(
+        W, rng.standard_normal(n_components) + 1e5, temperature, rng.uniform(0.5, 2.0, n_components)
+    )
 
 
 def twin(scores, rows):
     """Responsibilities of all rows at once."""
     X, weight = rows.X.toarray().astype(float), rows.weight.astype(float)
     top = scores.offset.max()
-    S = X @ scores.weights + (scores.offset - top)
+    S = X @ scores.weights * scores.scale + (scores.offset - top)
     if scores.temperature == 0:
         value, resp = S.max(axis=1), np.eye(S.shape[1])[S.argmax(axis=1)]
     else:
@@ -66,13 +68,13 @@ def test_order_of_the_indices_does_not_matter():
 
 
 def test_parts_cover_the_rows_and_add_up():
-    rows, scores = random_rows(200, 3, 0.9), random_scores(3)
+    rows, scores = random_rows(400, 3, 0.9), random_scores(3)
     parts = parts_of(rows)
     assert len(parts) > 4
     assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]
-    assert parts[-1].stop == 200
+    assert parts[-1].stop == 400
     (counts, sums), bound = e_step(scores, rows, parts, ThreadEngine(2))
-    (counts_one, sums_one), bound_one = local(scores, rows, slice(0, 200))
+    (counts_one, sums_one), bound_one = local(scores, rows, slice(0, 400))
     np.testing.assert_allclose(counts, counts_one, rtol=1e-12)
     np.testing.assert_allclose(sums, sums_one, rtol=1e-12)
     assert bound == pytest.approx(bound_one, rel=1e-12)

@@ -253,7 +253,7 @@ class Mixture(DensityMixin, BaseEstimator):
 
     def _log_joint(self, params: Any, X: sp.csr_array) -> NDArray[np.float64]:
         scores = self._scores(params)
-        return csr_matmul(X, scores.weights) + scores.offset
+        return csr_matmul(X, scores.weights.astype(np.float64, copy=False)) * scores.scale + scores.offset
 
     def _density(self, params: Any, X: sp.csr_array) -> NDArray[np.float64]:
         return logsumexp(self._log_joint(params, X), axis=1) + self._constant(X)

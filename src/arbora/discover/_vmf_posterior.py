@@ -85,7 +85,7 @@ def posterior_scores(q: VMFPosterior) -> Scores:
     """Return the expected log-joint of rows and components."""
     slope = q.kappa.mean * mean_lengths(q)
     offset = q.kappa.log_normalizer + expected_log_weights(q.dirichlet)
-    return Scores(q.directions * slope.astype(q.directions.dtype), offset)
+    return Scores(q.directions, offset, scale=slope)
 
 
 def update_posterior(how: Inference, q: VMFPosterior, stats: Stats) -> VMFPosterior:

@@ -240,7 +240,7 @@ class BayesianVMFMixture(Mixture):
         spreads = np.full(n_components, _CERTAIN)
         dirichlet = np.full(n_components, rows.total / n_components + 1.0)
         prior = VMFPrior(**{**first, **self._given_prior()})
-        return VMFPosterior(start.directions, spreads, dirichlet, kappa, prior)
+        return VMFPosterior(start.vectors, spreads, dirichlet, kappa, prior)
 
     def _set(self, params: VMFPosterior) -> None:
         means = params.directions.T.astype(np.float64)

@@ -49,9 +49,10 @@ _LOOK = 1000  # rows by which the broad start is found
 
 
 class VMFParams(NamedTuple):
-    """Mean directions (n_features, n_components), concentrations and weights (n_components,)."""
+    """Vectors along the means (n_features, n_components), their lengths, concentrations and weights of the components."""
 
-    directions: NDArray[Any]
+    vectors: NDArray[Any]
+    lengths: NDArray[np.float64]
     concentrations: NDArray[np.float64]
     weights: NDArray[np.float64]
 
@@ -63,16 +64,15 @@ def log_weights(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def vmf_scores(params: VMFParams) -> Scores:
     """Log-joint of rows and components."""
-    n_features = params.directions.shape[0]
+    n_features = params.vectors.shape[0]
     offset = vmf_log_normalizer(params.concentrations, n_features) + log_weights(params.weights)
-    dtype = params.directions.dtype
-    return Scores(params.directions * params.concentrations.astype(dtype), offset)
+    return Scores(params.vectors, offset, scale=params.concentrations / params.lengths)
 
 
 def vmf_update(shared: bool, prior_rows: float, params: VMFParams, stats: Stats) -> VMFParams:
     """M-step. A component without rows keeps its direction."""
     sums, counts = stats.sums, stats.counts
-    directions, length = unit_columns(sums, params.directions)
+    length = np.sqrt(squared_lengths(sums))
     n_features, total = len(sums), counts.sum()
     if shared:
         resultant = np.full_like(counts, length.sum() / (total + prior_rows))
@@ -80,12 +80,16 @@ def vmf_update(shared: bool, prior_rows: float, params: VMFParams, stats: Stats)
         n_rows = counts + prior_rows
         resultant = np.divide(length, n_rows, out=np.zeros_like(length), where=n_rows > 0)
     concentrations = np.minimum(kappa_mle(np.minimum(resultant, 1.0), n_features), _LARGEST)
-    return VMFParams(directions, concentrations, counts / total)
+    empty = length == 0
+    if empty.any():
+        sums, length = sums.copy(), np.where(empty, params.lengths, length)
+        sums[:, empty] = params.vectors[:, empty]
+    return VMFParams(sums, length, concentrations, counts / total)
 
 
 def vmf_extra(shared: bool, prior_rows: float, params: VMFParams) -> float:
     """Log-prior of the concentrations, zero for a uniform distribution."""
-    kappa, n_features = params.concentrations, params.directions.shape[0]
+    kappa, n_features = params.concentrations, params.vectors.shape[0]
     log_prior = vmf_log_normalizer(kappa, n_features) - vmf_log_normalizer(0.0, n_features)
     return float(prior_rows * (log_prior[0] if shared else log_prior.sum()))
 
@@ -132,7 +136,8 @@ def start_components(
         kappa = float(kappa_mle(min(length.sum() / (labelled + 1.0), 1.0), len(sums)))
     elif kappa is None:
         kappa = broad_concentration(rows, directions, rng)
-    return VMFParams(directions, np.full(n_components, kappa), np.full(n_components, 1 / n_components))
+    one = np.ones(n_components)
+    return VMFParams(directions, one, np.full(n_components, kappa), one / n_components)
 
 
 def left_out_shares(counts: NDArray[np.float64], part: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -170,9 +175,9 @@ class VMFMixture(Mixture):
         "soft": EM. "hard": every row belongs to its best component alone. "annealed": EM whose responsibilities are
         smoothed by a temperature that falls from `temperature` to 1 in `annealing_steps` iterations; it depends less
         on its start.
-    temperature : float
-        Where annealing begins. Above some temperature, which is low in few dimensions, all components are one and
-        stay so.
+    temperature : float, optional
+        Where annealing begins; by default the square root of the number of features, since log-densities differ the
+        more the more features there are. Too high a temperature makes all components one, and they stay so.
     annealing_steps : int
         Iterations of annealing, before those that converge.
     init : {"k-means++", "random"}, labels or means
@@ -243,7 +248,7 @@ class VMFMixture(Mixture):
         **Mixture._parameter_constraints,
         "concentration": [StrOptions({"shared", "own"})],
         "assignments": [StrOptions({"soft", "hard", "annealed"})],
-        "temperature": [Interval(Real, 1, None, closed="left")],
+        "temperature": [Interval(Real, 1, None, closed="left"), None],
         "annealing_steps": [Interval(Integral, 1, None, closed="left")],
         "initial_concentration": [Interval(Real, 0, None, closed="neither"), None],
         "prior_rows": [Interval(Real, 0, None, closed="left")],
@@ -255,7 +260,7 @@ class VMFMixture(Mixture):
         *,
         concentration: str = "shared",
         assignments: str = "soft",
-        temperature: float = 2.0,
+        temperature: float | None = None,
         annealing_steps: int = 20,
         init: Any = "k-means++",
         initial_concentration: float | None = None,
@@ -294,8 +299,9 @@ class VMFMixture(Mixture):
         if self.assignments == "hard":
             return schedule._replace(temperatures=(0.0,))
         if self.assignments == "annealed":
+            hottest = np.sqrt(self.n_features_in_) if self.temperature is None else self.temperature
             steps = min(self.annealing_steps + 1, self.max_iter)
-            return schedule._replace(temperatures=np.geomspace(self.temperature, 1.0, steps).tolist())
+            return schedule._replace(temperatures=np.geomspace(1.0, hottest, steps)[::-1].tolist())
         return schedule
 
     def _model(self, rows: Rows) -> Model:
@@ -312,12 +318,13 @@ class VMFMixture(Mixture):
         return start_components(rows, init, n_components, self.initial_concentration, rng, engine)
 
     def _set(self, params: VMFParams) -> None:
-        means = params.directions.T.astype(np.float64)
+        means = params.vectors.T.astype(np.float64)
         self.means_ = means / np.linalg.norm(means, axis=1, keepdims=True)
         self.concentrations_, self.weights_ = params.concentrations, params.weights
 
     def _params(self) -> VMFParams:
-        return VMFParams(np.ascontiguousarray(self.means_.T), self.concentrations_, self.weights_)
+        one = np.ones(len(self.means_))
+        return VMFParams(np.ascontiguousarray(self.means_.T), one, self.concentrations_, self.weights_)
 
     def _n_parameters(self) -> int:
         n_components, n_features = self.means_.shape

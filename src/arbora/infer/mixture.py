@@ -39,7 +39,7 @@ from arbora.kernels.mixture import assign_rows, column_squares
 Matrix = NDArray[Any]
 
 _MOST_PARTS = 16  # parts of the data whose statistics are added up
-_NONZEROS_PER_SUM = 4  # a part has at least this many non-zeros for each number in a column of its sums
+_NONZEROS_PER_SUM = 16  # a part has at least this many non-zeros for each number in a column of its sums
 _TINY = float(np.finfo(np.float64).tiny)
 _DELAY, _FORGETTING = 1.0, 0.7  # step t of stepwise EM has rate (t + delay)^-forgetting
 
@@ -61,11 +61,15 @@ class Rows(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Log-joint of a row x and component k: `x @ weights[:, k] + offset[k]`."""
+    """Log-joint of a row x and component k: `scale[k] * x @ weights[:, k] + offset[k]`.
+
+    With a scale, sums of rows can be weights as they are: no pass over them is needed to make them directions.
+    """
 
     weights: Matrix
     offset: Matrix
     temperature: float = 1.0
+    scale: Any = 1.0
 
 
 class Stats(NamedTuple):
@@ -111,8 +115,8 @@ def parts_of(rows: Rows) -> list[slice]:
 
     Examples
     --------
-    >>> parts_of(Rows(sp.csr_array(np.ones((40, 2))), np.ones(40)))[:2]
-    [slice(0, 4, None), slice(4, 8, None)]
+    >>> parts_of(Rows(sp.csr_array(np.ones((40, 2))), np.ones(40)))
+    [slice(0, 20, None), slice(20, 40, None)]
     """
     n_samples, n_features = rows.X.shape
     n_parts = int(np.clip(rows.X.nnz // (_NONZEROS_PER_SUM * max(n_features, 1)), 1, _MOST_PARTS))
@@ -136,12 +140,15 @@ def local(scores: Scores, rows: Rows, part: slice) -> tuple[Stats, float]:
     """
     X, dtype = rows.X, rows.X.dtype
     shift = float(np.max(scores.offset))
-    offset = np.ascontiguousarray(scores.offset - shift, dtype)
+    temperature = float(scores.temperature)
+    sharpness = 1 / temperature if temperature else 1.0
+    offset = ((scores.offset - shift) * sharpness).astype(dtype)
+    scale = np.broadcast_to(np.multiply(scores.scale, sharpness), offset.shape).astype(dtype)
     W = np.ascontiguousarray(scores.weights, dtype)
     sums, counts = np.zeros(W.shape, dtype), np.zeros(W.shape[1])
-    temperature = float(scores.temperature)
     value = assign_rows(
-        X.indptr, X.indices, X.data, rows.weight, W, offset, temperature, part.start, part.stop, sums, counts
+        *(X.indptr, X.indices, X.data, rows.weight),
+        *(W, scale, offset, temperature, part.start, part.stop, sums, counts),
     )
     weight = float(rows.weight[part].sum(dtype=np.float64))
     return Stats(counts, sums), value + shift * weight

@@ -1,6 +1,6 @@
 """The E-step of a mixture whose log-joint is linear in the row: scores, softmax and sums in one walk over the rows.
 
-    s_ik = x_i.W_k + c_k,     r_i = softmax(s_i / T),     counts_k = sum_i a_i r_ik,     sums_k = sum_i a_i r_ik x_i,
+    s_ik = b_k x_i.W_k + c_k,    r_i = softmax(s_i / T),    counts_k = sum_i a_i r_ik,    sums_k = sum_i a_i r_ik x_i,
 
 with weights a_i of the rows and temperature T. The value is the free energy sum_i a_i T log sum_k exp(s_ik / T): the
 log-likelihood where T = 1, and the sum of the largest scores where T = 0 (every row belongs to its best component).
@@ -16,21 +16,23 @@ from arbora.kernels.softmax import log_softmax_row
 
 @nb.njit(**FAST)
 def assign_rows(  # type: ignore[no-untyped-def]
-    indptr, indices, data, weight, W, offset, temperature, first, stop, sums, counts
+    indptr, indices, data, weight, W, scale, offset, temperature, first, stop, sums, counts
 ):
     """Add statistics of rows first .. stop - 1 to `sums` (n_features, n_components) and `counts`; return the value.
 
-    `data`, `weight`, `W`, `offset` and `sums` share one precision; `counts` and the value are in double precision.
+    `scale` and `offset` are b and c, divided by the temperature if it is not 0. `data`, `weight`, `W`, `scale`,
+    `offset` and `sums` share one precision; `counts` and the value are in double precision.
     """
     n_components = W.shape[1]
     g, r = np.empty(n_components, W.dtype), np.empty(n_components, W.dtype)
     bits = np.empty(n_components, np.int32)
-    sharpness = W.dtype.type(0 if temperature == 0 else 1 / temperature)
     total = 0.0
     for i in range(first, stop):
         a = weight[i]
-        g[:] = offset
+        g[:] = 0
         add_row(indptr, indices, data, i, W, g)
+        for k in range(n_components):
+            g[k] = g[k] * scale[k] + offset[k]
         if temperature == 0:
             top = 0
             for k in range(n_components):
@@ -41,8 +43,6 @@ def assign_rows(  # type: ignore[no-untyped-def]
             for q in range(indptr[i], indptr[i + 1]):
                 sums[indices[q], top] += a * data[q]
             continue
-        for k in range(n_components):
-            g[k] *= sharpness
         total += np.float64(a) * temperature * log_softmax_row(g, r, bits)
         for k in range(n_components):
             r[k] *= a

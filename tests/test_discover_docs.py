@@ -1,0 +1,11 @@
+"""The examples of the page on discover give the output that the page shows."""
+
+import doctest
+from pathlib import Path
+
+
+def test_examples_of_the_page():
+    page = Path(__file__).parents[1] / "docs" / "discover.md"
+    failed, attempted = doctest.testfile(str(page), module_relative=False)
+    assert attempted > 10
+    assert failed == 0
