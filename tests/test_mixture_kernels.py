@@ -57,6 +57,22 @@ def test_statistics_equal_those_of_the_twin(dtype, temperature, n_samples, densi
     np.testing.assert_allclose(bound - 1e5 * weight, bound_twin - 1e5 * weight, rtol=rtol, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_transposed_rows_give_the_same_statistics(dtype, temperature):
+    rows, scores = random_rows(300, dtype=dtype), random_scores(temperature=temperature)
+    prepared = rows.prepared(Schedule(0.0, 1, (temperature,)), 5)
+    assert prepared.transposed is not None
+    (counts, sums), bound = e_step(scores, prepared, [slice(0, 100), slice(100, 300)], ThreadEngine(2))
+    (counts_twin, sums_twin), bound_twin = twin(scores, rows)
+    rtol = 1e-4 if dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(counts, counts_twin, rtol=rtol)
+    np.testing.assert_allclose(sums, sums_twin, rtol=rtol)
+    assert bound == pytest.approx(bound_twin, rel=1e-7 if dtype == np.float32 else 1e-13)
+    assert rows.prepared(Schedule(0.0, 1, (0.0,)), 5).transposed is None
+    assert rows.prepared(Schedule(0.0, 1, batch_size=10), 5).transposed is None
+
+
 def test_order_of_the_indices_does_not_matter():
     rows, scores = random_rows(), random_scores()
     X = rows.X.copy()

@@ -200,6 +200,7 @@ class Mixture(DensityMixin, BaseEstimator):
 
     def _solve(self, rows: Rows, init: Init, n_components: int, seed: int, engine: ThreadEngine) -> Solution:
         model = self._model(rows)
+        rows = rows.prepared(self._schedule(seed), n_components)
         n_init = self.n_init if isinstance(init, str) else 1  # a given start is one start
 
         def fit(start: int) -> Solution:

@@ -5,9 +5,8 @@ r"""Bayesian mixtures of von Mises-Fisher distributions.
           z_i &\sim \mathrm{Categorical}(\pi), \quad x_i \sim \mathrm{vMF}(\mu_{z_i}, \kappa_{z_i}).
 
 Components share their prior, and all of it is learned from the data (empirical Bayes) unless it is given. So a
-component with few rows borrows its concentration from the others, and with a small :math:`\alpha` superfluous
-components lose all their rows. The updates are in `_vmf_posterior`, the posterior of the concentrations in
-`_concentration`.
+component with few rows borrows its concentration from the others, and superfluous components may lose all their rows.
+The updates are in `_vmf_posterior`, the posterior of the concentrations in `_concentration`.
 
 References
 ----------

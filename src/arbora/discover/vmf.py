@@ -49,7 +49,7 @@ _LOOK = 1000  # rows by which the broad start is found
 
 
 class VMFParams(NamedTuple):
-    """Vectors along the means (n_features, n_components), their lengths, concentrations and weights of the components."""
+    """Vectors along the means (n_features, n_components), their lengths; concentrations and weights."""
 
     vectors: NDArray[Any]
     lengths: NDArray[np.float64]

@@ -34,21 +34,25 @@ from numpy.typing import NDArray
 
 from arbora.infer.progress import Progress
 from arbora.infer.trace import Trace
-from arbora.kernels.mixture import assign_rows, column_squares
+from arbora.kernels.mixture import assign_rows, column_squares, respond_rows
+from arbora.kernels.products import csr_matmul
 
 Matrix = NDArray[Any]
 
-_MOST_PARTS = 16  # parts of the data whose statistics are added up
+_MOST_PARTS = 64  # parts of the data whose statistics are added up
+_NONZEROS_PER_PART = 1 << 16  # of a part whose sums are made elsewhere
+_MOST_RESPONSIBILITIES = 1 << 26  # numbers that may be in memory at once, 256 MiB in single precision
 _NONZEROS_PER_SUM = 16  # a part has at least this many non-zeros for each number in a column of its sums
 _TINY = float(np.finfo(np.float64).tiny)
 _DELAY, _FORGETTING = 1.0, 0.7  # step t of stepwise EM has rate (t + delay)^-forgetting
 
 
 class Rows(NamedTuple):
-    """Rows of a mixture and their weights, in the working precision."""
+    """Rows of a mixture and their weights, in the working precision; perhaps with the transposed rows."""
 
     X: sp.csr_array
     weight: Matrix
+    transposed: sp.csr_array | None = None
 
     @property
     def total(self) -> float:
@@ -58,6 +62,13 @@ class Rows(NamedTuple):
     def take(self, ids: NDArray[np.integer[Any]]) -> Rows:
         """Return some of the rows."""
         return Rows(self.X[ids], self.weight[ids])
+
+    def prepared(self, schedule: Schedule, n_components: int) -> Rows:
+        """Return the rows with their transpose, where many E-steps over all of them will gain by it."""
+        whole = schedule.batch_size is None and schedule.temperatures[-1] > 0
+        if not whole or self.X.shape[0] * n_components > _MOST_RESPONSIBILITIES:
+            return self
+        return self._replace(transposed=sp.csr_array(self.X.T))
 
 
 class Scores(NamedTuple):
@@ -119,7 +130,8 @@ def parts_of(rows: Rows) -> list[slice]:
     [slice(0, 20, None), slice(20, 40, None)]
     """
     n_samples, n_features = rows.X.shape
-    n_parts = int(np.clip(rows.X.nnz // (_NONZEROS_PER_SUM * max(n_features, 1)), 1, _MOST_PARTS))
+    least = _NONZEROS_PER_SUM * max(n_features, 1) if rows.transposed is None else _NONZEROS_PER_PART
+    n_parts = int(np.clip(rows.X.nnz // least, 1, _MOST_PARTS))
     ends = np.searchsorted(rows.X.indptr, rows.X.nnz * np.arange(1, n_parts) / n_parts)
     cuts = np.unique(np.concatenate([[0], ends, [n_samples]]))
     return [slice(int(first), int(stop)) for first, stop in pairwise(cuts)]
@@ -138,6 +150,13 @@ def local(scores: Scores, rows: Rows, part: slice) -> tuple[Stats, float]:
     >>> stats.counts.round(6), stats.sums.round(6).tolist(), round(bound, 6)
     (array([1., 1.]), [[1.0, 0.0], [0.0, 1.0]], 200.0)
     """
+    sums, counts = np.zeros(scores.weights.shape, rows.X.dtype), np.zeros(scores.weights.shape[1])
+    value = _walk(assign_rows, scores, rows, part, sums, counts)
+    return Stats(counts, sums), value
+
+
+def _walk(kernel: Any, scores: Scores, rows: Rows, part: slice, out: Matrix, counts: Matrix) -> float:
+    """Let a kernel go over a part of the rows; return the bound."""
     X, dtype = rows.X, rows.X.dtype
     shift = float(np.max(scores.offset))
     temperature = float(scores.temperature)
@@ -145,13 +164,11 @@ def local(scores: Scores, rows: Rows, part: slice) -> tuple[Stats, float]:
     offset = ((scores.offset - shift) * sharpness).astype(dtype)
     scale = np.broadcast_to(np.multiply(scores.scale, sharpness), offset.shape).astype(dtype)
     W = np.ascontiguousarray(scores.weights, dtype)
-    sums, counts = np.zeros(W.shape, dtype), np.zeros(W.shape[1])
-    value = assign_rows(
+    value = kernel(
         *(X.indptr, X.indices, X.data, rows.weight),
-        *(W, scale, offset, temperature, part.start, part.stop, sums, counts),
+        *(W, scale, offset, temperature, part.start, part.stop, out, counts),
     )
-    weight = float(rows.weight[part].sum(dtype=np.float64))
-    return Stats(counts, sums), value + shift * weight
+    return float(value) + shift * float(rows.weight[part].sum(dtype=np.float64))
 
 
 def squared_lengths(sums: Matrix) -> NDArray[np.float64]:
@@ -168,11 +185,23 @@ def squared_lengths(sums: Matrix) -> NDArray[np.float64]:
 
 
 def e_step(scores: Scores, rows: Rows, parts: Sequence[slice], engine: Any) -> tuple[Stats, float]:
-    """Statistics and bound of all rows, added in the order of the parts."""
+    """Statistics and bound of all rows, added in the order of the parts.
+
+    With the transposed rows, parts give responsibilities, and the sums are one product, each by one thread.
+    """
     dtype = rows.X.dtype
     cast = scores._replace(weights=np.ascontiguousarray(scores.weights, dtype))  # once, not in every part
-    total: tuple[Stats, float] = engine.sum(partial(local, cast, rows), parts)
-    return total
+    if rows.transposed is None or scores.temperature == 0:
+        total: tuple[Stats, float] = engine.sum(partial(local, cast, rows), parts)
+        return total
+    resp = np.empty((rows.X.shape[0], len(scores.offset)), dtype)
+
+    def respond(part: slice) -> tuple[Matrix, float]:
+        counts = np.zeros(len(scores.offset))
+        return counts, _walk(respond_rows, cast, rows, part, resp, counts)
+
+    counts, bound = engine.sum(respond, parts)
+    return Stats(counts, csr_matmul(rows.transposed, resp, engine)), bound
 
 
 def run(
