@@ -316,7 +316,7 @@ REGISTRY = [
     Row(
         classify.HierarchicalBayesClassifier,
         {"structure": TREE},
-        {"tol": 1e-8, "max_iter": 1000},
+        {"tol": 1e-10, "max_iter": 1000},
         labelled_clouds,
         bayes_reduces,
     ),
