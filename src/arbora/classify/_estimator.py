@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -56,18 +55,6 @@ def without_weightless(training: Training) -> Training:
     """Leave out rows of weight 0, so that neither folds nor held-out parts see them."""
     counts = training.row_cost > 0
     return training if counts.all() else training.with_rows(np.flatnonzero(counts))
-
-
-@contextmanager
-def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """Put all attributes of an estimator back if the work on it fails, so that an earlier fit stays usable."""
-    before = vars(estimator).copy()
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
 
 
 class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from arbora.classify._coupling import Coupling, couple
-from arbora.classify._estimator import all_or_nothing, refuse_overflow, without_weightless
+from arbora.classify._estimator import refuse_overflow, without_weightless
 from arbora.classify._features import check_features
 from arbora.classify._grow import (
     as_parts,
@@ -58,6 +58,7 @@ from arbora.classify.thresholds import make_threshold
 from arbora.infer import Checkpoint, Progress
 from arbora.infer.layout import lay_out
 from arbora.infer.memory import require_memory
+from arbora.infer.undo import all_or_nothing
 from arbora.structure import Hierarchy, LabelGraph
 
 

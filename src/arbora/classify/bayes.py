@@ -35,7 +35,6 @@ from arbora.classify._bayes_predict import Scores, predictive_logits, score_vari
 from arbora.classify._bayes_priors import check_scale, make_prior
 from arbora.classify._bayes_summary import TreeReport
 from arbora.classify._bayes_tree import model_tree
-from arbora.classify._estimator import all_or_nothing
 from arbora.classify._features import check_features
 from arbora.classify._linear import LinearModel, as_csr, linear_scores
 from arbora.classify._nodes import NodePredictor
@@ -46,6 +45,7 @@ from arbora.infer.gaussian_tree import Gammas, Root, share_precisions
 from arbora.infer.tree_blocks import Marginals
 from arbora.infer.tree_problem import TreeProblem
 from arbora.infer.tree_variational import TreeFit, fit_tree
+from arbora.infer.undo import all_or_nothing
 from arbora.structure import Hierarchy, LabelGraph
 
 _TOL = {"variational": 1e-4, "map": 1e-2}

@@ -30,7 +30,6 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from threadpoolctl import ThreadpoolController
 
 from arbora.classify._correlated import CorrelatedLogit, State, make_model
-from arbora.classify._estimator import all_or_nothing
 from arbora.classify._features import check_features
 from arbora.classify._nodes import NodePredictor
 from arbora.classify._routes import build_routes
@@ -40,6 +39,7 @@ from arbora.infer import Checkpoint, Progress, fingerprint
 from arbora.infer.diagnostics import ess_bulk, ess_tail, rhat
 from arbora.infer.memory import require_memory
 from arbora.infer.sampling import Schedule, mean_trace, sample_chains
+from arbora.infer.undo import all_or_nothing
 from arbora.structure import Hierarchy, LabelGraph
 
 Floats = NDArray[np.float64]

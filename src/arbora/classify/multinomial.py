@@ -32,7 +32,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.classify._coupling import couple
-from arbora.classify._estimator import LinearClassifier, all_or_nothing
+from arbora.classify._estimator import LinearClassifier
 from arbora.classify._grow import mixed, mixing_of
 from arbora.classify._linear import LinearModel
 from arbora.classify._train import Training
@@ -40,6 +40,7 @@ from arbora.infer import Progress
 from arbora.infer.memory import require_memory
 from arbora.infer.multinomial import Monitor, SoftmaxProblem, class_weights
 from arbora.infer.multinomial_solve import SOLVERS, solve
+from arbora.infer.undo import all_or_nothing
 from arbora.structure import Hierarchy, LabelGraph
 
 _DENSE = 0.5  # share of entries at which rows count as dense

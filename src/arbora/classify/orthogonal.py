@@ -38,7 +38,6 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
 from threadpoolctl import ThreadpoolController
 
-from arbora.classify._estimator import all_or_nothing
 from arbora.classify._linear import LinearModel
 from arbora.classify._routes import Decisions, build_routes
 from arbora.classify._signs import Kin, Signs, find_kin
@@ -57,6 +56,7 @@ from arbora.infer.path_margin import (
     improve,
     start,
 )
+from arbora.infer.undo import all_or_nothing
 from arbora.kernels.path_margin import Choices
 from arbora.structure import Hierarchy
 

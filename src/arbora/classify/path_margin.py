@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify._estimator import LinearClassifier, all_or_nothing
+from arbora.classify._estimator import LinearClassifier
 from arbora.classify._linear import LinearModel
 from arbora.classify._routes import build_routes
 from arbora.classify._train import Training
@@ -35,6 +35,7 @@ from arbora.infer import Progress
 from arbora.infer.dual import BlockSolution, prepare_rows
 from arbora.infer.memory import require_memory
 from arbora.infer.path_margin import FIRST_CAPACITY, solve_paths
+from arbora.infer.undo import all_or_nothing
 from arbora.kernels.path_margin import Choices
 from arbora.structure import Hierarchy
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify._estimator import LinearClassifier, all_or_nothing
+from arbora.classify._estimator import LinearClassifier
 from arbora.classify._held_out import HeldOut, held_out_scores, stacked
 from arbora.classify._linear import (
     LinearModel,
@@ -33,6 +33,7 @@ from arbora.classify.calibration import Calibration, fit_scale, fit_sigmoid, n_e
 from arbora.engine import ThreadEngine
 from arbora.infer import Checkpoint, Progress
 from arbora.infer.dual import BLOCK, BlockSolution
+from arbora.infer.undo import all_or_nothing
 from arbora.structure import Hierarchy
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -31,23 +30,12 @@ from arbora.discover._start import Init, check_init
 from arbora.engine import ThreadEngine, split
 from arbora.infer import Progress
 from arbora.infer.mixture import Model, Rows, Schedule, Scores, Solution, best_of, e_step, parts_of, run
+from arbora.infer.undo import all_or_nothing
 from arbora.kernels import csr_matmul
 
 _ROWS_AT_ONCE = 4096  # rows whose scores are in memory at a time
 _HELD_OUT = 0.2  # share of the rows on which the number of components is chosen
 _LEVELS = 1001  # quantiles of the density that are kept for `is_novel`
-
-
-@contextmanager
-def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """Put all attributes of an estimator back if the work on it fails, so that an earlier fit stays usable."""
-    before = vars(estimator).copy()
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
 
 
 def warn_unless_converged(estimator: Any, solution: Solution) -> None:

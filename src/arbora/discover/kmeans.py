@@ -27,13 +27,14 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.discover._base import all_or_nothing, refuse_few, warn_unless_converged
+from arbora.discover._base import refuse_few, warn_unless_converged
 from arbora.discover._look import largest_features, nearest_rows
 from arbora.discover._rows import as_rows, check_matrix, check_weight, unit_columns, unit_rows
 from arbora.discover._start import Init, check_init, starting_sums
 from arbora.engine import ThreadEngine
 from arbora.infer import Progress
 from arbora.infer.mixture import Model, Rows, Schedule, Scores, Solution, Stats, best_of, run
+from arbora.infer.undo import all_or_nothing
 from arbora.kernels import csr_matmul
 
 _MOST_REPAIRS = 10  # times that clusters without rows are put elsewhere
