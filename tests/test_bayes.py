@@ -324,6 +324,12 @@ def test_unknown_node_of_a_flat_model():
         quiet_fit(DATA.X, DATA.y).node_weights(["z"])
 
 
+def test_weights_that_were_not_found_are_told(monkeypatch):
+    monkeypatch.setattr("arbora.classify._bayes_map._INNER_STEPS", 0)
+    with pytest.warns(ConvergenceWarning, match="the weights that go with them were not found to tol=0.01"):
+        HierarchicalBayesClassifier(TREE).fit(DATA.X, DATA.y)
+
+
 def test_too_few_iterations_are_told():
     for inference in ("map", "variational"):
         with pytest.warns(ConvergenceWarning, match="max_iter=1"):

@@ -30,6 +30,7 @@ from arbora.infer.tree_map import MapSolution, laplace_diagonal, laplace_margina
 from arbora.infer.tree_problem import MapProblem, TreeProblem
 
 _INNER_STEPS = 100
+_SINGLE = 1e-4  # tolerance down to which single precision closes a duality gap
 _MEMORY = 5  # rounds that are mixed
 _RCOND = 1e-8
 _FARTHEST = 3.0  # of a mixture from the plain round: the logarithm of a factor
@@ -63,11 +64,11 @@ class _Inner(NamedTuple):
         return self.share * max(min(change, self.most), tol)
 
 
-def _inner(problem: MapProblem, engine: Any) -> _Inner:
+def _inner(problem: MapProblem, engine: Any, tol: float) -> _Inner:
     """Newton's method, to a relative gradient; or, where it suits, the dual, to a relative gap."""
     start: Any = None
     if suits_dual(problem):
-        dual = TreeDual(problem, engine, np.float32)
+        dual = TreeDual(problem, engine, np.float32 if tol >= _SINGLE else np.float64)
 
         def by_dual(given: MapProblem, tol: float) -> DualSolution:
             nonlocal start
@@ -149,11 +150,11 @@ def fit_partial_map(
     low, high = np.log(shape) - _LOG_PRECISION, np.log(shape) + _LOG_PRECISION
     rate = np.log(shape) + np.log(prior.rate) - np.log(prior.shape)  # the precisions that the prior expects
     trace, mixture, change, reached = Trace(), Mixture(), np.inf, np.inf
-    inner = _inner(problem.given(node_scalars(problem, Gammas(shape, np.exp(rate)))), engine)
+    inner = _inner(problem.given(node_scalars(problem, Gammas(shape, np.exp(rate)))), engine, tol)
     while len(trace) < max_iter and (change > tol or reached > inner.tolerance(0.0, tol)):
         given = problem.given(node_scalars(problem, Gammas(shape, np.exp(rate))))
         reached = inner.tolerance(change, tol)
-        mean, objective, _, history, *_ = inner.solve(given, reached)
+        mean, objective, _, history, settled, *_ = inner.solve(given, reached)
         variance = laplace_diagonal(given, mean, engine=engine)
         gammas = update_gammas(sharing, prior, spreads(tree, sharing, mean, variance), n_weights)
         image = np.clip(np.log(gammas.rate), low, high)
@@ -162,6 +163,6 @@ def fit_partial_map(
         trace.append(objective=objective, gap=change, steps=len(history))
         if progress is not None:
             progress.update(objective=objective, gap=change)
-    converged = change <= tol and reached <= inner.tolerance(0.0, tol)
+    converged = settled and change <= tol and reached <= inner.tolerance(0.0, tol)
     marginals = laplace_marginals(given, mean, engine=engine) or Marginals(variance)
     return MapFit(mean, variance, marginals, gammas, trace, converged)

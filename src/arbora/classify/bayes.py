@@ -212,10 +212,16 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
         with all_or_nothing(self):
             fit = self._fit(self._prepare(X, y, sample_weight))
         if not fit.converged:
+            change, what = (
+                fit.trace.last["gap"],
+                "lower bound" if self.inference == "variational" else "precisions",
+            )
             warnings.warn(
-                f"stopped at max_iter={self.max_iter} before the relative change of "
-                f"{'the lower bound' if self.inference == 'variational' else 'the precisions'} fell to "
-                f"tol={self._tol:g}; it is {fit.trace.last['gap']:.2g}. Increase max_iter, or scale the features.",
+                f"stopped at max_iter={self.max_iter} before the relative change of the {what} fell to "
+                f"tol={self._tol:g}; it is {change:.2g}. Increase max_iter, or scale the features."
+                if change > self._tol
+                else f"the {what} rest, but the weights that go with them were not found to tol={self._tol:g}. Scale "
+                "the features, or give a larger tol.",
                 ConvergenceWarning,
                 stacklevel=2,
             )

@@ -128,9 +128,8 @@ class TreeDual:
         problem = self.problem
         n_samples, n_classes, n_nodes = problem.X.shape[0], len(problem.class_node), len(problem.parent)
         n_bytes = n_samples * n_classes * (itemsize + 5) + n_classes * problem.n_weights * itemsize
-        n_bytes += (
-            3 * 8 * n_nodes * problem.n_weights
-        )  # weights of all nodes, their variances, one to make them
+        # Weights of all nodes, their variances, and one more to make them.
+        n_bytes += 3 * 8 * n_nodes * problem.n_weights
         require_memory(
             n_bytes,
             f"Training {n_classes} classes in a tree of {n_nodes} nodes on {n_samples} rows with {problem.n_weights} "
