@@ -23,7 +23,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.discover._look import largest_features, nearest_rows
+from arbora.discover._look import ClusterLook
 from arbora.discover._rows import as_rows, check_matrix, check_weight
 from arbora.discover._select import search_components
 from arbora.discover._start import Init, check_init
@@ -60,7 +60,7 @@ def refuse_few(rows: Rows, n_components: int, name: str = "n_components") -> Non
         )
 
 
-class Mixture(DensityMixin, BaseEstimator):
+class Mixture(ClusterLook, DensityMixin, BaseEstimator):
     """Base of the mixtures."""
 
     _min_features: ClassVar[int] = 1
@@ -255,11 +255,16 @@ class Mixture(DensityMixin, BaseEstimator):
             (engine or ThreadEngine(self.n_jobs)).map(lambda part: function(X[part]), parts)
         )
 
+    def _checked(self, X: Any) -> sp.csr_array:
+        check_is_fitted(self)
+        return self._check_X(self._check_matrix(X, reset=False))
+
+    def _centres(self) -> NDArray[np.float64]:
+        return np.asarray(self.means_)
+
     def _ask(self, X: Any, function: Callable[[Any, sp.csr_array], Any]) -> NDArray[Any]:
         """Apply a function of parameters and rows to all rows of X, some at a time."""
-        check_is_fitted(self)
-        X = self._check_X(self._check_matrix(X, reset=False))
-        params = self._params()
+        X, params = self._checked(X), self._params()
         return self._by_chunks(lambda part: function(params, part), X)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -371,38 +376,3 @@ class Mixture(DensityMixin, BaseEstimator):
             raise ValueError(f"level must lie between 0 and 1, got {level}: it is the share of false alarms.")
         scores = self.score_samples(X)
         return scores < np.interp(level, np.linspace(0.0, 1.0, _LEVELS), self.density_quantiles_)
-
-    def top_features(self, feature_names: Any = None, n: int = 10) -> list[list[tuple[Any, float]]]:
-        """List the largest features of each mean: what the component is about.
-
-        Parameters
-        ----------
-        feature_names : sequence of n_features names, optional
-            By default the column names of the data frame of the fit, or numbers of columns.
-        n : int
-            How many.
-
-        Returns
-        -------
-        list of lists of (name, value)
-            One list for each component, largest first; features that are not positive are left out.
-        """
-        check_is_fitted(self)
-        return largest_features(self, self.means_, feature_names, n)
-
-    def representatives(self, X: Any, n: int = 5) -> list[NDArray[np.int64]]:
-        """Find the rows that stand for each component: of those assigned to it, the nearest to its mean.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        n : int
-            How many; components with fewer rows have fewer.
-
-        Returns
-        -------
-        list of ndarray of int
-            Row numbers for each component, nearest first.
-        """
-        labels = self.predict(X)
-        return nearest_rows(self._check_X(self._check_matrix(X, reset=False)), labels, self.means_, n)

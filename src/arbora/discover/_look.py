@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 
 def largest_features(
@@ -41,3 +43,54 @@ def nearest_rows(
         cosine = (X[members] @ mean) / np.maximum(length[members], np.finfo(float).tiny)
         found.append(members[np.argsort(-cosine, kind="stable")[:n]])
     return found
+
+
+class ClusterLook:
+    """Mixin: what the clusters of a fitted estimator are about, and which rows stand for them."""
+
+    @abstractmethod
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Return the cluster of each row."""
+
+    @abstractmethod
+    def _centres(self) -> NDArray[Any]:
+        """Return a mean for each cluster, (n_clusters, n_features)."""
+
+    @abstractmethod
+    def _checked(self, X: Any) -> sp.csr_array:
+        """Check rows of a fitted estimator and bring them into its form."""
+
+    def top_features(self, feature_names: Any = None, n: int = 10) -> list[list[tuple[Any, float]]]:
+        """List the largest features of each mean: what the cluster is about.
+
+        Parameters
+        ----------
+        feature_names : sequence of n_features names, optional
+            By default the column names of the data frame of the fit, or numbers of columns.
+        n : int
+            How many.
+
+        Returns
+        -------
+        list of lists of (name, value)
+            One list for each cluster, largest first; features that are not positive are left out.
+        """
+        check_is_fitted(self)
+        return largest_features(self, self._centres(), feature_names, n)
+
+    def representatives(self, X: Any, n: int = 5) -> list[NDArray[np.int64]]:
+        """Find the rows that stand for each cluster: of those assigned to it, the nearest to its mean.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        n : int
+            How many; clusters with fewer rows have fewer.
+
+        Returns
+        -------
+        list of ndarray of int
+            Row numbers for each cluster, nearest first.
+        """
+        labels = self.predict(X)
+        return nearest_rows(self._checked(X), labels, self._centres(), n)

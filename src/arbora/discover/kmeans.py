@@ -28,7 +28,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.discover._base import refuse_few, warn_unless_converged
-from arbora.discover._look import largest_features, nearest_rows
+from arbora.discover._look import ClusterLook
 from arbora.discover._rows import as_rows, check_matrix, check_weight, unit_columns, unit_rows
 from arbora.discover._start import Init, check_init, starting_sums
 from arbora.engine import ThreadEngine
@@ -55,7 +55,7 @@ def no_extra(centres: NDArray[Any]) -> float:
     return 0.0
 
 
-class SphericalKMeans(ClusterMixin, TransformerMixin, BaseEstimator):
+class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator):
     """k-means by cosine similarity.
 
     Parameters
@@ -232,7 +232,10 @@ class SphericalKMeans(ClusterMixin, TransformerMixin, BaseEstimator):
         centres = np.ascontiguousarray(self.cluster_centers_.T)
         return csr_matmul(X, centres, engine or ThreadEngine(self.n_jobs))
 
-    def _check_X(self, X: Any) -> sp.csr_array:
+    def _centres(self) -> NDArray[np.float64]:
+        return self.cluster_centers_
+
+    def _checked(self, X: Any) -> sp.csr_array:
         check_is_fitted(self)
         return unit_rows(check_matrix(self, X, reset=False, min_features=2))
 
@@ -247,7 +250,7 @@ class SphericalKMeans(ClusterMixin, TransformerMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_clusters)
         """
-        return self._cosines(self._check_X(X))
+        return self._cosines(self._checked(X))
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Return the cluster of each row.
@@ -275,37 +278,3 @@ class SphericalKMeans(ClusterMixin, TransformerMixin, BaseEstimator):
         float
         """
         return float(np.sum(self.transform(X).max(axis=1) - 1.0))
-
-    def top_features(self, feature_names: Any = None, n: int = 10) -> list[list[tuple[Any, float]]]:
-        """List the largest features of each centre.
-
-        Parameters
-        ----------
-        feature_names : sequence of n_features names, optional
-            By default the column names of the data frame of the fit, or numbers of columns.
-        n : int
-            How many.
-
-        Returns
-        -------
-        list of lists of (name, value)
-            One list for each cluster, largest first.
-        """
-        check_is_fitted(self)
-        return largest_features(self, self.cluster_centers_, feature_names, n)
-
-    def representatives(self, X: Any, n: int = 5) -> list[NDArray[np.int64]]:
-        """Find the rows of each cluster that are nearest to its centre.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        n : int
-            How many; clusters with fewer rows have fewer.
-
-        Returns
-        -------
-        list of ndarray of int
-            Row numbers for each cluster, nearest first.
-        """
-        return nearest_rows(self._check_X(X), self.predict(X), self.cluster_centers_, n)
