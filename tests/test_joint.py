@@ -10,6 +10,7 @@ from scipy.special import expit
 
 from arbora.classify._coupling import couple
 from arbora.engine import ThreadEngine
+from arbora.infer import follow as follow_module
 from arbora.infer import joint as joint_module
 from arbora.infer import layout
 from arbora.infer.dual import prepare_rows
@@ -19,10 +20,12 @@ from arbora.kernels.coordinate import SETTLED
 from arbora.kernels.coupled import (
     add_change,
     add_changes,
+    add_gathered,
     add_parts,
     add_rows,
     certify_scaled,
     dot_rows,
+    gather_changes,
     polish_coupled,
     sweep_coupled,
 )
@@ -189,6 +192,12 @@ def test_changes_of_several_parts_and_scores_equal_numpy(dtype, bias):
     want[[1, 4]] += mix @ change.T @ problem.design
     add_changes(*rows[:3], rows.bias, *triples, mix, np.array([1, 4]), parts)
     np.testing.assert_allclose(parts, want, atol=TOLERANCE[dtype])
+    U = np.zeros((3, 8), dtype)
+    gather_changes(*rows[:3], rows.bias, *triples, U)
+    np.testing.assert_allclose(U, change.T @ problem.design, atol=TOLERANCE[dtype])
+    add_gathered(U, mix, np.array([1, 4]), parts)
+    want[[1, 4]] += mix @ change.T @ problem.design
+    np.testing.assert_allclose(parts, want, atol=2 * TOLERANCE[dtype])
     V = rng.standard_normal((8, 3)).astype(dtype)
     total = dot_rows(*rows[:3], rows.bias, *triples, V)
     np.testing.assert_allclose(total, (change * (problem.design @ V)).sum(), rtol=10 * TOLERANCE[dtype])
@@ -542,6 +551,28 @@ def test_a_seed_decides():
     first, second, other = (problem.joint().solve(tol=1e-3, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.shared, second.shared)
     assert not np.array_equal(first.shared, other.shared)
+
+
+@pytest.mark.parametrize("structure", ["tree", "graph"])
+def test_changes_follow_alike_gathered_or_row_by_row(structure, together, monkeypatch):
+    joint = JointProblem(*WIDE[structure], "hinge", n_samples=60).joint()
+    before, after = (joint.solve(tol=1e-3, max_iter=n).multipliers for n in (1, 4))
+    shared = []
+    for gathered in (False, True):
+        monkeypatch.setattr(follow_module, "gathers", lambda *_, gathered=gathered: gathered)
+        shared.append(joint.start(before).shared)
+        joint._follow(range(len(before)), before, after, shared[-1])
+    want = JointProblem(*WIDE[structure], "hinge", n_samples=60)
+    U = want.design.T @ (want.multipliers(joint, after) * np.sign(want.cost))
+    np.testing.assert_allclose(shared[0], (U @ want.factor.T.toarray()[:, joint.layout.shared]).T, atol=1e-9)
+    np.testing.assert_allclose(shared[1], shared[0], atol=1e-9)
+
+
+@pytest.mark.parametrize(("n_parts", "want"), [(1, False), (2, False), (30, True)])
+def test_changes_are_gathered_where_that_is_less_work(n_parts, want):
+    rows = prepare_rows(sp.csr_array(np.ones((50, 10))), np.float64, 1.0)
+    changed = np.repeat(np.arange(50), 3)  # three classes of every row: 1,500 products and 40 for every part
+    assert follow_module.gathers(rows, changed, 4, n_parts) is want
 
 
 # --- warm starts ---------------------------------------------------------------------------------------------------

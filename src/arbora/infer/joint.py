@@ -23,7 +23,6 @@ visited, and what a block changed in the shared parts follows from its old and n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -33,12 +32,12 @@ from numpy.typing import NDArray
 
 from arbora.infer.checkpoint import Checkpoint
 from arbora.infer.dual import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, Rows
+from arbora.infer.follow import follow
 from arbora.infer.layout import Layout, coupling_of_wave, lay_out
 from arbora.infer.progress import Progress
 from arbora.infer.run import Multipliers, Round, Run, State, Visit, no_multipliers
 from arbora.kernels import LOSSES
 from arbora.kernels.coupled import (
-    add_changes,
     add_parts,
     add_rows,
     certify_scaled,
@@ -46,10 +45,9 @@ from arbora.kernels.coupled import (
     polish_coupled,
     sweep_coupled,
 )
-from arbora.kernels.triples import from_triples, subtract_triples, take_rows, to_triples
+from arbora.kernels.triples import from_triples, take_rows, to_triples
 
 _ACTIVE_WORK = 1.0  # on the pairs that can move, as a multiple of a sweep: others may have moved meanwhile
-_GROUPS = 16  # of shared parts that follow side by side
 _MOST_OPTIMISM = 8.0  # an estimate is never distrusted more than this
 _IDLE = 0.1  # a logistic pair with less than this share of the mean gap stays
 SCALES = (1.0, 1.0025, 1.005, 1.01, 1.015, 1.02, 1.03, 1.05)
@@ -252,29 +250,8 @@ class Joint:
     def _follow(
         self, wave: Sequence[int], old: list[Multipliers], new: list[Multipliers], shared: NDArray[Any]
     ) -> None:
-        """Carry the changes of the blocks of a wave into the shared parts, in the order of the blocks."""
-        layout = self.layout
-
-        def change(item: tuple[int, Multipliers, Multipliers]) -> tuple[NDArray[Any], ...]:
-            k, before, after = item
-            moved = before.rows.size and layout.seen[k].size
-            return subtract_triples(*after, *before) if moved else tuple(after)
-
-        changes = self.engine.map(change, list(zip(wave, old, new, strict=True)))
-        # Parts are cut into runs about as many blocks of the wave see; a part is moved by one thread alone.
-        n_seen = np.bincount(np.concatenate([layout.seen[k] for k in wave]), minlength=len(layout.shared))
-        ends = np.cumsum(n_seen)
-        cuts = np.searchsorted(ends, np.arange(1, _GROUPS) * (n_seen.sum() / _GROUPS), side="right")
-        bounds = np.unique([0, *cuts, len(ends)]).tolist()
-
-        def follow(span: tuple[int, int]) -> None:
-            for k, change in zip(wave, changes, strict=True):
-                first, stop = np.searchsorted(layout.seen[k], span)
-                if first < stop:
-                    mix, ids = self.mix[k][first:stop], layout.seen[k][first:stop]
-                    add_changes(*self.rows[:3], self.rows.bias, *change, mix, ids, shared)
-
-        self.engine.map(follow, list(pairwise(bounds)))
+        """Carry the changes of the blocks of a wave into the shared parts."""
+        follow(self.rows, self.layout, self.mix, self.engine, wave, old, new, shared)
 
     def _round(self, run: Run, state: State, full: bool, seed: int) -> NDArray[np.float64]:
         """Visit every block once; return the loss, regulariser and gap met on the way."""

@@ -312,6 +312,32 @@ def add_changes(  # type: ignore[no-untyped-def]
 
 
 @nb.njit(**FAST)
+def gather_changes(indptr, indices, data, bias, rows, columns, change, U):  # type: ignore[no-untyped-def]
+    """Add to U[b] the rows x_i times the changes of class b."""
+    last = U.shape[1] - 1
+    for s in range(len(rows)):
+        i, d, u = rows[s], change[s], U[columns[s]]
+        u[last] += bias * d
+        for k in range(indptr[i], indptr[i + 1]):
+            u[indices[k]] += data[k] * d
+
+
+@nb.njit(**FAST)
+def add_gathered(U, mix, ids, parts):  # type: ignore[no-untyped-def]
+    """Add to parts[ids[p]] the sum over the classes b of mix[p, b] U[b], a tile of features at a time."""
+    n_block, n_features = U.shape
+    for first in range(0, n_features, _TILE):
+        stop = min(first + _TILE, n_features)
+        for p in range(len(ids)):
+            part = parts[ids[p]]
+            for b in range(n_block):
+                m, u = mix[p, b], U[b]
+                if m != 0:
+                    for j in range(first, stop):
+                        part[j] += m * u[j]
+
+
+@nb.njit(**FAST)
 def dot_rows(indptr, indices, data, bias, rows, columns, values, V):  # type: ignore[no-untyped-def]
     """Sum of values times the scores x_i.V[:, b], over triples (i, b, value)."""
     last, total = len(V) - 1, 0.0
