@@ -11,7 +11,7 @@ demo: $(VENV)/.core
 	$(BIN)/arbora demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest tests src
+	$(BIN)/python -m pytest -n auto --dist worksteal tests src
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
