@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from arbora import __version__
-from arbora.classify import OneVsRestSVC, RecursiveSVC, TopDownSVC
+from arbora.classify import OneVsRestSVC, RecursiveSVC, TopDownSVC, deciding_words
 from arbora.cli import VERBS, build_parser, demo, main
 from arbora.datasets import Dataset
 from arbora.infer import Progress
@@ -306,8 +306,8 @@ def test_deciding_words_add_up_to_the_score(corpus):
     model = OneVsRestSVC(random_state=0, structure=corpus.hierarchy).fit(X, corpus.y_train)
     names, scores = vectorizer.get_feature_names_out(), model.decision_function(X)
     for column, weights in enumerate(model.coef_):
-        words = demo.deciding_words(X[0], weights, names, n_words=100)
-        against = demo.deciding_words(X[0], -weights, names, n_words=100)
+        words = deciding_words(X[0], weights, names, n_words=100)
+        against = deciding_words(X[0], -weights, names, n_words=100)
         total = sum(c for _, c in words) - sum(c for _, c in against) + model.intercept_[column]
         assert total == pytest.approx(scores[0, column], abs=1e-5)
         assert [c for _, c in words] == sorted((c for _, c in words), reverse=True)

@@ -1,5 +1,6 @@
 """File items into a taxonomy, DAG or label graph that exists."""
 
+from arbora.classify._explain import Word, deciding_words, explain, words_of_nodes
 from arbora.classify.baselines import OneVsRestLogistic, OneVsRestSVC
 from arbora.classify.bayes import HierarchicalBayesClassifier
 from arbora.classify.correlated import CorrelatedMultinomialLogit
@@ -22,4 +23,8 @@ __all__ = [
     "RecursiveLogisticRegression",
     "RecursiveSVC",
     "TopDownSVC",
+    "Word",
+    "deciding_words",
+    "explain",
+    "words_of_nodes",
 ]

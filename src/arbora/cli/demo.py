@@ -21,7 +21,13 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 from arbora._version import __version__
-from arbora.classify import HierarchicalBayesClassifier, OneVsRestSVC, RecursiveSVC, TopDownSVC
+from arbora.classify import (
+    HierarchicalBayesClassifier,
+    OneVsRestSVC,
+    RecursiveSVC,
+    TopDownSVC,
+    deciding_words,
+)
 from arbora.datasets import Dataset, load_python_docs
 from arbora.infer import Progress
 from arbora.metrics import compare, compare_by_class_size, compare_by_level, macro_f1, sign_test
@@ -59,13 +65,6 @@ class Choice(NamedTuple):
 
     make: Callable[..., Any]
     C: float
-
-
-class Word(NamedTuple):
-    """A word of a document and what it adds to the score of a class."""
-
-    word: str
-    contribution: float
 
 
 def documents_below(hierarchy: Hierarchy, labels: Sequence[Any]) -> NDArray[np.int64]:
@@ -119,31 +118,6 @@ def score_costs(
         scores.append(macro_f1(y[held_out], model.predict(X[held_out])))
         progress.update()
     return scores
-
-
-def deciding_words(x: Any, weights: NDArray[Any], names: NDArray[Any], n_words: int = 5) -> list[Word]:
-    """Words of a document that add most to the score of a class, the largest first.
-
-    Parameters
-    ----------
-    x : CSR matrix of one row
-    weights : ndarray of shape (n_features,)
-        Weights of the class.
-    names : ndarray of shape (n_features,)
-        Readable names of the features.
-    n_words : int
-        Most words that are given; words that speak against the class are left out.
-
-    Examples
-    --------
-    >>> import scipy.sparse as sp
-    >>> x, weights = sp.csr_array([[0.5, 0.0, 0.5, 0.5]]), np.array([1.0, 9.0, 3.0, -1.0])
-    >>> deciding_words(x, weights, np.array(["tree", "sea", "leaf", "sky"]))
-    [Word(word='leaf', contribution=1.5), Word(word='tree', contribution=0.5)]
-    """
-    contributions = x.data * weights[x.indices]
-    order = np.argsort(-contributions, kind="stable")[:n_words]
-    return [Word(str(names[x.indices[i]]), float(contributions[i])) for i in order if contributions[i] > 0]
 
 
 def smallest_branch(hierarchy: Hierarchy, counts: NDArray[np.int64]) -> str | None:

@@ -1,4 +1,8 @@
-"""Raw texts with labels: JSONL, CSV, and a folder of text files where the folder is the label."""
+"""Raw texts with labels: JSONL, CSV, and a folder of text files where the folder is the label.
+
+`jsonl_row`, `csv_rows` and `folder_rows` give one text at a time, in constant memory; `read_jsonl`, `read_csv` and
+`read_folder` collect them.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +40,27 @@ class FolderData(NamedTuple):
     files: list[Path]
 
 
-def _as_fields(text: str | Sequence[str]) -> list[str]:
-    return [text] if isinstance(text, str) else list(text)
+class Fields(NamedTuple):
+    """Fields of a record: those of its text, of its label (``None``: not read), further ones, ones it may lack."""
+
+    text: tuple[str, ...] = ("text",)
+    label: str | None = "label"
+    extra: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+
+class TextRow(NamedTuple):
+    """One text, its label (a name, a list of names, or ``None``), further fields, and its file and line."""
+
+    text: str
+    label: Any
+    extra: dict[str, Any]
+    path: Path
+    line: int | None
+
+
+def _as_fields(text: str | Sequence[str]) -> tuple[str, ...]:
+    return (text,) if isinstance(text, str) else tuple(text)
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
@@ -67,11 +90,42 @@ def _json_labels(value: Any, path: Path, line: int) -> Any:
     raise DataFormatError(path, line, f"a label must be a string, a whole number or a list, got {value!r}")
 
 
-def _join_labels(labels: list[Any]) -> Any:
+def join_labels(labels: list[Any]) -> Any:
     """Object array when every row has a single name (or none); lists otherwise."""
     if any(isinstance(label, list) for label in labels):
         return [label if isinstance(label, list) else [] if label is None else [label] for label in labels]
     return name_array(labels)
+
+
+def jsonl_row(line: str, path: Path, number: int, fields: Fields) -> TextRow | None:
+    """Read one line of JSONL; ``None`` for a blank one.
+
+    Examples
+    --------
+    >>> jsonl_row('{"text": "a cat", "label": "animal"}', Path("x.jsonl"), 1, Fields())[:2]
+    ('a cat', 'animal')
+    """
+    if not line.strip():
+        return None
+    try:
+        record = json.loads(line.strip())
+    except json.JSONDecodeError as error:
+        # Its own line number would count inside this line.
+        raise DataFormatError(path, number, f"not valid JSON: {error.msg}, column {error.colno}") from error
+    except RecursionError as error:
+        raise DataFormatError(path, number, "the JSON is nested too deeply") from error
+    if not isinstance(record, dict):
+        raise DataFormatError(path, number, f"expected a JSON object, got {line.strip()[:60]!r}")
+    parts = [_get(record, name, path, number) for name in fields.text]
+    if not all(isinstance(part, str) for part in parts):
+        wrong = next(name for name, part in zip(fields.text, parts, strict=True) if not isinstance(part, str))
+        raise DataFormatError(path, number, f"the text field {wrong!r} must hold a string")
+    label = None
+    if fields.label is not None and (fields.label in record or fields.label not in fields.optional):
+        label = _json_labels(_get(record, fields.label, path, number), path, number)
+    extra = {name: _get(record, name, path, number) for name in fields.extra}
+    extra |= {name: record[name] for name in fields.optional if name in record and name != fields.label}
+    return TextRow("\n".join(parts), label, extra, path, number)
 
 
 def read_jsonl(
@@ -113,34 +167,15 @@ def read_jsonl(
     TextData(texts=['a cat'], y=[['animal', 'pet']], extra={})
     """
     path = Path(path)
-    fields = _as_fields(text)
-    texts, labels = [], []
-    kept: dict[str, list[Any]] = {name: [] for name in extra}
-    for number, line in enumerate(read_lines(path, encoding), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line.strip())
-        except json.JSONDecodeError as error:
-            # Its own line number would count inside this line.
-            raise DataFormatError(
-                path, number, f"not valid JSON: {error.msg}, column {error.colno}"
-            ) from error
-        except RecursionError as error:
-            raise DataFormatError(path, number, "the JSON is nested too deeply") from error
-        if not isinstance(record, dict):
-            raise DataFormatError(path, number, f"expected a JSON object, got {line.strip()[:60]!r}")
-        parts = [_get(record, name, path, number) for name in fields]
-        if not all(isinstance(part, str) for part in parts):
-            raise DataFormatError(path, number, f"the text field {text!r} must hold a string")
-        texts.append("\n".join(parts))
-        if label is not None:
-            labels.append(_json_labels(_get(record, label, path, number), path, number))
-        for name, values in kept.items():
-            values.append(_get(record, name, path, number))
-    if not texts:
+    fields = Fields(_as_fields(text), label, tuple(extra))
+    rows = [jsonl_row(line, path, n, fields) for n, line in enumerate(read_lines(path, encoding), start=1)]
+    kept = [row for row in rows if row is not None]
+    if not kept:
         raise DataFormatError(path, None, "the file has no record")
-    return TextData(texts, None if label is None else _join_labels(labels), kept)
+    y = None if label is None else join_labels([row.label for row in kept])
+    return TextData(
+        [row.text for row in kept], y, {name: [row.extra[name] for row in kept] for name in extra}
+    )
 
 
 @contextmanager
@@ -162,28 +197,69 @@ def _positions(header: list[str], names: Sequence[str], path: Path) -> list[int]
     return [header.index(name) for name in names]
 
 
+def csv_records(
+    path: str | Path, *, delimiter: str = ",", encoding: str = "utf-8-sig"
+) -> Iterator[tuple[int, list[str]]]:
+    """Give the header and all records of a file, which must be as wide, each with the line it ends on."""
+    path = Path(path)
+    width = 0
+    with _long_fields():
+        reader = csv.reader(read_lines(path, encoding), delimiter=delimiter, strict=True)
+        try:
+            for cells in filter(None, reader):  # without blank lines
+                width = width or len(cells)
+                if len(cells) != width:
+                    raise DataFormatError(
+                        path, reader.line_num, f"{len(cells)} cells, the header has {width}"
+                    )
+                yield reader.line_num, cells
+        except csv.Error as error:
+            raise DataFormatError(path, reader.line_num, f"not valid CSV: {error}") from error
+
+
 def read_csv_rows(
     path: str | Path, *, delimiter: str = ",", encoding: str = "utf-8-sig"
 ) -> tuple[list[str], list[list[str]], list[int]]:
     """Header, further records and the line each of them ends on; all must be as wide as the header."""
-    path = Path(path)
-    records, numbers = [], []
-    with _long_fields():
-        reader = csv.reader(read_lines(path, encoding), delimiter=delimiter, strict=True)
-        try:
-            for cells in reader:
-                if cells:  # not a blank line
-                    records.append(cells)
-                    numbers.append(reader.line_num)
-        except csv.Error as error:
-            raise DataFormatError(path, reader.line_num, f"not valid CSV: {error}") from error
+    records = list(csv_records(path, delimiter=delimiter, encoding=encoding))
     if len(records) < 2:
         raise DataFormatError(path, None, "the file has no row after its header")
-    width = len(records[0])
-    for cells, number in zip(records, numbers, strict=True):
-        if len(cells) != width:
-            raise DataFormatError(path, number, f"{len(cells)} cells, the header has {width}")
-    return records[0], records[1:], numbers[1:]
+    numbers, cells = zip(*records, strict=True)
+    return cells[0], list(cells[1:]), list(numbers[1:])
+
+
+def csv_rows(
+    path: str | Path,
+    fields: Fields,
+    *,
+    label_separator: str | None = None,
+    delimiter: str = ",",
+    encoding: str = "utf-8-sig",
+) -> Iterator[TextRow]:
+    """Read the rows of a CSV file one by one; arguments as in `read_csv`."""
+    path = Path(path)
+    records = csv_records(path, delimiter=delimiter, encoding=encoding)
+    _, header = next(records, (1, []))
+    may_lack = [name for name in fields.optional if name in header and name != fields.label]
+    label = fields.label if fields.label in header or fields.label not in fields.optional else None
+    wanted = [*fields.text, *fields.extra, *may_lack, *([] if label is None else [label])]
+    positions = dict(zip(wanted, _positions(header, wanted, path), strict=True))
+    empty = True
+    for number, cells in records:
+        empty = False
+        picked = {name: cells[position] for name, position in positions.items()}
+        value: Any = None if label is None else picked[label]
+        if value is not None and label_separator is not None:
+            value = [name.strip() for name in value.split(label_separator) if name.strip()]
+        elif value == "":
+            if label not in fields.optional:
+                raise DataFormatError(path, number, f"the label column {label!r} is empty")
+            value = None
+        text = "\n".join(picked[name] for name in fields.text)
+        extra = {name: picked[name] for name in (*fields.extra, *may_lack)}
+        yield TextRow(text, value, extra, path, number)
+    if empty:
+        raise DataFormatError(path, None, "the file has no row after its header")
 
 
 def read_csv(
@@ -230,30 +306,36 @@ def read_csv(
     >>> read_csv(path, label="topic", label_separator=";")
     TextData(texts=['one, two', 'three'], y=[['a', 'b'], []], extra={})
     """
-    path = Path(path)
-    fields = _as_fields(text)
-    header, records, numbers = read_csv_rows(path, delimiter=delimiter, encoding=encoding)
-    wanted = [*fields, *([] if label is None else [label]), *extra]
-    positions = _positions(header, wanted, path)
-    texts: list[str] = []
-    labels: list[Any] = []
-    kept: dict[str, list[Any]] = {name: [] for name in extra}
-    for number, cells in zip(numbers, records, strict=True):
-        picked = [cells[position] for position in positions]
-        texts.append("\n".join(picked[: len(fields)]))
-        for name, value in zip(extra, picked[len(picked) - len(extra) :], strict=True):
-            kept[name].append(value)
-        if label is None:
-            continue
-        cell = picked[len(fields)]
-        if label_separator is not None:
-            labels.append([name.strip() for name in cell.split(label_separator) if name.strip()])
-        elif cell:
-            labels.append(cell)
-        else:
-            raise DataFormatError(path, number, f"the label column {label!r} is empty")
+    fields = Fields(_as_fields(text), label, tuple(extra))
+    how = {"label_separator": label_separator, "delimiter": delimiter, "encoding": encoding}
+    rows = list(csv_rows(path, fields, **how))
+    labels = [row.label for row in rows]
     y = None if label is None else labels if label_separator is not None else name_array(labels)
-    return TextData(texts, y, kept)
+    return TextData(
+        [row.text for row in rows], y, {name: [row.extra[name] for row in rows] for name in extra}
+    )
+
+
+def folder_rows(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-8") -> Iterator[TextRow]:
+    """Read the files of a folder one by one, in the order of their sorted paths; arguments as in `read_folder`."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise DataFormatError(folder, None, "is not a folder")
+    found = sorted(path for path in folder.rglob(pattern) if path.is_file())
+    files = [
+        path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+    if not files:
+        raise DataFormatError(folder, None, f"holds no file that matches {pattern!r}")
+    for path in files:
+        label = path.parent.relative_to(folder).as_posix()
+        if label.split("/")[0] == ROOT:
+            raise DataFormatError(
+                path, None, f"a folder may not be called {ROOT!r}: it is the name of the top"
+            )
+        with open_bytes(path) as file:
+            text = decode(file.read(), encoding, path, None)
+        yield TextRow(text, ROOT if label == "." else label, {}, path, None)
 
 
 def read_folder(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-8") -> FolderData:
@@ -288,26 +370,11 @@ def read_folder(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-
     """
     from arbora.structure import Hierarchy
 
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise DataFormatError(folder, None, "is not a folder")
-    found = sorted(path for path in folder.rglob(pattern) if path.is_file())
-    files = [
-        path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    ]
-    if not files:
-        raise DataFormatError(folder, None, f"holds no file that matches {pattern!r}")
-    texts, labels = [], []
-    for path in files:
-        with open_bytes(path) as file:
-            texts.append(decode(file.read(), encoding, path, None))
-        label = path.parent.relative_to(folder).as_posix()
-        if label.split("/")[0] == ROOT:
-            raise DataFormatError(
-                path, None, f"a folder may not be called {ROOT!r}: it is the name of the top"
-            )
-        labels.append(ROOT if label == "." else label)
-    edges = path_edges([label for label in labels if label != ROOT])
+    rows = list(folder_rows(folder, pattern=pattern, encoding=encoding))
+    edges = path_edges([row.label for row in rows if row.label != ROOT])
     if not edges:
         raise DataFormatError(folder, None, "has no sub-folder, so there is no label to read")
-    return FolderData(texts, name_array(labels), Hierarchy.from_edges(edges), files)
+    labels = name_array(row.label for row in rows)
+    return FolderData(
+        [row.text for row in rows], labels, Hierarchy.from_edges(edges), [row.path for row in rows]
+    )

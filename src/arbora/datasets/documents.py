@@ -1,0 +1,378 @@
+"""A user's own documents, in whatever form they are: the door of the command line.
+
+========== ======================================================================================================
+format     what it is
+========== ======================================================================================================
+folder     text files; the path of the sub-folder, at any depth, is the label
+jsonl      one JSON object a line, with fields for the text and the label; ``-`` is the standard input
+csv, tsv   a header line, then a row for each document
+svmlight   ``label,label index:value ...``, counted from 1: rows of numbers, without text
+npz        a matrix as `scipy.sparse.save_npz` writes it, or an array ``X``; ``y`` (names), ``ids`` and
+           ``feature_names`` if they are there, and further arrays of one entry a row as fields
+========== ======================================================================================================
+
+Files may be compressed with gzip, xz or bzip2. `iter_documents` gives texts one by one in constant memory,
+`read_documents` all of them; errors name the file, the line and what to do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from arbora.datasets.base import ROOT, label_names, name_array, path_edges
+from arbora.datasets.errors import DataFormatError, did_you_mean
+from arbora.datasets.files import decode, open_bytes, read_lines
+from arbora.datasets.npz import read_npz
+from arbora.datasets.svmlight import read_svmlight
+from arbora.datasets.texts import Fields, TextRow, csv_rows, folder_rows, join_labels, jsonl_row
+
+if TYPE_CHECKING:
+    from arbora.structure import Hierarchy
+
+FORMATS = ("folder", "jsonl", "csv", "tsv", "svmlight", "npz")
+STDIN = "-"
+ID = "id"  # field that names a document, where there is one
+
+_SUFFIXES = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
+    ".npz": "npz",
+}
+_COMPRESSED = {".gz", ".xz", ".bz2"}
+
+
+class Source(NamedTuple):
+    """Where documents are and how to read them; see `read_documents`."""
+
+    path: str
+    format: str = "auto"
+    fields: Fields = Fields()
+    label_separator: str | None = None
+    pattern: str = "*"
+    encoding: str = "utf-8"
+    n_features: int | None = None
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Documents that were read.
+
+    Attributes
+    ----------
+    name : str
+        Name of the file or folder.
+    ids : list of str
+        Path in the folder, the field ``id``, or the number of the line (of a matrix: of the row, from 1).
+    y : ndarray of object, list of list, or None
+        A name (or None) a document; lists of names if a document has several; None if nothing has a label.
+    texts : list of str or None
+        None for rows of numbers.
+    X : CSR matrix or None
+        None for texts.
+    hierarchy : Hierarchy or None
+        That of the sub-folders.
+    fields : dict of str to list
+        Further fields, one entry a document.
+    feature_names : ndarray of object or None
+        Names of the columns of X.
+    places : list of (Path, int or None)
+        File and line of each document, for error messages.
+    """
+
+    name: str
+    ids: list[str]
+    y: Any
+    places: list[tuple[Path, int | None]]
+    texts: list[str] | None = None
+    X: Any = None
+    hierarchy: Hierarchy | None = None
+    fields: dict[str, list[Any]] = field(default_factory=dict)
+    feature_names: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether documents carry lists of labels."""
+        return isinstance(self.y, list)
+
+    def take(self, rows: Any) -> Documents:
+        """Return the documents with these numbers, in this order.
+
+        Examples
+        --------
+        >>> four = Documents("letters", list("abcd"), None, [(Path("x"), 1)] * 4, texts=list("ABCD"))
+        >>> four.take([3, 0]).texts
+        ['D', 'A']
+        """
+        rows = np.asarray(rows, dtype=np.int64).tolist()
+
+        def pick(values: Any) -> Any:
+            return None if values is None else [values[row] for row in rows]
+
+        y = self.y[rows] if isinstance(self.y, np.ndarray) else pick(self.y)
+        return Documents(
+            self.name,
+            [self.ids[row] for row in rows],
+            y,
+            [self.places[row] for row in rows],
+            pick(self.texts),
+            None if self.X is None else self.X[rows],
+            self.hierarchy,
+            {name: [values[row] for row in rows] for name, values in self.fields.items()},
+            self.feature_names,
+        )
+
+
+def guess_format(path: str) -> str:
+    """Tell the format of a file or folder by its name, or else by its first character.
+
+    Examples
+    --------
+    >>> guess_format("news.csv.gz"), guess_format("-")
+    ('csv', 'jsonl')
+    """
+    if path == STDIN:
+        return "jsonl"
+    if Path(path).is_dir():
+        return "folder"
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    while suffixes and suffixes[-1] in _COMPRESSED:
+        suffixes.pop()
+    if suffixes and suffixes[-1] in _SUFFIXES:
+        return _SUFFIXES[suffixes[-1]]
+    with open_bytes(path) as file:
+        if file.read(1024).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+            return "jsonl"
+    raise DataFormatError(
+        path,
+        None,
+        f"the name does not tell its format: say which it is (format: one of {', '.join(FORMATS)})",
+    )
+
+
+def _stdin_lines(encoding: str) -> Iterator[str]:
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        yield decode(line, encoding, "<stdin>", number)
+
+
+def jsonl_lines(source: Source) -> Iterator[str]:
+    """Give the decoded lines of a JSONL file, or of the standard input."""
+    if source.path == STDIN:
+        return _stdin_lines(source.encoding)
+    return read_lines(source.path, _with_mark(source.encoding))
+
+
+def _with_mark(encoding: str) -> str:
+    return "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
+
+
+def iter_documents(source: Source) -> Iterator[TextRow]:
+    """Give texts with labels one by one.
+
+    Parameters
+    ----------
+    source : Source
+        Of a text format: folder, jsonl, csv or tsv.
+
+    Yields
+    ------
+    TextRow
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "tiny.jsonl")
+    >>> _ = path.write_text('{"text": "a cat", "label": "animal"}')
+    >>> [row.text for row in iter_documents(Source(str(path)))]
+    ['a cat']
+    """
+    kind = _check_format(source)
+    if kind == "folder":
+        yield from folder_rows(source.path, pattern=source.pattern, encoding=source.encoding)
+    elif kind in ("csv", "tsv"):
+        yield from csv_rows(
+            source.path,
+            source.fields,
+            label_separator=source.label_separator,
+            delimiter="\t" if kind == "tsv" else ",",
+            encoding=_with_mark(source.encoding),
+        )
+    elif kind == "jsonl":
+        path = Path("<stdin>" if source.path == STDIN else source.path)
+        for number, line in enumerate(jsonl_lines(source), start=1):
+            row = jsonl_row(line, path, number, source.fields)
+            if row is not None:
+                yield row
+    else:
+        raise DataFormatError(source.path, None, f"{kind} holds rows of numbers, and texts are needed here")
+
+
+def _check_format(source: Source) -> str:
+    if source.path != STDIN and not Path(source.path).exists():
+        raise FileNotFoundError(f"{source.path}: there is no such file or folder")
+    try:
+        "".encode(source.encoding)
+    except LookupError:
+        raise ValueError(
+            f"unknown encoding {source.encoding!r}: try 'utf-8', 'latin-1' or 'cp1252'"
+        ) from None
+    if source.format == "auto":
+        return guess_format(source.path)
+    if source.format not in FORMATS:
+        raise ValueError(f"unknown format {source.format!r}: use one of {', '.join(FORMATS)}")
+    return source.format
+
+
+def read_documents(source: Source, each: Callable[[], object] | None = None) -> Documents:
+    """Read all documents of a file or folder.
+
+    Parameters
+    ----------
+    source : Source
+        ``path``; ``format``, one of `FORMATS` or "auto" (by name, then by content); ``fields``: those of text and
+        label, and what else to keep (``optional`` ones where they are there, the label among them); ``pattern`` of
+        file names in a folder; ``encoding``; ``label_separator`` of several labels in one cell of a CSV file;
+        ``n_features`` of svmlight.
+    each : callable, optional
+        Called after each text: for a progress bar.
+
+    Returns
+    -------
+    Documents
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> top = Path(tempfile.mkdtemp())
+    >>> for name in ("sea/fish", "land"):
+    ...     (top / name).mkdir(parents=True)
+    ...     _ = (top / name / "1.txt").write_text("about " + name)
+    >>> documents = read_documents(Source(str(top)))
+    >>> documents.ids, documents.y.tolist()
+    (['land/1.txt', 'sea/fish/1.txt'], ['land', 'sea/fish'])
+    """
+    kind = _check_format(source)
+    if kind == "svmlight":
+        return _read_svmlight(source)
+    if kind == "npz":
+        return _read_npz(source)
+    if ID not in source.fields.optional:
+        source = source._replace(fields=source.fields._replace(optional=(*source.fields.optional, ID)))
+    rows = []
+    for row in iter_documents(source):
+        rows.append(row)
+        if each is not None:
+            each()
+    if not rows:
+        raise DataFormatError(
+            "<stdin>" if source.path == STDIN else source.path, None, "the file has no record"
+        )
+    if kind == "folder":
+        return _from_folder(source.path, rows)
+    wanted = [*source.fields.extra, *(name for name in source.fields.optional if name != source.fields.label)]
+    fields = {name: [row.extra.get(name) for row in rows] for name in wanted}
+    ids = [str(row.line if name is None else name) for row, name in zip(rows, fields.pop(ID), strict=True)]
+    return Documents(
+        _name_of(source.path),
+        ids,
+        _labels([row.label for row in rows]),
+        [(row.path, row.line) for row in rows],
+        [row.text for row in rows],
+        fields=fields,
+    )
+
+
+def _name_of(path: str) -> str:
+    return "standard input" if path == STDIN else Path(path).resolve().name
+
+
+def _labels(labels: list[Any]) -> Any:
+    return None if all(label is None for label in labels) else join_labels(labels)
+
+
+def _from_folder(folder: str, rows: Sequence[TextRow]) -> Documents:
+    """Documents of a folder; without any sub-folder there are no labels."""
+    from arbora.structure import Hierarchy
+
+    edges = path_edges([row.label for row in rows if row.label != ROOT])
+    return Documents(
+        _name_of(folder),
+        [row.path.relative_to(folder).as_posix() for row in rows],
+        name_array(row.label for row in rows) if edges else None,
+        [(row.path, None) for row in rows],
+        [row.text for row in rows],
+        hierarchy=Hierarchy.from_edges(edges) if edges else None,
+    )
+
+
+def _read_svmlight(source: Source) -> Documents:
+    data = read_svmlight(source.path, n_features=source.n_features, allow_unlabelled=True)
+    several = any(len(names) > 1 for names in data.labels)
+    labels = data.labels if several else [names[0] if names else None for names in data.labels]
+    n_samples = len(labels)
+    places: list[tuple[Path, int | None]] = [(Path(source.path), None)] * n_samples
+    ids = [str(row + 1) for row in range(n_samples)]
+    return Documents(_name_of(source.path), ids, _labels(labels), places, X=data.X)
+
+
+def _read_npz(source: Source) -> Documents:
+    data = read_npz(source.path)
+    n_samples = data.X.shape[0]
+    return Documents(
+        _name_of(source.path),
+        [str(row + 1) for row in range(n_samples)] if data.ids is None else data.ids,
+        data.y,
+        [(Path(source.path), None)] * n_samples,
+        X=data.X,
+        fields=data.fields,
+        feature_names=data.feature_names,
+    )
+
+
+def tree_of_labels(y: Any, separator: str = "/") -> Hierarchy | None:
+    """Hierarchy of labels that are paths, below one root; None if no label holds the separator.
+
+    Examples
+    --------
+    >>> tree_of_labels(np.array(["sea/fish", "land"], dtype=object)).path("sea/fish")
+    ['root', 'sea', 'sea/fish']
+    """
+    from arbora.structure import Hierarchy
+
+    names = label_names(y)
+    if not any(separator in name for name in names):
+        return None
+    forest = Hierarchy.from_paths(names, sep=separator)
+    top = ROOT
+    while top in forest:
+        top += "*"
+    return forest.join_roots(top)
+
+
+def check_labels(documents: Documents, hierarchy: Hierarchy) -> None:
+    """Refuse a label that is no node of the hierarchy, with the place of the first document that has it."""
+    unknown = {name for name in label_names(documents.y) if name not in hierarchy}
+    if not unknown:
+        return
+    for label, (path, line) in zip(documents.y, documents.places, strict=True):
+        for name in label if isinstance(label, list) else [label]:
+            if name in unknown:
+                more = f"; {len(unknown) - 1} more labels are not" if len(unknown) > 1 else ""
+                near = did_you_mean(name, map(str, hierarchy.names))
+                raise DataFormatError(
+                    path, line, f"label {name!r} is not a node of the hierarchy{near}{more}"
+                )
