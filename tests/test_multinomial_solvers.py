@@ -1,5 +1,7 @@
 """The solvers of multinomial logistic regression, on one objective."""
 
+from functools import reduce
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,8 +14,9 @@ from arbora.infer.multinomial import Monitor, Objective, SoftmaxProblem, certify
 from arbora.infer.multinomial_dm import solve_dm, tighten
 from arbora.infer.multinomial_dual import solve_dual
 from arbora.infer.multinomial_newton import solve_newton
+from arbora.infer.multinomial_shards import solve_lc
 from arbora.infer.multinomial_solve import memory_of, solve
-from arbora.infer.multinomial_split import join, partial_sums, solve_lc
+from arbora.infer.multinomial_split import log_total, merge, partial_sums
 from multinomial_problems import (
     dual_value,
     objective,
@@ -117,14 +120,14 @@ def test_reported_gap_is_certified_and_threads_change_nothing(solver, factor):
 @pytest.mark.parametrize("factor", [None, tree_factor()], ids=["flat", "tree"])
 def test_lc_never_gets_worse(factor):
     monitor = Monitor(1e-6, 1000)
-    solve_lc(random_problem(factor=factor), monitor)
+    solve_lc(random_problem(factor=factor), monitor, ThreadEngine())
     assert monitor.trace.is_monotone("objective", increasing=False, tolerance=1e-13)
 
 
 def test_lc_blocks_are_put_together_from_two_numbers_a_row():
     S = np.random.default_rng(0).normal(scale=300, size=(20, 9))
     sums = [partial_sums(S[:, :4]), partial_sums(S[:, 4:5]), partial_sums(S[:, 5:])]
-    np.testing.assert_allclose(join(sums), logsumexp(S, axis=1), rtol=1e-13)
+    np.testing.assert_allclose(log_total(reduce(merge, sums)), logsumexp(S, axis=1), rtol=1e-13)
 
 
 def dm_bound(problem, Z, a):
@@ -136,7 +139,7 @@ def dm_bound(problem, Z, a):
 
 def test_dm_minimises_its_bound_which_lies_above_the_softmax():
     problem, monitor = random_problem(n_samples=30, n_features=4), Monitor(1e-8, 1000)
-    solution = solve_dm(problem, monitor)
+    solution = solve_dm(problem, monitor, ThreadEngine())
     trace = monitor.trace
     assert trace.is_monotone("objective", increasing=False, tolerance=1e-13)
     assert (trace["objective"] > trace["softmax"]).all()

@@ -34,11 +34,16 @@ from arbora.classify._targets import encode_targets
 from arbora.classify._train import Options, Training
 from arbora.classify.calibration import Calibration, class_probabilities, fit_sigmoid, fit_softmax_scale
 from arbora.classify.thresholds import Threshold, make_threshold
-from arbora.engine import ThreadEngine
+from arbora.engine import ThreadEngine, choose_engine
 from arbora.infer import Checkpoint, fingerprint
 from arbora.infer.dual import BlockSolution
 
-_NOT_PART_OF_THE_MODEL = ("n_jobs", "verbose", "checkpoint")  # parameters that do not change the result
+_NOT_PART_OF_THE_MODEL = (
+    "n_jobs",
+    "engine",
+    "verbose",
+    "checkpoint",
+)  # parameters that do not change the result
 
 
 def refuse_overflow(X: sp.csr_array, dtype: np.dtype[Any]) -> None:
@@ -70,6 +75,7 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
         "calibration": [StrOptions({"holdout"}), Interval(Integral, 2, None, closed="left"), None],
         "dtype": [StrOptions({"float32", "float64"})],
         "n_jobs": [Integral, None],
+        "engine": [StrOptions({"threads", "ray"}), ThreadEngine, None],
         "random_state": ["random_state"],
         "checkpoint": [str, os.PathLike, None],
         "verbose": ["verbose"],
@@ -119,7 +125,12 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _engine(self) -> ThreadEngine:
+        """Where all but the training of the model runs: threads of this process."""
         return ThreadEngine(self.n_jobs)
+
+    def _training_engine(self) -> ThreadEngine:
+        """Where the model is trained; not every model can be elsewhere than here."""
+        return choose_engine(getattr(self, "engine", None), self.n_jobs)
 
     def _checkpoint(self, training: Training, **instead: Any) -> Checkpoint | None:
         """Open the checkpoint, if there is one; `instead` are values that say better what a parameter means."""

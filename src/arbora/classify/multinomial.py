@@ -97,6 +97,10 @@ class MultinomialLogistic(LinearClassifier):
         Precision of training and weights; float32 suffices for `tol` down to about 1e-5.
     n_jobs : int, optional
         Threads; the result does not depend on it. The sweeps of "auto" are made by one.
+    engine : None, "threads", "ray" or RayEngine
+        Where the weights live while they are trained: in this process, or in shards on the workers of a Ray cluster
+        (extra `ray`; "ray" is one on this machine). "auto" means "lc" there, the only solver that can be elsewhere;
+        its result does not depend on the engine. A structure needs this process.
     random_state : int, RandomState instance or None
         Order in which "auto" visits sparse rows.
     verbose : int
@@ -169,6 +173,7 @@ class MultinomialLogistic(LinearClassifier):
         intercept_scaling: float | None = 1.0,
         dtype: str = "float32",
         n_jobs: int | None = None,
+        engine: Any = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -183,6 +188,7 @@ class MultinomialLogistic(LinearClassifier):
         self.intercept_scaling = intercept_scaling
         self.dtype = dtype
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
 
@@ -209,10 +215,26 @@ class MultinomialLogistic(LinearClassifier):
         with all_or_nothing(self):
             training = self._check_fit(X, y, sample_weight, "softmax")
             self._refuse(training)
+            self._refuse_elsewhere()
             return self._fit(training)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _refuse_elsewhere(self) -> None:
+        """Refuse what cannot be trained in shards, before anything is."""
+        if self._training_engine().is_local:
+            return
+        if self.solver not in ("auto", "lc"):
+            raise ValueError(
+                f"solver={self.solver!r} needs all classes in one process, and engine={self.engine!r} keeps them in "
+                "shards: use solver='lc', or engine=None."
+            )
+        if self.structure is not None and self._coupled()[0] is not None:
+            raise ValueError(
+                "with a structure the weights of all classes move each other, and would have to travel: use "
+                "engine=None, coupling=0, or RecursiveLogisticRegression, which takes structures to a cluster."
+            )
 
     def _refuse(self, training: Training) -> None:
         """Refuse what has no optimum, or no single class a row."""
@@ -239,16 +261,16 @@ class MultinomialLogistic(LinearClassifier):
         position = np.argsort(order)
         labels = position[training.positives.indices]
         problem = SoftmaxProblem(X, labels, training.row_cost, len(order), factor, free_bias)
-        with Progress(None, "iterations", self.verbose) as progress, self._engine() as engine:
+        with Progress(None, "iterations", self.verbose) as progress, self._training_engine() as engine:
             monitor = Monitor(self.tol, self.max_iter, progress, training.options.dtype)
             solution = solve(problem, self.solver, monitor, engine, training.options.seed)
         W = class_weights(factor, solution.Z)
         W = W if factor is None else np.ascontiguousarray(W[:, position])
-        weights = W if bias else np.vstack([W, np.zeros_like(W[:1])])
-        if len(seen) < training.X.shape[1]:
-            full = np.zeros((training.X.shape[1] + 1, W.shape[1]), W.dtype)
-            full[seen], full[-1] = weights[:-1], weights[-1]
-            weights = full
+        weights = W
+        if len(seen) < training.X.shape[1] or not bias:
+            weights = engine.zeros((training.X.shape[1] + 1, W.shape[1]), W.dtype)
+            weights[seen] = W[: len(seen)]
+            weights[-1] = W[-1] if bias else 0
         weights = weights.astype(training.options.dtype, copy=False)
         self.coef_, self.intercept_ = weights[:-1].T, weights[-1] * weights.dtype.type(bias)
         self.structure_, self.trace_, self.n_iter_ = self.structure, monitor.trace, len(monitor.trace)

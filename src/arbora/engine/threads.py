@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+import numpy as np
 from joblib import effective_n_jobs
+from numpy.typing import NDArray
+
+from arbora.engine.shards import LocalShards, Make, Shards
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -170,6 +174,8 @@ class ThreadEngine:
     0.75
     """
 
+    is_local = True  # shards are in this process, and share its memory
+
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = n_jobs
         self._pool: ThreadPoolExecutor | None = None
@@ -188,6 +194,33 @@ class ThreadEngine:
         3
         """
         return 1 if _in_worker() else int(effective_n_jobs(self.n_jobs))
+
+    @property
+    def n_shards(self) -> int:
+        """Number of shards into which a model is best cut here: threads share memory, and need but one."""
+        return 1
+
+    def shards(self, make: Make, common: Any, pieces: Sequence[Any]) -> Shards:
+        """Make resident shards (see `arbora.engine.shards`), here in this process.
+
+        Parameters
+        ----------
+        make : callable
+            Makes a shard: ``make(common, piece, engine)``.
+        common : object
+            What all shards read and none writes.
+        pieces : sequence
+            One for each shard.
+
+        Returns
+        -------
+        Shards
+        """
+        return LocalShards(make, common, pieces, self)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """Give the array for the weights of a model: here in memory, of other engines perhaps in a file."""
+        return np.zeros(shape, dtype)
 
     def map(
         self,

@@ -14,6 +14,8 @@ What is minimised, and certified, is the bound; the objective of the softmax is 
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,8 @@ from scipy.special import expit
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.infer.multinomial import Matrix, Monitor, SoftmaxProblem, Solution
-from arbora.infer.multinomial_split import ClassBlocks, join, partial_sums, record_round
+from arbora.infer.multinomial_shards import Bound, ClassBlocks, record_round
+from arbora.infer.multinomial_split import log_total, merge, partial_sums
 
 _MOST_STEPS = 100
 
@@ -51,7 +54,7 @@ def tighten(blocks: list[Matrix], a: Matrix) -> Matrix:
     array([1.098612])
     """
     low = np.min([S.min(axis=1) for S in blocks], axis=0)
-    high = join([partial_sums(S) for S in blocks])
+    high = log_total(reduce(merge, map(partial_sums, blocks)))
     a = np.clip(a, low, high)
     for _ in range(_MOST_STEPS):
         total, steep = np.full_like(a, -1), np.zeros_like(a)
@@ -70,12 +73,20 @@ def tighten(blocks: list[Matrix], a: Matrix) -> Matrix:
     return a
 
 
+def as_list(S: Matrix) -> list[Matrix]:
+    """All scores of a block: the shifts need them."""
+    return [S]
+
+
+DM = Bound(softplus, as_list, add)
+
+
 def _bound(cost: Matrix, blocks: list[Matrix], a: Matrix) -> float:
     """Sum over the rows of what the bound has in the place of log sum_k exp(s_ik)."""
     return float(cost @ (a + sum(softplus(S - a[:, None])[0].sum(axis=1) for S in blocks)))
 
 
-def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -> Solution:
+def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> Solution:
     """Minimise Bouchard's bound of the softmax.
 
     Parameters
@@ -83,28 +94,32 @@ def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -> S
     problem : SoftmaxProblem
     monitor : Monitor
         Its objective is the bound; the column "softmax" of its trace is the objective of the softmax.
-    engine : object with ``map(function, items)``, optional
+    engine : ThreadEngine
 
     Examples
     --------
     >>> import numpy as np
+    >>> from arbora.engine import ThreadEngine
     >>> problem = SoftmaxProblem(np.array([[1.0], [0.0], [-1.0]]), np.arange(3), np.ones(3), 3)
     >>> monitor = Monitor(tol=1e-9, max_iter=100)
-    >>> solve_dm(problem, monitor).converged, monitor.trace.last["objective"] > monitor.trace.last["softmax"]
-    (True, True)
+    >>> solve_dm(problem, monitor, ThreadEngine()).converged
+    True
+    >>> monitor.trace.last["objective"] > monitor.trace.last["softmax"]
+    True
     """
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
-        blocks = ClassBlocks(problem, softplus, lambda S: S, engine)
+    with ThreadpoolController().limit(limits=1, user_api="blas"), ClassBlocks(problem, DM, engine) as blocks:
         cost = blocks.rows.cost.astype(np.float64)
         S = [np.zeros((len(cost), problem.n_classes), problem.dtype)]
         a = tighten(S, np.zeros(len(cost), problem.dtype))
         bound, done = _bound(cost, S, a), False
         while not done:
-            told, before = blocks.round(a), bound
-            S = [one - told.common[:, None] for one in told.of_rows]
-            a = tighten(S, a - told.common)
-            rest = blocks.penalised() - told.at_labels + float(cost @ told.common)
+            before = bound
+            told, lost = blocks.round(a)
+            S = [one - lost[:, None] for one in told.of_rows]
+            a = tighten(S, a - lost)
+            rest = told.penalty - told.at_labels + float(cost @ lost)
             bound = rest + _bound(cost, S, a)
-            softmax = rest + float(cost @ join([partial_sums(one) for one in S]))
-            done = record_round(monitor, problem, before, bound, told.gradient_square, softmax=softmax)
-        return monitor.solution(blocks.parts())
+            softmax = rest + float(cost @ log_total(reduce(merge, map(partial_sums, S))))
+            square = blocks.penalty.square(told.gradients)
+            done = record_round(monitor, problem, before, bound, square, softmax=softmax)
+        return monitor.solution(blocks.penalty.parts(blocks.weights()))

@@ -18,7 +18,8 @@ from arbora.infer.multinomial_dm import solve_dm
 from arbora.infer.multinomial_dual import solve_dual
 from arbora.infer.multinomial_lbfgs import PAIRS, solve_lbfgs
 from arbora.infer.multinomial_newton import solve_newton
-from arbora.infer.multinomial_split import BLOCK, solve_lc
+from arbora.infer.multinomial_shards import solve_lc
+from arbora.infer.multinomial_split import BLOCK
 
 SOLVERS = ("auto", "lc", "dm", "admm", "lbfgs")
 
@@ -27,8 +28,10 @@ def _first_of_auto(problem: SoftmaxProblem) -> str:
     return "dual" if sp.issparse(problem.X) and not problem.free_bias else "newton"
 
 
-def memory_of(problem: SoftmaxProblem, solver: str, n_workers: int = 1) -> int:
+def memory_of(problem: SoftmaxProblem, solver: str, n_workers: int = 1, elsewhere: bool = False) -> int:
     """Bytes that a solver needs beside the rows, as far as they grow with the classes.
+
+    With `elsewhere`, of weights that live in other processes: what is needed here, to gather them.
 
     Examples
     --------
@@ -48,6 +51,8 @@ def memory_of(problem: SoftmaxProblem, solver: str, n_workers: int = 1) -> int:
         numbers = 5 * pairs + 8 * weights
     elif solver == "lbfgs":
         numbers, size = 3 * pairs + (2 * PAIRS + 6) * weights, 8
+    elif elsewhere:
+        numbers = n_weights * problem.n_classes
     else:
         block = min(BLOCK, problem.n_classes) * (8 * len(problem.labels) + 8 * n_weights)
         numbers = n_weights * problem.n_classes + n_workers * block + (pairs if solver == "dm" else 0)
@@ -70,7 +75,8 @@ def solve(
     problem : SoftmaxProblem
     solver : {"auto", "lc", "dm", "admm", "lbfgs"}
     monitor : Monitor
-    engine : object with ``map(function, items)``
+    engine : ThreadEngine
+        One that keeps shards elsewhere (`n_shards` above 1) is for "lc", which is then what "auto" means.
     seed : int
         Of the order in which rows are visited, where it is random.
 
@@ -84,8 +90,12 @@ def solve(
     [True, True, True, True, True]
     """
     n_samples, n_weights = problem.X.shape
+    elsewhere = not engine.is_local
+    if elsewhere and solver == "auto":
+        solver = "lc"
+    need = memory_of(problem, solver, engine.n_workers, elsewhere)
     require_memory(
-        memory_of(problem, solver, getattr(engine, "n_workers", 1)),
+        0 if elsewhere and engine.weights is not None else need,
         f"Training {problem.n_classes} classes on {n_samples} rows with {n_weights} weights a class by "
         f"solver={solver!r}",
         "Use dtype='float32', fewer features (for text: a larger min_df)"

@@ -1,0 +1,217 @@
+"""The engine of a Ray cluster: its settings, and how this process gets in touch with it (the rest is in `actors`)."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.engine.actors import RayShards
+from arbora.engine.shards import EngineError, Make
+from arbora.engine.threads import ThreadEngine
+
+_ANSWER = 10.0  # seconds for an address to answer at all
+
+
+def import_ray() -> Any:
+    """Import Ray, or say how to get it."""
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError(
+            "engine='ray' needs Ray, which is not installed: pip install 'arbora[ray]', or leave engine=None for "
+            "threads."
+        ) from error
+    return ray
+
+
+def _require_answer(address: str) -> None:
+    """Refuse an address at which nobody listens; Ray itself would try for a long time and end the process."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():
+        return  # "auto" and "local" are names that Ray knows
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER).close()
+    except OSError as error:
+        raise EngineError(
+            f"no Ray cluster answers at {address!r} ({error}): start one there with `ray start --head "
+            f"--port={port}`, look at its address with `ray status`, or leave address=None to start one "
+            "here."
+        ) from error
+
+
+class RayEngine(ThreadEngine):
+    """Keeps the shards of a model on the workers of a Ray cluster; all else runs on threads of this process.
+
+    Parameters
+    ----------
+    address : str, optional
+        Of a running cluster: "auto" for the one of this machine, "host:6379", "ray://host:10001". By default the one
+        to which this process is connected, else the one that the variable RAY_ADDRESS names, else a new one on this
+        machine, which ends with this process.
+    n_shards : int, optional
+        Number of workers; by default as many as the CPUs of the cluster allow.
+    threads : int
+        Threads of a worker, and CPUs that it asks the cluster for.
+    folder : path, optional
+        Where the states of the workers are kept while a fit lasts, in a folder of its own that is removed at the end.
+        All machines of the cluster have to see it; the default, a temporary folder of this machine, is for one.
+    checkpoint_every : int or None
+        Number of steps (waves of blocks, or iterations) between two states that are kept. None keeps none: a worker
+        that was restarted takes all steps from the first, of which all arguments are kept.
+    data : {"store", "file"}
+        How data reach the workers: by the object store of Ray, or by a file in `folder` that is mapped into memory
+        and need not fit into it.
+    weights : path, optional
+        Folder for models that are larger than the memory of this process: weights arrive shard by shard in a file
+        there, and the model has them mapped into memory. `arbora.io.save` copies them; the file can go then.
+    max_restarts : int
+        How often a worker may be restarted in all; -1 for any number. One that dies three times without a step
+        in between is given up in any case.
+    timeout : float
+        Seconds to wait for workers to start, or to come back.
+    n_jobs : int, optional
+        Threads of this process; classifiers put their own `n_jobs` here.
+
+    Examples
+    --------
+    >>> from arbora.classify import MultinomialLogistic
+    >>> engine = RayEngine(address="10.0.0.1:6379", n_shards=64, folder="/shared/scratch")
+    >>> MultinomialLogistic(engine=engine)
+    MultinomialLogistic(engine=RayEngine(address='10.0.0.1:6379', n_shards=64,
+                                         folder='/shared/scratch'))
+    """
+
+    is_local = False
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        n_shards: int | None = None,
+        threads: int = 1,
+        folder: str | os.PathLike[str] | None = None,
+        checkpoint_every: int | None = 10,
+        data: str = "store",
+        weights: str | os.PathLike[str] | None = None,
+        max_restarts: int = -1,
+        timeout: float = 300.0,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(n_jobs)
+        for name, value, least in (
+            ("n_shards", n_shards, 1),
+            ("threads", threads, 1),
+            ("checkpoint_every", checkpoint_every, 1),
+            ("max_restarts", max_restarts, -1),
+        ):
+            if value is not None and not (isinstance(value, int) and value >= least):
+                raise ValueError(f"{name}={value!r}: give a whole number of at least {least}.")
+        if data not in ("store", "file"):
+            raise ValueError(f"data={data!r}: choose 'store' or 'file'.")
+        self.address, self.n_shards_given, self.threads = address, n_shards, threads
+        self.folder = None if folder is None else os.fspath(folder)
+        self.checkpoint_every, self.data = checkpoint_every, data
+        self.weights = None if weights is None else os.fspath(weights)
+        self.max_restarts, self.timeout = max_restarts, timeout
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the settings, which are what `arbora.io` keeps of an engine."""
+        return {
+            "address": self.address,
+            "n_shards": self.n_shards_given,
+            "threads": self.threads,
+            "folder": self.folder,
+            "checkpoint_every": self.checkpoint_every,
+            "data": self.data,
+            "weights": self.weights,
+            "max_restarts": self.max_restarts,
+            "timeout": self.timeout,
+            "n_jobs": self.n_jobs,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> RayEngine:
+        """Make an engine from its settings."""
+        return cls(**state)
+
+    def with_jobs(self, n_jobs: int | None) -> RayEngine:
+        """Return the same engine with another number of threads in this process."""
+        return type(self).from_state({**self.to_state(), "n_jobs": n_jobs})
+
+    @property
+    def n_shards(self) -> int:
+        """Number of workers: the one that was given, or as many as the CPUs of the cluster allow."""
+        if self.n_shards_given is not None:
+            return self.n_shards_given
+        return max(1, int(self.connect().cluster_resources().get("CPU", 1)) // self.threads)
+
+    def connect(self) -> Any:
+        """Connect this process to the cluster, unless it is; return the module `ray`."""
+        ray = import_ray()
+        if ray.is_initialized():
+            return ray
+        quiet = {"log_to_driver": False, "logging_level": "error"}
+        address = self.address or os.environ.get("RAY_ADDRESS")
+        if address is None:
+            n_cpus = max(os.cpu_count() or 1, self.threads * (self.n_shards_given or 1))
+            ray.init(num_cpus=n_cpus, include_dashboard=False, **quiet)
+            return ray
+        _require_answer(address)
+        try:
+            ray.init(address=address, **quiet)
+        except (Exception, SystemExit) as error:
+            raise EngineError(
+                f"cannot connect to a Ray cluster at {address!r}: {error}. Look at it with `ray status --address="
+                f"{address}`; its version of Ray has to be the one here ({ray.__version__})."
+            ) from error
+        return ray
+
+    def shards(self, make: Make, common: Any, pieces: Sequence[Any]) -> RayShards:
+        """Make resident shards on the workers.
+
+        Parameters
+        ----------
+        make : callable
+            Makes a shard: ``make(common, piece, engine)``. A function or class of a module that the workers have.
+        common : object
+            What all shards read and none writes. Its arrays arrive read-only.
+        pieces : sequence
+            One for each shard.
+
+        Returns
+        -------
+        RayShards
+        """
+        return RayShards(self, make, common, pieces)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """Give the array for the weights of a model, in memory or in a file of the folder `weights`."""
+        if self.weights is None:
+            return super().zeros(shape, dtype)
+        Path(self.weights).mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix="weights-", suffix=".npy", dir=self.weights)
+        os.close(descriptor)
+        return np.asarray(np.lib.format.open_memmap(name, "w+", dtype, shape))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.to_state()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        RayEngine.__init__(self, **state)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RayEngine) and self.to_state() == other.to_state()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        usual = RayEngine().to_state()
+        told = {name: value for name, value in self.to_state().items() if value != usual[name]}
+        return f"RayEngine({', '.join(f'{name}={value!r}' for name, value in told.items())})"

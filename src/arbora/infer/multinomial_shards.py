@@ -1,0 +1,296 @@
+"""Classes in shards: rounds of the bounds of `multinomial_split` and `multinomial_dm` over all blocks of classes.
+
+Every block is visited, wherever it lives; what blocks tell is added up along a fixed tree over them (`fold`), inside
+of a shard as far as it goes: sums, and with them all else, have the same bits for any number of shards.
+
+Weights that all classes have in common change no probability, and only cost. Classes that step on their own pile them
+up, and the penalty alone would take them off again, slowly: they are taken off after each round, as the mean c of the
+weights that the penalty is smallest without (of flat classes, the plain mean). That is the one vector of weights that
+has to travel. It goes with the next round, since what it changes is known: with s the sum over K^-1,
+
+    1/2 tr((W - c 1') K^-1 (W - c 1')') = 1/2 tr(W K^-1 W') - s/2 ||c||^2,        c = W K^-1 1 / s.
+
+A label structure ties the classes together. With K = F'F and l its smallest eigenvalue, K = l I + S, and
+
+    1/2 tr(W K^-1 W') = min_V  ||W - V||^2 / (2 l) + 1/2 tr(V S^+ V'),      V = W (I - l K^-1) at the minimum:
+
+given V, which plays the part of the parents, classes are on their own again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from arbora.infer.fold import cut_blocks, fold, parts_of_tree, total
+from arbora.infer.multinomial import Matrix, Monitor, SoftmaxProblem, Solution, scores, squares
+from arbora.infer.multinomial_split import (
+    BLOCK,
+    Curve,
+    Rows,
+    exponential,
+    log_total,
+    merge,
+    partial_sums,
+    prepare,
+    rows_of,
+    visit,
+)
+from arbora.infer.tree_likelihood import slices
+
+_AT_ONCE = 1 << 26  # weights that leave a shard at a time
+
+
+class Penalty:
+    """1/2 tr(W K^-1 W') as the sum of one for every class and of what V costs; flat classes have no V."""
+
+    def __init__(self, problem: SoftmaxProblem) -> None:
+        self.factor, self.weight, self.mixing = problem.factor, 1.0, None
+        self.free_bias = problem.free_bias
+        self.total = float(problem.n_classes)  # of the entries of K^-1
+        self.centre = np.full(problem.n_classes, 1 / problem.n_classes, problem.dtype)
+        if problem.factor is not None:
+            K = (problem.factor.T @ problem.factor).toarray()
+            smallest = float(np.linalg.eigvalsh(K)[0])
+            self.weight = 1 / smallest
+            precision = np.linalg.inv(K)
+            self.total = float(precision.sum())
+            self.mixing = (np.eye(len(K)) - smallest * precision).astype(problem.dtype)
+            self.centre = (precision.sum(axis=0) / self.total).astype(problem.dtype)
+
+    def parents(self, W: Matrix) -> Matrix | None:
+        """V for given weights."""
+        return None if self.mixing is None else W @ self.mixing
+
+    def value(self, W: Matrix, V: Matrix | None = None) -> float:
+        """Penalty of the weights of some classes (of all, with V from `parents`, if there is a structure)."""
+        last = len(W) - self.free_bias
+        if V is None:
+            return squares(W[:last]) / 2
+        return self.weight * float(np.einsum("jk,jk->", W[:last], (W - V)[:last], dtype=np.float64)) / 2
+
+    def of_common(self, common: Matrix) -> float:
+        """Part of the penalty that goes with the weights `common`, taken off all classes."""
+        return self.total * squares(common[: len(common) - self.free_bias, None]) / 2
+
+    def square(self, gradients: list[Any]) -> float:
+        """Square of the gradient by the parts, from those by the weights of the blocks (flat: their squares)."""
+        if self.factor is None:
+            return float(sum(gradients))
+        return squares((self.factor @ np.hstack(gradients).T).T)
+
+    def parts(self, W: Matrix) -> Matrix:
+        """Z of least norm with Z F = W."""
+        if self.factor is None:
+            return W
+        K = (self.factor.T @ self.factor).toarray()
+        return np.ascontiguousarray((self.factor @ np.linalg.solve(K, W.T)).T.astype(W.dtype))
+
+
+class Bound(NamedTuple):
+    """What a bound makes of the scores of a block: value, slope and curvature; and what is told of them."""
+
+    curve: Curve
+    summary: Callable[[Matrix], Any]
+    merge: Callable[[Any, Any], Any]
+
+
+LC = Bound(exponential, partial_sums, merge)
+
+
+class Told(NamedTuple):
+    """What blocks tell after a round."""
+
+    of_rows: Any  # what the bound's `summary` makes of their scores
+    at_labels: float  # sum of the scores of the labels, times their costs
+    common: Matrix  # share of these blocks in what all classes have in common
+    penalty: float
+    gradients: list[Any]  # at the weights before the round: squares, or all of them if there is a structure
+
+
+def add_told(left: Told, right: Told, bound: Bound) -> Told:
+    """Put together what two runs of blocks told, in their order."""
+    return Told(
+        bound.merge(left.of_rows, right.of_rows),
+        left.at_labels + right.at_labels,
+        left.common + right.common,
+        left.penalty + right.penalty,
+        left.gradients + right.gradients,
+    )
+
+
+class Common(NamedTuple):
+    """What all shards read."""
+
+    rows: Rows
+    penalty: Penalty
+    bound: Bound
+    n_classes: int
+
+
+class ClassShard:
+    """Weights of consecutive blocks of classes, visited together.
+
+    Parameters
+    ----------
+    common : Common
+    blocks : range
+        Numbers of the blocks. A label structure needs all of them in one shard.
+    engine : object with ``imap(function, items)``
+    """
+
+    def __init__(self, common: Common, blocks: range, engine: Any) -> None:
+        self.rows, self.penalty, self.bound, _ = common
+        self.engine, self.blocks = engine, blocks
+        self.all_columns = slices(common.n_classes, BLOCK)
+        self.columns = self.all_columns[blocks.start : blocks.stop]
+        self.first = self.columns[0].start
+        shape = self.rows.X.shape[1], self.columns[-1].stop - self.first
+        self.W = np.zeros(shape, self.rows.X.dtype)
+        self.V = self.penalty.parents(self.W)
+
+    def round(self, shift: Matrix, common: Matrix | None) -> list[tuple[range, Told]]:
+        """Take off what all classes have in common, visit all blocks, and tell of the parts of the tree over them."""
+        with ThreadpoolController().limit(limits=1, user_api="blas"):
+            if common is not None:
+                self.W -= common[:, None]
+                if self.V is not None and self.penalty.mixing is not None:
+                    self.V -= common[:, None] * self.penalty.mixing.sum(axis=0)
+            found = iter(self.engine.imap(lambda columns: self._visit(columns, shift), self.columns))
+            told = [
+                (part, fold(part, found, partial(add_told, bound=self.bound)))
+                for part in parts_of_tree(range(len(self.all_columns)), self.blocks)
+            ]
+            if self.V is not None:
+                self.V = self.penalty.parents(self.W)
+                told = [
+                    (part, one._replace(penalty=self.penalty.value(self.W, self.V))) for part, one in told
+                ]
+            return told
+
+    def _visit(self, columns: slice, shift: Matrix) -> Told:
+        rows, here = self.rows, slice(columns.start - self.first, columns.stop - self.first)
+        V = None if self.V is None else self.V[:, here]
+        block = visit(rows, columns, self.W[:, here], shift, self.bound.curve, V, self.penalty.weight)
+        self.W[:, here] = block.weights
+        labelled = rows_of(rows, columns)
+        at_labels = block.scores[labelled, rows.labels[labelled] - columns.start]
+        return Told(
+            self.bound.summary(block.scores),
+            float(rows.cost[labelled] @ at_labels),
+            block.weights @ self.penalty.centre[columns],
+            self.penalty.value(block.weights) if V is None else 0.0,
+            [squares(block.gradient) if V is None else block.gradient],
+        )
+
+    def weights(self, columns: slice, common: Matrix) -> Matrix:
+        """Weights of some classes of this shard, without what all classes have in common."""
+        return np.asarray(self.W[:, columns.start - self.first : columns.stop - self.first] - common[:, None])
+
+    def state(self) -> Matrix:
+        """Return what a shard has to find again when it is restarted."""
+        return self.W
+
+    def restore(self, state: Matrix) -> None:
+        """Go on from a state."""
+        self.W = np.array(state)
+        self.V = self.penalty.parents(self.W)
+
+
+class ClassBlocks:
+    """Weights of all classes, in shards.
+
+    Parameters
+    ----------
+    problem : SoftmaxProblem
+    bound : Bound
+    engine : object with ``shards(make, common, pieces)``, ``n_shards`` and ``map(function, items)``
+    """
+
+    def __init__(self, problem: SoftmaxProblem, bound: Bound, engine: Any) -> None:
+        self.rows, self.penalty, self.bound, self.engine = (
+            prepare(problem), Penalty(problem), bound, engine,
+        )  # fmt: skip
+        self.all_blocks = range(-(-problem.n_classes // BLOCK))
+        self.pieces = cut_blocks(len(self.all_blocks), engine.n_shards if problem.factor is None else 1)
+        common = Common(self.rows, self.penalty, bound, problem.n_classes)
+        self.shards = engine.shards(ClassShard, common, self.pieces)
+        self.n_classes = problem.n_classes
+        self.common: Matrix | None = None
+
+    def round(self, shift: Matrix) -> tuple[Told, Matrix]:
+        """Visit all blocks; return what they told, and what all scores of a row have too much after it."""
+        nodes = dict(chain.from_iterable(self.shards.step("round", shift, self.common)))
+        told = total(self.all_blocks, nodes, partial(add_told, bound=self.bound))
+        self.common = told.common
+        told = told._replace(penalty=told.penalty - self.penalty.of_common(told.common))
+        return told, scores(self.rows.X, told.common[:, None], self.engine).ravel()
+
+    def weights(self) -> Matrix:
+        """Weights of all classes, which come some blocks at a time."""
+        assert self.common is not None
+        W: Matrix = self.engine.zeros((self.rows.X.shape[1], self.n_classes), self.rows.X.dtype)
+        n_blocks = max(1, _AT_ONCE // (BLOCK * len(W)))
+        for shard, piece in enumerate(self.pieces):
+            for first in piece[::n_blocks]:
+                stop = min(first + n_blocks, piece.stop)
+                columns = slice(first * BLOCK, min(stop * BLOCK, self.n_classes))
+                W[:, columns] = self.shards.ask(shard, "weights", columns, self.common)
+        return W
+
+    def __enter__(self) -> ClassBlocks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shards.close()
+
+
+def solve_lc(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> Solution:
+    """Minimise through the log-concavity bound.
+
+    Parameters
+    ----------
+    problem : SoftmaxProblem
+    monitor : Monitor
+    engine : ThreadEngine
+        Its shards hold the weights; the result does not depend on their number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arbora.engine import ThreadEngine
+    >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
+    >>> solution = solve_lc(problem, Monitor(tol=1e-9, max_iter=100), ThreadEngine())
+    >>> solution.Z.round(3), solution.converged
+    (array([[ 0.521, -0.521]]), True)
+    """
+    with ClassBlocks(problem, LC, engine) as blocks:
+        cost = blocks.rows.cost.astype(np.float64)
+        xi = np.full(len(cost), np.log(problem.n_classes), problem.dtype)
+        objective, done = float(cost @ xi), False
+        while not done:
+            before = objective
+            told, lost = blocks.round(xi)
+            xi = log_total(told.of_rows)
+            objective = told.penalty + float(cost @ xi) - told.at_labels
+            xi -= lost
+            done = record_round(monitor, problem, before, objective, blocks.penalty.square(told.gradients))
+        return monitor.solution(blocks.penalty.parts(blocks.weights()))
+
+
+def record_round(
+    monitor: Monitor, problem: SoftmaxProblem, before: float, value: float, square: float, **extra: float
+) -> bool:
+    """Record what a round left; the gradient is the one it began with, and bounds the optimum all the same."""
+    norm = float(np.sqrt(square))
+    if not len(monitor.trace):
+        monitor.scale = norm  # the weights were zero
+    gap = np.nan
+    if not problem.free_bias:
+        gap = max(value - before + square / 2, monitor.rounding * abs(value))
+    return monitor.record(value, gap, norm, certified=True, **extra)

@@ -1,0 +1,147 @@
+"""A real cluster of two workers on this machine: the results of threads, and workers that are killed."""
+
+import os
+import signal
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from arbora.classify import MultinomialLogistic
+from arbora.engine import EngineError, RayEngine, actors
+from arbora.infer import multinomial_shards
+
+ray = pytest.importorskip("ray")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+        object_store_memory=80_000_000,
+    )
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not have the tests
+    yield
+    ray.shutdown()
+
+
+class Shard:
+    """A number, to which steps add; what a worker does when it is told to is up to the test."""
+
+    def __init__(self, common, piece, engine):
+        if piece == "bad":
+            raise ValueError("a piece that cannot be")
+        self.total, self.common, self.engine = piece, common, engine
+
+    def add(self, n, m=0):
+        self.total = self.total + n + m
+        return self.total
+
+    def fail(self):
+        raise ZeroDivisionError("of the shard")
+
+    def die_once(self, path):
+        if not os.path.exists(path):
+            open(path, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.total
+
+    def die(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def look(self):
+        return self.total, float(self.common.sum()), self.common.flags.writeable, self.engine.n_jobs
+
+    def state(self):
+        return self.total
+
+    def restore(self, state):
+        self.total = state
+
+
+class Killing(RayEngine):
+    """Kills the last worker by its process id just after a step was sent out, in these steps."""
+
+    kill_in: tuple[int, ...] = ()
+
+    def shards(self, make, common, pieces):
+        shards, send = super().shards(make, common, pieces), None
+        send = shards._send
+
+        def send_and_kill():
+            futures = send()
+            if shards.number in type(self).kill_in:
+                os.kill(shards.pids[-1], signal.SIGKILL)
+            return futures
+
+        shards._send = send_and_kill
+        Killing.last = shards
+        return shards
+
+
+@pytest.fixture
+def kill_in(monkeypatch):
+    return lambda *steps: monkeypatch.setattr(Killing, "kill_in", steps)
+
+
+@pytest.mark.parametrize("data", ["store", "file"])
+def test_shards_take_steps_and_errors_are_theirs(data, tmp_path):
+    engine = RayEngine(n_shards=2, data=data, folder=tmp_path, checkpoint_every=2)
+    with engine.shards(Shard, np.ones(1000), [10, 20]) as shards:
+        assert shards.step("add", 1) == [11, 21]
+        assert shards.step("add", 1, each=[[100], [200]]) == [112, 222]
+        assert shards.ask(1, "look") == (222, 1000.0, False, 1)
+        with pytest.raises(ZeroDivisionError, match="of the shard"):
+            shards.step("fail")
+        assert os.listdir(tmp_path)
+    assert not os.listdir(tmp_path)
+
+
+def test_a_killed_worker_is_brought_back(tmp_path):
+    engine = RayEngine(n_shards=2, checkpoint_every=2)
+    with engine.shards(Shard, np.ones(3), [0, 100]) as shards:
+        for _ in range(5):
+            shards.step("add", 1)
+        assert [step.number for step in shards.log[0]] == [5]  # steps before are in the state on the disk
+        assert shards.step("die_once", each=[[os.devnull], [str(tmp_path / "dead")]]) == [5, 105]
+        assert shards.n_restarts == 1
+        os.kill(shards.pids[0], signal.SIGKILL)
+        assert [shards.ask(k, "look")[0] for k in (0, 1)] == [5, 105]  # a question brings it back too
+        assert shards.step("add", 10) == [15, 115]
+
+
+def test_workers_that_cannot_be_are_told(monkeypatch, tmp_path):
+    with pytest.raises(EngineError, match="a piece that cannot be"):
+        RayEngine(n_shards=2).shards(Shard, np.ones(3), [0, "bad"])
+    with pytest.raises(EngineError, match="need 6 CPUs"):
+        RayEngine(threads=3).shards(Shard, np.ones(3), [0, 1])
+    with RayEngine(max_restarts=0).shards(Shard, np.ones(3), [0]) as shards:
+        monkeypatch.setattr(actors, "_PAUSE", 0.01)
+        with pytest.raises(EngineError, match="max_restarts=0"):
+            shards.step("die")
+
+
+def text_like(n_samples=400, n_features=150, n_classes=150, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.concatenate([np.arange(n_classes), rng.integers(n_classes, size=n_samples - n_classes)])
+    X = sp.random_array((n_samples, n_features), density=0.05, rng=rng, format="lil")
+    X[np.arange(n_samples), y % n_features] = 2.0
+    return sp.csr_array(X), y
+
+
+def test_lc_on_a_cluster_that_loses_a_worker_has_the_bits_of_threads(kill_in, tmp_path):
+    X, y = text_like()
+    here = MultinomialLogistic(C=3.0, solver="lc", tol=1e-2).fit(X, y)
+    kill_in(3)
+    engine = Killing(n_shards=2, checkpoint_every=2, weights=tmp_path)
+    there = MultinomialLogistic(C=3.0, tol=1e-2, engine=engine).fit(X, y)
+    assert Killing.last.n_restarts == 1
+    assert len(y) > 2 * multinomial_shards.BLOCK  # more blocks than shards
+    np.testing.assert_array_equal(there.coef_, here.coef_)
+    np.testing.assert_array_equal(there.trace_["objective"], here.trace_["objective"])
+    np.testing.assert_array_equal(there.predict(X), here.predict(X))
+    assert [path.suffix for path in tmp_path.iterdir()] == [".npy"]  # where the weights are, mapped

@@ -1,0 +1,125 @@
+"""Resident shards in this process: order, arguments, results that do not depend on how a model is cut."""
+
+import os
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from arbora import io
+from arbora.classify import MultinomialLogistic
+from arbora.engine import EngineError, RayEngine, ThreadEngine, choose_engine
+from arbora.engine import ray as ray_module
+from arbora.engine.mapped import read_object, write_object
+from arbora.infer import multinomial_shards
+from arbora.infer.fold import cut_blocks, fold, parts_of_tree, total
+from arbora.infer.multinomial import Monitor
+from arbora.infer.multinomial_shards import solve_lc
+from arbora.structure import Hierarchy
+from multinomial_problems import random_problem
+
+
+class Cut(ThreadEngine):
+    """Threads, but with a model cut into several shards."""
+
+    n_shards = 1
+
+    def __init__(self, n_shards, n_jobs=1):
+        super().__init__(n_jobs)
+        self.n_shards = n_shards
+
+
+@pytest.mark.parametrize("free_bias", [False, True])
+def test_lc_has_the_same_bits_for_any_number_of_shards(free_bias, monkeypatch):
+    monkeypatch.setattr(multinomial_shards, "BLOCK", 2)
+    monkeypatch.setattr(multinomial_shards, "_AT_ONCE", 1)
+    problem = random_problem(n_classes=11, free_bias=free_bias, dtype=np.float32)
+    found = []
+    for engine in (Cut(1), Cut(1, 2), Cut(2), Cut(3), Cut(4, 2), Cut(50)):
+        monitor = Monitor(1e-4, 300, dtype=np.float32)
+        found.append((solve_lc(problem, monitor, engine).Z, monitor.trace["objective"]))
+    for Z, objectives in found[1:]:
+        np.testing.assert_array_equal(Z, found[0][0])
+        np.testing.assert_array_equal(objectives, found[0][1])
+
+
+@pytest.mark.parametrize("n_blocks", [1, 2, 7, 12, 13])
+@pytest.mark.parametrize("n_shards", [1, 2, 3, 4, 20])
+def test_parts_of_all_shards_make_up_the_tree(n_blocks, n_shards):
+    whole, pieces = range(n_blocks), cut_blocks(n_blocks, n_shards)
+    assert [k for piece in pieces for k in piece] == list(whole)
+
+    def add(left, right):
+        return f"({left}+{right})"
+
+    known = {}
+    for piece in pieces:
+        leaves = map(str, piece)
+        known |= {node: fold(node, leaves, add) for node in parts_of_tree(whole, piece)}
+        assert next(leaves, None) is None
+    if n_shards in (1, 2, 4) and n_blocks >= n_shards:
+        assert len(known) == n_shards  # one message of each shard
+
+    assert total(whole, known, add) == fold(whole, map(str, whole), add)
+
+
+def test_files_of_objects_are_mapped_and_replaced_whole(tmp_path):
+    path, value = tmp_path / "piece", {"x": np.arange(5, dtype=np.float32), "n": 3, "none": np.empty((0, 2))}
+    write_object(path, "before")
+    n_bytes = write_object(path, value)
+    found = read_object(path)
+    np.testing.assert_array_equal(found["x"], value["x"])
+    assert found["n"] == 3
+    assert found["none"].shape == (0, 2)
+    assert found["x"].ctypes.data % 64 == 0
+    assert not found["x"].flags.writeable
+    assert os.path.getsize(path) == n_bytes
+    with pytest.raises(TypeError):
+        write_object(path, (np.ones(3), (k for k in range(3))))
+    np.testing.assert_array_equal(read_object(path)["x"], value["x"])
+    assert [entry.name for entry in tmp_path.iterdir()] == ["piece"]
+
+
+def test_an_engine_is_its_settings(tmp_path):
+    engine = RayEngine("host:1", n_shards=3, threads=2, folder=tmp_path, checkpoint_every=None, n_jobs=4)
+    assert pickle.loads(pickle.dumps(engine)) == engine != RayEngine()
+    assert eval(repr(engine)) == engine
+    model = MultinomialLogistic(engine=engine)
+    assert clone(model).engine == engine
+    io.save(model, tmp_path / "model")
+    assert io.load(tmp_path / "model").engine == engine
+    assert choose_engine(engine, 7) == RayEngine.from_state({**engine.to_state(), "n_jobs": 7})
+    assert engine.n_shards == 3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"n_shards": 0}, {"threads": 1.5}, {"checkpoint_every": 0}, {"data": "path"}, {"max_restarts": -2}],
+)
+def test_settings_that_mean_nothing_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        RayEngine(**wrong)
+
+
+def test_what_cannot_be_in_shards_is_refused_before_anything_is_started():
+    X, y = np.eye(4), list("abcd")
+    with pytest.raises(ValueError, match="solver='lc'"):
+        MultinomialLogistic(solver="admm", engine="ray").fit(X, y)
+    tree = Hierarchy.from_edges([("r", c) for c in "abcd"])
+    with pytest.raises(ValueError, match="engine=None"):
+        MultinomialLogistic(structure=tree, engine="ray").fit(X, y)
+    with pytest.raises(ValueError, match="engine"):
+        MultinomialLogistic(engine="dask").fit(X, y)
+
+
+def test_without_ray_it_is_said_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r"pip install 'arbora\[ray\]'"):
+        MultinomialLogistic(engine="ray").fit(np.eye(4), list("abcd"))
+
+
+def test_an_address_that_does_not_answer_is_refused_at_once():
+    with pytest.raises(EngineError, match="ray start --head"):
+        ray_module._require_answer("127.0.0.1:1")
