@@ -137,6 +137,44 @@ class Documents:
         )
 
 
+def join_documents(first: Documents, second: Documents) -> Documents:
+    """Put the documents of one collection behind those of another of the same kind.
+
+    Examples
+    --------
+    >>> one, two = (Documents(name, [name], None, [(Path("x"), 1)], texts=[name]) for name in "ab")
+    >>> join_documents(one, two).ids
+    ['a', 'b']
+    """
+    y = None
+    if first.y is not None and second.y is not None:
+        y = join_labels([*first.y, *second.y])
+    X = None
+    if first.X is not None and second.X is not None:
+        from scipy import sparse
+
+        X = sparse.vstack([first.X, second.X], format="csr")
+    texts = None if first.texts is None or second.texts is None else first.texts + second.texts
+    if texts is None and X is None:
+        raise ValueError(
+            f"{first.name} and {second.name} do not go together: one has texts, the other numbers"
+        )
+    fields = {
+        name: values + second.fields[name] for name, values in first.fields.items() if name in second.fields
+    }
+    return Documents(
+        first.name,
+        first.ids + second.ids,
+        y,
+        first.places + second.places,
+        texts,
+        X,
+        first.hierarchy,
+        fields,
+        first.feature_names,
+    )
+
+
 def guess_format(path: str) -> str:
     """Tell the format of a file or folder by its name, or else by its first character.
 

@@ -1,0 +1,221 @@
+"""Ask a model about documents: where they belong, how surely, and which words decided.
+
+The same answers are printed by ``arbora predict`` and shown by the browser. All work is done on some rows at a time:
+memory does not grow with the number of documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.classify import deciding_words, explain
+
+UNKNOWN_WORDS = "none of its words is known to the model"
+N_NEAREST = 3
+_VALUES_AT_ONCE = 1 << 22  # probabilities that are held in memory
+
+
+class Filing(NamedTuple):
+    """Labels that a classifier gives, and their probabilities: one a row, or a list a row."""
+
+    labels: list[Any]
+    probability: list[Any]
+    likeliest: list[Any]  # most probable class, and its probability
+    confidence: NDArray[np.float64]
+
+
+def chunks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Cut rows into runs so short that a value for each of n_columns columns fits in memory.
+
+    Examples
+    --------
+    >>> [part.stop - part.start for part in chunks(10, 1 << 20)]
+    [4, 4, 2]
+    """
+    step = max(1, _VALUES_AT_ONCE // max(1, n_columns))
+    return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
+
+
+def file_rows(model: Any, X: Any) -> Filing:
+    """Classify rows and give the probabilities of what was predicted.
+
+    Parameters
+    ----------
+    model : fitted classifier
+    X : sparse matrix of shape (n_samples, n_features)
+
+    Returns
+    -------
+    Filing
+
+    Examples
+    --------
+    >>> from arbora.classify import MultinomialLogistic
+    >>> X = sp.csr_array(np.eye(2))
+    >>> filing = file_rows(MultinomialLogistic(C=10.0).fit(X, ["a", "b"]), X)
+    >>> filing.labels, bool(filing.probability[0] > 0.5)
+    (['a', 'b'], True)
+    """
+    column_of = {name: column for column, name in enumerate(model.classes_.tolist())}
+    several = model.label_kind_ != "single"
+    labels: list[Any] = []
+    probability: list[Any] = []
+    best: list[int] = []
+    confidence: list[float] = []
+    for part in chunks(X.shape[0], len(model.classes_)):
+        proba = model.predict_class_proba(X[part])
+        found = model.predict(X[part])
+        found = found if isinstance(found, list) else found.tolist()
+        labels += found
+        for row, given in enumerate(found):
+            if several:
+                probability.append([float(proba[row, column_of[name]]) for name in given])
+            else:
+                probability.append(float(proba[row, column_of[given]]))
+        best += proba.argmax(axis=1).tolist()
+        confidence += proba.max(axis=1).tolist()
+    return Filing(labels, probability, model.classes_[best].tolist(), np.array(confidence))
+
+
+def known_rows(X: Any) -> NDArray[np.bool_]:
+    """Tell which rows have an entry: a document without a known word has none.
+
+    Examples
+    --------
+    >>> known_rows(sp.csr_array([[1.0, 0.0], [0.0, 0.0]])).tolist()
+    [True, False]
+    """
+    return np.asarray(np.diff(sp.csr_array(X).indptr) > 0)
+
+
+def answer(
+    model: Any,
+    X: Any,
+    feature_names: Any,
+    *,
+    titles: dict[str, str] | None = None,
+    n_words: int = 5,
+    threshold: float | None = None,
+) -> list[dict[str, Any]]:
+    """Answer for each row where it belongs.
+
+    Parameters
+    ----------
+    model : fitted classifier or mixture
+    X : sparse matrix of shape (n_samples, n_features)
+    feature_names : sequence of n_features names
+    titles : dict of str to str, optional
+        Titles of topics by name.
+    n_words : int
+        Words that decided, for each row; 0: none are looked for.
+    threshold : float, optional
+        Classifiers: also give the deepest node whose probability reaches it.
+
+    Returns
+    -------
+    list of dict
+        Of a classifier "label", "probability", "path" (pairs of name and probability), "nearest" (the likeliest
+        classes), "words" and "backoff"; with several labels "labels", a list of the first three. Of topics "topic",
+        "title", "probability", "path", "nearest", "novel" and "words". A row without entries has a "note" alone.
+
+    Examples
+    --------
+    >>> from arbora.classify import MultinomialLogistic
+    >>> X = sp.csr_array(np.eye(2))
+    >>> model = MultinomialLogistic(C=10.0).fit(X, ["sea", "land"])
+    >>> first, last = answer(model, sp.csr_array([[0.0, 1.0], [0.0, 0.0]]), ["fish", "tree"])
+    >>> first["label"], [word for word, _ in first["words"]], last
+    ('land', ['tree'], {'note': 'none of its words is known to the model'})
+    """
+    X = sp.csr_array(X)
+    known = np.flatnonzero(known_rows(X))
+    answers: list[dict[str, Any]] = [{"note": UNKNOWN_WORDS} for _ in range(X.shape[0])]
+    width = len(getattr(model, "nodes_", ())) or getattr(model, "n_components_", 1)
+    for part in chunks(len(known), width):
+        rows = known[part]
+        if hasattr(model, "classes_"):
+            found = _answer_classes(model, X[rows], feature_names, n_words, threshold)
+        else:
+            found = _answer_topics(model, X[rows], feature_names, n_words, titles or {})
+        for row, one in zip(rows.tolist(), found, strict=True):
+            answers[row] = one
+    return answers
+
+
+def _round(p: float) -> float:
+    return round(float(p), 4)
+
+
+def _answer_classes(
+    model: Any, X: sp.csr_array, feature_names: Any, n_words: int, threshold: float | None
+) -> list[dict[str, Any]]:
+    proba, paths = model.predict_proba(X), model.predict_path(X)
+    node_of = {name: node for node, name in enumerate(model.nodes_.tolist())}
+    count = min(N_NEAREST, len(model.classes_))
+    near, near_values = model.predict_top_k(X, count)
+    sure = model.predict_backoff(X, threshold).tolist() if threshold is not None else None
+    several = model.label_kind_ != "single"
+    leading = near[:, 0].tolist() if several else [path[-1] for path in paths]
+    words = explain(model, X, feature_names, classes=leading, n_words=n_words) if n_words else None
+    answers = []
+    for row in range(X.shape[0]):
+
+        def one(path: list[Any], row: int = row) -> dict[str, Any]:
+            steps = [[name, _round(proba[row, node_of[name]])] for name in path]
+            return {"label": path[-1], "probability": steps[-1][1], "path": steps}
+
+        found = {"labels": [one(path) for path in paths[row]]} if several else one(paths[row])
+        found["nearest"] = [[name, _round(p)] for name, p in zip(near[row], near_values[row], strict=True)]
+        if sure is not None:
+            found["backoff"] = sure[row]
+        if words is not None:
+            found["words"] = [[word, round(part, 4)] for word, part in words[row]]
+        answers.append(found)
+    return answers
+
+
+def _answer_topics(
+    model: Any, X: sp.csr_array, feature_names: Any, n_words: int, titles: dict[str, str]
+) -> list[dict[str, Any]]:
+    proba = model.predict_proba(X)
+    tree = getattr(model, "hierarchy_", None)
+    names = list(map(str, tree.names.tolist() if tree is not None else range(proba.shape[1])))
+    leaves = model.leaf_ids_ if tree is not None else np.arange(proba.shape[1])
+    order = leaves[np.argsort(-proba[:, leaves], axis=1, kind="stable")[:, :N_NEAREST]]
+    novel = model.is_novel(X).tolist() if hasattr(model, "is_novel") else [None] * X.shape[0]
+    answers = []
+    for row, best in enumerate(order[:, 0].tolist()):
+        way = tree.path(tree.names[best]) if tree is not None else [names[best]]
+        ids = tree.encode(way).tolist() if tree is not None else [best]
+        found: dict[str, Any] = {
+            "topic": names[best],
+            "title": titles.get(names[best], names[best]),
+            "probability": _round(proba[row, best]),
+            "path": [[names[node], _round(proba[row, node])] for node in ids],
+            "nearest": [
+                [names[node], titles.get(names[node], names[node]), _round(proba[row, node])]
+                for node in order[row].tolist()
+            ],
+            "novel": novel[row],
+        }
+        if n_words:
+            parts = deciding_words(X[[row]], model.means_[best], feature_names, n_words)
+            found["words"] = [[word, round(part, 4)] for word, part in parts]
+        answers.append(found)
+    return answers
+
+
+def titles_of(nodes: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Titles of nodes by name.
+
+    Examples
+    --------
+    >>> titles_of([{"name": "0", "title": "sea, fish"}])
+    {'0': 'sea, fish'}
+    """
+    return {node["name"]: node["title"] for node in nodes}

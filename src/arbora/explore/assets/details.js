@@ -1,0 +1,112 @@
+// The panel beside every view: what a node is about, its documents, its children.
+
+const AT_ONCE = 12; // documents or children that are listed before one asks for more
+
+function nodeButton(model, node, more = {}) {
+  return make("button", { type: "button", class: "link", onclick: () => go({ node }), ...more }, model.title[node] || "(no name)");
+}
+
+function section(title, ...content) {
+  return make("section", {}, make("h3", {}, title), ...content);
+}
+
+// A list that shows its first items, and more of them when asked.
+function growing(items, draw, tag = "ul", className = "plain") {
+  const list = make(tag, { class: className });
+  const more = make("button", { type: "button", class: "more" });
+  const grow = (n) => {
+    const from = list.children.length;
+    list.append(...items.slice(from, from + n).map(draw));
+    const left = items.length - list.children.length;
+    more.hidden = left === 0;
+    more.textContent = `Show ${whole.format(Math.min(left, 5 * AT_ONCE))} of ${whole.format(left)} more`;
+  };
+  more.addEventListener("click", () => grow(5 * AT_ONCE));
+  grow(AT_ONCE);
+  return [list, more];
+}
+
+function wordBars(words, colour) {
+  const largest = Math.max(...words.map(([, weight]) => weight), 1e-12);
+  return make("ul", { class: "plain words" }, words.map(([word, weight]) =>
+    make("li", {}, make("span", { class: "word" }, word), bar(weight / largest, colour),
+      make("span", { class: "number" }, weight.toPrecision(2)))));
+}
+
+function labelLine(model, doc) {
+  const { label, node, probability } = model.docs;
+  const predicted = listed(node[doc]);
+  const truth = listed(label[doc]);
+  const sure = listed(probability[doc]);
+  const parts = predicted.map((one, i) => [i ? ", " : "", nodeButton(model, one),
+    sure[i] === null || sure[i] === undefined ? "" : ` ${percent(sure[i], 0)}`]).flat();
+  const names = new Set(predicted.map((one) => model.name[one]));
+  const wrong = truth.filter((name) => !names.has(name));
+  if (!wrong.length) return make("p", { class: "meta" }, ...parts);
+  const truths = wrong.map((name, i) => [i ? ", " : "",
+    model.byName.has(name) ? nodeButton(model, model.byName.get(name)) : name]).flat();
+  return make("p", { class: "meta" }, "labelled ", ...truths, ", filed under ", ...parts);
+}
+
+function documentCard(model, doc) {
+  const text = model.docs.text[doc] || (model.docs.words?.[doc] ?? []).map(([word, value]) => `${word} ${value}`).join(", ");
+  const body = make("p", { class: "text" }, text || "(empty)");
+  const open = make("button", { type: "button", class: "card", "aria-expanded": "false", "data-document": doc }, body);
+  open.addEventListener("click", () => {
+    const wide = open.getAttribute("aria-expanded") === "false";
+    open.setAttribute("aria-expanded", String(wide));
+  });
+  return make("li", {}, open, make("p", { class: "source" }, model.docs.id[doc]), labelLine(model, doc));
+}
+
+function figure(value, label) {
+  return make("div", { class: "figure" }, make("b", {}, value), make("span", {}, label));
+}
+
+function scoreFigures(score) {
+  return make("div", { class: "figures" }, figure(number(score.f1), "F1"), figure(number(score.precision), "precision"),
+    figure(number(score.recall), "recall"), figure(whole.format(score.support), "tested"),
+    score.baseline_f1 === null ? null : figure(signed(score.f1 - score.baseline_f1), "F1 against flat"));
+}
+
+function childRow(model, node, rank) {
+  const parent = model.parent[node];
+  const largest = Math.max(1, model.size[model.children[parent][0]]);
+  return make("li", {}, dot(rank), nodeButton(model, node), bar(model.size[node] / largest, hue(rank)),
+    make("span", { class: "number" }, whole.format(model.size[node])));
+}
+
+function settings(model) {
+  const { about } = model;
+  const rows = [["Kind", about.kind], ["Estimator", about.estimator], ["Documents", whole.format(about.n_documents)],
+    ["Shown", whole.format(model.docs.id.length)], ["Nodes", whole.format(about.n_nodes)],
+    ["Words", whole.format(about.n_features)], ["Created", about.created], ["Arbora", about.arbora],
+    ...Object.entries(about.settings ?? {}).map(([key, value]) =>
+      [key, typeof value === "string" ? value : JSON.stringify(value)])];
+  return make("dl", { class: "settings" }, rows.flatMap(([key, value]) => [make("dt", {}, key), make("dd", {}, String(value ?? "–"))]));
+}
+
+function drawDetails(host, model, node) {
+  const children = model.children[node];
+  const docs = model.documentsOf(node);
+  const score = model.scores.get(node);
+  const more = (model.more_parents?.[node] ?? []).map((one, i) => [i ? ", " : "", nodeButton(model, one)]).flat();
+  const figures = [figure(whole.format(model.size[node]), model.size[node] === 1 ? "document" : "documents"),
+    figure(percent(model.share(node)), "of all"),
+    children.length ? figure(whole.format(children.length), children.length === 1 ? "child" : "children") : null,
+    children.length && model.own[node] ? figure(whole.format(model.own[node]), "at this node") : null];
+  const concentration = model.concentration?.[node];
+  if (concentration) figures.push(figure(concentration.toPrecision(3), "concentration"));
+  host.replaceChildren(
+    make("h2", { id: "chosen" }, model.title[node] || "(no name)"),
+    model.name[node] && model.name[node] !== model.title[node] ? make("p", { class: "source" }, model.name[node]) : "",
+    more.length ? make("p", { class: "meta" }, "also under ", ...more) : "",
+    make("div", { class: "figures" }, figures),
+    score ? section("Quality", scoreFigures(score)) : "",
+    model.words[node].length ? section("Words", wordBars(model.words[node])) : "",
+    children.length ? section("Children", ...growing(children, (child) => childRow(model, child, children.indexOf(child)), "ul", "plain children")) : "",
+    docs.length ? section("Documents", ...growing(docs, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",
+    node === model.root ? section("About this model", settings(model)) : "",
+  );
+  host.scrollTop = 0;
+}

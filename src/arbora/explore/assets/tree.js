@@ -1,0 +1,93 @@
+// The tree as an icicle: the focus on the left, what is below it to the right.
+
+const LEVELS = 3;
+const DEPTH_TINT = [0.12, 0.62, 0.42, 0.26];
+
+// `look` says how nodes look: colour(row), text(node), hover(node).
+function drawIcicle(host, model, chosen, look) {
+  const focus = model.focus(chosen);
+  const rows = slice(model, focus, LEVELS);
+  const deepest = Math.max(...rows.map((row) => row.level));
+  const room = Math.floor((host.clientWidth || 800) / (deepest + 1) / 7.4) - 2;
+  const label = (row) => {
+    if (row.folded) return `<i>${plain(`${whole.format(row.folded)} more`)}</i>`;
+    const after = look.text(row.node);
+    return `${plain(cut(model.title[row.node], Math.max(4, room - after.length - 2)))}  ${after}`;
+  };
+  const mark = token("ink");
+  const trace = {
+    type: "icicle",
+    ids: rows.map((row) => row.id),
+    parents: rows.map((row) => row.parent),
+    labels: rows.map((row) => plain(model.title[row.node])),
+    values: rows.map((row) => row.value),
+    text: rows.map(label),
+    customdata: rows.map((row) => (row.folded ? row.node : row.node)),
+    hovertext: rows.map((row) =>
+      row.folded ? `${count(row.folded, "smaller one")}, listed on the right` : look.hover(row.node)),
+    hoverinfo: "text",
+    textinfo: "text",
+    textposition: "middle left",
+    sort: false,
+    branchvalues: "remainder",
+    tiling: { orientation: "h", pad: 1.5 },
+    pathbar: { visible: false },
+    root: { color: "rgba(0,0,0,0)" },
+    marker: {
+      colors: rows.map(look.colour),
+      line: {
+        color: rows.map((row) => (row.node === chosen && !row.folded ? mark : token("ground"))),
+        width: rows.map((row) => (row.node === chosen && !row.folded && row.level ? 2.5 : 0)),
+      },
+    },
+  };
+  const click = (event) => {
+    const row = rows[event.points[0].pointNumber];
+    // The column on the left is where one is: a click on it goes up.
+    const up = row.level === 0 && !row.folded && chosen === row.node;
+    go({ node: up ? model.parent[row.node] ?? row.node : row.node });
+    return false;
+  };
+  return chart(host, [trace], { uniformtext: { minsize: 11, mode: "hide" } }, { plotly_icicleclick: click },
+    { displayModeBar: false });
+}
+
+function nodeHover(model, node) {
+  const words = model.words[node].slice(0, 6).map(([word]) => word).join(", ");
+  const lines = [
+    `<b>${plain(cut(model.title[node], 60))}</b>`,
+    `${count(model.size[node], "document")}, ${percent(model.share(node))}`,
+  ];
+  if (model.children[node].length) lines.push(count(model.children[node].length, "child", "children"));
+  if (words) lines.push(wrapped(words, 46, 2));
+  return lines.join("<br>");
+}
+
+function treeView(stage, model) {
+  const host = make("div", { class: "plot fill", tabindex: "0", role: "application", id: "tree",
+    "aria-label": "Tree. Right opens, left goes up, up and down go to the neighbours." });
+  host.addEventListener("keydown", (event) => walk(event, model));
+  stage.replaceChildren(host);
+  const draw = (chosen) => drawIcicle(host, model, chosen, {
+    colour: (row) => (row.folded ? token("sunk") : mix(hue(row.branch), token("ground"), DEPTH_TINT[row.level])),
+    text: (node) => whole.format(model.size[node]),
+    hover: (node) => nodeHover(model, node),
+  });
+  return { draw, focus: () => host.focus() };
+}
+
+// Arrow keys walk the tree.
+function walk(event, model) {
+  const node = state.node;
+  const siblings = model.parent[node] === null ? [node] : model.children[model.parent[node]];
+  const at = siblings.indexOf(node);
+  const next = {
+    ArrowRight: model.children[node][0],
+    ArrowLeft: model.parent[node],
+    ArrowUp: siblings[at - 1],
+    ArrowDown: siblings[at + 1],
+  }[event.key];
+  if (next === undefined || next === null) return;
+  event.preventDefault();
+  go({ node: next });
+}
