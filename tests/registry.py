@@ -260,6 +260,13 @@ def bayesian_vmf_reduces(data: Data) -> tuple[Any, Any]:
     return ours.mean_concentrations_[0] * ours.means_[0], 5.0 * total
 
 
+def hierarchical_vmf_reduces(data: Data) -> tuple[Any, Any]:
+    """Where the root is known and children lie anywhere around it, a single leaf has the posterior of the books."""
+    known = {"node_concentration": 1e-9, "prior_log_mean": np.log(5.0), "prior_log_variance": 1e-10}
+    ours = discover.HierarchicalVMFMixture(branching=(1,), **known).fit(data.X)
+    return ours.mean_concentrations_[1] * ours.means_[1], 5.0 * unit(data.X).sum(axis=0)
+
+
 def counts_mixture_reduces(data: Data) -> tuple[Any, Any]:
     """One component holds the shares of the features among all counts, each counted once more."""
     ours = discover.MultinomialMixture(1, smoothing=1.0).fit(data.X)
@@ -282,6 +289,7 @@ _CERTAIN = {"prior": (1e12, 5e11), "root_variance": 1e-12, "fit_intercept": Fals
 _SMALL = {"structure": TREE, "random_state": 0}
 _FEW_DRAWS = {"n_samples": 15, "n_warmup": 15}
 _THREE = {"n_components": 3, "random_state": 0}
+_NUMBERED = Hierarchy.from_parents([-1, 0, 0, 1, 1])
 _RANDOM_STARTS = dict.fromkeys(
     ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
     "starts from rows drawn at random; its own tests compare fits from a given start",
@@ -364,6 +372,15 @@ REGISTRY = [
         directions,
         bayesian_vmf_reduces,
         quick={"n_components": 3, "tol": 0.01},
+        excused=_SPHERE,
+    ),
+    Row(
+        discover.HierarchicalVMFMixture,
+        {"branching": (2, 2), "random_state": 0, "tol": 1e-3},
+        {},
+        directions,
+        hierarchical_vmf_reduces,
+        quick={"structure": _NUMBERED, "tol": 0.1},  # the checks subtract what is predicted
         excused=_SPHERE,
     ),
     Row(discover.MultinomialMixture, _THREE, {}, counts, counts_mixture_reduces, excused=_COUNTS),

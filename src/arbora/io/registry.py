@@ -40,6 +40,7 @@ _registry: dict[str, str | type] = {
         "arbora.classify.thresholds:SCut",
         "arbora.classify.thresholds:InstanceCut",
         "arbora.discover:BayesianVMFMixture",
+        "arbora.discover:HierarchicalVMFMixture",
         "arbora.discover:MultinomialMixture",
         "arbora.discover:SphericalKMeans",
         "arbora.discover:VMFMixture",
