@@ -39,7 +39,7 @@ SEARCH_TOL = 0.03  # certified gap of Arbora's models while C is chosen, as in t
 COUPLINGS = DEFAULT_COUPLINGS  # what coupling="cv" tries
 LOGISTIC = 10.0  # costs of the logistic loss over those of the hinge: at equal ones it regularises more
 _LIKELIEST = 100  # labels of a row that a model with a sparse answer is asked for
-FLAT = "OneVsRestSVC"
+FLAT, RECURSIVE = "OneVsRestSVC", "RecursiveSVC"
 
 
 class Model:
@@ -236,7 +236,7 @@ def _of(estimator: type, **params: Any) -> Callable[[Task, Targets, bool], Any]:
 
 CONTESTANTS = {
     FLAT: Contestant(_of(OneVsRestSVC), graph=True),
-    "RecursiveSVC": Contestant(_of(RecursiveSVC), couplings=COUPLINGS, graph=True),
+    RECURSIVE: Contestant(_of(RecursiveSVC), couplings=COUPLINGS, graph=True),
     "RecursiveSVC, as published": Contestant(_of(RecursiveSVC, fade=None), couplings=(1.0,), graph=True),
     "RecursiveLogisticRegression": Contestant(
         _of(RecursiveLogisticRegression), LOGISTIC, COUPLINGS, graph=True
