@@ -121,7 +121,8 @@ function listed(value) {
   return value === null || value === undefined ? [] : Array.isArray(value) ? value : [value];
 }
 
-// What an icicle shows below a node: rows with a place in the tree and a size on the screen.
+// What an icicle shows below a node: rows with a place in the tree and a size on the screen (`part` of the height;
+// `value` is what the children leave of it).
 //
 // Sizes are shares of the parent. Children too small to be seen are folded into one row, but the largest of the first
 // level are always there, widened if they must be. Children may add up to more than their parent (documents
@@ -129,7 +130,7 @@ function listed(value) {
 function slice(model, focus, levels, least = 0.005, always = 60) {
   const rows = [];
   const add = (node, parent, value, level, branch) => {
-    const row = { id: `n${node}`, node, parent, value, level, branch, folded: 0 };
+    const row = { id: `n${node}`, node, parent, value, part: value, level, branch, folded: 0 };
     rows.push(row);
     const children = model.children[node];
     if (level === levels || !children.length) return;
@@ -153,7 +154,7 @@ function slice(model, focus, levels, least = 0.005, always = 60) {
     });
     if (small.length) {
       const id = `m${node}`;
-      rows.push({ id, node, parent: row.id, value: rest, level: level + 1, branch: null, folded: small.length });
+      rows.push({ id, node, parent: row.id, value: rest, part: rest, level: level + 1, branch: null, folded: small.length });
       row.value -= rest;
     }
     row.value = Math.max(0, row.value);

@@ -2,6 +2,7 @@
 
 const ARIA_LIVE = "polite";
 const SYMBOLS = ["circle", "square", "diamond", "cross", "x", "circle-open", "square-open", "diamond-open"];
+const GLYPHS = ["●", "■", "◆", "✚", "✖", "○", "□", "◇"]; // the same in text
 const PATTERNS = ["", "/", ".", "-", "x", "\\", "+", "|"];
 const N_HUES = 8;
 
@@ -65,8 +66,7 @@ function count(n, one, many = `${one}s`) {
 // --- colours ---------------------------------------------------------------------------------------------------------
 
 function isDark() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  return document.documentElement.dataset.theme === "dark";
 }
 
 function token(name) {
@@ -96,6 +96,11 @@ function dot(rank) {
   return make("span", { class: "dot", style: { "background-color": hue(rank) }, "aria-hidden": "true" });
 }
 
+function glyph(rank) {
+  const shape = rank === null ? "●" : GLYPHS[rank % GLYPHS.length];
+  return make("span", { class: "glyph", style: { color: rank === null ? token("faint") : hue(rank) }, "aria-hidden": "true" }, shape);
+}
+
 function bar(part, colour) {
   const width = `${Math.max(0, Math.min(1, part || 0)) * 100}%`;
   return make("span", { class: "bar", "aria-hidden": "true" },
@@ -112,7 +117,8 @@ const CONFIG = {
 
 function layout(more = {}) {
   const ink = token("ink");
-  const axis = { gridcolor: token("line"), zerolinecolor: token("line"), linecolor: token("line"), automargin: true };
+  const axis = { gridcolor: token("line"), zerolinecolor: token("line"), linecolor: token("line"), automargin: true,
+    title: { font: { size: 12, color: token("mute") } }, tickfont: { size: 12, color: token("soft") } };
   const { xaxis, yaxis, ...rest } = more;
   return {
     paper_bgcolor: "rgba(0,0,0,0)",
@@ -120,8 +126,8 @@ function layout(more = {}) {
     font: { family: token("font"), size: 13, color: ink },
     margin: { l: 0, r: 0, t: 0, b: 0 },
     hoverlabel: { bgcolor: token("raised"), bordercolor: token("line"), align: "left", font: { color: ink, size: 12.5 } },
-    xaxis: { ...axis, ...xaxis },
-    yaxis: { ...axis, ...yaxis },
+    xaxis: { ...axis, ...xaxis, title: { ...axis.title, ...xaxis?.title } },
+    yaxis: { ...axis, ...yaxis, title: { ...axis.title, ...yaxis?.title } },
     ...rest,
   };
 }

@@ -1,7 +1,19 @@
 // The tree as an icicle: the focus on the left, what is below it to the right.
 
 const LEVELS = 3;
-const DEPTH_TINT = [0.12, 0.62, 0.42, 0.26];
+const DEPTH_TINT = [0.1, 0.56, 0.38, 0.24];
+const TWO_LINES = 46; // pixels: nodes that are taller have room for words below their title
+const GAP = "\u2002"; // keeps the text off the edge
+
+// As many words as fit beside each other.
+function fitting(words, room) {
+  let line = "";
+  for (const [word] of words) {
+    if (line.length + word.length + 2 > room * 1.1) break;
+    line += (line ? ", " : "") + word;
+  }
+  return line;
+}
 
 // `look` says how nodes look: colour(row), text(node), hover(node).
 function drawIcicle(host, model, chosen, look) {
@@ -9,10 +21,13 @@ function drawIcicle(host, model, chosen, look) {
   const rows = slice(model, focus, LEVELS);
   const deepest = Math.max(...rows.map((row) => row.level));
   const room = Math.floor((host.clientWidth || 800) / (deepest + 1) / 7.4) - 2;
+  const tall = (row) => row.part * (host.clientHeight || 600) > TWO_LINES;
   const label = (row) => {
-    if (row.folded) return `<i>${plain(`${whole.format(row.folded)} more`)}</i>`;
+    if (row.folded) return `${GAP}<i>${whole.format(row.folded)} more</i>${GAP}`;
     const after = look.text(row.node);
-    return `${plain(cut(model.title[row.node], Math.max(4, room - after.length - 2)))}  ${after}`;
+    const title = `${GAP}${plain(cut(model.title[row.node], Math.max(4, room - after.length - 3)))}  ${after}${GAP}`;
+    const words = tall(row) ? fitting(model.words[row.node], room) : "";
+    return words ? `${title}<br>${GAP}<span style="font-size: 11px">${plain(words)}</span>` : title;
   };
   const mark = token("ink");
   const trace = {
@@ -22,12 +37,12 @@ function drawIcicle(host, model, chosen, look) {
     labels: rows.map((row) => plain(model.title[row.node])),
     values: rows.map((row) => row.value),
     text: rows.map(label),
-    customdata: rows.map((row) => (row.folded ? row.node : row.node)),
     hovertext: rows.map((row) =>
       row.folded ? `${count(row.folded, "smaller one")}, listed on the right` : look.hover(row.node)),
     hoverinfo: "text",
     textinfo: "text",
     textposition: "middle left",
+    textfont: { color: mark, size: 13 },
     sort: false,
     branchvalues: "remainder",
     tiling: { orientation: "h", pad: 1.5 },

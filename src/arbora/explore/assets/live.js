@@ -1,0 +1,96 @@
+// Ask the server where a document belongs. Only pages of `arbora explore --serve` have this view.
+
+async function ask(address, body, type) {
+  const answer = await fetch(address, { method: "POST", headers: { "content-type": type }, body, credentials: "same-origin" });
+  if (answer.ok) return answer;
+  let why = answer.statusText;
+  try {
+    why = (await answer.json()).error ?? why;
+  } catch { /* the answer is not ours: its status has to do */ }
+  throw new Error(why);
+}
+
+function nodeByName(model, name, text = null) {
+  const node = model.byName.get(String(name));
+  return node === undefined ? make("span", {}, text ?? String(name)) : nodeButton(model, node);
+}
+
+function pathSteps(model, path) {
+  return make("ol", { class: "plain steps" }, path.map(([name, probability], level) =>
+    make("li", { style: { "--level": level } }, nodeByName(model, name), bar(probability),
+      make("span", { class: "number" }, percent(probability)))));
+}
+
+function answerCard(model, answer) {
+  if (answer.note) return make("p", { class: "hint" }, `No answer: ${answer.note}.`);
+  const ways = answer.labels ? answer.labels.map((one) => one.path) : [answer.path];
+  const nearest = (answer.nearest ?? []).map((row) => [row[0], row.at(-1)]);
+  return make("div", { class: "answer" },
+    section(ways.length === 1 ? "Where it belongs" : `Where it belongs: ${count(ways.length, "place")}`, ...ways.map((way) => pathSteps(model, way))),
+    answer.novel ? make("p", { class: "meta" }, "It is unlike the documents that the model was made from.") : "",
+    answer.words?.length ? section("Words that decided", wordBars(answer.words)) : "",
+    nearest.length ? section("Nearest", pathSteps(model, nearest)) : "");
+}
+
+function download(blob, name) {
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+function liveView(stage, model) {
+  const text = make("textarea", { id: "document", rows: "9", placeholder: "Paste a document here", "aria-label": "Document", maxlength: page.limits.document });
+  const upload = make("input", { type: "file", id: "upload", "aria-label": "Text file", accept: ".txt,.md,text/*" });
+  const batch = make("input", { type: "file", id: "batch", "aria-label": "JSONL file", accept: ".jsonl,.ndjson,.json" });
+  const send = make("button", { type: "button", id: "send", class: "main" }, "File it");
+  const result = make("div", { id: "answer", "aria-live": ARIA_LIVE });
+  const batchResult = make("div", { id: "batch-answer", "aria-live": ARIA_LIVE });
+  const fail = (host, error) => host.replaceChildren(make("p", { class: "wrong", role: "alert" }, error.message));
+  const run = async () => {
+    result.replaceChildren(make("p", { class: "hint" }, "…"));
+    try {
+      const body = JSON.stringify({ model: state.model, text: text.value });
+      const answer = await (await ask("api/file", body, "application/json")).json();
+      result.replaceChildren(answerCard(model, answer));
+      document.documentElement.dataset.answered = "yes";
+    } catch (error) {
+      fail(result, error);
+    }
+  };
+  send.addEventListener("click", run);
+  text.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && run());
+  upload.addEventListener("change", async () => {
+    text.value = (await upload.files[0]?.text() ?? "").slice(0, page.limits.document);
+    if (text.value) run();
+  });
+  batch.addEventListener("change", async () => {
+    const file = batch.files[0];
+    if (!file) return;
+    batchResult.replaceChildren(make("p", { class: "hint" }, "…"));
+    try {
+      if (file.size > page.limits.batch) throw new Error(`the file is larger than ${whole.format(page.limits.batch)} bytes`);
+      const answer = await ask(`api/batch?model=${state.model}`, file, "application/x-ndjson");
+      showBatch(batchResult, model, await answer.blob(), file.name);
+    } catch (error) {
+      fail(batchResult, error);
+    }
+  });
+  stage.replaceChildren(make("div", { class: "column live" },
+    make("section", { class: "panel" }, make("h3", {}, "One document"), text,
+      make("div", { class: "tools" }, send, make("label", { class: "file" }, "or a text file ", upload), make("span", { class: "hint" }, "Ctrl + Enter")), result),
+    make("section", { class: "panel" }, make("h3", {}, "Many documents"),
+      make("p", { class: "hint" }, "A JSONL file, one document a line: {\"text\": \"...\"}. The answers come back in the same order."), batch, batchResult)));
+  return { draw: async () => {}, focus: () => text.focus() };
+}
+
+async function showBatch(host, model, blob, name) {
+  const lines = (await blob.text()).trim().split("\n").map((line) => JSON.parse(line));
+  const wrong = lines.filter((line) => line.error).length;
+  const save = make("button", { type: "button", class: "main", onclick: () => download(blob, name.replace(/\.\w+$/, "") + ".answers.jsonl") }, "Save the answers");
+  const row = (line, i) => make("tr", {}, make("td", { class: "number" }, String(i + 1)), make("td", {}, line.error ?? line.note ??
+    (line.labels ? line.labels.map((one) => one.label).join(", ") : line.title ?? line.label ?? line.topic)),
+    make("td", { class: "number" }, line.probability === undefined ? "" : percent(line.probability, 0)));
+  host.replaceChildren(make("p", {}, `${count(lines.length, "document")}${wrong ? `, ${wrong} of them could not be read` : ""}. `), save,
+    make("table", { class: "batch" }, make("tbody", {}, lines.slice(0, 50).map(row))),
+    lines.length > 50 ? make("p", { class: "hint" }, "The first 50 are shown.") : "");
+}

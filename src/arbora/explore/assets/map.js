@@ -1,0 +1,133 @@
+// Documents as points, coloured and marked by the branches of the focus.
+//
+// Both maps are drawn by the WebGL scatter in space; the flat one is looked at from above. The flat WebGL scatter of
+// Plotly makes code while it runs, which the content-security policy forbids.
+
+const SCALE = 1e-4; // positions are whole numbers of these
+const MOST_NAMES = 30;
+
+function point(model, doc, axis) {
+  return model.positions[3 * doc + axis] * SCALE;
+}
+
+// Documents of each branch of the focus: the eight largest have a mark of their own.
+function groups(model, focus) {
+  const branches = model.children[focus].length ? model.children[focus] : [focus];
+  const rankOf = new Map(branches.map((node, rank) => [node, rank]));
+  const found = branches.slice(0, N_HUES).map((node, rank) => ({ node, rank, docs: [] }));
+  const others = { node: null, rank: null, title: branches.length > N_HUES ? "other branches" : "elsewhere", docs: [] };
+  const elsewhere = { node: null, rank: null, title: "elsewhere", docs: [] };
+  const home = new Map(); // branch of a node: asked once a node, not once a document
+  for (let doc = 0; doc < model.docs.id.length; doc++) {
+    const at = model.home(doc);
+    if (!home.has(at)) home.set(at, at === undefined || at === null ? null : focus === at ? focus : model.branch(at, focus));
+    const rank = rankOf.get(home.get(at));
+    if (rank === undefined) elsewhere.docs.push(doc);
+    else (found[rank] ?? others).docs.push(doc);
+  }
+  return [elsewhere, others, ...found.reverse()].filter((group) => group.docs.length);
+}
+
+function mapTraces(model, focus, flat) {
+  const drawn = groups(model, focus);
+  const size = model.docs.id.length > 20000 ? 2 : model.docs.id.length > 3000 ? 3 : 4.5;
+  const traces = drawn.map((group) => ({
+    type: "scatter3d",
+    mode: "markers",
+    name: plain(cut(group.node === null ? group.title : model.title[group.node], 32)),
+    x: group.docs.map((doc) => point(model, doc, 0)),
+    y: group.docs.map((doc) => point(model, doc, 1)),
+    z: group.docs.map((doc) => (flat ? 0 : point(model, doc, 2))),
+    // Tooltips are made when they are shown: fifty thousand of them would take their time.
+    hoverinfo: "none",
+    marker: {
+      size,
+      color: group.rank === null ? token("faint") : hue(group.rank),
+      symbol: group.rank === null ? "circle" : SYMBOLS[group.rank % SYMBOLS.length],
+      opacity: group.rank === null ? 0.45 : 0.75,
+    },
+  }));
+  return { drawn, traces: [...traces, nameTrace(model, focus, flat)] };
+}
+
+function scene(model, flat) {
+  const none = { visible: false, showspikes: false };
+  const more = { xaxis: none, yaxis: none, zaxis: none, uirevision: `${flat}` };
+  if (!flat) return { ...more, aspectmode: "data", dragmode: "orbit", camera: { eye: { x: 0.9, y: 0.9, z: 0.7 } } };
+  const width = (axis) => {
+    let [low, high] = [Infinity, -Infinity];
+    for (let i = axis; i < model.positions.length; i += 3) {
+      low = Math.min(low, model.positions[i]);
+      high = Math.max(high, model.positions[i]);
+    }
+    return Math.max(high - low, 1);
+  };
+  const [x, y] = [width(0), width(1)];
+  const largest = Math.max(x, y);
+  return { ...more, zaxis: { ...none, range: [-1, 1] }, dragmode: "pan", aspectmode: "manual",
+    aspectratio: { x: (1.6 * x) / largest, y: (1.6 * y) / largest, z: 0.1 },
+    camera: { projection: { type: "orthographic" }, eye: { x: 0, y: 0, z: 2 }, up: { x: 0, y: 1, z: 0 } } };
+}
+
+// Names of the largest branches at their centres.
+function nameTrace(model, focus, flat) {
+  const near = model.children[focus].length ? model.children[focus] : [focus];
+  const named = near.filter((node) => model.nodePositions?.[3 * node] !== null && 3 * node < (model.nodePositions?.length ?? 0)).slice(0, MOST_NAMES);
+  const at = (axis) => named.map((node) => model.nodePositions[3 * node + axis] * SCALE);
+  return {
+    type: "scatter3d", mode: "text", showlegend: false, hoverinfo: "skip",
+    x: at(0), y: at(1), z: flat ? named.map(() => 0.01) : at(2),
+    text: named.map((node) => plain(cut(model.title[node], 26))),
+    textfont: { size: 13, color: token("ink"), weight: 600 },
+  };
+}
+
+function mapView(stage, model) {
+  const host = make("div", { class: "plot fill", id: "map" });
+  const tip = make("div", { class: "tip", hidden: true });
+  const picker = make("div", { class: "picker", role: "group", "aria-label": "Dimensions" }, [2, 3].map((dimensions) =>
+    make("button", { type: "button", "data-dimensions": dimensions, onclick: () => go({ dimensions }) }, `${dimensions}-D`)));
+  const legend = make("ul", { class: "plain legend" });
+  stage.replaceChildren(make("div", { class: "column full" }, make("div", { class: "tools" }, picker, legend), host, tip));
+  const draw = async (chosen) => {
+    const flat = state.dimensions !== 3;
+    const focus = model.focus(chosen);
+    for (const button of picker.children) button.setAttribute("aria-pressed", String(Number(button.dataset.dimensions) === (flat ? 2 : 3)));
+    const { drawn, traces } = mapTraces(model, focus, flat);
+    legend.replaceChildren(...drawn.toReversed().map((group) => make("li", {}, glyph(group.rank),
+      group.node === null ? group.title : nodeButton(model, group.node), make("span", { class: "number" }, whole.format(group.docs.length)))));
+    const place = (event) => drawn[event.points[0].curveNumber]?.docs[event.points[0].pointNumber];
+    await chart(host, traces, { showlegend: false, scene: scene(model, flat) }, {
+      plotly_hover: (event) => showTip(tip, model, place(event), event),
+      plotly_unhover: () => (tip.hidden = true),
+      plotly_click: (event) => {
+        const doc = place(event);
+        if (doc !== undefined) showDocument(model, doc);
+      },
+    }, { scrollZoom: true, displayModeBar: false });
+  };
+  return { draw };
+}
+
+function showTip(tip, model, doc, event) {
+  if (doc === undefined) return;
+  const text = model.docs.text[doc] || (model.docs.words?.[doc] ?? []).map(([word]) => word).join(", ");
+  tip.replaceChildren(make("b", {}, model.title[model.home(doc)] ?? ""), make("p", {}, cut(text, 220)));
+  const { clientX = 0, clientY = 0 } = event.event ?? {};
+  tip.hidden = false;
+  tip.style.left = `${Math.min(clientX + 14, innerWidth - tip.offsetWidth - 12)}px`;
+  tip.style.top = `${Math.min(clientY + 14, innerHeight - tip.offsetHeight - 12)}px`;
+}
+
+// A document that was chosen on the map is shown on top of the details of its node.
+function showDocument(model, doc) {
+  const node = model.home(doc);
+  const show = () => byId("details").prepend(make("section", { class: "found-document" }, make("h3", {}, "Document"),
+    make("ul", { class: "plain documents" }, documentCard(model, doc))));
+  if (node === state.node || node === undefined) {
+    drawDetails(byId("details"), model, state.node);
+    show();
+  } else {
+    go({ node }, show);
+  }
+}

@@ -1,0 +1,169 @@
+// How well a classifier does: by node, what it confuses, whether its probabilities hold, what the hierarchy is worth.
+
+const MEASURES = {
+  f1: { label: "F1", of: (row) => row.f1, text: (value) => number(value, 2) },
+  precision: { label: "Precision", of: (row) => row.precision, text: (value) => number(value, 2) },
+  recall: { label: "Recall", of: (row) => row.recall, text: (value) => number(value, 2) },
+  support: { label: "Support", of: (row) => row.support, text: (value) => whole.format(value) },
+  gain: {
+    label: "Against flat",
+    of: (row) => (row.baseline_f1 === null || row.baseline_f1 === undefined || row.f1 === null ? null : row.f1 - row.baseline_f1),
+    text: (value) => signed(value, 2),
+  },
+};
+
+// Place of a value on the ramp from 0 to 1.
+function rampPlace(model, measure, value) {
+  if (measure === "gain") return 0.5 + 2 * value;
+  if (measure !== "support") return value ** 2; // most values are high: they get more of the ramp
+  const largest = Math.max(...[...model.scores.values()].map((row) => row.support), 2);
+  return Math.log1p(value) / Math.log1p(largest);
+}
+
+function drawQualityTree(host, model, chosen, measure) {
+  const { of, text } = MEASURES[measure];
+  const value = (node) => {
+    const row = model.scores.get(node);
+    return row ? of(row) : null;
+  };
+  return drawIcicle(host, model, chosen, {
+    colour: (row) => {
+      const one = row.folded ? null : value(row.node);
+      if (one === null) return token("sunk");
+      return ramp(rampPlace(model, measure, one));
+    },
+    text: (node) => (value(node) === null ? "–" : text(value(node))),
+    hover: (node) => {
+      const row = model.scores.get(node);
+      const title = `<b>${plain(cut(model.title[node], 60))}</b>`;
+      if (!row) return `${title}<br>not tested`;
+      const flat = row.baseline_f1 === null ? "" : `<br>flat F1 ${number(row.baseline_f1)}`;
+      return `${title}<br>F1 ${number(row.f1)}${flat}<br>precision ${number(row.precision)}, recall ${number(row.recall)}` +
+        `<br>${count(row.support, "test document")}, ${whole.format(row.predicted)} predicted`;
+    },
+  });
+}
+
+const SCORES = [["micro_f1", "Micro-F1"], ["macro_f1", "Macro-F1"], ["hierarchical_f1", "Hierarchical F1"],
+  ["tree_induced_error", "Tree-induced error"], ["calibration_error", "Calibration error"]];
+
+function scoreCards(evaluation) {
+  const flat = evaluation.baseline?.scores;
+  return make("div", { class: "scores" }, SCORES.filter(([key]) => evaluation.scores[key] !== null && evaluation.scores[key] !== undefined)
+    .map(([key, label]) => {
+      const value = evaluation.scores[key];
+      const other = flat?.[key];
+      return make("div", { class: "score" }, make("span", {}, label), make("b", {}, number(value)),
+        other === null || other === undefined ? "" : make("small", {}, `${signed(value - other)} against ${evaluation.baseline.name}`));
+    }));
+}
+
+function confusionRow(model, row) {
+  const examples = make("ul", { class: "plain documents", hidden: true });
+  const open = make("button", { type: "button", class: "more", "aria-expanded": "false" }, `${row.documents.length} examples`);
+  open.addEventListener("click", () => {
+    if (!examples.children.length) examples.append(...row.documents.map((doc) => documentCard(model, doc)));
+    examples.hidden = !examples.hidden;
+    open.setAttribute("aria-expanded", String(!examples.hidden));
+  });
+  return make("li", {}, make("div", { class: "confusion" },
+    make("span", { class: "pair" }, nodeButton(model, row.true), make("span", { class: "arrow", "aria-label": "taken for" }, " → "),
+      nodeButton(model, row.predicted)),
+    make("span", { class: "number" }, whole.format(row.count)), make("span", { class: "number" }, percent(row.share, 0)),
+    row.documents.length ? open : make("span")), examples);
+}
+
+function drawReliability(host, reliability) {
+  const { confidence, accuracy, n_documents: sizes } = reliability;
+  const total = sizes.reduce((a, b) => a + b, 0);
+  const accent = token("accent");
+  return chart(host, [
+    { x: [0, 1], y: [0, 1], mode: "lines", line: { dash: "dot", color: token("mute"), width: 1 }, hoverinfo: "skip" },
+    { x: confidence, y: accuracy, mode: "lines+markers", line: { color: accent, width: 1.5 },
+      marker: { color: accent, size: sizes.map((size) => 6 + 22 * Math.sqrt(size / total)), opacity: 0.8, line: { width: 0 } },
+      text: sizes.map((size, i) => `sure ${percent(confidence[i])}<br>right ${percent(accuracy[i])}<br>${count(size, "document")}`),
+      hoverinfo: "text" },
+  ], {
+    margin: { l: 50, r: 12, t: 8, b: 42 }, showlegend: false,
+    xaxis: { title: { text: "how sure" }, range: [0, 1.03], tickformat: ".0%", fixedrange: true },
+    yaxis: { title: { text: "how often right" }, range: [0, 1.03], tickformat: ".0%", fixedrange: true },
+  }, {}, { displayModeBar: false });
+}
+
+function drawLevels(host, levels, name) {
+  const x = levels.map((row) => `level ${row.level}`);
+  const part = (key, label, colour, pattern) => ({ type: "bar", name: label, x, y: levels.map((row) => row[key]),
+    text: levels.map((row) => number(row[key], 2)), textposition: "outside", cliponaxis: false, hoverinfo: "x+y+name",
+    marker: { color: colour, pattern: { shape: pattern, fillmode: "overlay", fgcolor: token("ground"), solidity: 0.25, size: 6 } } });
+  return chart(host, [part("macro_f1", "this model", token("accent"), ""), part("baseline_macro_f1", name, token("rest"), "/")], {
+    margin: { l: 40, r: 8, t: 28, b: 28 }, barmode: "group", bargap: 0.35,
+    legend: { orientation: "h", x: 0, y: 1.12, yanchor: "bottom" },
+    xaxis: { fixedrange: true, showgrid: false }, yaxis: { title: { text: "macro-F1" }, range: [0, 1.08], fixedrange: true },
+  }, {}, { displayModeBar: false });
+}
+
+// Nodes that gained and lost most against the flat model, by the documents that are at stake.
+function gains(model) {
+  const rows = [...model.scores.values()].map((row) => ({ ...row, gain: MEASURES.gain.of(row) }))
+    .filter((row) => row.gain !== null && row.support > 0);
+  const weight = (row) => row.gain * row.support;
+  rows.sort((a, b) => weight(b) - weight(a));
+  const line = (row) => make("li", {}, nodeButton(model, row.node), make("span", { class: "number" }, signed(row.gain)),
+    make("span", { class: "number mute" }, count(row.support, "test document")));
+  const list = (title, some) => make("div", {}, make("h4", {}, title),
+    some.length ? make("ul", { class: "plain gains" }, some.map(line)) : make("p", { class: "hint" }, "none"));
+  return make("div", { class: "two" }, list("Helped most", rows.filter((row) => row.gain > 0).slice(0, 8)),
+    list("Cost most", rows.filter((row) => row.gain < 0).reverse().slice(0, 8)));
+}
+
+function signSentence(evaluation) {
+  const test = evaluation.sign_test;
+  if (!test) return "";
+  const verdict = test.p_value < 0.05 ? "more than luck" : "no more than luck";
+  return make("p", { class: "meta" }, `This model alone is right on ${count(test.won, "test document")}, `,
+    `the ${evaluation.baseline.name} model alone on ${whole.format(test.lost)}: ${verdict} (sign test, p = ${test.p_value.toPrecision(2)}).`);
+}
+
+function measurePicker(measures) {
+  return make("div", { class: "picker", role: "group", "aria-label": "Measure" }, measures.map((key) =>
+    make("button", { type: "button", "data-measure": key, onclick: () => go({ measure: key }) }, MEASURES[key].label)));
+}
+
+function scale(measure) {
+  const ends = { gain: ["−0.25", "+0.25"], support: ["few", "many"] }[measure] ?? ["0", "1"];
+  const steps = [0, 1, 2, 3, 4].map((i) => make("i", { style: { "background-color": ramp(measure in { gain: 1, support: 1 } ? i / 4 : (i / 4) ** 2) } }));
+  return make("span", { class: "scale", "aria-hidden": "true" }, ends[0], ...steps, ends[1]);
+}
+
+function qualityView(stage, model) {
+  const { evaluation } = model;
+  const compared = Boolean(evaluation.baseline);
+  const host = make("div", { class: "plot", id: "quality-tree" });
+  const picker = measurePicker(Object.keys(MEASURES).filter((key) => key !== "gain" || compared));
+  const legend = make("span");
+  const reliability = make("div", { class: "plot short", id: "reliability" });
+  const levels = make("div", { class: "plot short", id: "levels" });
+  const part = (title, hint, ...content) => make("section", { class: "panel" }, make("h3", {}, title), make("p", { class: "hint" }, hint), ...content);
+  const panels = [
+    evaluation.confusions.length ? part("Worst confusions", "A document of the first class was filed under the second; how often, and how much of the first class.",
+      ...growing(evaluation.confusions, (row) => confusionRow(model, row), "ul", "plain confusions")) : null,
+    evaluation.reliability ? part("Are probabilities to be trusted?", "On the dotted line, what is said with 80% comes true 80 times in 100. Larger dots hold more documents.", reliability) : null,
+    compared ? part(`Where the hierarchy helped`, "F1 against a flat model that saw the same documents.", signSentence(evaluation),
+      make("div", { class: "wide" }, levels, gains(model))) : null,
+  ];
+  stage.replaceChildren(make("div", { class: "column" },
+    scoreCards(evaluation),
+    make("p", { class: "hint" }, `Measured on ${count(evaluation.n_test, "document")} the model had not seen, after training on ${whole.format(evaluation.n_train)}.`),
+    make("div", { class: "tools" }, picker, legend), host, make("div", { class: "panels" }, panels)));
+  const draw = async (chosen) => {
+    const measure = state.measure === "gain" && !compared ? "f1" : state.measure;
+    for (const button of picker.children) button.setAttribute("aria-pressed", String(button.dataset.measure === measure));
+    legend.replaceChildren(scale(measure));
+    await drawQualityTree(host, model, chosen, measure);
+  };
+  const redraw = async () => {
+    if (evaluation.reliability) await drawReliability(reliability, evaluation.reliability);
+    if (compared) await drawLevels(levels, evaluation.levels, evaluation.baseline.name);
+  };
+  return { draw, redraw };
+}

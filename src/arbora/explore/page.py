@@ -1,0 +1,250 @@
+r"""The browser as one HTML file: models, views and all code in it; nothing is loaded when it is looked at.
+
+The page is safe to open whatever the documents hold. Data are a block of JSON that the browser does not run, with
+every ``<`` written as ``\u003c``; the code sets text as text. A content-security policy allows the scripts of the
+page by their SHA-256 and nothing else, and no connection to anywhere. (Styles may be inline: Plotly writes them. What
+they could load is forbidden.)
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import os
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from arbora._version import __version__
+from arbora.explore.folder import open_folder
+from arbora.explore.page_data import MOST_DOCUMENTS, model_data
+from arbora.infer.files import publish, temporary_file
+
+_SCRIPTS = ("data", "look", "details", "tree", "time", "quality", "map", "live", "main")
+
+
+class Page:
+    """A page that has been made; a notebook shows it in a frame.
+
+    Attributes
+    ----------
+    html : str
+        The whole page.
+    """
+
+    def __init__(self, content: str, height: int = 760) -> None:
+        self.html = content
+        self.height = height
+
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page to a file, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            Folders above it are made.
+
+        Returns
+        -------
+        Path
+        """
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_file(target.parent) as (file, temporary):
+            file.write(self.html.encode("utf-8"))
+            publish(file, temporary, target)
+        return target
+
+    def _repr_html_(self) -> str:
+        # The frame has an origin of its own: the page can reach neither the notebook nor its kernel.
+        return (
+            f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts" title="Arbora" '
+            f'style="width: 100%; height: {self.height}px; border: 1px solid #8883; border-radius: 8px"></iframe>'
+        )
+
+
+def make_page(
+    folders: Any | Sequence[Any],
+    *,
+    title: str | None = None,
+    most_documents: int = MOST_DOCUMENTS,
+    live: dict[str, int] | None = None,
+) -> Page:
+    """Make the page of one or more models.
+
+    Parameters
+    ----------
+    folders : path or ModelFolder, or a sequence of them
+        Model folders, shown in this order.
+    title : str, optional
+        Of the page; by default the names of the models.
+    most_documents : int
+        Documents of each model in the page; if a folder has more, a sample is shown and the page says so.
+    live : dict of str to int, optional
+        Limits of the server that the page belongs to; without it the page connects to nothing.
+
+    Returns
+    -------
+    Page
+
+    Examples
+    --------
+    >>> make_page("model/").html[:15]  # doctest: +SKIP
+    '<!doctype html>'
+    """
+    opened = [_opened(folder) for folder in _as_list(folders)]
+    if not opened:
+        raise ValueError("give at least one model folder to show")
+    data = {
+        "live": live is not None,
+        "limits": live or {},
+        "models": [model_data(folder, most_documents) for folder in opened],
+    }
+    scripts = {"plotly": plotly_script(), "script": own_script()}
+    values = {
+        "policy": policy(list(scripts.values()), connect=live is not None),
+        "generator": html.escape(f"Arbora {__version__}"),
+        "title": html.escape(title or ", ".join(str(folder.about["name"]) for folder in opened)),
+        "style": asset("page.css"),
+        "data": as_json(data),
+        **scripts,
+    }
+    return Page(_fill(asset("page.html"), values))
+
+
+def write_page(
+    folders: Any | Sequence[Any],
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    most_documents: int = MOST_DOCUMENTS,
+) -> Path:
+    """Write the page of one or more models to a file, whole or not at all.
+
+    Parameters
+    ----------
+    folders, title, most_documents
+        As for `make_page`.
+    path : path
+        The HTML file.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> write_page(["model/", "topics/"], "page.html")  # doctest: +SKIP
+    """
+    return make_page(folders, title=title, most_documents=most_documents).write(path)
+
+
+def show(folders: Any | Sequence[Any], *, height: int = 760, most_documents: int = MOST_DOCUMENTS) -> Page:
+    """Show models in a notebook: the same page that ``arbora explore`` writes, in a frame.
+
+    Parameters
+    ----------
+    folders : path or ModelFolder, or a sequence of them
+    height : int
+        Of the frame, in pixels.
+    most_documents : int
+        As for `make_page`.
+
+    Returns
+    -------
+    Page
+        Displayed by notebooks; `write` puts it into a file.
+
+    Examples
+    --------
+    >>> show("model/")  # doctest: +SKIP
+    """
+    page = make_page(folders, most_documents=most_documents)
+    page.height = height
+    return page
+
+
+def as_json(value: Any) -> str:
+    r"""Write JSON that can stand inside a script element.
+
+    Examples
+    --------
+    >>> print(as_json({"text": "</script><!--"}))
+    {"text":"\u003c/script>\u003c!--"}
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # Half of a surrogate pair, which JSON can hold, is no character of UTF-8.
+    return text.encode("utf-8", "replace").decode("utf-8").replace("<", "\\u003c")
+
+
+def policy(scripts: Sequence[str], *, connect: bool = False) -> str:
+    """Write the content-security policy: these scripts, inline styles, images in the page, and nothing else.
+
+    Examples
+    --------
+    >>> policy(["1"])[:58]
+    "default-src 'none'; script-src 'sha256-a4ayc/80/OGda4BO/1o"
+    """
+    hashes = (
+        base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode() for script in scripts
+    )
+    return "; ".join(
+        [
+            "default-src 'none'",
+            "script-src " + " ".join(f"'sha256-{value}'" for value in hashes),
+            "style-src 'unsafe-inline'",
+            "img-src data: blob:",
+            "connect-src 'self'" if connect else "connect-src 'none'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+
+
+def plotly_script() -> str:
+    """Return the JavaScript of the installed plotly."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise ImportError("the browser needs plotly: pip install arbora[explore]") from error
+    # Line ends are made single when HTML is read; the hash must be that of what is run.
+    return _inline(str(get_plotlyjs()))
+
+
+def own_script() -> str:
+    """Return the JavaScript that links the views, in a scope of its own."""
+    parts = "\n".join(asset(f"{name}.js") for name in _SCRIPTS)
+    return _inline(f'"use strict";\n(() => {{\n{parts}\n}})();\n')
+
+
+def asset(name: str) -> str:
+    """Read a file of the page."""
+    return files("arbora.explore").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _inline(script: str) -> str:
+    script = script.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+    if "</script" in script.lower() or "<!--" in script:
+        raise ValueError("this JavaScript cannot be put into a page: it holds '</script' or '<!--'")
+    return script
+
+
+def _fill(template: str, values: dict[str, str]) -> str:
+    """Put values in their places, in one pass: what a value holds is not looked at again."""
+    pieces = template.split("[[")
+    filled = [pieces[0]]
+    for piece in pieces[1:]:
+        name, _, rest = piece.partition("]]")
+        filled += [values[name], rest]
+    return "".join(filled)
+
+
+def _as_list(folders: Any) -> list[Any]:
+    return list(folders) if isinstance(folders, list | tuple) else [folders]
+
+
+def _opened(folder: Any) -> Any:
+    return open_folder(folder) if isinstance(folder, str | os.PathLike) else folder
