@@ -1,7 +1,7 @@
 """The ``arbora`` command: its verbs, their arguments, and how it ends.
 
 Nothing but arguments is dealt with here. The work of a verb is named ``module:function`` and imported when the verb
-is used, so that ``arbora --help`` starts without numpy. A new verb is one more row of `VERBS`.
+is used, so that ``arbora --help`` starts without numpy. The verbs and their arguments are in `arguments`.
 
 It ends with 0 when the work is done, 1 when it failed (one line says why, ``--debug`` shows the traceback), 2 when
 the arguments are wrong, 130 when it was interrupted by Ctrl-C, 141 when whoever read its output stopped reading.
@@ -15,98 +15,16 @@ import sys
 import textwrap
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from arbora._version import __version__
+from arbora.cli.arguments import GROUPS, VERBS, Verb
 
 DONE, FAILED, INTERRUPTED, NOT_READ = 0, 1, 130, 141
 
-__all__ = ["main"]
-
-
-class Verb(NamedTuple):
-    """A word after ``arbora``: what it is for, examples, where its work is, and its arguments."""
-
-    name: str
-    summary: str
-    examples: str
-    work: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-
-
-def _demo_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "sentences", nargs="*", metavar="SENTENCE", help="what to file into the tree; default: three examples"
-    )
-
-
-def _tree_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="hierarchy, plain or compressed by gzip, xz or bzip2")
-    parser.add_argument(
-        "--format",
-        choices=("auto", "tsv", "pairs", "paths", "rcv1"),
-        default="auto",
-        help="parent<TAB>child; parent child; root-to-leaf lines; RCV1 topics.hier; auto looks at the first line",
-    )
-    parser.add_argument(
-        "--depth", type=_count, default=2, metavar="N", help="levels drawn below the roots (2)"
-    )
-    parser.add_argument(
-        "--children", type=_count, default=8, metavar="N", help="children drawn of each node (8)"
-    )
-
-
-def _data_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="data set to describe; default: list the names"
-    )
-
-
-def _count(text: str) -> int:
-    """Argument that counts something: a whole number, not negative."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
-    return number
-
-
-VERBS = (
-    Verb(
-        "demo",
-        "train on the documentation of the installed Python packages and file sentences into their tree",
-        """
-        arbora demo
-        arbora demo "draw samples from a gamma distribution" "parse a date string"
-        """,
-        "arbora.cli.demo:run",
-        _demo_arguments,
-    ),
-    Verb(
-        "tree",
-        "print a hierarchy that is read from a file: size, levels, branches",
-        """
-        arbora tree topics.hier
-        arbora tree cat_hier.txt.xz --depth 3 --children 5
-        """,
-        "arbora.cli.look:print_tree",
-        _tree_arguments,
-    ),
-    Verb(
-        "data",
-        "list the data sets that can be loaded by name, or describe one",
-        """
-        arbora data
-        arbora data lshtc_small
-        """,
-        "arbora.cli.look:print_data",
-        _data_arguments,
-    ),
-)
+__all__ = ["VERBS", "build_parser", "main"]
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -122,26 +40,54 @@ def build_parser() -> argparse.ArgumentParser:
     common.add_argument(
         "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
     )
-    every_example = "".join(textwrap.dedent(verb.examples).lstrip("\n") for verb in VERBS)
+    first_examples = "".join(f"{_dedent(verb.examples).splitlines()[0]}\n" for verb in VERBS)
     parser = argparse.ArgumentParser(
         prog="arbora",
-        description="Organise large collections: file items into a taxonomy, and see how well that goes.",
+        description="Organise large collections: file items into a taxonomy, discover topics, look at both.",
         parents=[common],
-        **_examples(every_example),
+        **_examples(first_examples),
     )
     parser.add_argument("--version", action="version", version=f"arbora {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    groups: dict[str, Any] = {}
     for verb in VERBS:
-        one = verbs.add_parser(
-            verb.name,
-            help=verb.summary,
-            description=f"{verb.summary[0].upper()}{verb.summary[1:]}.",
-            parents=[common],
-            **_examples(verb.examples),
-        )
-        verb.add_arguments(one)
-        one.set_defaults(work=verb.work)
+        group, _, name = verb.name.rpartition(" ")
+        if group and group not in groups:
+            groups[group] = _add_group(verbs, group, common)
+        _add_verb(groups[group] if group else verbs, name, verb, common)
     return parser
+
+
+def _add_group(verbs: Any, group: str, common: argparse.ArgumentParser) -> Any:
+    examples = "".join(_dedent(verb.examples) for verb in VERBS if verb.name.startswith(f"{group} "))
+    parser = verbs.add_parser(
+        group,
+        help=GROUPS[group],
+        description=_sentence(GROUPS[group]),
+        parents=[common],
+        **_examples(examples),
+    )
+    return parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+
+def _add_verb(verbs: Any, name: str, verb: Verb, common: argparse.ArgumentParser) -> None:
+    parser = verbs.add_parser(
+        name,
+        help=verb.summary,
+        description=_sentence(verb.summary),
+        parents=[common],
+        **_examples(verb.examples),
+    )
+    verb.add_arguments(parser)
+    parser.set_defaults(work=verb.work)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _dedent(examples: str) -> str:
+    return textwrap.dedent(examples).lstrip("\n")
 
 
 def _examples(text: str) -> dict[str, Any]:

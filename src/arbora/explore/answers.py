@@ -179,10 +179,30 @@ def _answer_classes(
     return answers
 
 
+def topic_probabilities(model: Any, X: Any) -> NDArray[np.float64]:
+    """Probabilities of the components (of a tree: of all nodes); of k-means, 1 for the nearest centre.
+
+    Examples
+    --------
+    >>> from arbora.discover import SphericalKMeans
+    >>> X = np.eye(2)
+    >>> topic_probabilities(SphericalKMeans(2, random_state=0).fit(X), X).sum(axis=1)
+    array([1., 1.])
+    """
+    if hasattr(model, "predict_proba"):
+        return np.asarray(model.predict_proba(X))
+    return np.eye(model.n_clusters)[model.predict(X)]
+
+
+def topic_means(model: Any) -> NDArray[Any]:
+    """Mean directions of the components (of a tree: of all nodes), or centres of clusters."""
+    return np.asarray(model.means_ if hasattr(model, "means_") else model.cluster_centers_)
+
+
 def _answer_topics(
     model: Any, X: sp.csr_array, feature_names: Any, n_words: int, titles: dict[str, str]
 ) -> list[dict[str, Any]]:
-    proba = model.predict_proba(X)
+    proba, means = topic_probabilities(model, X), topic_means(model)
     tree = getattr(model, "hierarchy_", None)
     names = list(map(str, tree.names.tolist() if tree is not None else range(proba.shape[1])))
     leaves = model.leaf_ids_ if tree is not None else np.arange(proba.shape[1])
@@ -204,7 +224,7 @@ def _answer_topics(
             "novel": novel[row],
         }
         if n_words:
-            parts = deciding_words(X[[row]], model.means_[best], feature_names, n_words)
+            parts = deciding_words(X[[row]], means[best], feature_names, n_words)
             found["words"] = [[word, round(part, 4)] for word, part in parts]
         answers.append(found)
     return answers

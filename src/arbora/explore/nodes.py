@@ -29,12 +29,13 @@ class Filed(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What is shown of a collection: nodes, numbers of the sampled documents, positions of both."""
+    """What is shown of a collection: nodes, numbers of the sampled documents, positions of both, notices."""
 
     nodes: list[dict[str, Any]]
     sampled: NDArray[np.int64]
     positions: NDArray[np.float32]
     node_positions: NDArray[np.float32]
+    notices: list[str]
 
 
 def show(
@@ -81,7 +82,10 @@ def show(
     positions, node_positions = project(filed.X, leaves, members, random_state)
     place = [np.searchsorted(sampled, rows).tolist() for rows in found]
     nodes = _describe(filed, members, words, titles, place)
-    return Shown(nodes, sampled, positions[sampled], node_positions)
+    notices = []
+    if len(sampled) < n_documents:
+        notices.append(f"A sample of {len(sampled):,} of {n_documents:,} documents is shown.")
+    return Shown(nodes, sampled, positions[sampled], node_positions, notices)
 
 
 def representatives(
