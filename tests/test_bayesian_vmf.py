@@ -4,11 +4,13 @@ from itertools import product
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.integrate import quad
 from scipy.special import gammaln, logsumexp
 
 from arbora.datasets import make_vmf_mixture
 from arbora.discover import BayesianVMFMixture, VMFMixture
+from arbora.discover._anneal import critical_temperature, held_back_update, mean_row
 from arbora.discover._concentration import (
     KappaLikelihood,
     KappaPosterior,
@@ -20,8 +22,11 @@ from arbora.discover._concentration import (
     sample_posterior,
 )
 from arbora.discover._vmf_posterior import best_alpha, posterior_extra, predictive_log_density
+from arbora.discover.vmf import VMFParams, vmf_scores
+from arbora.engine import ThreadEngine
+from arbora.infer.mixture import Rows, e_step
 from arbora.metrics import adjusted_rand_index
-from arbora.special import vmf_log_normalizer, vmf_logpdf
+from arbora.special import kappa_mle, vmf_log_normalizer, vmf_logpdf
 
 EXACT = {"dtype": "float64", "tol": 1e-6, "max_iter": 300, "random_state": 0}
 FIXED = {
@@ -119,15 +124,17 @@ def test_metropolis_agrees_with_quadrature():
 
 
 @pytest.mark.parametrize("concentration", ["grid", "bound"])
-@pytest.mark.parametrize("init", ["k-means++", "random"])
-def test_the_bound_never_falls(data, concentration, init):
-    model = BayesianVMFMixture(5, concentration=concentration, init=init, **EXACT).fit(data.X_train)
+@pytest.mark.parametrize(("init", "shared"), [("k-means++", True), ("random", False)])
+def test_the_bound_never_falls(data, concentration, init, shared):
+    options = {"concentration": concentration, "init": init, "shared_concentration": shared}
+    model = BayesianVMFMixture(5, annealing_steps=2, **options, **{**EXACT, "tol": 1e-4}).fit(data.X_train)
+    assert (len(np.unique(model.concentrations_)) == 1) == shared
     steps, size = np.diff(model.lower_bounds_), np.abs(model.lower_bounds_[:-1])
     assert len(steps) > 3
     assert np.all(steps >= -1e-10 * np.maximum(size, 1))
 
 
-def evidence(X, n_components):
+def evidence(X, n_components, shared):
     """Log-evidence under the fixed prior, by all assignments; means in closed form, concentrations by quadrature."""
     n, n_features = X.shape
     alpha, mu0, c0 = FIXED["alpha"], np.array(FIXED["prior_direction"]), FIXED["prior_concentration"]
@@ -140,32 +147,34 @@ def evidence(X, n_components):
         count = np.bincount(z, minlength=n_components)
         value = gammaln(n_components * alpha) - gammaln(n_components * alpha + n)
         value += np.sum(gammaln(alpha + count) - gammaln(alpha))
+        fits = []
         for k in range(n_components):
             rows = kappa[:, None] * X[np.array(z) == k].sum(axis=0) + c0 * mu0
             fit = count[k] * vmf_log_normalizer(kappa, n_features) + vmf_log_normalizer(c0, n_features)
-            fit = fit - vmf_log_normalizer(np.linalg.norm(rows, axis=1), n_features)
-            value += logsumexp(fit + log_prior)
-        total.append(value)
+            fits.append(fit - vmf_log_normalizer(np.linalg.norm(rows, axis=1), n_features))
+        each = [sum(fits)] if shared else fits
+        total.append(value + sum(logsumexp(fit + log_prior) for fit in each))
     return logsumexp(total)
 
 
-@pytest.mark.parametrize(("n_components", "slack"), [(1, 0.2), (2, 2.5)])
-def test_the_bound_is_below_the_evidence_by_enumeration(n_components, slack):
+@pytest.mark.parametrize(
+    ("n_components", "shared", "slack"), [(1, True, 0.2), (2, True, 2.5), (2, False, 2.5)]
+)
+def test_the_bound_is_below_the_evidence_by_enumeration(n_components, shared, slack):
     """All 2^6 assignments; the factorised posterior loses little of one component, and label switching of two."""
     X = make_vmf_mixture(6, 2, 2, kappa=20.0, random_state=2).X_train
-    exact = evidence(X, n_components)
+    exact = evidence(X, n_components, shared)
     bounds = {}
+    options = {"shared_concentration": shared, "annealing_steps": 0, "n_init": 2, **FIXED, **EXACT}
     for concentration in ("grid", "bound"):
-        model = BayesianVMFMixture(n_components, concentration=concentration, n_init=3, **FIXED, **EXACT).fit(
-            X
-        )
+        model = BayesianVMFMixture(n_components, concentration=concentration, **options).fit(X)
         bounds[concentration] = model.lower_bounds_[-1]
     assert exact - slack < bounds["grid"] < exact
     assert bounds["bound"] <= bounds["grid"] + 1e-8
 
 
 def test_no_factor_and_no_learned_prior_can_be_improved(data):
-    model = BayesianVMFMixture(3, **EXACT).fit(data.X_train)
+    model = BayesianVMFMixture(3, shared_concentration=False, **EXACT).fit(data.X_train)
     q = model._params()
     best = posterior_extra(q)
     for name in ("alpha", "concentration", "log_variance"):
@@ -227,7 +236,8 @@ def test_a_certain_prior_gives_the_mixture_without_one(data):
 @pytest.mark.parametrize("concentration", ["grid", "bound", "sample"])
 def test_the_truth_is_found(concentration):
     data = make_vmf_mixture(300, 5, 3, kappa=[20.0, 40.0, 80.0], random_state=5)
-    model = BayesianVMFMixture(3, concentration=concentration, n_init=2, random_state=0).fit(data.X_train)
+    options = {"shared_concentration": False, "n_init": 2, "random_state": 0}
+    model = BayesianVMFMixture(3, concentration=concentration, **options).fit(data.X_train)
     labels = model.predict(data.X_train)
     assert adjusted_rand_index(data.truth.components, labels) > 0.85
     used = np.unique(labels)
@@ -244,3 +254,36 @@ def test_samples_follow_the_predictive_distribution(data):
     assert model.score(X) == pytest.approx(model.score(data.X_train), abs=0.2)
     assert model.is_novel(X).mean() < 0.15
     assert model.is_novel(-data.truth.means.sum(axis=0, keepdims=True)).all()
+
+
+def test_a_single_cluster_falls_apart_below_the_critical_temperature_alone(data):
+    """Small deviations of the means from the mean of all rows grow or die out as the theory says."""
+    X = sp.csr_array(data.X_train)
+    rows, rng = Rows(X, np.ones(len(data.X_train))), np.random.default_rng(0)
+    mean = mean_row(rows)
+    across = np.eye(4) - np.outer(mean, mean) / (mean @ mean)
+    kappa = kappa_mle(np.linalg.norm(mean), 4)
+    critical = critical_temperature(rows, rng)
+    largest = np.linalg.eigvalsh(across @ np.cov(data.X_train.T, bias=True) @ across)[-1]
+    assert critical == pytest.approx(kappa * largest / np.linalg.norm(mean), rel=1e-3)
+    start = mean[:, None] / np.linalg.norm(mean) + 1e-6 * rng.standard_normal((4, 3))
+    for ratio, grows in ((0.7, True), (1.4, False)):
+        params = VMFParams(start, np.linalg.norm(start, axis=0), np.full(3, kappa), np.full(3, 1 / 3))
+        spread = []
+        for _ in range(12):
+            scores = vmf_scores(params)._replace(temperature=ratio * critical)
+            stats, _ = e_step(scores, rows, [slice(0, X.shape[0])], ThreadEngine(1))
+            params = held_back_update(mean, 0.0, params, stats)
+            spread.append(params.vectors.std(axis=1).sum())
+        assert spread[-1] / spread[-2] == pytest.approx(1 / ratio, rel=0.1)
+        assert (spread[-1] > spread[3]) == grows
+
+
+@pytest.mark.parametrize("init", ["k-means++", "random"])
+def test_superfluous_components_lose_their_rows(init):
+    data = make_vmf_mixture(400, 60, 4, kappa=60.0, random_state=3)
+    for seed in range(3):
+        model = BayesianVMFMixture(10, init=init, random_state=seed).fit(data.X_train)
+        labels = model.predict(data.X_train)
+        assert len(np.unique(labels)) < 10
+        assert adjusted_rand_index(data.truth.components, labels) > 0.9

@@ -12,7 +12,8 @@ responsibilities and of rows weighted by them, coordinate ascent is
 :math:`m, \sigma^2` the moments of :math:`\log \kappa`; :math:`\mu_0, C_0` the maximum likelihood estimates from the
 :math:`E[\mu_k]`; :math:`\alpha` the maximum of :math:`-\log B(\alpha) + (\alpha - 1) \sum_k E[\log \pi_k]`. Given
 :math:`s_k`, the concentrations of a mean and of its rows depend on each other through three numbers alone, so that
-they are iterated with each other before the next look at the data.
+they are iterated with each other before the next look at the data. A concentration that all components share has one
+factor, made of the sums of :math:`n_k` and of :math:`t_k`.
 """
 
 from __future__ import annotations
@@ -65,10 +66,21 @@ class VMFPosterior(NamedTuple):
 
 
 class Inference(NamedTuple):
-    """How to update: the posterior of kappa, and which parts of the prior stay as given."""
+    """How to update: the posterior of kappa, which parts of the prior stay as given, whether there is one kappa."""
 
     kappa_posterior: Callable[[KappaLikelihood, KappaPosterior], KappaPosterior]
     fixed: frozenset[str]
+    shared: bool = False
+
+    def posterior(self, likelihood: KappaLikelihood, before: KappaPosterior) -> KappaPosterior:
+        """Posterior of the concentrations, one entry for each component even if they are the same."""
+        if not self.shared:
+            return self.kappa_posterior(likelihood, before)
+        pooled = likelihood._replace(
+            counts=likelihood.counts.sum(keepdims=True), pulls=likelihood.pulls.sum(keepdims=True)
+        )
+        one = self.kappa_posterior(pooled, KappaPosterior(*(value[:1] for value in before)))
+        return KappaPosterior(*(np.repeat(value, len(likelihood.counts)) for value in one))
 
 
 def expected_log_weights(dirichlet: Array) -> Array:
@@ -100,7 +112,7 @@ def update_posterior(how: Inference, q: VMFPosterior, stats: Stats) -> VMFPoster
         pull = np.divide(used * square + c0 * along, spreads, out=np.zeros_like(spreads), where=spreads > 0)
         pulls = bessel_ratio(n_features / 2 - 1, spreads) * pull
         likelihood = KappaLikelihood(stats.counts, pulls, prior.log_mean, prior.log_variance, n_features)
-        kappa = how.kappa_posterior(likelihood, kappa)
+        kappa = how.posterior(likelihood, kappa)
         if np.all(np.abs(kappa.mean - used) <= _SETTLED * used):
             break
     mixed = sums * used.astype(sums.dtype) + (c0 * prior.direction).astype(sums.dtype)[:, None]
@@ -155,8 +167,8 @@ def best_alpha(log_weights: float, n_components: int) -> float:
     return float(np.exp(brentq(slope, low, high, xtol=1e-12)))
 
 
-def posterior_extra(q: VMFPosterior) -> float:
-    """Minus the divergences of the factors from their priors."""
+def posterior_extra(q: VMFPosterior, shared: bool = False) -> float:
+    """Minus the divergences of the factors from their priors; a shared concentration has one of them."""
     prior, n_features = q.prior, q.directions.shape[0]
     rho, alpha, n_components = q.dirichlet, prior.alpha, len(q.dirichlet)
     log_beta = gammaln(rho).sum() - gammaln(rho.sum())
@@ -166,7 +178,8 @@ def posterior_extra(q: VMFPosterior) -> float:
     c0 = prior.concentration
     means = vmf_log_normalizer(c0, n_features) + c0 * mean_lengths(q) * cosine
     means = np.sum(means + vmf_entropy(q.spreads, n_features))
-    return float(weights + means - prior_divergence(q.kappa, prior.log_mean, prior.log_variance).sum())
+    kappa = prior_divergence(q.kappa, prior.log_mean, prior.log_variance)
+    return float(weights + means - (kappa[0] if shared else kappa.sum()))
 
 
 def predictive_log_density(cosine: Array, spreads: Array, kappa: KappaPosterior, n_features: int) -> Array:

@@ -4,9 +4,11 @@ r"""Bayesian mixtures of von Mises-Fisher distributions.
           \kappa_k \sim \mathrm{logNormal}(m, \sigma^2), \\
           z_i &\sim \mathrm{Categorical}(\pi), \quad x_i \sim \mathrm{vMF}(\mu_{z_i}, \kappa_{z_i}).
 
-Components share their prior, and all of it is learned from the data (empirical Bayes) unless it is given. So a
-component with few rows borrows its concentration from the others, and superfluous components may lose all their rows.
-The updates are in `_vmf_posterior`, the posterior of the concentrations in `_concentration`.
+Components share their prior, and all of it is learned from the data (empirical Bayes) unless it is given. By default
+they share their concentration too, :math:`\kappa_k = \kappa`, which finds known classes of texts more often: with one
+of its own for each component, the broadest gathers all rows that are rare in theirs. The start is annealed
+(`_anneal`), and empties superfluous components. The updates are in `_vmf_posterior`, the posterior of the
+concentrations in `_concentration`.
 
 References
 ----------
@@ -17,7 +19,7 @@ S. Gopal (2014). Large-scale Structured Learning. PhD thesis, Carnegie Mellon Un
 from __future__ import annotations
 
 from functools import partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,8 +30,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.discover._anneal import anneal, mean_row
 from arbora.discover._base import Mixture
-from arbora.discover._concentration import POSTERIORS, KappaPosterior, point_posterior
+from arbora.discover._concentration import POSTERIORS, KappaLikelihood, KappaPosterior, point_posterior
 from arbora.discover._rows import unit_rows
 from arbora.discover._start import Init
 from arbora.discover._vmf_posterior import (
@@ -41,12 +44,14 @@ from arbora.discover._vmf_posterior import (
     predictive_log_density,
     update_posterior,
 )
-from arbora.discover.vmf import left_out_shares, start_components
+from arbora.discover.vmf import VMFParams, left_out_shares, start_components
 from arbora.infer.mixture import Model, Rows, Scores, Stats
 from arbora.kernels import csr_matmul
-from arbora.special import sample_vmf
+from arbora.special import bessel_ratio, sample_vmf
 
 _CERTAIN = 1e12  # spread of a mean that is taken as known, for a start
+_ANNEALING_STEPS = 25
+_ROWS_PER_COMPONENT = 50  # that annealing sees where rows come in mini-batches
 
 
 class BayesianVMFMixture(Mixture):
@@ -62,6 +67,9 @@ class BayesianVMFMixture(Mixture):
     concentration : {"grid", "bound", "sample"}
         How the posterior of a concentration is found: by quadrature (the default; exact), by a log-normal law under a
         bound, or by Metropolis sampling.
+    shared_concentration : bool
+        Whether all components have one concentration, or each its own. One of its own for each component describes
+        new rows better, but finds known classes less often.
     alpha : float, optional
         Parameter of the Dirichlet prior of the weights. None, here and below: learned from the data.
     prior_direction : array-like of shape (n_features,), optional
@@ -76,6 +84,8 @@ class BayesianVMFMixture(Mixture):
     initial_concentration : float, optional
         Concentration of the start; by default a broad one, at which the rows are half undecided, and, for given
         labels, that of the labels. Random labels start at 10.
+    annealing_steps : int, optional
+        Iterations of annealing before those that converge; by default 25, and 0 for labels or means that are given.
     n_init : int
         Starts, of which the best is kept; they run in parallel.
     tol : float
@@ -122,9 +132,10 @@ class BayesianVMFMixture(Mixture):
 
     Notes
     -----
-    Densities, and the probabilities of components, are those of the posterior predictive distribution: the mean
-    directions are integrated out exactly, the concentrations by quadrature. Rows are divided by their length; zero
-    rows are refused.
+    Densities are those of the posterior predictive distribution: the mean directions are integrated out exactly, the
+    concentrations by quadrature. Probabilities of components are those of the variational posterior, for new rows as
+    for those of the fit: a component without rows, whose predictive density is broad, does not gather outliers.
+    Rows are divided by their length; zero rows are refused.
 
     Examples
     --------
@@ -141,12 +152,14 @@ class BayesianVMFMixture(Mixture):
         **Mixture._parameter_constraints,
         "inference": [StrOptions({"variational"})],
         "concentration": [StrOptions(set(POSTERIORS))],
+        "shared_concentration": ["boolean"],
         "alpha": [Interval(Real, 0, None, closed="neither"), None],
         "prior_direction": ["array-like", None],
         "prior_concentration": [Interval(Real, 0, None, closed="left"), None],
         "prior_log_mean": [Real, None],
         "prior_log_variance": [Interval(Real, 0, None, closed="neither"), None],
         "initial_concentration": [Interval(Real, 0, None, closed="neither"), None],
+        "annealing_steps": [Interval(Integral, 0, None, closed="left"), None],
     }
 
     def __init__(
@@ -155,6 +168,7 @@ class BayesianVMFMixture(Mixture):
         *,
         inference: str = "variational",
         concentration: str = "grid",
+        shared_concentration: bool = True,
         alpha: float | None = None,
         prior_direction: Any = None,
         prior_concentration: float | None = None,
@@ -162,6 +176,7 @@ class BayesianVMFMixture(Mixture):
         prior_log_variance: float | None = None,
         init: Any = "k-means++",
         initial_concentration: float | None = None,
+        annealing_steps: int | None = None,
         n_init: int = 1,
         tol: float = 1e-4,
         max_iter: int = 200,
@@ -174,6 +189,7 @@ class BayesianVMFMixture(Mixture):
         self.n_components = n_components
         self.inference = inference
         self.concentration = concentration
+        self.shared_concentration = shared_concentration
         self.alpha = alpha
         self.prior_direction = prior_direction
         self.prior_concentration = prior_concentration
@@ -181,6 +197,7 @@ class BayesianVMFMixture(Mixture):
         self.prior_log_variance = prior_log_variance
         self.init = init
         self.initial_concentration = initial_concentration
+        self.annealing_steps = annealing_steps
         self.n_init = n_init
         self.tol = tol
         self.max_iter = max_iter
@@ -214,9 +231,15 @@ class BayesianVMFMixture(Mixture):
     def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
         return unit_rows(X, weight)
 
+    def _how(self) -> Inference:
+        fixed = frozenset(self._given_prior())
+        return Inference(POSTERIORS[self.concentration], fixed, self.shared_concentration)
+
     def _model(self, rows: Rows) -> Model:
-        how = Inference(POSTERIORS[self.concentration], frozenset(self._given_prior()))
-        return Model(posterior_scores, partial(update_posterior, how), posterior_extra)
+        how, shared = self._how(), self.shared_concentration
+        return Model(
+            posterior_scores, partial(update_posterior, how), partial(posterior_extra, shared=shared)
+        )
 
     def _scores(self, params: VMFPosterior) -> Scores:
         return posterior_scores(params)
@@ -225,9 +248,28 @@ class BayesianVMFMixture(Mixture):
         self, rows: Rows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
     ) -> VMFPosterior:
         start = start_components(rows, init, n_components, self.initial_concentration, rng, engine)
+        start = self._annealed(rows, init, start, rng, engine)
+        return self._around(rows, start)
+
+    def _annealed(
+        self, rows: Rows, init: Init, start: VMFParams, rng: np.random.Generator, engine: Any
+    ) -> VMFParams:
+        steps = self.annealing_steps
+        if steps is None:
+            steps = _ANNEALING_STEPS if isinstance(init, str) else 0
+        if steps == 0 or len(start.weights) == 1:
+            return start
+        if self.batch_size is not None and self.batch_size < rows.X.shape[0]:
+            least = _ROWS_PER_COMPONENT * len(start.weights)
+            size = min(max(self.batch_size, least), rows.X.shape[0])
+            rows = rows.take(np.sort(rng.choice(rows.X.shape[0], size, replace=False)))
+        return anneal(rows, start, steps, rng, engine)
+
+    def _around(self, rows: Rows, start: VMFParams) -> VMFPosterior:
+        """Posterior with certain means, and a prior to begin with where none is given."""
         n_features = rows.X.shape[1]
-        total = np.asarray(rows.X.T @ rows.weight, dtype=np.float64)
-        direction = total if total.any() else np.eye(1, n_features)[0]
+        mean = mean_row(rows)
+        direction = mean if mean.any() else np.eye(1, n_features)[0]
         first = {
             "alpha": 1.0,
             "direction": direction / np.linalg.norm(direction),
@@ -235,10 +277,13 @@ class BayesianVMFMixture(Mixture):
             "log_mean": float(np.log(start.concentrations).mean()),
             "log_variance": 1.0,
         }
-        kappa = point_posterior(start.concentrations, n_features)
-        spreads = np.full(n_components, _CERTAIN)
-        dirichlet = np.full(n_components, rows.total / n_components + 1.0)
+        spreads = np.full(len(start.weights), _CERTAIN)
+        dirichlet = rows.total * start.weights + 1.0
         prior = VMFPrior(**{**first, **self._given_prior()})
+        pulls = dirichlet * bessel_ratio(n_features / 2 - 1, start.concentrations)
+        likelihood = KappaLikelihood(dirichlet, pulls, prior.log_mean, prior.log_variance, n_features)
+        # A law, not a point, which would have no entropy: the first bound is one already.
+        kappa = self._how().posterior(likelihood, point_posterior(start.concentrations, n_features))
         return VMFPosterior(start.vectors, spreads, dirichlet, kappa, prior)
 
     def _set(self, params: VMFPosterior) -> None:
@@ -262,10 +307,10 @@ class BayesianVMFMixture(Mixture):
         n_components, n_features = self.means_.shape
         return n_components * n_features + n_components - 1
 
-    def _log_joint(self, params: VMFPosterior, X: sp.csr_array) -> NDArray[np.float64]:
+    def _density(self, params: VMFPosterior, X: sp.csr_array) -> NDArray[np.float64]:
         cosine = csr_matmul(X, params.directions.astype(np.float64, copy=False))
         density = predictive_log_density(cosine, params.spreads, params.kappa, X.shape[1])
-        return density + np.log(params.dirichlet / params.dirichlet.sum())
+        return logsumexp(density + np.log(params.dirichlet / params.dirichlet.sum()), axis=1)
 
     def _left_out(
         self, params: VMFPosterior, X: sp.csr_array, weight: NDArray[Any], stats: Stats
