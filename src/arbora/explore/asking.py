@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -79,6 +80,43 @@ class Asked:
                 for number, name, _, error in read
             ]
             yield "".join(json.dumps(one, allow_nan=False) + "\n" for one in answers).encode()
+
+
+class Together:
+    """Answers requests that come at the same time together: the cost of an answer is mostly that of a call.
+
+    Parameters
+    ----------
+    asked : Asked
+    """
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._waiting: list[tuple[str, asyncio.Future[dict[str, Any]]]] = []
+        self._work: asyncio.Task[None] | None = None
+
+    async def about(self, text: str) -> dict[str, Any]:
+        """Answer for a text, with all others that are waiting when its turn comes."""
+        reply = asyncio.get_running_loop().create_future()
+        self._waiting.append((text, reply))
+        if self._work is None or self._work.done():
+            self._work = asyncio.create_task(self._answer_all())
+        return await reply
+
+    async def _answer_all(self) -> None:
+        while self._waiting:
+            some, self._waiting = self._waiting[:_LINES_AT_ONCE], self._waiting[_LINES_AT_ONCE:]
+            try:
+                found: Sequence[Any] = await asyncio.to_thread(self._asked.about, [text for text, _ in some])
+            except Exception as error:
+                found = [error] * len(some)
+            for (_, reply), one in zip(some, found, strict=True):
+                if reply.done():  # who asked has gone
+                    continue
+                if isinstance(one, Exception):
+                    reply.set_exception(one)
+                else:
+                    reply.set_result(one)
 
 
 def read_line(line: bytes) -> tuple[str | None, str, str | None]:

@@ -22,14 +22,14 @@ from collections.abc import AsyncIterator, Sequence
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, NamedTuple
 
-from arbora.explore.asking import Asked
+from arbora.explore.asking import Asked, Together
 from arbora.explore.folder import open_folder
 from arbora.explore.page import make_page
 
 try:
     import uvicorn
     from starlette.applications import Starlette
-    from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+    from starlette.concurrency import iterate_in_threadpool
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
@@ -174,6 +174,7 @@ class Answers:
 
     def __init__(self, page: str, asked: Sequence[Asked], limits: Limits) -> None:
         self.page, self.asked, self.limits = page.encode(), asked, limits
+        self.together = {model: Together(model) for model in asked}
 
     async def show(self, request: Request) -> Response:
         """Send the page."""
@@ -194,8 +195,7 @@ class Answers:
         if not isinstance(wish, dict) or not isinstance(wish.get("text"), str):
             raise HTTPException(400, "an object with 'text' is needed")
         model = self._model(wish.get("model", 0))
-        (found,) = await run_in_threadpool(model.about, [wish["text"]])
-        return JSONResponse(found)
+        return JSONResponse(await self.together[model].about(wish["text"]))
 
     async def batch(self, request: Request) -> Response:
         """Say where many documents belong, line by line."""
