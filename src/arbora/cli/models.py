@@ -18,6 +18,7 @@ from arbora.classify import (
     TopDownSVC,
 )
 from arbora.cli.reading import free_name
+from arbora.datasets.base import label_names
 from arbora.datasets.documents import Documents, check_labels, tree_of_labels
 from arbora.structure import Hierarchy
 
@@ -97,6 +98,11 @@ def make_baseline(wish: Wish, structure: Hierarchy | None, multilabel: bool) -> 
 
 def find_hierarchy(documents: Documents, hierarchy: str, format: str) -> Hierarchy | None:
     """Hierarchy of the labels: from a file, from folders or from labels that are paths; None for flat labels."""
+    labels = label_names(documents.y)
+    if len(labels) < 2 and not documents.multilabel:
+        raise ValueError(
+            f"all documents of {documents.name} are labelled {labels[0]!r}: give documents of two classes"
+        )
     if hierarchy == "none":
         return None
     if hierarchy != "auto":

@@ -225,7 +225,7 @@ def evaluation_text(evaluation: Mapping[str, Any], names: Sequence[str]) -> str:
 
 def _introduce(evaluation: Mapping[str, Any]) -> str:
     given = evaluation["how"] == "given"
-    what = "the test documents" if given else "documents that were held out"
+    what = "test documents" if given else "documents that were held out"
     line = f"Evaluated on {evaluation['n_test']:,} {what}, after training on {evaluation['n_train']:,}."
     if not given:
         line += " The saved model is trained on all of them."
