@@ -302,7 +302,7 @@ def test_held_out_part_of_every_class():
             "x.jsonl",
             '{"text": "red fish", "label": "b"}\n',
             [],
-            "x.jsonl are labelled 'b': give documents of two",
+            "x.jsonl are labelled 'b': give two classes",
         ),
         ("x.csv", b"text,label\n\xe9t\xe9,b\n", [], "line 2: byte 0 is not utf-8"),
         ("x.csv", "text,label\na,b\n", ["--encoding", "no-such"], "unknown encoding 'no-such'"),
