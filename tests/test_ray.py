@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from arbora.classify import MultinomialLogistic
+from arbora.classify import HierarchicalBayesClassifier, MultinomialLogistic, RecursiveSVC
 from arbora.engine import EngineError, RayEngine, actors
 from arbora.infer import multinomial_shards
+from arbora.structure import Hierarchy
 
 ray = pytest.importorskip("ray")
 
@@ -145,3 +146,34 @@ def test_lc_on_a_cluster_that_loses_a_worker_has_the_bits_of_threads(kill_in, tm
     np.testing.assert_array_equal(there.trace_["objective"], here.trace_["objective"])
     np.testing.assert_array_equal(there.predict(X), here.predict(X))
     assert [path.suffix for path in tmp_path.iterdir()] == [".npy"]  # where the weights are, mapped
+
+
+@pytest.fixture(scope="module")
+def filed():
+    """Documents of 80 classes, eight below each of ten nodes: three blocks of classes."""
+    X, y = text_like(n_samples=250, n_classes=80, n_features=300)
+    tree = Hierarchy.from_paths([f"{name % 10}/{name}" for name in range(80)])
+    return X, [f"{name % 10}/{name}" for name in y], tree
+
+
+def test_recursive_machines_on_a_cluster_that_loses_a_worker(filed, kill_in):
+    X, y, tree = filed
+    arguments = {"structure": tree, "tol": 1e-3, "calibration": None, "random_state": 0}
+    here = RecursiveSVC(**arguments).fit(X, y)
+    there = RecursiveSVC(engine=RayEngine(n_shards=2), **arguments).fit(X, y)
+    assert there.duality_gap_ <= 1e-3
+    assert there.trace_["objective"][-1] == pytest.approx(here.trace_["objective"][-1], rel=1e-3)
+    kill_in(4)
+    killed = RecursiveSVC(engine=Killing(n_shards=2, checkpoint_every=3), **arguments).fit(X, y)
+    assert Killing.last.n_restarts == 1
+    np.testing.assert_array_equal(killed.coef_, there.coef_)
+    assert killed.duality_gap_ == there.duality_gap_
+
+
+def test_bayesian_classifier_on_a_cluster(filed):
+    X, y, tree = filed
+    arguments = {"structure": tree, "likelihood": "logistic"}
+    here = HierarchicalBayesClassifier(**arguments).fit(X, y)
+    there = HierarchicalBayesClassifier(engine=RayEngine(n_shards=2), **arguments).fit(X, y)
+    np.testing.assert_allclose(there.precisions_, here.precisions_, rtol=0.02)
+    np.testing.assert_array_equal(there.predict(X), here.predict(X))

@@ -6,15 +6,24 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
 
 from arbora import io
-from arbora.classify import MultinomialLogistic
+from arbora.classify import (
+    HierarchicalBayesClassifier,
+    MultinomialLogistic,
+    RecursiveLogisticRegression,
+    RecursiveSVC,
+)
+from arbora.classify._coupling import couple
 from arbora.engine import EngineError, RayEngine, ThreadEngine, choose_engine
 from arbora.engine import ray as ray_module
 from arbora.engine.mapped import read_object, write_object
 from arbora.infer import multinomial_shards
 from arbora.infer.fold import cut_blocks, fold, parts_of_tree, total
+from arbora.infer.joint_shards import cut_layout
+from arbora.infer.layout import lay_out
 from arbora.infer.multinomial import Monitor
 from arbora.infer.multinomial_shards import solve_lc
 from arbora.structure import Hierarchy
@@ -25,10 +34,11 @@ class Cut(ThreadEngine):
     """Threads, but with a model cut into several shards."""
 
     n_shards = 1
+    weights = None
 
-    def __init__(self, n_shards, n_jobs=1):
+    def __init__(self, n_shards, n_jobs=1, is_local=True):
         super().__init__(n_jobs)
-        self.n_shards = n_shards
+        self.n_shards, self.is_local = n_shards, is_local
 
 
 @pytest.mark.parametrize("free_bias", [False, True])
@@ -38,11 +48,107 @@ def test_lc_has_the_same_bits_for_any_number_of_shards(free_bias, monkeypatch):
     problem = random_problem(n_classes=11, free_bias=free_bias, dtype=np.float32)
     found = []
     for engine in (Cut(1), Cut(1, 2), Cut(2), Cut(3), Cut(4, 2), Cut(50)):
-        monitor = Monitor(1e-4, 300, dtype=np.float32)
+        monitor = Monitor(1e-3, 100, dtype=np.float32)
         found.append((solve_lc(problem, monitor, engine).Z, monitor.trace["objective"]))
     for Z, objectives in found[1:]:
         np.testing.assert_array_equal(Z, found[0][0])
         np.testing.assert_array_equal(objectives, found[0][1])
+
+
+def many_classes(n_samples=300, n_features=40, seed=0):
+    """Sparse documents of 120 classes, twelve below each of ten nodes, five of these below each of two."""
+    rng = np.random.default_rng(seed)
+    names = [
+        f"{top}/{top}{middle}/{top}{middle}.{leaf}"
+        for top in "ab"
+        for middle in range(5)
+        for leaf in range(12)
+    ]
+    y = np.concatenate([np.arange(len(names)), rng.integers(len(names), size=n_samples - len(names))])
+    means = rng.normal(size=(len(names), n_features)) + np.repeat(
+        rng.normal(size=(10, n_features)), 12, axis=0
+    )
+    X = (means[y] + rng.normal(size=(n_samples, n_features))) * (rng.random((n_samples, n_features)) < 0.4)
+    return sp.csr_array(X), np.array(names, dtype=object)[y], Hierarchy.from_paths(names)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Train as on a cluster, with shards in this process."""
+
+    def train(model, n_shards, X, y):
+        engine = Cut(n_shards, is_local=False)
+        monkeypatch.setattr(type(model), "_training_engine", lambda self: engine)
+        try:
+            return model.fit(X, y)
+        finally:
+            monkeypatch.undo()
+
+    return train
+
+
+RECURSIVE = {"tol": 1e-4, "max_iter": 2000, "dtype": "float64", "calibration": None, "random_state": 0}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda tree: RecursiveSVC(structure=tree, coupling=1.0, loss="squared_hinge", **RECURSIVE),
+        lambda tree: RecursiveSVC(
+            structure=tree, coupling=1.0, prune_below=0.0, **{**RECURSIVE, "tol": 1e-3}
+        ),
+        lambda tree: RecursiveLogisticRegression(structure=tree, coupling=1.0, **RECURSIVE),
+        lambda tree: RecursiveLogisticRegression(coupling=0.0, **RECURSIVE),
+    ],
+    ids=["squared hinge", "hinge, pruned", "logistic", "flat"],
+)
+def test_classes_that_share_parts_have_the_same_optimum_in_any_shards(make, elsewhere):
+    X, y, tree = many_classes()
+    here = make(tree).fit(X, y)
+    there = elsewhere(make(tree), 3, X, y)
+    assert max(here.duality_gap_, there.duality_gap_) <= here.tol
+    assert there.trace_["objective"][-1] == pytest.approx(here.trace_["objective"][-1], rel=here.tol)
+    # The penalty is half the square of the parts: those of two points within a gap g differ by 2 sqrt(2 g) at most.
+    factor, _ = couple(here.structure_ or here.hierarchy_, here.class_nodes_, here.coupling_, here.fade)
+    most = 2 * np.sqrt(2 * here.tol * here.trace_["objective"][-1]) * np.linalg.norm(factor.toarray(), 2)
+    difference = there.coef_ - here.coef_
+    assert np.linalg.norm(difference.toarray() if sp.issparse(difference) else difference) < most
+    assert np.mean(there.predict(X) == here.predict(X)) > 0.97
+
+
+def test_bayesian_precisions_are_the_same_in_shards(elsewhere):
+    X, y, tree = many_classes(n_samples=200, n_features=400)
+    arguments = {"structure": tree, "likelihood": "logistic", "tol": 1e-3}
+    here = HierarchicalBayesClassifier(**arguments).fit(X, y)
+    there = elsewhere(HierarchicalBayesClassifier(**arguments), 2, X, y)
+    np.testing.assert_allclose(there.precisions_, here.precisions_, rtol=5e-3)
+    np.testing.assert_allclose(there.predict_proba(X), here.predict_proba(X), atol=0.02)
+
+
+def test_parts_that_one_shard_sees_do_not_cross():
+    _, y, tree = many_classes()
+    factor, _ = couple(tree, np.asarray(tree.encode(np.unique(y).tolist())), 1.0, None)
+    layout = lay_out(factor)
+    runs = cut_blocks(len(layout.blocks), 2)
+    pieces = cut_layout(layout, runs)
+    both = set(pieces[0].layout.shared) & set(pieces[1].layout.shared)
+    for piece in pieces:
+        assert set(piece.layout.shared[piece.crossing]) == both
+        assert len(both) < len(piece.layout.shared)
+        for k, block in enumerate(piece.layout.blocks):
+            first = piece.first + k
+            assert layout.blocks[first] == block
+            np.testing.assert_array_equal(
+                piece.layout.shared[piece.layout.seen[k]], layout.shared[layout.seen[first]]
+            )
+
+
+@pytest.mark.parametrize("more", [{"warm_start": True}, {"checkpoint": "folder"}])
+def test_what_shards_cannot_be_given_is_refused(more):
+    with pytest.raises(ValueError, match=next(iter(more))):
+        RecursiveSVC(engine="ray", **more).fit(np.eye(4), list("aabb"))
+    with pytest.raises(ValueError, match="likelihood='logistic'"):
+        HierarchicalBayesClassifier(engine="ray").fit(np.eye(4), list("aabb"))
 
 
 @pytest.mark.parametrize("n_blocks", [1, 2, 7, 12, 13])

@@ -58,6 +58,7 @@ class _Inner(NamedTuple):
     solve: Callable[[MapProblem, float], MapSolution | DualSolution]
     share: float
     most: float
+    close: Callable[[], None] = lambda: None
 
     def tolerance(self, change: float, tol: float) -> float:
         """Tolerance that goes with a change of the precisions; never tighter than the end of the rounds asks for."""
@@ -67,7 +68,7 @@ class _Inner(NamedTuple):
 def _inner(problem: MapProblem, engine: Any, tol: float) -> _Inner:
     """Newton's method, to a relative gradient; or, where it suits, the dual, to a relative gap."""
     start: Any = None
-    if suits_dual(problem):
+    if suits_dual(problem) or not engine.is_local:
         dual = TreeDual(problem, engine, np.float32 if tol >= _SINGLE else np.float64)
 
         def by_dual(given: MapProblem, tol: float) -> DualSolution:
@@ -76,7 +77,7 @@ def _inner(problem: MapProblem, engine: Any, tol: float) -> _Inner:
             start = found.multipliers
             return found
 
-        return _Inner(by_dual, 1.0, 0.01)
+        return _Inner(by_dual, 1.0, 0.01, dual.close)
 
     def by_newton(given: MapProblem, tol: float) -> MapSolution:
         nonlocal start
@@ -138,7 +139,8 @@ def fit_partial_map(
     ----------
     problem : TreeProblem
         Root precision a number.
-    engine : object with ``map(function, items)``
+    engine : ThreadEngine
+        One with shards elsewhere needs a problem for the dual: logistic, with one precision a node.
     tol : float
         Relative change of the expected precisions, its root mean square, at which to stop.
     max_iter : int
@@ -151,18 +153,21 @@ def fit_partial_map(
     rate = np.log(shape) + np.log(prior.rate) - np.log(prior.shape)  # the precisions that the prior expects
     trace, mixture, change, reached = Trace(), Mixture(), np.inf, np.inf
     inner = _inner(problem.given(node_scalars(problem, Gammas(shape, np.exp(rate)))), engine, tol)
-    while len(trace) < max_iter and (change > tol or reached > inner.tolerance(0.0, tol)):
-        given = problem.given(node_scalars(problem, Gammas(shape, np.exp(rate))))
-        reached = inner.tolerance(change, tol)
-        mean, objective, _, history, settled, *_ = inner.solve(given, reached)
-        variance = laplace_diagonal(given, mean, engine=engine)
-        gammas = update_gammas(sharing, prior, spreads(tree, sharing, mean, variance), n_weights)
-        image = np.clip(np.log(gammas.rate), low, high)
-        change = float(np.sqrt(np.mean((image - rate) ** 2))) if rate.size else 0.0
-        rate = np.clip(mixture.next(rate.ravel(), image.ravel()).reshape(rate.shape), low, high)
-        trace.append(objective=objective, gap=change, steps=len(history))
-        if progress is not None:
-            progress.update(objective=objective, gap=change)
+    try:
+        while len(trace) < max_iter and (change > tol or reached > inner.tolerance(0.0, tol)):
+            given = problem.given(node_scalars(problem, Gammas(shape, np.exp(rate))))
+            reached = inner.tolerance(change, tol)
+            mean, objective, _, history, settled, *_ = inner.solve(given, reached)
+            variance = laplace_diagonal(given, mean, engine=engine)
+            gammas = update_gammas(sharing, prior, spreads(tree, sharing, mean, variance), n_weights)
+            image = np.clip(np.log(gammas.rate), low, high)
+            change = float(np.sqrt(np.mean((image - rate) ** 2))) if rate.size else 0.0
+            rate = np.clip(mixture.next(rate.ravel(), image.ravel()).reshape(rate.shape), low, high)
+            trace.append(objective=objective, gap=change, steps=len(history))
+            if progress is not None:
+                progress.update(objective=objective, gap=change)
+    finally:
+        inner.close()
     converged = settled and change <= tol and reached <= inner.tolerance(0.0, tol)
     marginals = laplace_marginals(given, mean, engine=engine) or Marginals(variance)
     return MapFit(mean, variance, marginals, gammas, trace, converged)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from arbora.engine import ThreadEngine
 from arbora.infer import Checkpoint, Progress, Trace
 from arbora.infer.dual import Rows, prepare_rows
 from arbora.infer.joint import Joint, JointSolution
+from arbora.infer.joint_shards import ShardedJoint
 from arbora.infer.layout import Layout
 from arbora.infer.memory import require_memory
 from arbora.infer.newton import Newton, NewtonSolution, suits_newton
@@ -55,19 +57,37 @@ class Fitted(NamedTuple):
         certificate = self.solution.certificate
         return certificate.gap / max(certificate.objective, np.finfo(np.float64).tiny)
 
+    def shared_part(self, p: int) -> NDArray[Any]:
+        """Shared part p as a row (1, n_features + 1), bias last."""
+        if isinstance(self.joint, ShardedJoint):
+            return self.joint.shared_part(p)
+        return self.solution.shared[p : p + 1]
 
-def block_costs(
-    training: Training, order: NDArray[np.int64]
-) -> Callable[[range, NDArray[Any]], NDArray[Any]]:
-    """Return the function that gives signs times costs of a block of classes, on some rows."""
-    by_class = sp.csc_array(training.positives)[:, order]
-    weight, dtype = training.positive_weight[order], training.options.dtype
+    def close(self) -> None:
+        """Let go of shards that live elsewhere."""
+        if isinstance(self.joint, ShardedJoint):
+            self.joint.close()
 
-    def costs(block: range, ids: NDArray[np.int64]) -> NDArray[Any]:
+
+@dataclass(frozen=True)
+class BlockCosts:
+    """Gives signs times costs of a block of classes, on some rows."""
+
+    by_class: sp.csc_array
+    row_cost: NDArray[Any]
+    weight: NDArray[Any]
+    dtype: Any
+
+    def __call__(self, block: range, ids: NDArray[np.int64]) -> NDArray[Any]:
+        """Signs times costs, len(ids) x len(block)."""
         columns = slice(block.start, block.stop)
-        return signed_costs(by_class[:, columns], training.row_cost, weight[columns], dtype, ids)
+        return signed_costs(self.by_class[:, columns], self.row_cost, self.weight[columns], self.dtype, ids)
 
-    return costs
+
+def block_costs(training: Training, order: NDArray[np.int64]) -> BlockCosts:
+    """Return the costs of the classes of a training, in some order of them."""
+    by_class = sp.csc_array(training.positives)[:, order]
+    return BlockCosts(by_class, training.row_cost, training.positive_weight[order], training.options.dtype)
 
 
 def size_of(X: sp.csr_array, dtype: Any, n_samples: int | None = None) -> Size:
@@ -133,6 +153,28 @@ def check_joint_memory(
     )
 
 
+def _train_elsewhere(
+    training: Training, coupling: Coupling, engine: ThreadEngine, rows: Rows, dense: bool, **more: Any
+) -> Fitted:
+    """Train all classes together in the shards of an engine, by coordinate descent; all losses suit it."""
+    options, n_classes = training.options, len(coupling.order)
+    if dense and engine.weights is None:
+        require_memory(
+            weight_memory(size_of(training.X, options.dtype), n_classes, dense),
+            f"Gathering the weights of {n_classes} classes and {rows.n_features} features ({rows.dtype.name})",
+            "Use prune_below=0.0, which keeps them as sparse differences, or RayEngine(weights=folder), which keeps "
+            "them in a file.",
+        )
+    costs = block_costs(training, coupling.order)
+    joint = ShardedJoint(rows, costs, coupling.factor, options.loss, engine)
+    try:
+        solution = joint.solve(tol=options.tol, max_iter=options.max_iter, seed=options.seed, **more)
+    except BaseException:
+        joint.close()
+        raise
+    return Fitted(joint, solution, coupling)
+
+
 def train_joint(
     training: Training,
     coupling: Coupling,
@@ -153,6 +195,8 @@ def train_joint(
     training : Training
     coupling : Coupling
     engine : ThreadEngine
+        One with shards elsewhere trains by coordinate descent there, always from the beginning and without an offset;
+        shards keep their own states.
     rows : Rows, optional
         The rows of `training`, if they are prepared already.
     dense : bool
@@ -168,6 +212,8 @@ def train_joint(
     options = training.options
     if rows is None:
         rows = prepare_rows(training.X, options.dtype, options.bias)
+    if not engine.is_local:
+        return _train_elsewhere(training, coupling, engine, rows, dense, progress=progress)
     from_weights = None
     if offset is not None:
 
@@ -221,7 +267,7 @@ def unpack(arrays: dict[str, NDArray[Any]]) -> Start | None:
 def dense_model(fitted: Fitted) -> LinearModel:
     """Weights of all classes as one matrix, its features contiguous in memory."""
     joint, order = fitted.joint, fitted.coupling.order
-    weights = np.empty((joint.rows.n_features + 1, len(order)), joint.rows.dtype)
+    weights = joint.engine.zeros((joint.rows.n_features + 1, len(order)), joint.rows.dtype)
 
     def fill(k: int) -> None:
         block = joint.layout.blocks[k]
@@ -252,7 +298,7 @@ def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:
         return pruned(V[:, :-1], prune_below), V[:, -1].copy()  # a view would keep all of V
 
     def shared_part(p: int) -> tuple[sp.csr_array, NDArray[Any]]:
-        v = solution.shared[p : p + 1] * size[layout.shared[p]]
+        v = fitted.shared_part(p) * size[layout.shared[p]]
         return pruned(v[:, :-1], prune_below), v[:, -1].copy()
 
     pieces = joint.engine.map(shared_part, range(len(layout.shared)))
@@ -266,8 +312,11 @@ def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:
 
 
 def build_model(fitted: Fitted, prune_below: float | None) -> LinearModel | PartsModel:
-    """Weights as one dense matrix, or, where entries are to be pruned, as sparse parts."""
-    return dense_model(fitted) if prune_below is None else parts_model(fitted, prune_below)
+    """Weights as one dense matrix, or, where entries are to be pruned, as sparse parts; then let shards go."""
+    try:
+        return dense_model(fitted) if prune_below is None else parts_model(fitted, prune_below)
+    finally:
+        fitted.close()
 
 
 def joint_trace(fitted: Fitted) -> Trace:

@@ -103,6 +103,7 @@ class Recursive(OneVsRest):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Any:
         everything = self._check_all(X, y, sample_weight, loss)
+        self._refuse_elsewhere()
         training = without_weightless(everything)
         positive_weight = self._positive_weight(training)
         training = training._replace(positive_weight=positive_weight)
@@ -124,6 +125,17 @@ class Recursive(OneVsRest):
             checkpoint.clear()
         return self
 
+    def _refuse_elsewhere(self) -> None:
+        """Refuse what shards elsewhere cannot be given, before anything is trained."""
+        if self._training_engine().is_local:
+            return
+        for name, value in (("warm_start", self.warm_start), ("checkpoint", self.checkpoint)):
+            if value:
+                raise ValueError(
+                    f"{name}={value!r} is for engine=None: with engine={self.engine!r} multipliers stay on the "
+                    "workers, which keep their own states in the folder of RayEngine(folder=...)."
+                )
+
     def _train_and_keep(self, training: Training, coupling: Coupling, checkpoint: Checkpoint | None) -> None:
         """Leave weights and certificate of all rows, and the multipliers if another fit may start from them."""
         start = self._start(training, coupling, checkpoint)
@@ -137,6 +149,8 @@ class Recursive(OneVsRest):
         """Refuse, before anything is trained, what would not fit later: a search, a fit, a held-out fit beside it."""
         options, n_classes = training.options, training.positives.shape[1]
         layouts = [lay_out(coupling.factor) for coupling in plan.coupled]
+        if not self._training_engine().is_local and not plan.splits:
+            return  # the memory of others, who know what they have
         common = options.loss, self.prune_below is None, self._engine().n_workers
         if plan.splits:
             check_search_memory(training, layouts, plan, common[-1])
@@ -149,7 +163,7 @@ class Recursive(OneVsRest):
         beside += min(most_scores(learns), whole.n_samples * n_classes) * options.dtype.itemsize
         if self.warm_start:
             beside += multiplier_memory(whole, n_classes, options.loss)
-        for layout in layouts:
+        for layout in layouts if self._training_engine().is_local else []:
             check_joint_memory(whole, layout, *common)
             if n_seen:
                 why = ", beside the weights of all rows, to calibrate (calibration=None needs no such fit),"
@@ -159,7 +173,8 @@ class Recursive(OneVsRest):
         return couple(self.structure_ or self.hierarchy_, self.class_nodes_, value, self.fade)
 
     def _train(self, training: Training, coupling: Coupling, **more: Any) -> Fitted:
-        return train_joint(training, coupling, self._engine(), dense=self.prune_below is None, **more)
+        engine = self._engine() if "offset" in more else self._training_engine()
+        return train_joint(training, coupling, engine, dense=self.prune_below is None, **more)
 
     def _model(self, fitted: Fitted) -> LinearModel | PartsModel:
         return build_model(fitted, self.prune_below)

@@ -39,7 +39,7 @@ from arbora.classify._features import check_features
 from arbora.classify._linear import LinearModel, as_csr, linear_scores
 from arbora.classify._nodes import NodePredictor
 from arbora.classify._targets import encode_targets
-from arbora.engine import ThreadEngine
+from arbora.engine import ThreadEngine, choose_engine
 from arbora.infer import Progress
 from arbora.infer.gaussian_tree import Gammas, Root, share_precisions
 from arbora.infer.tree_blocks import Marginals
@@ -85,6 +85,10 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
         Most iterations; a `ConvergenceWarning` tells when they were not enough.
     n_jobs : int, optional
         Threads; the result does not depend on it.
+    engine : None, "threads", "ray" or RayEngine
+        Where the most probable weights are found: in this process, or in shards on the workers of a Ray cluster
+        (extra `ray`; "ray" is one on this machine). For inference="map" with likelihood="logistic" and covariance
+        "M1" or "M3". Variances, precisions and the weights of all nodes are made in this process.
     verbose : int
         1 shows progress on a terminal, 2 everywhere.
 
@@ -155,6 +159,7 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
         "tol": [Interval(Real, 0, None, closed="neither"), None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "n_jobs": [Integral, None],
+        "engine": [StrOptions({"threads", "ray"}), ThreadEngine, None],
         "verbose": ["verbose"],
     }
 
@@ -172,6 +177,7 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
         tol: float | None = None,
         max_iter: int = 200,
         n_jobs: int | None = None,
+        engine: Any = None,
         verbose: int = 0,
     ) -> None:
         self.structure = structure
@@ -185,6 +191,7 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
+        self.engine = engine
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Tags:
@@ -231,6 +238,19 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
     def _tol(self) -> float:
         return _TOL[self.inference] if self.tol is None else self.tol
 
+    def _training_engine(self) -> ThreadEngine:
+        return choose_engine(self.engine, self.n_jobs)
+
+    def _refuse_elsewhere(self) -> None:
+        """Refuse what cannot be fitted in shards, before anything is."""
+        splits = self.inference == "map" and self.likelihood == "logistic" and self.covariance != "M2"
+        if not splits and not self._training_engine().is_local:
+            raise ValueError(
+                f"inference={self.inference!r}, likelihood={self.likelihood!r}, covariance={self.covariance!r} does "
+                f"not split over classes, and engine={self.engine!r} keeps them in shards: use inference='map', "
+                "likelihood='logistic' and covariance 'M1' or 'M3', or engine=None."
+            )
+
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> TreeProblem:
         """Check parameters and data, remember the labels, and state the problem."""
         self._validate_params()
@@ -243,6 +263,7 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
                 "the structure is a LabelGraph, which has no parents: give a Hierarchy that is a tree, or use "
                 "RecursiveLogisticRegression, which takes graphs."
             )
+        self._refuse_elsewhere()
         X = check_features(self, X, reset=True)
         check_scale(X)
         check_consistent_length(X, y)
@@ -269,7 +290,7 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
         """Find the posterior and keep it."""
         for name in _OPTIONAL:  # of a fit before, with other parameters
             self.__dict__.pop(name, None)
-        with Progress(None, "iterations", self.verbose) as progress, ThreadEngine(self.n_jobs) as engine:
+        with Progress(None, "iterations", self.verbose) as progress, self._training_engine() as engine:
             options = {"tol": self._tol, "max_iter": self.max_iter, "progress": progress}
             if self.inference == "variational":
                 fit = fit_tree(problem, engine, **options)

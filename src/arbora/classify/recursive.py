@@ -91,6 +91,10 @@ class RecursiveSVC(Recursive):
     n_jobs : int, optional
         Threads; the result does not depend on it. Under a root that all classes share, at most two blocks of
         classes are trained at a time, and one where there are fewer than 65 blocks of 32.
+    engine : None, "threads", "ray" or RayEngine
+        Where classes are trained together: in this process, or in shards on the workers of a Ray cluster (extra
+        `ray`; "ray" is one on this machine). The optimum is the same. The search of "cv" and `partial_fit` stay in this
+        process; `warm_start` and `checkpoint` are for this process alone.
     random_state : int, RandomState instance or None
         Order in which rows and classes are visited, and the folds.
     checkpoint : path, optional
@@ -179,6 +183,7 @@ class RecursiveSVC(Recursive):
         dtype: str = "float32",
         warm_start: bool = False,
         n_jobs: int | None = None,
+        engine: Any = None,
         random_state: Any = None,
         checkpoint: Any = None,
         verbose: int = 0,
@@ -203,6 +208,7 @@ class RecursiveSVC(Recursive):
         self.dtype = dtype
         self.warm_start = warm_start
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.checkpoint = checkpoint
         self.verbose = verbose
@@ -237,7 +243,7 @@ class RecursiveLogisticRegression(Recursive):
         How scores become probabilities, and sets of labels.
     prune_below, dtype
         How weights are kept: as sparse differences or in full, and in which precision.
-    warm_start, n_jobs, random_state, checkpoint, verbose
+    warm_start, n_jobs, engine, random_state, checkpoint, verbose
         How training goes about it.
 
         All parameters but `loss` are those of `RecursiveSVC`, where they are described in full.
@@ -288,6 +294,7 @@ class RecursiveLogisticRegression(Recursive):
         dtype: str = "float32",
         warm_start: bool = False,
         n_jobs: int | None = None,
+        engine: Any = None,
         random_state: Any = None,
         checkpoint: Any = None,
         verbose: int = 0,
@@ -311,6 +318,7 @@ class RecursiveLogisticRegression(Recursive):
         self.dtype = dtype
         self.warm_start = warm_start
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.checkpoint = checkpoint
         self.verbose = verbose

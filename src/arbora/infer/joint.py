@@ -35,6 +35,7 @@ from arbora.infer.dual import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, Rows
 from arbora.infer.follow import follow
 from arbora.infer.layout import Layout, coupling_of_wave, lay_out
 from arbora.infer.progress import Progress
+from arbora.infer.rows_view import View, view_all, view_some
 from arbora.infer.run import Multipliers, Round, Run, State, Visit, no_multipliers
 from arbora.kernels import LOSSES
 from arbora.kernels.coupled import (
@@ -45,7 +46,7 @@ from arbora.kernels.coupled import (
     polish_coupled,
     sweep_coupled,
 )
-from arbora.kernels.triples import from_triples, take_rows, to_triples
+from arbora.kernels.triples import from_triples, to_triples
 
 _ACTIVE_WORK = 1.0  # on the pairs that can move, as a multiple of a sweep: others may have moved meanwhile
 _MOST_OPTIMISM = 8.0  # an estimate is never distrusted more than this
@@ -56,20 +57,20 @@ Costs = Callable[[range, NDArray[np.int64]], NDArray[Any]]
 Weights = Callable[[range], NDArray[Any]]
 
 
-class View(NamedTuple):
-    """Some rows, with the features that occur in them."""
-
-    ids: NDArray[np.int64]
-    features: NDArray[np.int64]  # the last one is the bias
-    rows: Rows
-
-
 class Certificate(NamedTuple):
     """Primal objective and duality gap at `scale` times the weights of the multipliers."""
 
     scale: float
     objective: float
     gap: float
+
+
+class Order(NamedTuple):
+    """What the visits of a round have in common: its seed and number, and the gap below which a pair stays."""
+
+    seed: int
+    iteration: int
+    idle: float
 
 
 class JointSolution(NamedTuple):
@@ -80,25 +81,6 @@ class JointSolution(NamedTuple):
     certificate: Certificate
     history: list[Round]
     converged: bool
-
-
-def view_all(rows: Rows) -> View:
-    """All rows, with all features."""
-    return View(np.arange(rows.n_samples), np.arange(rows.n_features + 1), rows)
-
-
-def view_some(rows: Rows, ids: NDArray[np.int64]) -> View:
-    """Take some rows, with their features counted anew, so that work on them does not grow with all features."""
-    if rows.dense:
-        width = rows.n_features
-        indptr = np.arange(len(ids) + 1, dtype=rows.indptr.dtype) * width
-        data = rows.data.reshape(-1, width)[ids].ravel()
-        indices, features = rows.indices[: data.size], np.arange(width)
-    else:
-        scratch = np.full(rows.n_features, -1, np.int32)
-        indptr, indices, data, features = take_rows(rows.indptr, rows.indices, rows.data, ids, scratch)
-    part = Rows(indptr, indices, data, rows.norm2[ids], rows.bias, rows.dense, len(features))
-    return View(ids, np.append(features, rows.n_features), part)
 
 
 class Joint:
@@ -142,12 +124,15 @@ class Joint:
         offset: Weights | None = None,
     ) -> None:
         self.rows, self.costs, self.loss, self.engine, self.offset = rows, costs, loss, engine, offset
-        self.layout: Layout = lay_out(factor)
-        self.local, self.mix = (
-            [np.asarray(shares, rows.dtype) for shares in kind]
-            for kind in (self.layout.local, self.layout.mix)
-        )
         self.everything = view_all(rows)
+        self.set_layout(lay_out(factor))
+
+    def set_layout(self, layout: Layout) -> None:
+        """Take over how classes share parts; those of a block stay what they are."""
+        self.layout = layout
+        self.local, self.mix = (
+            [np.asarray(shares, self.rows.dtype) for shares in kind] for kind in (layout.local, layout.mix)
+        )
 
     def _block_arrays(
         self, k: int, view: View, multipliers: Multipliers, shared: NDArray[Any]
@@ -253,47 +238,81 @@ class Joint:
         """Carry the changes of the blocks of a wave into the shared parts."""
         follow(self.rows, self.layout, self.mix, self.engine, wave, old, new, shared)
 
-    def _round(self, run: Run, state: State, full: bool, seed: int) -> NDArray[np.float64]:
-        """Visit every block once; return the loss, regulariser and gap met on the way."""
-        total, waves, iteration = np.zeros(3), self.layout.waves, len(state.history)
+    def _order_of(self, state: State, seed: int) -> Order:
+        """Return what the visits of the next round have in common."""
         idle = -1.0
         if self.loss == "logistic" and state.history:
             n_pairs = self.rows.n_samples * self.layout.blocks[-1].stop
             idle = _IDLE * state.history[-1].gap / n_pairs
+        return Order(seed, len(state.history), idle)
+
+    def _waves(self, order: Order) -> list[int]:
+        """Waves in the order of a round."""
+        rng = np.random.default_rng([order.seed, order.iteration])
+        return [int(w) for w in rng.permutation(len(self.layout.waves))]
+
+    def _round(self, run: Run, state: State, full: bool, seed: int) -> NDArray[np.float64]:
+        """Visit every block once; return the loss, regulariser and gap met on the way."""
+        order = self._order_of(state, seed)
+        waves = [self.layout.waves[w] for w in self._waves(order)]
+        total = np.zeros(3)
+        for wave in waves:
+            total += self._wave(wave, coupling_of_wave(self.layout, wave), run, state, full, order)
+        return total
+
+    def _wave(
+        self,
+        blocks: NDArray[np.int64],
+        couplings: list[NDArray[Any]],
+        run: Run,
+        state: State,
+        full: bool,
+        order: Order,
+        first: int = 0,
+    ) -> NDArray[np.float64]:
+        """Visit the blocks of a wave and let the shared parts follow; `first` is what block 0 counts as elsewhere."""
 
         def visit(item: tuple[int, NDArray[Any]]) -> Visit:
             k, K = item
-            done = run.load(k, iteration)
+            done = run.load(k, order.iteration)
             if done is None:
                 view = self.everything if full else view_some(self.rows, state.candidates[k])
-                at = [seed, iteration, k]
-                done = self._visit(k, K, view, state.multipliers[k], state.shared, at, idle)
-                run.save(k, iteration, done)
+                at = [order.seed, order.iteration, first + k]
+                done = self._visit(k, K, view, state.multipliers[k], state.shared, at, order.idle)
+                run.save(k, order.iteration, done)
             return done
 
-        for w in np.random.default_rng([seed, iteration]).permutation(len(waves)).tolist():
-            wave = waves[w].tolist()
-            couplings = coupling_of_wave(self.layout, waves[w])
-            visits = self.engine.map(visit, list(zip(wave, couplings, strict=True)))
-            self._follow(
-                wave, [state.multipliers[k] for k in wave], [v.multipliers for v in visits], state.shared
-            )
-            for k, done in zip(wave, visits, strict=True):
-                state.multipliers[k], state.candidates[k] = done.multipliers, done.candidates
-                total += done.estimates
-        return total
+        wave = blocks.tolist()
+        visits = self.engine.map(visit, list(zip(wave, couplings, strict=True)))
+        self._follow(
+            wave, [state.multipliers[k] for k in wave], [v.multipliers for v in visits], state.shared
+        )
+        for k, done in zip(wave, visits, strict=True):
+            state.multipliers[k], state.candidates[k] = done.multipliers, done.candidates
+        return np.asarray(np.sum([done.estimates for done in visits], axis=0))
 
     def certify(self, state: State) -> Certificate:
         """Evaluate the primal objective and the duality gap, from the multipliers alone, at the best of a few scales.
 
         The shared parts are made anew: what they gathered by way of rounding errors is gone.
         """
+        self._rebuild(state)
+        return self._best_scale(self._certify_blocks(state))
+
+    def _rebuild(self, state: State) -> None:
+        """Make the shared parts anew."""
         state.shared[:] = 0
         empty = [no_multipliers(self.rows.dtype)] * len(self.layout.blocks)
         self._follow(range(len(empty)), empty, state.multipliers, state.shared)
+
+    @property
+    def _scales(self) -> NDArray[Any]:
         smooth_or_offset = self.loss != "hinge" or self.offset is not None
-        scales = np.array(SCALES[:1] if smooth_or_offset else SCALES, self.rows.dtype)
-        code, bias = LOSSES[self.loss], self.rows.bias
+        return np.array(SCALES[:1] if smooth_or_offset else SCALES, self.rows.dtype)
+
+    def _certify_blocks(self, state: State) -> list[NDArray[np.float64]]:
+        """Regulariser, gap, and losses at all scales, of every block."""
+        scales, code, bias = self._scales, LOSSES[self.loss], self.rows.bias
 
         def certify_one(k: int) -> NDArray[np.float64]:
             losses = np.zeros(len(scales))
@@ -301,7 +320,11 @@ class Joint:
             norm, gap = certify_scaled(*self.rows[:3], cost, code, bias, W, A, scales, losses)
             return np.array([norm - self._from_offset(k, state.multipliers[k]), gap, *losses])
 
-        norm, gap, *losses = np.sum(self.engine.map(certify_one, range(len(self.layout.blocks))), axis=0)
+        return list(self.engine.map(certify_one, range(len(self.layout.blocks))))
+
+    def _best_scale(self, blocks: list[NDArray[np.float64]]) -> Certificate:
+        """Add up the blocks and choose a scale."""
+        scales, (norm, gap, *losses) = self._scales, np.sum(blocks, axis=0)
         objectives = scales.astype(np.float64) ** 2 * norm + losses
         best = int(objectives.argmin())
         gap = max(0.0, float(gap + objectives[best] - objectives[0]))

@@ -41,13 +41,15 @@ class Layout(NamedTuple):
     waves: list[NDArray[np.int64]]
 
 
-def lay_out(factor: sp.csc_array) -> Layout:
+def lay_out(factor: sp.csc_array, together: int = 1) -> Layout:
     """Cut classes into blocks, parts into local and shared ones, and blocks into waves.
 
     Parameters
     ----------
     factor : sparse matrix of shape (n_parts, n_classes)
         Its columns in an order that keeps classes that share parts together.
+    together : int
+        Least number of blocks of a wave that may move the same part: as many as there are places that would wait.
 
     Examples
     --------
@@ -69,7 +71,7 @@ def lay_out(factor: sp.csc_array) -> Layout:
     shares = [values[~is_shared[parts]] for parts, values in pieces]
     seen = [position[parts[is_shared[parts]]] for parts, _ in pieces]
     mix = [values[is_shared[parts]] for parts, values in pieces]
-    together = TOGETHER if len(blocks) > _FEW_BLOCKS else 1
+    together = max(together, TOGETHER if len(blocks) > _FEW_BLOCKS else 1)
     n_waves = -(-int(n_seeing.max()) // together) if shared.size else 1
     waves = [np.arange(first, len(blocks), n_waves) for first in range(n_waves)]
     return Layout(blocks, owned, shares, [s.T @ s for s in shares], seen, mix, shared, waves)
@@ -86,9 +88,19 @@ def _piece(columns: sp.csc_array, block: range) -> tuple[NDArray[np.int64], NDAr
     return parts.astype(np.int64), shares
 
 
-def coupling_of_wave(layout: Layout, wave: NDArray[np.int64]) -> list[NDArray[Any]]:
-    """Matrices K of the blocks of a wave, each shared part counted once for every block of the wave that sees it."""
-    times = np.bincount(np.concatenate([layout.seen[k] for k in wave]), minlength=len(layout.shared))
+def times_seen(layout: Layout, wave: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count, for each shared part, the blocks of a wave that see it."""
+    return np.bincount(np.concatenate([layout.seen[k] for k in wave]), minlength=len(layout.shared))
+
+
+def coupling_of_wave(
+    layout: Layout, wave: NDArray[np.int64], times: NDArray[np.int64] | None = None
+) -> list[NDArray[Any]]:
+    """Matrices K of the blocks of a wave, each shared part counted once for every block of the wave that sees it.
+
+    `times` counts these blocks, where there are more of them than those of this layout.
+    """
+    times = times_seen(layout, wave) if times is None else times
     return [
         layout.local[k] + (layout.mix[k].T * times[layout.seen[k]]) @ layout.mix[k] for k in wave.tolist()
     ]

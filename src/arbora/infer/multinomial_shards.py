@@ -146,7 +146,7 @@ class ClassShard:
 
     def __init__(self, common: Common, blocks: range, engine: Any) -> None:
         self.rows, self.penalty, self.bound, _ = common
-        self.engine, self.blocks = engine, blocks
+        self.engine, self.blocks, self.blas = engine, blocks, ThreadpoolController()
         self.all_columns = slices(common.n_classes, BLOCK)
         self.columns = self.all_columns[blocks.start : blocks.stop]
         self.first = self.columns[0].start
@@ -156,7 +156,7 @@ class ClassShard:
 
     def round(self, shift: Matrix, common: Matrix | None) -> list[tuple[range, Told]]:
         """Take off what all classes have in common, visit all blocks, and tell of the parts of the tree over them."""
-        with ThreadpoolController().limit(limits=1, user_api="blas"):
+        with self.blas.limit(limits=1, user_api="blas"):
             if common is not None:
                 self.W -= common[:, None]
                 if self.V is not None and self.penalty.mixing is not None:

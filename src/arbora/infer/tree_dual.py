@@ -12,6 +12,7 @@ a solution are a good start for the next one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from arbora.infer.dual import prepare_rows
 from arbora.infer.joint import Joint
+from arbora.infer.joint_shards import ShardedJoint
 from arbora.infer.memory import require_memory
 from arbora.infer.run import Multipliers, Round
 from arbora.infer.tree_blocks import suits_blocks
@@ -27,6 +29,34 @@ from arbora.infer.tree_prior import TreePrior
 from arbora.infer.tree_problem import MapProblem, root_means, row_weights
 
 Matrix = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class TreeCosts:
+    """Gives weights of some rows with the signs of the labels of a block of classes."""
+
+    positives: sp.csc_array
+    weight: Matrix
+
+    def __call__(self, block: range, ids: NDArray[np.int64]) -> Matrix:
+        """Signs times weights, len(ids) x len(block)."""
+        positive = self.positives[:, block.start : block.stop]
+        positive = positive if len(ids) == positive.shape[0] else sp.csc_array(positive[ids])
+        cost = np.repeat(-self.weight[ids][:, None], len(block), axis=1)
+        column = np.repeat(np.arange(len(block)), np.diff(positive.indptr))
+        cost[positive.indices, column] *= -1
+        return cost
+
+
+@dataclass(frozen=True)
+class SameForAll:
+    """Gives the same weights to all classes."""
+
+    weights: Matrix
+
+    def __call__(self, block: range) -> Matrix:
+        """Weights, len(weights) x len(block)."""
+        return np.repeat(self.weights[:, None], len(block), axis=1)
 
 
 class DualSolution(NamedTuple):
@@ -98,7 +128,7 @@ class TreeDual:
     ----------
     problem : MapProblem
         One that `suits_dual`; its own precisions do not matter.
-    engine : object with ``map(function, items)``
+    engine : ThreadEngine
     dtype : dtype
         Working precision.
 
@@ -120,14 +150,19 @@ class TreeDual:
         self.rows = prepare_rows(sp.csr_array(problem.X), dtype, problem.bias)
         self.paths = paths_up(problem.parent, problem.class_node)
         self.order = order_of_tree(self.paths)
-        self.positives = sp.csc_array(problem.Y, dtype=dtype)[:, self.order]
-        self.weight = row_weights(problem).astype(dtype)
+        positives = sp.csc_array(problem.Y, dtype=dtype)[:, self.order]
+        self.costs = TreeCosts(positives, row_weights(problem).astype(dtype))
         self.mean = root_means(problem)
+        padding = np.zeros(self.rows.n_features + 1 - len(self.mean))
+        self.offset = SameForAll(np.append(self.mean, padding)) if self.mean.any() else None
+        self.joint: ShardedJoint | None = None
 
     def _require_memory(self, itemsize: int) -> None:
         problem = self.problem
         n_samples, n_classes, n_nodes = problem.X.shape[0], len(problem.class_node), len(problem.parent)
-        n_bytes = n_samples * n_classes * (itemsize + 5) + n_classes * problem.n_weights * itemsize
+        n_bytes = n_classes * problem.n_weights * itemsize
+        if self.engine.is_local:
+            n_bytes += n_samples * n_classes * (itemsize + 5)
         # Weights of all nodes, their variances, and one more to make them.
         n_bytes += 3 * 8 * n_nodes * problem.n_weights
         require_memory(
@@ -137,18 +172,20 @@ class TreeDual:
             "Use fewer rows, or fewer features (for text: a larger min_df).",
         )
 
-    def _costs(self, block: range, ids: NDArray[np.int64]) -> Matrix:
-        """Weights of the rows, with the sign of the label."""
-        positive = self.positives[:, block.start : block.stop]
-        positive = positive if len(ids) == positive.shape[0] else sp.csc_array(positive[ids])
-        cost = np.repeat(-self.weight[ids][:, None], len(block), axis=1)
-        column = np.repeat(np.arange(len(block)), np.diff(positive.indptr))
-        cost[positive.indices, column] *= -1
-        return cost
+    def _joint(self, factor: sp.csc_array) -> Joint:
+        """State the problem for other shares; classes that live in shards stay there, with their multipliers."""
+        if self.engine.is_local:
+            return Joint(self.rows, self.costs, factor, "logistic", self.engine, self.offset)
+        if self.joint is None:
+            self.joint = ShardedJoint(self.rows, self.costs, factor, "logistic", self.engine, self.offset)
+        else:
+            self.joint.couple(factor)
+        return self.joint
 
-    def _offset(self, block: range) -> Matrix:
-        mean = np.append(self.mean, np.zeros(self.rows.n_features + 1 - len(self.mean)))
-        return np.repeat(mean[:, None], len(block), axis=1)
+    def close(self) -> None:
+        """Let go of shards that live elsewhere."""
+        if self.joint is not None:
+            self.joint.close()
 
     def solve(
         self,
@@ -175,8 +212,7 @@ class TreeDual:
         nodes = paths[steps, classes]
         entries = precision[nodes] ** -0.5, (np.unique(nodes, return_inverse=True)[1], classes)
         factor = sp.csc_array(entries)
-        offset = self._offset if self.mean.any() else None
-        joint = Joint(self.rows, self._costs, factor, "logistic", self.engine, offset)
+        joint = self._joint(factor)
         found = joint.solve(tol=tol, max_iter=max_iter, multipliers=start)
         W = np.empty((self.problem.n_weights, len(self.order)))
 
