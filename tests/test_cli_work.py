@@ -13,10 +13,14 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
+from arbora import discover
 from arbora.cli import build_parser, main
 from arbora.cli import models as cli_models
+from arbora.datasets import DataFormatError
+from arbora.datasets.documents import Documents
 from arbora.explore import folder as folder_module
 from arbora.explore.folder import open_folder
+from arbora.explore.time import point_names, read_times
 
 ARBORA = [sys.executable, "-m", "arbora"]
 # Test runners that were started in the background ignore Ctrl-C, and so would their children.
@@ -170,6 +174,59 @@ def test_flat_topics(arguments, kind, estimator, workshop, tmp_path, capsys):
         "id": "land/empty.txt",
         "note": "none of its words is known to the model",
     }
+
+
+@pytest.mark.skipif(not hasattr(discover, "TemporalVMFMixture"), reason="topics over time are not there yet")
+def test_topics_over_time_rise_and_decline(tmp_path, capsys):
+    """The share of ships grows from one ninth to eight, year by year; 1995 has no documents."""
+    rng = np.random.default_rng(0)
+    with open(tmp_path / "x.jsonl", "w") as file:
+        for i in range(350):
+            year = [1990, 1991, 1992, 1993, 1994, 1996, 1997][i % 7]
+            label = "sea/big ships" if rng.random() < (year - 1989) / 9 else "sea/fish"
+            record = {
+                "text": " ".join(rng.choice(OWN[label], 4)),
+                "label": label,
+                "when": f"{year}-05-0{1 + i % 5}",
+            }
+            file.write(json.dumps(record) + "\n")
+    how = ["--topics", 2, "--over-time", "when", "--bins", "year", "--out", tmp_path / "t", "--jobs", 1]
+    code, _, err = run("discover", tmp_path / "x.jsonl", *how, capsys=capsys)
+    assert (code, err) == (0, "")
+    folder = open_folder(tmp_path / "t")
+    assert folder.kind == "topics over time"
+    told = folder.time
+    assert [one["name"] for one in told["bins"]] == [str(year) for year in range(1990, 1998)]
+    assert [one["n_documents"] for one in told["bins"]] == [50] * 5 + [0] + [50] * 2
+    ships = next(place for place, words in enumerate(told["words"]) if words[0][0][0] in OWN["sea/big ships"])
+    of_ships = [one["label"] == "sea/big ships" for one in folder.documents]
+    bins = np.array([one["time"] for one in folder.documents])
+    truth = [np.mean(np.array(of_ships)[bins == t]) if t != 5 else None for t in range(8)]
+    assert told["shares"][ships] == pytest.approx(truth, abs=0.02)
+    assert told["trends"][ships]["change"] > 0.4
+    assert told["trends"][ships]["peak"] in (6, 7)
+    assert told["trends"][1 - ships]["change"] == pytest.approx(-told["trends"][ships]["change"], abs=1e-5)
+    code, out, _ = run("predict", tmp_path / "t", tmp_path / "x.jsonl", capsys=capsys)
+    assert code == 0
+    found = [json.loads(line)["topic"] for line in out.splitlines()]
+    assert [name == str(ships) for name in found] == of_ships
+
+
+def test_times_are_numbers_or_dates():
+    def documents(*values):
+        places = [(Path("x.csv"), line) for line in range(2, 2 + len(values))]
+        return Documents(
+            "x", list(map(str, values)), None, places, texts=[""] * len(values), fields={"t": list(values)}
+        )
+
+    assert read_times(documents(1, "2.5"), "t").tolist() == [1.0, 2.5]
+    dates = read_times(documents("1999-12-31", "2000", "2000-01-02T03:04:05Z"), "t")
+    assert point_names(dates) == ["1999-12-31T00:00:00", "2000-01-01T00:00:00", "2000-01-02T03:04:05"]
+    for value in ("yesterday", None, "", True, float("nan")):
+        with pytest.raises(DataFormatError, match=r"x.csv, line 3: 't' is .*no date such as"):
+            read_times(documents("1999-12-31", value), "t")
+    with pytest.raises(ValueError, match="no field 'year'"):
+        read_times(documents(1), "year")
 
 
 @pytest.mark.parametrize("model", ["recursive-lr", "bayes", "multinomial", "flat", "top-down"])

@@ -80,6 +80,16 @@ def topics(text: str) -> int | str:
     return number
 
 
+def bins(text: str) -> int | str:
+    """Argument of points of time: a number of them, or a unit of the calendar."""
+    if text in ("year", "month", "week", "day"):
+        return text
+    number = count(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bins, nor year, month, week or day")
+    return number
+
+
 def branching(text: str) -> tuple[int, ...]:
     """Argument of the shape of a tree: 4x4x4 has three levels, four children each."""
     if not re.fullmatch(r"[1-9]\d{0,5}(x[1-9]\d{0,5})*", text):
@@ -280,6 +290,9 @@ def _discover(parser: argparse.ArgumentParser) -> None:
         "--tree", type=branching, metavar="4x4x4", help="tree of topics: children at each level"
     )
     parser.add_argument("--over-time", metavar="FIELD", help="field of dates or numbers: topics that change")
+    parser.add_argument(
+        "--bins", type=bins, metavar="N", help="points of --over-time: a number, or year, month, week, day"
+    )
     parser.add_argument("--model", choices=TOPIC_MODELS, default="vmf", help="of --topics (vmf)")
     parser.add_argument(
         "--starts", type=count, default=1, metavar="N", help="starts, of which the best is kept (1)"

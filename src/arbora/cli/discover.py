@@ -20,6 +20,7 @@ from arbora.datasets.documents import Documents
 from arbora.explore.answers import known_rows, topic_means, topic_probabilities
 from arbora.explore.folder import Content, check_target, write_folder
 from arbora.explore.nodes import N_WORDS, Filed, describe_documents, show, topic_titles
+from arbora.explore.time import choose_bins, describe_time, points_of, read_times
 from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
 
@@ -45,6 +46,7 @@ def run(
     topics: int | str | None = None,
     tree: tuple[int, ...] | None = None,
     over_time: str | None = None,
+    bins: str | int | None = None,
     model: str = "vmf",
     starts: int = 1,
     seed: int = 0,
@@ -66,14 +68,18 @@ def run(
     X = learn_rows(documents, vectorizer)
     documents, X, notices = without_empty(documents, X)
     names = feature_names(documents, vectorizer, X.shape[1])
-    estimator.fit(X)
+    times = None if over_time is None else read_times(documents, over_time)
+    if times is None:
+        estimator.fit(X)
+    else:
+        estimator.set_params(bins=choose_bins(times, bins)).fit(X, times)
     settings = {"command": "discover", "data": data, "model": type(estimator).__name__, "seed": seed}
     settings |= {"tree": list(tree)} if tree else {"topics": topics or DEFAULT_TOPICS}
     settings |= {"language": words.language} | ({"over_time": over_time} if over_time else {})
     kind = "topic tree" if tree else "topics over time" if over_time else "topics"
     kept = {"vectorizer": vectorizer, "estimator": estimator}
     kept["feature_names"] = None if documents.feature_names is None else names
-    content = content_of(kind, kept, documents, X, names, sample, settings, notices)
+    content = content_of(kind, kept, documents, X, names, sample, settings, notices, times)
     write_folder(out, content)
     _tell(content, out, as_json, time.perf_counter() - start)
 
@@ -130,9 +136,9 @@ def without_empty(documents: Documents, X: Any) -> tuple[Documents, Any, list[st
     return documents.take(kept), X[kept], [notice]
 
 
-def topics_of(estimator: Any, X: Any) -> Topics:
+def topics_of(estimator: Any, X: Any, times: Any = None) -> Topics:
     """Put the topics of a fitted model into a tree with one root, and the rows into the topics."""
-    proba, means = topic_probabilities(estimator, X), topic_means(estimator)
+    proba, means = topic_probabilities(estimator, X, times), topic_means(estimator)
     kappa = getattr(estimator, "concentrations_", None)
     if hasattr(estimator, "hierarchy_"):
         tree, leaves = estimator.hierarchy_, estimator.leaf_ids_
@@ -157,9 +163,10 @@ def content_of(
     sample: int,
     settings: dict[str, Any],
     notices: list[str],
+    times: NDArray[Any] | None = None,
 ) -> Content:
     """Gather all that goes into the model folder."""
-    found = topics_of(kept["estimator"], X)
+    found = topics_of(kept["estimator"], X, times)
     words = [_top(mean, names) for mean in found.means]
     n_documents = len(documents)
     ones = np.ones(n_documents, bool)
@@ -179,6 +186,12 @@ def content_of(
         "node": found.node[shown.sampled].tolist(),
         "probability": found.probability[shown.sampled].round(4).tolist(),
     }
+    over_time = None
+    if times is not None:
+        estimator = kept["estimator"]
+        answers["time"] = points_of(estimator.times_, times[shown.sampled]).tolist()
+        topics = np.arange(1, found.tree.n_nodes)
+        over_time = describe_time(estimator, settings["over_time"], times, topics, names)
     about = {
         "name": documents.name,
         "settings": settings,
@@ -195,6 +208,7 @@ def content_of(
         shown.positions,
         shown.node_positions,
         topics_text(shown.nodes),
+        time=over_time,
     )
 
 

@@ -179,8 +179,10 @@ def _answer_classes(
     return answers
 
 
-def topic_probabilities(model: Any, X: Any) -> NDArray[np.float64]:
+def topic_probabilities(model: Any, X: Any, times: Any = None) -> NDArray[np.float64]:
     """Probabilities of the components (of a tree: of all nodes); of k-means, 1 for the nearest centre.
+
+    Topics over time are asked about the times of the rows, or, without them, about the last point of time.
 
     Examples
     --------
@@ -189,14 +191,21 @@ def topic_probabilities(model: Any, X: Any) -> NDArray[np.float64]:
     >>> topic_probabilities(SphericalKMeans(2, random_state=0).fit(X), X).sum(axis=1)
     array([1., 1.])
     """
+    if times is not None:
+        return np.asarray(model.predict_proba(X, times))
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(X))
     return np.eye(model.n_clusters)[model.predict(X)]
 
 
 def topic_means(model: Any) -> NDArray[Any]:
-    """Mean directions of the components (of a tree: of all nodes), or centres of clusters."""
-    return np.asarray(model.means_ if hasattr(model, "means_") else model.cluster_centers_)
+    """Mean directions of the components (of a tree: of all nodes), or centres of clusters; over all times."""
+    if not hasattr(model, "means_"):
+        return np.asarray(model.cluster_centers_)
+    if model.means_.ndim == 2:
+        return np.asarray(model.means_)
+    part = model.counts_ / np.maximum(model.counts_.sum(axis=0), np.finfo(float).tiny)
+    return np.einsum("tk,tkd->kd", part, model.means_)
 
 
 def _answer_topics(
