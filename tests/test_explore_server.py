@@ -3,21 +3,17 @@
 import asyncio
 import json
 import socket
-import threading
-import time
 
 import pytest
 
 pytest.importorskip("plotly")
 httpx = pytest.importorskip("httpx")
-uvicorn = pytest.importorskip("uvicorn")
+pytest.importorskip("uvicorn")
 
-from arbora.classify import OneVsRestSVC  # noqa: E402
 from arbora.explore.folder import open_folder  # noqa: E402
 from arbora.explore.server import Limits, make_app, serve  # noqa: E402
-from arbora.structure import Hierarchy  # noqa: E402
-from arbora.text import LtcVectorizer  # noqa: E402
-from explore_folders import SUBJECTS, classifier_folder  # noqa: E402
+from explore_folders import SUBJECTS  # noqa: E402
+from serving import started, trained_folder  # noqa: E402
 
 TOKEN = "a secret of the test"
 LIMITS = Limits(document=2000, batch=20_000)
@@ -25,48 +21,19 @@ LIMITS = Limits(document=2000, batch=20_000)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("served") / "model"
-    draft = open_folder(classifier_folder(path, hostile=False))
-    texts = [document["text"] for document in draft.documents]
-    labels = [document["label"] for document in draft.documents]
-    tree = Hierarchy.from_edges(
-        [
-            (draft.nodes[node["parent"]]["name"], node["name"])
-            for node in draft.nodes
-            if node["parent"] is not None
-        ]
-    )
-    vectorizer = LtcVectorizer()
-    estimator = OneVsRestSVC(structure=tree, random_state=0).fit(vectorizer.fit_transform(texts), labels)
-    classifier_folder(path, {"vectorizer": vectorizer, "estimator": estimator}, hostile=False)
-    return open_folder(path)
-
-
-def started(app):
-    """Serve an application from a thread; return the server and its address."""
-    listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    return server, thread, f"http://127.0.0.1:{listening.getsockname()[1]}"
+    return open_folder(trained_folder(tmp_path_factory.mktemp("served") / "model"))
 
 
 @pytest.fixture(scope="module")
 def address(folder):
-    server, thread, url = started(make_app([folder], limits=LIMITS))
-    yield url
-    server.should_exit = True
-    thread.join(10)
+    with started(make_app([folder], limits=LIMITS)) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
 def guarded(folder):
-    server, thread, url = started(make_app([folder], token=TOKEN, limits=LIMITS))
-    yield url
-    server.should_exit = True
-    thread.join(10)
+    with started(make_app([folder], token=TOKEN, limits=LIMITS)) as url:
+        yield url
 
 
 def ask(url, text, **more):

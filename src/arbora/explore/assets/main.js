@@ -130,7 +130,11 @@ function setUpSearch() {
   box.addEventListener("blur", () => setTimeout(close, 150));
   box.addEventListener("keydown", (event) => {
     const act = { ArrowDown: () => point(at + 1), ArrowUp: () => point(at - 1),
-      Enter: () => found[at] && choose(found[at]), Escape: () => (close(), box.blur()) }[event.key];
+      Enter: () => found[at] && choose(found[at]), Escape: () => {
+        box.value = "";
+        close();
+        box.blur();
+      } }[event.key];
     if (!act) return;
     event.preventDefault();
     act();

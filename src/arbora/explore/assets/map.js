@@ -65,7 +65,7 @@ function scene(model, flat) {
   const [x, y] = [width(0), width(1)];
   const largest = Math.max(x, y);
   return { ...more, zaxis: { ...none, range: [-1, 1] }, dragmode: "pan", aspectmode: "manual",
-    aspectratio: { x: (1.6 * x) / largest, y: (1.6 * y) / largest, z: 0.1 },
+    aspectratio: { x: (2 * x) / largest, y: (2 * y) / largest, z: 0.1 },
     camera: { projection: { type: "orthographic" }, eye: { x: 0, y: 0, z: 2 }, up: { x: 0, y: 1, z: 0 } } };
 }
 
