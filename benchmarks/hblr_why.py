@@ -1,8 +1,8 @@
-"""Learned precisions of HBLR against fixed ones: could others make it better on CLEF?.
+"""Learned precisions of HBLR against fixed ones, with the tree and without.
 
     python -m benchmarks.hblr_why
 
-Learned precisions (M3, MAP) beside one precision for all nodes, with the tree and without, on held-out fifths of the
+Could others make it better on CLEF? M3 by MAP, one precision for all nodes or those it learns, on held-out fifths of the
 training part; the test part is not looked at.
 """
 
