@@ -2,8 +2,8 @@
 
     python -m benchmarks.hblr_why
 
-Could others make it better on CLEF? M3 by MAP, one precision for all nodes or those it learns, on held-out fifths of the
-training part; the test part is not looked at.
+Could others make it better on CLEF? M3 by MAP, one precision for all nodes or those it learns, on held-out fifths
+of the training part; the test part is not looked at.
 """
 
 from __future__ import annotations
