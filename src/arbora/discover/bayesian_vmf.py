@@ -18,6 +18,7 @@ S. Gopal (2014). Large-scale Structured Learning. PhD thesis, Carnegie Mellon Un
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -26,6 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -33,8 +35,9 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.discover._anneal import anneal, mean_row
 from arbora.discover._base import Mixture
 from arbora.discover._concentration import POSTERIORS, KappaLikelihood, KappaPosterior, point_posterior
-from arbora.discover._rows import unit_rows
+from arbora.discover._rows import as_rows, unit_rows
 from arbora.discover._start import Init
+from arbora.discover._vmf_gibbs import CollapsedVMF, GibbsState, aligned_draws, project
 from arbora.discover._vmf_posterior import (
     Inference,
     VMFPosterior,
@@ -45,12 +48,17 @@ from arbora.discover._vmf_posterior import (
     update_posterior,
 )
 from arbora.discover.vmf import VMFParams, left_out_shares, start_components
+from arbora.engine import ThreadEngine
+from arbora.infer.diagnostics import rhat
 from arbora.infer.mixture import Model, Rows, Scores, Stats
+from arbora.infer.sampling import Schedule as Sweeps
+from arbora.infer.sampling import mean_trace, sample_chains
 from arbora.kernels import csr_matmul
 from arbora.special import bessel_ratio, sample_vmf
 
 _CERTAIN = 1e12  # spread of a mean that is taken as known, for a start
 _ANNEALING_STEPS = 25
+_RHAT_LIMIT = 1.05
 _ROWS_PER_COMPONENT = 50  # that annealing sees where rows come in mini-batches
 
 
@@ -62,8 +70,9 @@ class BayesianVMFMixture(Mixture):
     n_components : int or "auto"
         Number of clusters, of which some may end without rows. "auto": the number with the highest density of rows
         that are held out.
-    inference : {"variational"}
-        How the posterior is found.
+    inference : {"variational", "gibbs"}
+        How the posterior is found. "gibbs" draws from it, with the means integrated out; chains start at variational
+        solutions, from which they take those parts of the prior that are not given.
     concentration : {"grid", "bound", "sample"}
         How the posterior of a concentration is found: by quadrature (the default; exact), by a log-normal law under a
         bound, or by Metropolis sampling.
@@ -88,6 +97,8 @@ class BayesianVMFMixture(Mixture):
         Iterations of annealing before those that converge; by default 25, and 0 for labels or means that are given.
     n_init : int
         Starts, of which the best is kept; they run in parallel.
+    n_chains, n_warmup, n_samples : int
+        Of the sampler: chains, which run in parallel, sweeps of each that are thrown away, and sweeps that are kept.
     tol : float
         Gain of the bound per row, in nats, below which to stop.
     max_iter : int
@@ -119,8 +130,16 @@ class BayesianVMFMixture(Mixture):
     prior_ : dict
         `alpha`, `direction`, `concentration`, `log_mean` and `log_variance`, as given or learned.
     lower_bounds_ : ndarray
-        Evidence lower bound by iteration, with all its constants. With "sample" it is an estimate.
+        Evidence lower bound by iteration, with all its constants. With "sample" it is an estimate. Of the
+        variational start, if the posterior is sampled.
     trace_ : Trace
+        Of the sampler, its objective is the log-density of assignments, concentrations and rows.
+    responsibilities_ : ndarray of shape (n_samples, n_components)
+        Share of the draws in which a row is in a component, if the posterior is sampled; so are the next two.
+    draws_ : dict
+        `log_concentrations` and `counts` of shape (n_chains, n_samples, n_components), `log_joint` without the last.
+    rhat_ : dict
+        Of the same: above 1.05 the chains do not agree.
     density_quantiles_ : ndarray
         Quantiles of the log-density of training rows, each left out of the model; see `is_novel`.
     selection_ : dict
@@ -150,7 +169,7 @@ class BayesianVMFMixture(Mixture):
     _min_features: ClassVar[int] = 2
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **Mixture._parameter_constraints,
-        "inference": [StrOptions({"variational"})],
+        "inference": [StrOptions({"variational", "gibbs"})],
         "concentration": [StrOptions(set(POSTERIORS))],
         "shared_concentration": ["boolean"],
         "alpha": [Interval(Real, 0, None, closed="neither"), None],
@@ -160,7 +179,11 @@ class BayesianVMFMixture(Mixture):
         "prior_log_variance": [Interval(Real, 0, None, closed="neither"), None],
         "initial_concentration": [Interval(Real, 0, None, closed="neither"), None],
         "annealing_steps": [Interval(Integral, 0, None, closed="left"), None],
+        "n_chains": [Interval(Integral, 1, None, closed="left")],
+        "n_warmup": [Interval(Integral, 0, None, closed="left")],
+        "n_samples": [Interval(Integral, 4, None, closed="left")],
     }
+    inference = "variational"  # of those who inherit without having the parameter
 
     def __init__(
         self,
@@ -178,6 +201,9 @@ class BayesianVMFMixture(Mixture):
         initial_concentration: float | None = None,
         annealing_steps: int | None = None,
         n_init: int = 1,
+        n_chains: int = 2,
+        n_warmup: int = 100,
+        n_samples: int = 200,
         tol: float = 1e-4,
         max_iter: int = 200,
         batch_size: int | None = None,
@@ -199,6 +225,9 @@ class BayesianVMFMixture(Mixture):
         self.initial_concentration = initial_concentration
         self.annealing_steps = annealing_steps
         self.n_init = n_init
+        self.n_chains = n_chains
+        self.n_warmup = n_warmup
+        self.n_samples = n_samples
         self.tol = tol
         self.max_iter = max_iter
         self.batch_size = batch_size
@@ -230,6 +259,59 @@ class BayesianVMFMixture(Mixture):
 
     def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
         return unit_rows(X, weight)
+
+    def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> None:
+        super()._fit(X, weight, seed, engine)
+        if self.inference == "gibbs":
+            self._sample_posterior(X, weight, seed, engine)
+
+    def _sample_posterior(
+        self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine
+    ) -> None:
+        """Run chains from different variational solutions, and leave what they have in common."""
+        if not np.isin(weight, (0.0, 1.0)).all():
+            raise ValueError(
+                "inference='gibbs' samples a component for each row: give no weights but 0 and 1."
+            )
+        seen = X[np.flatnonzero(weight)]
+        rows, n_components = as_rows(X, weight, np.dtype(self.dtype)), self.n_components_
+        init = self.init if isinstance(self.init, str) else self.means_
+        reference = self._log_joint(self._params(), seen).argmax(axis=1)
+        others = [
+            self._solve(rows, init, n_components, seed + chain, engine).params
+            for chain in range(1, self.n_chains)
+        ]
+        starts = [self._params(), *others]
+        sampler = CollapsedVMF(
+            VMFPrior(**self.prior_), n_components, seen.shape[0], self.shared_concentration
+        )
+        states = iter([self._state(params, seen) for params in starts])
+        found = sample_chains(
+            sampler, seen, Sweeps(self.n_warmup, self.n_samples), seed,
+            n_chains=self.n_chains, start=lambda rng: next(states), run=engine.map,
+        )  # fmt: skip
+        draws = aligned_draws(found.draws["labels"], found.draws["log_kappa"], reference)
+        log_joint = np.array([trace["objective"][self.n_warmup :] for trace in found.traces])
+        self.trace_, self.responsibilities_ = mean_trace(found.traces), draws.resp
+        self.draws_ = {"log_concentrations": draws.log_kappa, "counts": draws.counts, "log_joint": log_joint}
+        self.rhat_ = {name: rhat(values) for name, values in self.draws_.items()}
+        params = project(draws.resp, draws.log_kappa.reshape(-1, n_components), seen, sampler.prior)
+        self._set(params)
+        self._set_quantiles(params, X, weight, engine)
+        self._warn_of_chains_apart()
+
+    def _state(self, params: VMFPosterior, X: sp.csr_array) -> GibbsState:
+        return GibbsState(self._log_joint(params, X).argmax(axis=1), np.array(params.kappa.log_mean))
+
+    def _warn_of_chains_apart(self) -> None:
+        worst = max(self.rhat_, key=lambda name: np.max(self.rhat_[name]))
+        if np.max(self.rhat_[worst]) > _RHAT_LIMIT:
+            warnings.warn(
+                f"the chains have not met: R-hat of {worst} is up to {np.max(self.rhat_[worst]):.3g} (above "
+                f"{_RHAT_LIMIT}). Each may have found clusters of its own. Increase n_warmup and n_samples.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
 
     def _how(self) -> Inference:
         fixed = frozenset(self._given_prior())
