@@ -125,7 +125,7 @@ function layout(more = {}) {
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: token("font"), size: 13, color: ink },
     margin: { l: 0, r: 0, t: 0, b: 0 },
-    hoverlabel: { bgcolor: token("raised"), bordercolor: token("line"), align: "left", font: { color: ink, size: 12.5 } },
+    hoverlabel: { bgcolor: token("raised"), bordercolor: token("line"), align: "left", font: { family: token("font"), color: ink, size: 12.5 } },
     xaxis: { ...axis, ...xaxis, title: { ...axis.title, ...xaxis?.title } },
     yaxis: { ...axis, ...yaxis, title: { ...axis.title, ...yaxis?.title } },
     ...rest,

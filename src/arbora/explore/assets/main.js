@@ -5,7 +5,7 @@ const VIEWS = {
   time: { label: "Time", make: timeView, has: (model) => Boolean(model.time?.bins.length) },
   quality: { label: "Quality", make: qualityView, has: (model) => Boolean(model.evaluation) },
   map: { label: "Map", make: mapView, has: (model) => model.positions.length > 0 },
-  live: { label: "File a document", make: liveView, has: () => page.live },
+  live: { label: "File a document", make: liveView, has: (model) => page.live && model.about.has_text },
 };
 
 const page = JSON.parse(byId("data").textContent);
