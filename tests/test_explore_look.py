@@ -10,6 +10,7 @@ from arbora.explore.answers import Filing, answer, chunks, file_rows
 from arbora.explore.nodes import Filed, draw_sample, representatives, show, snippet, topic_titles
 from arbora.explore.positions import project
 from arbora.explore.report import Trial, evaluate, evaluation_text
+from arbora.kernels.centres import centre_products
 from arbora.structure import Hierarchy
 
 TREE = Hierarchy.from_edges(
@@ -82,6 +83,25 @@ def test_representatives_by_brute_force(collection):
         inside = np.flatnonzero(members.toarray()[:, node])
         cosine = dense[inside] @ dense[inside].sum(axis=0)
         assert rows.tolist() == inside[np.argsort(-cosine)[:3]].tolist()
+
+
+def test_centre_products_agree_with_numpy():
+    rng = np.random.default_rng(0)
+    X = sp.random_array((30, 7), density=0.4, format="csr", rng=rng)
+    members = sp.csc_array(rng.random((30, 5)) < [0.0, 0.1, 0.5, 1.0, 0.3])  # an empty group, and all rows
+    found = centre_products(X.indptr, X.indices, X.data, members.indptr, members.indices, 7)
+    expected = [
+        X.toarray()[rows] @ X.toarray()[rows].sum(axis=0)
+        for rows in np.split(members.indices, members.indptr[1:-1])
+    ]
+    np.testing.assert_allclose(found, np.concatenate(expected))
+
+
+def test_representatives_near_given_centres():
+    X = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
+    members = sp.csr_array([[1, 0, 1], [1, 0, 1], [1, 0, 0]])
+    found = representatives(X, members, 2, np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]))
+    assert [rows.tolist() for rows in found] == [[2, 1], [], [0, 1]]
 
 
 @pytest.mark.parametrize("n_leaves", [1, 2, 4])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from arbora.datasets.documents import Documents
 from arbora.explore.positions import project, unit_rows
+from arbora.kernels.centres import centre_products
 from arbora.structure import Hierarchy
 
 SAMPLE = 50_000  # documents that are kept, at most
@@ -111,15 +112,22 @@ def representatives(
     >>> representatives(X, sp.csr_array([[1], [1], [1]]), 1)
     [array([1])]
     """
-    X = unit_rows(X)
-    columns = sp.csc_array(members)
-    found = []
-    for node in range(columns.shape[1]):
-        rows = columns.indices[columns.indptr[node] : columns.indptr[node + 1]]
-        inside = X[rows]
-        centre = np.asarray(inside.sum(axis=0)).ravel() if centres is None else centres[node]
-        found.append(rows[np.argsort(-(inside @ centre), kind="stable")[:n]].astype(np.int64))
-    return found
+    X, columns = unit_rows(X), sp.csc_array(members)
+    rows, node = columns.indices, np.repeat(np.arange(columns.shape[1]), np.diff(columns.indptr))
+    if centres is None:
+        near = centre_products(X.indptr, X.indices, X.data, columns.indptr, rows, X.shape[1])
+    else:
+        pieces = [
+            X[part] @ centre
+            for part, centre in zip(np.split(rows, columns.indptr[1:-1]), centres, strict=True)
+        ]
+        near = np.concatenate(pieces)
+    order = np.lexsort((rows, -near, node))
+    rank = np.arange(len(order)) - columns.indptr[node]
+    kept = order[rank < n]  # within a node, the nearest are first
+    return np.split(
+        rows[kept].astype(np.int64), np.cumsum(np.bincount(node[kept], minlength=columns.shape[1]))[:-1]
+    )
 
 
 def draw_sample(

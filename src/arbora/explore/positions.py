@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, svds
 
 N_DIRECTIONS = 3
+_WIDTH, _ROUNDS = 10, 6  # of the subspace in which directions are found
 _ROWS = 5000  # documents by which directions are found where the leaves are too few
 
 
@@ -89,24 +89,21 @@ def _directions(X: sp.csr_array, leaves: Any, rng: np.random.Generator) -> NDArr
 def _principal(
     rows: sp.csr_array, weight: NDArray[np.float64], rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Directions of most weighted variance around the mean, which is taken out without making rows dense."""
+    """Directions of most weighted variance around the mean, by subspace iteration; rows are never made dense."""
     scale = np.sqrt(weight / weight.sum())
     mean = rows.T @ (scale**2)
     rank = min(N_DIRECTIONS, rows.shape[0] - 1, rows.shape[1])
     if rank < 1:
         return np.empty((rows.shape[1], 0))
-    if min(rows.shape) <= N_DIRECTIONS + 1:  # too small for an iteration
-        _, values, vectors = np.linalg.svd(scale[:, None] * (rows.toarray() - mean), full_matrices=False)
-    else:
-        operator = LinearOperator(
-            shape=rows.shape,
-            dtype=np.float64,
-            matvec=lambda v: scale * (rows @ v.ravel() - mean @ v.ravel()),
-            rmatvec=lambda u: rows.T @ (scale * u.ravel()) - mean * (scale @ u.ravel()),
-        )
-        _, values, vectors = svds(operator, k=rank, v0=rng.standard_normal(min(rows.shape)))
-    order = np.argsort(-values, kind="stable")[:rank]
-    order = order[values[order] > 1e-9]
-    vectors = vectors[order].T
+
+    def times(V: NDArray[np.float64]) -> NDArray[np.float64]:
+        return scale[:, None] * (rows @ V - mean @ V)
+
+    basis = rng.standard_normal((rows.shape[1], min(_WIDTH, *rows.shape)))
+    for _ in range(_ROUNDS):
+        left = np.linalg.qr(times(basis))[0] * scale[:, None]
+        basis = np.linalg.qr(rows.T @ left - np.outer(mean, left.sum(axis=0)))[0]
+    _, values, within = np.linalg.svd(times(basis), full_matrices=False)
+    vectors = (basis @ within.T)[:, :rank][:, values[:rank] > 1e-9]
     # The sign of a direction is free: its largest entry is made positive, the same in every run.
-    return vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(order))])
+    return vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])])
