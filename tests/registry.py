@@ -267,6 +267,26 @@ def hierarchical_vmf_reduces(data: Data) -> tuple[Any, Any]:
     return ours.mean_concentrations_[1] * ours.means_[1], 5.0 * unit(data.X).sum(axis=0)
 
 
+def temporal_directions() -> Data:
+    data = directions()
+    return data._replace(y=np.arange(len(data.X)) // 40)
+
+
+def temporal_vmf_reduces(data: Data) -> tuple[Any, Any]:
+    """Where nothing may change, the last of three times knows all rows."""
+    known = {"prior_concentration": 0.0, "prior_log_mean": np.log(5.0), "prior_log_variance": 1e-10}
+    ours = discover.TemporalVMFMixture(1, persistence=1 - 1e-9, tol=1e-9, dtype="float64", **known)
+    return ours.fit(data.X, data.y).means_[-1, 0], unit(unit(data.X).sum(axis=0))
+
+
+def process_reduces(data: Data) -> tuple[Any, Any]:
+    """Truncated at one component there are no pieces: the Bayesian mixture of one component."""
+    ours, flat = (
+        model(1).fit(data.X) for model in (discover.DirichletProcessVMFMixture, discover.BayesianVMFMixture)
+    )
+    return ours.score_samples(data.X_new), flat.score_samples(data.X_new)
+
+
 def counts_mixture_reduces(data: Data) -> tuple[Any, Any]:
     """One component holds the shares of the features among all counts, each counted once more."""
     ours = discover.MultinomialMixture(1, smoothing=1.0).fit(data.X)
@@ -289,6 +309,10 @@ _CERTAIN = {"prior": (1e12, 5e11), "root_variance": 1e-12, "fit_intercept": Fals
 _SMALL = {"structure": TREE, "random_state": 0}
 _FEW_DRAWS = {"n_samples": 15, "n_warmup": 15}
 _THREE = {"n_components": 3, "random_state": 0}
+_TIMES = dict.fromkeys(
+    ("check_fit_score_takes_y", "check_n_features_in_after_fitting"),
+    "has times in the place of y, by that name",
+)
 _NUMBERED = Hierarchy.from_parents([-1, 0, 0, 1, 1])
 _RANDOM_STARTS = dict.fromkeys(
     ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
@@ -381,6 +405,24 @@ REGISTRY = [
         directions,
         hierarchical_vmf_reduces,
         quick={"structure": _NUMBERED, "tol": 0.1},  # the checks subtract what is predicted
+        excused=_SPHERE,
+    ),
+    Row(
+        discover.TemporalVMFMixture,
+        _THREE,
+        {},
+        temporal_directions,
+        temporal_vmf_reduces,
+        quick={"n_components": 3, "tol": 0.1},
+        excused=_SPHERE | _TIMES,
+    ),
+    Row(
+        discover.DirichletProcessVMFMixture,
+        {"n_components": 4, "random_state": 0},
+        {},
+        directions,
+        process_reduces,
+        quick={"n_components": 3, "tol": 0.01},
         excused=_SPHERE,
     ),
     Row(discover.MultinomialMixture, _THREE, {}, counts, counts_mixture_reduces, excused=_COUNTS),

@@ -1,0 +1,721 @@
+r"""Temporal mixtures of von Mises-Fisher distributions: clusters whose means wander over time.
+
+.. math:: \mu_{1k} &\sim \mathrm{vMF}(\mu_0, C_0), \quad \mu_{tk} \sim \mathrm{vMF}(\mu_{t-1,k}, C), \quad
+          \kappa_k \sim \mathrm{logNormal}(m, \sigma^2), \\
+          z_{ti} &\sim \mathrm{Categorical}(\pi_t), \quad x_{ti} \sim \mathrm{vMF}(\mu_{t z_{ti}}, \kappa_{z_{ti}}),
+
+with weights that stay, :math:`\pi_t = \pi \sim \mathrm{Dirichlet}(\alpha)`, or wander (see `_weight_walk`). A cluster
+is the same one at all times; times without rows are passed over by its mean. One point of time is the Bayesian
+mixture. The updates are in `_vmf_chain`.
+
+The papers have one concentration for the first means around :math:`\mu_0` and for each mean around the one before.
+One that ties a cluster to its past would then tie all clusters to each other, so here they are two: :math:`C_0` is
+learned by a mixture without times, and C is set by the user, as the papers advise: the most likely C is too low.
+
+References
+----------
+S. Gopal and Y. Yang (2014). Von Mises-Fisher clustering models. ICML.
+S. Gopal (2014). Large-scale Structured Learning. PhD thesis, Carnegie Mellon University, section 5.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from arbora.discover._concentration import POSTERIORS, KappaPosterior
+from arbora.discover._look import largest_features
+from arbora.discover._rows import check_weight
+from arbora.discover._start import Init
+from arbora.discover._timeline import UNITS, Timeline, make_timeline, points_of, read_times
+from arbora.discover._vmf_chain import (
+    ChainPosterior,
+    at_time,
+    chain_extra,
+    chain_scores,
+    from_blocks,
+    marginal_spreads,
+    share_counts,
+    to_blocks,
+    update_chain,
+)
+from arbora.discover._vmf_posterior import Inference, VMFPosterior, VMFPrior
+from arbora.discover._weight_walk import WeightWalk, start_walk
+from arbora.discover.bayesian_vmf import BayesianVMFMixture
+from arbora.engine import ThreadEngine
+from arbora.infer import Progress
+from arbora.infer.mixture import Model, Rows, Stats, run
+from arbora.infer.undo import all_or_nothing
+from arbora.kernels import csr_matmul
+from arbora.special import bessel_ratio, kappa_mle, sample_vmf
+
+_FLAT_ITERATIONS = 15  # without times, at the start
+_LEARN, _NEXT = "learn", "next"
+_FIRST_PERSISTENCE = 0.9  # where learning it begins
+
+
+class Stamped(NamedTuple):
+    """Rows and their times, as one argument."""
+
+    X: Any
+    times: Any
+
+
+class ClusterDynamics(NamedTuple):
+    """The life of a cluster.
+
+    Attributes
+    ----------
+    cluster : int
+    rows : float
+        Rows in all, by their probabilities.
+    birth : time
+        The first point of time at which its share of the rows is a part `level` of its greatest share.
+    rise : time or None
+        When its share grew most from one point of time with rows to the next.
+    peak : time
+        When its share was the greatest.
+    decline : time or None
+        When its share fell most.
+    end : time or None
+        The last point of time at which its share is a part `level` of the greatest; None if that is the last with
+        rows: it is still alive.
+    trend : float
+        Slope of its share by point of time, by least squares.
+    share : ndarray of shape (n_times,)
+        Its share of the rows of each time; NaN for times without rows.
+    """
+
+    cluster: int
+    rows: float
+    birth: Any
+    rise: Any
+    peak: Any
+    decline: Any
+    end: Any
+    trend: float
+    share: NDArray[np.float64]
+
+
+class Vocabulary(NamedTuple):
+    """What a cluster is about at a time: the time, rows of the cluster then, and (name, value), largest first."""
+
+    time: Any
+    rows: float
+    features: list[tuple[Any, float]]
+
+
+class TemporalVMFMixture(BayesianVMFMixture):
+    """Mixture of von Mises-Fisher distributions that changes over time.
+
+    Parameters
+    ----------
+    n_components : int or "auto"
+        Number of clusters. "auto": the number with the highest density of rows that are held out.
+    bins : None, int, {"year", "month", "week", "day"} or array-like
+        Points of time. None: every time that occurs. Otherwise bins of equal width, units of the calendar, or edges;
+        some of them may have no rows.
+    persistence : float or "learn"
+        How much clusters stay what they are: the expected cosine of a mean with the one before it, from which the
+        concentration C follows. "learn": from the data. That is most often too low, as the papers say.
+    weights : {"static", "evolving"}
+        Whether the shares of clusters are the same at all times, or follow a random walk.
+    concentration : {"grid", "bound", "sample"}
+        How the posterior of a concentration is found; see `BayesianVMFMixture`.
+    shared_concentration : bool
+        Whether all components have one concentration, or each its own.
+    alpha : float, optional
+        Parameter of the Dirichlet prior of weights that are static. None, here and below: learned from the data.
+    prior_direction : array-like of shape (n_features,), optional
+        Direction that the means of the first time lie around.
+    prior_concentration : float, optional
+        Concentration of the means of the first time around it.
+    prior_log_mean, prior_log_variance : float, optional
+        Mean and variance of the logarithms of the concentrations.
+    init : {"k-means++", "random"} or labels
+        Where to begin, without regard to time: rows far from each other, random labels, or an integer label for each
+        row (-1: none).
+    initial_concentration, annealing_steps
+        Of the start; see `BayesianVMFMixture`.
+    n_init : int
+        Starts, of which the best is kept; they run in parallel.
+    tol : float
+        Gain of the bound per row, in nats, below which to stop.
+    max_iter : int
+        Most iterations, or passes over the data in mini-batches.
+    batch_size : int, optional
+        Rows in a mini-batch (stochastic variational inference); all rows at once by default.
+    dtype : {"float32", "float64"}
+        Precision of the fit. A fitted model answers in double precision.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    random_state : int, RandomState instance or None
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    times_ : ndarray of shape (n_times,)
+        Where each point of time begins: numbers, or dates to the second.
+    time_end_ : scalar
+        The last moment of the last one.
+    means_ : ndarray of shape (n_times, n_components, n_features)
+        Directions of the posterior means.
+    mean_concentrations_ : ndarray of shape (n_times, n_components)
+        Concentrations of the posteriors of the means: how certain they are.
+    concentrations_ : ndarray of shape (n_components,)
+        Posterior means of the concentrations of rows.
+    kappa_posterior_ : ndarray of shape (5, n_components)
+        See `BayesianVMFMixture`.
+    predictive_kappa_ : ndarray of shape (5, n_components)
+        The same, as answers about rows need it; see the notes.
+    transition_concentration_ : float
+        Concentration of a mean around the one before it.
+    weights_ : ndarray of shape (n_components,)
+        Weights at the last time.
+    time_weights_ : ndarray of shape (n_times, n_components)
+        Weights at each time.
+    counts_ : ndarray of shape (n_times, n_components)
+        Rows in each cluster at each time, by their probabilities.
+    dirichlet_ : ndarray of shape (n_components,)
+        Posterior of static weights.
+    walk_ : dict
+        Means and variances of the walk of evolving weights; empty if they are static.
+    prior_ : dict
+        `alpha`, `direction`, `concentration`, `log_mean` and `log_variance`, as given or learned.
+    lower_bounds_ : ndarray
+        Evidence lower bound by iteration, with all its constants.
+    trace_ : Trace
+    density_quantiles_ : ndarray
+        Quantiles of the log-density of training rows, each left out of the model; see `is_novel`.
+    n_components_ : int
+    n_iter_ : int
+    converged_ : bool
+    n_features_in_ : int
+
+    Notes
+    -----
+    Times are the second argument of `fit` and of the questions. Rows without times are taken to be of the last point
+    of time, and of the next one with ``times="next"``.
+
+    The factors of the posterior take their neighbours in time as certain. Densities, probabilities and samples are
+    those of the predictive distribution with that set right by linear response: means are as uncertain as the whole
+    chain is.
+
+    Examples
+    --------
+    >>> from arbora.datasets import make_temporal_vmf
+    >>> from arbora.discover import TemporalVMFMixture
+    >>> data = make_temporal_vmf(600, 6, 3, 5, random_state=0)
+    >>> model = TemporalVMFMixture(3, n_init=3, random_state=0).fit(data.X_train, data.extra["time"])
+    >>> model.means_.shape
+    (5, 3, 6)
+    >>> model.predict(data.X_train, data.extra["time"]).shape, model.predict_next(data.X_train[:2]).shape
+    ((600,), (2,))
+    """
+
+    inference = "variational"  # the only one here
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **BayesianVMFMixture._parameter_constraints,
+        "bins": [None, Interval(Integral, 1, None, closed="left"), StrOptions(set(UNITS)), "array-like"],
+        "persistence": [Interval(Real, 0, 1, closed="neither"), StrOptions({_LEARN})],
+        "weights": [StrOptions({"static", "evolving"})],
+    }
+
+    def __init__(
+        self,
+        n_components: int | str = 8,
+        *,
+        bins: Any = None,
+        persistence: float | str = 0.98,
+        weights: str = "static",
+        concentration: str = "grid",
+        shared_concentration: bool = False,
+        alpha: float | None = None,
+        prior_direction: Any = None,
+        prior_concentration: float | None = None,
+        prior_log_mean: float | None = None,
+        prior_log_variance: float | None = None,
+        init: Any = "k-means++",
+        initial_concentration: float | None = None,
+        annealing_steps: int | None = None,
+        n_init: int = 1,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        batch_size: int | None = None,
+        dtype: str = "float32",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.bins = bins
+        self.persistence = persistence
+        self.weights = weights
+        self.concentration = concentration
+        self.shared_concentration = shared_concentration
+        self.alpha = alpha
+        self.prior_direction = prior_direction
+        self.prior_concentration = prior_concentration
+        self.prior_log_mean = prior_log_mean
+        self.prior_log_variance = prior_log_variance
+        self.init = init
+        self.initial_concentration = initial_concentration
+        self.annealing_steps = annealing_steps
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- fit ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, times: Any = None, sample_weight: Any = None) -> TemporalVMFMixture:
+        """Find the clusters and how they change.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        times : array-like of shape (n_samples,), optional
+            Dates (numpy, datetime, or texts like "1999-12-31") or numbers; see `bins`. None: all at one time.
+        sample_weight : array-like of shape (n_samples,), optional
+            How often each row counts; a weight of 2 is a row twice.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            self._validate_params()
+            if not isinstance(self.init, str) and np.ndim(self.init) != 1:
+                raise ValueError("init must be 'k-means++', 'random' or labels: means would be of one time.")
+            X = self._check_matrix(X, reset=True)
+            weight = check_weight(sample_weight, X)
+            X = self._check_X(X, weight)
+            read = read_times(np.zeros(X.shape[0]) if times is None else times, X.shape[0])
+            timeline = make_timeline(read, self.bins)
+            self.times_, self.time_end_ = timeline
+            blocks = to_blocks(X, points_of(timeline, read), len(self.times_))
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            with ThreadEngine(self.n_jobs) as engine:
+                self._fit(blocks, weight, seed, engine)
+            return self
+
+    def fit_predict(self, X: Any, times: Any = None, sample_weight: Any = None) -> NDArray[np.int64]:
+        """Find the clusters and return the one of each row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        times : array-like of shape (n_samples,), optional
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self.fit(X, times, sample_weight).predict(X, times)
+
+    def _how(self) -> Inference:
+        given = set(self._given_prior()) | ({"transition"} if self.persistence != _LEARN else set())
+        return Inference(POSTERIORS[self.concentration], frozenset(given), self.shared_concentration)
+
+    def _model(self, rows: Rows) -> Model:
+        how = self._how()
+        return Model(chain_scores, partial(update_chain, how), partial(chain_extra, how))
+
+    def _begin(
+        self, rows: Rows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+    ) -> ChainPosterior:
+        """Begin with a Bayesian mixture of all rows, so that a cluster is the same one at all times."""
+        n_times, n_features = len(self.times_), self.n_features_in_
+        flat = Rows(from_blocks(rows.X, n_features, n_times)[0], rows.weight)
+        start = super()._begin(flat, init, n_components, rng, engine)
+        schedule = self._schedule(0)._replace(max_iter=_FLAT_ITERATIONS)
+        q = run(super()._model(flat), flat, start, schedule, engine, Progress(None, "", False)).params
+        cosine = _FIRST_PERSISTENCE if self.persistence == _LEARN else self.persistence
+        shape = (n_times, n_components)
+        return ChainPosterior(
+            directions=np.repeat(q.directions[None], n_times, axis=0),
+            spreads=np.broadcast_to(q.spreads, shape).copy(),
+            dirichlet=q.dirichlet,
+            kappa=q.kappa,
+            prior=q.prior,
+            transition=float(kappa_mle(cosine, n_features)),
+            counts=np.zeros(shape),
+            walk=start_walk(q.dirichlet / q.dirichlet.sum(), n_times) if self.weights == "evolving" else None,
+            predictive=q.kappa,
+        )
+
+    def _set(self, params: ChainPosterior) -> None:
+        means = params.directions.transpose(0, 2, 1).astype(np.float64)
+        self.means_ = means / np.linalg.norm(means, axis=2, keepdims=True)
+        self.mean_concentrations_ = params.spreads
+        self.kappa_posterior_ = np.array(params.kappa)
+        self.predictive_kappa_ = np.array(params.predictive)
+        self.concentrations_ = params.kappa.mean
+        self.transition_concentration_ = params.transition
+        self.dirichlet_, self.counts_ = params.dirichlet, params.counts
+        self.walk_ = {} if params.walk is None else params.walk._asdict()
+        shares = share_counts(params)
+        self.time_weights_ = shares / shares.sum(axis=1, keepdims=True)
+        self.weights_ = self.time_weights_[-1]
+        self.prior_ = params.prior._asdict()
+
+    def _params(self) -> ChainPosterior:
+        return ChainPosterior(
+            directions=np.ascontiguousarray(self.means_.transpose(0, 2, 1)),
+            spreads=self.mean_concentrations_,
+            dirichlet=self.dirichlet_,
+            kappa=KappaPosterior(*self.kappa_posterior_),
+            prior=VMFPrior(**self.prior_),
+            transition=self.transition_concentration_,
+            counts=self.counts_,
+            walk=WeightWalk(**self.walk_) if self.walk_ else None,
+            predictive=KappaPosterior(*self.predictive_kappa_),
+        )
+
+    def _n_parameters(self) -> int:
+        n_weights = self.time_weights_.size if self.walk_ else self.weights_.size
+        return self.means_.size + n_weights - 1
+
+    # --- questions about rows, each by the mixture of its time ----------------------------------------------------
+
+    def _by_time(
+        self,
+        params: ChainPosterior,
+        X: sp.csr_array,
+        function: Callable[[VMFPosterior, sp.csr_array, Any], NDArray[np.float64]],
+    ) -> NDArray[np.float64]:
+        """Apply a function of a Bayesian mixture, its rows and their numbers to the rows of each time."""
+        plain, points = from_blocks(X, self.n_features_in_, len(self.times_))
+        parts, spreads = [], marginal_spreads(params)
+        order = np.argsort(points, kind="stable")
+        for ids in np.split(order, np.flatnonzero(np.diff(points[order])) + 1):
+            parts.append(function(at_time(params, int(points[ids[0]]), spreads), plain[ids], ids))
+        found = np.concatenate(parts)
+        out = np.empty_like(found)
+        out[order] = found
+        return out
+
+    def _log_joint(self, params: Any, X: sp.csr_array) -> NDArray[np.float64]:
+        known = super()._log_joint
+        if isinstance(params, VMFPosterior):
+            return known(params, X)
+        return self._by_time(params, X, lambda q, part, ids: known(q, part))
+
+    def _density(self, params: Any, X: sp.csr_array) -> NDArray[np.float64]:
+        known = super()._density
+        if isinstance(params, VMFPosterior):
+            return known(params, X)
+        return self._by_time(params, X, lambda q, part, ids: known(q, part))
+
+    def _left_out(
+        self, params: Any, X: sp.csr_array, weight: NDArray[Any], stats: Stats
+    ) -> NDArray[np.float64]:
+        known = super()._left_out
+        return self._by_time(params, X, lambda q, part, ids: known(q, part, weight[ids], stats))
+
+    def _checked(self, X: Any) -> sp.csr_array:
+        """Check rows with their times, and put them into blocks."""
+        X, times = X if isinstance(X, Stamped) else (X, None)
+        checked, n_times = super()._checked(X), len(self.times_)
+        if times is None or isinstance(times, str):
+            if times not in (None, _NEXT):
+                raise ValueError(f"times must be one for each row, None or 'next', got {times!r}.")
+            points = np.full(checked.shape[0], n_times - (times is None))
+        else:
+            points = points_of(Timeline(self.times_, self.time_end_), read_times(times, checked.shape[0]))
+        return to_blocks(checked, points, n_times)
+
+    def predict(self, X: Any, times: Any = None) -> NDArray[np.int64]:
+        """Return the most probable cluster of each row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        times : array-like of shape (n_samples,), None or "next"
+            None: the last point of time; "next": the one after it.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return super().predict(Stamped(X, times))
+
+    def predict_next(self, X: Any) -> NDArray[np.int64]:
+        """Return the most probable cluster of each row, if rows are of the next point of time.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self.predict(X, _NEXT)
+
+    def predict_proba(self, X: Any, times: Any = None) -> NDArray[np.float64]:
+        """Return the probability of each cluster given the row and its time.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        times : array-like of shape (n_samples,), None or "next"
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+        """
+        return super().predict_proba(Stamped(X, times))
+
+    def score_samples(self, X: Any, times: Any = None) -> NDArray[np.float64]:
+        """Return the log-density of each row at its time, with all its constants.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        times : array-like of shape (n_samples,), None or "next"
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return super().score_samples(X if isinstance(X, Stamped) else Stamped(X, times))
+
+    def score(self, X: Any, times: Any = None) -> float:
+        """Return the mean log-density of the rows at their times.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        times : array-like of shape (n_samples,), None or "next"
+
+        Returns
+        -------
+        float
+        """
+        return super().score(Stamped(X, times))
+
+    def score_next(self, X: Any) -> float:
+        """Return the mean log-density of rows of the next point of time.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        float
+        """
+        return self.score(X, _NEXT)
+
+    def bic(self, X: Any, times: Any = None) -> float:
+        """Return the Bayesian information criterion on X: the lower, the better.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        times : array-like of shape (n_samples,), None or "next"
+
+        Returns
+        -------
+        float
+        """
+        return super().bic(Stamped(X, times))
+
+    def aic(self, X: Any, times: Any = None) -> float:
+        """Return Akaike's information criterion on X: the lower, the better.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        times : array-like of shape (n_samples,), None or "next"
+
+        Returns
+        -------
+        float
+        """
+        return super().aic(Stamped(X, times))
+
+    def is_novel(self, X: Any, times: Any = None, level: float = 0.05) -> NDArray[np.bool_]:
+        """Tell which rows are unlike the training data of their time.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        times : array-like of shape (n_samples,), None or "next"
+        level : float
+            Share of false alarms, between 0 and 1.
+
+        Returns
+        -------
+        ndarray of bool, shape (n_samples,)
+        """
+        return super().is_novel(Stamped(X, times), level)
+
+    # --- what clusters are about, and how they live ---------------------------------------------------------------
+
+    def _point(self, time: Any) -> int:
+        """Return the number of a point of time; of the last one for None."""
+        check_is_fitted(self)
+        if time is None:
+            return len(self.times_) - 1
+        return int(points_of(Timeline(self.times_, self.time_end_), read_times([time], 1))[0])
+
+    def top_features(
+        self, feature_names: Any = None, n: int = 10, time: Any = None
+    ) -> list[list[tuple[Any, float]]]:
+        """List the largest features of each mean at a time: what the cluster is about.
+
+        Parameters
+        ----------
+        feature_names : sequence of n_features names, optional
+            By default the column names of the data frame of the fit, or numbers of columns.
+        n : int
+            How many.
+        time : date or number, optional
+            The last point of time by default.
+
+        Returns
+        -------
+        list of lists of (name, value)
+            One list for each cluster, largest first; features that are not positive are left out.
+        """
+        return largest_features(self, self.means_[self._point(time)], feature_names, n)
+
+    def vocabulary(
+        self, cluster: int, feature_names: Any = None, n: int = 6, times: Any = None
+    ) -> list[Vocabulary]:
+        """List the largest features of a cluster at each time: how what it is about changes.
+
+        Parameters
+        ----------
+        cluster : int
+        feature_names : sequence of n_features names, optional
+            By default the column names of the data frame of the fit, or numbers of columns.
+        n : int
+            How many.
+        times : sequence of dates or numbers, optional
+            All points of time by default.
+
+        Returns
+        -------
+        list of Vocabulary
+            In order of time.
+        """
+        check_is_fitted(self)
+        if not 0 <= cluster < self.n_components_:
+            raise ValueError(f"cluster must be a number from 0 to {self.n_components_ - 1}, got {cluster}.")
+        points = range(len(self.times_)) if times is None else sorted({self._point(time) for time in times})
+        listed = largest_features(self, self.means_[list(points), cluster], feature_names, n)
+        return [
+            Vocabulary(self.times_[t], float(self.counts_[t, cluster]), features)
+            for t, features in zip(points, listed, strict=True)
+        ]
+
+    def dynamics(self, level: float = 0.1) -> list[ClusterDynamics]:
+        """Tell the life of each cluster: its birth, rise, peak, decline and end.
+
+        Parameters
+        ----------
+        level : float
+            Part of its greatest share of the rows from which a cluster is alive.
+
+        Returns
+        -------
+        list of ClusterDynamics
+            One for each cluster; ``pandas.DataFrame(model.dynamics())`` is a table.
+        """
+        check_is_fitted(self)
+        total = self.counts_.sum(axis=1)
+        seen = np.flatnonzero(total > 0)
+        shares = self.counts_[seen] / total[seen, None]
+        return [self._life(k, seen, shares[:, k], level) for k in range(self.n_components_)]
+
+    def _life(
+        self, cluster: int, seen: NDArray[np.int64], share: NDArray[np.float64], level: float
+    ) -> ClusterDynamics:
+        times, change = self.times_[seen], np.diff(share)
+        alive = np.flatnonzero(share >= level * share.max())
+        path = np.full(len(self.times_), np.nan)
+        path[seen] = share
+        return ClusterDynamics(
+            cluster,
+            float(self.counts_[:, cluster].sum()),
+            birth=times[alive[0]],
+            rise=times[change.argmax() + 1] if change.size and change.max() > 0 else None,
+            peak=times[share.argmax()],
+            decline=times[change.argmin() + 1] if change.size and change.min() < 0 else None,
+            end=None if alive[-1] == len(seen) - 1 else times[alive[-1]],
+            trend=float(np.polyfit(seen, share, 1)[0]) if len(seen) > 1 else 0.0,
+            share=path,
+        )
+
+    def representatives(self, X: Any, times: Any = None, n: int = 5) -> list[NDArray[np.int64]]:
+        """Find the rows that stand for each cluster: of those assigned to it, the nearest to its mean of their time.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        times : array-like of shape (n_samples,), None or "next"
+        n : int
+            How many; clusters with fewer rows have fewer.
+
+        Returns
+        -------
+        list of ndarray of int
+            Row numbers for each cluster, nearest first.
+        """
+        labels, rows = self.predict(X, times), self._checked(Stamped(X, times))
+        means = np.zeros((rows.shape[1], self.n_components_))
+        means[: -len(self.times_) - 1] = self.means_.transpose(0, 2, 1).reshape(-1, self.n_components_)
+        cosine = csr_matmul(rows, means)
+        found = []
+        for k in range(self.n_components_):
+            members = np.flatnonzero(labels == k)
+            found.append(members[np.argsort(-cosine[members, k], kind="stable")[:n]])
+        return found
+
+    def sample(self, n_samples: int = 1, time: Any = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Draw rows from the posterior predictive distribution of a time.
+
+        Parameters
+        ----------
+        n_samples : int
+        time : date, number, None or "next"
+            The last point of time by default.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        labels : ndarray of shape (n_samples,)
+            The cluster that each row was drawn from.
+        """
+        check_is_fitted(self)
+        params, is_next = self._params(), isinstance(time, str) and time == _NEXT
+        q = at_time(params, len(self.times_) if is_next else self._point(time), marginal_spreads(params))
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        labels = rng.choice(len(q.dirichlet), size=n_samples, p=q.dirichlet / q.dirichlet.sum())
+        means = sample_vmf(q.directions.T[labels], q.spreads[labels], random_state=rng)
+        kappa, noise = KappaPosterior(*(part[labels] for part in q.kappa)), rng.standard_normal(n_samples)
+        concentration = np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * noise)
+        return sample_vmf(means, concentration, random_state=rng), labels
+
+    @property
+    def persistence_(self) -> float:
+        """Expected cosine of a mean with the one before it."""
+        return float(bessel_ratio(self.n_features_in_ / 2 - 1, self.transition_concentration_))
