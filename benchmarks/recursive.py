@@ -117,9 +117,13 @@ def choose(task: Task, targets: Targets, contestant: Contestant, Cs: Costs, most
 
 def of_others(data: str, contestant: Contestant, cells: Cells) -> Choice:
     """Cost of flat training, and coupling of the recursive one, for a method that is not searched itself."""
-    flat, recursive = (cells.run(f"{data} {method}") for method in (FLAT, RECURSIVE))
-    coupling = recursive["coupling"] if len(contestant.couplings) > 1 else None
-    return Choice((contestant.scale or 1.0) * flat["C"], coupling, np.nan, 0.0)
+    coupling = cells.run(f"{data} {RECURSIVE}")["coupling"] if len(contestant.couplings) > 1 else None
+    return Choice(flat_cost(data, contestant, cells), coupling, np.nan, 0.0)
+
+
+def flat_cost(data: str, contestant: Contestant, cells: Cells) -> float:
+    """Cost that flat training chose, in the measure of a contestant's loss."""
+    return (contestant.scale or 1.0) * float(cells.run(f"{data} {FLAT}")["C"])
 
 
 def measure(data: str, method: str, options: argparse.Namespace, cells: Cells) -> dict[str, Any]:
@@ -136,6 +140,9 @@ def measure(data: str, method: str, options: argparse.Namespace, cells: Cells) -
     started = time.perf_counter()
     if method in SOURCES[data].unsearched:
         chosen = of_others(data, contestant, cells)
+    elif SOURCES[data].flat_cost and any(contestant.couplings):
+        cost = flat_cost(data, contestant, cells)
+        chosen = choose(work, targets, contestant, (cost,), SOURCES[data].most_searched)
     elif contestant.same_problem_as is None:
         chosen = choose(work, targets, contestant, scaled, SOURCES[data].most_searched)
     else:
