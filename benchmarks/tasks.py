@@ -121,8 +121,8 @@ SOURCES = {
     ),
     "eurlex57k": Source(
         "EURLEX57K", "eurlex57k", weighted_texts,
-        f"DAG; {_SHARE}; recursive models take the cost of OneVsRestSVC (ten times it where the loss is logistic) and "
-        "choose the coupling alone", most_searched=15_000, flat_cost=True,
+        f"DAG; {_SHARE}; recursive models take the cost of OneVsRestSVC (ten times it where the loss is logistic) "
+        "and choose the coupling alone", most_searched=15_000, flat_cost=True,
     ),
     "wordnet_gloss": Source(
         "WordNet glosses", "wordnet_gloss", weighted_texts,
