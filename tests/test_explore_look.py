@@ -90,10 +90,8 @@ def test_centre_products_agree_with_numpy():
     X = sp.random_array((30, 7), density=0.4, format="csr", rng=rng)
     members = sp.csc_array(rng.random((30, 5)) < [0.0, 0.1, 0.5, 1.0, 0.3])  # an empty group, and all rows
     found = centre_products(X.indptr, X.indices, X.data, members.indptr, members.indices, 7)
-    expected = [
-        X.toarray()[rows] @ X.toarray()[rows].sum(axis=0)
-        for rows in np.split(members.indices, members.indptr[1:-1])
-    ]
+    dense, groups = X.toarray(), np.split(members.indices, members.indptr[1:-1])
+    expected = [dense[rows] @ dense[rows].sum(axis=0) for rows in groups]
     np.testing.assert_allclose(found, np.concatenate(expected))
 
 

@@ -117,17 +117,13 @@ def representatives(
     if centres is None:
         near = centre_products(X.indptr, X.indices, X.data, columns.indptr, rows, X.shape[1])
     else:
-        pieces = [
-            X[part] @ centre
-            for part, centre in zip(np.split(rows, columns.indptr[1:-1]), centres, strict=True)
-        ]
-        near = np.concatenate(pieces)
+        inside = np.split(rows, columns.indptr[1:-1])
+        near = np.concatenate([X[part] @ centre for part, centre in zip(inside, centres, strict=True)])
     order = np.lexsort((rows, -near, node))
     rank = np.arange(len(order)) - columns.indptr[node]
     kept = order[rank < n]  # within a node, the nearest are first
-    return np.split(
-        rows[kept].astype(np.int64), np.cumsum(np.bincount(node[kept], minlength=columns.shape[1]))[:-1]
-    )
+    ends = np.cumsum(np.bincount(node[kept], minlength=columns.shape[1]))
+    return np.split(rows[kept].astype(np.int64), ends[:-1])
 
 
 def draw_sample(

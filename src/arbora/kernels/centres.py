@@ -18,7 +18,8 @@ def centre_products(  # type: ignore[no-untyped-def]
 ):
     """Return x_i.c_g for the members of all groups, end to end as in `member_rows`.
 
-    `member_rows[member_indptr[g]:member_indptr[g + 1]]` are the rows of group g, of a CSR matrix of n_features columns.
+    `member_rows[member_indptr[g]:member_indptr[g + 1]]` are the rows of group g, in a CSR matrix of n_features
+    columns.
     """
     centre = np.zeros(n_features, np.float64)
     values = np.zeros(len(member_rows), np.float64)
