@@ -167,19 +167,28 @@ def best_alpha(log_weights: float, n_components: int) -> float:
     return float(np.exp(brentq(slope, low, high, xtol=1e-12)))
 
 
-def posterior_extra(q: VMFPosterior, shared: bool = False) -> float:
-    """Minus the divergences of the factors from their priors; a shared concentration has one of them."""
-    prior, n_features = q.prior, q.directions.shape[0]
-    rho, alpha, n_components = q.dirichlet, prior.alpha, len(q.dirichlet)
+def dirichlet_extra(q: VMFPosterior) -> float:
+    """Minus the divergence of the weights from their prior."""
+    rho, alpha, n_components = q.dirichlet, q.prior.alpha, len(q.dirichlet)
     log_beta = gammaln(rho).sum() - gammaln(rho.sum())
     log_beta_prior = n_components * gammaln(alpha) - gammaln(n_components * alpha)
-    weights = log_beta - log_beta_prior + (alpha - rho) @ expected_log_weights(rho)
+    return float(log_beta - log_beta_prior + (alpha - rho) @ expected_log_weights(rho))
+
+
+def component_extra(q: VMFPosterior, shared: bool = False) -> float:
+    """Minus the divergences of means and concentrations from their priors; a shared concentration has one."""
+    prior, n_features = q.prior, q.directions.shape[0]
     cosine = np.asarray(prior.direction.astype(q.directions.dtype) @ q.directions, dtype=np.float64)
     c0 = prior.concentration
     means = vmf_log_normalizer(c0, n_features) + c0 * mean_lengths(q) * cosine
     means = np.sum(means + vmf_entropy(q.spreads, n_features))
     kappa = prior_divergence(q.kappa, prior.log_mean, prior.log_variance)
-    return float(weights + means - (kappa[0] if shared else kappa.sum()))
+    return float(means - (kappa[0] if shared else kappa.sum()))
+
+
+def posterior_extra(q: VMFPosterior, shared: bool = False) -> float:
+    """Minus the divergences of all factors from their priors."""
+    return dirichlet_extra(q) + component_extra(q, shared)
 
 
 def predictive_log_density(cosine: Array, spreads: Array, kappa: KappaPosterior, n_features: int) -> Array:

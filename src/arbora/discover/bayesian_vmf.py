@@ -397,7 +397,12 @@ class BayesianVMFMixture(Mixture):
     def _left_out(
         self, params: VMFPosterior, X: sp.csr_array, weight: NDArray[Any], stats: Stats
     ) -> NDArray[np.float64]:
-        part = softmax(self._log_joint(params, X), axis=1) * weight[:, None]
+        return self._left_out_of(params, self._log_joint(params, X), X, weight)
+
+    def _left_out_of(
+        self, params: VMFPosterior, log_joint: NDArray[Any], X: sp.csr_array, weight: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        part = softmax(log_joint, axis=1) * weight[:, None]
         cosine = csr_matmul(X, params.directions.astype(np.float64, copy=False))
         pull = part * params.kappa.mean  # the row's own part of gamma_k psi_k
         square = (params.spreads - pull) ** 2 + 2 * params.spreads * pull * np.maximum(1 - cosine, 0.0)
