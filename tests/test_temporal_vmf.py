@@ -1,6 +1,8 @@
 """The temporal von Mises-Fisher mixture: known cases, a bound that never falls, times of all kinds."""
 
 import datetime
+import doctest
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -314,3 +316,10 @@ def test_many_dimensions_and_sparse_rows():
     X = sp.csr_array((np.ones(len(columns)), (np.repeat(np.arange(n), 80), columns)), shape=(n, n_words))
     model = TemporalVMFMixture(2, persistence=0.9, tol=0.01, random_state=0).fit(X, time)
     assert adjusted_rand_index(group, model.predict(X, time)) > 0.95
+
+
+def test_examples_of_the_page():
+    page = Path(__file__).parents[1] / "docs" / "discover_tree_time.md"
+    failed, attempted = doctest.testfile(str(page), module_relative=False)
+    assert attempted > 10
+    assert failed == 0
