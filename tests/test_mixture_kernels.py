@@ -7,7 +7,19 @@ from scipy.special import logsumexp, softmax
 
 from arbora.engine import ThreadEngine
 from arbora.infer import Progress
-from arbora.infer.mixture import Model, Rows, Schedule, Scores, Stats, best_of, e_step, local, parts_of, run
+from arbora.infer.mixture import (
+    Model,
+    Rows,
+    Schedule,
+    Scores,
+    Stats,
+    best_of,
+    e_step,
+    local,
+    mixed_columns,
+    parts_of,
+    run,
+)
 
 
 def random_rows(n_samples=40, n_features=7, density=0.5, dtype=np.float64, seed=0):
@@ -71,6 +83,17 @@ def test_transposed_rows_give_the_same_statistics(dtype, temperature):
     assert bound == pytest.approx(bound_twin, rel=1e-7 if dtype == np.float32 else 1e-13)
     assert rows.prepared(Schedule(0.0, 1, (0.0,)), 5).transposed is None
     assert rows.prepared(Schedule(0.0, 1, batch_size=10), 5).transposed is None
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_mixed_columns_equal_those_of_the_twin(dtype):
+    rng = np.random.default_rng(0)
+    S, scale, shift = rng.standard_normal((50, 3)).astype(dtype), rng.random(3), rng.standard_normal(50)
+    mixed, squares = mixed_columns(S, scale, shift)
+    twin = S * scale + shift[:, None]
+    assert mixed.dtype == dtype
+    np.testing.assert_allclose(mixed, twin, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(squares, (twin**2).sum(axis=0), rtol=1e-5)
 
 
 def test_order_of_the_indices_does_not_matter():

@@ -31,8 +31,7 @@ from arbora.discover._concentration import (
     KappaPosterior,
     prior_divergence,
 )
-from arbora.discover._rows import unit_columns
-from arbora.infer.mixture import Scores, Stats, squared_lengths
+from arbora.infer.mixture import Scores, Stats, mixed_columns, squared_lengths
 from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normalizer
 
 Array = NDArray[np.float64]
@@ -115,8 +114,12 @@ def update_posterior(how: Inference, q: VMFPosterior, stats: Stats) -> VMFPoster
         kappa = how.posterior(likelihood, kappa)
         if np.all(np.abs(kappa.mean - used) <= _SETTLED * used):
             break
-    mixed = sums * used.astype(sums.dtype) + (c0 * prior.direction).astype(sums.dtype)[:, None]
-    directions, spreads = unit_columns(mixed, q.directions)
+    directions, squares = mixed_columns(np.ascontiguousarray(sums), used, c0 * prior.direction)
+    spreads = np.sqrt(squares)
+    empty = spreads == 0
+    directions /= np.where(empty, 1.0, spreads).astype(sums.dtype)
+    if empty.any():
+        directions[:, empty] = q.directions[:, empty]
     new = VMFPosterior(directions, spreads, prior.alpha + stats.counts, kappa, prior)
     return new._replace(prior=empirical_bayes(new, how.fixed))
 

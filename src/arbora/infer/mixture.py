@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from arbora.infer.progress import Progress
 from arbora.infer.trace import Trace
-from arbora.kernels.mixture import assign_rows, column_squares, respond_rows
+from arbora.kernels.mixture import assign_rows, column_squares, mix_columns, respond_rows
 from arbora.kernels.products import csr_matmul
 
 Matrix = NDArray[Any]
@@ -182,6 +182,20 @@ def squared_lengths(sums: Matrix) -> NDArray[np.float64]:
     out = np.zeros(sums.shape[1])
     column_squares(np.ascontiguousarray(sums), out)
     return out
+
+
+def mixed_columns(sums: Matrix, scale: Matrix, shift: Matrix) -> tuple[Matrix, NDArray[np.float64]]:
+    """Columns of `sums`, each times its scale, plus one vector; and their squared lengths, in one pass.
+
+    Examples
+    --------
+    >>> mixed_columns(np.eye(2), np.array([2.0, 3.0]), np.array([1.0, 0.0]))
+    (array([[3., 1.],
+           [0., 3.]]), array([ 9., 10.]))
+    """
+    out, squares = np.empty_like(sums), np.zeros(sums.shape[1])
+    mix_columns(sums, scale.astype(sums.dtype), shift.astype(sums.dtype), out, squares)
+    return out, squares
 
 
 def e_step(scores: Scores, rows: Rows, parts: Sequence[slice], engine: Any) -> tuple[Stats, float]:

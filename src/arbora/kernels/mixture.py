@@ -8,11 +8,13 @@ log-likelihood where T = 1, and the sum of the largest scores where T = 0 (every
 sums to be a product with the transposed rows: that is faster, for it writes every sum once, and needs the memory.
 """
 
+import math
+
 import numba as nb
 import numpy as np
 
 from arbora.kernels.products import FAST, add_row
-from arbora.kernels.softmax import log_softmax_row
+from arbora.kernels.softmax import exp_row
 
 
 @nb.njit(inline="always", **FAST)
@@ -22,6 +24,25 @@ def score_row(indptr, indices, data, i, W, scale, offset, g):  # type: ignore[no
     add_row(indptr, indices, data, i, W, g)
     for k in range(len(g)):
         g[k] = g[k] * scale[k] + offset[k]
+
+
+@nb.njit(inline="always", **FAST)
+def share_row(g, a, r, bits, counts):  # type: ignore[no-untyped-def]
+    """Write a softmax(g) into r and add it to `counts`; return log sum_k exp(g_k). g is spoilt."""
+    top = g[0]
+    for k in range(len(g)):
+        top = max(top, g[k])
+    for k in range(len(g)):
+        g[k] -= top
+    exp_row(g, r, bits)
+    size = g.dtype.type(0)
+    for k in range(len(g)):
+        size += r[k]
+    scale = a / size
+    for k in range(len(g)):
+        r[k] *= scale
+        counts[k] += r[k]
+    return top + math.log(size)
 
 
 @nb.njit(**FAST)
@@ -37,10 +58,7 @@ def respond_rows(  # type: ignore[no-untyped-def]
     for i in range(first, stop):
         r = resp[i]
         score_row(indptr, indices, data, i, W, scale, offset, g)
-        total += np.float64(weight[i]) * temperature * log_softmax_row(g, r, bits)
-        for k in range(len(r)):
-            r[k] *= weight[i]
-            counts[k] += r[k]
+        total += np.float64(weight[i]) * temperature * share_row(g, weight[i], r, bits, counts)
     return total
 
 
@@ -70,10 +88,7 @@ def assign_rows(  # type: ignore[no-untyped-def]
             for q in range(indptr[i], indptr[i + 1]):
                 sums[indices[q], top] += a * data[q]
             continue
-        total += np.float64(a) * temperature * log_softmax_row(g, r, bits)
-        for k in range(n_components):
-            r[k] *= a
-            counts[k] += r[k]
+        total += np.float64(a) * temperature * share_row(g, a, r, bits, counts)
         for q in range(indptr[i], indptr[i + 1]):
             v, j = data[q], indices[q]
             for k in range(n_components):
@@ -87,3 +102,13 @@ def column_squares(S, out):  # type: ignore[no-untyped-def]
     for j in range(S.shape[0]):
         for k in range(S.shape[1]):
             out[k] += np.float64(S[j, k]) * np.float64(S[j, k])
+
+
+@nb.njit(**FAST)
+def mix_columns(S, scale, shift, out, squares):  # type: ignore[no-untyped-def]
+    """Write S * scale + shift, one scale for each column and one shift for each row; add the squares of columns."""
+    for j in range(S.shape[0]):
+        for k in range(S.shape[1]):
+            value = S[j, k] * scale[k] + shift[j]
+            out[j, k] = value
+            squares[k] += np.float64(value) * np.float64(value)

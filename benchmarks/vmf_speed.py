@@ -1,0 +1,142 @@
+"""Time of von Mises-Fisher mixtures: an iteration beside its two sparse products, a fit beside k-means, growth.
+
+    python -m benchmarks.vmf_speed [--quick]
+
+An iteration is an E-step, the update and the bound; its products are the scores (rows by components) and the sums
+(transposed rows by responsibilities), by the same kernel that all models use. Contestants take turns, so that a busy
+machine slows all of them, and the best turn counts. One thread, kernels compiled beforehand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.cluster import KMeans
+
+from arbora.discover import BayesianVMFMixture, VMFMixture
+from arbora.discover._rows import as_rows, unit_rows
+from arbora.discover._start import plus_plus
+from arbora.engine import ThreadEngine
+from arbora.infer.mixture import Rows, Schedule, e_step, parts_of
+from arbora.kernels import csr_matmul
+from arbora.metrics.table import Table
+from benchmarks.kernels import best_of
+from benchmarks.report import published
+from benchmarks.tasks import task
+
+SECTION = "von Mises-Fisher mixtures: time"
+COMPONENTS = 20, 100
+EXPLANATION = """\
+`python -m benchmarks.vmf_speed`: NEWS20, all documents, `ltc` weights, single precision, one thread. "Of its
+products": seconds of one iteration over those of its two sparse products; target at most 1.3. "Of k-means": seconds
+of `VMFMixture.fit` over those of scikit-learn's `KMeans(algorithm="lloyd", n_init=1)` with the same number of
+clusters and the same seeds; target at most 0.5.
+"""
+
+
+def rows_of(X: Any) -> Rows:
+    X = unit_rows(sp.csr_array(X).astype(np.float64))
+    return as_rows(X, np.ones(X.shape[0]), np.float32)
+
+
+def iteration(model: Any, rows: Rows, params: Any, engine: ThreadEngine) -> None:
+    stats, _ = e_step(model.scores(params), rows, parts_of(rows), engine)
+    new = model.update(params, stats)
+    model.extra(new)
+
+
+def iteration_ratios(rows: Rows, n_components: int, turns: int) -> dict[str, float]:
+    """Seconds of the two products, and of an iteration of each model some iterations after the start."""
+    rows, engine = rows.prepared(Schedule(0.0, 1), n_components), ThreadEngine(1)
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((rows.X.shape[1], n_components)).astype(np.float32)
+    R = rng.random((rows.X.shape[0], n_components)).astype(np.float32)
+
+    def products() -> None:
+        csr_matmul(rows.X, W)
+        csr_matmul(rows.transposed, R)
+
+    work: dict[str, Any] = {"products": products}
+    for estimator in (VMFMixture(n_components), BayesianVMFMixture(n_components, annealing_steps=0)):
+        estimator.n_features_in_ = rows.X.shape[1]
+        model = estimator._model(rows)
+        params = estimator._begin(rows, "k-means++", n_components, np.random.default_rng(0), engine)
+        for _ in range(3):
+            params = model.update(params, e_step(model.scores(params), rows, parts_of(rows), engine)[0])
+        work[type(estimator).__name__] = lambda model=model, params=params: iteration(
+            model, rows, params, engine
+        )
+    return best_of(turns, work)
+
+
+def fit_seconds(rows: Rows, n_components: int) -> dict[str, float]:
+    """Whole fits from the same seeds; k-means of scikit-learn takes its own precision and stopping rule."""
+    seeds = plus_plus(rows, n_components, np.random.default_rng(0))
+    centres = rows.X[seeds].toarray()
+    X = sp.csr_matrix(rows.X)
+    found = {}
+    for name, model in {
+        "VMFMixture": VMFMixture(n_components, init=centres, random_state=0, n_jobs=1),
+        "KMeans": KMeans(n_components, init=centres, n_init=1, algorithm="lloyd"),
+    }.items():
+        started = time.perf_counter()
+        model.fit(X)
+        found[name], found[f"{name} iterations"] = time.perf_counter() - started, float(model.n_iter_)
+    return found
+
+
+def growth(rows: Rows, turns: int) -> Table:
+    """Seconds of an iteration by share of the rows and by number of components."""
+    lines = []
+    for share, n_components in ((0.25, 20), (0.5, 20), (1.0, 20), (1.0, 50), (1.0, 100)):
+        part = rows.take(np.arange(int(share * rows.X.shape[0])))
+        seconds = iteration_ratios(part, n_components, turns)["VMFMixture"]
+        each = 1e9 * seconds / (part.X.nnz * n_components)
+        lines.append((part.X.shape[0], part.X.nnz, n_components, 1e3 * seconds, each))
+    columns = "documents", "non-zeros", "components", "iteration, ms", "ns a non-zero and component"
+    return Table(columns, lines, (",d", ",d", "d", ".1f", ".2f"))
+
+
+def report(rows: Rows, turns: int) -> None:
+    print(EXPLANATION)
+    lines = []
+    for n_components in COMPONENTS:
+        seconds, fits = iteration_ratios(rows, n_components, turns), fit_seconds(rows, n_components)
+        base = seconds["products"]
+        ratios = (seconds[name] / base for name in ("VMFMixture", "BayesianVMFMixture"))
+        ours, theirs = (
+            f"{fits[name]:.2f} ({fits[f'{name} iterations']:.0f})" for name in ("VMFMixture", "KMeans")
+        )
+        lines.append((n_components, 1e3 * base, *ratios, ours, theirs, fits["VMFMixture"] / fits["KMeans"]))
+    columns = (
+        "components", "two products, ms", "EM: of its products", "Bayesian: of its products",
+        "EM, s (iterations)", "KMeans, s (iterations)", "of k-means",
+    )  # fmt: skip
+    print(Table(columns, lines, ("d", ".1f", ".2f", ".2f", "", "", ".2f")).to_markdown())
+    print("\nGrowth of an iteration of EM:\n")
+    print(growth(rows, turns).to_markdown())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Time of von Mises-Fisher mixtures.")
+    parser.add_argument("--quick", action="store_true", help="a few documents, publish nothing")
+    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "arbora-benchmarks")
+    options = parser.parse_args()
+    folder = options.cache / "quick" if options.quick else options.cache
+    work = task("news20", folder, options.quick)
+    rows = rows_of(sp.vstack([work.X, work.X_test], format="csr"))
+    if options.quick:
+        report(rows, 3)
+    else:
+        with published(SECTION):
+            report(rows, 15)
+
+
+if __name__ == "__main__":
+    main()
