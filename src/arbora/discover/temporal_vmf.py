@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,10 +32,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.discover._cluster_life import ClusterLife
 from arbora.discover._concentration import POSTERIORS, KappaPosterior
 from arbora.discover._look import largest_features
 from arbora.discover._rows import check_weight
 from arbora.discover._start import Init
+from arbora.discover._timed import NEXT, Stamped, TimedQuestions
 from arbora.discover._timeline import UNITS, Timeline, make_timeline, points_of, read_times
 from arbora.discover._vmf_chain import (
     ChainPosterior,
@@ -59,62 +61,11 @@ from arbora.kernels import csr_matmul
 from arbora.special import bessel_ratio, kappa_mle, sample_vmf
 
 _FLAT_ITERATIONS = 15  # without times, at the start
-_LEARN, _NEXT = "learn", "next"
+_LEARN = "learn"
 _FIRST_PERSISTENCE = 0.9  # where learning it begins
 
 
-class Stamped(NamedTuple):
-    """Rows and their times, as one argument."""
-
-    X: Any
-    times: Any
-
-
-class ClusterDynamics(NamedTuple):
-    """The life of a cluster.
-
-    Attributes
-    ----------
-    cluster : int
-    rows : float
-        Rows in all, by their probabilities.
-    birth : time
-        The first point of time at which its share of the rows is a part `level` of its greatest share.
-    rise : time or None
-        When its share grew most from one point of time with rows to the next.
-    peak : time
-        When its share was the greatest.
-    decline : time or None
-        When its share fell most.
-    end : time or None
-        The last point of time at which its share is a part `level` of the greatest; None if that is the last with
-        rows: it is still alive.
-    trend : float
-        Slope of its share by point of time, by least squares.
-    share : ndarray of shape (n_times,)
-        Its share of the rows of each time; NaN for times without rows.
-    """
-
-    cluster: int
-    rows: float
-    birth: Any
-    rise: Any
-    peak: Any
-    decline: Any
-    end: Any
-    trend: float
-    share: NDArray[np.float64]
-
-
-class Vocabulary(NamedTuple):
-    """What a cluster is about at a time: the time, rows of the cluster then, and (name, value), largest first."""
-
-    time: Any
-    rows: float
-    features: list[tuple[Any, float]]
-
-
-class TemporalVMFMixture(BayesianVMFMixture):
+class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
     """Mixture of von Mises-Fisher distributions that changes over time.
 
     Parameters
@@ -433,139 +384,12 @@ class TemporalVMFMixture(BayesianVMFMixture):
         X, times = X if isinstance(X, Stamped) else (X, None)
         checked, n_times = super()._checked(X), len(self.times_)
         if times is None or isinstance(times, str):
-            if times not in (None, _NEXT):
+            if times not in (None, NEXT):
                 raise ValueError(f"times must be one for each row, None or 'next', got {times!r}.")
             points = np.full(checked.shape[0], n_times - (times is None))
         else:
             points = points_of(Timeline(self.times_, self.time_end_), read_times(times, checked.shape[0]))
         return to_blocks(checked, points, n_times)
-
-    def predict(self, X: Any, times: Any = None) -> NDArray[np.int64]:
-        """Return the most probable cluster of each row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        times : array-like of shape (n_samples,), None or "next"
-            None: the last point of time; "next": the one after it.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return super().predict(Stamped(X, times))
-
-    def predict_next(self, X: Any) -> NDArray[np.int64]:
-        """Return the most probable cluster of each row, if rows are of the next point of time.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return self.predict(X, _NEXT)
-
-    def predict_proba(self, X: Any, times: Any = None) -> NDArray[np.float64]:
-        """Return the probability of each cluster given the row and its time.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        times : array-like of shape (n_samples,), None or "next"
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-        """
-        return super().predict_proba(Stamped(X, times))
-
-    def score_samples(self, X: Any, times: Any = None) -> NDArray[np.float64]:
-        """Return the log-density of each row at its time, with all its constants.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        times : array-like of shape (n_samples,), None or "next"
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return super().score_samples(X if isinstance(X, Stamped) else Stamped(X, times))
-
-    def score(self, X: Any, times: Any = None) -> float:
-        """Return the mean log-density of the rows at their times.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        times : array-like of shape (n_samples,), None or "next"
-
-        Returns
-        -------
-        float
-        """
-        return super().score(Stamped(X, times))
-
-    def score_next(self, X: Any) -> float:
-        """Return the mean log-density of rows of the next point of time.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        float
-        """
-        return self.score(X, _NEXT)
-
-    def bic(self, X: Any, times: Any = None) -> float:
-        """Return the Bayesian information criterion on X: the lower, the better.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        times : array-like of shape (n_samples,), None or "next"
-
-        Returns
-        -------
-        float
-        """
-        return super().bic(Stamped(X, times))
-
-    def aic(self, X: Any, times: Any = None) -> float:
-        """Return Akaike's information criterion on X: the lower, the better.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        times : array-like of shape (n_samples,), None or "next"
-
-        Returns
-        -------
-        float
-        """
-        return super().aic(Stamped(X, times))
-
-    def is_novel(self, X: Any, times: Any = None, level: float = 0.05) -> NDArray[np.bool_]:
-        """Tell which rows are unlike the training data of their time.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        times : array-like of shape (n_samples,), None or "next"
-        level : float
-            Share of false alarms, between 0 and 1.
-
-        Returns
-        -------
-        ndarray of bool, shape (n_samples,)
-        """
-        return super().is_novel(Stamped(X, times), level)
 
     # --- what clusters are about, and how they live ---------------------------------------------------------------
 
@@ -596,74 +420,6 @@ class TemporalVMFMixture(BayesianVMFMixture):
             One list for each cluster, largest first; features that are not positive are left out.
         """
         return largest_features(self, self.means_[self._point(time)], feature_names, n)
-
-    def vocabulary(
-        self, cluster: int, feature_names: Any = None, n: int = 6, times: Any = None
-    ) -> list[Vocabulary]:
-        """List the largest features of a cluster at each time: how what it is about changes.
-
-        Parameters
-        ----------
-        cluster : int
-        feature_names : sequence of n_features names, optional
-            By default the column names of the data frame of the fit, or numbers of columns.
-        n : int
-            How many.
-        times : sequence of dates or numbers, optional
-            All points of time by default.
-
-        Returns
-        -------
-        list of Vocabulary
-            In order of time.
-        """
-        check_is_fitted(self)
-        if not 0 <= cluster < self.n_components_:
-            raise ValueError(f"cluster must be a number from 0 to {self.n_components_ - 1}, got {cluster}.")
-        points = range(len(self.times_)) if times is None else sorted({self._point(time) for time in times})
-        listed = largest_features(self, self.means_[list(points), cluster], feature_names, n)
-        return [
-            Vocabulary(self.times_[t], float(self.counts_[t, cluster]), features)
-            for t, features in zip(points, listed, strict=True)
-        ]
-
-    def dynamics(self, level: float = 0.1) -> list[ClusterDynamics]:
-        """Tell the life of each cluster: its birth, rise, peak, decline and end.
-
-        Parameters
-        ----------
-        level : float
-            Part of its greatest share of the rows from which a cluster is alive.
-
-        Returns
-        -------
-        list of ClusterDynamics
-            One for each cluster; ``pandas.DataFrame(model.dynamics())`` is a table.
-        """
-        check_is_fitted(self)
-        total = self.counts_.sum(axis=1)
-        seen = np.flatnonzero(total > 0)
-        shares = self.counts_[seen] / total[seen, None]
-        return [self._life(k, seen, shares[:, k], level) for k in range(self.n_components_)]
-
-    def _life(
-        self, cluster: int, seen: NDArray[np.int64], share: NDArray[np.float64], level: float
-    ) -> ClusterDynamics:
-        times, change = self.times_[seen], np.diff(share)
-        alive = np.flatnonzero(share >= level * share.max())
-        path = np.full(len(self.times_), np.nan)
-        path[seen] = share
-        return ClusterDynamics(
-            cluster,
-            float(self.counts_[:, cluster].sum()),
-            birth=times[alive[0]],
-            rise=times[change.argmax() + 1] if change.size and change.max() > 0 else None,
-            peak=times[share.argmax()],
-            decline=times[change.argmin() + 1] if change.size and change.min() < 0 else None,
-            end=None if alive[-1] == len(seen) - 1 else times[alive[-1]],
-            trend=float(np.polyfit(seen, share, 1)[0]) if len(seen) > 1 else 0.0,
-            share=path,
-        )
 
     def representatives(self, X: Any, times: Any = None, n: int = 5) -> list[NDArray[np.int64]]:
         """Find the rows that stand for each cluster: of those assigned to it, the nearest to its mean of their time.
@@ -706,7 +462,7 @@ class TemporalVMFMixture(BayesianVMFMixture):
             The cluster that each row was drawn from.
         """
         check_is_fitted(self)
-        params, is_next = self._params(), isinstance(time, str) and time == _NEXT
+        params, is_next = self._params(), isinstance(time, str) and time == NEXT
         q = at_time(params, len(self.times_) if is_next else self._point(time), marginal_spreads(params))
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         labels = rng.choice(len(q.dirichlet), size=n_samples, p=q.dirichlet / q.dirichlet.sum())
