@@ -275,7 +275,7 @@ def classes_table(cells: Cells, names: list[str], measure: str) -> Table:
             beside = f" ({known[method][place]:.3f})" if place is not None and method in known else ""
             line.append(cell(cells, f"classes | {name} | {method}", lambda f: f"{f[measure]:.3f}") + beside)
         lines.append(line)
-    return Table(("set", *METHODS), lines, title=measure.replace("_", " "))
+    return Table(("set", *METHODS), lines)
 
 
 def report(cells: Cells, names: list[str]) -> None:
