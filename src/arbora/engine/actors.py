@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Sequence
@@ -138,7 +139,7 @@ class RayShards(Shards):
         folder = Path(tempfile.mkdtemp(prefix="arbora-run-", dir=engine.folder)).resolve()
         self.actors: list[Any] = []
         self._close = weakref.finalize(self, _release, self.ray, self.actors, folder)
-        self.number, self.n_restarts = 0, 0
+        self.number, self.n_restarts, self._lock = 0, 0, threading.Lock()
         self.log: list[list[Step]] = [[] for _ in pieces]
         self.deaths = [0] * len(pieces)
         if engine.data == "file":
@@ -218,7 +219,8 @@ class RayShards(Shards):
                 return self.ray.get(self.actors[shard].ask.remote(self.number, name, arguments))
             except self.ray.exceptions.RayError as error:
                 self._raise_unless_lost(error, shard)
-                self._resend(shard, error)
+                with self._lock:  # threads of the driver may ask at the same time
+                    self._resend(shard, error)
 
     def close(self) -> None:
         """End the workers and remove their states."""

@@ -16,6 +16,7 @@ from arbora.engine.actors import RayShards
 from arbora.engine.shards import EngineError, Make
 from arbora.engine.threads import ThreadEngine
 
+_QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
 _ANSWER = 10.0  # seconds for an address to answer at all
 
 
@@ -29,6 +30,22 @@ def import_ray() -> Any:
             "threads."
         ) from error
     return ray
+
+
+def start_here(n_cpus: int, **more: Any) -> None:
+    """Start a cluster on this machine, which ends with this process; where all is busy, at the second attempt."""
+    ray = import_ray()
+    for is_last in (False, True):
+        try:
+            ray.init(num_cpus=n_cpus, include_dashboard=False, **_QUIET, **more)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if is_last:
+                raise EngineError(
+                    f"Ray could not be started on this machine: {error} Its logs are in "
+                    "/tmp/ray/session_latest/logs; engine=None needs no Ray."
+                ) from error
 
 
 def _require_answer(address: str) -> None:
@@ -157,15 +174,14 @@ class RayEngine(ThreadEngine):
         ray = import_ray()
         if ray.is_initialized():
             return ray
-        quiet = {"log_to_driver": False, "logging_level": "error"}
         address = self.address or os.environ.get("RAY_ADDRESS")
         if address is None:
             n_cpus = max(os.cpu_count() or 1, self.threads * (self.n_shards_given or 1))
-            ray.init(num_cpus=n_cpus, include_dashboard=False, **quiet)
+            start_here(n_cpus)
             return ray
         _require_answer(address)
         try:
-            ray.init(address=address, **quiet)
+            ray.init(address=address, **_QUIET)
         except (Exception, SystemExit) as error:
             raise EngineError(
                 f"cannot connect to a Ray cluster at {address!r}: {error}. Look at it with `ray status --address="

@@ -1,0 +1,245 @@
+"""What a cluster costs: bytes, memory and seconds of training in shards, measured beside a model of them.
+
+    python -m benchmarks.cluster                # 1 and 2 workers on this machine
+    python -m benchmarks.cluster --quick        # smaller
+
+Bytes are those that steps are given and answer, counted as they are pickled. Seconds of an iteration are the median,
+without the first two (in which workers load compiled code); seconds of CPU tell how the work is shared out also where
+other programs use the cores. The text is made by `datasets.make_hierarchical_text`.
+The model of the costs is in docs/cluster.md; its numbers are in `predict_lc` and `predict_recursive`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import time
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from arbora.classify import MultinomialLogistic, RecursiveSVC
+from arbora.classify._coupling import couple
+from arbora.datasets import make_hierarchical_text
+from arbora.engine import RayEngine, ThreadEngine
+from arbora.infer.fold import cut_blocks
+from arbora.infer.joint_shards import cut_layout
+from arbora.infer.layout import lay_out
+from arbora.infer.multinomial_split import BLOCK
+from arbora.text import LtcTransformer
+from benchmarks.report import machine
+
+SIZES = {"full": (16_000, 1_024, 40_000), "quick": (3_000, 256, 8_000)}  # documents, classes, features
+ITERATIONS, SKIPPED = 6, 2
+
+
+class Size(NamedTuple):
+    """What costs depend on."""
+
+    documents: int
+    nonzeros: int
+    features: int  # with the bias
+    classes: int
+
+
+class Counted(NamedTuple):
+    """What was counted in one fit."""
+
+    seconds: float  # of an iteration or round
+    busiest: float  # seconds of CPU of the worker that works most, in an iteration or round
+    sent: float  # bytes of an iteration or round, to all workers
+    received: float
+    common: int  # bytes of what all workers read
+    resident: int  # bytes of the state of a worker
+    keeping: float  # seconds to write it
+    objective: float
+    model: Any
+
+
+def n_bytes(value: Any) -> int:
+    """Bytes of a value as it travels, its arrays beside the pickle."""
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    return len(head) + sum(buffer.raw().nbytes for buffer in buffers)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Seconds of CPU that a process of this machine has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class CountingEngine(RayEngine):
+    """Counts what goes to the shards and comes back."""
+
+    def shards(self, make: Any, common: Any, pieces: Any) -> Any:
+        """Make shards whose steps are counted."""
+        self.common, self.sent, self.received, self.n_steps = n_bytes(common), 0, 0, 0
+        shards = super().shards(make, common, pieces)
+        step, ask = shards.step, shards.ask
+        self.busy: list[float] = []
+
+        def counting_step(name: str, *arguments: Any, each: Any = None) -> list[Any]:
+            before = [cpu_seconds(pid) for pid in shards.pids]
+            found = step(name, *arguments, each=each)
+            self.busy.append(max(cpu_seconds(pid) - b for pid, b in zip(shards.pids, before, strict=True)))
+            own = each if each is not None else [()] * len(found)
+            self.sent += sum(n_bytes((arguments, more)) for more in own)
+            self.received += sum(n_bytes(answer) for answer in found)
+            self.n_steps += 1
+            return found
+
+        def asking(shard: int, name: str, *arguments: Any) -> Any:
+            if not hasattr(self, "resident"):
+                started = time.perf_counter()
+                self.resident = n_bytes(ask(0, "state"))
+                self.keeping = time.perf_counter() - started
+            return ask(shard, name, *arguments)
+
+        shards.step, shards.ask = counting_step, asking
+        return shards
+
+    def with_jobs(self, n_jobs: int | None) -> CountingEngine:
+        """Stay the one that counts."""
+        return self
+
+
+def make_text(documents: int, classes: int, features: int) -> tuple[Any, Any, Any]:
+    data = make_hierarchical_text(documents, features, n_leaves=classes, depth=4, n_test=1, random_state=0)
+    return LtcTransformer().fit_transform(data.X_train), data.y_train, data.hierarchy
+
+
+def fit(model: Any, X: Any, y: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(X, y)
+
+
+def per_iteration(model: Any) -> float:
+    return float(np.median(np.diff(model.trace_["seconds"])[SKIPPED - 1 :]))
+
+
+def lc(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
+    return fit(
+        MultinomialLogistic(solver="lc", tol=1e-9, max_iter=ITERATIONS, engine=engine, n_jobs=n_jobs), X, y
+    )
+
+
+def recursive(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
+    arguments = {
+        "structure": tree,
+        "coupling": 0.3,
+        "calibration": None,
+        "random_state": 0,
+        "prune_below": 0.01,
+    }
+    return fit(RecursiveSVC(tol=1e-9, max_iter=ITERATIONS, engine=engine, n_jobs=n_jobs, **arguments), X, y)
+
+
+def count(train: Any, text: Any, n_shards: int) -> Counted:
+    engine = CountingEngine(n_shards=n_shards)
+    model = train(*text, engine)
+    return Counted(
+        per_iteration(model),
+        float(
+            np.sum(engine.busy[SKIPPED:]) / model.n_iter_ * len(engine.busy) / (len(engine.busy) - SKIPPED)
+        ),
+        engine.sent / model.n_iter_,
+        engine.received / model.n_iter_,
+        engine.common,
+        engine.resident,
+        engine.keeping,
+        float(model.trace_["objective"][-1]),
+        model,
+    )
+
+
+def predict_lc(size: Size, n_workers: int) -> dict[str, float]:
+    """Bytes by the model of docs/cluster.md, for float32 and 1, 2, 4, 8... workers."""
+    N, nnz, D, K = size
+    return {
+        "to workers": n_workers * 4 * (N + D),
+        "from workers": n_workers * 4 * (2 * N + D),
+        "common": 24 * nnz + 16 * N + 8 * D,
+        "a worker": 4 * D * K / n_workers,
+        "visits": 4 * 8 * BLOCK * (N + D),
+    }
+
+
+def predict_recursive(model: Any, size: Size, n_workers: int) -> dict[str, float]:
+    """Most bytes of a round: a row of features for each part that crosses, and one that names the features.
+
+    A fit of a few rounds ends with one certificate, in which all parts that cross are sent once more.
+    """
+    factor, _ = couple(model.structure_, model.class_nodes_, model.coupling_, model.fade)
+    layout = lay_out(factor, n_workers)
+    pieces = cut_layout(layout, cut_blocks(len(layout.blocks), n_workers))
+    to = back = sum(len(piece.ids) + 1 for piece in pieces if len(piece.ids)) / model.n_iter_
+    for w in range(len(layout.waves)):
+        moved = []
+        for piece in pieces:
+            blocks = piece.layout.waves[w].tolist()
+            seen = np.concatenate([piece.layout.seen[k] for k in blocks]) if blocks else []
+            moved.append(piece.ids[np.isin(piece.crossing, seen)])
+        back += sum(len(ids) + 1 for ids in moved if len(ids))
+        told = [len(np.intersect1d(np.concatenate(moved), piece.ids)) for piece in pieces]
+        to += sum(n + 1 for n in told if n)
+    row = 4 * size.features
+    return {"to workers": to * row, "from workers": back * row}
+
+
+def table(rows: list[list[str]], columns: list[str]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in [columns, ["---"] * len(columns), *rows])
+
+
+def mega(value: float) -> str:
+    return f"{value / 1e6:.3g}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    text = make_text(*SIZES["quick" if quick else "full"])
+    X, y, _ = text
+    seen = int((np.bincount(X.indices, minlength=X.shape[1]) > 0).sum()) + 1
+    size = Size(X.shape[0], X.nnz + X.shape[0], seen, len(set(y)))
+    print(
+        f"{size.documents} documents, {size.classes} classes, {size.features} features, {size.nonzeros} non-zeros\n"
+    )
+    for name, train in (("LC", lc), ("RecursiveSVC", recursive)):
+        here = {n: per_iteration(train(*text, ThreadEngine(n), n)) for n in (1, 2)}
+        found = {n: count(train, text, n) for n in (1, 2)}
+        rows = [[f"threads: {n}", f"{here[n]:.3f}", f"{here[1] / here[n]:.2f}", *[""] * 5] for n in (1, 2)]
+        for n, counted in found.items():
+            rows.append([
+                f"workers: {n}", f"{counted.seconds:.3f}", f"{found[1].seconds / counted.seconds:.2f}",
+                f"{counted.busiest:.3f}",
+                mega(counted.sent), mega(counted.received), mega(counted.common), mega(counted.resident),
+            ])  # fmt: skip
+            said = predict_lc(size, n) if name == "LC" else predict_recursive(counted.model, size, n)
+            names = ("to workers", "from workers", "common", "a worker")
+            label = "predicted" if name == "LC" else "at most"
+            rows.append([label, "", "", "", *(mega(said[what]) if what in said else "" for what in names)])
+        columns = [
+            "",
+            "s / iteration",
+            "speed-up",
+            "CPU s of the busiest",
+            "MB to workers",
+            "MB from workers",
+            "MB common",
+            "MB a worker",
+        ]
+        print(f"{name}\n\n{table(rows, columns)}\n")
+    print(f"Machine: {machine()}")
+
+
+if __name__ == "__main__":
+    main()
