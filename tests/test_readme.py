@@ -103,7 +103,7 @@ def test_every_page_is_in_the_index():
 
 def test_page_of_the_command_line_shows_its_help(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    shown = blocks(ROOT / "docs/cli.md")[0].code.splitlines()[1:-1]
+    shown = blocks(ROOT / "docs/command_line.md")[0].code.splitlines()[1:-1]
     assert build_parser().format_help().splitlines()[: len(shown)] == shown
 
 

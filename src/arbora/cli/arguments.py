@@ -200,7 +200,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
     _showing(parser, "where to write the model; a model folder that is there is replaced")
     _classifier(parser)
     parser.add_argument(
-        "--C", type=positive, metavar="X", help="cost of a training error (SVM: 1, others: 10)"
+        "--C", type=positive, metavar="X", help="cost of a training error (SVM: 3, others: 30)"
     )
     parser.add_argument(
         "--coupling", type=coupling, metavar="X", help="how much classes share with their neighbours (0.1)"

@@ -233,7 +233,7 @@ def _introduce(evaluation: Mapping[str, Any]) -> str:
     if test is not None:
         p_value = "-" if test["p_value"] is None else f"{test['p_value']:.2g}"
         line += (
-            f"\nThe model alone is right on {test['won']:,} documents, the flat model alone on {test['lost']:,} "
+            f"\nDocuments that only the model has right: {test['won']:,}; only the flat model: {test['lost']:,} "
             f"(sign test, p = {p_value})."
         )
     return line
