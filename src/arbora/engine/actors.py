@@ -249,7 +249,7 @@ class RayShards(Shards):
             self.pids[index] = pid
             self.n_restarts += 1
             self.deaths[index] += 1
-        if self.deaths[index] > _MOST_DEATHS:
+        if self.deaths[index] >= _MOST_DEATHS:
             raise EngineError(
                 f"worker {index} of {self.n_shards} died {_MOST_DEATHS} times in step {self.number} and is given up. "
                 "Most often its machine is out of memory: use more shards (n_shards) on more machines, or fewer "
