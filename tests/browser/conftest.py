@@ -82,7 +82,7 @@ def watch(browser):
 
     def make(**options):
         context = browser.new_context(viewport=SIZE, **options)
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(120_000)
         contexts.append(context)
         return Watched(context.new_page())
 

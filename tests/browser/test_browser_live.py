@@ -10,7 +10,7 @@ pytest.importorskip("uvicorn")
 from arbora.explore.server import make_app
 from serving import started, trained_folder
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

@@ -124,41 +124,53 @@ function listed(value) {
 // What an icicle shows below a node: rows with a place in the tree and a size on the screen (`part` of the height;
 // `value` is what the children leave of it).
 //
-// Sizes are shares of the parent. Children too small to be seen are folded into one row, but the largest of the first
-// level are always there, widened if they must be. Children may add up to more than their parent (documents
-// with several labels): then they are scaled to fit.
-function slice(model, focus, levels, least = 0.005, always = 60) {
+// Children share the part of their parent by their sizes, as far as they can be read: none is lower than `least`, and
+// those for which there is no room are folded into one row, which takes a quarter of the part at most. Children may add up
+// to more than their parent (documents with several labels): then they are scaled to fit.
+function slice(model, focus, levels, least) {
   const rows = [];
-  const add = (node, parent, value, level, branch) => {
-    const row = { id: `n${node}`, node, parent, value, part: value, level, branch, folded: 0 };
+  const add = (node, parent, part, level, branch) => {
+    const row = { id: `n${node}`, node, parent, part, value: part, level, branch, folded: 0 };
     rows.push(row);
     const children = model.children[node];
     if (level === levels || !children.length) return;
-    const sizes = children.map((child) => model.size[child]);
-    const total = sizes.reduce((a, b) => a + b, 0);
-    const whole = Math.max(model.size[node], total);
-    let parts = sizes.map((size) => (whole > 0 ? size / whole : 1 / children.length));
-    if (level === 0) parts = parts.map((part, rank) => (rank < always ? Math.max(part, least) : part));
-    const scale = value / Math.max(1, parts.reduce((a, b) => a + b, 0));
-    let rest = 0;
-    const small = [];
-    children.forEach((child, rank) => {
-      const part = parts[rank] * scale;
-      if ((level === 0 && rank < always) || part >= least) {
-        add(child, row.id, part, level + 1, level === 0 ? rank : branch);
-        row.value -= part;
-      } else {
-        rest += part;
-        small.push(child);
-      }
+    const parts = partsOf(model, node, children).map((one) => one * part);
+    const total = parts.reduce((a, b) => a + b, 0);
+    const room = Math.floor(part / least + 1e-9);
+    // If not all fit, some of the room is left for the large ones to be larger.
+    const shown = children.length <= room ? children.length : Math.max(0, Math.floor(0.75 * room) - 1);
+    const kept = parts.slice(0, shown);
+    if (children.length > shown) kept.push(Math.min(parts.slice(shown).reduce((a, b) => a + b, 0), part / 4));
+    widened(kept, Math.min(least, part / kept.length), Math.min(part, total)).forEach((one, rank) => {
+      row.value -= one;
+      if (rank < shown) add(children[rank], row.id, one, level + 1, level === 0 ? rank : branch);
+      else rows.push({ id: `m${node}`, node, parent: row.id, part: one, value: one, level: level + 1, branch: null,
+        folded: children.length - shown });
     });
-    if (small.length) {
-      const id = `m${node}`;
-      rows.push({ id, node, parent: row.id, value: rest, part: rest, level: level + 1, branch: null, folded: small.length });
-      row.value -= rest;
-    }
     row.value = Math.max(0, row.value);
   };
   add(focus, "", 1, 0, null);
   return rows;
+}
+
+// Shares of the children of a node in it, at most 1 in all.
+function partsOf(model, node, children) {
+  const total = children.reduce((sum, child) => sum + model.size[child], 0);
+  const whole = Math.max(model.size[node], total);
+  return children.map((child) => (whole > 0 ? model.size[child] / whole : 1 / children.length));
+}
+
+// Make the small parts as large as the least, and the large ones smaller in turn; together they are `wanted`, or what
+// the least of all of them are.
+function widened(parts, least, wanted) {
+  const total = Math.max(wanted, parts.length * least);
+  let wide = parts.map(() => false);
+  for (;;) {
+    const given = parts.reduce((sum, part, i) => sum + (wide[i] ? 0 : part), 0);
+    const scale = given > 0 ? (total - least * wide.filter(Boolean).length) / given : 0;
+    const next = parts.map((part, i) => wide[i] || part * scale < least);
+    if (next.every(Boolean)) return parts.map(() => total / parts.length);
+    if (next.every((one, i) => one === wide[i])) return parts.map((part, i) => (wide[i] ? least : part * scale));
+    wide = next;
+  }
 }

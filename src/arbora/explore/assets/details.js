@@ -3,7 +3,7 @@
 const AT_ONCE = 12; // documents or children that are listed before one asks for more
 
 function nodeButton(model, node, more = {}) {
-  return make("button", { type: "button", class: "link", onclick: () => go({ node }), ...more }, model.title[node] || "(no name)");
+  return make("button", { type: "button", class: "link", title: model.name[node] || false, onclick: () => go({ node }), ...more }, model.title[node] || "(no name)");
 }
 
 function section(title, ...content) {
@@ -66,7 +66,7 @@ function figure(value, label) {
 function scoreFigures(score) {
   return make("div", { class: "figures" }, figure(number(score.f1), "F1"), figure(number(score.precision), "precision"),
     figure(number(score.recall), "recall"), figure(whole.format(score.support), "tested"),
-    score.baseline_f1 === null ? null : figure(signed(score.f1 - score.baseline_f1), "F1 against flat"));
+    score.baseline_f1 === null ? null : figure(signed(score.f1 - score.baseline_f1), "against flat"));
 }
 
 function childRow(model, node, rank) {
@@ -96,13 +96,13 @@ function drawDetails(host, model, node) {
     children.length ? figure(whole.format(children.length), children.length === 1 ? "child" : "children") : null,
     children.length && model.own[node] ? figure(whole.format(model.own[node]), "at this node") : null];
   const concentration = model.concentration?.[node];
-  if (concentration) figures.push(figure(concentration.toPrecision(3), "concentration"));
+  if (concentration) figures.push(figure(whole.format(Number(concentration.toPrecision(3))), "concentration"));
   host.replaceChildren(
     make("h2", { id: "chosen" }, model.title[node] || "(no name)"),
     model.name[node] && model.name[node] !== model.title[node] ? make("p", { class: "source" }, model.name[node]) : "",
     more.length ? make("p", { class: "meta" }, "also under ", ...more) : "",
     make("div", { class: "figures" }, figures),
-    score ? section("Quality", scoreFigures(score)) : "",
+    score && node !== model.root ? section("Quality", scoreFigures(score)) : "",
     model.words[node].length ? section("Words", wordBars(model.words[node])) : "",
     children.length ? section("Children", ...growing(children, (child) => childRow(model, child, children.indexOf(child)), "ul", "plain children")) : "",
     docs.length ? section("Documents", ...growing(docs, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",

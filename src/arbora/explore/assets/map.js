@@ -25,7 +25,7 @@ function groups(model, focus) {
     if (rank === undefined) elsewhere.docs.push(doc);
     else (found[rank] ?? others).docs.push(doc);
   }
-  return [elsewhere, others, ...found.reverse()].filter((group) => group.docs.length);
+  return [elsewhere, others, ...found].filter((group) => group.docs.length);
 }
 
 function mapTraces(model, focus, flat) {
@@ -47,10 +47,10 @@ function mapTraces(model, focus, flat) {
       opacity: group.rank === null ? 0.45 : 0.75,
     },
   }));
-  return { drawn, traces: [...traces, nameTrace(model, focus, flat)] };
+  return { drawn, traces };
 }
 
-function scene(model, flat) {
+function scene(model, flat, host) {
   const none = { visible: false, showspikes: false };
   const more = { xaxis: none, yaxis: none, zaxis: none, uirevision: `${flat}` };
   if (!flat) return { ...more, aspectmode: "data", dragmode: "orbit", camera: { eye: { x: 0.9, y: 0.9, z: 0.7 } } };
@@ -63,23 +63,21 @@ function scene(model, flat) {
     return Math.max(high - low, 1);
   };
   const [x, y] = [width(0), width(1)];
-  const largest = Math.max(x, y);
+  // Seen from above, the picture is a little more than two units high.
+  const size = Math.min((2 * host.clientWidth) / Math.max(1, host.clientHeight) / x, 2 / y);
   return { ...more, zaxis: { ...none, range: [-1, 1] }, dragmode: "pan", aspectmode: "manual",
-    aspectratio: { x: (2 * x) / largest, y: (2 * y) / largest, z: 0.1 },
+    aspectratio: { x: x * size, y: y * size, z: 0.1 },
     camera: { projection: { type: "orthographic" }, eye: { x: 0, y: 0, z: 2 }, up: { x: 0, y: 1, z: 0 } } };
 }
 
 // Names of the largest branches at their centres.
-function nameTrace(model, focus, flat) {
+function names(model, focus, flat) {
   const near = model.children[focus].length ? model.children[focus] : [focus];
-  const named = near.filter((node) => model.nodePositions?.[3 * node] !== null && 3 * node < (model.nodePositions?.length ?? 0)).slice(0, MOST_NAMES);
-  const at = (axis) => named.map((node) => model.nodePositions[3 * node + axis] * SCALE);
-  return {
-    type: "scatter3d", mode: "text", showlegend: false, hoverinfo: "skip",
-    x: at(0), y: at(1), z: flat ? named.map(() => 0.01) : at(2),
-    text: named.map((node) => plain(cut(model.title[node], 26))),
-    textfont: { size: 13, color: token("ink"), weight: 600 },
-  };
+  const at = (node, axis) => model.nodePositions[3 * node + axis];
+  return near.filter((node) => Number.isFinite(at(node, 0))).slice(0, MOST_NAMES).map((node) => ({
+    x: at(node, 0) * SCALE, y: at(node, 1) * SCALE, z: flat ? 0 : at(node, 2) * SCALE, showarrow: false,
+    text: plain(cut(model.title[node], 26)), font: { size: 12, color: token("ink") }, bgcolor: token("veil"), borderpad: 2,
+  }));
 }
 
 function mapView(stage, model) {
@@ -94,10 +92,10 @@ function mapView(stage, model) {
     const focus = model.focus(chosen);
     for (const button of picker.children) button.setAttribute("aria-pressed", String(Number(button.dataset.dimensions) === (flat ? 2 : 3)));
     const { drawn, traces } = mapTraces(model, focus, flat);
-    legend.replaceChildren(...drawn.toReversed().map((group) => make("li", {}, glyph(group.rank),
+    legend.replaceChildren(...drawn.toSorted((a, b) => (a.rank ?? N_HUES) - (b.rank ?? N_HUES)).map((group) => make("li", {}, glyph(group.rank),
       group.node === null ? group.title : nodeButton(model, group.node), make("span", { class: "number" }, whole.format(group.docs.length)))));
     const place = (event) => drawn[event.points[0].curveNumber]?.docs[event.points[0].pointNumber];
-    await chart(host, traces, { showlegend: false, scene: scene(model, flat) }, {
+    await chart(host, traces, { showlegend: false, scene: { ...scene(model, flat, host), annotations: names(model, focus, flat) } }, {
       plotly_hover: (event) => showTip(tip, model, place(event), event),
       plotly_unhover: () => (tip.hidden = true),
       plotly_click: (event) => {

@@ -2,13 +2,16 @@
 
 const LEVELS = 3;
 const DEPTH_TINT = [0.1, 0.56, 0.38, 0.24];
-const TWO_LINES = 46; // pixels: nodes that are taller have room for words below their title
+const ONE_LINE = 20; // pixels: lower nodes have no room for a title
+const TWO_LINES = 46; // taller ones have room for words below it
 const GAP = "\u2002"; // keeps the text off the edge
 
-// As many words as fit beside each other.
-function fitting(words, room) {
+// As many words as fit beside each other, without those that the title has.
+function fitting(words, title, room) {
+  const said = new Set(title.split(/\W+/));
   let line = "";
   for (const [word] of words) {
+    if (said.has(word)) continue;
     if (line.length + word.length + 2 > room * 1.1) break;
     line += (line ? ", " : "") + word;
   }
@@ -18,15 +21,16 @@ function fitting(words, room) {
 // `look` says how nodes look: colour(row), text(node), hover(node).
 function drawIcicle(host, model, chosen, look) {
   const focus = model.focus(chosen);
-  const rows = slice(model, focus, LEVELS);
+  const high = host.clientHeight || 600;
+  const rows = slice(model, focus, LEVELS, ONE_LINE / high);
   const deepest = Math.max(...rows.map((row) => row.level));
   const room = Math.floor((host.clientWidth || 800) / (deepest + 1) / 7.4) - 2;
-  const tall = (row) => row.part * (host.clientHeight || 600) > TWO_LINES;
   const label = (row) => {
-    if (row.folded) return `${GAP}<i>${whole.format(row.folded)} more</i>${GAP}`;
+    if (row.part * high < 0.99 * ONE_LINE) return "";
+    if (row.folded) return `${GAP}<i>${whole.format(row.folded)} ${row.folded === model.children[row.node].length ? "below" : "more"}</i>${GAP}`;
     const after = look.text(row.node);
     const title = `${GAP}${plain(cut(model.title[row.node], Math.max(4, room - after.length - 3)))}  ${after}${GAP}`;
-    const words = tall(row) ? fitting(model.words[row.node], room) : "";
+    const words = row.part * high > TWO_LINES ? fitting(model.words[row.node], model.title[row.node], room) : "";
     return words ? `${title}<br>${GAP}<span style="font-size: 11px">${plain(words)}</span>` : title;
   };
   const mark = token("ink");
@@ -63,7 +67,7 @@ function drawIcicle(host, model, chosen, look) {
     go({ node: up ? model.parent[row.node] ?? row.node : row.node });
     return false;
   };
-  return chart(host, [trace], { uniformtext: { minsize: 11, mode: "hide" } }, { plotly_icicleclick: click },
+  return chart(host, [trace], {}, { plotly_icicleclick: click },
     { displayModeBar: false });
 }
 

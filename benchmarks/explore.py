@@ -1,0 +1,139 @@
+"""The browser: size of the page and what it costs to open it, against the numbers of nodes and documents.
+
+Run with ``python -m benchmarks.explore``; writes its table to RESULTS.md.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from arbora.explore.folder import open_folder
+from arbora.explore.page import make_page
+from benchmarks.report import published
+from explore_folders import large_folder
+
+CASES = ((1, 1_000), (100, 1_000), (1_000, 10_000), (20_000, 10_000), (1_000, 50_000), (20_000, 200_000))
+ABOUT = """
+`python -m benchmarks.explore`. Folders are made up: a random tree, 12 words a node, 300 characters a document. Pages
+are opened in headless Chromium without a graphics card; seconds of the browser are those of the processor in the
+thread that draws, which other work on the machine does not change. First picture: all until the tree is on the
+screen, with 5 MB of Plotly read and started. One step: a click in the tree. Search: a key in the search box. Map: all
+documents, by WebGL (in software here). Memory: of JavaScript.
+"""
+ARGUMENTS = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--no-sandbox"]
+
+
+class Cost(NamedTuple):
+    """What a page costs: to make, to keep, to open and to use."""
+
+    make: float
+    megabytes: float
+    first: float
+    step: float
+    search: float
+    map: float
+    heap: float
+
+
+class Page:
+    """A page in the browser, with the processor time that it takes."""
+
+    def __init__(self, browser: Any, path: Path) -> None:
+        self.page = browser.new_page(viewport={"width": 1366, "height": 768})
+        self.page.set_default_timeout(600_000)
+        self.session = self.page.context.new_cdp_session(self.page)
+        self.session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        self.path = path
+
+    def metrics(self) -> dict[str, float]:
+        """Ask the browser for its counters."""
+        return {one["name"]: one["value"] for one in self.session.send("Performance.getMetrics")["metrics"]}
+
+    def timed(self, script: str) -> float:
+        """Seconds of the processor until the page is drawn after a script."""
+        before = self.metrics()["TaskDuration"]
+        self.page.evaluate(f"() => {{ delete document.documentElement.dataset.ready; {script} }}")
+        self.page.wait_for_selector("html[data-ready]")
+        return self.metrics()["TaskDuration"] - before
+
+    def open(self) -> float:
+        """Seconds of the processor until the first picture."""
+        before = self.metrics()["TaskDuration"]
+        self.page.goto(self.path.as_uri())
+        self.page.wait_for_selector("html[data-ready]")
+        return self.metrics()["TaskDuration"] - before
+
+    def search(self) -> float:
+        """Seconds of the processor for a key in the search box."""
+        self.page.keyboard.press("/")
+        before = self.metrics()["TaskDuration"]
+        self.page.keyboard.type("word1")
+        return (self.metrics()["TaskDuration"] - before) / 5
+
+
+def measure(browser: Any, n_nodes: int, n_documents: int, folder: Path) -> Cost:
+    opened = open_folder(large_folder(folder / f"{n_nodes}-{n_documents}", n_nodes, n_documents))
+    start = time.process_time()
+    made = make_page(opened)
+    seconds = time.process_time() - start
+    path = made.write(folder / "page.html")
+    page = Page(browser, path)
+    first = page.open()
+    step = page.timed("document.querySelector('#details .children button, #theme').click();")
+    search = page.search()
+    page.page.keyboard.press("Escape")
+    seconds_of_map = page.timed("location.hash = '#view=map';")
+    heap = page.metrics()["JSHeapUsedSize"] / 1e6
+    page.page.close()
+    return Cost(seconds, path.stat().st_size / 1e6, first, step, search, seconds_of_map, heap)
+
+
+def report(cases: Sequence[tuple[int, int]]) -> None:
+    from playwright.sync_api import sync_playwright
+
+    print(ABOUT.strip() + "\n")
+    columns = (
+        "nodes",
+        "documents",
+        "page, MB",
+        "made in, s",
+        "first picture, s",
+        "one step, s",
+        "search, s",
+        "map, s",
+    )
+    print(f"| {' | '.join(columns)} | memory, MB |")
+    print("|---:" * (len(columns) + 1) + "|")
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
+        for n_nodes, n_documents in cases:
+            cost = measure(browser, n_nodes, n_documents, Path(folder))
+            print(
+                f"| {n_nodes:,} | {n_documents:,} | {cost.megabytes:.1f} | {cost.make:.1f} | {cost.first:.2f} "
+                f"| {cost.step:.2f} | {cost.search:.3f} | {cost.map:.1f} | {cost.heap:.0f} |",
+                flush=True,
+            )
+        browser.close()
+    print("\nOf 200,000 documents the page keeps 50,000 and says so.")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Size and speed of the page of arbora explore.")
+    parser.add_argument("--quick", action="store_true", help="the small cases only; nothing is written")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        report(CASES[:2])
+        return
+    with published("Browser: size and speed of the page"):
+        report(CASES)
+
+
+if __name__ == "__main__":
+    main()
