@@ -63,7 +63,7 @@ from arbora.discover._vmf_tree import (
     with_leaves,
 )
 from arbora.discover.bayesian_vmf import BayesianVMFMixture
-from arbora.discover.vmf import broad_concentration
+from arbora.discover.vmf import VMFParams, broad_concentration
 from arbora.engine import ThreadEngine
 from arbora.infer import Progress
 from arbora.infer.mixture import Model, Rows, Solution, run
@@ -71,6 +71,7 @@ from arbora.special import sample_vmf
 from arbora.structure import Hierarchy
 
 _FLAT_ITERATIONS = 15  # of the leaves without the tree, at the start
+_SAME = 1e-6  # relative difference of the bounds of two starts that are as good
 _ROOT = "root"
 _LEAVES = {"bottom-up": scattered_leaves, "top-down": split_leaves, "random": random_leaves}
 
@@ -128,6 +129,8 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
     initial_concentration : float, optional
         Concentration of the leaves at the start; by default a broad one, at which rows are half undecided between
         the leaves.
+    annealing_steps : int, optional
+        Iterations of annealing of the leaves at the start; see `BayesianVMFMixture`.
     n_init : int
         Starts, of which the best is kept; they run in parallel.
     tol : float
@@ -219,6 +222,7 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         "feature_names": ["array-like", None],
         "init": [StrOptions({"auto", *_LEAVES})],
         "initial_concentration": [Interval(Real, 0, None, closed="neither"), None],
+        "annealing_steps": [Interval(Integral, 0, None, closed="left"), None],
     }
 
     def __init__(
@@ -238,6 +242,7 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         feature_names: Any = None,
         init: str = "auto",
         initial_concentration: float | None = None,
+        annealing_steps: int | None = None,
         n_init: int = 1,
         tol: float = 1e-4,
         max_iter: int = 200,
@@ -261,6 +266,7 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         self.feature_names = feature_names
         self.init = init
         self.initial_concentration = initial_concentration
+        self.annealing_steps = annealing_steps
         self.n_init = n_init
         self.tol = tol
         self.max_iter = max_iter
@@ -318,7 +324,8 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
     ) -> TreePosterior:
         names = ("top-down", "bottom-up") if init == "auto" else (init,)
         starts = [self._flat(rows, str(name), rng, engine) for name in names]
-        best = int(np.argmax([start.bounds[-1] for start in starts]))
+        bounds = [start.bounds[-1] for start in starts]
+        best = int(bounds[-1] > bounds[0] + _SAME * abs(bounds[0]))  # rounding does not choose
         q = starts[best].params
         if names[best] == "bottom-up":
             order = arrange(self.hierarchy_, q.directions.T, self._seeds(), rng)
@@ -334,12 +341,15 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         directions = np.ascontiguousarray(_LEAVES[init](rows, self.hierarchy_, self._seeds(), rng).T)
         n_features, n_leaves = directions.shape
         kappa = self.initial_concentration or broad_concentration(rows, directions, rng)
+        one = np.ones(n_leaves)
+        start = VMFParams(directions, one, kappa * one, one / n_leaves)
+        start = self._annealed(rows, init, start, rng, engine)
         total = np.asarray(rows.X.T @ rows.weight, dtype=np.float64)
         direction = unit_vectors(total[None], np.eye(1, n_features))[0][0]
-        prior = VMFPrior(1.0, direction, 0.0, float(np.log(kappa)), 1.0)
-        known = point_posterior(np.full(n_leaves, kappa), n_features)
-        dirichlet = np.full(n_leaves, rows.total / n_leaves + 1.0)
-        q = VMFPosterior(directions, np.full(n_leaves, CERTAIN), dirichlet, known, prior)
+        prior = VMFPrior(1.0, direction, 0.0, float(np.log(start.concentrations).mean()), 1.0)
+        known = point_posterior(start.concentrations, n_features)
+        dirichlet = rows.total * start.weights + 1.0
+        q = VMFPosterior(start.vectors, CERTAIN * one, dirichlet, known, prior)
         how = Inference(POSTERIORS[self.concentration], frozenset())
         model = Model(posterior_scores, partial(update_posterior, how), posterior_extra)
         schedule = self._schedule(0)._replace(max_iter=_FLAT_ITERATIONS)
