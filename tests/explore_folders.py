@@ -304,6 +304,53 @@ def temporal_folder(path: Path, n_bins: int = 10) -> Path:
     return path
 
 
+def odd_folder(path: Path) -> Path:
+    """What is rare and allowed: several roots, many children, two parents, several labels, no text, empty nodes."""
+    n_children = 300
+    names = ["first", "second", "", *(f"first/{i}" for i in range(n_children))]
+    parents = [None, None, None, *([0] * n_children)]
+    nodes = []
+    for i, (name, parent) in enumerate(zip(names, parents, strict=True)):
+        # Documents with several labels: the children have more than their parent.
+        size = {0: 4, 1: 3, 2: 0}.get(i, 3 if i < 8 else 0)
+        node = {"id": i, "name": name, "title": name, "parent": parent, "depth": 0 if parent is None else 1}
+        node |= {"size": size, "own": size, "share": size / 4, "words": [], "documents": []}
+        nodes.append(node | ({"more_parents": [1]} if i == 3 else {}))
+    documents = [
+        {
+            "id": str(i),
+            "text": "",
+            "words": [["17", 0.5]],
+            "label": ["first/1"],
+            "node": [4, 5],
+            "probability": [0.9, 0.6],
+        }
+        for i in range(4)
+    ]
+    documents[0] |= {"label": None, "node": [], "probability": []}
+    about = {"name": "odd", "settings": {}, "estimator": "OneVsRestSVC", "n_documents": 4, "n_features": 20}
+    about |= {"has_text": False, "multilabel": True, "notices": []}
+    nowhere = np.full((len(nodes), 3), np.nan)
+    evaluation = {
+        "n_train": 3,
+        "n_test": 1,
+        "how": "held out",
+        "baseline": None,
+        "sign_test": None,
+        "levels": [],
+    }
+    evaluation |= {"nodes": [], "confusions": [], "reliability": None}
+    evaluation["scores"] = {
+        "micro_f1": 0.0,
+        "macro_f1": 0.0,
+        "hierarchical_f1": 0.0,
+        "calibration_error": None,
+    }
+    positions = np.zeros((len(documents), 3), np.float32)
+    write_folder(path, Content("classifier", about, {}, nodes, documents, positions, nowhere, "", evaluation))
+    return path
+
+
 def large_folder(path: Path, n_nodes: int, n_documents: int, text_length: int = 300) -> Path:
     """A tree of n_nodes and a sample of n_documents, for the size and speed of pages."""
     rng = np.random.default_rng(2)

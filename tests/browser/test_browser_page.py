@@ -5,7 +5,7 @@ import re
 import pytest
 
 from arbora.explore.page import show, write_page
-from explore_folders import HOSTILE, classifier_folder, large_folder, temporal_folder
+from explore_folders import HOSTILE, classifier_folder, large_folder, odd_folder, temporal_folder
 
 pytest.importorskip("plotly")
 pytestmark = pytest.mark.timeout(300)
@@ -20,6 +20,7 @@ def shown(watch, tmp_path_factory):
         temporal_folder(folder / "years"),
         large_folder(folder / "one", n_nodes=1, n_documents=1),
         large_folder(folder / "many", n_nodes=20_000, n_documents=500, text_length=40),
+        odd_folder(folder / "odd"),
     ]
     watched = watch(color_scheme="light")
     watched.open(write_page(models, folder / "page.html").as_uri())
@@ -35,7 +36,7 @@ def _silent(request):
         assert shown.complaints == []
         assert [url for url in shown.requests if not url.startswith(("file:", "data:", "blob:"))] == []
         assert len([url for url in shown.requests if url.startswith("file:")]) == 1
-        assert shown.page.title() in ("subjects – Arbora", "years – Arbora", "large – Arbora")
+        assert shown.page.title() in ("subjects – Arbora", "years – Arbora", "large – Arbora", "odd – Arbora")
 
 
 def sector(page, text):
@@ -198,9 +199,7 @@ def test_map_in_two_and_three_dimensions(shown, artefacts):
     assert "not supported" not in page.text_content("#map")
     assert page.locator(".legend li").count() == 4
     page.screenshot(path=artefacts / "map.png")
-    points = page.evaluate(
-        "document.querySelector('#map').data.reduce((n, one) => n + one.x.length, 0)"
-    )
+    points = page.evaluate("document.querySelector('#map').data.reduce((n, one) => n + one.x.length, 0)")
     assert points == 280
     symbols = page.evaluate("document.querySelector('#map').data.map(one => one.marker.symbol)")
     assert len(set(symbols)) == 4  # told apart without colour
@@ -260,6 +259,21 @@ def test_trees_of_any_size(shown, artefacts):
     page.keyboard.type("node 19999")
     shown.does(lambda: page.keyboard.press("Enter"))
     assert shown.title() == "node 19999"
+
+
+def test_what_is_rare_is_drawn(shown):
+    page = shown.page
+    for view in ("map", "quality", "tree"):
+        shown.go(f"#model=4&view={view}")
+        assert shown.title() == "odd"  # above several roots
+    assert page.locator("#details .children button").all_text_contents() == ["first", "second", "(no name)"]
+    shown.does(lambda: click(page, "first"))
+    assert page.locator(".slice", has_text="more").count() == 1
+    assert min(one.bounding_box()["height"] for one in page.locator("path.surface").all()) > 12
+    shown.go("#model=4&view=tree&node=first%2F0")
+    assert "also under second" in page.locator("#details .meta").first.text_content()
+    shown.go("#model=4&view=tree&node=first%2F1")
+    assert page.locator("#details .card").first.text_content() == "17 0.5"
 
 
 def test_a_notebook_frame_shows_the_page(watch, tmp_path):
