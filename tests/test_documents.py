@@ -15,13 +15,12 @@ from arbora.datasets import DataFormatError
 from arbora.datasets.documents import (
     Documents,
     Source,
-    check_labels,
     guess_format,
     iter_documents,
     join_documents,
     read_documents,
-    tree_of_labels,
 )
+from arbora.datasets.label_trees import check_labels, tree_of_labels
 from arbora.datasets.texts import Fields
 from arbora.structure import Hierarchy
 

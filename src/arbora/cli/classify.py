@@ -30,7 +30,8 @@ from arbora.cli.reading import (
     source_of,
 )
 from arbora.datasets.base import label_names
-from arbora.datasets.documents import Documents, check_labels, join_documents
+from arbora.datasets.documents import Documents, join_documents
+from arbora.datasets.label_trees import check_labels
 from arbora.explore.answers import file_rows
 from arbora.explore.folder import Content, FolderError, check_target, open_folder, write_folder
 from arbora.explore.nodes import N_WORDS, Filed, describe_documents, path_titles, show

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora import discover
 from arbora.cli.reading import Reading, Words, feature_names, learn_rows, make_vectorizer, read, source_of
 from arbora.datasets.documents import Documents
 from arbora.explore.answers import known_rows, topic_means, topic_probabilities
@@ -98,8 +99,6 @@ def make_mixture(
     >>> make_mixture(5, None, None, "k-means", {}).n_clusters
     5
     """
-    from arbora import discover
-
     if tree:
         return discover.HierarchicalVMFMixture(branching=tree, **common)
     number = DEFAULT_TOPICS if topics is None else topics

@@ -19,7 +19,8 @@ from arbora.classify import (
 )
 from arbora.cli.reading import free_name
 from arbora.datasets.base import label_names
-from arbora.datasets.documents import Documents, check_labels, tree_of_labels
+from arbora.datasets.documents import Documents
+from arbora.datasets.label_trees import check_labels, tree_of_labels
 from arbora.structure import Hierarchy
 
 # What cross-validation chooses for text with small classes; at equal cost the logistic loss regularises more.
@@ -101,9 +102,7 @@ def find_hierarchy(documents: Documents, hierarchy: str, format: str) -> Hierarc
     """Hierarchy of the labels: from a file, from folders or from labels that are paths; None for flat labels."""
     labels = label_names(documents.y)
     if len(labels) < 2 and not documents.multilabel:
-        raise ValueError(
-            f"all documents of {documents.name} are labelled {labels[0]!r}: give documents of two classes"
-        )
+        raise ValueError(f"all documents of {documents.name} are labelled {labels[0]!r}: give two classes")
     if hierarchy == "none":
         return None
     if hierarchy != "auto":

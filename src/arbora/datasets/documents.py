@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from arbora.datasets.base import ROOT, label_names, name_array, path_edges
-from arbora.datasets.errors import DataFormatError, did_you_mean
+from arbora.datasets.base import ROOT, name_array, path_edges
+from arbora.datasets.errors import DataFormatError
 from arbora.datasets.files import decode, open_bytes, read_lines
 from arbora.datasets.npz import read_npz
 from arbora.datasets.svmlight import read_svmlight
@@ -379,38 +379,3 @@ def _read_npz(source: Source) -> Documents:
         fields=data.fields,
         feature_names=data.feature_names,
     )
-
-
-def tree_of_labels(y: Any, separator: str = "/") -> Hierarchy | None:
-    """Hierarchy of labels that are paths, below one root; None if no label holds the separator.
-
-    Examples
-    --------
-    >>> tree_of_labels(np.array(["sea/fish", "land"], dtype=object)).path("sea/fish")
-    ['root', 'sea', 'sea/fish']
-    """
-    from arbora.structure import Hierarchy
-
-    names = label_names(y)
-    if not any(separator in name for name in names):
-        return None
-    forest = Hierarchy.from_paths(names, sep=separator)
-    top = ROOT
-    while top in forest:
-        top += "*"
-    return forest.join_roots(top)
-
-
-def check_labels(documents: Documents, hierarchy: Hierarchy) -> None:
-    """Refuse a label that is no node of the hierarchy, with the place of the first document that has it."""
-    unknown = {name for name in label_names(documents.y) if name not in hierarchy}
-    if not unknown:
-        return
-    for label, (path, line) in zip(documents.y, documents.places, strict=True):
-        for name in label if isinstance(label, list) else [label]:
-            if name in unknown:
-                more = f"; {len(unknown) - 1} more labels are not" if len(unknown) > 1 else ""
-                near = did_you_mean(name, map(str, hierarchy.names))
-                raise DataFormatError(
-                    path, line, f"label {name!r} is not a node of the hierarchy{near}{more}"
-                )
