@@ -136,6 +136,13 @@ def test_structures_are_saved_through_their_state(tmp_path, mmap):
     assert loaded.hierarchy_.path("é") == ["root", "a", "é"]
 
 
+def test_files_of_a_model_may_be_read_by_whom_the_user_lets(tmp_path):
+    (tmp_path / "plain").touch()
+    save(StandardScaler().fit([[0.0], [1.0]]), tmp_path / "model")
+    files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
+    assert {path.stat().st_mode for path in files} == {(tmp_path / "plain").stat().st_mode}
+
+
 def test_saving_again_replaces_the_model_and_leaves_no_litter(tmp_path):
     save({"x": np.zeros(5)}, tmp_path)
     first = arrays_file(tmp_path)

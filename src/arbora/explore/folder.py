@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora._version import __version__
-from arbora.infer.files import TEMPORARY_PREFIX, HashingWriter, sync_folder
+from arbora.infer.files import TEMPORARY_PREFIX, UMASK, HashingWriter, sync_folder
 from arbora.io import load, save
 from arbora.io.npz import write_npz
 
@@ -156,9 +156,7 @@ def write_folder(path: str | os.PathLike[str], content: Content) -> None:
 def _temporary_folder(parent: Path) -> Iterator[Path]:
     """Make a folder that is gone after the block, unless it was renamed."""
     new = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=parent))
-    umask = os.umask(0)
-    os.umask(umask)
-    new.chmod(0o777 & ~umask)  # mkdtemp makes it for its owner alone
+    new.chmod(0o777 & ~UMASK)  # mkdtemp makes it for its owner alone
     try:
         yield new
     finally:

@@ -21,6 +21,15 @@ _under_way: set[Path] = set()
 _lock = threading.Lock()
 
 
+def _read_umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+UMASK = _read_umask()  # once: it can only be read by changing it, for all threads
+
+
 class Hasher(Protocol):
     """The part of a hashlib object that writers need."""
 
@@ -116,6 +125,7 @@ def temporary_file(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
 
 def publish(file: BinaryIO, temporary: Path, target: Path) -> None:
     """Force ``file`` to the disk and give it its real name, replacing what had that name before."""
+    temporary.chmod(0o666 & ~UMASK)  # temporary files are for their owner alone
     file.flush()
     os.fsync(file.fileno())
     file.close()  # some systems do not rename open files
