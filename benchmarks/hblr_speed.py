@@ -132,6 +132,11 @@ FITS: dict[str, tuple[str, str, Callable[[argparse.Namespace, int], dict[str, An
 }
 
 
+def threads_of(name: str) -> tuple[int, ...]:
+    """Threads that a fit is measured with; sampling, like the thesis, with one."""
+    return THREADS[:1] if name == "mcmc" else THREADS
+
+
 def fastest(cells: Cells, n_threads: int) -> float:
     """Shortest time of logistic regression, in either precision, on that many threads or fewer."""
     found = [cells.kept(f"map {n}") for n in THREADS if n <= n_threads]
@@ -185,7 +190,7 @@ def sampling_rows(cells: Cells) -> list[tuple[Any, ...]]:
 def report(cells: Cells) -> None:
     """Print the tables from the finished cells."""
     print(EXPLANATION)
-    rows = [row for name in FITS for n in THREADS for row in time_rows(name, n, cells)]
+    rows = [row for name in FITS for n in threads_of(name) for row in time_rows(name, n, cells)]
     columns = (
         "data",
         "threads",
@@ -224,7 +229,7 @@ def main() -> None:
     if not options.table:
         for name in options.names:
             task(FITS[name][0], options.cache, options.quick)
-            for n_threads in THREADS:
+            for n_threads in threads_of(name):
                 cells.run(f"{name} {n_threads}")
     if options.quick:
         report(cells)

@@ -251,7 +251,7 @@ def test_the_manifest_is_plain_json_and_there_is_no_pickle(tmp_path):
         (b"bytes", "it is a builtins.bytes"),
         (np.array([1, object()], dtype=object), r"model\[1\]"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_what_cannot_be_saved_is_named_and_nothing_is_written(tmp_path, value, message):
     save("the old model", tmp_path / "old")
