@@ -93,8 +93,8 @@ class RecursiveSVC(Recursive):
         classes are trained at a time, and one where there are fewer than 65 blocks of 32.
     engine : None, "threads", "ray" or RayEngine
         Where classes are trained together: in this process, or in shards on the workers of a Ray cluster (extra
-        `ray`; "ray" is one on this machine). The optimum is the same. The search of "cv" and `partial_fit` stay in this
-        process; `warm_start` and `checkpoint` are for this process alone.
+        `ray`; "ray" is one on this machine). The optimum is the same. The search of "cv" and `partial_fit` stay in
+        this process; `warm_start` and `checkpoint` are for this process alone.
     random_state : int, RandomState instance or None
         Order in which rows and classes are visited, and the folds.
     checkpoint : path, optional
