@@ -37,9 +37,9 @@ _WARM_UP = 200
 SECTION = "HBLR: time"
 
 EXPLANATION = f"""\
-`python -m benchmarks.hblr_speed`: seconds of `fit`, kernels compiled beforehand; other work ran beside, at low
-priority. MAP and `LogisticRegression` the shortest of {N_TURNS} turns in alternation, all others one fit. HBLR is M3
-with its defaults; "logistic" has one yes-or-no a class. `LogisticRegression` is scikit-learn's, multinomial, C = 1,
+`python -m benchmarks.hblr_speed`: seconds of `fit`, kernels compiled beforehand. Other work of the machine is
+not excluded: single figures are upper bounds. MAP and `LogisticRegression` take turns in one process, of which the
+shortest of {N_TURNS} counts; all others are one fit. HBLR is M3 with its defaults; "logistic" has one yes-or-no a class. `LogisticRegression` is scikit-learn's, multinomial, C = 1,
 L-BFGS at its own tolerance (`max_iter={MOST_STEPS}`), with features in double and in single precision; HBLR computes
 in double.
 Threads are those of HBLR's `n_jobs` and of scikit-learn's BLAS; the ratio is to the fastest `LogisticRegression` with
@@ -49,7 +49,8 @@ Targets: variational on CLEF and logistic MAP on LSHTC-small under {TARGET_SECON
 """
 RATIOS = """\
 Sampling over the fits of the same number of threads. "One draw" compares with the seconds of sampling per effective
-draw (median over the weights): what one independent draw from the posterior costs. The thesis (one thread, its
+draw (median over the weights): what one independent draw from the posterior costs, where chains have mixed (R-hat up
+to 1.05; above it, it costs more). The thesis (one thread, its
 Table 2.4): 2279 minutes of sampling, 80 of variational inference, 3 of MAP, which it calls 20 and 750 times; its
 sampler made 2,500 sweeps. The two models differ in their priors.
 """

@@ -53,7 +53,9 @@ and {", ".join(f"{C:g}" for C in MEASUREMENT_CS)} for measurements
 and the coupling of the recursive models from {", ".join(f"{c:g}" for c in COUPLINGS)} (0 is flat training),"""
 EXPLANATION = f"""\
 `python -m benchmarks.recursive`. Official splits; micro- and macro-F1 on the test part in per cent, over the labels
-that the set assigns (no ancestors added) and that occur in the truth or the answers. All methods have one protocol:
+that the set assigns (no ancestors added) and that occur in the truth or the answers. All methods have one protocol,
+save where the line above a table says otherwise (four large sets choose on a part of the training documents; on two,
+some methods take over the choice of others):
 {_CHOICES}
 by {N_FOLDS}-fold cross-validation on the training part, with the same folds (documents of a class dealt out in turn,
 seed {SEED}): the highest mean macro-F1 wins; costs rise, and a path ends when the score has fallen twice in a row.

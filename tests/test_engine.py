@@ -234,8 +234,9 @@ def test_split_refuses_what_it_cannot_do(arguments):
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 def test_an_interrupt_cancels_what_has_not_begun():
     script = """
-import time
+import signal, time
 from arbora.engine import ThreadEngine
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have told its background not to listen
 done = []
 def work(item):
     if item == 0: print("ready", flush=True)

@@ -1,5 +1,6 @@
 """The solvers of multinomial logistic regression, on one objective."""
 
+import tracemalloc
 from functools import reduce
 
 import numpy as np
@@ -256,6 +257,18 @@ def test_newton_starts_where_it_is_told():
     warm = Monitor(1e-10, 100)
     solve_newton(problem, warm, start=best.Z)
     assert len(warm.trace) == 1 < len(cold.trace)
+
+
+def test_lc_takes_the_memory_that_was_counted():
+    rng = np.random.default_rng(0)
+    X = sp.random_array((100, 2000), density=0.005, format="csr", rng=rng)
+    problem = SoftmaxProblem(X, rng.integers(0, 1000, 100), np.ones(100), 1000)
+    solve_lc(problem, Monitor(0.1, 1), ThreadEngine(1))
+    tracemalloc.start()
+    solve_lc(problem, Monitor(0.1, 3), ThreadEngine(1))
+    used = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert used < 1.25 * memory_of(problem, "lc")  # a second copy of the weights would be 1.6 times that
 
 
 def test_memory_is_counted_before_it_is_spent():

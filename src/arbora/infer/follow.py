@@ -8,7 +8,9 @@ it sees change by mix (D'X). The product is taken from the left or from the righ
 - mix (D'X) walks them once for every change, into a dense matrix of the block, which then goes to all parts. Best for
   few features, or for many parts: in a dense graph a block sees nearly all of them.
 
-Parts are moved by one thread alone, blocks in their order, so that the sums do not depend on the number of threads.
+As many blocks are gathered at once as there are threads, so that these matrices take no more than the weights of the
+blocks did while they were visited. Parts are moved by one thread alone, blocks in their order, so that the sums do
+not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -56,8 +58,8 @@ def follow(
         return (U,)
 
     moves = list(zip(wave, old, new, strict=True))
-    for start in range(0, len(moves), _AT_ONCE):
-        some = moves[start : start + _AT_ONCE]
+    for start in range(0, len(moves), engine.n_workers):
+        some = moves[start : start + engine.n_workers]
         changes = engine.map(change, some)
         blocks = [k for k, _, _ in some]
 

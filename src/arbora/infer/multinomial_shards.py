@@ -192,6 +192,11 @@ class ClassShard:
         """Weights of some classes of this shard, without what all classes have in common."""
         return np.asarray(self.W[:, columns.start - self.first : columns.stop - self.first] - common[:, None])
 
+    def hand_over(self, common: Matrix) -> Matrix:
+        """Give the weights of all classes away, without what they have in common: the last step of a shard."""
+        self.W -= common[:, None]
+        return self.W
+
     def state(self) -> Matrix:
         """Return what a shard has to find again when it is restarted."""
         return self.W
@@ -232,8 +237,10 @@ class ClassBlocks:
         return told, scores(self.rows.X, told.common[:, None], self.engine).ravel()
 
     def weights(self) -> Matrix:
-        """Weights of all classes, which come some blocks at a time."""
+        """Weights of all classes: those of the only shard here, or copies that come some blocks at a time."""
         assert self.common is not None
+        if self.engine.is_local and len(self.pieces) == 1:
+            return np.asarray(self.shards.step("hand_over", self.common)[0])
         W: Matrix = self.engine.zeros((self.rows.X.shape[1], self.n_classes), self.rows.X.dtype)
         n_blocks = max(1, _AT_ONCE // (BLOCK * len(W)))
         for shard, piece in enumerate(self.pieces):
@@ -269,7 +276,7 @@ def solve_lc(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> Solution
     >>> solution.Z.round(3), solution.converged
     (array([[ 0.521, -0.521]]), True)
     """
-    with ClassBlocks(problem, LC, engine) as blocks:
+    with ThreadpoolController().limit(limits=1, user_api="blas"), ClassBlocks(problem, LC, engine) as blocks:
         cost = blocks.rows.cost.astype(np.float64)
         xi = np.full(len(cost), np.log(problem.n_classes), problem.dtype)
         objective, done = float(cost @ xi), False
