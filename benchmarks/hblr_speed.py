@@ -37,11 +37,11 @@ _WARM_UP = 200
 SECTION = "HBLR: time"
 
 EXPLANATION = f"""\
-`python -m benchmarks.hblr_speed`: seconds of `fit`, kernels compiled beforehand. Other work of the machine is
-not excluded: single figures are upper bounds. MAP and `LogisticRegression` take turns in one process, of which the
-shortest of {N_TURNS} counts; all others are one fit. HBLR is M3 with its defaults; "logistic" has one yes-or-no a class. `LogisticRegression` is scikit-learn's, multinomial, C = 1,
-L-BFGS at its own tolerance (`max_iter={MOST_STEPS}`), with features in double and in single precision; HBLR computes
-in double.
+`python -m benchmarks.hblr_speed`: seconds of `fit`, kernels compiled beforehand. Other work of the machine is not
+excluded: single figures are upper bounds. MAP and `LogisticRegression` take turns in one process, of which the
+shortest of {N_TURNS} counts; all others are one fit. HBLR is M3 with its defaults; "logistic" has one yes-or-no a
+class. `LogisticRegression` is scikit-learn's, multinomial, C = 1, L-BFGS at its own tolerance
+(`max_iter={MOST_STEPS}`), with features in double and in single precision; HBLR computes in double.
 Threads are those of HBLR's `n_jobs` and of scikit-learn's BLAS; the ratio is to the fastest `LogisticRegression` with
 as many threads or fewer. Sampling is `CorrelatedMultinomialLogit` with its default number of draws and chains.
 Targets: variational on CLEF and logistic MAP on LSHTC-small under {TARGET_SECONDS:g} s on 2 threads, MAP at most
