@@ -41,12 +41,12 @@ N_RESPLITS, QUICK_RESPLITS = 10, 2
 SECTION = "HBLR: accuracy, likelihood and calibration"
 
 _ON_CLEF = [method for method in METHODS if not method.endswith(", logistic")]
-_NOT_AGAIN = {"M1 variational", "M2 variational", SAMPLED}
+_NOT_AGAIN = {"M1 variational", "M2 variational", SAMPLED, "RecursiveSVC, cv", "RecursiveLogisticRegression, cv"}
 TABLES = {
     CLEF: _ON_CLEF,
     RESPLITS: [method for method in _ON_CLEF if method not in _NOT_AGAIN],
     "news20": ["M3 map", "M3 map, logistic", "M1 map", FLAT, PEER],
-    "lshtc_small": ["M3 map", "M3 map, logistic", "M1 map", FLAT],
+    "lshtc_small": ["M3 map, logistic", "M1 map, logistic", "M3 flat, logistic"],  # a softmax is over 1,500 s
     "rcv1_dev2316": ["M3 map, logistic", "M1 map, logistic", "M3 flat, logistic"],
 }
 KEPT = ("OneVsRestSVC", "RecursiveSVC", "RecursiveLogisticRegression")  # of benchmarks.recursive
@@ -59,7 +59,7 @@ PUBLISHED = {
         SAMPLED: (81.10, 55.59), PEER: (80.52, 54.76),
     },
     "news20": {"M1 map": (82.24, 81.54), "M3 map": (82.56, 81.69), PEER: (82.56, 81.82)},
-    "lshtc_small": {"M1 map": (45.48, 28.81), "M3 map": (46.03, 30.81)},
+    "lshtc_small": {"M1 map, logistic": (45.48, 28.81), "M3 map, logistic": (46.03, 30.81)},
     "rcv1_dev2316": {"M3 map, logistic": (81.98, 56.08)},
 }  # fmt: skip
 
