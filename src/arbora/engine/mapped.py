@@ -4,8 +4,8 @@ An object goes through pickle (protocol 5) with the bytes of its arrays beside i
 mapped file, so that all processes of a machine share one copy, and pages that nobody looks at cost no memory. These
 are files of a run, for the workers of that run; models are saved by `arbora.io`, which needs no pickle.
 
-Layout: the length of the pickle, the number of buffers and their lengths (unsigned 64 bit), the pickle, the buffers;
-each begins at a multiple of 64 bytes.
+Layout: the number of parts, then their lengths (unsigned 64 bit), then the parts: the pickle, and the buffers behind
+it. The table and each part begin at a multiple of 64 bytes.
 """
 
 from __future__ import annotations
