@@ -98,6 +98,8 @@ def test_shards_take_steps_and_errors_are_theirs(tmp_path):
         assert shards.ask(1, "look") == (222, 1000.0, False, 1)
         with pytest.raises(ZeroDivisionError, match="of the shard"):
             shards.step("fail")
+        with pytest.raises(ValueError, match="of 3 shards were given, and there are 2"):
+            shards.step("add", 1, each=[[1]] * 3)
         assert os.listdir(tmp_path)
     assert not os.listdir(tmp_path)
 
@@ -126,6 +128,15 @@ def test_workers_that_cannot_be_are_told(monkeypatch, tmp_path):
             shards.step("die")
 
 
+def test_the_address_of_another_cluster_is_refused():
+    here = ray.get_runtime_context().gcs_address
+    for address in (None, "auto", here, f"localhost:{here.rpartition(':')[2]}"):
+        assert RayEngine(address).n_shards == 2
+    for address in ("192.0.2.1:6379", "127.0.0.1:1", "ray://192.0.2.1:10001"):
+        with pytest.raises(EngineError, match="is connected to the Ray cluster at"):
+            RayEngine(address).connect()
+
+
 def text_like(n_samples=400, n_features=150, n_classes=150, seed=0):
     rng = np.random.default_rng(seed)
     y = np.concatenate([np.arange(n_classes), rng.integers(n_classes, size=n_samples - n_classes)])
@@ -141,7 +152,7 @@ def test_lc_on_a_cluster_that_loses_a_worker_has_the_bits_of_threads(kill_in, tm
     engine = Killing(n_shards=2, checkpoint_every=2, data="file", weights=tmp_path)
     there = MultinomialLogistic(C=3.0, tol=1e-2, engine=engine).fit(X, y)
     assert Killing.last.n_restarts == 1
-    assert len(y) > 2 * multinomial_shards.BLOCK  # more blocks than shards
+    assert len(here.classes_) > 2 * multinomial_shards.BLOCK  # more blocks than shards
     np.testing.assert_array_equal(there.coef_, here.coef_)
     np.testing.assert_array_equal(there.trace_["objective"], here.trace_["objective"])
     np.testing.assert_array_equal(there.predict(X), here.predict(X))

@@ -3,6 +3,8 @@
 import os
 import pickle
 import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,11 +21,12 @@ from arbora.classify import (
 from arbora.classify._coupling import couple
 from arbora.engine import EngineError, RayEngine, ThreadEngine, choose_engine
 from arbora.engine import ray as ray_module
-from arbora.engine.actors import RayShards, Standing, Step
+from arbora.engine.actors import RayShards, Standing, Step, count_slots
 from arbora.engine.mapped import read_object, write_object
 from arbora.infer import multinomial_shards
+from arbora.infer.dual import prepare_rows
 from arbora.infer.fold import cut_blocks, fold, parts_of_tree, total
-from arbora.infer.joint_shards import cut_layout
+from arbora.infer.joint_shards import ShardedJoint, cut_layout
 from arbora.infer.layout import lay_out
 from arbora.infer.multinomial import Monitor
 from arbora.infer.multinomial_shards import solve_lc
@@ -198,6 +201,8 @@ def test_an_engine_is_its_settings(tmp_path):
     io.save(model, tmp_path / "model")
     assert io.load(tmp_path / "model").engine == engine
     assert choose_engine(engine, 7) == RayEngine.from_state({**engine.to_state(), "n_jobs": 7})
+    assert choose_engine(engine, None) == engine
+    assert choose_engine(ThreadEngine(4), None).n_jobs == 4
     assert engine.n_shards == 3
 
 
@@ -229,6 +234,7 @@ def test_without_ray_it_is_said_how_to_get_it(monkeypatch):
 
 def test_a_worker_that_keeps_dying_is_given_up():
     shards = object.__new__(RayShards)
+    shards.ray = SimpleNamespace(exceptions=SimpleNamespace(ObjectLostError=KeyError))
     shards.n_shards, shards.number, shards.n_restarts, shards.pids, shards.deaths = 2, 7, 0, [1, 2], [0, 0]
     shards.log, pids = [[], [Step(6, "add", None, ()), Step(7, "add", None, ())]], iter([3, 3, 4, 5])
     shards._back = lambda index, error: Standing(next(pids), 5, True)
@@ -239,8 +245,86 @@ def test_a_worker_that_keeps_dying_is_given_up():
         7,
     ]  # out of sight once, dead twice
     assert shards.n_restarts == 2
-    with pytest.raises(EngineError, match=r"worker 1 of 2 died 3 times in step 7.*out of memory"):
+    with pytest.raises(EngineError, match=r"worker 1 of 2 was lost 3 times in step 7.*out of memory"):
         shards._resend(1, OSError("gone"))
+
+
+def test_answers_that_are_lost_again_and_again_are_given_up():
+    shards = object.__new__(RayShards)
+    shards.ray = SimpleNamespace(exceptions=SimpleNamespace(ObjectLostError=KeyError))
+    shards.n_shards, shards.number, shards.n_restarts, shards.pids, shards.deaths = 1, 7, 0, [1], [0]
+    shards.log, shards._tell = [[Step(7, "add", None, ())]], lambda index, step: step.number
+    shards._back = lambda index, error: Standing(1, 7, True)
+    assert [shards._resend(0, KeyError("gone")) for _ in range(2)] == [7, 7]  # the answer is asked for again
+    with pytest.raises(EngineError, match="worker 0 of 1 was lost 3 times"):
+        shards._resend(0, KeyError("gone"))
+    assert shards.n_restarts == 0
+
+
+LOST = ("RayActorError", "ObjectLostError", "NodeDiedError", "OutOfMemoryError")
+
+
+@pytest.mark.parametrize("by_task", [False, True])
+@pytest.mark.parametrize("name", LOST)
+def test_all_that_a_cluster_loses_is_brought_back(name, by_task):
+    """A lost worker, machine or object is no error of the shard, be it told directly or by a task."""
+    kinds = {kind: type(kind, (Exception,), {}) for kind in (*LOST, "RayTaskError", "Other")}
+    shards = object.__new__(RayShards)
+    shards.ray, shards.n_shards, shards.number = SimpleNamespace(exceptions=SimpleNamespace(**kinds)), 1, 1
+    for kind in (name, "Other"):
+        error = kinds[kind]()
+        if by_task:
+            error, cause = kinds["RayTaskError"](), error
+            error.cause = cause
+        with nullcontext() if kind == name else pytest.raises(kinds["Other"]):
+            shards._raise_unless_lost(error, 0)
+
+
+def test_a_worker_is_never_on_two_machines():
+    nodes = [(True, {"CPU": 3.0}), (True, {"CPU": 2.0}), (True, {}), (False, {"CPU": 8.0})]
+    ray = SimpleNamespace(nodes=lambda: [{"Alive": alive, "Resources": has} for alive, has in nodes])
+    assert [count_slots(ray, threads) for threads in (1, 2, 3, 4)] == [5, 2, 1, 0]
+
+
+def test_the_number_of_shards_is_asked_for_once():
+    """A cluster that grows between two rounds has the same shards."""
+
+    class Growing(ThreadEngine):
+        asked, is_local = 0, False
+
+        @property
+        def n_shards(self):
+            self.asked += 1
+            return 1 + self.asked
+
+    X, y, tree = many_classes()
+    factor, _ = couple(tree, np.asarray(tree.encode(np.unique(y).tolist())), 1.0, None)
+    rows = prepare_rows(X, np.dtype(np.float32), 1.0)
+    joint = ShardedJoint(rows, lambda block, ids: np.ones((len(ids), len(block))), factor, "hinge", Growing())
+    joint.couple(factor)
+    assert len(joint.pieces) == joint.shards.n_shards == 2
+
+
+class Filing(RayEngine):
+    """Puts weights into files as on a cluster, with shards in this process."""
+
+    shards = ThreadEngine.shards
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RecursiveSVC(tol=0.1, calibration="holdout", random_state=0),
+        MultinomialLogistic(tol=0.1),
+        MultinomialLogistic(tol=0.1, fit_intercept=False),
+    ],
+)
+def test_only_the_weights_of_the_model_stay_in_a_file(model, tmp_path):
+    X, y, _ = many_classes()
+    X = sp.csr_array(sp.hstack([X, sp.csr_array((X.shape[0], 1))]))  # a feature that no document has
+    model = clone(model).set_params(engine=Filing(n_shards=2, weights=tmp_path)).fit(X, y)
+    (path,) = tmp_path.iterdir()
+    np.testing.assert_array_equal(np.load(path)[:-1].T, model.coef_)
 
 
 def test_an_address_that_does_not_answer_is_refused_at_once():

@@ -264,10 +264,12 @@ def unpack(arrays: dict[str, NDArray[Any]]) -> Start | None:
     return [Multipliers(*block) for block in zip(*columns, strict=True)]
 
 
-def dense_model(fitted: Fitted) -> LinearModel:
-    """Weights of all classes as one matrix, its features contiguous in memory."""
+def dense_model(fitted: Fitted, keep: bool = True) -> LinearModel:
+    """Weights of all classes as one matrix, its features contiguous; no file stays unless they are to be kept."""
     joint, order = fitted.joint, fitted.coupling.order
     weights = joint.engine.zeros((joint.rows.n_features + 1, len(order)), joint.rows.dtype)
+    if not keep:
+        joint.engine.discard(weights)
 
     def fill(k: int) -> None:
         block = joint.layout.blocks[k]
@@ -311,10 +313,10 @@ def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:
     return PartsModel(parts, sharing.T @ bias, sp.csc_array(sharing))
 
 
-def build_model(fitted: Fitted, prune_below: float | None) -> LinearModel | PartsModel:
+def build_model(fitted: Fitted, prune_below: float | None, keep: bool = True) -> LinearModel | PartsModel:
     """Weights as one dense matrix, or, where entries are to be pruned, as sparse parts; then let shards go."""
     try:
-        return dense_model(fitted) if prune_below is None else parts_model(fitted, prune_below)
+        return dense_model(fitted, keep) if prune_below is None else parts_model(fitted, prune_below)
     finally:
         fitted.close()
 

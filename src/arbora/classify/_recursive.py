@@ -119,7 +119,9 @@ class Recursive(OneVsRest):
         self._train_and_keep(training, coupling, checkpoint)
         self._learn_decisions(
             training,
-            lambda seen, key: self._model(self._train(seen, coupling, checkpoint=checkpoint, key=key)),
+            lambda seen, key: self._model(
+                self._train(seen, coupling, checkpoint=checkpoint, key=key), keep=False
+            ),
         )
         if checkpoint is not None:
             checkpoint.clear()
@@ -176,8 +178,8 @@ class Recursive(OneVsRest):
         engine = self._engine() if "offset" in more else self._training_engine()
         return train_joint(training, coupling, engine, dense=self.prune_below is None, **more)
 
-    def _model(self, fitted: Fitted) -> LinearModel | PartsModel:
-        return build_model(fitted, self.prune_below)
+    def _model(self, fitted: Fitted, keep: bool = True) -> LinearModel | PartsModel:
+        return build_model(fitted, self.prune_below, keep)
 
     def _select(self, training: Training, plan: Plan, checkpoint: Checkpoint | None) -> Coupling:
         """Leave `C_` and `coupling_`, by cross-validation where a parameter asks for it; return what it means."""

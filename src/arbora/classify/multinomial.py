@@ -271,6 +271,7 @@ class MultinomialLogistic(LinearClassifier):
             weights = engine.zeros((training.X.shape[1] + 1, W.shape[1]), W.dtype)
             weights[seen] = W[: len(seen)]
             weights[-1] = W[-1] if bias else 0
+            engine.discard(W)
         weights = weights.astype(training.options.dtype, copy=False)
         self.coef_, self.intercept_ = weights[:-1].T, weights[-1] * weights.dtype.type(bias)
         self.structure_, self.trace_, self.n_iter_ = self.structure, monitor.trace, len(monitor.trace)

@@ -58,6 +58,19 @@ class Step(NamedTuple):
     own: Sequence[Any]
 
 
+def losses(ray: Any) -> tuple[type[Exception], ...]:
+    """Errors which say that a worker, its machine, or what it was sent or answered is gone."""
+    names = ("RayActorError", "ObjectLostError", "NodeDiedError", "OutOfMemoryError")
+    # OwnerDiedError and ObjectReconstructionFailedError are cases of ObjectLostError.
+    return tuple(getattr(ray.exceptions, name) for name in names if hasattr(ray.exceptions, name))
+
+
+def count_slots(ray: Any, threads: int) -> int:
+    """Count the workers of so many threads that the machines of a cluster have room for; one is never on two."""
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    return sum(int(node["Resources"].get("CPU", 0)) // threads for node in alive)
+
+
 class BehindError(Exception):
     """A worker was told a step before those that come first: it has been restarted."""
 
@@ -161,11 +174,13 @@ class RayShards(Shards):
         self.pids = self._begin(folder)
 
     def _require_cpus(self) -> None:
-        need, have = self.n_shards * self.engine.threads, self.ray.cluster_resources().get("CPU", 0)
-        if need > have:
+        threads, have = self.engine.threads, self.ray.cluster_resources().get("CPU", 0)
+        n_slots = count_slots(self.ray, threads)
+        if self.n_shards > n_slots:
             raise EngineError(
-                f"{self.n_shards} workers with {self.engine.threads} threads each need {need} CPUs, and the cluster "
-                f"has {have:g}: give RayEngine a smaller n_shards or threads, or add machines to the cluster."
+                f"{self.n_shards} workers with {threads} threads each need {self.n_shards * threads} CPUs, and the "
+                f"cluster has {have:g}, with room for {n_slots} such workers on its machines: give RayEngine a "
+                "smaller n_shards or threads, or add machines to the cluster."
             )
 
     def _begin(self, folder: Path) -> list[int]:
@@ -179,7 +194,7 @@ class RayShards(Shards):
                 f"{self.n_shards} workers did not start within timeout={self.engine.timeout:g} seconds; perhaps "
                 "others use the CPUs of the cluster (`ray status` tells), or the data are still on the way."
             ) from error
-        except self.ray.exceptions.RayActorError as error:
+        except losses(self.ray) as error:
             self.close()
             raise EngineError(f"a worker could not make its shard: {error}") from error
         uses_folder = self.engine.checkpoint_every is not None or self.engine.data == "file"
@@ -193,6 +208,8 @@ class RayShards(Shards):
 
     def step(self, name: str, *arguments: Any, each: Sequence[Sequence[Any]] | None = None) -> list[Any]:
         """Let every shard take one step."""
+        if each is not None and len(each) != self.n_shards:
+            raise ValueError(f"arguments of {len(each)} shards were given, and there are {self.n_shards}.")
         self.number += 1
         shared = self.ray.put(arguments)
         for index, log in enumerate(self.log):
@@ -235,12 +252,14 @@ class RayShards(Shards):
 
     def _raise_unless_lost(self, error: Any, index: int) -> None:
         """Pass an error of the shard's own code on; one that says that its worker is gone is no such error."""
-        cause = getattr(error, "cause", None)
-        if isinstance(error, self.ray.exceptions.RayTaskError) and not isinstance(cause, BehindError):
-            cause.add_note(f"raised by shard {index} of {self.n_shards}, in step {self.number}")
-            raise cause from error
-        if not isinstance(error, self.ray.exceptions.RayActorError) and not isinstance(cause, BehindError):
-            raise error
+        from_task = isinstance(error, self.ray.exceptions.RayTaskError)
+        reason = error.cause if from_task else error
+        if isinstance(reason, (BehindError, *losses(self.ray))):
+            return
+        if from_task:
+            reason.add_note(f"raised by shard {index} of {self.n_shards}, in step {self.number}")
+            raise reason from error
+        raise error
 
     def _resend(self, index: int, error: Exception) -> Any:
         """Bring a worker that was lost to where it was; return the answer of its last step, which is to come."""
@@ -249,10 +268,12 @@ class RayShards(Shards):
             self.pids[index] = pid
             self.n_restarts += 1
             self.deaths[index] += 1
+        elif isinstance(getattr(error, "cause", error), self.ray.exceptions.ObjectLostError):
+            self.deaths[index] += 1  # what is lost again and again will not come back either
         if self.deaths[index] >= _MOST_DEATHS:
             raise EngineError(
-                f"worker {index} of {self.n_shards} died {_MOST_DEATHS} times in step {self.number} and is given up. "
-                "Most often its machine is out of memory: use more shards (n_shards) on more machines, or fewer "
+                f"worker {index} of {self.n_shards} was lost {_MOST_DEATHS} times in step {self.number} and is given "
+                "up. Most often its machine is out of memory: use more shards (n_shards) on more machines, or fewer "
                 "threads. Its log is in /tmp/ray/session_latest/logs on its machine."
             ) from error
         steps = [step for step in self.log[index] if step.number > done] or self.log[index][-1:]
@@ -267,7 +288,7 @@ class RayShards(Shards):
                 return self.ray.get(self.actors[index].standing.remote(), timeout=left)
             except self.ray.exceptions.ActorDiedError as dead:
                 n_dead, error = n_dead + 1, dead
-            except (self.ray.exceptions.RayActorError, self.ray.exceptions.GetTimeoutError) as away:
+            except (*losses(self.ray), self.ray.exceptions.GetTimeoutError) as away:
                 error = away
             time.sleep(_PAUSE)
         raise EngineError(

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.engine.actors import RayShards
+from arbora.engine.actors import RayShards, count_slots
 from arbora.engine.shards import EngineError, Make
 from arbora.engine.threads import ThreadEngine
 
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
 _ANSWER = 10.0  # seconds for an address to answer at all
+_reached: dict[str, str | None] = {}  # by which addresses clusters were reached, and their own
 
 
 def import_ray() -> Any:
@@ -63,6 +64,38 @@ def _require_answer(address: str) -> None:
         ) from error
 
 
+def _where(ray: Any) -> str | None:
+    """Address of the cluster to which this process is connected, None if it does not tell."""
+    try:
+        return str(ray.get_runtime_context().gcs_address)
+    except AttributeError:  # a client, behind a proxy
+        return None
+
+
+def _addresses(host: str, own: str) -> set[str]:
+    """Addresses that a name stands for; all by which a machine calls itself are its own."""
+    try:
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host.strip("[]"), None)}
+    except OSError:
+        return {host}
+    return {own if address == "::1" or address.startswith("127.") else address for address in found}
+
+
+def _require_same(ray: Any, address: str) -> None:
+    """Refuse the address of another cluster than the one to which this process is connected."""
+    here = _where(ray)
+    host, _, port = address.rpartition(":")
+    if here is None or not port.isdigit() or _reached.get(address) == here:
+        return  # "auto" and "local" are any cluster
+    its_host, _, its_port = here.rpartition(":")
+    own = ray.util.get_node_ip_address()
+    if port != its_port or not _addresses(host, own) & _addresses(its_host, own):
+        raise EngineError(
+            f"address={address!r}, but this process is connected to the Ray cluster at {here!r}: leave address=None "
+            "to use that one, or leave it with `ray.shutdown()` first."
+        )
+
+
 class RayEngine(ThreadEngine):
     """Keeps the shards of a model on the workers of a Ray cluster; all else runs on threads of this process.
 
@@ -73,7 +106,7 @@ class RayEngine(ThreadEngine):
         to which this process is connected, else the one that the variable RAY_ADDRESS names, else a new one on this
         machine, which ends with this process.
     n_shards : int, optional
-        Number of workers; by default as many as the CPUs of the cluster allow.
+        Number of workers; by default as many as the CPUs of its machines allow.
     threads : int
         Threads of a worker, and CPUs that it asks the cluster for.
     folder : path, optional
@@ -94,7 +127,7 @@ class RayEngine(ThreadEngine):
     timeout : float
         Seconds to wait for workers to start, or to come back.
     n_jobs : int, optional
-        Threads of this process; classifiers put their own `n_jobs` here.
+        Threads of this process; classifiers put their own `n_jobs` here, if it is not None.
 
     Examples
     --------
@@ -164,15 +197,17 @@ class RayEngine(ThreadEngine):
 
     @property
     def n_shards(self) -> int:
-        """Number of workers: the one that was given, or as many as the CPUs of the cluster allow."""
+        """Number of workers: the one that was given, or as many as the CPUs of the machines allow."""
         if self.n_shards_given is not None:
             return self.n_shards_given
-        return max(1, int(self.connect().cluster_resources().get("CPU", 1)) // self.threads)
+        return max(1, count_slots(self.connect(), self.threads))
 
     def connect(self) -> Any:
         """Connect this process to the cluster, unless it is; return the module `ray`."""
         ray = import_ray()
         if ray.is_initialized():
+            if self.address is not None:
+                _require_same(ray, self.address)
             return ray
         address = self.address or os.environ.get("RAY_ADDRESS")
         if address is None:
@@ -187,6 +222,7 @@ class RayEngine(ThreadEngine):
                 f"cannot connect to a Ray cluster at {address!r}: {error}. Look at it with `ray status --address="
                 f"{address}`; its version of Ray has to be the one here ({ray.__version__})."
             ) from error
+        _reached[address] = _where(ray)
         return ray
 
     def shards(self, make: Make, common: Any, pieces: Sequence[Any]) -> RayShards:
@@ -215,6 +251,14 @@ class RayEngine(ThreadEngine):
         descriptor, name = tempfile.mkstemp(prefix="weights-", suffix=".npy", dir=self.weights)
         os.close(descriptor)
         return np.asarray(np.lib.format.open_memmap(name, "w+", dtype, shape))
+
+    def discard(self, weights: NDArray[Any]) -> None:
+        """Remove the file of an array that `zeros` gave; the array can be used until it is let go."""
+        base: Any = weights
+        while base is not None and not isinstance(base, np.memmap):
+            base = getattr(base, "base", None)
+        if base is not None:
+            Path(base.filename).unlink(missing_ok=True)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.to_state()

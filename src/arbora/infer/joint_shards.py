@@ -235,12 +235,13 @@ class ShardedJoint(Joint):
         offset: Weights | None = None,
     ) -> None:
         self.rows, self.costs, self.loss, self.engine, self.offset = rows, costs, loss, engine, offset
+        self.n_shards = engine.n_shards  # once: a cluster may grow or shrink while its shards stay
         self._cut(factor)
         self.shards = engine.shards(JointShard, Common(rows, costs, loss, offset), self.pieces)
 
     def _cut(self, factor: sp.csc_array) -> None:
-        self.layout = lay_out(factor, self.engine.n_shards)
-        self.runs = cut_blocks(len(self.layout.blocks), self.engine.n_shards)
+        self.layout = lay_out(factor, self.n_shards)
+        self.runs = cut_blocks(len(self.layout.blocks), self.n_shards)
         self.pieces = cut_layout(self.layout, self.runs)
         # Number of each shared part among those that cross, and behind them for the others.
         n_crossing = 1 + max((int(piece.ids[-1]) for piece in self.pieces if len(piece.ids)), default=-1)
