@@ -41,7 +41,13 @@ N_RESPLITS, QUICK_RESPLITS = 10, 2
 SECTION = "HBLR: accuracy, likelihood and calibration"
 
 _ON_CLEF = [method for method in METHODS if not method.endswith(", logistic")]
-_NOT_AGAIN = {"M1 variational", "M2 variational", SAMPLED, "RecursiveSVC, cv", "RecursiveLogisticRegression, cv"}
+_NOT_AGAIN = {
+    "M1 variational",
+    "M2 variational",
+    SAMPLED,
+    "RecursiveSVC, cv",
+    "RecursiveLogisticRegression, cv",
+}
 TABLES = {
     CLEF: _ON_CLEF,
     RESPLITS: [method for method in _ON_CLEF if method not in _NOT_AGAIN],
