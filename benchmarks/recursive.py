@@ -119,13 +119,21 @@ def choose(task: Task, targets: Targets, contestant: Contestant, Cs: Costs, most
 
 def of_others(data: str, contestant: Contestant, cells: Cells) -> Choice:
     """Cost of flat training, and coupling of the recursive one, for a method that is not searched itself."""
-    coupling = cells.run(f"{data} {RECURSIVE}")["coupling"] if len(contestant.couplings) > 1 else None
+    coupling = chosen_by(data, RECURSIVE, cells)["coupling"] if len(contestant.couplings) > 1 else None
     return Choice(flat_cost(data, contestant, cells), coupling, np.nan, 0.0)
 
 
 def flat_cost(data: str, contestant: Contestant, cells: Cells) -> float:
     """Cost that flat training chose, in the measure of a contestant's loss."""
-    return (contestant.scale or 1.0) * float(cells.run(f"{data} {FLAT}")["C"])
+    return (contestant.scale or 1.0) * float(chosen_by(data, FLAT, cells)["C"])
+
+
+def chosen_by(data: str, method: str, cells: Cells) -> dict[str, Any]:
+    """Finished cell of another method, whose choice is taken over."""
+    found = cells.run(f"{data} {method}")
+    if found["status"] != DONE:
+        raise RuntimeError(f"takes over the choice of {method}, which is not finished: {summary(found)}")
+    return found
 
 
 def measure(data: str, method: str, options: argparse.Namespace, cells: Cells) -> dict[str, Any]:
