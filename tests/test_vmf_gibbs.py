@@ -19,7 +19,7 @@ PRIOR = VMFPrior(0.8, np.array([1.0, 0.0, 0.0]), 2.0, np.log(4.0), 0.5)
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_prior_likelihood_and_sweep_belong_to_one_model(shared):
-    model = CollapsedVMF(PRIOR, 2, 3, shared, step=1.0)
+    model = CollapsedVMF(PRIOR, 2, 5, shared, step=1.0)
 
     def statistics(state, X):
         counts, sums = model.statistics(state, X)
@@ -32,7 +32,7 @@ def test_prior_likelihood_and_sweep_belong_to_one_model(shared):
 
     result = geweke_test(model, statistics, np.random.default_rng(0), n_direct=500, n_sweeps=200, n_chains=3)
     assert result.p_value > 0.01
-    assert result.effective_sample_size.min() > 30
+    assert result.effective_sample_size.min() > 50
 
 
 def test_assignments_have_the_distribution_of_the_joint_density():
