@@ -25,6 +25,7 @@ import math
 import numba as nb
 import numpy as np
 
+from arbora.kernels.order import shuffle
 from arbora.kernels.products import FAST, add_row
 
 HINGE, SQUARED_HINGE, LOGISTIC = 0, 1, 2
@@ -209,10 +210,7 @@ def sweep_active(  # type: ignore[no-untyped-def]
         stride, offset = (np.uint64(1), np.uint64(0)) if copied else (np.uint64(n_block), np.uint64(b))
         at_bias = np.uint64(last) * stride + offset
         for _ in range(n_sweeps):
-            for s in range(n - 1, 0, -1):  # Fisher-Yates on a 64-bit linear congruential generator
-                state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-                r = np.int64(((state >> np.uint64(33)) * np.uint64(s + 1)) >> np.uint64(31))
-                active[b, s], active[b, r] = active[b, r], active[b, s]
+            state = shuffle(active[b], n, state)
             kept, total_gap = 0, 0.0
             for s in range(n):
                 i = active[b, s]

@@ -28,6 +28,7 @@ from arbora.kernels.coordinate import (
     loss_and_gap,
     squared_hinge_step,
 )
+from arbora.kernels.order import shuffle
 from arbora.kernels.products import FAST, add_row
 
 _COPY_COST = (
@@ -137,6 +138,17 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
     return total_loss, total_norm / 2, total_gap
 
 
+@nb.njit(inline="always", **FAST)
+def _spread_change(w, b, spread, W):  # type: ignore[no-untyped-def]
+    """Let the block follow the change of class b, whose new weights are w."""
+    zero = W.dtype.type(0)
+    for j in range(W.shape[0]):
+        change = (w[j] - W[j, b]) / spread[b]
+        if change != zero:
+            for t in range(W.shape[1]):
+                W[j, t] += change * spread[t]
+
+
 @nb.njit(**FAST)
 def polish_coupled(  # type: ignore[no-untyped-def]
     indptr,
@@ -179,10 +191,7 @@ def polish_coupled(  # type: ignore[no-untyped-def]
             for j in range(last + 1):
                 w[j] = W[j, b]
         for _ in range(n_sweeps):
-            for s in range(n - 1, 0, -1):  # Fisher-Yates on a 64-bit linear congruential generator
-                state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-                r = np.int64(((state >> np.uint64(33)) * np.uint64(s + 1)) >> np.uint64(31))
-                active[b, s], active[b, r] = active[b, r], active[b, s]
+            state = shuffle(active[b], n, state)
             kept, total_gap = 0, 0.0
             for s in range(n):
                 i = active[b, s]
@@ -235,11 +244,7 @@ def polish_coupled(  # type: ignore[no-untyped-def]
             if total_gap < enough:
                 break
         if copied:
-            for j in range(last + 1):
-                change = (w[j] - W[j, b]) / own
-                if change != zero:
-                    for t in range(n_block):
-                        W[j, t] += change * spread[t]
+            _spread_change(w, b, spread, W)
 
 
 @nb.njit(**FAST)

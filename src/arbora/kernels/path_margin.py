@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numba as nb
 import numpy as np
 
+from arbora.kernels.order import shuffle
 from arbora.kernels.products import FAST, add_row
 
 _MOST_SCANS = 8  # times that one visit looks over all classes for the worst violator
@@ -289,10 +290,7 @@ def sweep_listed(  # type: ignore[no-untyped-def]
     state = np.uint64(seed)
     for sweep in range(n_sweeps):
         total = 0.0
-        for s in range(n - 1, 0, -1):  # Fisher-Yates on a 64-bit linear congruential generator
-            state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-            r = np.int64(((state >> np.uint64(33)) * np.uint64(s + 1)) >> np.uint64(31))
-            rows[s], rows[r] = rows[r], rows[s]
+        state = shuffle(rows, n, state)
         for s in range(n):
             i = rows[s]
             n_used = _gather(
