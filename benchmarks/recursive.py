@@ -150,7 +150,7 @@ def measure(data: str, method: str, options: argparse.Namespace, cells: Cells) -
     started = time.perf_counter()
     if method in SOURCES[data].unsearched:
         chosen = of_others(data, contestant, cells)
-    elif SOURCES[data].flat_cost and any(contestant.couplings):
+    elif method in SOURCES[data].flat_cost:
         cost = flat_cost(data, contestant, cells)
         chosen = choose(work, targets, contestant, (cost,), SOURCES[data].most_searched)
     elif contestant.same_problem_as is None:

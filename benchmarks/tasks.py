@@ -54,7 +54,7 @@ class Source(NamedTuple):
     options: tuple[tuple[str, Any], ...] = ()  # of `load`
     first_label: bool = False  # one label a row, although a few rows have more
     most_searched: int | None = None  # rows that C is chosen on, where all of them would take a day
-    flat_cost: bool = False  # whether costs are those of flat training, and couplings alone are chosen
+    flat_cost: tuple[str, ...] = ()  # methods that take the cost of flat training
     unsearched: tuple[str, ...] = ()  # methods that take the choice of others: a search would take hours
 
     @property
@@ -121,8 +121,11 @@ SOURCES = {
     ),
     "eurlex57k": Source(
         "EURLEX57K", "eurlex57k", weighted_texts,
-        f"DAG; {_SHARE}; recursive models take the cost of OneVsRestSVC (ten times it where the loss is logistic) "
-        "and choose the coupling alone", most_searched=15_000, flat_cost=True,
+        f"DAG; {_SHARE}; recursive models and HierarchicalCostClassifier take the cost of OneVsRestSVC (ten times it "
+        "where the loss is logistic) and choose coupling and threshold alone", most_searched=15_000,
+        flat_cost=(
+            "RecursiveSVC", "RecursiveSVC, as published", "RecursiveLogisticRegression", "HierarchicalCostClassifier",
+        ),
     ),
     "wordnet_gloss": Source(
         "WordNet glosses", "wordnet_gloss", weighted_texts,
