@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from arbora.engine import ThreadEngine
 from arbora.infer import Trace
 from arbora.infer.dual import BlockSolution
+from arbora.infer.memory import require_memory
 from arbora.kernels import csr_matmul, csr_matmul_sparse
 
 _SCORES_PER_CHUNK = 1 << 24  # at most 64 MiB of float32 scores at a time where all of them are not needed
@@ -32,6 +33,17 @@ class PartsModel(NamedTuple):
     parts: sp.csc_array
     intercept: NDArray[Any]
     sharing: sp.csc_array  # n_parts x n_classes
+
+
+def full_weights(parts: Any, sharing: Any) -> sp.csr_array:
+    """Add up the parts of each class, as a sparse matrix (n_classes x n_features)."""
+    entries = int(np.diff(sp.csr_array(parts).indptr) @ np.diff(sp.csr_array(sharing).indptr))
+    require_memory(
+        12 * entries,
+        f"coef_ of {sharing.shape[1]} classes, as a sparse matrix with up to {entries} entries,",
+        "Use differences_ and sharing_, whose product it is.",
+    )
+    return sp.csr_array(sharing.T @ parts)
 
 
 def as_csr(X: Any) -> sp.csr_array:

@@ -40,11 +40,12 @@ from arbora.classify._joint import (
     warn_unless_closed,
     weight_memory,
 )
-from arbora.classify._linear import LinearModel, PartsModel, as_csr, linear_scores
+from arbora.classify._linear import LinearModel, PartsModel, as_csr, full_weights, linear_scores
 from arbora.classify._search import (
     SCORES,
     Plan,
     best_of,
+    check_costs,
     check_search_memory,
     refuse_splits_of_other_rows,
     search,
@@ -199,11 +200,7 @@ class Recursive(OneVsRest):
         C, self.coupling_ = best_of(results)
         if self.C == "cv":
             self.C_ = C
-        return next(
-            coupled
-            for value, coupled in zip(plan.couplings, plan.coupled, strict=True)
-            if value is self.coupling_
-        )
+        return plan.meaning(self.coupling_)
 
     def _plan(self, training: Training) -> Plan:
         """Check what the cross-validation is to try; without one, the plan is the coupling alone.
@@ -214,9 +211,7 @@ class Recursive(OneVsRest):
         of_coupling = isinstance(self.coupling, str)
         if self.C != "cv" and not of_coupling:
             return Plan([], [self.coupling], [self._couple(self.coupling)], [], "", None, None)
-        Cs = np.asarray(self.Cs if self.C == "cv" else [1.0])
-        if Cs.ndim != 1 or not Cs.size or Cs.dtype.kind not in "iuf" or not ((Cs > 0) & (Cs < np.inf)).all():
-            raise ValueError(f"Cs={self.Cs!r}: give at least one cost; costs are finite numbers above 0.")
+        Cs = check_costs(self.Cs) if self.C == "cv" else [1.0]
         couplings = list(self.couplings) if of_coupling else [self.coupling]
         if not couplings:
             raise ValueError("couplings is empty: give at least one, for instance 0.0, flat training.")
@@ -225,7 +220,7 @@ class Recursive(OneVsRest):
             refuse_splits_of_other_rows(self.cv, self.cv_splits_, self.cv_n_samples_, training.X.shape[0])
         parts = splits(training, self.cv)
         return Plan(
-            Cs.astype(float).tolist(),
+            Cs,
             couplings,
             [self._couple(value) for value in couplings],
             parts,
@@ -282,15 +277,7 @@ class Recursive(OneVsRest):
     def __getattr__(self, name: str) -> Any:
         # A pruned model has differences; its full weights are made when they are asked for.
         if name == "coef_" and "differences_" in self.__dict__:
-            entries = np.diff(sp.csr_array(self.differences_).indptr) @ np.diff(
-                sp.csr_array(self.sharing_).indptr
-            )
-            require_memory(
-                12 * int(entries),
-                f"coef_ of {self.sharing_.shape[1]} classes, as a sparse matrix with up to {entries} entries,",
-                "Use differences_ and sharing_, whose product it is.",
-            )
-            return sp.csr_array(self.sharing_.T @ self.differences_)
+            return full_weights(self.differences_, self.sharing_)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _linear_model(self) -> LinearModel | PartsModel:

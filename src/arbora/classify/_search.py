@@ -69,6 +69,12 @@ class Plan(NamedTuple):
     threshold: Any  # for label sets; None for one label a row
     prune_below: float | None
 
+    def meaning(self, coupling: Any) -> Coupling:
+        """Tell what one of the couplings means."""
+        return next(
+            coupled for value, coupled in zip(self.couplings, self.coupled, strict=True) if value is coupling
+        )
+
 
 class Fold(NamedTuple):
     """What to train on, its rows prepared once for all candidates, and what to judge on."""
@@ -86,6 +92,15 @@ class Tried(NamedTuple):
     which: int  # number of its coupling in the plan
     scores: list[float]
     gaps: list[float]
+
+
+def check_costs(Cs: Any) -> list[float]:
+    """Refuse costs that are none, and a path without any."""
+    costs = np.asarray(Cs)
+    numbers = costs.ndim == 1 and costs.size > 0 and costs.dtype.kind in "iuf"
+    if not numbers or not ((costs > 0) & (costs < np.inf)).all():
+        raise ValueError(f"Cs={Cs!r}: give at least one cost; costs are finite numbers above 0.")
+    return costs.astype(float).tolist()
 
 
 def tabulate(tried: Sequence[Tried], couplings: Sequence[Any], tol: float) -> dict[str, Any]:
