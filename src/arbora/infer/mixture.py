@@ -150,24 +150,37 @@ def local(scores: Scores, rows: Rows, part: slice) -> tuple[Stats, float]:
     >>> stats.counts.round(6), stats.sums.round(6).tolist(), round(bound, 6)
     (array([1., 1.]), [[1.0, 0.0], [0.0, 1.0]], 200.0)
     """
-    sums, counts = np.zeros(scores.weights.shape, rows.X.dtype), np.zeros(scores.weights.shape[1])
-    value = _walk(assign_rows, scores, rows, part, sums, counts)
-    return Stats(counts, sums), value
+    return _local(_ready(scores, rows.X.dtype), rows, part)
 
 
-def _walk(kernel: Any, scores: Scores, rows: Rows, part: slice, out: Matrix, counts: Matrix) -> float:
-    """Let a kernel go over a part of the rows; return the bound."""
-    X, dtype = rows.X, rows.X.dtype
-    shift = float(np.max(scores.offset))
-    temperature = float(scores.temperature)
+class _Ready(NamedTuple):
+    """Scores as the kernels take them, divided by the temperature; `shift` was the largest offset."""
+
+    weights: Matrix
+    scale: Matrix
+    offset: Matrix
+    temperature: float
+    shift: float
+
+
+def _ready(scores: Scores, dtype: Any) -> _Ready:
+    shift, temperature = float(np.max(scores.offset)), float(scores.temperature)
     sharpness = 1 / temperature if temperature else 1.0
     offset = ((scores.offset - shift) * sharpness).astype(dtype)
     scale = np.broadcast_to(np.multiply(scores.scale, sharpness), offset.shape).astype(dtype)
-    W = np.ascontiguousarray(scores.weights, dtype)
-    value = kernel(
-        *(X.indptr, X.indices, X.data, rows.weight),
-        *(W, scale, offset, temperature, part.start, part.stop, out, counts),
-    )
+    return _Ready(np.ascontiguousarray(scores.weights, dtype), scale, offset, temperature, shift)
+
+
+def _local(ready: _Ready, rows: Rows, part: slice) -> tuple[Stats, float]:
+    sums, counts = np.zeros(ready.weights.shape, rows.X.dtype), np.zeros(ready.weights.shape[1])
+    value = _walk(assign_rows, ready, rows, part, sums, counts)
+    return Stats(counts, sums), value
+
+
+def _walk(kernel: Any, ready: _Ready, rows: Rows, part: slice, out: Matrix, counts: Matrix) -> float:
+    """Let a kernel go over a part of the rows; return the bound."""
+    X, (*given, shift) = rows.X, ready
+    value = kernel(*(X.indptr, X.indices, X.data, rows.weight), *given, part.start, part.stop, out, counts)
     return float(value) + shift * float(rows.weight[part].sum(dtype=np.float64))
 
 
@@ -203,16 +216,15 @@ def e_step(scores: Scores, rows: Rows, parts: Sequence[slice], engine: Any) -> t
 
     With the transposed rows, parts give responsibilities, and the sums are one product, each by one thread.
     """
-    dtype = rows.X.dtype
-    cast = scores._replace(weights=np.ascontiguousarray(scores.weights, dtype))  # once, not in every part
+    ready = _ready(scores, rows.X.dtype)  # once, not in every part
     if rows.transposed is None or scores.temperature == 0:
-        total: tuple[Stats, float] = engine.sum(partial(local, cast, rows), parts)
+        total: tuple[Stats, float] = engine.sum(partial(_local, ready, rows), parts)
         return total
-    resp = np.empty((rows.X.shape[0], len(scores.offset)), dtype)
+    resp = np.empty((rows.X.shape[0], len(scores.offset)), rows.X.dtype)
 
     def respond(part: slice) -> tuple[Matrix, float]:
         counts = np.zeros(len(scores.offset))
-        return counts, _walk(respond_rows, cast, rows, part, resp, counts)
+        return counts, _walk(respond_rows, ready, rows, part, resp, counts)
 
     counts, bound = engine.sum(respond, parts)
     return Stats(counts, csr_matmul(rows.transposed, resp, engine)), bound
