@@ -33,7 +33,7 @@ from benchmarks.tasks import task
 
 SECTION = "von Mises-Fisher mixtures: time"
 COMPONENTS = 20, 100
-FITS = 2  # turns, of which the first compiles
+FITS = 2  # turns, after one that compiles
 EXPLANATION = """\
 `python -m benchmarks.vmf_speed`: NEWS20, all documents, `ltc` weights, single precision, one thread. "Of its
 products": seconds of one iteration over those of its two sparse products; target at most 1.3. "Of k-means": seconds
