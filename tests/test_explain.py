@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from arbora.classify import (
+    CorrelatedMultinomialLogit,
     HierarchicalBayesClassifier,
     MultinomialLogistic,
     OneVsRestLogistic,
@@ -52,6 +53,20 @@ def test_contributions_add_up_to_the_score(make, rows):
             )
             total = sum(w.contribution for w in words) + parts[parts <= 0].sum() + model.intercept_[c]
             assert total == pytest.approx(scores[row, c], abs=1e-4)
+
+
+def test_correlated_weights_are_those_of_the_classes(rows):
+    X, y = rows
+    model = CorrelatedMultinomialLogit(
+        structure=TREE, n_samples=20, n_warmup=20, n_chains=1, random_state=0
+    ).fit(X, y)
+    words = dict(zip(model.nodes_.tolist(), words_of_nodes(model, NAMES, 8), strict=True))
+    assert model.coef_.shape[0] == len(CLASSES) < len(model.routes_.child_indices)
+    for name, coef in zip(model.classes_.tolist(), model.coef_, strict=True):
+        if not TREE.children(name):
+            assert dict(words[name]) == {
+                NAMES[j]: pytest.approx(w, rel=1e-6) for j, w in enumerate(coef) if w > 0
+            }
 
 
 def test_top_down_adds_the_decisions_on_the_way(rows):

@@ -72,7 +72,7 @@ def class_parts(model: Any) -> sp.csr_array:
            [ 1.]])
     """
     n_classes, n_rows = len(model.classes_), model.coef_.shape[0]
-    if not hasattr(model, "routes_"):
+    if not hasattr(model, "_edge_scores"):  # its rows are classes, not decisions on the way to them
         return sp.csr_array([[-1.0], [1.0]]) if n_rows < n_classes else sp.eye_array(n_classes, format="csr")
     ways = [_edges_to(model.routes_, leaf) for leaf in model.class_leaves_.tolist()]
     indptr = np.cumsum([0, *map(len, ways)])
