@@ -83,7 +83,7 @@ def measure(browser: Any, n_nodes: int, n_documents: int, folder: Path) -> Cost:
     start = time.process_time()
     made = make_page(opened)
     seconds = time.process_time() - start
-    path = made.write(folder / "page.html")
+    path = made.save(folder / "page.html")
     page = Page(browser, path)
     first = page.open()
     step = page.timed("document.querySelector('#details .children button, #theme').click();")

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from arbora._explorable import Explorable
 from arbora.classify._cuts import top_columns
 from arbora.classify._linear import by_chunks
 from arbora.classify._targets import INDICATOR, SETS, Targets, decode_sets
@@ -51,7 +52,7 @@ def node_probabilities(class_proba: NDArray[Any], closure: sp.csr_array, multila
     return np.minimum(class_proba @ closure.astype(np.float64), 1.0)
 
 
-class NodePredictor:
+class NodePredictor(Explorable):
     """Mixin for fitted classifiers with `_scores`, `_class_proba`, `classes_`, `class_nodes_`, `hierarchy_`."""
 
     classes_: NDArray[Any]

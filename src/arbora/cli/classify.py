@@ -13,11 +13,9 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify import words_of_nodes
-from arbora.cli.models import Wish, find_hierarchy, hold_out, make_baseline, make_classifier, tree_to_show
+from arbora.cli.models import Wish, find_hierarchy, hold_out, make_baseline, make_classifier
 from arbora.cli.reading import (
     Reading,
     Words,
@@ -33,8 +31,8 @@ from arbora.datasets.base import label_names
 from arbora.datasets.documents import Documents, join_documents
 from arbora.datasets.label_trees import check_labels
 from arbora.explore.answers import file_rows
+from arbora.explore.contents import Subject, classifier_content, tree_to_show
 from arbora.explore.folder import Content, FolderError, check_target, open_folder, write_folder
-from arbora.explore.nodes import N_WORDS, Filed, describe_documents, path_titles, show
 from arbora.explore.report import Trial, evaluate, evaluation_text
 from arbora.structure import Hierarchy
 
@@ -148,62 +146,11 @@ def content_of(
     fitted: Fitted, task: Task, trial: Trial | None, sample: int, settings: dict[str, Any]
 ) -> Content:
     """Gather all that goes into the model folder."""
-    (vectorizer, estimator), documents, tree = fitted, task.documents, task.tree
+    (vectorizer, estimator), documents = fitted, task.documents
     names = feature_names(documents, vectorizer, estimator.n_features_in_)
-    by_name = dict(zip(map(str, estimator.nodes_), words_of_nodes(estimator, names, N_WORDS), strict=True))
-    words = [by_name.get(str(name), []) for name in tree.names]
     X = rows_of(documents, vectorizer, estimator.n_features_in_)
-    sets = [label if isinstance(label, list) else [label] for label in documents.y]
-    filed = Filed(tree, X, sp.csr_array(tree.indicator(sets)))
-    evaluation = None if trial is None else evaluate(trial, tree)
-    confusions = [] if evaluation is None else evaluation["confusions"]
-    always = [row for one in confusions for row in one["documents"]]
-    shown = show(filed, words, path_titles(tree), sample=sample, always=always, random_state=settings["seed"])
-    for one in confusions:
-        one["documents"] = np.searchsorted(shown.sampled, one["documents"]).tolist()
-    answers = _answers(fitted, X, task, trial, shown.sampled)
-    node_names = [str(name) for name in tree.names]
-    about = {
-        "name": documents.name,
-        "settings": settings,
-        "n_documents": len(documents),
-        "multilabel": documents.multilabel,
-        "notices": shown.notices,
-    }
-    return Content(
-        "classifier",
-        about,
-        {**fitted._asdict(), "feature_names": None if documents.feature_names is None else names},
-        shown.nodes,
-        describe_documents(documents, shown.sampled, answers),
-        shown.positions,
-        shown.node_positions,
-        "The model was not evaluated." if evaluation is None else evaluation_text(evaluation, node_names),
-        evaluation,
-    )
-
-
-def _answers(
-    fitted: Fitted, X: Any, task: Task, trial: Trial | None, sampled: NDArray[np.int64]
-) -> dict[str, list[Any]]:
-    """Node and probability of the sampled documents: of tested ones, by the model that had not seen them."""
-    tested = task.is_test[sampled]
-    filing = file_rows(fitted.estimator, X[sampled[~tested]])
-    found = dict(
-        zip(sampled[~tested].tolist(), zip(filing.labels, filing.probability, strict=True), strict=True)
-    )
-    if trial is not None:
-        answers = zip(trial.filing.labels, trial.filing.probability, strict=True)
-        found |= dict(zip(trial.documents.tolist(), answers, strict=True))
-    labels, probability = zip(*(found[row] for row in sampled.tolist()), strict=True)
-    tree = task.tree
-    return {
-        "node": [tree.encode(one).tolist() if isinstance(one, list) else tree.id_of(one) for one in labels],
-        "probability": [
-            [round(q, 4) for q in p] if isinstance(p, list) else round(p, 4) for p in probability
-        ],
-        "seen": (~tested).tolist(),
-    }
+    subject = Subject(estimator, X, documents, names, vectorizer)
+    return classifier_content(subject, task.tree, trial, sample=sample, settings=settings)
 
 
 def _tell(content: Content, out: str, as_json: bool, seconds: float) -> None:

@@ -28,7 +28,7 @@ def run(
             )
         _part("arbora.explore.server").serve(folders, host=host, port=port, token=token)
         return
-    path = _part("arbora.explore.page").make_page(folders).write(out or _PAGE)
+    path = _part("arbora.explore.page").make_page(folders).save(out or _PAGE)
     print(f"Written to {path}.")
 
 

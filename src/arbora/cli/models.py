@@ -17,7 +17,6 @@ from arbora.classify import (
     RecursiveSVC,
     TopDownSVC,
 )
-from arbora.cli.reading import free_name
 from arbora.datasets.base import label_names
 from arbora.datasets.documents import Documents
 from arbora.datasets.label_trees import check_labels, tree_of_labels
@@ -113,20 +112,6 @@ def find_hierarchy(documents: Documents, hierarchy: str, format: str) -> Hierarc
         return tree_of_labels(documents.y)
     check_labels(documents, tree)
     return tree
-
-
-def tree_to_show(structure: Hierarchy | None, labels: list[str]) -> Hierarchy:
-    """Structure as it is shown: flat labels hang under one root.
-
-    Examples
-    --------
-    >>> tree_to_show(None, ["a", "b"]).path("b")
-    ['root', 'b']
-    """
-    if structure is not None:
-        return structure
-    root = free_name(labels)
-    return Hierarchy.from_edges([(root, name) for name in labels])
 
 
 def hold_out(y: Any, part: float, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from arbora.datasets.base import ROOT
 from arbora.datasets.documents import STDIN, Documents, Source, guess_format, read_documents
 from arbora.datasets.errors import DataFormatError
 from arbora.datasets.texts import Fields
@@ -186,16 +185,3 @@ def feature_names(
     if documents is not None and documents.feature_names is not None:
         return [str(name) for name in documents.feature_names]
     return [str(column) for column in range(n_features)]
-
-
-def free_name(taken: Any, name: str = ROOT) -> str:
-    """Name that nothing in a container has yet.
-
-    Examples
-    --------
-    >>> free_name({"root"})
-    'root*'
-    """
-    while name in taken:
-        name += "*"
-    return name

@@ -10,6 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from arbora._explorable import Explorable
+
 
 def largest_features(
     estimator: Any, means: NDArray[Any], feature_names: Any, n: int
@@ -45,7 +47,7 @@ def nearest_rows(
     return found
 
 
-class ClusterLook:
+class ClusterLook(Explorable):
     """Mixin: what the clusters of a fitted estimator are about, and which rows stand for them."""
 
     @abstractmethod

@@ -1,12 +1,14 @@
 """Look at a model: the folder that holds it with all there is to see, the page that shows it, and figures.
 
 ``arbora.explore.folder`` writes and opens model folders, ``arbora.explore.page`` makes the page,
-``arbora.explore.server`` serves it, ``arbora.explore.figures`` draws single pictures.
+``arbora.explore.look`` that of a model in memory (``model.explore()``), ``arbora.explore.server`` serves it,
+``arbora.explore.figures`` draws single pictures.
 """
 
 from typing import Any
 
 _PLACES = {
+    "look_at": "look",
     "open_folder": "folder",
     "make_page": "page",
     "write_page": "page",
@@ -14,7 +16,7 @@ _PLACES = {
     "serve": "server",
 }
 
-__all__ = ["make_page", "open_folder", "serve", "show", "write_page"]
+__all__ = ["look_at", "make_page", "open_folder", "serve", "show", "write_page"]
 
 
 def __getattr__(name: str) -> Any:

@@ -41,6 +41,24 @@ def chunks(n_rows: int, n_columns: int) -> Iterator[slice]:
     return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
 
 
+def names_of(model: Any, y: Any) -> list[Any]:
+    """Labels as names, one a row or a list a row, whatever form a classifier has them in.
+
+    Examples
+    --------
+    >>> from arbora.classify import OneVsRestSVC
+    >>> model = OneVsRestSVC(random_state=0).fit(np.eye(2), np.array([[1, 0], [1, 1]]))
+    >>> names_of(model, np.array([[0, 1], [1, 1]]))
+    [[1], [0, 1]]
+    """
+    if model.label_kind_ == "indicator":
+        names = model.nodes_.tolist()
+        return [[names[column] for column in row] for row in sp.lil_array(sp.csr_array(y)).rows.tolist()]
+    if model.label_kind_ == "single":
+        return np.asarray(y, object).tolist()
+    return [list(row) for row in y]
+
+
 def file_rows(model: Any, X: Any) -> Filing:
     """Classify rows and give the probabilities of what was predicted.
 
@@ -69,8 +87,7 @@ def file_rows(model: Any, X: Any) -> Filing:
     confidence: list[float] = []
     for part in chunks(X.shape[0], len(model.classes_)):
         proba = model.predict_class_proba(X[part])
-        found = model.predict(X[part])
-        found = found if isinstance(found, list) else found.tolist()
+        found = names_of(model, model.predict(X[part]))
         labels += found
         for row, given in enumerate(found):
             if several:

@@ -202,11 +202,17 @@ def _write_text(path: Path, lines: Iterable[str]) -> dict[str, Any]:
     return _write(path, fill)
 
 
-def _write_index(path: Path, content: Content, files: dict[str, dict[str, Any]]) -> None:
+def full_about(content: Content) -> dict[str, Any]:
+    """Tell all about a content: what it knows by itself, and what can be told from its parts.
+
+    Examples
+    --------
+    >>> nothing = np.zeros((0, 3), np.float32)
+    >>> full_about(Content("topics", {"name": "none"}, {}, [], [], nothing, nothing, ""))["n_nodes"]
+    0
+    """
     estimator, vectorizer = content.model.get("estimator"), content.model.get("vectorizer")
-    entries = {
-        "format": _FORMAT,
-        "version": FORMAT_VERSION,
+    return {
         "kind": content.kind,
         "arbora": __version__,
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -216,8 +222,11 @@ def _write_index(path: Path, content: Content, files: dict[str, dict[str, Any]])
         "n_features": getattr(estimator, "n_features_in_", None),
         "has_text": vectorizer is not None,
         **content.about,
-        "files": files,
     }
+
+
+def _write_index(path: Path, content: Content, files: dict[str, dict[str, Any]]) -> None:
+    entries = {"format": _FORMAT, "version": FORMAT_VERSION, **full_about(content), "files": files}
     lines = [f"{json.dumps(key)}: {_dump(value)}" for key, value in entries.items()]
     body = ",\n".join(lines).encode("utf-8", "replace") + b"\n}\n"
     head = f'{{"checksum": "{hashlib.sha256(body).hexdigest()}",\n'.encode()

@@ -166,7 +166,7 @@ def _describe(
             "depth": int(tree.depth[node]),
             "size": size[node],
             "own": own[node],
-            "share": size[node] / n_documents,
+            "share": size[node] / max(1, n_documents),
             "words": [[word, round(weight, 6)] for word, weight in words[node][:N_WORDS]],
             "documents": documents[node],
         }

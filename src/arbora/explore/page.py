@@ -39,7 +39,7 @@ class Page:
         self.html = content
         self.height = height
 
-    def write(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the page to a file, whole or not at all.
 
         Parameters
@@ -142,7 +142,7 @@ def write_page(
     --------
     >>> write_page(["model/", "topics/"], "page.html")  # doctest: +SKIP
     """
-    return make_page(folders, title=title, most_documents=most_documents).write(path)
+    return make_page(folders, title=title, most_documents=most_documents).save(path)
 
 
 def show(folders: Any | Sequence[Any], *, height: int = 760, most_documents: int = MOST_DOCUMENTS) -> Page:
@@ -159,7 +159,7 @@ def show(folders: Any | Sequence[Any], *, height: int = 760, most_documents: int
     Returns
     -------
     Page
-        Displayed by notebooks; `write` puts it into a file.
+        Displayed by notebooks; `save` puts it into a file.
 
     Examples
     --------

@@ -59,6 +59,10 @@ def project(
     >>> bool(np.allclose(positions[0], positions[1])), positions.shape, nodes.shape
     (True, (4, 3), (3, 3))
     """
+    if not X.shape[0]:
+        return np.zeros((0, N_DIRECTIONS), np.float32), np.full(
+            (members.shape[1], N_DIRECTIONS), np.nan, "f4"
+        )
     X = unit_rows(X)
     directions = _directions(X, leaves, np.random.default_rng(random_state))
     positions = np.zeros((X.shape[0], N_DIRECTIONS))

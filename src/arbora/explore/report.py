@@ -46,7 +46,7 @@ class Trial(NamedTuple):
     filing: Filing
     baseline: Any  # labels by the baseline, or None
     documents: np.ndarray
-    n_train: int
+    n_train: int | None  # None: not known
     how: str
 
 
@@ -226,7 +226,8 @@ def evaluation_text(evaluation: Mapping[str, Any], names: Sequence[str]) -> str:
 def _introduce(evaluation: Mapping[str, Any]) -> str:
     given = evaluation["how"] == "given"
     what = "test documents" if given else "documents that were held out"
-    line = f"Evaluated on {evaluation['n_test']:,} {what}, after training on {evaluation['n_train']:,}."
+    line = f"Evaluated on {evaluation['n_test']:,} {what}"
+    line += "." if evaluation["n_train"] is None else f", after training on {evaluation['n_train']:,}."
     if not given:
         line += " The saved model is trained on all of them."
     test = evaluation["sign_test"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ def points_of(starts: NDArray[Any], times: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def describe_time(
-    model: Any, field: str, times: NDArray[Any], nodes: NDArray[np.int64], names: list[str]
+    model: Any, field: str, times: NDArray[Any] | None, nodes: NDArray[np.int64], names: Sequence[str]
 ) -> dict[str, Any]:
     """Make the content of ``time.json``.
 
@@ -126,11 +127,11 @@ def describe_time(
     model : fitted TemporalVMFMixture
     field : str
         Name of the field of the times.
-    times : ndarray
-        Of `read_times`.
+    times : ndarray or None
+        Of `read_times`. None: documents are counted as the model has.
     nodes : ndarray of int
         Id of the node of each topic.
-    names : list of str
+    names : sequence of str
         Of the columns.
 
     Returns
@@ -138,7 +139,10 @@ def describe_time(
     dict
     """
     starts = model.times_
-    n_documents = np.bincount(points_of(starts, times), minlength=len(starts))
+    if times is None:
+        n_documents = np.rint(model.counts_.sum(axis=1))
+    else:
+        n_documents = np.bincount(points_of(starts, times), minlength=len(starts))
     labels = point_names(starts)
     ends = [*_plain(starts[1:]), *_plain(np.array([model.time_end_]))]
     bins = [

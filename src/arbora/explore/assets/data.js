@@ -58,9 +58,9 @@ class Model {
     return null;
   }
 
-  // Where a document belongs: by its label if it has one that is a node, else where the model puts it.
+  // Where a document belongs: by its label if it is one of a classifier's nodes, else where the model puts it.
   home(doc) {
-    const label = first(this.docs.label[doc]);
+    const label = this.about.kind === "classifier" ? first(this.docs.label[doc]) : null; // a topic may be called "0" too
     return this.byName.get(label) ?? first(this.docs.node[doc]);
   }
 

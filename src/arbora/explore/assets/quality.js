@@ -153,7 +153,8 @@ function qualityView(stage, model) {
   ];
   stage.replaceChildren(make("div", { class: "column" },
     scoreCards(evaluation),
-    make("p", { class: "hint" }, `Measured on ${count(evaluation.n_test, "document")} the model had not seen, after training on ${whole.format(evaluation.n_train)}.`),
+    make("p", { class: "hint" }, evaluation.n_train === null ? `Measured on the ${count(evaluation.n_test, "document")} given.`
+      : `Measured on ${count(evaluation.n_test, "document")} the model had not seen, after training on ${whole.format(evaluation.n_train)}.`),
     make("div", { class: "tools" }, picker, legend), host, make("div", { class: "panels" }, panels)));
   const draw = async (chosen) => {
     const measure = state.measure === "gain" && !compared ? "f1" : state.measure;
