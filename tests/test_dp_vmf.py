@@ -7,7 +7,7 @@ from scipy.stats import beta as beta_law
 
 from arbora.datasets import make_vmf_mixture
 from arbora.discover import DirichletProcessVMFMixture
-from arbora.discover.dp_vmf import Sticks, stick_extra, stick_log_weights, stick_weights, update_sticks
+from arbora.discover._sticks import Sticks, stick_extra, stick_log_weights, stick_weights, update_sticks
 from arbora.metrics import adjusted_rand_index
 
 

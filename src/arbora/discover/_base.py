@@ -1,41 +1,46 @@
-"""What all mixtures are to their users: fit, assign, densities, novelty, samples, and words that tell what they hold.
+"""How all mixtures are fitted; what they tell once they are is in `_questions`.
 
 A subclass gives its model (`_model`), a start (`_begin`), its attributes (`_set`) and its parameters back from them
-(`_params`); everything else is here. Fitting works in `dtype`; all that is asked of a fitted model is answered in
-double precision.
+(`_params`). Fitting works in `dtype`.
 """
 
 from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
-from arbora.discover._look import ClusterLook
-from arbora.discover._rows import as_rows, check_matrix, check_weight
+from arbora.discover._questions import LEVELS, ROWS_AT_ONCE, Questions, draw_seed
+from arbora.discover._rows import as_rows, check_weight
 from arbora.discover._select import search_components
 from arbora.discover._start import Init, check_init
 from arbora.engine import ThreadEngine, split
 from arbora.infer import Progress
-from arbora.infer.mixture import Model, Rows, Schedule, Scores, Solution, best_of, e_step, parts_of, run
+from arbora.infer.mixture import Model, Rows, Schedule, Solution, best_of, e_step, parts_of, run
 from arbora.infer.undo import all_or_nothing
-from arbora.kernels import csr_matmul
 
-_ROWS_AT_ONCE = 4096  # rows whose scores are in memory at a time
 _HELD_OUT = 0.2  # share of the rows on which the number of components is chosen
-_LEVELS = 1001  # quantiles of the density that are kept for `is_novel`
+
+RUN_CONSTRAINTS: dict[str, Any] = {  # parameters of all estimators that start somewhere and iterate
+    "init": [StrOptions({"k-means++", "random"}), "array-like"],
+    "n_init": [Interval(Integral, 1, None, closed="left")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+    "dtype": [StrOptions({"float32", "float64"})],
+    "n_jobs": [Integral, None],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
 
 
 def warn_unless_converged(estimator: Any, solution: Solution) -> None:
@@ -60,22 +65,12 @@ def refuse_few(rows: Rows, n_components: int, name: str = "n_components") -> Non
         )
 
 
-class Mixture(ClusterLook, DensityMixin, BaseEstimator):
+class Mixture(Questions, DensityMixin, BaseEstimator):
     """Base of the mixtures."""
-
-    _min_features: ClassVar[int] = 1
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "init": [StrOptions({"k-means++", "random"}), "array-like"],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
-        "dtype": [StrOptions({"float32", "float64"})],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        **RUN_CONSTRAINTS,
     }
 
     def __sklearn_tags__(self) -> Tags:
@@ -84,13 +79,6 @@ class Mixture(ClusterLook, DensityMixin, BaseEstimator):
         return tags
 
     # --- what a model gives ---------------------------------------------------------------------------------------
-
-    def _check_matrix(self, X: Any, reset: bool) -> sp.csr_array:
-        return check_matrix(self, X, reset=reset, min_features=self._min_features)
-
-    @abstractmethod
-    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
-        """Bring checked rows into the form of the model, in double precision; refuse what has none."""
 
     @abstractmethod
     def _model(self, rows: Rows) -> Model:
@@ -105,14 +93,6 @@ class Mixture(ClusterLook, DensityMixin, BaseEstimator):
         """Leave the parameters as attributes."""
 
     @abstractmethod
-    def _params(self) -> Any:
-        """Return the parameters that the attributes hold."""
-
-    @abstractmethod
-    def _n_parameters(self) -> int:
-        """Return the number of free parameters."""
-
-    @abstractmethod
     def _left_out(
         self, params: Any, X: sp.csr_array, weight: NDArray[Any], stats: Any
     ) -> NDArray[np.float64]:
@@ -120,14 +100,6 @@ class Mixture(ClusterLook, DensityMixin, BaseEstimator):
 
     def _schedule(self, seed: int) -> Schedule:
         return Schedule(self.tol, self.max_iter, (1.0,), self.batch_size, seed)
-
-    @abstractmethod
-    def _scores(self, params: Any) -> Scores:
-        """Return the log-joint of a row and a component as a linear function of the row."""
-
-    def _constant(self, X: sp.csr_array) -> NDArray[np.float64]:
-        """Part of the log-density of a row that all components share."""
-        return np.zeros(X.shape[0])
 
     # --- fit ------------------------------------------------------------------------------------------------------
 
@@ -146,14 +118,22 @@ class Mixture(ClusterLook, DensityMixin, BaseEstimator):
         self
         """
         with all_or_nothing(self):
-            self._validate_params()
-            X = self._check_matrix(X, reset=True)
-            weight = check_weight(sample_weight, X)
-            X = self._check_X(X, weight)
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            X, weight = self._read(X, sample_weight, reset=True)
+            X = self._placed(X, y)
             with ThreadEngine(self.n_jobs) as engine:
-                self._fit(X, weight, seed, engine)
+                self._fit(X, weight, draw_seed(self.random_state), engine)
             return self
+
+    def _read(self, X: Any, sample_weight: Any, reset: bool) -> tuple[sp.csr_array, NDArray[np.float64]]:
+        """Check parameters, rows and weights."""
+        self._validate_params()
+        X = self._check_matrix(X, reset=reset)
+        weight = check_weight(sample_weight, X)
+        return self._check_X(X, weight), weight
+
+    def _placed(self, X: sp.csr_array, y: Any) -> sp.csr_array:
+        """Bring rows into the layout of the fit, if the second argument of `fit` says more of them."""
+        return X
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.int64]:
         """Find the components and return the one of each row.
@@ -231,148 +211,9 @@ class Mixture(ClusterLook, DensityMixin, BaseEstimator):
         X, weight = X[kept], weight[kept]
         rows = Rows(X, weight)
         stats, _ = e_step(self._model(rows).scores(params), rows, parts_of(rows), engine)
-        pieces = split(X.shape[0], size=_ROWS_AT_ONCE)
+        pieces = split(X.shape[0], size=ROWS_AT_ONCE)
         scores = engine.map(lambda part: self._left_out(params, X[part], weight[part], stats), pieces)
-        levels = np.linspace(0.0, 1.0, _LEVELS)
+        levels = np.linspace(0.0, 1.0, LEVELS)
         self.density_quantiles_ = np.quantile(
             np.concatenate(scores), levels, weights=weight, method="inverted_cdf"
         )
-
-    # --- what a fitted model tells --------------------------------------------------------------------------------
-
-    def _log_joint(self, params: Any, X: sp.csr_array) -> NDArray[np.float64]:
-        scores = self._scores(params)
-        return csr_matmul(X, scores.weights.astype(np.float64, copy=False)) * scores.scale + scores.offset
-
-    def _density(self, params: Any, X: sp.csr_array) -> NDArray[np.float64]:
-        return logsumexp(self._log_joint(params, X), axis=1) + self._constant(X)
-
-    def _by_chunks(
-        self, function: Callable[[sp.csr_array], Any], X: sp.csr_array, engine: ThreadEngine | None = None
-    ) -> NDArray[Any]:
-        parts = split(X.shape[0], size=_ROWS_AT_ONCE)
-        return np.concatenate(
-            (engine or ThreadEngine(self.n_jobs)).map(lambda part: function(X[part]), parts)
-        )
-
-    def _checked(self, X: Any) -> sp.csr_array:
-        check_is_fitted(self)
-        return self._check_X(self._check_matrix(X, reset=False))
-
-    def _centres(self) -> NDArray[np.float64]:
-        return np.asarray(self.means_)
-
-    def _ask(self, X: Any, function: Callable[[Any, sp.csr_array], Any]) -> NDArray[Any]:
-        """Apply a function of parameters and rows to all rows of X, some at a time."""
-        X, params = self._checked(X), self._params()
-        return self._by_chunks(lambda part: function(params, part), X)
-
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return the most probable component of each row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return self._ask(X, lambda params, part: self._log_joint(params, part).argmax(axis=1))
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each component given the row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-        """
-
-        def probabilities(params: Any, part: sp.csr_array) -> NDArray[np.float64]:
-            joint = self._log_joint(params, part)
-            joint -= joint.max(axis=1, keepdims=True)
-            np.exp(joint, out=joint)
-            joint /= joint.sum(axis=1, keepdims=True)
-            return joint
-
-        return self._ask(X, probabilities)
-
-    def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """Return the log-density of each row, with all its constants.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return self._ask(X, self._density)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean log-density of the rows.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        float
-        """
-        return float(self.score_samples(X).mean())
-
-    def bic(self, X: Any) -> float:
-        """Return the Bayesian information criterion on X: the lower, the better.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        float
-        """
-        scores = self.score_samples(X)
-        return float(-2 * scores.sum() + self._n_parameters() * np.log(len(scores)))
-
-    def aic(self, X: Any) -> float:
-        """Return Akaike's information criterion on X: the lower, the better.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        float
-        """
-        return float(-2 * self.score_samples(X).sum() + 2 * self._n_parameters())
-
-    def is_novel(self, X: Any, level: float = 0.05) -> NDArray[np.bool_]:
-        """Tell which rows are unlike the training data.
-
-        A row is novel when its density is lower than that of a share `level` of the training rows, each of them
-        judged by a model from which its own part was taken away. So about that share of new rows from the same
-        source is called novel by mistake.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        level : float
-            Between 0 and 1.
-
-        Returns
-        -------
-        ndarray of bool, shape (n_samples,)
-        """
-        if not 0 <= level <= 1:
-            raise ValueError(f"level must lie between 0 and 1, got {level}: it is the share of false alarms.")
-        scores = self.score_samples(X)
-        return scores < np.interp(level, np.linspace(0.0, 1.0, _LEVELS), self.density_quantiles_)

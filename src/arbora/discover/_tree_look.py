@@ -46,6 +46,22 @@ class TreeLook:
         names = self.hierarchy_.decode(ids)
         return names.astype(np.int64) if all(isinstance(name, int) for name in self.hierarchy_) else names
 
+    def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        """Draw rows from the posterior predictive distribution.
+
+        Parameters
+        ----------
+        n_samples : int
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        leaves : ndarray of shape (n_samples,)
+            Name of the leaf that each row was drawn from.
+        """
+        X, columns = super().sample(n_samples)
+        return X, self._names(self.leaf_ids_[columns])
+
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of every node given the row; a parent's is the sum of its children's.
 

@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 
 from arbora.discover._concentration import KappaLikelihood, KappaPosterior, prior_divergence
 from arbora.discover._rows import unit_columns
-from arbora.discover._vmf_links import dirichlet_gain
 from arbora.discover._vmf_posterior import (
     Inference,
     VMFPosterior,
     VMFPrior,
+    dirichlet_gain,
     empirical_bayes,
     expected_log_weights,
 )

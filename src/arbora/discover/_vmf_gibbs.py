@@ -18,7 +18,8 @@ of names under which most rows agree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numba as nb
@@ -27,15 +28,20 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln
+from sklearn.exceptions import ConvergenceWarning
 
 from arbora.discover._concentration import KappaPosterior
 from arbora.discover._vmf_posterior import VMFPosterior, VMFPrior
+from arbora.infer.diagnostics import rhat
+from arbora.infer.sampling import Schedule, mean_trace, sample_chains
+from arbora.infer.trace import Trace
 from arbora.special import kernels, sample_vmf, vmf_log_normalizer
 
 Array = NDArray[np.float64]
 
 _METROPOLIS = 5  # steps of the concentrations in a sweep
 _ACCEPTANCE = 0.44  # best for one number at a time
+_RHAT_LIMIT = 1.05
 _LOG_NORMALIZER = kernels.log_normalizer
 
 
@@ -269,3 +275,66 @@ def project(resp: Array, u: Array, X: sp.csr_array, prior: VMFPrior) -> VMFPoste
     spreads = np.linalg.norm(mixed, axis=0)
     directions = mixed / np.where(spreads > 0, spreads, 1.0)
     return VMFPosterior(directions, spreads, prior.alpha + resp.sum(axis=0), law, prior)
+
+
+class Sampled(NamedTuple):
+    """What chains have in common: see the attributes of `BayesianVMFMixture`; and factors with their moments."""
+
+    trace: Trace
+    resp: Array
+    draws: dict[str, Array]
+    rhat: dict[str, Array]
+    projection: VMFPosterior
+
+
+def sample_posterior(
+    sampler: CollapsedVMF,
+    X: sp.csr_array,
+    states: Sequence[GibbsState],
+    sweeps: Schedule,
+    seed: int,
+    run: Callable[..., Any],
+) -> Sampled:
+    """Run a chain from each state, and name the components of all draws as the first state does.
+
+    Parameters
+    ----------
+    sampler : CollapsedVMF
+    X : CSR array of shape (n_samples, n_features)
+    states : sequence of GibbsState
+    sweeps : Schedule
+    seed : int
+    run : callable
+        ``run(function, items)`` maps, in parallel if it likes.
+
+    Returns
+    -------
+    Sampled
+    """
+    starts = iter(states)
+    found = sample_chains(
+        sampler, X, sweeps, seed, n_chains=len(states), start=lambda rng: next(starts), run=run
+    )
+    aligned = aligned_draws(found.draws["labels"], found.draws["log_kappa"], states[0].labels)
+    log_joint = np.array([trace["objective"][sweeps.n_warmup :] for trace in found.traces])
+    draws = {"log_concentrations": aligned.log_kappa, "counts": aligned.counts, "log_joint": log_joint}
+    u = aligned.log_kappa.reshape(-1, sampler.n_components)
+    return Sampled(
+        mean_trace(found.traces),
+        aligned.resp,
+        draws,
+        {name: rhat(values) for name, values in draws.items()},
+        project(aligned.resp, u, X, sampler.prior),
+    )
+
+
+def warn_of_chains_apart(found: Mapping[str, Array]) -> None:
+    """Tell the user of an R-hat that says that chains have found different things."""
+    worst = max(found, key=lambda name: np.max(found[name]))
+    if np.max(found[worst]) > _RHAT_LIMIT:
+        warnings.warn(
+            f"the chains have not met: R-hat of {worst} is up to {np.max(found[worst]):.3g} (above {_RHAT_LIMIT}). "
+            "Each may have found clusters of its own. Increase n_warmup and n_samples.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )

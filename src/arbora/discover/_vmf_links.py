@@ -12,16 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from arbora.discover._concentration import KappaLikelihood, KappaPosterior
-from arbora.discover._vmf_posterior import Inference, expected_log_weights
-from arbora.special import bessel_ratio
+from arbora.discover._vmf_posterior import Inference, Products, settle
 
 Array = NDArray[np.float64]
-
-_TURNS = 4  # of (mean, concentration), at most
-_SETTLED = 1e-6  # relative change of the concentrations that ends them
 
 
 class Links(NamedTuple):
@@ -95,28 +90,12 @@ def joint_update(
     """
     around, above = links
     square, along = row_products(around, around), row_products(around, above)
-    rest = row_products(above, above)
-    for _ in range(_TURNS):
-        used = kappa.mean
-        spreads = np.sqrt(np.maximum(used**2 * square + 2 * used * along + rest, 0.0))
-        pull = np.divide(used * square + along, spreads, out=np.zeros_like(spreads), where=spreads > 0)
-        pulls = bessel_ratio(likelihood.n_features / 2 - 1, spreads) * pull
-        found = how.kappa_posterior(likelihood._replace(pulls=pulls), kappa)
-        kappa = KappaPosterior(*(np.where(free, new, old) for new, old in zip(found, kappa, strict=True)))
-        if np.all(np.abs(kappa.mean - used) <= _SETTLED * used):
-            break
+    products = Products(square, along, row_products(above, above))
+
+    def posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> KappaPosterior:
+        found = how.kappa_posterior(likelihood, before)
+        return KappaPosterior(*(np.where(free, new, old) for new, old in zip(found, before, strict=True)))
+
+    used, kappa = settle(posterior, likelihood, products, kappa)
     directions, spreads = unit_vectors(around * used.astype(around.dtype)[:, None] + above, before)
     return Settled(directions, spreads, kappa)
-
-
-def dirichlet_gain(rho: Array, alpha: float) -> float:
-    """Part of the bound that is the weights': minus the divergence of Dirichlet(rho) from Dirichlet(alpha).
-
-    Examples
-    --------
-    >>> dirichlet_gain(np.full(3, 2.0), 2.0)
-    0.0
-    """
-    log_beta = gammaln(rho).sum() - gammaln(rho.sum())
-    log_beta_prior = len(rho) * gammaln(alpha) - gammaln(len(rho) * alpha)
-    return float(log_beta - log_beta_prior + (alpha - rho) @ expected_log_weights(rho))

@@ -32,11 +32,11 @@ from arbora.discover._concentration import (
     prior_divergence,
 )
 from arbora.infer.mixture import Scores, Stats, mixed_columns, squared_lengths
-from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normalizer
+from arbora.special import bessel_ratio, kappa_mle, sample_vmf, vmf_entropy, vmf_log_normalizer
 
 Array = NDArray[np.float64]
 
-_INNER = 4  # turns of (mean, concentration) between two E-steps
+_TURNS = 4  # of (mean, concentration) between two E-steps, at most
 _SETTLED = 1e-6  # relative change of the concentrations that ends them
 _LEAST_VARIANCE = 1e-6  # of the prior of log(kappa), which could shrink to a point
 _LOG_ALPHA = (-14.0, 14.0)
@@ -82,6 +82,18 @@ class Inference(NamedTuple):
         return KappaPosterior(*(np.repeat(value, len(likelihood.counts)) for value in one))
 
 
+class Products(NamedTuple):
+    """Scalar products of what acts on a mean: rows with the sum S, and a vector P, `strength` times p.
+
+    `square` is S.S, `along` is S.p and `rest` is P.P.
+    """
+
+    square: Array
+    along: Array
+    rest: Any
+    strength: float = 1.0
+
+
 def expected_log_weights(dirichlet: Array) -> Array:
     """Means of the logarithms of the weights."""
     return np.asarray(psi(dirichlet) - psi(dirichlet.sum()))
@@ -99,28 +111,44 @@ def posterior_scores(q: VMFPosterior) -> Scores:
     return Scores(q.directions, offset, scale=slope)
 
 
-def update_posterior(how: Inference, q: VMFPosterior, stats: Stats) -> VMFPosterior:
-    """One sweep over all factors but that of the assignments, and over the prior."""
-    sums, prior, n_features = stats.sums, q.prior, len(stats.sums)
-    square = squared_lengths(sums)
-    along = np.asarray(prior.direction.astype(sums.dtype) @ sums, dtype=np.float64)  # s_k.mu_0
-    c0, kappa = prior.concentration, q.kappa
-    for _ in range(_INNER):
+def settle(
+    posterior: Callable[[KappaLikelihood, KappaPosterior], KappaPosterior],
+    likelihood: KappaLikelihood,
+    products: Products,
+    kappa: KappaPosterior,
+) -> tuple[Array, KappaPosterior]:
+    """Iterate concentrations with the means that belong to them, gamma psi = E[kappa] S + P.
+
+    Returns E[kappa] as the last means have it, and the posterior of kappa given these means.
+    """
+    square, along, rest, strength = products
+    for _ in range(_TURNS):
         used = kappa.mean
-        spreads = np.sqrt(np.maximum((used**2 * square) + 2 * used * c0 * along + c0**2, 0.0))
-        pull = np.divide(used * square + c0 * along, spreads, out=np.zeros_like(spreads), where=spreads > 0)
-        pulls = bessel_ratio(n_features / 2 - 1, spreads) * pull
-        likelihood = KappaLikelihood(stats.counts, pulls, prior.log_mean, prior.log_variance, n_features)
-        kappa = how.posterior(likelihood, kappa)
+        spreads = np.sqrt(np.maximum(used**2 * square + 2 * used * strength * along + rest, 0.0))
+        pulls = used * square + strength * along
+        pulls = np.divide(pulls, spreads, out=np.zeros_like(spreads), where=spreads > 0)
+        pulls = bessel_ratio(likelihood.n_features / 2 - 1, spreads) * pulls
+        kappa = posterior(likelihood._replace(pulls=pulls), kappa)
         if np.all(np.abs(kappa.mean - used) <= _SETTLED * used):
             break
+    return used, kappa
+
+
+def update_posterior(how: Inference, q: VMFPosterior, stats: Stats) -> VMFPosterior:
+    """One sweep over all factors but that of the assignments, and over the prior."""
+    sums, counts, prior, c0 = stats.sums, stats.counts, q.prior, q.prior.concentration
+    along = np.asarray(prior.direction.astype(sums.dtype) @ sums, dtype=np.float64)  # s_k.mu_0
+    likelihood = KappaLikelihood(counts, np.zeros_like(along), prior.log_mean, prior.log_variance, len(sums))
+    used, kappa = settle(
+        how.posterior, likelihood, Products(squared_lengths(sums), along, c0**2, c0), q.kappa
+    )
     directions, squares = mixed_columns(np.ascontiguousarray(sums), used, c0 * prior.direction)
     spreads = np.sqrt(squares)
     empty = spreads == 0
     directions /= np.where(empty, 1.0, spreads).astype(sums.dtype)
     if empty.any():
         directions[:, empty] = q.directions[:, empty]
-    new = VMFPosterior(directions, spreads, prior.alpha + stats.counts, kappa, prior)
+    new = VMFPosterior(directions, spreads, prior.alpha + counts, kappa, prior)
     return new._replace(prior=empirical_bayes(new, how.fixed))
 
 
@@ -170,11 +198,16 @@ def best_alpha(log_weights: float, n_components: int) -> float:
     return float(np.exp(brentq(slope, low, high, xtol=1e-12)))
 
 
-def dirichlet_extra(q: VMFPosterior) -> float:
-    """Minus the divergence of the weights from their prior."""
-    rho, alpha, n_components = q.dirichlet, q.prior.alpha, len(q.dirichlet)
+def dirichlet_gain(rho: Array, alpha: float) -> float:
+    """Part of the bound that is the weights': minus the divergence of Dirichlet(rho) from Dirichlet(alpha).
+
+    Examples
+    --------
+    >>> dirichlet_gain(np.full(3, 2.0), 2.0)
+    0.0
+    """
     log_beta = gammaln(rho).sum() - gammaln(rho.sum())
-    log_beta_prior = n_components * gammaln(alpha) - gammaln(n_components * alpha)
+    log_beta_prior = len(rho) * gammaln(alpha) - gammaln(len(rho) * alpha)
     return float(log_beta - log_beta_prior + (alpha - rho) @ expected_log_weights(rho))
 
 
@@ -191,7 +224,7 @@ def component_extra(q: VMFPosterior, shared: bool = False) -> float:
 
 def posterior_extra(q: VMFPosterior, shared: bool = False) -> float:
     """Minus the divergences of all factors from their priors."""
-    return dirichlet_extra(q) + component_extra(q, shared)
+    return dirichlet_gain(q.dirichlet, q.prior.alpha) + component_extra(q, shared)
 
 
 def predictive_log_density(cosine: Array, spreads: Array, kappa: KappaPosterior, n_features: int) -> Array:
@@ -222,3 +255,34 @@ def predictive_log_density(cosine: Array, spreads: Array, kappa: KappaPosterior,
         term[:] = np.log(weight) + vmf_log_normalizer(k, n_features) + log_spread
         term -= vmf_log_normalizer(length, n_features)
     return np.asarray(logsumexp(terms, axis=0))
+
+
+def left_out_log_density(q: VMFPosterior, cosine: Array, part: Array) -> Array:
+    """Log-densities of training rows under components without the row's own part in their means.
+
+    Parameters
+    ----------
+    q : VMFPosterior
+    cosine, part : ndarray of shape (n_samples, n_components)
+        Of rows and directions; weights of rows in components.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_components)
+    """
+    pull = part * q.kappa.mean  # the row's own part of gamma_k psi_k
+    square = (q.spreads - pull) ** 2 + 2 * q.spreads * pull * np.maximum(1 - cosine, 0.0)
+    spreads = np.sqrt(square)
+    left = spreads > 1e-9 * (q.spreads + pull)
+    rest = np.divide(q.spreads * cosine - pull, spreads, out=np.zeros_like(cosine), where=left)
+    return predictive_log_density(np.clip(rest, -1, 1), spreads, q.kappa, q.directions.shape[0])
+
+
+def sample_predictive(
+    means: Array, spreads: Array, kappa: KappaPosterior, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Draw a row from the predictive distribution of each component that is given, one entry for each draw."""
+    means = sample_vmf(means, spreads, random_state=rng)
+    noise = rng.standard_normal(len(means))
+    concentration = np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * noise)
+    return sample_vmf(means, concentration, random_state=rng)

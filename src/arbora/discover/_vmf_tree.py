@@ -26,8 +26,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.discover._concentration import KappaLikelihood, KappaPosterior, point_posterior, prior_divergence
-from arbora.discover._vmf_links import Links, dirichlet_gain, joint_update, row_products, unit_vectors
-from arbora.discover._vmf_posterior import Inference, VMFPosterior, VMFPrior, empirical_bayes
+from arbora.discover._vmf_links import Links, joint_update, row_products, unit_vectors
+from arbora.discover._vmf_posterior import (
+    Inference,
+    VMFPosterior,
+    VMFPrior,
+    dirichlet_gain,
+    empirical_bayes,
+)
 from arbora.infer.mixture import Stats
 from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normalizer
 from arbora.structure import Hierarchy

@@ -18,7 +18,6 @@ S. Gopal (2014). Large-scale Structured Learning. PhD thesis, Carnegie Mellon Un
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -27,38 +26,34 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from arbora.discover._anneal import anneal, mean_row
 from arbora.discover._base import Mixture
 from arbora.discover._concentration import POSTERIORS, KappaLikelihood, KappaPosterior, point_posterior
 from arbora.discover._rows import as_rows, unit_rows
 from arbora.discover._start import Init
-from arbora.discover._vmf_gibbs import CollapsedVMF, GibbsState, aligned_draws, project
+from arbora.discover._vmf_gibbs import CollapsedVMF, GibbsState, sample_posterior, warn_of_chains_apart
 from arbora.discover._vmf_posterior import (
     Inference,
     VMFPosterior,
     VMFPrior,
+    left_out_log_density,
     posterior_extra,
     posterior_scores,
     predictive_log_density,
+    sample_predictive,
     update_posterior,
 )
 from arbora.discover.vmf import VMFParams, left_out_shares, start_components
 from arbora.engine import ThreadEngine
-from arbora.infer.diagnostics import rhat
 from arbora.infer.mixture import Model, Rows, Scores, Stats
 from arbora.infer.sampling import Schedule as Sweeps
-from arbora.infer.sampling import mean_trace, sample_chains
 from arbora.kernels import csr_matmul
-from arbora.special import bessel_ratio, sample_vmf
+from arbora.special import bessel_ratio
 
 _CERTAIN = 1e12  # spread of a mean that is taken as known, for a start
 _ANNEALING_STEPS = 25
-_RHAT_LIMIT = 1.05
 _ROWS_PER_COMPONENT = 50  # that annealing sees where rows come in mini-batches
 
 
@@ -276,42 +271,24 @@ class BayesianVMFMixture(Mixture):
         seen = X[np.flatnonzero(weight)]
         rows, n_components = as_rows(X, weight, np.dtype(self.dtype)), self.n_components_
         init = self.init if isinstance(self.init, str) else self.means_
-        reference = self._log_joint(self._params(), seen).argmax(axis=1)
         others = [
             self._solve(rows, init, n_components, seed + chain, engine).params
             for chain in range(1, self.n_chains)
         ]
-        starts = [self._params(), *others]
-        sampler = CollapsedVMF(
-            VMFPrior(**self.prior_), n_components, seen.shape[0], self.shared_concentration
+        states = [
+            GibbsState(self._log_joint(params, seen).argmax(axis=1), np.array(params.kappa.log_mean))
+            for params in (self._params(), *others)
+        ]
+        prior = VMFPrior(**self.prior_)
+        sampler = CollapsedVMF(prior, n_components, seen.shape[0], self.shared_concentration)
+        found = sample_posterior(
+            sampler, seen, states, Sweeps(self.n_warmup, self.n_samples), seed, engine.map
         )
-        states = iter([self._state(params, seen) for params in starts])
-        found = sample_chains(
-            sampler, seen, Sweeps(self.n_warmup, self.n_samples), seed,
-            n_chains=self.n_chains, start=lambda rng: next(states), run=engine.map,
-        )  # fmt: skip
-        draws = aligned_draws(found.draws["labels"], found.draws["log_kappa"], reference)
-        log_joint = np.array([trace["objective"][self.n_warmup :] for trace in found.traces])
-        self.trace_, self.responsibilities_ = mean_trace(found.traces), draws.resp
-        self.draws_ = {"log_concentrations": draws.log_kappa, "counts": draws.counts, "log_joint": log_joint}
-        self.rhat_ = {name: rhat(values) for name, values in self.draws_.items()}
-        params = project(draws.resp, draws.log_kappa.reshape(-1, n_components), seen, sampler.prior)
-        self._set(params)
-        self._set_quantiles(params, X, weight, engine)
-        self._warn_of_chains_apart()
-
-    def _state(self, params: VMFPosterior, X: sp.csr_array) -> GibbsState:
-        return GibbsState(self._log_joint(params, X).argmax(axis=1), np.array(params.kappa.log_mean))
-
-    def _warn_of_chains_apart(self) -> None:
-        worst = max(self.rhat_, key=lambda name: np.max(self.rhat_[name]))
-        if np.max(self.rhat_[worst]) > _RHAT_LIMIT:
-            warnings.warn(
-                f"the chains have not met: R-hat of {worst} is up to {np.max(self.rhat_[worst]):.3g} (above "
-                f"{_RHAT_LIMIT}). Each may have found clusters of its own. Increase n_warmup and n_samples.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
+        self.trace_, self.responsibilities_ = found.trace, found.resp
+        self.draws_, self.rhat_ = found.draws, found.rhat
+        self._set(found.projection)
+        self._set_quantiles(found.projection, X, weight, engine)
+        warn_of_chains_apart(found.rhat)
 
     def _how(self) -> Inference:
         fixed = frozenset(self._given_prior())
@@ -404,32 +381,9 @@ class BayesianVMFMixture(Mixture):
     ) -> NDArray[np.float64]:
         part = softmax(log_joint, axis=1) * weight[:, None]
         cosine = csr_matmul(X, params.directions.astype(np.float64, copy=False))
-        pull = part * params.kappa.mean  # the row's own part of gamma_k psi_k
-        square = (params.spreads - pull) ** 2 + 2 * params.spreads * pull * np.maximum(1 - cosine, 0.0)
-        spreads = np.sqrt(square)
-        left = spreads > 1e-9 * (params.spreads + pull)
-        rest = np.divide(params.spreads * cosine - pull, spreads, out=np.zeros_like(cosine), where=left)
-        density = predictive_log_density(np.clip(rest, -1, 1), spreads, params.kappa, X.shape[1])
+        density = left_out_log_density(params, cosine, part)
         return logsumexp(density + left_out_shares(params.dirichlet, part), axis=1)
 
-    def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Draw rows from the posterior predictive distribution.
-
-        Parameters
-        ----------
-        n_samples : int
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        labels : ndarray of shape (n_samples,)
-            The component that each row was drawn from.
-        """
-        check_is_fitted(self)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        labels = rng.choice(len(self.weights_), size=n_samples, p=self.weights_)
-        kappa = KappaPosterior(*self.kappa_posterior_)
-        means = sample_vmf(self.means_[labels], self.mean_concentrations_[labels], random_state=rng)
-        noise = rng.standard_normal(n_samples)
-        concentration = np.exp(kappa.log_mean[labels] + np.sqrt(kappa.log_variance[labels]) * noise)
-        return sample_vmf(means, concentration, random_state=rng), labels
+    def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
+        kappa = KappaPosterior(*self.kappa_posterior_[:, labels])
+        return sample_predictive(self.means_[labels], self.mean_concentrations_[labels], kappa, rng)

@@ -34,12 +34,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import betaln, psi
 from sklearn.utils._param_validation import Interval
 
 from arbora.discover._concentration import KappaPosterior
-from arbora.discover._rows import as_rows, check_weight
+from arbora.discover._rows import as_rows
 from arbora.discover._start import Init
+from arbora.discover._sticks import Sticks, stick_extra, stick_log_weights, stick_weights, update_sticks
 from arbora.discover._vmf_posterior import (
     Inference,
     VMFPosterior,
@@ -57,19 +57,11 @@ from arbora.kernels import csr_matmul
 
 Array = NDArray[np.float64]
 
-_ETA_RANGE = (1e-3, 1e3)
 _TURNS = 3  # of E-step and update with a batch of a stream
 _USED = 0.5  # rows that make a component a cluster
 _MERGE_ITERATIONS = 4  # after which a merge has to pay
 _MOST_BIRTHS = 3  # in a batch of a stream
 _MOST_FAILURES = 3  # merges in a row that did not
-
-
-class Sticks(NamedTuple):
-    """Posterior of the pieces: parameters of the beta laws, (2, n_components - 1), and eta."""
-
-    beta: Array
-    eta: float
 
 
 class DPPosterior(NamedTuple):
@@ -78,49 +70,6 @@ class DPPosterior(NamedTuple):
     components: VMFPosterior
     sticks: Sticks
     stats: Stats
-
-
-def stick_logs(beta: Array) -> tuple[Array, Array]:
-    """Means of log(v) and log(1 - v)."""
-    total = psi(beta.sum(axis=0))
-    return psi(beta[0]) - total, psi(beta[1]) - total
-
-
-def stick_log_weights(sticks: Sticks) -> Array:
-    """Means of the logarithms of the weights."""
-    log_v, log_rest = stick_logs(sticks.beta)
-    return np.append(log_v, 0.0) + np.append(0.0, np.cumsum(log_rest))
-
-
-def stick_weights(sticks: Sticks) -> Array:
-    """Means of the weights.
-
-    Examples
-    --------
-    >>> stick_weights(Sticks(np.array([[2.0, 1.0], [2.0, 3.0]]), 1.0))
-    array([0.5  , 0.125, 0.375])
-    """
-    v = sticks.beta[0] / sticks.beta.sum(axis=0)
-    return np.append(v, 1.0) * np.append(1.0, np.cumprod(1 - v))
-
-
-def update_sticks(sticks: Sticks, counts: Array, learn: bool) -> Sticks:
-    """Posterior of the pieces given the counts, which fall, and the eta with the highest bound."""
-    if len(counts) == 1:
-        return sticks
-    after = np.append(np.cumsum(counts[::-1])[::-1][1:], 0.0)[:-1]
-    beta = np.array([1 + counts[:-1], sticks.eta + after])
-    eta = sticks.eta
-    if learn:
-        eta = float(np.clip(beta.shape[1] / -stick_logs(beta)[1].sum(), *_ETA_RANGE))
-    return Sticks(beta, eta)
-
-
-def stick_extra(sticks: Sticks) -> float:
-    """Minus the divergence of the pieces from their prior."""
-    a, b = sticks.beta
-    log_v, log_rest = stick_logs(sticks.beta)
-    return float(np.sum(np.log(sticks.eta) + betaln(a, b) + (1 - a) * log_v + (sticks.eta - b) * log_rest))
 
 
 def dp_scores(params: DPPosterior) -> Scores:
@@ -357,10 +306,8 @@ class DirichletProcessVMFMixture(BayesianVMFMixture):
         q = super()._begin(rows, init, n_components, rng, engine)
         counts = q.dirichlet - 1.0
         eta = 1.0 if self.alpha is None else float(self.alpha)
-        after = np.append(np.cumsum(counts[::-1])[::-1][1:], 0.0)[:-1]
-        sticks = Sticks(np.array([1 + counts[:-1], eta + after]), eta)
-        stats = Stats(counts, np.zeros_like(q.directions))
-        return DPPosterior(q, sticks, stats)
+        sticks = update_sticks(Sticks(np.empty((2, len(counts) - 1)), eta), counts, learn=False)
+        return DPPosterior(q, sticks, Stats(counts, np.zeros_like(q.directions)))
 
     def _set(self, params: DPPosterior) -> None:
         super()._set(params.components)
@@ -397,10 +344,7 @@ class DirichletProcessVMFMixture(BayesianVMFMixture):
         if not hasattr(self, "sticks_"):
             return self.fit(X, y, sample_weight)
         with all_or_nothing(self):
-            self._validate_params()
-            X = self._check_matrix(X, reset=False)
-            weight = check_weight(sample_weight, X)
-            X = self._check_X(X, weight)
+            X, weight = self._read(X, sample_weight, reset=False)
             rows = as_rows(X, weight, np.dtype(self.dtype))
             with ThreadEngine(self.n_jobs) as engine:
                 params, bound = self._add_batch(rows, engine)

@@ -26,11 +26,8 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
-from arbora.discover._base import Mixture
 from arbora.discover._concentration import POSTERIORS, KappaPosterior, point_posterior
 from arbora.discover._start import Init
 from arbora.discover._tree_look import TreeLook
@@ -67,7 +64,6 @@ from arbora.discover.vmf import VMFParams, broad_concentration
 from arbora.engine import ThreadEngine
 from arbora.infer import Progress
 from arbora.infer.mixture import Model, Rows, Solution, run
-from arbora.special import sample_vmf
 from arbora.structure import Hierarchy
 
 _FLAT_ITERATIONS = 15  # of the leaves without the tree, at the start
@@ -205,24 +201,16 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
     True
     """
 
-    inference = "variational"  # the only one here
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **Mixture._parameter_constraints,
+        **BayesianVMFMixture._parameter_constraints,
         "structure": [Hierarchy, None],
         "branching": ["array-like"],
-        "concentration": [StrOptions(set(POSTERIORS))],
-        "alpha": [Interval(Real, 0, None, closed="neither"), None],
         "node_concentration": [Interval(Real, 0, None, closed="neither"), None],
-        "prior_direction": ["array-like", None],
         "prior_concentration": [Interval(Real, 0, np.inf, closed="both")],
-        "prior_log_mean": [Real, None],
-        "prior_log_variance": [Interval(Real, 0, None, closed="neither"), None],
         "seeds": [dict, "array-like", None],
         "seed_weight": [Interval(Real, 0, None, closed="left")],
         "feature_names": ["array-like", None],
         "init": [StrOptions({"auto", *_LEAVES})],
-        "initial_concentration": [Interval(Real, 0, None, closed="neither"), None],
-        "annealing_steps": [Interval(Integral, 0, None, closed="left"), None],
     }
 
     def __init__(
@@ -377,24 +365,8 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         n_nodes, n_features = self.means_.shape
         return n_nodes * n_features + len(self.leaf_ids_) - 1
 
-    def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        """Draw rows from the posterior predictive distribution.
+    def _shares(self) -> NDArray[np.float64]:
+        return self.weights_[self.leaf_ids_]
 
-        Parameters
-        ----------
-        n_samples : int
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        leaves : ndarray of shape (n_samples,)
-            Name of the leaf that each row was drawn from.
-        """
-        check_is_fitted(self)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        nodes = rng.choice(self.leaf_ids_, size=n_samples, p=self.weights_[self.leaf_ids_])
-        kappa = KappaPosterior(*self.kappa_posterior_[:, nodes])
-        means = sample_vmf(self.means_[nodes], self.mean_concentrations_[nodes], random_state=rng)
-        noise = rng.standard_normal(n_samples)
-        concentration = np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * noise)
-        return sample_vmf(means, concentration, random_state=rng), self._names(nodes)
+    def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
+        return super()._draw(self.leaf_ids_[labels], rng)

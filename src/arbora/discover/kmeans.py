@@ -15,7 +15,7 @@ I. Dhillon and D. Modha (2001). Concept decompositions for large sparse text dat
 from __future__ import annotations
 
 import warnings
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,12 +23,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.discover._base import refuse_few, warn_unless_converged
+from arbora.discover._base import RUN_CONSTRAINTS, refuse_few, warn_unless_converged
 from arbora.discover._look import ClusterLook
+from arbora.discover._questions import draw_seed
 from arbora.discover._rows import as_rows, check_matrix, check_weight, unit_columns, unit_rows
 from arbora.discover._start import Init, check_init, starting_sums
 from arbora.engine import ThreadEngine
@@ -108,15 +109,7 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
-        "init": [StrOptions({"k-means++", "random"}), "array-like"],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
-        "dtype": [StrOptions({"float32", "float64"})],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        **RUN_CONSTRAINTS,
     }
 
     def __init__(
@@ -179,7 +172,7 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
             return self
 
     def _solve(self, rows: Rows, init: Init, engine: ThreadEngine) -> Solution:
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = draw_seed(self.random_state)
         n_init = self.n_init if isinstance(init, str) else 1
 
         def fit(start: int) -> Solution:

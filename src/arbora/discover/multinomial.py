@@ -24,11 +24,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp, softmax
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.discover._base import Mixture
+from arbora.discover._questions import draw_seed
 from arbora.discover._rows import count_rows
 from arbora.discover._start import Init, label_sums, starting_sums
 from arbora.discover.vmf import left_out_shares, log_weights
@@ -252,7 +253,7 @@ class MultinomialMixture(Mixture):
             The component that each row was drawn from, in order.
         """
         check_is_fitted(self)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        rng = np.random.default_rng(draw_seed(self.random_state))
         count = rng.multinomial(n_samples, self.weights_ / self.weights_.sum())
         size = max(1, round(self.mean_length_)) if length is None else length
         theta = self.means_ / self.means_.sum(axis=1, keepdims=True)

@@ -28,17 +28,13 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from arbora.discover._cluster_life import ClusterLife
 from arbora.discover._concentration import POSTERIORS, KappaPosterior
-from arbora.discover._look import largest_features
-from arbora.discover._rows import check_weight
 from arbora.discover._start import Init
-from arbora.discover._timed import NEXT, Stamped, TimedQuestions
-from arbora.discover._timeline import UNITS, Timeline, make_timeline, points_of, read_times
+from arbora.discover._timed import TimedQuestions
+from arbora.discover._timeline import UNITS, make_timeline, points_of, read_times
 from arbora.discover._vmf_chain import (
     ChainPosterior,
     at_time,
@@ -53,12 +49,9 @@ from arbora.discover._vmf_chain import (
 from arbora.discover._vmf_posterior import Inference, VMFPosterior, VMFPrior
 from arbora.discover._weight_walk import WeightWalk, start_walk
 from arbora.discover.bayesian_vmf import BayesianVMFMixture
-from arbora.engine import ThreadEngine
 from arbora.infer import Progress
 from arbora.infer.mixture import Model, Rows, Stats, run
-from arbora.infer.undo import all_or_nothing
-from arbora.kernels import csr_matmul
-from arbora.special import bessel_ratio, kappa_mle, sample_vmf
+from arbora.special import bessel_ratio, kappa_mle
 
 _FLAT_ITERATIONS = 15  # without times, at the start
 _LEARN = "learn"
@@ -174,7 +167,6 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
     ((600,), (2,))
     """
 
-    inference = "variational"  # the only one here
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BayesianVMFMixture._parameter_constraints,
         "bins": [None, Interval(Integral, 1, None, closed="left"), StrOptions(set(UNITS)), "array-like"],
@@ -248,36 +240,16 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
         -------
         self
         """
-        with all_or_nothing(self):
-            self._validate_params()
-            if not isinstance(self.init, str) and np.ndim(self.init) != 1:
-                raise ValueError("init must be 'k-means++', 'random' or labels: means would be of one time.")
-            X = self._check_matrix(X, reset=True)
-            weight = check_weight(sample_weight, X)
-            X = self._check_X(X, weight)
-            read = read_times(np.zeros(X.shape[0]) if times is None else times, X.shape[0])
-            timeline = make_timeline(read, self.bins)
-            self.times_, self.time_end_ = timeline
-            blocks = to_blocks(X, points_of(timeline, read), len(self.times_))
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            with ThreadEngine(self.n_jobs) as engine:
-                self._fit(blocks, weight, seed, engine)
-            return self
+        return super().fit(X, times, sample_weight)
 
-    def fit_predict(self, X: Any, times: Any = None, sample_weight: Any = None) -> NDArray[np.int64]:
-        """Find the clusters and return the one of each row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        times : array-like of shape (n_samples,), optional
-        sample_weight : array-like of shape (n_samples,), optional
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        return self.fit(X, times, sample_weight).predict(X, times)
+    def _placed(self, X: sp.csr_array, y: Any) -> sp.csr_array:
+        """Put rows into the blocks of their times."""
+        if not isinstance(self.init, str) and np.ndim(self.init) != 1:
+            raise ValueError("init must be 'k-means++', 'random' or labels: means would be of one time.")
+        read = read_times(np.zeros(X.shape[0]) if y is None else y, X.shape[0])
+        timeline = make_timeline(read, self.bins)
+        self.times_, self.time_end_ = timeline
+        return to_blocks(X, points_of(timeline, read), len(self.times_))
 
     def _how(self) -> Inference:
         given = set(self._given_prior()) | ({"transition"} if self.persistence != _LEARN else set())
@@ -378,98 +350,6 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
     ) -> NDArray[np.float64]:
         known = super()._left_out
         return self._by_time(params, X, lambda q, part, ids: known(q, part, weight[ids], stats))
-
-    def _checked(self, X: Any) -> sp.csr_array:
-        """Check rows with their times, and put them into blocks."""
-        X, times = X if isinstance(X, Stamped) else (X, None)
-        checked, n_times = super()._checked(X), len(self.times_)
-        if times is None or isinstance(times, str):
-            if times not in (None, NEXT):
-                raise ValueError(f"times must be one for each row, None or 'next', got {times!r}.")
-            points = np.full(checked.shape[0], n_times - (times is None))
-        else:
-            points = points_of(Timeline(self.times_, self.time_end_), read_times(times, checked.shape[0]))
-        return to_blocks(checked, points, n_times)
-
-    # --- what clusters are about, and how they live ---------------------------------------------------------------
-
-    def _point(self, time: Any) -> int:
-        """Return the number of a point of time; of the last one for None."""
-        check_is_fitted(self)
-        if time is None:
-            return len(self.times_) - 1
-        return int(points_of(Timeline(self.times_, self.time_end_), read_times([time], 1))[0])
-
-    def top_features(
-        self, feature_names: Any = None, n: int = 10, time: Any = None
-    ) -> list[list[tuple[Any, float]]]:
-        """List the largest features of each mean at a time: what the cluster is about.
-
-        Parameters
-        ----------
-        feature_names : sequence of n_features names, optional
-            By default the column names of the data frame of the fit, or numbers of columns.
-        n : int
-            How many.
-        time : date or number, optional
-            The last point of time by default.
-
-        Returns
-        -------
-        list of lists of (name, value)
-            One list for each cluster, largest first; features that are not positive are left out.
-        """
-        return largest_features(self, self.means_[self._point(time)], feature_names, n)
-
-    def representatives(self, X: Any, times: Any = None, n: int = 5) -> list[NDArray[np.int64]]:
-        """Find the rows that stand for each cluster: of those assigned to it, the nearest to its mean of their time.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        times : array-like of shape (n_samples,), None or "next"
-        n : int
-            How many; clusters with fewer rows have fewer.
-
-        Returns
-        -------
-        list of ndarray of int
-            Row numbers for each cluster, nearest first.
-        """
-        labels, rows = self.predict(X, times), self._checked(Stamped(X, times))
-        means = np.zeros((rows.shape[1], self.n_components_))
-        means[: -len(self.times_) - 1] = self.means_.transpose(0, 2, 1).reshape(-1, self.n_components_)
-        cosine = csr_matmul(rows, means)
-        found = []
-        for k in range(self.n_components_):
-            members = np.flatnonzero(labels == k)
-            found.append(members[np.argsort(-cosine[members, k], kind="stable")[:n]])
-        return found
-
-    def sample(self, n_samples: int = 1, time: Any = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Draw rows from the posterior predictive distribution of a time.
-
-        Parameters
-        ----------
-        n_samples : int
-        time : date, number, None or "next"
-            The last point of time by default.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        labels : ndarray of shape (n_samples,)
-            The cluster that each row was drawn from.
-        """
-        check_is_fitted(self)
-        params, is_next = self._params(), isinstance(time, str) and time == NEXT
-        q = at_time(params, len(self.times_) if is_next else self._point(time), marginal_spreads(params))
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        labels = rng.choice(len(q.dirichlet), size=n_samples, p=q.dirichlet / q.dirichlet.sum())
-        means = sample_vmf(q.directions.T[labels], q.spreads[labels], random_state=rng)
-        kappa, noise = KappaPosterior(*(part[labels] for part in q.kappa)), rng.standard_normal(n_samples)
-        concentration = np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * noise)
-        return sample_vmf(means, concentration, random_state=rng), labels
 
     @property
     def persistence_(self) -> float:

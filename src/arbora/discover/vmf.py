@@ -31,9 +31,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from arbora.discover._base import Mixture
 from arbora.discover._rows import unit_columns, unit_rows
@@ -340,20 +338,5 @@ class VMFMixture(Mixture):
         log_normalizer = vmf_log_normalizer(params.concentrations, X.shape[1])
         return logsumexp(params.concentrations * cosine + log_normalizer + log_share, axis=1)
 
-    def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Draw rows from the mixture.
-
-        Parameters
-        ----------
-        n_samples : int
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        labels : ndarray of shape (n_samples,)
-            The component that each row was drawn from.
-        """
-        check_is_fitted(self)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        labels = rng.choice(len(self.weights_), size=n_samples, p=self.weights_)
-        return sample_vmf(self.means_[labels], self.concentrations_[labels], random_state=rng), labels
+    def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
+        return sample_vmf(self.means_[labels], self.concentrations_[labels], random_state=rng)
