@@ -156,6 +156,6 @@ def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
     text = " ".join(str(error).split())
-    if isinstance(error, ValueError | OSError) and text:
+    if isinstance(error, ValueError | OSError | ImportError) and text:
         return text
     return f"{type(error).__name__}: {text} (--debug shows where)"

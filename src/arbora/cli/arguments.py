@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arbora.cli.values import bins, branching, count, coupling, numbers, positive, share, topics
 
@@ -51,12 +51,14 @@ def _tree(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--children", type=count, default=8, metavar="N", help="children drawn of each node (8)"
     )
+    _telling(parser, "print its size and levels as JSON, and draw nothing")
 
 
 def _data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name", nargs="?", metavar="NAME", help="data set to describe; default: list the names"
     )
+    _telling(parser)
 
 
 def _reading(parser: argparse.ArgumentParser, label: bool = True) -> None:
@@ -95,13 +97,17 @@ def _vectorizing(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _telling(parser: Any, help: str = "print the result as JSON") -> None:
+    parser.add_argument("--json", dest="as_json", action="store_true", help=help)
+
+
 def _running(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how to go about it")
     group.add_argument(
         "--seed", type=count, default=0, metavar="N", help="of all that is drawn at random (0)"
     )
     group.add_argument("--jobs", type=int, default=-1, metavar="N", help="threads; -1: all cores (-1)")
-    group.add_argument("--json", dest="as_json", action="store_true", help="print the result as JSON")
+    _telling(group)
 
 
 def _showing(parser: argparse.ArgumentParser, out_help: str) -> None:
@@ -178,9 +184,7 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="folder written by `arbora classify train`")
     parser.add_argument("data", metavar="DATA", help="labelled documents that the model has not seen")
     _reading(parser)
-    parser.add_argument(
-        "--json", dest="as_json", action="store_true", help="print the whole evaluation as JSON"
-    )
+    _telling(parser, "print the whole evaluation as JSON")
 
 
 def _predict(parser: argparse.ArgumentParser) -> None:
@@ -209,6 +213,7 @@ def _predict(parser: argparse.ArgumentParser) -> None:
         "--keep-going", action="store_true", help="answer a broken line with its error, and fail at the end"
     )
     _reading(parser, label=False)
+    _telling(parser, "changes nothing: answers are lines of JSON")
 
 
 def _discover(parser: argparse.ArgumentParser) -> None:
@@ -245,6 +250,7 @@ def _explore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token", help="what a browser must show; needed for any other address than 127.0.0.1"
     )
+    _telling(parser, "print as JSON what was written, or the address that is served")
 
 
 def _expand(parser: argparse.ArgumentParser) -> None:

@@ -98,17 +98,22 @@ def _tell(content: Content, out: str, as_json: bool, seconds: float) -> None:
     estimator, about = content.model["estimator"], content.about
     leaves = len(content.nodes) - len({node["parent"] for node in content.nodes} - {None})
     if as_json:
+        told = ("name", "title", "parent", "size", "share", "words")
+        topics = [{key: node[key] for key in told} for node in content.nodes]
         result = {
             "out": out,
             "kind": content.kind,
             "n_documents": about["n_documents"],
             "n_topics": leaves,
-            "topics": [
-                {key: node[key] for key in ("name", "title", "size", "share", "words")}
-                for node in content.nodes
-            ],
+            "topics": topics,
             "seconds": round(seconds, 2),
         }
+        for topic in topics:
+            topic["parent"] = None if topic["parent"] is None else content.nodes[topic["parent"]]["name"]
+        if content.time is not None:
+            result["times"] = content.time["bins"]
+            for node, shares in zip(content.time["nodes"], content.time["shares"], strict=True):
+                topics[node]["shares"] = shares
         print(json.dumps(result, allow_nan=False))
         return
     print(

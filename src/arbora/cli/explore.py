@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+import json
+from functools import partial
 
 from arbora.explore.folder import open_folder
 
 _PAGE = "page.html"
-_LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 def run(
@@ -18,30 +17,31 @@ def run(
     host: str = "127.0.0.1",
     port: int = 8765,
     token: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Write a page of model folders, or serve it; arguments are those of the command."""
     folders = [open_folder(model) for model in models]
     if serve:
-        if host not in _LOCAL and not token:
-            raise ValueError(
-                f"--host {host} can be reached by others: give a --token that a browser must show"
-            )
-        _part("arbora.explore.server").serve(folders, host=host, port=port, token=token)
+        from arbora.explore import server
+
+        tell = partial(_tell, as_json=as_json)
+        server.serve(folders, host=host, port=port, token=token, tell=tell)
         return
-    path = _part("arbora.explore.page").make_page(folders).save(out or _PAGE)
-    print(f"Written to {path}.")
+    from arbora.explore.page import make_page
+
+    path = make_page(folders).save(out or _PAGE)
+    if as_json:
+        keys = ("name", "kind", "n_documents", "n_nodes")
+        told = [{key: folder.about.get(key) for key in keys} for folder in folders]
+        print(json.dumps({"out": str(path), "bytes": path.stat().st_size, "models": told}))
+    else:
+        print(f"Written to {path}.")
 
 
-def _part(module: str) -> Any:
-    """Import a part that not every installation has."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if str(error.name).startswith("arbora"):
-            raise ValueError(
-                "this version of Arbora has no browser yet; the model folders are in order"
-            ) from None
-        raise ValueError(f"{error.name} is missing: pip install 'arbora[explore,serve]'") from None
+def _tell(address: str, *, as_json: bool) -> None:
+    """Say where the server is; flushed, since whoever started it may wait for that."""
+    said = json.dumps({"address": address}) if as_json else f"Serving at {address} (Ctrl-C ends it)"
+    print(said, flush=True)
 
 
 def refuse_expand(data: list[str]) -> None:

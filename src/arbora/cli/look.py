@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from arbora.datasets import Dataset, available, data_folder, load, load_python_docs
 from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
@@ -28,7 +31,9 @@ def level_table(hierarchy: Hierarchy) -> Table:
     return Table(("Level", "# Nodes", "# Leaves"), tuple(rows), ("d", ",d", ",d"))
 
 
-def print_tree(file: str, format: str = "auto", depth: int = 2, children: int = 8) -> None:
+def print_tree(
+    file: str, format: str = "auto", depth: int = 2, children: int = 8, as_json: bool = False
+) -> None:
     r"""Print the size, the levels and the top of a hierarchy in a file.
 
     Parameters
@@ -39,6 +44,8 @@ def print_tree(file: str, format: str = "auto", depth: int = 2, children: int = 
         As in `Hierarchy.read`.
     depth, children : int
         Levels drawn below the roots, children drawn of each node.
+    as_json : bool
+        Print size and levels alone, as JSON.
 
     Examples
     --------
@@ -58,16 +65,34 @@ def print_tree(file: str, format: str = "auto", depth: int = 2, children: int = 
     └── rec
     """
     hierarchy = Hierarchy.read(file, format=format)
+    if as_json:
+        print(json.dumps(_size_of(hierarchy)))
+        return
     print(repr(hierarchy), level_table(hierarchy), hierarchy.format_tree(depth, children), sep="\n\n")
 
 
-def print_data(name: str | None = None) -> None:
+def _size_of(hierarchy: Hierarchy) -> dict[str, Any]:
+    levels = [
+        dict(zip(("level", "n_nodes", "n_leaves"), row, strict=True)) for row in level_table(hierarchy).rows
+    ]
+    edges = len(hierarchy.edges)
+    return {
+        "n_nodes": hierarchy.n_nodes,
+        "n_edges": edges,
+        "n_leaves": len(hierarchy.leaf_ids),
+        "levels": levels,
+    }
+
+
+def print_data(name: str | None = None, as_json: bool = False) -> None:
     """List the data sets that are there, or describe one of them.
 
     Parameters
     ----------
     name : str, optional
         ``"python_docs"``, or a name that `arbora.datasets.load` knows.
+    as_json : bool
+        Print JSON.
 
     Examples
     --------
@@ -77,22 +102,35 @@ def print_data(name: str | None = None) -> None:
     ...
     """
     if name is None:
-        _print_names()
+        _print_names(as_json)
     else:
-        _describe(load_python_docs() if name == BUILT_IN else load(name))
+        _describe(load_python_docs() if name == BUILT_IN else load(name), as_json)
 
 
-def _print_names() -> None:
-    print(f"built in:\n  {BUILT_IN}")
+def _print_names(as_json: bool) -> None:
     try:
-        folder, names = data_folder(), available()
+        folder, names, problem = data_folder(), available(), ""
     except FileNotFoundError as error:
-        print(f"\n{error}")
+        folder, names, problem = None, [], str(error)
+    if as_json:
+        place = None if folder is None else str(folder)
+        print(json.dumps({"built_in": [BUILT_IN], "folder": place, "names": names}))
         return
-    print(f"in {folder}:", *names, sep="\n  ")
+    print(f"built in:\n  {BUILT_IN}")
+    if folder is None:
+        print(f"\n{problem}")
+    else:
+        print(f"in {folder}:", *names, sep="\n  ")
 
 
-def _describe(data: Dataset) -> None:
+def _describe(data: Dataset, as_json: bool) -> None:
+    if as_json:
+        counts = {
+            part: 0 if y is None else len(y) for part, y in (("train", data.y_train), ("test", data.y_test))
+        }
+        size = None if data.hierarchy is None else _size_of(data.hierarchy)
+        print(json.dumps({"name": data.name, "n_documents": counts, "hierarchy": size}))
+        return
     structures = [structure for structure in (data.hierarchy, data.graph) if structure is not None]
     print(repr(data), *map(repr, structures), sep="\n")
     if data.hierarchy is not None:

@@ -57,6 +57,7 @@ def run(
     threshold: float | None = None,
     batch: int = 256,
     keep_going: bool = False,
+    as_json: bool = True,  # there is no other form
     **reading: Any,
 ) -> None:
     """Answer for all documents; arguments are those of the command."""

@@ -253,7 +253,11 @@ def csv_rows(
             value = [name.strip() for name in value.split(label_separator) if name.strip()]
         elif value == "":
             if label not in fields.optional:
-                raise DataFormatError(path, number, f"the label column {label!r} is empty")
+                raise DataFormatError(
+                    path,
+                    number,
+                    f"the label column {label!r} is empty: give the document a label, or leave it out",
+                )
             value = None
         text = "\n".join(picked[name] for name in fields.text)
         extra = {name: picked[name] for name in (*fields.extra, *may_lack)}

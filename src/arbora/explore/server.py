@@ -18,9 +18,11 @@ import hmac
 import ipaddress
 import json
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from arbora.explore.asking import Asked, Together
 from arbora.explore.folder import open_folder
@@ -257,7 +259,11 @@ def make_app(folders: Sequence[Any], *, token: str | None = None, limits: Limits
 
 
 def serve(
-    folders: Sequence[Any], host: str = "127.0.0.1", port: int = 8765, token: str | None = None
+    folders: Sequence[Any],
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    token: str | None = None,
+    tell: Callable[[str], None] = print,
 ) -> None:
     """Serve the page of some model folders until Ctrl-C.
 
@@ -270,13 +276,15 @@ def serve(
         0: any that is free.
     token : str, optional
         What a browser must show. It is sent as it is: over the network of others, put a server with TLS in front.
+    tell : callable
+        Called with the address, the token in it, before the first request is answered.
 
     Examples
     --------
     >>> serve(["model/"])  # doctest: +SKIP
     """
     if not is_local(host) and not token:
-        raise ValueError(f"others can reach {host}: give a token that a browser must show")
+        raise ValueError(f"others can reach {host}: give a --token that a browser must show")
     try:
         listening = socket.create_server((host, port), family=_family(host), backlog=1024)
     except OSError as error:
@@ -286,12 +294,10 @@ def serve(
     app = make_app(folders, token=token)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
-    print(f"Serving at {address}{'?token=' + token if token else ''} (Ctrl-C ends it)", flush=True)
+    tell(f"{address}?{urlencode({'token': token})}" if token else address)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False))
-    try:
+    with suppress(KeyboardInterrupt):  # the way to end it
         server.run(sockets=[listening])
-    except KeyboardInterrupt:
-        print("Stopped.", flush=True)
 
 
 def _family(host: str) -> socket.AddressFamily:
