@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("plotly")
 
+from arbora.discover import SphericalKMeans, TemporalVMFMixture
 from arbora.explore import figures
 from arbora.explore.folder import open_folder
 from arbora.infer import Trace
@@ -70,6 +71,19 @@ def test_topics_over_time_fold_the_small_ones_and_keep_the_sum(years):
     assert total == pytest.approx(np.sum(years.time["shares"], axis=0))
     sizes = [np.sum(one.y) for one in figure.data[:4]]
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_topics_over_time_of_a_model_are_its_shares():
+    rng = np.random.default_rng(0)
+    X = rng.dirichlet(np.ones(5), 40) + 3 * np.eye(5)[rng.integers(2, size=40)]
+    model = TemporalVMFMixture(2, max_iter=20, tol=1e-2, random_state=0).fit(X, np.arange(40) % 4)
+    figure = figures.topics_over_time(model, words=list("abcde"))
+    shares = model.counts_ / model.counts_.sum(axis=1, keepdims=True)
+    for band, k in zip(figure.data, np.argsort(-shares.sum(axis=0)), strict=True):
+        assert band.y == pytest.approx(shares[:, k], abs=1e-6)
+        assert band.name[0] in "ab"  # the word that the rows of the topic have most of
+    with pytest.raises(ValueError, match="no topics over time"):
+        figures.topics_over_time(SphericalKMeans(2, random_state=0).fit(X))
 
 
 def test_folders_without_what_is_asked_say_so(subjects, years):

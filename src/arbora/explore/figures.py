@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from arbora.explore.look import seen_in
 from arbora.structure import Hierarchy
 
 COLOURS = ("#4269d0", "#e69f00", "#e2604b", "#2f9e8f", "#a463f2", "#8a6d3b", "#e377b4", "#5aa0dc")
@@ -209,13 +210,15 @@ def reliability_diagram(curves: Any) -> Any:
     return _layout(figure, x="how sure", y="how often right")
 
 
-def topics_over_time(folder: Any, *, most: int = 12) -> Any:
+def topics_over_time(what: Any, *, words: Sequence[str] | None = None, most: int = 12) -> Any:
     """Draw the shares of topics over time, stacked.
 
     Parameters
     ----------
-    folder : Folder
-        A model folder of topics over time.
+    what : Folder or fitted TemporalVMFMixture
+        A model folder of topics over time, or the model itself.
+    words : sequence of n_features names, optional
+        Of the columns of a model, for the titles of the topics; a folder has its own.
     most : int
         Topics that are drawn, the largest; the others are one band.
 
@@ -225,13 +228,18 @@ def topics_over_time(folder: Any, *, most: int = 12) -> Any:
 
     Examples
     --------
-    >>> topics_over_time(open_folder("topics/")).show()  # doctest: +SKIP
+    >>> from arbora.discover import TemporalVMFMixture
+    >>> X = [[1.0, 0.1], [0.1, 1.0], [0.9, 0.2], [0.8, 0.1]]
+    >>> model = TemporalVMFMixture(2, random_state=0).fit(X, [1999, 1999, 2000, 2000])
+    >>> figure = topics_over_time(model, words=["fish", "tree"])
+    >>> sorted(band.name for band in figure.data), list(figure.data[0].x)
+    (['fish, tree', 'tree, fish'], ['1999', '2000'])
     """
-    go, time = _graph_objects(), folder.time
+    go = _graph_objects()
+    folder = what if hasattr(what, "time") else seen_in(what, words=words)
+    time = folder.time
     if time is None:
-        raise ValueError(
-            "this model folder has no topics over time: make one with arbora discover --over-time"
-        )
+        raise ValueError("it has no topics over time: make them with arbora discover --over-time")
     shares = np.array(time["shares"], np.float64)  # None becomes NaN
     titles = [folder.nodes[node]["title"] for node in time["nodes"]]
     order = np.argsort(-np.nansum(shares, axis=1), kind="stable")

@@ -84,6 +84,39 @@ def look_at(
     >>> page.html[:15]
     '<!doctype html>'
     """
+    content = seen_in(
+        model, X, y, documents=documents, words=words, times=times, baseline=baseline, name=name
+    )
+    page = make_page([content])
+    page.height = height
+    return page
+
+
+def seen_in(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    documents: Sequence[str] | None = None,
+    words: Sequence[str] | None = None,
+    times: Any = None,
+    baseline: Any = None,
+    name: str | None = None,
+) -> Content:
+    """Gather what is to be seen of a fitted model; arguments as in `look_at`.
+
+    Returns
+    -------
+    Content
+        With the parts of a model folder that has been opened: `about`, `nodes`, `documents`, `time`, ...
+
+    Examples
+    --------
+    >>> from arbora.discover import SphericalKMeans
+    >>> model = SphericalKMeans(2, random_state=0).fit([[1.0, 0.1], [0.1, 1.0]])
+    >>> sorted(node["title"] for node in seen_in(model, words=["fish", "tree"]).nodes)
+    ['all documents', 'fish, tree', 'tree, fish']
+    """
     check_is_fitted(model)
     rows = _rows(model, X)
     given = {"y": y, "documents": documents, "times": times}
@@ -105,9 +138,7 @@ def look_at(
         else:
             _refuse("baseline", baseline, "classifiers")
             content = _look_at_topics(subject, y, times, notices)
-    page = make_page([content._replace(about=full_about(content))])
-    page.height = height
-    return page
+    return content._replace(about=full_about(content))
 
 
 def _rows(model: Any, X: Any) -> sp.csr_array:
