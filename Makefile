@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraint
 .PHONY: demo test lint bench format clean
 .DELETE_ON_ERROR: # a virtual environment that could not be made is made again, not taken for done
 
-demo: $(VENV)/.core
+demo: $(VENV)/.demo
 	$(BIN)/arbora demo
 
 test: $(VENV)/.dev
@@ -32,11 +32,11 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# `demo` needs the core and nothing else: what a user gets from `pip install`.
-$(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) -e .
+# `demo` needs the core, and plotly for its page.
+$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -e ".[explore]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) -e ".[dev]"
-	@touch $@ $(VENV)/.core
+	@touch $@ $(VENV)/.demo

@@ -1,4 +1,4 @@
-"""The command line: what it prints, how it ends, how quickly it starts; the pieces of the demo by brute force."""
+"""The command line: what it prints, how it ends, how quickly it starts."""
 
 import os
 import shlex
@@ -7,18 +7,11 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections import Counter
 
-import numpy as np
 import pytest
 
 from arbora import __version__
-from arbora.classify import OneVsRestSVC, RecursiveSVC, TopDownSVC, deciding_words
 from arbora.cli import VERBS, build_parser, demo, main
-from arbora.datasets import Dataset
-from arbora.infer import Progress
-from arbora.structure import Hierarchy
-from arbora.text import LtcVectorizer
 
 ARBORA = [sys.executable, "-m", "arbora"]
 # Test runners that were started in the background ignore Ctrl-C, and so would their children.
@@ -36,40 +29,6 @@ def tree_file(tmp_path):
     file = tmp_path / "tree.tsv"
     file.write_text("news\tcomp\nnews\trec\ncomp\tgraphics\ncomp\tos\n", encoding="utf-8")
     return str(file)
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    """A small corpus in a tree: each class has words of its own, each branch words that its classes share."""
-    rng = np.random.default_rng(0)
-    shared = {"sea": ["water", "waves", "salt"], "land": ["soil", "grass", "stone"]}
-    own = {
-        "sea/fish": ["fins", "scales", "gills"],
-        "sea/ships": ["sails", "anchor", "captain"],
-        "land/trees": ["leaves", "bark", "roots"],
-        "land/roads": ["asphalt", "traffic", "bridge"],
-    }
-    own["land"] = ["horizon", "border", "map"]  # documents on an internal node
-
-    def draw(n):
-        y = rng.choice(list(own), n)
-        texts = [
-            " ".join([*rng.choice(own[label], 3), *rng.choice(shared[label.partition("/")[0]], 2)])
-            for label in y
-        ]
-        return texts, y.astype(object)
-
-    texts_train, y_train = draw(120)
-    texts_test, y_test = draw(40)
-    hierarchy = Hierarchy.from_paths([name for name in own if "/" in name]).join_roots("root")
-    return Dataset(
-        "small",
-        y_train=y_train,
-        y_test=y_test,
-        hierarchy=hierarchy,
-        texts_train=texts_train,
-        texts_test=texts_test,
-    )
 
 
 # --- starting and ending -----------------------------------------------------------------------------------------
@@ -180,7 +139,7 @@ def test_warnings_are_one_line_on_the_error_stream(monkeypatch, capsys):
     import warnings
 
     monkeypatch.setattr(
-        demo, "run", lambda sentences: warnings.warn("slow\n  going", UserWarning, stacklevel=1)
+        demo, "run", lambda **options: warnings.warn("slow\n  going", UserWarning, stacklevel=1)
     )
     assert main(["demo"]) == 0
     assert capsys.readouterr().err == "arbora: warning: slow going\n"
@@ -266,123 +225,3 @@ def test_data_without_a_folder_names_what_is_built_in(tmp_path, monkeypatch, cap
     printed = capsys.readouterr().out
     assert "python_docs" in printed
     assert "ARBORA_DATA" in printed
-
-
-# --- demo --------------------------------------------------------------------------------------------------------
-
-
-def test_documents_below_counts_paths(corpus):
-    counts = demo.documents_below(corpus.hierarchy, corpus.y)
-    brute = Counter(node for label in corpus.y for node in corpus.hierarchy.path(label))
-    assert dict(zip(corpus.hierarchy.names, counts, strict=True)) == brute
-
-
-def test_top_of_the_tree_is_sorted_by_size_and_cut(corpus):
-    counts = demo.documents_below(corpus.hierarchy, corpus.y)
-    lines = demo.draw_top(corpus.hierarchy, counts, depth=1, children=1).splitlines()
-    size = {branch: sum(label.startswith(branch) for label in corpus.y) for branch in ("sea", "land")}
-    largest = max(size, key=size.get)
-    assert lines == [f"root ({len(corpus.y)})", f"├── {largest} ({size[largest]})", "└── ... (1 more)"]
-
-
-def test_costs_are_scored_on_rows_that_were_not_trained_on(corpus):
-    X = np.arange(20)[:, None]
-    y = np.array(["sea", "land"] * 10, dtype=object)
-    held_out = np.arange(20) >= 15
-    seen = []
-
-    class Spy:
-        def __init__(self, C, **options):
-            self.C = C
-
-        def fit(self, X, y):
-            seen.append((self.C, set(X.ravel())))
-
-        def predict(self, X):
-            assert set(X.ravel()) == set(range(15, 20))
-            return y[held_out] if self.C == 3.0 else y[held_out][::-1]
-
-    scores = demo.score_costs(Spy, corpus.hierarchy, X, y, held_out, Progress(verbose=0))
-    assert seen == [(C, set(range(15))) for C in demo.COSTS]
-    assert scores[demo.COSTS.index(3.0)] == 1.0
-    assert len(scores) == len(demo.COSTS)
-
-
-def test_deciding_words_add_up_to_the_score(corpus):
-    vectorizer = LtcVectorizer()
-    X = vectorizer.fit_transform(corpus.texts_train)
-    model = OneVsRestSVC(random_state=0, structure=corpus.hierarchy).fit(X, corpus.y_train)
-    names, scores = vectorizer.get_feature_names_out(), model.decision_function(X)
-    for column, weights in enumerate(model.coef_):
-        words = deciding_words(X[0], weights, names, n_words=100)
-        against = deciding_words(X[0], -weights, names, n_words=100)
-        total = sum(c for _, c in words) - sum(c for _, c in against) + model.intercept_[column]
-        assert total == pytest.approx(scores[0, column], abs=1e-5)
-        assert [c for _, c in words] == sorted((c for _, c in words), reverse=True)
-        assert all(word in corpus.texts_train[0] for word, _ in words)
-
-
-def test_demo_files_sentences_where_their_words_belong(corpus, monkeypatch, capsys):
-    monkeypatch.setattr(demo, "load_python_docs", lambda: corpus)
-    sentences = ["fish with fins, scales and gills", "bark and roots and leaves", "zzyzx"]
-    assert main(["demo", *sentences]) == 0
-    printed = capsys.readouterr().out
-    assert max(map(len, printed.splitlines())) <= 100
-    for table in (
-        "flat Micro-F1",
-        "recursive Macro-F1",
-        "p (Wilcoxon)",
-        "duality gap",
-        "# Training instances",
-    ):
-        assert table in printed
-    _, fish, bark, unknown = printed.partition("File new")[2].split('\n"')
-    for filed, branch, label, words in [
-        (fish, "sea", "sea/fish", {"fins", "scales", "gills"}),
-        (bark, "land", "land/trees", {"bark", "roots", "leaves"}),
-    ]:
-        steps = [line.split() for line in filed.splitlines()[1:3]]
-        assert [step[0] for step in steps] == [branch, label]
-        assert 1 >= float(steps[0][1]) >= float(steps[1][1]) > 0.5
-        assert f"back-off at 0.5: {label}" in filed
-        decided = filed.partition("decided by:")[2]
-        assert words == {word for word in decided.replace(",", " ").split() if word.isalpha()}
-    assert "none of its words is in the corpus" in unknown
-
-
-def test_demo_certifies_its_training(corpus, monkeypatch, capsys):
-    monkeypatch.setattr(demo, "load_python_docs", lambda: corpus)
-    assert main(["demo"]) == 0
-    printed = capsys.readouterr().out
-    rows = [row.split() for row in printed.partition("duality gap")[2].splitlines()[2:5]]
-    assert [name for name, *_ in rows] == list(demo.MODELS)
-    for (_, cost, coupling, _, gap, _), make in zip(
-        rows, (OneVsRestSVC, TopDownSVC, RecursiveSVC), strict=True
-    ):
-        assert float(cost) in demo.COSTS
-        assert coupling in ({f"{c:g}" for c in demo.COUPLINGS} if make is RecursiveSVC else {"-"})
-        assert float(gap) <= make().tol
-    assert all(f'"{sentence}"' in printed for sentence in demo.SENTENCES)
-
-
-def test_demo_takes_the_version_that_did_best_on_held_out_documents(corpus, monkeypatch, capsys):
-    X = LtcVectorizer().fit_transform(corpus.texts_train)
-    known = {"flat": [0.1, 0.3, 0.2], "few": [0.5, 0.4, 0.1], "many": [0.2, 0.3, 0.6]}
-    monkeypatch.setattr(demo, "MODELS", {"a": {"flat": "flat"}, "b": {"few": "few", "many": "many"}})
-    monkeypatch.setattr(demo, "score_costs", lambda make, *rest: known[make])
-    chosen = demo._choose(corpus, X)
-    assert chosen == {"a": ("flat", demo.COSTS[1]), "b": ("many", demo.COSTS[2])}
-    capsys.readouterr()
-
-
-def test_demo_tells_who_alone_is_right(capsys):
-    data = Dataset(
-        "four",
-        y_train=np.array(["a"] * 6 + ["b"], dtype=object),
-        y_test=np.array(["a", "a", "b", "b"], dtype=object),
-    )
-    flat, recursive = (np.array(list(labels), dtype=object) for labels in ("aaba", "abbb"))
-    demo._show_gain(data, flat, recursive)
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "Recursive alone is right on 1 test documents, flat alone on 1: no more than luck" in printed
-    assert "The classes of the first row have 2 test documents in all" in printed

@@ -35,6 +35,9 @@ def _demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "sentences", nargs="*", metavar="SENTENCE", help="what to file into the tree; default: three examples"
     )
+    parser.add_argument(
+        "--out", default="demo", metavar="FOLDER", help="where to write the models and the page (demo)"
+    )
 
 
 def _tree(parser: argparse.ArgumentParser) -> None:
@@ -342,7 +345,7 @@ VERBS = (
     ),
     Verb(
         "demo",
-        "train on the documentation of the installed Python packages and file sentences into their tree",
+        "classify the documentation of the installed Python packages, find its topics, and write a page",
         """
         arbora demo
         arbora demo "draw samples from a gamma distribution" "parse a date string"
