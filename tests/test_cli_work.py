@@ -125,7 +125,7 @@ def test_evaluation_is_of_documents_that_were_not_seen(workshop):
 def test_discover_writes_a_tree_of_topics(workshop):
     top, (_, (out, err)) = workshop
     folder = open_folder(top / "topics")
-    assert "without any word that counts are left out (land/empty.txt)" in err
+    assert "1 document without any word that counts is left out (land/empty.txt)" in err
     assert folder.about["notices"]
     assert folder.report.strip() in out
     assert (folder.kind, folder.about["n_documents"], folder.about["n_nodes"]) == ("topic tree", 100, 7)
@@ -529,16 +529,27 @@ def test_predict_answers_each_line_before_the_next_is_there(workshop):
 
 def test_predict_can_go_on_after_broken_lines(workshop, tmp_path, capsys):
     top, _ = workshop
-    lines = ['{"text": "fins", "id": 7}', "broken", "", '{"text": 5}', '{"text": "zzyzx"}']
-    (tmp_path / "x.jsonl").write_text("\n".join(lines))
+    lines = [
+        b'\xef\xbb\xbf{"text": "fins", "id": 7}',
+        b"broken",
+        b"",
+        b'{"text": 5}',
+        b'{"text": "zzyzx"}',
+        b'"\xe9"',
+    ]
+    (tmp_path / "x.jsonl").write_bytes(b"\n".join(lines))
     code, out, err = run("predict", top / "model", tmp_path / "x.jsonl", "--keep-going", capsys=capsys)
     answers = [json.loads(line) for line in out.splitlines()]
     assert code == 1
-    assert "2 lines could not be read" in err
-    assert [one["id"] for one in answers] == ["7", "2", "4", "5"]
+    assert "3 lines could not be read" in err
+    assert [one["id"] for one in answers] == ["7", "2", "4", "5", "6"]
     assert answers[0]["label"] == "sea/fish"
     assert "line 2: not valid JSON" in answers[1]["error"]
     assert answers[3] == {"id": "5", "note": "none of its words is known to the model"}
+    assert "line 6: byte 1 is not utf-8" in answers[4]["error"]
+    code, out, err = run("predict", top / "model", tmp_path / "x.jsonl", capsys=capsys)
+    assert (code, json.loads(out)) == (1, answers[0])  # what comes before a broken line is answered
+    assert "line 2: not valid JSON" in err
 
 
 def test_predict_agrees_with_the_model(workshop, capsys):

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from arbora.cli.reading import Reading, feature_names, read, rows_of, source_of
-from arbora.datasets.documents import ID, STDIN, Source, guess_format, iter_documents, jsonl_lines
+from arbora.datasets.documents import ID, STDIN, Source, guess_format, iter_documents, jsonl_records
 from arbora.datasets.errors import DataFormatError
-from arbora.datasets.texts import TextRow, jsonl_row
+from arbora.datasets.texts import TextRow
 from arbora.explore.answers import answer, titles_of
 from arbora.explore.folder import open_folder
 from arbora.infer import Progress
@@ -95,15 +95,11 @@ def asked(source: Source, keep_going: bool) -> Iterator[Asked]:
     if not keep_going or not (is_jsonl or guess_format(source.path) == "jsonl"):
         yield from (Asked(_id_of(row, source), row.text) for row in iter_documents(source))
         return
-    path = Path("<stdin>" if source.path == STDIN else source.path)
-    for number, line in enumerate(jsonl_lines(source), start=1):
-        try:
-            row = jsonl_row(line, path, number, source.fields)
-        except DataFormatError as error:
-            yield Asked(str(number), None, str(error))
-            continue
-        if row is not None:
-            yield Asked(_id_of(row, source), row.text)
+    for number, found in jsonl_records(source):
+        if isinstance(found, DataFormatError):
+            yield Asked(str(number), None, str(found))
+        else:
+            yield Asked(_id_of(found, source), found.text)
 
 
 def _id_of(row: TextRow, source: Source) -> str:
@@ -114,22 +110,35 @@ def _id_of(row: TextRow, source: Source) -> str:
 
 def _stream(documents: Iterable[Asked], asking: Asking, batch: int) -> int:
     """Answer some documents at a time; return how many were broken."""
-    documents, n_errors = iter(documents), 0
+    documents, n_errors, failure = iter(documents), 0, None
     # What is printed on a terminal is progress enough.
     with Progress(None, "documents", verbose=0 if sys.stdout.isatty() else 1) as progress:
-        while some := list(islice(documents, batch)):
-            fine = [one for one in some if one.text is not None]
-            found = (
-                asking.about(asking.model["vectorizer"].transform([one.text for one in fine])) if fine else []
-            )
-            answers = iter(found)
+        while failure is None:
+            some, failure = _take(documents, batch)
+            if not some:
+                break
+            fine = [one.text for one in some if one.text is not None]
+            answers = iter(asking.about(asking.model["vectorizer"].transform(fine)) if fine else [])
             _write(
                 [one.id for one in some],
                 [{"error": one.error} if one.text is None else next(answers) for one in some],
             )
             n_errors += len(some) - len(fine)
             progress.update(len(some))
+    if failure is not None:
+        raise failure
     return n_errors
+
+
+def _take(documents: Iterator[Asked], n: int) -> tuple[list[Asked], DataFormatError | None]:
+    """Take n documents, or those before one that cannot be read, and what is wrong with it."""
+    some: list[Asked] = []
+    try:
+        for one in islice(documents, n):
+            some.append(one)  # one by one: what was read before an error is kept
+    except DataFormatError as error:
+        return some, error
+    return some, None
 
 
 def _write(ids: list[str], answers: list[dict[str, Any]]) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 
 from arbora.datasets.base import ROOT, name_array, path_edges
 from arbora.datasets.errors import DataFormatError
-from arbora.datasets.files import decode, open_bytes, read_lines
+from arbora.datasets.files import decode, open_bytes
 from arbora.datasets.npz import read_npz
 from arbora.datasets.svmlight import read_svmlight
 from arbora.datasets.texts import Fields, TextRow, csv_rows, folder_rows, join_labels, jsonl_row
@@ -202,16 +202,42 @@ def guess_format(path: str) -> str:
     )
 
 
-def _stdin_lines(encoding: str) -> Iterator[str]:
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        yield decode(line, encoding, "<stdin>", number)
+def jsonl_records(source: Source) -> Iterator[tuple[int, TextRow | DataFormatError]]:
+    r"""Read JSONL from a file or the standard input: of each line that is not blank its number, and what is in it.
+
+    A line that cannot be read is given as its error, so that the lines after it can still be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "tiny.jsonl")
+    >>> _ = path.write_text('{"text": "a cat", "label": "animal"}\nbroken')
+    >>> [(number, type(found).__name__) for number, found in jsonl_records(Source(str(path)))]
+    [(1, 'TextRow'), (2, 'DataFormatError')]
+    """
+    path = Path("<stdin>" if source.path == STDIN else source.path)
+    for number, line in enumerate(_byte_lines(source), start=1):
+        try:
+            text = decode(line, _with_mark(source.encoding) if number == 1 else source.encoding, path, number)
+            row = jsonl_row(text, path, number, source.fields)
+        except DataFormatError as error:
+            yield number, error
+            continue
+        if row is not None:
+            yield number, row
 
 
-def jsonl_lines(source: Source) -> Iterator[str]:
-    """Give the decoded lines of a JSONL file, or of the standard input."""
+def _byte_lines(source: Source) -> Iterator[bytes]:
     if source.path == STDIN:
-        return _stdin_lines(source.encoding)
-    return read_lines(source.path, _with_mark(source.encoding))
+        yield from sys.stdin.buffer
+        return
+    empty = True
+    with open_bytes(source.path) as file:
+        for line in file:
+            empty = False
+            yield line
+    if empty:
+        raise DataFormatError(source.path, None, "the file is empty")
 
 
 def _with_mark(encoding: str) -> str:
@@ -250,11 +276,10 @@ def iter_documents(source: Source) -> Iterator[TextRow]:
             encoding=_with_mark(source.encoding),
         )
     elif kind == "jsonl":
-        path = Path("<stdin>" if source.path == STDIN else source.path)
-        for number, line in enumerate(jsonl_lines(source), start=1):
-            row = jsonl_row(line, path, number, source.fields)
-            if row is not None:
-                yield row
+        for _, found in jsonl_records(source):
+            if isinstance(found, DataFormatError):
+                raise found
+            yield found
     else:
         raise DataFormatError(source.path, None, f"{kind} holds rows of numbers, and texts are needed here")
 

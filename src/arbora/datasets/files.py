@@ -62,9 +62,8 @@ def decode(data: bytes, encoding: str, path: str | Path, line: int | None) -> st
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise DataFormatError(
-            path, line, f"byte {error.start} is not {encoding} ({error.reason}): pass the right encoding="
-        ) from error
+        problem = f"byte {error.start} is not {encoding} ({error.reason}): say which encoding it is in"
+        raise DataFormatError(path, line, f"{problem} (encoding=, --encoding)") from error
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8-sig") -> Iterator[str]:

@@ -114,6 +114,8 @@ def jsonl_row(line: str, path: Path, number: int, fields: Fields) -> TextRow | N
         raise DataFormatError(path, number, f"not valid JSON: {error.msg}, column {error.colno}") from error
     except RecursionError as error:
         raise DataFormatError(path, number, "the JSON is nested too deeply") from error
+    except ValueError as error:  # a number of too many digits
+        raise DataFormatError(path, number, f"not valid JSON: {error}") from error
     if not isinstance(record, dict):
         raise DataFormatError(path, number, f"expected a JSON object, got {line.strip()[:60]!r}")
     parts = [_get(record, name, path, number) for name in fields.text]

@@ -212,7 +212,8 @@ def without_empty(documents: Documents, X: Any) -> tuple[Documents, Any, list[st
         )
     some = ", ".join(documents.ids[row] for row in np.flatnonzero(~known)[:_NAMED].tolist())
     some += ", ..." if n_empty > _NAMED else ""
-    notice = f"{n_empty:,} documents without any word that counts are left out ({some})."
+    what, are = ("document", "is") if n_empty == 1 else ("documents", "are")
+    notice = f"{n_empty:,} {what} without any word that counts {are} left out ({some})."
     warnings.warn(notice.rstrip("."), stacklevel=2)
     kept = np.flatnonzero(known)
     return documents.take(kept), X[kept], [notice]
