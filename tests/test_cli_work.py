@@ -421,7 +421,7 @@ def test_broken_file_by_subprocess(tmp_path):
             "needs a number of topics",
         ),
         (["discover", "docs", "--topics", "500", "--out", "m"], "500"),
-        (["classify", "evaluate", "topics", "docs"], "holds topic tree, which have no labels"),
+        (["classify", "evaluate", "topics", "docs"], "topics is no classifier (its kind is 'topic tree')"),
         (
             ["classify", "train", "docs", "--out", "m", "--model", "flat", "--coupling", "1"],
             "flat has no coupling",
@@ -431,6 +431,10 @@ def test_broken_file_by_subprocess(tmp_path):
         (["predict", "docs"], "it has no folder.json"),
         (["predict", "topics", "docs", "--threshold", "0.5"], "--threshold is for classifiers"),
         (["explore", "model", "--serve", "--host", "0.0.0.0"], "give a --token"),
+        (["explore", "model", "--serve", "--port", "70000"], "give another port"),
+        (["explore", "model", "--out", "docs"], "docs is a folder: give the path of a file"),
+        (["explore", "model", "--out", "docs/land/empty.txt/x.html"], "empty.txt is a file, not a folder"),
+        (["explore", "docs"], "`arbora classify train` and `discover` make one"),
         (["expand"], "expand is reserved"),
     ],
 )
@@ -442,6 +446,13 @@ def test_what_cannot_be_done_is_told(arguments, problem, workshop, monkeypatch, 
     assert (code, out) == (1, "")
     assert problem in err
     assert sorted(os.listdir(top)) == before
+
+
+def test_no_threads_are_no_number_of_threads(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["discover", "docs", "--out", "m", "--jobs", "0"])
+    assert end.value.code == 2
+    assert "give 1 or more, or -1 for all cores" in capsys.readouterr().err
 
 
 def test_interrupted_while_writing_keeps_the_old_model(workshop, tmp_path, monkeypatch, capsys):

@@ -188,6 +188,15 @@ def test_the_right_token_is_taken_and_remembered(guarded):
         assert browser.post("/api/file", json={"text": "cargo port"}).status_code == 200
 
 
+def test_the_number_of_a_model_may_be_anything(address):
+    for number in ("9" * 5000, "-1", "²", "../x", ""):
+        reply = httpx.post(
+            f"{address}/api/batch", params={"model": number}, headers={"content-type": "application/jsonl"}
+        )
+        assert reply.status_code == 404, number[:10]
+        assert "no model" in reply.json()["error"]
+
+
 def test_an_open_address_needs_a_token(folder):
     with pytest.raises(ValueError, match=r"others can reach 0\.0\.0\.0"):
         serve([folder], host="0.0.0.0")

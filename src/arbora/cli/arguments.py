@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from arbora.cli.values import bins, branching, count, coupling, numbers, positive, share, topics
+from arbora.cli.values import bins, branching, count, coupling, jobs, numbers, positive, share, topics
 
 MODELS = ("recursive-svm", "recursive-lr", "bayes", "multinomial", "flat", "top-down")
 TOPIC_MODELS = ("vmf", "bayes", "k-means")
@@ -109,7 +109,7 @@ def _running(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--seed", type=count, default=0, metavar="N", help="of all that is drawn at random (0)"
     )
-    group.add_argument("--jobs", type=int, default=-1, metavar="N", help="threads; -1: all cores (-1)")
+    group.add_argument("--jobs", type=jobs, default=-1, metavar="N", help="threads; -1: all cores (-1)")
     _telling(group)
 
 

@@ -181,7 +181,7 @@ def evaluate_model(model: str, data: str, as_json: bool = False, **reading: Any)
     folder = open_folder(model)
     if folder.kind != "classifier":
         raise FolderError(
-            f"{model} holds {folder.kind}, which have no labels to be measured by: give a classifier"
+            f"{model} is no classifier (its kind is {folder.kind!r}): it has no labels to be measured by"
         )
     kept = folder.load_model()
     estimator = kept["estimator"]

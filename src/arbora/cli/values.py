@@ -46,6 +46,16 @@ def numbers(text: str) -> list[float]:
     return [coupling(part) for part in text.split(",")]
 
 
+def jobs(text: str) -> int:
+    """Argument of the number of threads: from 1 up, or below 0, counted from all cores."""
+    number = int(text) if re.fullmatch(r"-?\d{1,6}", text) else 0
+    if number == 0:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of threads: give 1 or more, or -1 for all cores"
+        )
+    return number
+
+
 def topics(text: str) -> int | str:
     """Argument of the number of topics: a whole number from 1 up, or auto."""
     if text == "auto":

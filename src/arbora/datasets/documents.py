@@ -198,7 +198,7 @@ def guess_format(path: str) -> str:
     raise DataFormatError(
         path,
         None,
-        f"the name does not tell its format: say which it is (format: one of {', '.join(FORMATS)})",
+        f"the name does not tell its format: say which it is (format=, --format: one of {', '.join(FORMATS)})",
     )
 
 

@@ -337,13 +337,15 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
     >>> open_folder("/")
     Traceback (most recent call last):
         ...
-    arbora.explore.folder.FolderError: / is not a model folder: it has no folder.json
+    arbora.explore.folder.FolderError: / is not a model folder: it has no folder.json; ...
     """
     folder = Path(path)
     if not folder.exists():
         raise FileNotFoundError(f"there is no model folder at {path}")
     if not (folder / _INDEX).is_file():
-        raise FolderError(f"{path} is not a model folder: it has no {_INDEX}")
+        raise FolderError(
+            f"{path} is not a model folder: it has no {_INDEX}; `arbora classify train` and `discover` make one"
+        )
     content = (folder / _INDEX).read_bytes()
     try:
         about = json.loads(content)

@@ -52,6 +52,11 @@ class Page:
         Path
         """
         target = Path(path)
+        if target.is_dir():
+            raise ValueError(f"{path} is a folder: give the path of a file for the page")
+        above = next(parent for parent in (*target.parents, Path()) if parent.exists())
+        if not above.is_dir():
+            raise ValueError(f"{path} cannot be made: {above} is a file, not a folder")
         target.parent.mkdir(parents=True, exist_ok=True)
         with temporary_file(target.parent) as (file, temporary):
             file.write(self.html.encode("utf-8"))

@@ -40,6 +40,7 @@ except ImportError as error:
     raise ImportError("the server needs starlette and uvicorn: pip install arbora[serve]") from error
 
 COOKIE = "arbora_token"
+_DIGITS = 9  # of the number of a model: more are not read as a number
 _JSON = "application/json"
 _LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 _HEADERS = (
@@ -203,7 +204,7 @@ class Answers:
         """Say where many documents belong, line by line."""
         check_type(request, *_LINES)
         number = request.query_params.get("model", "0")
-        model = self._model(int(number) if number.isdecimal() else number)
+        model = self._model(int(number) if number.isdecimal() and len(number) < _DIGITS else number)
         body = await read_body(request, self.limits.batch)
         # Not splitlines: a text may hold other separators of lines.
         lines: AsyncIterator[bytes] = iterate_in_threadpool(model.about_lines(body.split(b"\n")))
@@ -287,10 +288,9 @@ def serve(
         raise ValueError(f"others can reach {host}: give a --token that a browser must show")
     try:
         listening = socket.create_server((host, port), family=_family(host), backlog=1024)
-    except OSError as error:
-        raise ValueError(
-            f"cannot listen at {host}, port {port}: {error.strerror or error}; give another port"
-        ) from None
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"cannot listen at {host}, port {port}: {why}; give another port or host") from None
     app = make_app(folders, token=token)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
