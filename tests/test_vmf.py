@@ -7,7 +7,13 @@ from scipy.stats import special_ortho_group
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.datasets import make_vmf_mixture
-from arbora.discover import MultinomialMixture, SphericalKMeans, VMFMixture
+from arbora.discover import (
+    BayesianVMFMixture,
+    DirichletProcessVMFMixture,
+    MultinomialMixture,
+    SphericalKMeans,
+    VMFMixture,
+)
 from arbora.discover._select import search_components
 from arbora.discover._start import plus_plus
 from arbora.infer.mixture import Rows
@@ -15,6 +21,8 @@ from arbora.metrics import adjusted_rand_index
 from arbora.special import bessel_ratio, kappa_mle, sample_vmf, vmf_logpdf
 
 EXACT = {"dtype": "float64", "tol": 1e-9, "max_iter": 2000, "random_state": 0}
+FEW_STEPS = {**EXACT, "max_iter": 20}  # for what holds at every step
+EARLY = "ignore::sklearn.exceptions.ConvergenceWarning"
 
 
 @pytest.fixture(scope="module")
@@ -81,22 +89,25 @@ def test_one_component_is_maximum_likelihood(data):
     np.testing.assert_allclose(model.concentrations_, kappa_mle(np.linalg.norm(mean), 4), rtol=1e-12)
 
 
-def test_a_rotation_rotates_the_means_and_nothing_else(data):
+@pytest.mark.filterwarnings(EARLY)
+@pytest.mark.parametrize("kind", [VMFMixture, BayesianVMFMixture, DirichletProcessVMFMixture])
+def test_a_rotation_rotates_the_means_and_nothing_else(data, kind):
     turn = special_ortho_group.rvs(4, random_state=0)
     labels = np.arange(240) % 3
-    one = VMFMixture(3, init=labels, **EXACT).fit(data.X_train)
-    other = VMFMixture(3, init=labels, **EXACT).fit(data.X_train @ turn.T)
+    one = kind(3, init=labels, **FEW_STEPS).fit(data.X_train)
+    other = kind(3, init=labels, **FEW_STEPS).fit(data.X_train @ turn.T)
     np.testing.assert_allclose(one.means_ @ turn.T, other.means_, atol=1e-6)
     np.testing.assert_allclose(one.concentrations_, other.concentrations_, rtol=1e-6)
     np.testing.assert_allclose(one.lower_bounds_[-1], other.lower_bounds_[-1], rtol=1e-10)
 
 
-@pytest.mark.parametrize("kind", [VMFMixture, SphericalKMeans, MultinomialMixture])
+@pytest.mark.filterwarnings(EARLY)
+@pytest.mark.parametrize("kind", [VMFMixture, BayesianVMFMixture, SphericalKMeans, MultinomialMixture])
 def test_a_weight_of_two_is_a_row_twice_and_one_of_zero_none(data, kind):
     X, labels = np.abs(data.X_train[:60]), np.arange(60) % 3
     weight = np.arange(60) % 4
-    twice = kind(3, init=labels, **EXACT).fit(X, sample_weight=weight)
-    repeated = kind(3, init=np.repeat(labels, weight), **EXACT).fit(np.repeat(X, weight, axis=0))
+    twice = kind(3, init=labels, **FEW_STEPS).fit(X, sample_weight=weight)
+    repeated = kind(3, init=np.repeat(labels, weight), **FEW_STEPS).fit(np.repeat(X, weight, axis=0))
     name = "cluster_centers_" if kind is SphericalKMeans else "means_"
     np.testing.assert_allclose(getattr(twice, name), getattr(repeated, name), atol=1e-6)
     if kind is not SphericalKMeans:
@@ -110,7 +121,7 @@ def test_only_directions_matter(data):
     np.testing.assert_allclose(one.means_, other.means_, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", [VMFMixture, SphericalKMeans])
+@pytest.mark.parametrize("kind", [VMFMixture, BayesianVMFMixture, SphericalKMeans])
 def test_zero_rows_are_refused_by_number(data, kind):
     X = data.X_train.copy()
     X[[3, 17]] = 0
@@ -150,11 +161,12 @@ def test_bad_values_are_named_by_row(data):
     before.predict(data.X_train)
 
 
-def test_a_million_dimensions():
+@pytest.mark.parametrize("kind", [VMFMixture, BayesianVMFMixture])
+def test_a_million_dimensions(kind):
     rng = np.random.default_rng(0)
     columns = np.concatenate([rng.integers(0, 50, (20, 12)), 10**6 - 1 - rng.integers(0, 50, (20, 12))])
     X = sp.csr_array((np.ones(480), (np.repeat(np.arange(40), 12), columns.ravel())), shape=(40, 10**6))
-    model = VMFMixture(2, random_state=0).fit(X)
+    model = kind(2, random_state=0).fit(X)
     labels = model.predict(X)
     assert len(set(labels[:20])) == len(set(labels[20:])) == 1
     assert labels[0] != labels[20]

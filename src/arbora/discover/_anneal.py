@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.discover._mapped import pieces
 from arbora.discover._rows import unit_columns
 from arbora.discover._vmf_posterior import expected_log_weights
 from arbora.discover.vmf import VMFParams, vmf_scores
@@ -47,7 +48,10 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 def mean_row(rows: Rows) -> NDArray[np.float64]:
     """Weighted mean of the rows."""
-    return np.asarray(rows.X.T @ rows.weight, dtype=np.float64) / rows.total
+    total = np.zeros(rows.X.shape[1])
+    for part, X in pieces(rows.X):
+        total += X.T @ rows.weight[part]
+    return total / rows.total
 
 
 def critical_temperature(rows: Rows, rng: np.random.Generator) -> float:
@@ -67,8 +71,12 @@ def critical_temperature(rows: Rows, rng: np.random.Generator) -> float:
     centre = mean / max(length, _TINY)
     v, value = rng.standard_normal(X.shape[1]), 0.0
     for _ in range(_POWER_STEPS):
-        along = (X @ v - mean @ v) * weight
-        v = X.T @ along - mean * along.sum()
+        before, v, total = v, np.zeros_like(v), 0.0
+        for part, piece in pieces(X):
+            along = (piece @ before - mean @ before) * weight[part]
+            v += piece.T @ along
+            total += along.sum()
+        v -= mean * total
         v -= centre * (centre @ v)
         value = float(np.linalg.norm(v))
         if value == 0:  # all rows are equal

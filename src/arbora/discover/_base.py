@@ -19,11 +19,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.discover._questions import LEVELS, ROWS_AT_ONCE, Questions, draw_seed
-from arbora.discover._rows import as_rows, check_weight
+from arbora.discover._mapped import chunks, require_fit, select_rows
+from arbora.discover._questions import LEVELS, Questions, draw_seed
+from arbora.discover._rows import as_rows, check_weight, refuse_few
 from arbora.discover._select import search_components
 from arbora.discover._start import Init, check_init
-from arbora.engine import ThreadEngine, split
+from arbora.discover._stream import Stream
+from arbora.engine import ThreadEngine
 from arbora.infer import Progress
 from arbora.infer.mixture import Model, Rows, Schedule, Solution, best_of, e_step, parts_of, run
 from arbora.infer.undo import all_or_nothing
@@ -55,17 +57,7 @@ def warn_unless_converged(estimator: Any, solution: Solution) -> None:
         )
 
 
-def refuse_few(rows: Rows, n_components: int, name: str = "n_components") -> None:
-    """Refuse more components than rows."""
-    n_samples = rows.X.shape[0]
-    if n_samples < n_components:
-        raise ValueError(
-            f"n_samples={n_samples} rows cannot fill {name}={n_components}: give more rows or fewer components (rows "
-            "of weight 0 do not count)."
-        )
-
-
-class Mixture(Questions, DensityMixin, BaseEstimator):
+class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
     """Base of the mixtures."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -109,6 +101,7 @@ class Mixture(Questions, DensityMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
+            Flat mixtures on the sphere leave a CSR matrix of memory-mapped arrays in its files.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
             How often each row counts; a weight of 2 is a row twice.
@@ -120,6 +113,7 @@ class Mixture(Questions, DensityMixin, BaseEstimator):
         with all_or_nothing(self):
             X, weight = self._read(X, sample_weight, reset=True)
             X = self._placed(X, y)
+            self._end_stream()
             with ThreadEngine(self.n_jobs) as engine:
                 self._fit(X, weight, draw_seed(self.random_state), engine)
             return self
@@ -156,6 +150,7 @@ class Mixture(Questions, DensityMixin, BaseEstimator):
         if n_components == "auto":
             n_components = self._choose(X, weight, seed, engine)
         refuse_few(rows, n_components)
+        require_fit(X, n_components, self.dtype, engine.n_workers)
         init = check_init(self.init, *X.shape, n_components)
         if not isinstance(init, str) and init.ndim == 1:
             init = init[weight > 0]
@@ -193,11 +188,14 @@ class Mixture(Questions, DensityMixin, BaseEstimator):
             )
         order = np.random.default_rng(seed).permutation(kept)
         out, rest = np.split(order, [max(1, int(_HELD_OUT * len(order)))])
-        rows = as_rows(X[rest], weight[rest], np.dtype(self.dtype))
+        rows, held_out = (
+            as_rows(select_rows(X, rest), weight[rest], np.dtype(self.dtype)),
+            select_rows(X, out),
+        )
 
         def score(n_components: int) -> NDArray[np.float64]:
             solution = self._solve(rows, self.init, n_components, seed, engine)
-            scores = self._by_chunks(lambda part: self._density(solution.params, part), X[out], engine)
+            scores = self._by_chunks(lambda part: self._density(solution.params, part), held_out, engine)
             return scores * weight[out] / weight[out].mean()
 
         selection = search_components(score, max(1, len(rest) // 2))
@@ -208,12 +206,12 @@ class Mixture(Questions, DensityMixin, BaseEstimator):
         self, params: Any, X: sp.csr_array, weight: NDArray[Any], engine: ThreadEngine
     ) -> None:
         kept = np.flatnonzero(weight)
-        X, weight = X[kept], weight[kept]
+        X, weight = select_rows(X, kept), weight[kept]
         rows = Rows(X, weight)
         stats, _ = e_step(self._model(rows).scores(params), rows, parts_of(rows), engine)
-        pieces = split(X.shape[0], size=ROWS_AT_ONCE)
-        scores = engine.map(lambda part: self._left_out(params, X[part], weight[part], stats), pieces)
+        scores = engine.map(lambda part: self._left_out(params, X[part], weight[part], stats), chunks(X))
+        self._keep_quantiles(np.concatenate(scores), weight)
+
+    def _keep_quantiles(self, densities: NDArray[np.float64], weight: NDArray[Any]) -> None:
         levels = np.linspace(0.0, 1.0, LEVELS)
-        self.density_quantiles_ = np.quantile(
-            np.concatenate(scores), levels, weights=weight, method="inverted_cdf"
-        )
+        self.density_quantiles_ = np.quantile(densities, levels, weights=weight, method="inverted_cdf")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from arbora._explorable import Explorable
+from arbora.discover._mapped import pieces
 
 
 def largest_features(
@@ -33,17 +34,19 @@ def largest_features(
     return listed
 
 
-def nearest_rows(
-    X: sp.csr_array, labels: NDArray[Any], means: NDArray[Any], n: int
-) -> list[NDArray[np.int64]]:
+def nearest_rows(X: Any, labels: NDArray[Any], means: NDArray[Any], n: int) -> list[NDArray[np.int64]]:
     """Find the n rows of each label with the largest cosine to its mean, nearest first."""
-    length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
-    direction = means / np.linalg.norm(means, axis=1, keepdims=True)
+    direction, cosine = means / np.linalg.norm(means, axis=1, keepdims=True), np.empty(len(labels))
+    for part, piece in pieces(X):
+        length = np.sqrt(np.asarray(piece.multiply(piece).sum(axis=1)).ravel())
+        for k, mean in enumerate(direction):
+            members = np.flatnonzero(labels[part] == k)
+            own = np.maximum(length[members], np.finfo(float).tiny)
+            cosine[part.start + members] = (piece[members] @ mean) / own
     found = []
-    for k, mean in enumerate(direction):
+    for k in range(len(means)):
         members = np.flatnonzero(labels == k)
-        cosine = (X[members] @ mean) / np.maximum(length[members], np.finfo(float).tiny)
-        found.append(members[np.argsort(-cosine, kind="stable")[:n]])
+        found.append(members[np.argsort(-cosine[members], kind="stable")[:n]])
     return found
 
 

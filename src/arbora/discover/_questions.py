@@ -17,12 +17,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.discover._look import ClusterLook
+from arbora.discover._mapped import chunks
 from arbora.discover._rows import check_matrix
-from arbora.engine import ThreadEngine, split
+from arbora.engine import ThreadEngine
 from arbora.infer.mixture import Scores
 from arbora.kernels import csr_matmul
 
-ROWS_AT_ONCE = 4096  # rows whose scores are in memory at a time
 LEVELS = 1001  # quantiles of the density that are kept for `is_novel`
 
 
@@ -77,9 +77,8 @@ class Questions(ClusterLook):
     def _by_chunks(
         self, function: Callable[[sp.csr_array], Any], X: sp.csr_array, engine: ThreadEngine | None = None
     ) -> NDArray[Any]:
-        parts = split(X.shape[0], size=ROWS_AT_ONCE)
         return np.concatenate(
-            (engine or ThreadEngine(self.n_jobs)).map(lambda part: function(X[part]), parts)
+            (engine or ThreadEngine(self.n_jobs)).map(lambda part: function(X[part]), chunks(X))
         )
 
     def _checked(self, X: Any) -> sp.csr_array:

@@ -13,9 +13,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from arbora.discover._mapped import UnitRows, is_mapped, pieces, select_rows
+from arbora.engine import split
+from arbora.infer.memory import require_memory
 from arbora.infer.mixture import Rows, squared_lengths
 
 _SHOWN = 5  # rows that a message lists by number
+_ENTRIES_AT_ONCE = 1 << 20  # that are looked at for NaN
 
 
 def check_matrix(estimator: Any, X: Any, *, reset: bool, min_features: int) -> sp.csr_array:
@@ -33,37 +37,57 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool, min_features: int) -> s
         X = sp.csr_array(X)
         X.check_format(full_check=True)  # the kernels trust the indices
         if not X.has_canonical_format:
+            n_bytes = X.data.nbytes + X.indices.nbytes
+            require_memory(n_bytes, "A copy of X with sorted indices", "Store X after X.sum_duplicates().")
             X = X.copy()
             X.sum_duplicates()
     else:
         X = sp.csr_array(X)
-    finite = np.isfinite(X.data)
-    if not finite.all():
-        _refuse(
-            _rows_of(X, ~finite), "contain NaN or inf", "Impute or drop them (scikit-learn's SimpleImputer)"
-        )
+    parts = split(X.nnz, size=_ENTRIES_AT_ONCE)
+    wrong = [part.start + np.flatnonzero(~np.isfinite(X.data[part])) for part in parts]
+    if any(map(len, wrong)):
+        rows = _rows_of(X, np.concatenate(wrong))
+        _refuse(rows, "contain NaN or inf", "Impute or drop them (scikit-learn's SimpleImputer)")
     return X
 
 
 def unit_rows(X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
-    """Divide every row by its length, in double precision.
+    """Divide every row by its length, in double precision. Rows of weight 0 may be zero; others are refused."""
+    sizes = row_sizes(X)
+    _refuse_zero(sizes, weight)
+    data = X.data.astype(np.float64)
+    for size in sizes:
+        data /= np.repeat(size, np.diff(X.indptr))
+    return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
 
-    Rows of weight 0 may be zero; others are refused. Lengths are taken after division by the largest entry, so that
-    neither huge nor tiny numbers overflow.
+
+def unit_rows_of_file(X: sp.csr_array, weight: NDArray[Any] | None = None) -> Any:
+    """Do as `unit_rows` does; but rows that are mapped into memory stay in their file, see `UnitRows`."""
+    if not is_mapped(X):
+        return unit_rows(X, weight)
+    whole = UnitRows(X, np.ones((2, X.shape[0])))
+    sizes = np.hstack([row_sizes(piece) for _, piece in pieces(whole)])
+    _refuse_zero(sizes, weight)
+    return UnitRows(X, sizes)
+
+
+def row_sizes(X: sp.csr_array) -> NDArray[np.float64]:
+    """Largest absolute entry of each row, and the length of the row divided by it; (1, 0) for a row of zeros.
+
+    Lengths are taken after division by the largest entry, so that neither huge nor tiny numbers overflow.
+
+    Examples
+    --------
+    >>> row_sizes(sp.csr_array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[4.  , 1.  ],
+           [1.25, 0.  ]])
     """
     owner = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    size = np.abs(X.data.astype(np.float64))
     largest = np.zeros(X.shape[0])
-    np.maximum.at(largest, owner, size)
-    zero = largest == 0
-    wrong = zero if weight is None else zero & (weight > 0)
-    if wrong.any():
-        advice = "Leave them out, e.g. X[abs(X).sum(axis=1) > 0] (documents that share no word with the vocabulary)"
-        _refuse(np.flatnonzero(wrong), "are zero and have no direction", advice)
-    data = X.data / np.where(zero, 1.0, largest)[owner]
-    length = np.sqrt(np.bincount(owner, weights=data**2, minlength=X.shape[0]))
-    data /= np.where(zero, 1.0, length)[owner]
-    return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
+    np.maximum.at(largest, owner, np.abs(X.data.astype(np.float64)))
+    largest[largest == 0] = 1.0
+    length = np.sqrt(np.bincount(owner, weights=(X.data / largest[owner]) ** 2, minlength=X.shape[0]))
+    return np.array([largest, length])
 
 
 def unit_columns(sums: NDArray[Any], before: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
@@ -81,7 +105,7 @@ def count_rows(X: sp.csr_array) -> sp.csr_array:
     negative = X.data < 0
     if negative.any():
         what = "have negative values (Negative values in data: a multinomial mixture is one of counts)"
-        _refuse(_rows_of(X, negative), what, "Give counts or frequencies")
+        _refuse(_rows_of(X, np.flatnonzero(negative)), what, "Give counts or frequencies")
     return X
 
 
@@ -95,16 +119,36 @@ def check_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     return weight
 
 
-def as_rows(X: sp.csr_array, weight: NDArray[Any], dtype: Any) -> Rows:
+def refuse_few(rows: Rows, n_components: int, name: str = "n_components") -> None:
+    """Refuse more components than rows."""
+    n_samples = rows.X.shape[0]
+    if n_samples < n_components:
+        raise ValueError(
+            f"n_samples={n_samples} rows cannot fill {name}={n_components}: give more rows or fewer components (rows "
+            "of weight 0 do not count)."
+        )
+
+
+def as_rows(X: Any, weight: NDArray[Any], dtype: Any) -> Rows:
     """Rows that count, in the working precision."""
     if not weight.all():
         kept = np.flatnonzero(weight)
-        X, weight = X[kept], weight[kept]
+        X, weight = select_rows(X, kept), weight[kept]
     return Rows(X.astype(dtype, copy=False), weight.astype(dtype, copy=False))
 
 
-def _rows_of(X: sp.csr_array, entries: NDArray[np.bool_]) -> NDArray[np.int64]:
-    return np.unique(np.searchsorted(X.indptr, np.flatnonzero(entries), side="right") - 1)
+def _rows_of(X: sp.csr_array, entries: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.unique(np.searchsorted(X.indptr, entries, side="right") - 1)
+
+
+def _refuse_zero(sizes: NDArray[np.float64], weight: NDArray[Any] | None) -> None:
+    """Refuse rows without a direction; let others of weight 0 pass, as rows of length 1."""
+    zero = sizes[1] == 0
+    wrong = zero if weight is None else zero & (weight > 0)
+    if wrong.any():
+        advice = "Leave them out, e.g. X[abs(X).sum(axis=1) > 0] (documents that share no word with the vocabulary)"
+        _refuse(np.flatnonzero(wrong), "are zero and have no direction", advice)
+    sizes[1, zero] = 1.0
 
 
 def _refuse(rows: NDArray[Any], what: str, advice: str) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.discover._mapped import pieces
 from arbora.infer.mixture import Rows
 from arbora.kernels import csr_matmul
 
@@ -69,7 +70,7 @@ def starting_sums(
         return label_sums(rows, labels, n_components)
     directions = rows.X if spherical else _directions(rows.X)
     seeds = plus_plus(Rows(directions, rows.weight), n_components, rng, engine)
-    return rows.X[seeds].toarray().astype(np.float64)
+    return rows.take(seeds).X.toarray().astype(np.float64)
 
 
 def label_sums(rows: Rows, labels: NDArray[Any], n_components: int) -> NDArray[np.float64]:
@@ -77,7 +78,10 @@ def label_sums(rows: Rows, labels: NDArray[Any], n_components: int) -> NDArray[n
     known = np.flatnonzero(labels >= 0)
     weight = rows.weight[known].astype(np.float64)
     member = sp.csr_array((weight, (labels[known], known)), shape=(n_components, rows.X.shape[0]))
-    return np.asarray((member @ rows.X).toarray(), dtype=np.float64)
+    sums = np.zeros((n_components, rows.X.shape[1]))
+    for part, X in pieces(rows.X):
+        sums += (member[:, part] @ X).toarray()
+    return sums
 
 
 def plus_plus(
@@ -105,10 +109,11 @@ def _draw(mass: NDArray[np.float64], n: int, rng: np.random.Generator) -> NDArra
     return np.minimum(np.searchsorted(total, rng.random(n) * total[-1], side="right"), len(mass) - 1)
 
 
-def _distances(X: sp.csr_array, seeds: NDArray[np.int64], engine: Any) -> NDArray[np.float64]:
+def _distances(X: Any, seeds: NDArray[np.int64], engine: Any) -> NDArray[np.float64]:
     """Cosine distances of all rows from some of them; those of a seed from itself are exactly zero."""
     columns = np.ascontiguousarray(X[seeds].toarray().T)
-    distance = np.maximum(1.0 - csr_matmul(X, columns, engine).astype(np.float64), 0.0)
+    cosine = np.concatenate([csr_matmul(piece, columns, engine) for _, piece in pieces(X)])
+    distance = np.maximum(1.0 - cosine.astype(np.float64), 0.0)
     distance[distance < 4 * np.finfo(X.dtype).eps] = 0.0
     return distance
 

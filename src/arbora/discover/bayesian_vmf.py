@@ -31,7 +31,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.discover._anneal import anneal, mean_row
 from arbora.discover._base import Mixture
 from arbora.discover._concentration import POSTERIORS, KappaLikelihood, KappaPosterior, point_posterior
-from arbora.discover._rows import as_rows, unit_rows
+from arbora.discover._rows import as_rows, unit_rows_of_file
 from arbora.discover._start import Init
 from arbora.discover._vmf_gibbs import CollapsedVMF, GibbsState, sample_posterior, warn_of_chains_apart
 from arbora.discover._vmf_posterior import (
@@ -139,6 +139,7 @@ class BayesianVMFMixture(Mixture):
         Quantiles of the log-density of training rows, each left out of the model; see `is_novel`.
     selection_ : dict
         Numbers of components tried and their held-out log-densities, if `n_components` is "auto".
+    stream_counts_, stream_sums_, seen_weight_ : see `VMFMixture`
     n_components_ : int
     n_iter_ : int
     converged_ : bool
@@ -162,6 +163,7 @@ class BayesianVMFMixture(Mixture):
     """
 
     _min_features: ClassVar[int] = 2
+    _streams: ClassVar[bool] = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **Mixture._parameter_constraints,
         "inference": [StrOptions({"variational", "gibbs"})],
@@ -253,7 +255,7 @@ class BayesianVMFMixture(Mixture):
         return given
 
     def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
-        return unit_rows(X, weight)
+        return unit_rows_of_file(X, weight)
 
     def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> None:
         super()._fit(X, weight, seed, engine)

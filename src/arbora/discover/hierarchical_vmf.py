@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.discover._concentration import POSTERIORS, KappaPosterior, point_posterior
+from arbora.discover._rows import unit_rows
 from arbora.discover._start import Init
 from arbora.discover._tree_look import TreeLook
 from arbora.discover._tree_start import (
@@ -201,6 +202,7 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
     True
     """
 
+    _streams: ClassVar[bool] = False
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BayesianVMFMixture._parameter_constraints,
         "structure": [Hierarchy, None],
@@ -268,6 +270,9 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
     def n_components(self) -> int:
         """Number of leaves."""
         return len(self.hierarchy_.leaf_ids)
+
+    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
+        return unit_rows(X, weight)
 
     def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> None:
         self.hierarchy_ = self._one_root()

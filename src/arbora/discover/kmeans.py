@@ -27,10 +27,10 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.discover._base import RUN_CONSTRAINTS, refuse_few, warn_unless_converged
+from arbora.discover._base import RUN_CONSTRAINTS, warn_unless_converged
 from arbora.discover._look import ClusterLook
 from arbora.discover._questions import draw_seed
-from arbora.discover._rows import as_rows, check_matrix, check_weight, unit_columns, unit_rows
+from arbora.discover._rows import as_rows, check_matrix, check_weight, refuse_few, unit_columns, unit_rows
 from arbora.discover._start import Init, check_init, starting_sums
 from arbora.engine import ThreadEngine
 from arbora.infer import Progress

@@ -32,6 +32,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.discover._cluster_life import ClusterLife
 from arbora.discover._concentration import POSTERIORS, KappaPosterior
+from arbora.discover._rows import unit_rows
 from arbora.discover._start import Init
 from arbora.discover._timed import TimedQuestions
 from arbora.discover._timeline import UNITS, make_timeline, points_of, read_times
@@ -167,6 +168,7 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
     ((600,), (2,))
     """
 
+    _streams: ClassVar[bool] = False
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BayesianVMFMixture._parameter_constraints,
         "bins": [None, Interval(Integral, 1, None, closed="left"), StrOptions(set(UNITS)), "array-like"],
@@ -241,6 +243,9 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
         self
         """
         return super().fit(X, times, sample_weight)
+
+    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
+        return unit_rows(X, weight)
 
     def _placed(self, X: sp.csr_array, y: Any) -> sp.csr_array:
         """Put rows into the blocks of their times."""

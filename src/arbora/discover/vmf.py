@@ -34,7 +34,7 @@ from scipy.special import logsumexp, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.discover._base import Mixture
-from arbora.discover._rows import unit_columns, unit_rows
+from arbora.discover._rows import unit_columns, unit_rows_of_file
 from arbora.discover._start import Init, starting_sums
 from arbora.infer.mixture import Model, Rows, Schedule, Scores, Stats, squared_lengths
 from arbora.kernels import csr_matmul
@@ -102,7 +102,7 @@ def broad_concentration(rows: Rows, directions: NDArray[Any], rng: np.random.Gen
     if n_components == 1:
         return 1.0
     ids = rng.choice(rows.X.shape[0], size=min(_LOOK, rows.X.shape[0]), replace=False)
-    cosine = csr_matmul(rows.X[np.sort(ids)], directions).astype(np.float64)
+    cosine = csr_matmul(rows.take(np.sort(ids)).X, directions).astype(np.float64)
 
     def excess(log_kappa: float) -> float:
         p = softmax(np.exp(log_kappa) * cosine, axis=1)
@@ -218,6 +218,10 @@ class VMFMixture(Mixture):
         Quantiles of the log-density of training rows, each left out of the model; see `is_novel`.
     selection_ : dict
         Numbers of components tried and their held-out log-densities, if `n_components` is "auto".
+    stream_counts_, stream_sums_ : ndarray of shape (n_components,) and (n_features, n_components)
+        Statistics of a row, averaged over the batches of `partial_fit`.
+    seen_weight_ : float
+        Rows in these batches.
     n_components_ : int
     n_iter_ : int
     converged_ : bool
@@ -242,6 +246,7 @@ class VMFMixture(Mixture):
     """
 
     _min_features: ClassVar[int] = 2
+    _streams: ClassVar[bool] = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **Mixture._parameter_constraints,
         "concentration": [StrOptions({"shared", "own"})],
@@ -290,7 +295,7 @@ class VMFMixture(Mixture):
         self.verbose = verbose
 
     def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
-        return unit_rows(X, weight)
+        return unit_rows_of_file(X, weight)
 
     def _schedule(self, seed: int) -> Schedule:
         schedule = super()._schedule(seed)

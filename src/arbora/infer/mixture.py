@@ -41,18 +41,28 @@ Matrix = NDArray[Any]
 
 _MOST_PARTS = 64  # parts of the data whose statistics are added up
 _NONZEROS_PER_PART = 1 << 16  # of a part whose sums are made elsewhere
-_MOST_RESPONSIBILITIES = 1 << 26  # numbers that may be in memory at once, 256 MiB in single precision
+MOST_RESPONSIBILITIES = 1 << 26  # numbers that may be in memory at once, 256 MiB in single precision
 _NONZEROS_PER_SUM = 16  # a part has at least this many non-zeros for each number in a column of its sums
+_NONZEROS_AT_ONCE = 1 << 20  # of rows in a file, that a thread reads at a time
 _TINY = float(np.finfo(np.float64).tiny)
 _DELAY, _FORGETTING = 1.0, 0.7  # step t of stepwise EM has rate (t + delay)^-forgetting
 
 
 class Rows(NamedTuple):
-    """Rows of a mixture and their weights, in the working precision; perhaps with the transposed rows."""
+    """Rows of a mixture and their weights, in the working precision; perhaps with the transposed rows.
 
-    X: sp.csr_array
+    X is a CSR array; or rows in a file, with `shape`, `dtype`, `nnz` and `indptr` of a CSR array, of which parts,
+    `X[part]`, are CSR arrays in memory.
+    """
+
+    X: Any
     weight: Matrix
     transposed: sp.csr_array | None = None
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether X is a CSR array."""
+        return bool(sp.issparse(self.X))
 
     @property
     def total(self) -> float:
@@ -63,10 +73,17 @@ class Rows(NamedTuple):
         """Return some of the rows."""
         return Rows(self.X[ids], self.weight[ids])
 
+    def load(self, part: slice) -> tuple[Rows, slice]:
+        """Return rows in memory with a part of these among them, and where it is."""
+        if self.in_memory:
+            return self, part
+        return Rows(self.X[part], self.weight[part]), slice(0, part.stop - part.start)
+
     def prepared(self, schedule: Schedule, n_components: int) -> Rows:
         """Return the rows with their transpose, where many E-steps over all of them will gain by it."""
         whole = schedule.batch_size is None and schedule.temperatures[-1] > 0
-        if not whole or self.X.shape[0] * n_components > _MOST_RESPONSIBILITIES:
+        too_large = self.X.shape[0] * n_components > MOST_RESPONSIBILITIES
+        if not whole or too_large or not self.in_memory:
             return self
         return self._replace(transposed=sp.csr_array(self.X.T))
 
@@ -129,11 +146,29 @@ def parts_of(rows: Rows) -> list[slice]:
     >>> parts_of(Rows(sp.csr_array(np.ones((40, 2))), np.ones(40)))
     [slice(0, 20, None), slice(20, 40, None)]
     """
-    n_samples, n_features = rows.X.shape
+    n_features, nnz = rows.X.shape[1], rows.X.nnz
     least = _NONZEROS_PER_SUM * max(n_features, 1) if rows.transposed is None else _NONZEROS_PER_PART
-    n_parts = int(np.clip(rows.X.nnz // least, 1, _MOST_PARTS))
-    ends = np.searchsorted(rows.X.indptr, rows.X.nnz * np.arange(1, n_parts) / n_parts)
-    cuts = np.unique(np.concatenate([[0], ends, [n_samples]]))
+    n_parts = int(np.clip(nnz // least, 1, _MOST_PARTS))
+    if not rows.in_memory:
+        n_parts = max(n_parts, -(-nnz // nonzeros_at_once(n_features)))
+    return cut_rows(rows.X.indptr, n_parts)
+
+
+def nonzeros_at_once(n_features: int) -> int:
+    """Non-zeros of a file that a thread reads at a time: no fewer than a column of the sums that they add to has."""
+    return max(_NONZEROS_AT_ONCE, n_features)
+
+
+def cut_rows(indptr: Matrix, n_parts: int) -> list[slice]:
+    """Cut the rows of a CSR array into parts of about as many non-zeros.
+
+    Examples
+    --------
+    >>> cut_rows(np.array([0, 4, 5, 6]), 2)
+    [slice(0, 1, None), slice(1, 3, None)]
+    """
+    ends = np.searchsorted(indptr, int(indptr[-1]) * np.arange(1, n_parts) / n_parts)
+    cuts = np.unique(np.concatenate([[0], ends, [len(indptr) - 1]]))
     return [slice(int(first), int(stop)) for first, stop in pairwise(cuts)]
 
 
@@ -172,6 +207,7 @@ def _ready(scores: Scores, dtype: Any) -> _Ready:
 
 
 def _local(ready: _Ready, rows: Rows, part: slice) -> tuple[Stats, float]:
+    rows, part = rows.load(part)
     sums, counts = np.zeros(ready.weights.shape, rows.X.dtype), np.zeros(ready.weights.shape[1])
     value = _walk(assign_rows, ready, rows, part, sums, counts)
     return Stats(counts, sums), value
@@ -286,7 +322,7 @@ def _run_batches(model: Model, rows: Rows, params: Any, schedule: Schedule, prog
             batch = rows.take(np.sort(order[first : first + size]))
             scores = model.scores(params)._replace(temperature=schedule.temperatures[-1])
             stats, bound = local(scores, batch, slice(0, batch.X.shape[0]))
-            average = _blend(average, stats, total / max(batch.total, _TINY), step)
+            average = blend(average, stats, total / max(batch.total, _TINY), step)
             params, value, step = model.update(params, average), value + bound, step + 1
         value += model.extra(params)
         gain = (value - bounds[-1]) / total if bounds else np.inf
@@ -299,8 +335,15 @@ def _run_batches(model: Model, rows: Rows, params: Any, schedule: Schedule, prog
     return Solution(params, np.array(bounds), trace, converged)
 
 
-def _blend(average: Stats | None, stats: Stats, scale: float, step: int) -> Stats:
-    """Let the statistics of a batch into their moving average."""
+def blend(average: Stats | None, stats: Stats, scale: float, step: int) -> Stats:
+    """Let the statistics of a batch, times `scale`, into their moving average, with the rate (step + 1)^-0.7.
+
+    Examples
+    --------
+    >>> ones = Stats(np.ones(1), np.ones((1, 1)))
+    >>> blend(Stats(np.zeros(1), np.zeros((1, 1))), ones, 10.0, step=1).counts.round(3)
+    array([6.156])
+    """
     if average is None:
         return Stats(stats.counts * scale, stats.sums * scale)
     rate = (step + _DELAY) ** -_FORGETTING
