@@ -2,13 +2,21 @@
 
 import os
 import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from arbora.classify import HierarchicalBayesClassifier, MultinomialLogistic, RecursiveSVC
+from arbora.classify import (
+    HierarchicalBayesClassifier,
+    MultinomialLogistic,
+    RecursiveLogisticRegression,
+    RecursiveSVC,
+)
 from arbora.engine import EngineError, RayEngine, ThreadEngine, actors
 from arbora.engine.ray import start_here
 from arbora.infer import multinomial_shards
@@ -31,7 +39,12 @@ class Shard:
     def __init__(self, common, piece, engine):
         if piece == "bad":
             raise ValueError("a piece that cannot be")
+        if piece == "sleep":
+            time.sleep(30)
         self.total, self.common, self.engine = piece, common, engine
+        if isinstance(piece, Path):
+            self.total = 0
+            self.die_once(piece)
 
     def add(self, n, m=0):
         self.total = self.total + n + m
@@ -44,6 +57,10 @@ class Shard:
         if not os.path.exists(path):
             open(path, "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
+        return self.total
+
+    def sleep(self, seconds):
+        time.sleep(seconds)
         return self.total
 
     def die(self):
@@ -66,18 +83,21 @@ class TwoShards(ThreadEngine):
 
 
 class Killing(RayEngine):
-    """Kills the last worker by its process id just after a step was sent out, in these steps."""
+    """Kills the last worker by its process id just after a step was sent out, in these steps; or ends the driver."""
 
     kill_in: tuple[int, ...] = ()
+    end_in, end = 0, None
 
     def shards(self, make, common, pieces):
-        shards, send = super().shards(make, common, pieces), None
+        shards = super().shards(make, common, pieces)
         send = shards._send
 
-        def send_and_kill():
-            futures = send()
+        def send_and_kill(workers):
+            futures = send(workers)
             if shards.number in type(self).kill_in:
                 os.kill(shards.pids[-1], signal.SIGKILL)
+            if shards.number == type(self).end_in:
+                type(self).end()
             return futures
 
         shards._send = send_and_kill
@@ -88,6 +108,26 @@ class Killing(RayEngine):
 @pytest.fixture
 def kill_in(monkeypatch):
     return lambda *steps: monkeypatch.setattr(Killing, "kill_in", steps)
+
+
+class Interrupted(Exception):
+    """The driver ends in the midst of a run."""
+
+
+@pytest.fixture
+def interrupt_in(monkeypatch):
+    def end():
+        raise Interrupted
+
+    monkeypatch.setattr(Killing, "end", end)
+    return lambda step: monkeypatch.setattr(Killing, "end_in", step)
+
+
+def in_two_shards(monkeypatch, model, X, y):
+    """Fit a model in two shards of this process: what a cluster of two workers has to give, to the last bit."""
+    with monkeypatch.context() as patch:
+        patch.setattr(type(model), "_training_engine", lambda self: TwoShards())
+        return model.fit(X, y)
 
 
 def test_shards_take_steps_and_errors_are_theirs(tmp_path):
@@ -126,6 +166,29 @@ def test_workers_that_cannot_be_are_told(monkeypatch, tmp_path):
         monkeypatch.setattr(actors, "_PAUSE", 0.01)
         with pytest.raises(EngineError, match="max_restarts=0"):
             shards.step("die")
+
+
+def test_a_worker_that_dies_while_it_is_made_is_made_again(tmp_path):
+    with RayEngine(n_shards=2).shards(Shard, np.ones(3), [0, tmp_path / "dead"]) as shards:
+        assert shards.step("add", 1) == [1, 1]
+
+
+def test_no_wait_is_without_end(monkeypatch):
+    with pytest.raises(EngineError, match="worker 0 of 1 did not start within timeout=1 seconds"):
+        RayEngine(timeout=1).shards(Shard, np.ones(3), ["sleep"])
+    with RayEngine().shards(Shard, np.ones(3), [7]) as shards:
+        looked = []
+        monkeypatch.setattr(shards.engine, "timeout", 0.1)
+        monkeypatch.setattr(shards, "_back", looked.append)
+        assert shards.step("sleep", 0.5) == [7]  # a worker that says that it is there may take its time
+        assert looked
+
+        def gone(index):
+            raise EngineError(f"worker {index} is gone")
+
+        monkeypatch.setattr(shards, "_back", gone)
+        with pytest.raises(EngineError, match="worker 0 is gone"):
+            shards.step("sleep", 0.5)
 
 
 def test_the_address_of_another_cluster_is_refused():
@@ -171,9 +234,7 @@ def test_recursive_machines_on_a_cluster_that_loses_a_worker(filed, kill_in, mon
     X, y, tree = filed
     arguments = {"structure": tree, "tol": 1e-2, "calibration": None, "random_state": 0}
     here = RecursiveSVC(**arguments).fit(X, y)
-    with monkeypatch.context() as patch:  # the same shards, in this process
-        patch.setattr(RecursiveSVC, "_training_engine", lambda self: TwoShards())
-        cut = RecursiveSVC(**arguments).fit(X, y)
+    cut = in_two_shards(monkeypatch, RecursiveSVC(**arguments), X, y)
     kill_in(4)
     there = RecursiveSVC(engine=Killing(n_shards=2, checkpoint_every=3), **arguments).fit(X, y)
     assert Killing.last.n_restarts == 1
@@ -182,10 +243,71 @@ def test_recursive_machines_on_a_cluster_that_loses_a_worker(filed, kill_in, mon
     assert there.trace_["objective"][-1] == pytest.approx(here.trace_["objective"][-1], rel=1e-2)
 
 
-def test_bayesian_classifier_on_a_cluster(filed):
+def test_bayesian_classifier_on_a_cluster_that_loses_a_worker_and_its_driver(
+    filed, kill_in, interrupt_in, monkeypatch, tmp_path
+):
     X, y, tree = filed
     arguments = {"structure": tree, "likelihood": "logistic"}
     here = HierarchicalBayesClassifier(**arguments).fit(X, y)
-    there = HierarchicalBayesClassifier(engine=RayEngine(n_shards=2), **arguments).fit(X, y)
+    cut = in_two_shards(monkeypatch, HierarchicalBayesClassifier(**arguments), X, y)
+    engine = Killing(n_shards=2, checkpoint_every=3, folder=tmp_path, resume=True)
+    kill_in(4)
+    interrupt_in(18)  # after weights were asked for, to estimate precisions
+    with pytest.raises(Interrupted):
+        HierarchicalBayesClassifier(engine=engine, **arguments).fit(X, y)
+    assert Killing.last.n_restarts == 1
+    interrupt_in(0)
+    kill_in(20)
+    there = HierarchicalBayesClassifier(engine=engine, **arguments).fit(X, y)
+    assert Killing.last.begun == [15, 15]
+    assert Killing.last.n_restarts == 1
+    np.testing.assert_allclose(there.coef_, cut.coef_, rtol=1e-6, atol=1e-12)
+    assert there.trace_["objective"][-1] == pytest.approx(cut.trace_["objective"][-1], rel=1e-6)
     np.testing.assert_allclose(there.precisions_, here.precisions_, rtol=0.02)
     np.testing.assert_array_equal(there.predict(X), here.predict(X))
+
+
+def test_other_losses_on_a_cluster_and_a_run_that_is_taken_up(filed, interrupt_in, monkeypatch, tmp_path):
+    X, y, tree = filed
+    arguments = {"structure": tree, "tol": 1e-2, "calibration": None, "random_state": 0}
+    squared = {"loss": "squared_hinge", **arguments}
+    there = RecursiveSVC(engine=RayEngine(n_shards=2), **squared).fit(X, y)
+    np.testing.assert_array_equal(
+        there.coef_, in_two_shards(monkeypatch, RecursiveSVC(**squared), X, y).coef_
+    )
+
+    engine = Killing(n_shards=2, checkpoint_every=2, folder=tmp_path, resume=True)
+    interrupt_in(6)
+    with pytest.raises(Interrupted):
+        RecursiveLogisticRegression(engine=engine, **arguments).fit(X, y)
+    with pytest.raises(EngineError, match=r"has 2 shards, and this fit 1.*n_shards=2"):
+        RecursiveLogisticRegression(
+            engine=RayEngine(n_shards=1, folder=tmp_path, resume=True), **arguments
+        ).fit(X, y)
+    interrupt_in(0)
+    there = RecursiveLogisticRegression(engine=engine, **arguments).fit(X, y)
+    assert Killing.last.begun == [4, 4]
+    cut = in_two_shards(monkeypatch, RecursiveLogisticRegression(**arguments), X, y)
+    np.testing.assert_array_equal(there.coef_, cut.coef_)
+
+
+def fit_and_die(folder):
+    """What the driver of the next test does: it kills itself in a step."""
+    Killing.end_in, Killing.end = 4, lambda: os.kill(os.getpid(), signal.SIGKILL)
+    engine = Killing("auto", n_shards=2, checkpoint_every=2, folder=folder, resume=True)
+    MultinomialLogistic(C=3.0, tol=1e-2, engine=engine).fit(*text_like())
+
+
+def test_lc_goes_on_after_the_death_of_its_driver(tmp_path):
+    address = ray.get_runtime_context().gcs_address
+    command = [sys.executable, "-c", f"import test_ray; test_ray.fit_and_die({str(tmp_path)!r})"]
+    environment = {**os.environ, "RAY_ADDRESS": address}
+    ended = subprocess.run(command, cwd=Path(__file__).parent, env=environment, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    X, y = text_like()
+    here = MultinomialLogistic(C=3.0, solver="lc", tol=1e-2).fit(X, y)
+    engine = Killing(n_shards=2, checkpoint_every=2, folder=tmp_path, resume=True)
+    there = MultinomialLogistic(C=3.0, tol=1e-2, engine=engine).fit(X, y)
+    assert Killing.last.begun == [2, 2]  # the state of step 4 would have been written in step 5
+    assert there.objective_ == pytest.approx(here.objective_, rel=1e-6)
+    np.testing.assert_array_equal(there.coef_, here.coef_)

@@ -22,6 +22,7 @@ from arbora.classify._coupling import couple
 from arbora.engine import EngineError, RayEngine, ThreadEngine, choose_engine
 from arbora.engine import ray as ray_module
 from arbora.engine.actors import RayShards, Standing, Step, count_slots
+from arbora.engine.journal import fingerprint, open_journal
 from arbora.engine.mapped import read_object, write_object
 from arbora.infer import multinomial_shards
 from arbora.infer.dual import prepare_rows
@@ -192,6 +193,59 @@ def test_files_of_objects_are_mapped_and_replaced_whole(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["piece"]
 
 
+def test_fingerprints_tell_values_and_not_where_they_are(tmp_path):
+    rows = sp.random_array((20, 9), density=0.3, format="csr", rng=np.random.default_rng(0))
+    value = {"rows": rows, "parts": [np.arange(3.0), Step(1, "add", None, ())], "f": np.exp, "of": range(3)}
+    write_object(tmp_path / "value", value)
+    assert fingerprint(read_object(tmp_path / "value")) == fingerprint(value)
+    for name, other in (
+        ("rows", rows * 2),
+        ("rows", sp.csc_array(rows)),
+        ("parts", [np.arange(3.0), Step(2, "add", None, ())]),
+        ("parts", [np.arange(3.0)[:, None], Step(1, "add", None, ())]),
+        ("parts", [np.arange(3, dtype=np.float32), Step(1, "add", None, ())]),
+        ("f", np.log),
+        ("of", range(4)),
+    ):
+        assert fingerprint({**value, name: other}) != fingerprint(value)
+
+
+def test_a_journal_is_taken_up_by_one_at_a_time(tmp_path):
+    first = open_journal(tmp_path, Cut, np.ones(3), [1, 2])
+    assert first.find(1, "a") is None
+    first.keep(1, "a", [np.ones(2), None])
+    second = open_journal(tmp_path, Cut, np.ones(3), [1, 2])
+    assert not first.folder.exists()  # what is left of the first driver cannot write there
+    with pytest.raises(FileNotFoundError):
+        first.keep(2, "b", [])
+    np.testing.assert_array_equal(second.find(1, "a")[0], np.ones(2))
+    assert second.find(2, "b") is None
+    with pytest.raises(EngineError, match="step 1 is not that of the run"):
+        second.find(1, "b")
+    with pytest.raises(EngineError, match=r"has 2 shards, and this fit 3.*n_shards=2"):
+        open_journal(tmp_path, Cut, np.ones(3), [1, 2, 3])
+    assert open_journal(tmp_path, Cut, np.zeros(3), [1, 2]).last == 0  # other data are another run
+    assert second.folder.exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory is measured on Linux")
+def test_weights_in_a_file_take_no_memory(tmp_path):
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    engine, chunk = RayEngine(weights=tmp_path), 1 << 20
+    weights, before, most = engine.zeros((1 << 24,), np.float32), resident(), 0
+    for first in range(0, len(weights), chunk):
+        weights[first : first + chunk] = first
+        most = max(most, resident() - before)
+        engine.settle(weights)
+    assert most < weights.nbytes / 4
+    np.testing.assert_array_equal(
+        np.load(next(tmp_path.iterdir()))[::chunk], np.arange(0, len(weights), chunk)
+    )
+
+
 def test_an_engine_is_its_settings(tmp_path):
     engine = RayEngine("host:1", n_shards=3, threads=2, folder=tmp_path, checkpoint_every=None, n_jobs=4)
     assert pickle.loads(pickle.dumps(engine)) == engine != RayEngine()
@@ -208,7 +262,15 @@ def test_an_engine_is_its_settings(tmp_path):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"n_shards": 0}, {"threads": 1.5}, {"checkpoint_every": 0}, {"data": "path"}, {"max_restarts": -2}],
+    [
+        {"n_shards": 0},
+        {"threads": 1.5},
+        {"checkpoint_every": 0},
+        {"data": "path"},
+        {"max_restarts": -2},
+        {"resume": True},
+        {"resume": True, "folder": "here", "checkpoint_every": None},
+    ],
 )
 def test_settings_that_mean_nothing_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):

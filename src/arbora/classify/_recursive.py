@@ -136,7 +136,8 @@ class Recursive(OneVsRest):
             if value:
                 raise ValueError(
                     f"{name}={value!r} is for engine=None: with engine={self.engine!r} multipliers stay on the "
-                    "workers, which keep their own states in the folder of RayEngine(folder=...)."
+                    "workers, which keep their own states; RayEngine(folder=..., resume=True) takes up a fit that "
+                    "was interrupted."
                 )
 
     def _train_and_keep(self, training: Training, coupling: Coupling, checkpoint: Checkpoint | None) -> None:

@@ -40,10 +40,12 @@ from arbora.infer import Progress
 from arbora.infer.memory import require_memory
 from arbora.infer.multinomial import Monitor, SoftmaxProblem, class_weights
 from arbora.infer.multinomial_solve import SOLVERS, solve
+from arbora.infer.tree_likelihood import slices
 from arbora.infer.undo import all_or_nothing
 from arbora.structure import Hierarchy, LabelGraph
 
 _DENSE = 0.5  # share of entries at which rows count as dense
+_AT_ONCE = 1 << 26  # weights that are copied at a time
 
 
 def with_bias(X: sp.csr_array, bias: float, dtype: Any) -> tuple[Any, NDArray[np.int64]]:
@@ -100,7 +102,8 @@ class MultinomialLogistic(LinearClassifier):
     engine : None, "threads", "ray" or RayEngine
         Where the weights live while they are trained: in this process, or in shards on the workers of a Ray cluster
         (extra `ray`; "ray" is one on this machine). "auto" means "lc" there, the only solver that can be elsewhere;
-        its result does not depend on the engine. A structure needs this process.
+        its result does not depend on the engine. A structure needs this process. Predictions are made by `n_jobs`
+        threads of this process in any case.
     random_state : int, RandomState instance or None
         Order in which "auto" visits sparse rows.
     verbose : int
@@ -232,8 +235,9 @@ class MultinomialLogistic(LinearClassifier):
             )
         if self.structure is not None and self._coupled()[0] is not None:
             raise ValueError(
-                "with a structure the weights of all classes move each other, and would have to travel: use "
-                "engine=None, coupling=0, or RecursiveLogisticRegression, which takes structures to a cluster."
+                "with a structure the penalty pulls each class to a mixture of the weights of all others, which "
+                "would have to travel between the workers in every iteration: use engine=None, coupling=0, or "
+                "RecursiveLogisticRegression, which takes structures to a cluster."
             )
 
     def _refuse(self, training: Training) -> None:
@@ -269,7 +273,10 @@ class MultinomialLogistic(LinearClassifier):
         weights = W
         if len(seen) < training.X.shape[1] or not bias:
             weights = engine.zeros((training.X.shape[1] + 1, W.shape[1]), W.dtype)
-            weights[seen] = W[: len(seen)]
+            for some in slices(len(seen), max(1, _AT_ONCE // W.shape[1])):
+                weights[seen[some]] = W[some]
+                engine.settle(W)
+                engine.settle(weights)
             weights[-1] = W[-1] if bias else 0
             engine.discard(W)
         weights = weights.astype(training.options.dtype, copy=False)

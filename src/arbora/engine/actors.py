@@ -9,11 +9,12 @@ When a worker is killed, Ray starts another, which makes the shard again and rea
 far it is and tells it the steps since, which end with the one that was cut off. Steps depend on nothing but state and
 arguments: the answers have the same bits as if nothing had happened. A step that was done, but whose answer was lost,
 is not taken twice: the last answer is kept. (Ray itself retries nothing: it would not know of the steps before.)
+
+When the driver dies, so do the workers. With a `journal` another driver can take the run up.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import threading
@@ -23,30 +24,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from arbora.engine.journal import Journal, fingerprint, open_journal
 from arbora.engine.mapped import read_object, write_object
 from arbora.engine.shards import EngineError, Make, Shards
-from arbora.engine.threads import ThreadEngine
+from arbora.engine.worker import LOOK, BehindError, Standing, Worker
 
 _MOST_DEATHS = 3  # of a worker, one after the other, without a step done
 _PATIENCE = (
     5  # answers that a worker is dead before it is believed: one that is being restarted may say so too
 )
 _PAUSE = 0.2  # seconds between two questions whether a worker is back
-
-
-class Standing(NamedTuple):
-    """Where a worker is: its process, its last step, and whether it sees the folder of the run."""
-
-    pid: int
-    done: int
-    sees_folder: bool
-
-
-class Answer(NamedTuple):
-    """What a step gave, and the last step whose state is safe on the disk."""
-
-    result: Any
-    saved: int
 
 
 class Step(NamedTuple):
@@ -71,67 +58,12 @@ def count_slots(ray: Any, threads: int) -> int:
     return sum(int(node["Resources"].get("CPU", 0)) // threads for node in alive)
 
 
-class BehindError(Exception):
-    """A worker was told a step before those that come first: it has been restarted."""
-
-
-class Worker:
-    """The actor: a shard, and how far it is.
-
-    Parameters
-    ----------
-    make : callable
-    common : object or Path
-        What all shards read; a path is that of a file to be mapped.
-    piece : object
-    threads : int
-        Of the engine that the shard works on.
-    path : Path
-        Where the state is kept; its folder is that of the run.
-    every : int or None
-        Steps between two states that are kept; None keeps none.
-    """
-
-    def __init__(
-        self, make: Make, common: Any, piece: Any, threads: int, path: Path, every: int | None
-    ) -> None:
-        self.path, self.every = path, every
-        common = read_object(common) if isinstance(common, Path) else common
-        self.shard = make(common, piece, ThreadEngine(threads))
-        self.done, self.answer = 0, None
-        if path.exists():
-            self.done, state = read_object(path)
-            self.shard.restore(state)
-        self.saved = self.done
-
-    def standing(self) -> Standing:
-        """Tell how far this worker is."""
-        return Standing(os.getpid(), self.done, self.path.parent.exists())
-
-    def step(self, number: int, name: str, shared: Sequence[Any], own: Sequence[Any]) -> Any:
-        """Take a step, unless it has been taken."""
-        if number != self.done:
-            if number != self.done + 1:
-                raise BehindError(f"step {number} was asked for after step {self.done}")
-            if self.every is not None and self.done - self.saved >= self.every:
-                write_object(self.path, (self.done, self.shard.state()))
-                self.saved = self.done
-            result = getattr(self.shard, name)(*shared, *own)
-            self.done, self.answer = number, Answer(result, self.saved)
-        return self.answer
-
-    def ask(self, number: int, name: str, arguments: Sequence[Any]) -> Any:
-        """Answer a question about the state after a step."""
-        if number != self.done:
-            raise BehindError(f"was asked after step {number}, and is at step {self.done}")
-        return getattr(self.shard, name)(*arguments)
-
-
-def _release(ray: Any, actors: list[Any], folder: Path) -> None:
+def _release(ray: Any, actors: list[Any], folder: Path | None) -> None:
     if ray.is_initialized():
         for actor in actors:
             ray.kill(actor, no_restart=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class RayShards(Shards):
@@ -149,9 +81,13 @@ class RayShards(Shards):
         super().__init__(len(pieces))
         self.engine, self.ray = engine, engine.connect()
         self._require_cpus()
-        folder = Path(tempfile.mkdtemp(prefix="arbora-run-", dir=engine.folder)).resolve()
+        self.journal: Journal | None = None
+        if engine.resume:
+            self.journal = open_journal(engine.folder, make, common, pieces)
+        folder = self.journal.folder if self.journal is not None else self._new_folder()
         self.actors: list[Any] = []
-        self._close = weakref.finalize(self, _release, self.ray, self.actors, folder)
+        to_remove = folder if self.journal is None else None
+        self._close = weakref.finalize(self, _release, self.ray, self.actors, to_remove)
         self.number, self.n_restarts, self._lock = 0, 0, threading.Lock()
         self.log: list[list[Step]] = [[] for _ in pieces]
         self.deaths = [0] * len(pieces)
@@ -159,19 +95,28 @@ class RayShards(Shards):
             self.common: Any = folder / "common"
             write_object(self.common, common)
         else:
-            self.common = self.ray.put(common)  # held: a worker that is restarted needs it again
-        actor = self.ray.remote(Worker).options(
+            self.common = self.ray.put(common)
+        self.given = [(self.common, self.ray.put(piece)) for piece in pieces]
+        actor = self.ray.remote(
             num_cpus=engine.threads,
             max_restarts=engine.max_restarts,
             max_task_retries=0,
             scheduling_strategy="SPREAD",
-        )
-        for index, piece in enumerate(pieces):
+            concurrency_groups={LOOK: 1},
+        )(Worker)
+        for index, given in enumerate(self.given):
             path = folder / f"shard-{index}"
-            self.actors.append(
-                actor.remote(make, self.common, piece, engine.threads, path, engine.checkpoint_every)
-            )
-        self.pids = self._begin(folder)
+            self.actors.append(actor.remote(make, given, engine.threads, path, engine.checkpoint_every))
+        self.pids: list[int] = []
+        try:
+            standings = self._begin(folder)
+        except BaseException:
+            self.close()
+            raise
+        self.pids, self.begun = [one.pid for one in standings], [one.done for one in standings]
+
+    def _new_folder(self) -> Path:
+        return Path(tempfile.mkdtemp(prefix="arbora-run-", dir=self.engine.folder)).resolve()
 
     def _require_cpus(self) -> None:
         threads, have = self.engine.threads, self.ray.cluster_resources().get("CPU", 0)
@@ -183,41 +128,50 @@ class RayShards(Shards):
                 "smaller n_shards or threads, or add machines to the cluster."
             )
 
-    def _begin(self, folder: Path) -> list[int]:
+    def _begin(self, folder: Path) -> list[Standing]:
         """Wait for all workers; see that they can do what they will have to."""
-        found = [actor.standing.remote() for actor in self.actors]
-        try:
-            standings = self.ray.get(found, timeout=self.engine.timeout)
-        except self.ray.exceptions.GetTimeoutError as error:
-            self.close()
-            raise EngineError(
-                f"{self.n_shards} workers did not start within timeout={self.engine.timeout:g} seconds; perhaps "
-                "others use the CPUs of the cluster (`ray status` tells), or the data are still on the way."
-            ) from error
-        except losses(self.ray) as error:
-            self.close()
-            raise EngineError(f"a worker could not make its shard: {error}") from error
+        deadline = time.monotonic() + self.engine.timeout
+        standings = [self._back(index, deadline=deadline) for index in range(self.n_shards)]
         uses_folder = self.engine.checkpoint_every is not None or self.engine.data == "file"
         if uses_folder and not all(standing.sees_folder for standing in standings):
-            self.close()
             raise EngineError(
                 f"not all workers see the folder {folder}, which is to keep their states: give RayEngine a folder on "
                 "a file system that all machines share, or checkpoint_every=None."
             )
-        return [standing.pid for standing in standings]
+        if self.journal is not None and max(one.done for one in standings) > self.journal.last:
+            raise EngineError(
+                f"the run in {folder} lacks answers of step {self.journal.last + 1}, which its workers have taken: "
+                "files are missing there. Remove that folder, to begin anew."
+            )
+        return standings
 
     def step(self, name: str, *arguments: Any, each: Sequence[Sequence[Any]] | None = None) -> list[Any]:
-        """Let every shard take one step."""
+        """Let every shard take one step; of a run that was taken up, those that have not taken it."""
         if each is not None and len(each) != self.n_shards:
             raise ValueError(f"arguments of {len(each)} shards were given, and there are {self.n_shards}.")
         self.number += 1
-        shared = self.ray.put(arguments)
-        for index, log in enumerate(self.log):
-            log.append(Step(self.number, name, shared, each[index] if each is not None else ()))
-        futures = self._send()
+        known, mark = None, ""
+        if self.journal is not None:
+            mark = fingerprint(name, arguments, each)
+            known = self.journal.find(self.number, mark)
+        waiting = [k for k, begun in enumerate(self.begun) if begun < self.number]
+        if waiting:
+            shared = self.ray.put(arguments)
+            for k in waiting:
+                self.log[k].append(Step(self.number, name, shared, each[k] if each is not None else ()))
+        answers = self._collect(self._send(waiting))
+        if known is not None:
+            return known
+        found = [answers[k] for k in range(self.n_shards)]
+        if self.journal is not None:
+            self.journal.keep(self.number, mark, found)
+        return found
+
+    def _collect(self, futures: dict[Any, int]) -> dict[int, Any]:
+        """Wait for the answers of a step; bring back workers that are lost meanwhile."""
         answers: dict[int, Any] = {}
         while futures:
-            (ready,), _ = self.ray.wait(list(futures), num_returns=1)
+            ready = self._first(futures)
             index = futures.pop(ready)
             try:
                 answer = self.ray.get(ready)
@@ -227,25 +181,45 @@ class RayShards(Shards):
                 continue
             answers[index], self.deaths[index] = answer.result, 0
             self.log[index] = [step for step in self.log[index] if step.number > answer.saved]
-        return [answers[index] for index in range(self.n_shards)]
+        return answers
+
+    def _first(self, futures: dict[Any, int]) -> Any:
+        """Wait for the first answer. A step may take any time, as long as its worker is there to say so."""
+        while True:
+            ready, _ = self.ray.wait(list(futures), num_returns=1, timeout=self.engine.timeout)
+            if ready:
+                return ready[0]
+            for index in futures.values():
+                self._back(index)
 
     def ask(self, shard: int, name: str, *arguments: Any) -> Any:
         """Ask one shard for something, by a method that changes nothing."""
+        path = None
+        if self.journal is not None and self.asked_between:
+            path = self.journal.answer(self.number, fingerprint(shard, name, arguments))
+            if path.exists():
+                return read_object(path)
         while True:
+            future = self.actors[shard].ask.remote(self.number, name, arguments)
+            self._first({future: shard})
             try:
-                return self.ray.get(self.actors[shard].ask.remote(self.number, name, arguments))
+                answer = self.ray.get(future)
             except self.ray.exceptions.RayError as error:
                 self._raise_unless_lost(error, shard)
                 with self._lock:  # threads of the driver may ask at the same time
                     self._resend(shard, error)
+                continue
+            if path is not None:
+                write_object(path, answer)
+            return answer
 
     def close(self) -> None:
         """End the workers and remove their states."""
         self._close()
 
-    def _send(self) -> dict[Any, int]:
-        """Send the last step to all workers."""
-        return {self._tell(index, log[-1]): index for index, log in enumerate(self.log)}
+    def _send(self, workers: Sequence[int]) -> dict[Any, int]:
+        """Send the last step to workers."""
+        return {self._tell(index, self.log[index][-1]): index for index in workers}
 
     def _tell(self, index: int, step: Step) -> Any:
         return self.actors[index].step.remote(*step)
@@ -279,24 +253,34 @@ class RayShards(Shards):
         steps = [step for step in self.log[index] if step.number > done] or self.log[index][-1:]
         return [self._tell(index, step) for step in steps][-1] if steps else None
 
-    def _back(self, index: int, error: Exception) -> Standing:
-        """Wait for a worker to be back."""
-        n_dead, deadline = 0, time.monotonic() + self.engine.timeout
-        while n_dead < _PATIENCE and time.monotonic() < deadline:
+    def _back(self, index: int, error: Exception | None = None, deadline: float | None = None) -> Standing:
+        """Wait for a worker to be there, or to be back; one that is lost meanwhile is waited for again."""
+        n_dead, deadline = 0, deadline or time.monotonic() + self.engine.timeout
+        while n_dead < _PATIENCE and (left := deadline - time.monotonic()) > 0:
+            look = self.actors[index].standing.options(concurrency_group=LOOK).remote()
             try:
-                left = max(_PAUSE, deadline - time.monotonic())
-                return self.ray.get(self.actors[index].standing.remote(), timeout=left)
+                standing: Standing = self.ray.get(look, timeout=left)
+                return standing
             except self.ray.exceptions.ActorDiedError as dead:
                 n_dead, error = n_dead + 1, dead
+                if getattr(dead, "actor_init_failed", False):
+                    raise EngineError(f"worker {index} could not make its shard: {dead}") from dead
             except (*losses(self.ray), self.ray.exceptions.GetTimeoutError) as away:
                 error = away
             time.sleep(_PAUSE)
-        raise EngineError(
-            f"worker {index} of {self.n_shards} died and did not come back"
-            + (
-                f" (max_restarts={self.engine.max_restarts})"
-                if n_dead
-                else f" within {self.engine.timeout:g} seconds"
+        raise EngineError(self._absence(index, n_dead > 0, error)) from error
+
+    def _absence(self, index: int, is_dead: bool, error: Exception | None) -> str:
+        """Say what is known of a worker that is not there."""
+        who, timeout = f"worker {index} of {self.n_shards}", f"timeout={self.engine.timeout:g} seconds"
+        if is_dead:
+            return f"{who} died and did not come back (max_restarts={self.engine.max_restarts}): {error}"
+        if not self.pids:
+            return (
+                f"{who} did not start within {timeout}; perhaps others use the CPUs of the cluster (`ray status` "
+                "tells), or the data are still on the way."
             )
-            + f": {error}"
-        ) from error
+        return (
+            f"{who} did not come back within {timeout}: {error} Perhaps no machine has free CPUs to restart it on "
+            "(`ray status` tells)."
+        )

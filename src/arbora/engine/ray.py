@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import socket
 import tempfile
@@ -96,6 +97,13 @@ def _require_same(ray: Any, address: str) -> None:
         )
 
 
+def _base(array: Any, kind: type) -> Any:
+    """Find what an array is a view of, if there is something of that kind."""
+    while array is not None and not isinstance(array, kind):
+        array = getattr(array, "base", None)
+    return array
+
+
 class RayEngine(ThreadEngine):
     """Keeps the shards of a model on the workers of a Ray cluster; all else runs on threads of this process.
 
@@ -115,6 +123,10 @@ class RayEngine(ThreadEngine):
     checkpoint_every : int or None
         Number of steps (waves of blocks, or iterations) between two states that are kept. None keeps none: a worker
         that was restarted takes all steps from the first, of which all arguments are kept.
+    resume : bool
+        Whether a run can go on after the death of this process: answers and states then stay in `folder`, which is to
+        be given, and a fit of the same data with the same settings goes on from there. Remove the folder when you
+        have the model.
     data : {"store", "file"}
         How data reach the workers: by the object store of Ray, or by a file in `folder` that is mapped into memory
         and need not fit into it.
@@ -148,6 +160,7 @@ class RayEngine(ThreadEngine):
         threads: int = 1,
         folder: str | os.PathLike[str] | None = None,
         checkpoint_every: int | None = 10,
+        resume: bool = False,
         data: str = "store",
         weights: str | os.PathLike[str] | None = None,
         max_restarts: int = -1,
@@ -165,9 +178,14 @@ class RayEngine(ThreadEngine):
                 raise ValueError(f"{name}={value!r}: give a whole number of at least {least}.")
         if data not in ("store", "file"):
             raise ValueError(f"data={data!r}: choose 'store' or 'file'.")
+        if resume and (folder is None or checkpoint_every is None):
+            raise ValueError(
+                f"resume=True with folder={folder!r} and checkpoint_every={checkpoint_every!r}: a run goes on from "
+                "the states that its workers keep; give a folder that stays, and a number of steps."
+            )
         self.address, self.n_shards_given, self.threads = address, n_shards, threads
         self.folder = None if folder is None else os.fspath(folder)
-        self.checkpoint_every, self.data = checkpoint_every, data
+        self.checkpoint_every, self.resume, self.data = checkpoint_every, bool(resume), data
         self.weights = None if weights is None else os.fspath(weights)
         self.max_restarts, self.timeout = max_restarts, timeout
 
@@ -179,6 +197,7 @@ class RayEngine(ThreadEngine):
             "threads": self.threads,
             "folder": self.folder,
             "checkpoint_every": self.checkpoint_every,
+            "resume": self.resume,
             "data": self.data,
             "weights": self.weights,
             "max_restarts": self.max_restarts,
@@ -252,13 +271,17 @@ class RayEngine(ThreadEngine):
         os.close(descriptor)
         return np.asarray(np.lib.format.open_memmap(name, "w+", dtype, shape))
 
+    def settle(self, weights: NDArray[Any]) -> None:
+        """Let the pages of an array that `zeros` gave go; what they hold is on its way to the file."""
+        mapped = _base(weights, mmap.mmap)
+        if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
     def discard(self, weights: NDArray[Any]) -> None:
         """Remove the file of an array that `zeros` gave; the array can be used until it is let go."""
-        base: Any = weights
-        while base is not None and not isinstance(base, np.memmap):
-            base = getattr(base, "base", None)
+        base = _base(weights, np.memmap)
         if base is not None:
-            Path(base.filename).unlink(missing_ok=True)
+            Path(str(base.filename)).unlink(missing_ok=True)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.to_state()

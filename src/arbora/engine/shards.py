@@ -28,10 +28,18 @@ class EngineError(RuntimeError):
 
 
 class Shards(ABC):
-    """Shards of one model, in order."""
+    """Shards of one model, in order.
+
+    Attributes
+    ----------
+    n_shards : int
+    asked_between : bool
+        Whether shards are asked between steps, not after the last one only. A run that can be taken up keeps these
+        answers: workers that are further cannot give them again.
+    """
 
     def __init__(self, n_shards: int) -> None:
-        self.n_shards = n_shards
+        self.n_shards, self.asked_between = n_shards, False
 
     @abstractmethod
     def step(self, name: str, *arguments: Any, each: Sequence[Sequence[Any]] | None = None) -> list[Any]:

@@ -222,6 +222,9 @@ class ThreadEngine:
         """Give the array for the weights of a model: here in memory, of other engines perhaps in a file."""
         return np.zeros(shape, dtype)
 
+    def settle(self, weights: NDArray[Any]) -> None:
+        """Let an array that `zeros` gave take no memory for what has been written, if it is in a file."""
+
     def discard(self, weights: NDArray[Any]) -> None:
         """Let nothing but memory be taken by an array that `zeros` gave; it can be used until it is let go."""
 

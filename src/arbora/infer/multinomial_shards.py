@@ -43,7 +43,7 @@ from arbora.infer.multinomial_split import (
 )
 from arbora.infer.tree_likelihood import slices
 
-_AT_ONCE = 1 << 26  # weights that leave a shard at a time
+_AT_ONCE = 1 << 26  # weights that are gathered at a time
 
 
 class Penalty:
@@ -188,9 +188,9 @@ class ClassShard:
             [squares(block.gradient) if V is None else block.gradient],
         )
 
-    def weights(self, columns: slice, common: Matrix) -> Matrix:
-        """Weights of some classes of this shard, without what all classes have in common."""
-        return np.asarray(self.W[:, columns.start - self.first : columns.stop - self.first] - common[:, None])
+    def weights(self, features: slice, common: Matrix) -> Matrix:
+        """Weights of some features and all classes of this shard, without what all classes have in common."""
+        return np.asarray(self.W[features] - common[features, None])
 
     def hand_over(self, common: Matrix) -> Matrix:
         """Give the weights of all classes away, without what they have in common: the last step of a shard."""
@@ -237,17 +237,19 @@ class ClassBlocks:
         return told, scores(self.rows.X, told.common[:, None], self.engine).ravel()
 
     def weights(self) -> Matrix:
-        """Weights of all classes: those of the only shard here, or copies that come some blocks at a time."""
+        """Weights of all classes: those of the only shard here, or copies that come some features at a time.
+
+        They lie feature by feature, so that a file is written from its beginning to its end.
+        """
         assert self.common is not None
         if self.engine.is_local and len(self.pieces) == 1:
             return np.asarray(self.shards.step("hand_over", self.common)[0])
         W: Matrix = self.engine.zeros((self.rows.X.shape[1], self.n_classes), self.rows.X.dtype)
-        n_blocks = max(1, _AT_ONCE // (BLOCK * len(W)))
-        for shard, piece in enumerate(self.pieces):
-            for first in piece[::n_blocks]:
-                stop = min(first + n_blocks, piece.stop)
-                columns = slice(first * BLOCK, min(stop * BLOCK, self.n_classes))
-                W[:, columns] = self.shards.ask(shard, "weights", columns, self.common)
+        for features in slices(len(W), max(1, _AT_ONCE // self.n_classes)):
+            for shard, piece in enumerate(self.pieces):
+                columns = slice(piece.start * BLOCK, piece.stop * BLOCK)
+                W[features, columns] = self.shards.ask(shard, "weights", features, self.common)
+            self.engine.settle(W)
         return W
 
     def __enter__(self) -> ClassBlocks:

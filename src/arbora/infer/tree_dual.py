@@ -178,6 +178,7 @@ class TreeDual:
             return Joint(self.rows, self.costs, factor, "logistic", self.engine, self.offset)
         if self.joint is None:
             self.joint = ShardedJoint(self.rows, self.costs, factor, "logistic", self.engine, self.offset)
+            self.joint.shards.asked_between = True  # for the weights of every solution
         else:
             self.joint.couple(factor)
         return self.joint
