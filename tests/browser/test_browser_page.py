@@ -192,6 +192,16 @@ def test_time_shows_words_year_by_year(shown, artefacts):
     assert "A sample of 108 of 900 documents" in page.text_content("#notices")
 
 
+def test_a_label_that_is_called_like_a_topic_is_a_label(shown):
+    shown.go("#model=1&view=tree&node=3")
+    assert shown.page.locator("#details .documents .card").count() == 12
+    assert (
+        shown.page.locator("#details .documents .meta")
+        .first.text_content()
+        .startswith("labelled 0, filed under ")
+    )
+
+
 def test_map_in_two_and_three_dimensions(shown, artefacts):
     page = shown.page
     shown.go("#view=map")

@@ -40,11 +40,13 @@ function labelLine(model, doc) {
   const sure = listed(probability[doc]);
   const parts = predicted.map((one, i) => [i ? ", " : "", nodeButton(model, one),
     sure[i] === null || sure[i] === undefined ? "" : ` ${percent(sure[i], 0)}`]).flat();
-  const names = new Set(predicted.map((one) => model.name[one]));
+  // Labels are nodes of a classifier; a topic may happen to have the name of one.
+  const ours = model.about.kind === "classifier";
+  const names = new Set(ours ? predicted.map((one) => model.name[one]) : []);
   const wrong = truth.filter((name) => !names.has(name));
   if (!wrong.length) return make("p", { class: "meta" }, ...parts);
   const truths = wrong.map((name, i) => [i ? ", " : "",
-    model.byName.has(name) ? nodeButton(model, model.byName.get(name)) : name]).flat();
+    ours && model.byName.has(name) ? nodeButton(model, model.byName.get(name)) : name]).flat();
   return make("p", { class: "meta" }, "labelled ", ...truths, ", filed under ", ...parts);
 }
 

@@ -1,8 +1,8 @@
 // Elements, numbers, colours and charts: how things look, light and dark.
 
 const ARIA_LIVE = "polite";
-const SYMBOLS = ["circle", "square", "diamond", "cross", "circle-open", "square-open", "diamond-open"];
-const GLYPHS = ["●", "■", "◆", "✚", "○", "□", "◇"]; // the same in text
+const SYMBOLS = ["circle", "square", "diamond", "cross", "circle-open", "square-open", "diamond-open", "x"];
+const GLYPHS = ["●", "■", "◆", "✚", "○", "□", "◇", "✕"]; // the same in text
 const PATTERNS = ["", "/", ".", "-", "x", "\\", "+", "|"];
 const N_HUES = 8;
 

@@ -119,9 +119,10 @@ function gains(model) {
 function signSentence(evaluation) {
   const test = evaluation.sign_test;
   if (!test) return "";
-  const verdict = test.p_value < 0.05 ? "more than luck" : "no more than luck";
+  const p = test.p_value ?? 1; // none where nobody is right alone
+  const verdict = p < 0.05 ? "more than luck" : "no more than luck";
   return make("p", { class: "meta" }, `This model alone is right on ${count(test.won, "test document")}, `,
-    `the ${evaluation.baseline.name} model alone on ${whole.format(test.lost)}: ${verdict} (sign test, p = ${test.p_value.toPrecision(2)}).`);
+    `the ${evaluation.baseline.name} model alone on ${whole.format(test.lost)}: ${verdict} (sign test, p = ${p.toPrecision(2)}).`);
 }
 
 function measurePicker(measures) {
