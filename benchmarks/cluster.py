@@ -1,11 +1,12 @@
 """What a cluster costs: bytes, memory and seconds of training in shards, measured beside a model of them.
 
     python -m benchmarks.cluster                # 1 and 2 workers on this machine
-    python -m benchmarks.cluster --quick        # smaller
+    python -m benchmarks.cluster --quick        # smaller, and published nowhere
 
 Bytes are those that steps are given and answer, counted as they are pickled. Seconds of an iteration are the median,
 without the first two (in which workers load compiled code); seconds of CPU tell how the work is shared out also where
-other programs use the cores. The text is made by `datasets.make_hierarchical_text`.
+other programs use the cores. A fit on one thread comes first, so that kernels are compiled before anything is timed.
+The text is made by `datasets.make_hierarchical_text`.
 The model of the costs is in docs/cluster.md; its numbers are in `predict_lc` and `predict_recursive`.
 """
 
@@ -14,7 +15,6 @@ from __future__ import annotations
 import argparse
 import os
 import pickle
-import time
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,8 +31,10 @@ from arbora.infer.joint_shards import cut_layout
 from arbora.infer.layout import lay_out
 from arbora.infer.multinomial_split import BLOCK
 from arbora.text import LtcTransformer
-from benchmarks.report import machine
+from benchmarks.cells import one_thread
+from benchmarks.report import machine, published
 
+SECTION = "Training in shards: threads and workers of a cluster"
 SIZES = {"full": (16_000, 1_024, 40_000), "quick": (3_000, 256, 8_000)}  # documents, classes, features
 ITERATIONS, SKIPPED = 6, 2
 
@@ -55,7 +57,6 @@ class Counted(NamedTuple):
     received: float
     common: int  # bytes of what all workers read
     resident: int  # bytes of the state of a worker
-    keeping: float  # seconds to write it
     objective: float
     model: Any
 
@@ -95,9 +96,7 @@ class CountingEngine(RayEngine):
 
         def asking(shard: int, name: str, *arguments: Any) -> Any:
             if not hasattr(self, "resident"):
-                started = time.perf_counter()
                 self.resident = n_bytes(ask(0, "state"))
-                self.keeping = time.perf_counter() - started
             return ask(shard, name, *arguments)
 
         shards.step, shards.ask = counting_step, asking
@@ -152,7 +151,6 @@ def count(train: Any, text: Any, n_shards: int) -> Counted:
         engine.received / model.n_iter_,
         engine.common,
         engine.resident,
-        engine.keeping,
         float(model.trace_["objective"][-1]),
         model,
     )
@@ -200,46 +198,61 @@ def mega(value: float) -> str:
     return f"{value / 1e6:.3g}"
 
 
+def rows_of(name: str, train: Any, text: Any, size: Size) -> list[list[str]]:
+    """Rows of one model: threads, workers, and what the model of the costs says of these."""
+    train(*text, ThreadEngine(1))
+    here = {n: per_iteration(train(*text, ThreadEngine(n), n)) for n in (1, 2)}
+    rows = [[f"threads: {n}", f"{here[n]:.3f}", f"{here[1] / here[n]:.2f}", *[""] * 5] for n in (1, 2)]
+    found = {n: count(train, text, n) for n in (1, 2)}
+    for n, counted in found.items():
+        rows.append([
+            f"workers: {n}", f"{counted.seconds:.3f}", f"{found[1].seconds / counted.seconds:.2f}",
+            f"{counted.busiest:.3f}",
+            mega(counted.sent), mega(counted.received), mega(counted.common), mega(counted.resident),
+        ])  # fmt: skip
+        said = predict_lc(size, n) if name == "LC" else predict_recursive(counted.model, size, n)
+        if not any(said.values()):  # nothing crosses: what travels are the frames of the steps
+            continue
+        names = ("to workers", "from workers", "common", "a worker")
+        label, half = ("predicted", f"{found[1].busiest / n:.3f}") if name == "LC" else ("at most", "")
+        rows.append([label, "", "", half, *(mega(said[what]) if what in said else "" for what in names)])
+    return rows
+
+
+def report(text: Any) -> None:
+    """Measure, and print the tables."""
+    X, y, _ = text
+    seen = int((np.bincount(X.indices, minlength=X.shape[1]) > 0).sum()) + 1
+    size = Size(X.shape[0], X.nnz + X.shape[0], seen, len(set(y)))
+    print(
+        f"`python -m benchmarks.cluster`: {size.documents:,} documents, {size.classes:,} classes, {size.features:,} "
+        f"features, {size.nonzeros:,} non-zeros; what it means is in docs/cluster.md.\n"
+    )
+    columns = [
+        "", "s / iteration", "speed-up", "CPU s of the busiest", "MB to workers", "MB from workers", "MB common",
+        "MB a worker",
+    ]  # fmt: skip
+    for name, train in (("LC", lc), ("RecursiveSVC", recursive)):
+        rows = rows_of(name, train, text, size)
+        print(f"{name}\n\n{table(rows, columns)}\n")
+        if name == "LC":
+            one = next(float(row[3]) for row in rows if row[0] == "workers: 1")
+            print(f"Constant a: {1e9 * one / (size.nonzeros * size.classes):.1f} ns.\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
-    text = make_text(*SIZES["quick" if quick else "full"])
-    X, y, _ = text
-    seen = int((np.bincount(X.indices, minlength=X.shape[1]) > 0).sum()) + 1
-    size = Size(X.shape[0], X.nnz + X.shape[0], seen, len(set(y)))
-    print(
-        f"{size.documents} documents, {size.classes} classes, {size.features} features, {size.nonzeros} non-zeros\n"
-    )
-    for name, train in (("LC", lc), ("RecursiveSVC", recursive)):
-        here = {n: per_iteration(train(*text, ThreadEngine(n), n)) for n in (1, 2)}
-        found = {n: count(train, text, n) for n in (1, 2)}
-        rows = [[f"threads: {n}", f"{here[n]:.3f}", f"{here[1] / here[n]:.2f}", *[""] * 5] for n in (1, 2)]
-        for n, counted in found.items():
-            rows.append([
-                f"workers: {n}", f"{counted.seconds:.3f}", f"{found[1].seconds / counted.seconds:.2f}",
-                f"{counted.busiest:.3f}",
-                mega(counted.sent), mega(counted.received), mega(counted.common), mega(counted.resident),
-            ])  # fmt: skip
-            said = predict_lc(size, n) if name == "LC" else predict_recursive(counted.model, size, n)
-            names = ("to workers", "from workers", "common", "a worker")
-            label = "predicted" if name == "LC" else "at most"
-            rows.append([label, "", "", "", *(mega(said[what]) if what in said else "" for what in names)])
-        columns = [
-            "",
-            "s / iteration",
-            "speed-up",
-            "CPU s of the busiest",
-            "MB to workers",
-            "MB from workers",
-            "MB common",
-            "MB a worker",
-        ]
-        print(f"{name}\n\n{table(rows, columns)}\n")
-    print(f"Machine: {machine()}")
+    if parser.parse_args().quick:
+        report(make_text(*SIZES["quick"]))
+        print(f"Machine: {machine()}")
+    else:
+        with published(SECTION):
+            report(make_text(*SIZES["full"]))
 
 
 if __name__ == "__main__":
+    one_thread()
     main()
