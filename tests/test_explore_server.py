@@ -2,7 +2,11 @@
 
 import asyncio
 import json
+import signal
 import socket
+import subprocess
+import sys
+import threading
 
 import pytest
 
@@ -195,6 +199,30 @@ def test_the_number_of_a_model_may_be_anything(address):
         )
         assert reply.status_code == 404, number[:10]
         assert "no model" in reply.json()["error"]
+
+
+def test_the_command_serves_until_ctrl_c(folder):
+    # Test runners that were started in the background ignore Ctrl-C, and so would their children.
+    program = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "from arbora.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = ["explore", str(folder.path), "--serve", "--port", "0", "--token", "a&b=c", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    watchdog = threading.Timer(200, process.kill)
+    watchdog.start()
+    try:
+        url = json.loads(process.stdout.readline())["address"]
+        reply = httpx.get(url, follow_redirects=True, timeout=60)
+        assert (reply.status_code, "<!doctype html>" in reply.text) == (200, True)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        watchdog.cancel()
+        process.kill()
+    assert (process.returncode, out, err) == (0, "", "")
 
 
 def test_an_open_address_needs_a_token(folder):
