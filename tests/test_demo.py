@@ -88,21 +88,26 @@ def test_sections_in_order_and_lines_within_the_width(shown):
     assert max(map(len, lines)) <= WIDTH
     headings = [line for line, below in pairwise(lines) if set(below) == {"="}]
     assert [heading.split()[0] for heading in headings] == [
-        "Read", "Turn", "Choose", "Train", "Evaluate", "Where", "Which", "File", "Discover", "What", "Discover",
+        "Read", "Turn", "Choose", "Train", "Evaluate", "Where", "A", "Which", "File", "Discover", "What", "Discover",
         "Topics", "From", "Look",
     ]  # fmt: skip
     assert 'RecursiveSVC(structure=data.hierarchy, engine="ray")' in printed
 
 
-def test_one_table_by_level_with_all_models(shown, corpus):
+def test_tables_by_level_of_the_corpus_and_of_the_branch(shown):
     printed, _ = shown
-    for average in ("Micro", "Macro"):
-        head, _, *rows = printed[printed.index(f"{average}-F1 at level") :].splitlines()[:4]
-        assert head.split()[-5:] == ["nodes", "flat", "top-down", "recursive", "HBLR"]
-        assert [row.split()[:2] for row in rows] == [["2", "2"], ["3", "4"]]  # a level, its nodes
-        assert all(
-            float(score) > 80 for row in rows for score in row.split()[2:]
-        )  # words tell the classes apart
+    whole, _, branch = printed.partition("A Bayesian model")
+    for part, models, levels in [
+        (whole, ["flat", "top-down", "recursive"], [["2", "2"], ["3", "4"]]),  # a level, its nodes
+        (branch, ["flat", "recursive", "HBLR"], [["2", "2"]]),
+    ]:
+        for average in ("Micro", "Macro"):
+            head, _, *rows = part[part.index(f"{average}-F1 at level") :].split("\n\n")[0].splitlines()
+            assert head.split()[-len(models) :] == models
+            assert [row.split()[:2] for row in rows] == levels
+            assert all(
+                float(score) > 80 for row in rows for score in row.split()[2:]
+            )  # words tell classes apart
 
 
 def test_demo_files_sentences_where_their_words_belong(shown):

@@ -1,9 +1,9 @@
 """The page of the demonstration in a real browser: made by a small run, or the one that $ARBORA_DEMO_PAGE names.
 
-The pictures of README.md are taken here, from the page of a whole run:
+The pictures of README.md were taken here, from the page of a whole run, and copied to docs/images:
 
     make demo
-    ARBORA_DEMO_PAGE=demo/index.html ARBORA_ARTEFACTS=docs/images pytest tests/browser/test_browser_demo.py
+    ARBORA_DEMO_PAGE=demo/index.html ARBORA_ARTEFACTS=pictures pytest tests/browser/test_browser_demo.py
 """
 
 import os
@@ -46,15 +46,22 @@ def test_one_page_shows_classifier_topic_tree_and_time(shown):
 
 
 @pytest.mark.parametrize(
-    ("model", "view"), [(0, "tree"), (0, "quality"), (1, "tree"), (2, "time"), (1, "map")]
+    ("model", "view", "node", "picture"),
+    [
+        (0, "tree", "root", "demo-tree"),
+        (0, "quality", "root", "demo-quality"),
+        (1, "tree", "root", "demo-topics"),
+        (1, "map", "root", "demo-map"),
+        (2, "time", "0", "demo-time"),
+    ],
 )
-def test_every_view_is_drawn_without_a_complaint(shown, artefacts, model, view):
-    shown.go(f"#model={model}&view={view}")
+def test_every_view_is_drawn_without_a_complaint(shown, artefacts, model, view, node, picture):
+    shown.go(f"#model={model}&view={view}&node={node}")
     page = shown.page
     assert page.locator("#views [aria-selected=true]").get_attribute("data-view") == view
     assert page.locator("#stage .js-plotly-plot").first.is_visible()
     assert page.text_content("#details").strip()
-    page.screenshot(path=artefacts / f"demo-{list(VIEWS)[model].split()[-1]}-{view}.png")
+    page.screenshot(path=artefacts / f"{picture}.png")
     assert shown.complaints == []
     assert [url for url in shown.requests if not url.startswith(("file:", "data:", "blob:"))] == []
 

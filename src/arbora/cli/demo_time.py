@@ -191,7 +191,7 @@ def find_topics(archive: Archive) -> tuple[Subject, NDArray[Any], NDArray[np.int
     X = vectorizer.fit_transform(archive.documents.texts)
     times = read_times(archive.documents, FIELD)
     model = TemporalVMFMixture(
-        len(THEMES), bins="year", weights="evolving", n_init=N_STARTS, n_jobs=-1, random_state=0
+        len(THEMES), bins="year", weights="evolving", n_init=N_STARTS, n_jobs=-1, random_state=0, verbose=1
     ).fit(X, times)
     names = [str(name) for name in vectorizer.feature_names_]
     return Subject(model, X, archive.documents, names, vectorizer), times, model.predict(X, times)

@@ -45,7 +45,7 @@ def show_flat(data: Dataset, X: Any, names: Sequence[str]) -> Any:
     start = time.perf_counter()
     known = np.flatnonzero(np.diff(X.indptr))
     n_topics = min(N_TOPICS, len(known))
-    model = BayesianVMFMixture(n_topics, n_jobs=-1, random_state=0).fit(X[known])
+    model = BayesianVMFMixture(n_topics, n_jobs=-1, random_state=0, verbose=1).fit(X[known])
     topic = model.predict(X[known])
     size = np.bincount(topic, minlength=n_topics)
     words = [", ".join(word for word, _ in top) for top in model.top_features(names, n=_N_WORDS)]
@@ -66,7 +66,9 @@ def show_tree(documents: Documents, X: Any, vectorizer: Any, hierarchy: Hierarch
     """Find a tree of topics of all documents, print it, and return what the page shows of it."""
     start = time.perf_counter()
     documents, X, notices = without_empty(documents, X)
-    model = HierarchicalVMFMixture(branching=BRANCHING, init="top-down", n_jobs=-1, random_state=0).fit(X)
+    model = HierarchicalVMFMixture(
+        branching=BRANCHING, init="top-down", n_jobs=-1, random_state=0, verbose=1
+    ).fit(X)
     names = [str(name) for name in vectorizer.feature_names_]
     settings = {"command": "demo", "model": type(model).__name__, "tree": list(BRANCHING), "seed": 0}
     content = topics_content(
