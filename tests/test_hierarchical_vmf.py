@@ -21,6 +21,11 @@ OWN = {"shared_concentration": False}
 UNEVEN = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "c"), ("c", "d"), ("c", "e"), ("a", "f")])
 
 
+def free_parameters(model, X):
+    """Number that the criterion of Akaike counts."""
+    return round(model.aic(X) / 2 + model.score_samples(X).sum(), 6)
+
+
 @pytest.fixture(scope="module")
 def data():
     return make_hierarchical_vmf(
@@ -68,6 +73,7 @@ def test_a_root_that_is_known_with_leaves_alone_is_the_bayesian_mixture(data, gi
     np.testing.assert_allclose(star.means_[leaves], flat.means_, atol=1e-4)
     np.testing.assert_allclose(star.concentrations_[leaves], flat.concentrations_, rtol=1e-3)
     np.testing.assert_allclose(star.score_samples(data.X_train), flat.score_samples(data.X_train), atol=1e-3)
+    assert free_parameters(star, data.X_train) == free_parameters(flat, data.X_train) == 6 * 7 + 6 + 5
 
 
 def test_a_tree_of_one_node_is_one_component(data):

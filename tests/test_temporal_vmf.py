@@ -68,6 +68,12 @@ def test_one_point_of_time_is_the_bayesian_mixture(data):
     np.testing.assert_allclose(one.concentrations_, flat.concentrations_, rtol=1e-4)
     np.testing.assert_allclose(one.score_samples(data.X_train), flat.score_samples(data.X_train), atol=1e-4)
     np.testing.assert_array_equal(one.predict(data.X_train), flat.predict(data.X_train))
+    n_features, criterion = (
+        data.X_train.shape[1],
+        flat.aic(data.X_train) + 2 * flat.score_samples(data.X_train).sum(),
+    )
+    assert criterion == pytest.approx(2 * (3 * (n_features - 1) + 3 + 2))
+    assert one.aic(data.X_train) + 2 * one.score_samples(data.X_train).sum() == pytest.approx(criterion)
 
 
 def test_truth_is_found_again(data, times, fitted):
@@ -301,7 +307,11 @@ def test_what_a_fitted_model_tells(data, times, fitted):
     assert fitted.is_novel(-fitted.means_[-1]).all()
     for k, ids in enumerate(fitted.representatives(data.X_train, times, n=3)):
         assert set(fitted.predict(data.X_train[ids], times[ids])) == {k}
-    assert fitted.bic(data.X_train, times) > fitted.aic(data.X_train, times)
+    X = data.X_train
+    total, (n_times, n_components, n_features) = fitted.score_samples(X, times).sum(), fitted.means_.shape
+    n_parameters = n_times * n_components * (n_features - 1) + 2 * n_components - 1
+    assert fitted.aic(X, times) == pytest.approx(2 * n_parameters - 2 * total)
+    assert fitted.bic(X, times) == pytest.approx(n_parameters * np.log(len(X)) - 2 * total)
     late = fitted.predict_proba(data.X_train, np.full(400, 5))
     np.testing.assert_allclose(fitted.predict_proba(data.X_train), late)
 

@@ -112,6 +112,10 @@ def test_a_weight_of_two_is_a_row_twice_and_one_of_zero_none(data, kind):
     np.testing.assert_allclose(getattr(twice, name), getattr(repeated, name), atol=1e-6)
     if kind is not SphericalKMeans:
         np.testing.assert_allclose(twice.weights_, repeated.weights_, atol=1e-6)
+        # A row that is there twice stays there once when it is left out.
+        np.testing.assert_allclose(
+            twice.density_quantiles_, repeated.density_quantiles_, rtol=1e-5, atol=1e-5
+        )
 
 
 def test_only_directions_matter(data):

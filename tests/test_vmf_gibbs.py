@@ -9,10 +9,12 @@ from scipy.special import logsumexp
 
 from arbora.datasets import make_vmf_mixture
 from arbora.discover import BayesianVMFMixture
-from arbora.discover._vmf_gibbs import CollapsedVMF, GibbsState, align, sweep_labels
+from arbora.discover._vmf_gibbs import CollapsedVMF, GibbsState, align, sample_posterior, sweep_labels
 from arbora.discover._vmf_posterior import VMFPrior
 from arbora.infer.diagnostics import geweke_test
+from arbora.infer.sampling import Schedule
 from arbora.metrics import adjusted_rand_index
+from arbora.special import sample_vmf
 
 PRIOR = VMFPrior(0.8, np.array([1.0, 0.0, 0.0]), 2.0, np.log(4.0), 0.5)
 
@@ -66,6 +68,22 @@ def test_names_are_those_under_which_most_rows_agree():
     shuffle = rng.permutation(6)
     names = align(shuffle[reference], reference, 6)
     np.testing.assert_array_equal(names[shuffle], np.arange(6))
+
+
+def test_chains_begin_at_their_own_states_whatever_the_order_of_the_threads():
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(sample_vmf(np.eye(3)[rng.integers(3, size=30)], 20.0, random_state=rng))
+    states = [GibbsState(rng.integers(3, size=30), np.full(3, 2.0)) for _ in range(3)]
+
+    def backwards(function, items):
+        return [function(item) for item in reversed(list(items))][::-1]
+
+    sampler = CollapsedVMF(PRIOR, 3, 30)
+    one, other = (
+        sample_posterior(sampler, X, states, Schedule(2, 4), 0, run)
+        for run in (lambda f, x: list(map(f, x)), backwards)
+    )
+    np.testing.assert_array_equal(one.draws["log_joint"], other.draws["log_joint"])
 
 
 @pytest.fixture(scope="module")

@@ -311,10 +311,12 @@ def sample_posterior(
     -------
     Sampled
     """
-    starts = iter(states)
-    found = sample_chains(
-        sampler, X, sweeps, seed, n_chains=len(states), start=lambda rng: next(starts), run=run
-    )
+
+    def start(rng: np.random.Generator) -> GibbsState:
+        number = rng.bit_generator.seed_seq.spawn_key[-1]  # threads may begin the chains in any order
+        return states[number]
+
+    found = sample_chains(sampler, X, sweeps, seed, n_chains=len(states), start=start, run=run)
     aligned = aligned_draws(found.draws["labels"], found.draws["log_kappa"], states[0].labels)
     log_joint = np.array([trace["objective"][sweeps.n_warmup :] for trace in found.traces])
     draws = {"log_concentrations": aligned.log_kappa, "counts": aligned.counts, "log_joint": log_joint}

@@ -45,7 +45,7 @@ from arbora.discover._vmf_posterior import (
     sample_predictive,
     update_posterior,
 )
-from arbora.discover.vmf import VMFParams, left_out_shares, start_components
+from arbora.discover.vmf import VMFParams, left_out_shares, own_parts, start_components
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture import Model, Rows, Scores, Stats
 from arbora.infer.sampling import Schedule as Sweeps
@@ -366,7 +366,8 @@ class BayesianVMFMixture(Mixture):
 
     def _n_parameters(self) -> int:
         n_components, n_features = self.means_.shape
-        return n_components * n_features + n_components - 1
+        n_kappa = 1 if self.shared_concentration else n_components
+        return n_components * (n_features - 1) + n_kappa + n_components - 1
 
     def _density(self, params: VMFPosterior, X: sp.csr_array) -> NDArray[np.float64]:
         cosine = csr_matmul(X, params.directions.astype(np.float64, copy=False))
@@ -381,7 +382,7 @@ class BayesianVMFMixture(Mixture):
     def _left_out_of(
         self, params: VMFPosterior, log_joint: NDArray[Any], X: sp.csr_array, weight: NDArray[Any]
     ) -> NDArray[np.float64]:
-        part = softmax(log_joint, axis=1) * weight[:, None]
+        part = own_parts(softmax(log_joint, axis=1), weight)
         cosine = csr_matmul(X, params.directions.astype(np.float64, copy=False))
         density = left_out_log_density(params, cosine, part)
         return logsumexp(density + left_out_shares(params.dirichlet, part), axis=1)

@@ -367,8 +367,10 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         return with_leaves(self._tree(np.float64), nodes, self.dirichlet_, VMFPrior(**self.prior_))
 
     def _n_parameters(self) -> int:
-        n_nodes, n_features = self.means_.shape
-        return n_nodes * n_features + len(self.leaf_ids_) - 1
+        (n_nodes, n_features), n_leaves = self.means_.shape, len(self.leaf_ids_)
+        n_kappa = n_nodes if self.node_concentration is None else n_leaves
+        known = self.prior_direction is not None and np.isinf(self.prior_concentration)  # of the root
+        return (n_nodes - known) * (n_features - 1) + n_kappa + n_leaves - 1
 
     def _shares(self) -> NDArray[np.float64]:
         return self.weights_[self.leaf_ids_]

@@ -32,7 +32,7 @@ from arbora.discover._base import Mixture
 from arbora.discover._questions import draw_seed
 from arbora.discover._rows import count_rows
 from arbora.discover._start import Init, label_sums, starting_sums
-from arbora.discover.vmf import left_out_shares, log_weights
+from arbora.discover.vmf import left_out_shares, log_weights, own_parts
 from arbora.infer.mixture import Model, Rows, Scores, Stats
 
 _CLEAR = 1e-6  # a row takes part in a component from this responsibility on
@@ -221,7 +221,7 @@ class MultinomialMixture(Mixture):
         self, params: MultinomialParams, X: sp.csr_array, weight: NDArray[Any], stats: Stats
     ) -> NDArray[np.float64]:
         joint = self._log_joint(params, X)
-        part = softmax(joint, axis=1) * weight[:, None]
+        part = own_parts(softmax(joint, axis=1), weight)
         total, extra = stats.sums.sum(axis=0), self.smoothing * X.shape[1]
         log_share = left_out_shares(stats.counts, part)
         joint += log_share - log_weights(params.weights)

@@ -316,8 +316,11 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
         )
 
     def _n_parameters(self) -> int:
-        n_weights = self.time_weights_.size if self.walk_ else self.weights_.size
-        return self.means_.size + n_weights - 1
+        n_times, n_components, n_features = self.means_.shape
+        n_kappa = 1 if self.shared_concentration else n_components
+        n_weights = (n_times if self.walk_ else 1) * (n_components - 1)
+        n_transitions = int(self.persistence == _LEARN and n_times > 1)
+        return n_times * n_components * (n_features - 1) + n_kappa + n_weights + n_transitions
 
     # --- questions about rows, each by the mixture of its time ----------------------------------------------------
 

@@ -144,6 +144,11 @@ def left_out_shares(counts: NDArray[np.float64], part: NDArray[np.float64]) -> N
     return np.log(rest) - np.log(rest.sum(axis=1, keepdims=True))
 
 
+def own_parts(resp: NDArray[np.float64], weight: NDArray[Any]) -> NDArray[np.float64]:
+    """Parts of rows in components that leaving one out takes away: a row of weight 2 is there once more."""
+    return resp * np.minimum(weight, 1.0)[:, None]
+
+
 def left_out_cosines(
     X: sp.csr_array, weight: NDArray[Any], resp: NDArray[np.float64], stats: Stats
 ) -> NDArray[np.float64]:
@@ -154,7 +159,7 @@ def left_out_cosines(
     """
     dot = csr_matmul(X, np.ascontiguousarray(stats.sums, np.float64))
     square = squared_lengths(stats.sums)
-    part = resp * weight[:, None]
+    part = own_parts(resp, weight)
     rest = np.maximum(square - 2 * part * dot + part**2, 0.0)
     left = rest > 1e-12 * (square + part**2)
     return np.divide(dot - part, np.sqrt(rest), out=np.zeros_like(dot), where=left)
@@ -339,7 +344,7 @@ class VMFMixture(Mixture):
     ) -> NDArray[np.float64]:
         resp = softmax(self._log_joint(params, X), axis=1)
         cosine = left_out_cosines(X, weight, resp, stats)
-        log_share = left_out_shares(stats.counts, resp * weight[:, None])
+        log_share = left_out_shares(stats.counts, own_parts(resp, weight))
         log_normalizer = vmf_log_normalizer(params.concentrations, X.shape[1])
         return logsumexp(params.concentrations * cosine + log_normalizer + log_share, axis=1)
 
