@@ -46,15 +46,22 @@ RUN_CONSTRAINTS: dict[str, Any] = {  # parameters of all estimators that start s
 
 
 def warn_unless_converged(estimator: Any, solution: Solution) -> None:
-    """Tell the user of a run that was stopped by the number of iterations."""
-    if not solution.converged:
-        warnings.warn(
-            f"{type(estimator).__name__} stopped at max_iter={estimator.max_iter}, before an iteration gained less "
-            f"than tol={estimator.tol:g} a row; the last gained {solution.trace.last['gap']:.2g}. Increase max_iter "
-            "or tol.",
-            ConvergenceWarning,
-            stacklevel=4,
+    """Tell the user of a run that was stopped by the number of iterations, or by a bound that fell."""
+    if solution.converged:
+        return
+    name, gain = type(estimator).__name__, solution.trace.last["gap"]
+    if gain < 0:
+        message = (
+            f"{name} stopped after {len(solution.trace)} iterations: the bound fell by {-gain:.2g} a row, and what "
+            "was there before is kept. Rows that are equal, or nearly so, make concentrations too high for "
+            f"dtype={estimator.dtype!r}: take dtype='float64', leave out repeated rows, or fix the prior."
         )
+    else:
+        message = (
+            f"{name} stopped at max_iter={estimator.max_iter}, before an iteration gained less than "
+            f"tol={estimator.tol:g} a row; the last gained {gain:.2g}. Increase max_iter or tol."
+        )
+    warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
 
 class Mixture(Stream, Questions, DensityMixin, BaseEstimator):

@@ -45,6 +45,7 @@ MOST_RESPONSIBILITIES = 1 << 26  # numbers that may be in memory at once, 256 Mi
 _NONZEROS_PER_SUM = 16  # a part has at least this many non-zeros for each number in a column of its sums
 _NONZEROS_AT_ONCE = 1 << 20  # of rows in a file, that a thread reads at a time
 _TINY = float(np.finfo(np.float64).tiny)
+_MOST_FALL = 1.0  # of the bound per unit of weight: more is neither rounding nor the noise of a sampler
 _DELAY, _FORGETTING = 1.0, 0.7  # step t of stepwise EM has rate (t + delay)^-forgetting
 
 
@@ -118,8 +119,8 @@ class Model(NamedTuple):
 class Schedule(NamedTuple):
     """How long to go on.
 
-    `tol` is the gain of the bound per unit of weight below which to stop. Iteration t has temperature
-    `temperatures[t]`, and the last of them from there on; only then may it stop.
+    `tol` is the gain of the bound per unit of weight below which to stop. Iteration t (with mini-batches, pass t over
+    the data) has temperature `temperatures[t]`, and the last of them from there on; only then may it stop.
     """
 
     tol: float
@@ -127,6 +128,11 @@ class Schedule(NamedTuple):
     temperatures: Sequence[float] = (1.0,)
     batch_size: int | None = None
     seed: int = 0
+
+    def temperature(self, iteration: int) -> tuple[float, bool]:
+        """Temperature of an iteration, and whether it is the last one."""
+        settled = iteration >= len(self.temperatures) - 1
+        return self.temperatures[-1 if settled else iteration], settled
 
 
 class Solution(NamedTuple):
@@ -285,27 +291,30 @@ def run(
     Returns
     -------
     Solution
-        The parameters are those of the last bound.
+        The parameters are those of the last bound. Where the bound falls, by far more than rounding should, those
+        before are kept, and the run has not converged.
     """
     if schedule.batch_size is not None and schedule.batch_size < rows.X.shape[0]:
         return _run_batches(model, rows, params, schedule, progress)
     parts, total = parts_of(rows), max(rows.total, _TINY)
     trace, converged = Trace(), False
     bounds: list[float] = []
+    before = params
     for iteration in range(schedule.max_iter):
-        settled = iteration >= len(schedule.temperatures) - 1
-        temperature = schedule.temperatures[-1 if settled else iteration]
+        temperature, settled = schedule.temperature(iteration)
         stats, bound = e_step(model.scores(params)._replace(temperature=temperature), rows, parts, engine)
         bound += model.extra(params)
         gain = (bound - bounds[-1]) / total if bounds else np.inf
         trace.append(objective=bound, gap=gain if bounds else np.nan, temperature=temperature)
         progress.update(objective=bound / total)
+        if settled and gain < -_MOST_FALL:
+            return Solution(before, np.array(bounds), trace, False)
         if settled:
             bounds.append(bound)
             converged = gain < schedule.tol
         if converged or iteration == schedule.max_iter - 1:
             break
-        params = model.update(params, stats)
+        before, params = params, model.update(params, stats)
     return Solution(params, np.array(bounds), trace, bool(converged))
 
 
@@ -316,19 +325,21 @@ def _run_batches(model: Model, rows: Rows, params: Any, schedule: Schedule, prog
     size = schedule.batch_size or n_samples
     trace, average, step, converged = Trace(), None, 0, False
     bounds: list[float] = []
-    for _ in range(schedule.max_iter):
+    for iteration in range(schedule.max_iter):
+        temperature, settled = schedule.temperature(iteration)
         order, value = rng.permutation(n_samples), 0.0
         for first in range(0, n_samples, size):
             batch = rows.take(np.sort(order[first : first + size]))
-            scores = model.scores(params)._replace(temperature=schedule.temperatures[-1])
+            scores = model.scores(params)._replace(temperature=temperature)
             stats, bound = local(scores, batch, slice(0, batch.X.shape[0]))
             average = blend(average, stats, total / max(batch.total, _TINY), step)
             params, value, step = model.update(params, average), value + bound, step + 1
         value += model.extra(params)
         gain = (value - bounds[-1]) / total if bounds else np.inf
-        trace.append(objective=value, gap=gain if bounds else np.nan)
+        trace.append(objective=value, gap=gain if bounds else np.nan, temperature=temperature)
         progress.update(objective=value / total)
-        bounds.append(value)
+        if settled:
+            bounds.append(value)
         if gain < schedule.tol:
             converged = True
             break
