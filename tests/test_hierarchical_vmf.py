@@ -194,6 +194,7 @@ def test_seeds_say_where_things_go(data):
         ({"seeds": {"nowhere": [0]}}, "nowhere"),
         ({"seeds": {"0": ["w1"]}}, "feature_names"),
         ({"seeds": {"0": ["w1"]}, "feature_names": ["a"] * 8}, "not in feature_names"),
+        ({"seeds": {"0": ["w9"]}, "feature_names": [f"w{j}" for j in range(10)]}, "10 names, but X has 8"),
         ({"seeds": {"0": [1000]}}, "numbers of rows"),
         ({"seeds": {"0": np.zeros(8)}}, "zero"),
         ({"seeds": {"0": np.ones(5)}}, "vectors of 8 features"),

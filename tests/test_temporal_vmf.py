@@ -277,6 +277,7 @@ def test_times_of_all_kinds(given, bins, points):
         ([1, 2], None, "one time for each"),
         (["yesterday"] * 4, None, "1999-12-31"),
         ([1.0, np.nan, 2.0, 3.0], None, "row 1 has no time"),
+        ([1.0, 2.0, np.inf, 3.0], 2, "row 2 has no time, or an infinite one"),
         ([1, 2, 3, 4], "year", "is for dates"),
         ([1, 2, 3, 4], [3, 1], "greater than the one before"),
         ([1, 2, 3, 4], [2, 5], "not between"),

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from arbora.discover._mapped import pieces
 from arbora.discover._rows import unit_columns
 from arbora.discover._vmf_posterior import expected_log_weights
-from arbora.discover.vmf import VMFParams, vmf_scores
+from arbora.discover.vmf import LEAST_START, VMFParams, vmf_scores
 from arbora.infer.mixture import Rows, Stats, e_step, parts_of
 from arbora.special import kappa_mle
 
@@ -123,4 +123,5 @@ def anneal(rows: Rows, start: VMFParams, n_steps: int, rng: np.random.Generator,
         scores = vmf_scores(params)._replace(temperature=float(temperature))
         stats, _ = e_step(scores, rows, parts, engine)
         params = held_back_update(centre, most * (1 - 1 / temperature), params, stats)
-    return params._replace(weights=params.weights / params.weights.sum())
+    kappa = np.maximum(params.concentrations, LEAST_START)
+    return params._replace(weights=params.weights / params.weights.sum(), concentrations=kappa)

@@ -118,9 +118,9 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
         self
         """
         with all_or_nothing(self):
+            self._forget()
             X, weight = self._read(X, sample_weight, reset=True)
             X = self._placed(X, y)
-            self._end_stream()
             with ThreadEngine(self.n_jobs) as engine:
                 self._fit(X, weight, draw_seed(self.random_state), engine)
             return self

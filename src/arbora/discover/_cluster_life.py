@@ -107,6 +107,10 @@ class ClusterLife:
             One for each cluster; ``pandas.DataFrame(model.dynamics())`` is a table.
         """
         check_is_fitted(self)
+        if not 0 <= level <= 1:
+            raise ValueError(
+                f"level must lie between 0 and 1, got {level}: it is a part of the greatest share."
+            )
         total = self.counts_.sum(axis=1)
         seen = np.flatnonzero(total > 0)
         shares = self.counts_[seen] / total[seen, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,18 @@ from arbora._explorable import Explorable
 from arbora.discover._mapped import pieces
 
 
+def check_count(n: Any) -> None:
+    """Refuse what is no number of things to list."""
+    if not isinstance(n, Integral) or n < 0:
+        raise ValueError(f"n must be a whole number, 0 or more, got {n!r}.")
+
+
 def largest_features(
     estimator: Any, means: NDArray[Any], feature_names: Any, n: int
 ) -> list[list[tuple[Any, float]]]:
     """List the n largest positive entries of each mean with their names, largest first."""
     n_features = means.shape[1]
+    check_count(n)
     if feature_names is None:
         feature_names = getattr(estimator, "feature_names_in_", range(n_features))
     if len(feature_names) != n_features:
@@ -97,5 +105,6 @@ class ClusterLook(Explorable):
         list of ndarray of int
             Row numbers for each cluster, nearest first.
         """
+        check_count(n)
         labels = self.predict(X)
         return nearest_rows(self._checked(X), labels, self._centres(), n)

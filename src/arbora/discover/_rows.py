@@ -18,6 +18,7 @@ from arbora.engine import split
 from arbora.infer.memory import require_memory
 from arbora.infer.mixture import Rows, squared_lengths
 
+_LARGEST = 1e30  # count or weight of a row: single precision ends at 3e38
 _SHOWN = 5  # rows that a message lists by number
 _ENTRIES_AT_ONCE = 1 << 20  # that are looked at for NaN
 
@@ -101,11 +102,18 @@ def unit_columns(sums: NDArray[Any], before: NDArray[Any]) -> tuple[NDArray[Any]
 
 
 def count_rows(X: sp.csr_array) -> sp.csr_array:
-    """Check that no entry is negative. A row of zeros is an empty document: it tells nothing, and does no harm."""
+    """Check that no entry is negative, or too large for single precision.
+
+    A row of zeros is an empty document: it tells nothing, and does no harm.
+    """
     negative = X.data < 0
     if negative.any():
         what = "have negative values (Negative values in data: a multinomial mixture is one of counts)"
         _refuse(_rows_of(X, np.flatnonzero(negative)), what, "Give counts or frequencies")
+    huge = X.data > _LARGEST
+    if huge.any():
+        what = f"have values above {_LARGEST:g}, which cannot be added up in single precision"
+        _refuse(_rows_of(X, np.flatnonzero(huge)), what, "Divide X by a number")
     return X
 
 
@@ -116,6 +124,12 @@ def check_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     )
     if not weight.any():
         raise ValueError("all rows have weight 0: there is nothing to learn from.")
+    low, high = weight[weight > 0].min(), weight.max()
+    if low < 1 / _LARGEST or high > _LARGEST:
+        raise ValueError(
+            f"sample_weight holds {low if low < 1 / _LARGEST else high:g}, but a weight is a number of rows: give 0, "
+            f"or numbers between {1 / _LARGEST:g} and {_LARGEST:g}."
+        )
     return weight
 
 

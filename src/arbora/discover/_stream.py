@@ -26,6 +26,13 @@ from arbora.infer import Trace
 from arbora.infer.mixture import Rows, Stats, blend, e_step, parts_of
 from arbora.infer.undo import all_or_nothing
 
+_OF_ALL_ROWS = (
+    "selection_",
+    "responsibilities_",
+    "draws_",
+    "rhat_",
+)  # what a fit may leave, and batches do not
+
 
 class Stream:
     """Mixin of mixtures: `partial_fit`, for those that say so in `_streams`."""
@@ -73,6 +80,8 @@ class Stream:
         begun = hasattr(self, "stream_sums_")
         before = self._params() if hasattr(self, "means_") else self._first(rows, weight, engine)
         if not begun:
+            for name in _OF_ALL_ROWS:
+                vars(self).pop(name, None)
             self.n_iter_, self.seen_weight_, self.trace_ = 0, 0.0, Trace()
             self.n_components_, self.converged_, self.lower_bounds_ = self.n_components, False, np.empty(0)
         known = Stats(self.stream_counts_, self.stream_sums_) if begun else None
@@ -105,7 +114,7 @@ class Stream:
         rng = np.random.default_rng([draw_seed(self.random_state), 0])
         return self._begin(rows, init, n_components, rng, engine)
 
-    def _end_stream(self) -> None:
-        """Forget the batches, if there were any."""
-        for name in ("stream_counts_", "stream_sums_", "seen_weight_"):
-            vars(self).pop(name, None)
+    def _forget(self) -> None:
+        """Drop what an earlier fit left: with other parameters, it would not all be left again."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            del vars(self)[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,15 +41,19 @@ def read_times(times: Any, n_samples: int) -> NDArray[Any]:
         raise ValueError(
             f"times must hold one time for each of the {n_samples} rows, got shape {given.shape}."
         )
+    if given.dtype.kind == "O" and all(isinstance(time, Real) for time in given):
+        given = given.astype(np.float64)  # else they would be read as seconds since 1970
     try:
         read = given.astype(np.float64 if given.dtype.kind in "biuf" else _SECOND)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"times must be numbers, dates, or texts like '1999-12-31' ({error}); pandas.to_datetime reads others."
         ) from None
-    missing = np.flatnonzero(np.isnan(read) if read.dtype.kind == "f" else np.isnat(read))
+    missing = np.flatnonzero(~np.isfinite(read))
     if len(missing):
-        raise ValueError(f"row {missing[0]} has no time ({len(missing)} in all): leave such rows out.")
+        raise ValueError(
+            f"row {missing[0]} has no time, or an infinite one ({len(missing)} in all): leave such rows out."
+        )
     return read
 
 

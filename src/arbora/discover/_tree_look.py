@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.discover._look import largest_features
+from arbora.discover._look import check_count, largest_features
 from arbora.structure import Hierarchy
 
 
@@ -126,6 +126,7 @@ class TreeLook:
         dict of ndarray of int
             Row numbers for each node, parents first; nearest rows first.
         """
+        check_count(n)
         leaves = self.hierarchy_.encode(self.predict(X))
         checked, above = self._checked(X), self.hierarchy_.ancestor_matrix.tocsc()
         found = {}

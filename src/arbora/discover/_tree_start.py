@@ -11,7 +11,6 @@ Seeds (directions for some nodes) are centres of these splits from the beginning
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -19,11 +18,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
-from sklearn.exceptions import ConvergenceWarning
 
 from arbora.discover._start import label_sums, plus_plus
 from arbora.discover._vmf_links import unit_vectors
-from arbora.discover.kmeans import SphericalKMeans
+from arbora.discover.kmeans import split_rows
 from arbora.infer.mixture import Rows
 from arbora.kernels import csr_matmul
 from arbora.structure import Hierarchy
@@ -167,12 +165,7 @@ def _split(
     if n_samples < n_parts or n_parts == 1:
         order = [*given, *set(range(n_parts)).difference(given)]  # one row each, the seeded children first
         return np.array(order)[np.arange(n_samples) % n_parts]
-    centres = _centres(rows, n_parts, given, rng)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model = SphericalKMeans(n_parts, init=centres, max_iter=_SPLIT_ITERATIONS, dtype=rows.X.dtype.name)
-        labels: NDArray[np.int64] = model.fit(rows.X, sample_weight=rows.weight).labels_
-    return labels
+    return split_rows(rows, _centres(rows, n_parts, given, rng), _SPLIT_ITERATIONS)
 
 
 def _directions(sums: NDArray[np.float64], tree: Hierarchy, seeds: Seeds, dtype: Any) -> NDArray[Any]:
@@ -203,6 +196,10 @@ def find_seeds(seeds: Any, structure: Hierarchy, X: sp.csr_array, feature_names:
     Seeds
         In the order of the node ids.
     """
+    if feature_names is not None and len(feature_names) != X.shape[1]:
+        raise ValueError(
+            f"feature_names has {len(feature_names)} names, but X has {X.shape[1]} features: give one for each."
+        )
     if seeds is None:
         seeds = {}
     elif not isinstance(seeds, Mapping):

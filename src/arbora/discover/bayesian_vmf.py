@@ -292,6 +292,15 @@ class BayesianVMFMixture(Mixture):
         self._set_quantiles(found.projection, X, weight, engine)
         warn_of_chains_apart(found.rhat)
 
+    def _learn(
+        self, X: sp.csr_array, weight: NDArray[Any], total: float | None, engine: ThreadEngine
+    ) -> None:
+        if self.inference == "gibbs":
+            raise ValueError(
+                "partial_fit needs inference='variational': chains go over all rows again and again."
+            )
+        super()._learn(X, weight, total, engine)
+
     def _how(self) -> Inference:
         fixed = frozenset(self._given_prior())
         return Inference(POSTERIORS[self.concentration], fixed, self.shared_concentration)

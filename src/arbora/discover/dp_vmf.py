@@ -131,6 +131,8 @@ def born(params: DPPosterior, rows: Rows) -> DPPosterior:
     empty = np.flatnonzero(params.stats.counts <= _USED)
     directions, spreads = params.components.directions.copy(), params.components.spreads.copy()
     used = np.setdiff1d(np.arange(len(spreads)), empty)
+    if not len(used):  # rows of so little weight that there is no cluster yet
+        return params
     nearest = csr_matmul(rows.X, np.ascontiguousarray(directions[:, used], rows.X.dtype)).max(axis=1)
     for k in empty[:_MOST_BIRTHS]:
         seed = rows.X[[int(np.argmin(nearest))]].toarray()[0]

@@ -157,19 +157,25 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
         self
         """
         with all_or_nothing(self):
-            self._validate_params()
-            X = check_matrix(self, X, reset=True, min_features=2)
-            weight = check_weight(sample_weight, X)
-            X = unit_rows(X, weight)
-            rows = as_rows(X, weight, np.dtype(self.dtype))
-            refuse_few(rows, self.n_clusters, "n_clusters")
-            init = check_init(self.init, *X.shape, self.n_clusters)
-            if not isinstance(init, str) and init.ndim == 1:
-                init = init[weight > 0]
-            with ThreadEngine(self.n_jobs) as engine:
-                solution = self._solve(rows, init, engine)
-                self._set(solution, X, weight, engine)
+            solution, weight = self._fit(X, sample_weight)
+            self._warn(solution, weight)
             return self
+
+    def _fit(self, X: Any, sample_weight: Any) -> tuple[Solution, NDArray[np.float64]]:
+        """Find the clusters, without a word; return how, and the weights of the rows."""
+        self._validate_params()
+        X = check_matrix(self, X, reset=True, min_features=2)
+        weight = check_weight(sample_weight, X)
+        X = unit_rows(X, weight)
+        rows = as_rows(X, weight, np.dtype(self.dtype))
+        refuse_few(rows, self.n_clusters, "n_clusters")
+        init = check_init(self.init, *X.shape, self.n_clusters)
+        if not isinstance(init, str) and init.ndim == 1:
+            init = init[weight > 0]
+        with ThreadEngine(self.n_jobs) as engine:
+            solution = self._solve(rows, init, engine)
+            self._set(solution, X, weight, engine)
+        return solution, weight
 
     def _solve(self, rows: Rows, init: Init, engine: ThreadEngine) -> Solution:
         seed = draw_seed(self.random_state)
@@ -211,6 +217,8 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
         self.labels_ = cosine.argmax(axis=1)
         self.inertia_ = float(weight @ (1.0 - cosine.max(axis=1)))
         self.trace_, self.n_iter_ = solution.trace, len(solution.trace)
+
+    def _warn(self, solution: Solution, weight: NDArray[Any]) -> None:
         found = len(np.unique(self.labels_[weight > 0]))
         if found < self.n_clusters:
             warnings.warn(
@@ -271,3 +279,17 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
         float
         """
         return float(np.sum(self.transform(X).max(axis=1) - 1.0))
+
+
+def split_rows(rows: Rows, centres: NDArray[Any], max_iter: int) -> NDArray[np.int64]:
+    """Clusters of rows, from centres that are given. There are no warnings: filters of them belong to no thread.
+
+    Examples
+    --------
+    >>> rows = Rows(sp.csr_array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]), np.ones(3))
+    >>> split_rows(rows, np.eye(2), 5)
+    array([0, 1, 1])
+    """
+    model = SphericalKMeans(len(centres), init=centres, max_iter=max_iter, dtype=rows.X.dtype.name)
+    model._fit(rows.X, rows.weight)
+    return model.labels_

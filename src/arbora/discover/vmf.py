@@ -43,6 +43,7 @@ from arbora.special import kappa_mle, sample_vmf, vmf_log_normalizer
 _LARGEST = 1e10  # concentration of equal rows, where nothing else keeps it finite
 _LOG_TINY = -690.0  # logarithm of a weight that is zero; the kernels know no infinity
 _RANDOM_START = 10.0  # concentration to begin with from random labels
+LEAST_START = 1e-3  # concentration to begin with where rows of a label cancel: it has a logarithm
 _LOOK = 1000  # rows by which the broad start is found
 
 
@@ -132,6 +133,7 @@ def start_components(
     elif kappa is None and not isinstance(init, str) and init.ndim == 1:
         labelled = rows.weight[init >= 0].sum(dtype=np.float64)
         kappa = float(kappa_mle(min(length.sum() / (labelled + 1.0), 1.0), len(sums)))
+        kappa = max(kappa, LEAST_START)
     elif kappa is None:
         kappa = broad_concentration(rows, directions, rng)
     one = np.ones(n_components)
