@@ -19,6 +19,7 @@ def run_small(arguments):
         patch.setattr(demo_time, "N_NOTES", 600)
         patch.setattr(demo_time, "N_STARTS", 1)
         patch.setattr(demo_topics, "N_TOPICS", 4)
+        patch.setattr(demo_topics, "N_STARTS", 1)
         assert main(["demo", *arguments]) == 0
     return printed.getvalue()
 

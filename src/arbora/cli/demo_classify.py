@@ -180,7 +180,7 @@ def families(summary: Table) -> list[tuple[Any, ...]]:
 
     Examples
     --------
-    >>> rows = [("f", "top", 9.0, 1.0, 0.8), ("a", "f", 4.0, 1.0, np.nan), ("b", "f", 4.0, 3.0, np.nan),
+    >>> rows = [("f", "top", 9.0, 1.0, 0.8), ("a", "f", 4.0, 1.0, np.nan), ("f/b", "f", 4.0, 3.0, np.nan),
     ...         ("c", "f", 1.0, 0.9, np.nan)]
     >>> families(Table(("Node", "Parent", "Rows", "Against siblings", "Shared"), rows))
     [('f', 9, 3, 0.8, 'b')]
@@ -191,7 +191,7 @@ def families(summary: Table) -> list[tuple[Any, ...]]:
     for i in np.argsort(-shared.astype(float), kind="stable").tolist():
         members = np.flatnonzero(parents == nodes[i])
         if len(members) >= FEWEST_MODULES:
-            strays = [str(nodes[member]) for member in members if ratio[member] > STRAYS]
+            strays = [str(nodes[k]).removeprefix(f"{nodes[i]}/") for k in members if ratio[k] > STRAYS]
             found.append((nodes[i], int(rows[i]), len(members), shared[i], ", ".join(strays)))
     return found
 

@@ -20,6 +20,17 @@ def say(text: str) -> None:
     print(textwrap.fill(text, WIDTH), flush=True)
 
 
+def fitting(listed: str, width: int = WIDTH) -> str:
+    """Leave out the last of some words with commas between them where the line would be too long.
+
+    Examples
+    --------
+    >>> fitting("sea, land, sky", 12)
+    'sea, land'
+    """
+    return listed if len(listed) <= width else listed[:width].rpartition(",")[0] or listed[:width]
+
+
 @contextmanager
 def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
     """Note how many seconds a block takes.

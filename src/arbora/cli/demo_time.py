@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from arbora.cli.demo_print import say
+from arbora.cli.demo_print import fitting, say
 from arbora.datasets.documents import Documents
 from arbora.discover import TemporalVMFMixture
 from arbora.explore.contents import Subject, topics_content
@@ -26,12 +26,13 @@ from arbora.text import LtcVectorizer
 
 FIRST, LAST = 1990, 2014
 N_NOTES = 3000
-WORDS_A_NOTE = 16
-N_STARTS = 3
+WORDS_A_NOTE = 20
+N_STARTS = 5
 FIELD = "date"
-_OWN = 0.25  # share of the words of a note that are those of its theme
+_OWN = 0.3  # share of the words of a note that are those of its theme
 _ALIVE = 0.1  # part of its greatest share from which on a theme is alive
 _N_WORDS = 3
+_CELL = 33  # characters of these words, so that two cells fit into a line
 _COMMON = (
     "report system company today number part result public change group problem case point plan support week money "
     "question market test year people time work first new two way day place"
@@ -215,7 +216,8 @@ def words_table(model: Any, names: list[str], topics: list[int]) -> Table:
     for number, topic in enumerate(topics):
         first, last = lives[topic].birth, lives[topic].end or model.times_[-1]
         words = model.vocabulary(topic, names, n=_N_WORDS, times=[first, last])
-        cells = [f"{_year(one.time)}: {', '.join(word for word, _ in one.features)}" for one in words]
+        lines = [f"{_year(one.time)}: {', '.join(word for word, _ in one.features)}" for one in words]
+        cells = [fitting(line, _CELL) for line in lines]
         rows.append((THEMES[number].name, cells[0], cells[-1]))
     return Table(("theme", "words when it is born", "words at its end, or now"), rows)
 

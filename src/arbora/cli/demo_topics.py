@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.cli.demo_print import WIDTH, say
+from arbora.cli.demo_print import WIDTH, fitting, say
 from arbora.datasets import Dataset
 from arbora.datasets.documents import Documents
 from arbora.discover import BayesianVMFMixture, HierarchicalVMFMixture
@@ -22,6 +22,7 @@ from arbora.structure import Hierarchy
 
 N_TOPICS = 12
 BRANCHING = (4, 2, 2)
+N_STARTS = 3  # of the tree
 LEVEL = 0.05  # share of ordinary documents that may be called novel
 # Written down before the first run: nothing of it belongs into the documentation of Python packages.
 OUT_OF_PLACE = "Simmer the onions in butter until golden, then stir in the wine and serve with fresh bread"
@@ -50,7 +51,7 @@ def show_flat(data: Dataset, X: Any, names: Sequence[str]) -> Any:
     size = np.bincount(topic, minlength=n_topics)
     words = [", ".join(word for word, _ in top) for top in model.top_features(names, n=_N_WORDS)]
     order = np.argsort(-size, kind="stable").tolist()
-    rows = [(int(size[k]), textwrap.shorten(words[k], WIDTH - 11, placeholder="")) for k in order if size[k]]
+    rows = [(int(size[k]), fitting(words[k], WIDTH - 11)) for k in order if size[k]]
     print(Table(("documents", "words"), rows, (",d", "")))
     packages = branches(data.hierarchy, np.asarray(data.y_train, object)[known])
     agreement = normalized_mutual_information(packages, topic)
@@ -67,14 +68,14 @@ def show_tree(documents: Documents, X: Any, vectorizer: Any, hierarchy: Hierarch
     start = time.perf_counter()
     documents, X, notices = without_empty(documents, X)
     model = HierarchicalVMFMixture(
-        branching=BRANCHING, init="top-down", n_jobs=-1, random_state=0, verbose=1
+        branching=BRANCHING, n_init=N_STARTS, n_jobs=-1, random_state=0, verbose=1
     ).fit(X)
     names = [str(name) for name in vectorizer.feature_names_]
     settings = {"command": "demo", "model": type(model).__name__, "tree": list(BRANCHING), "seed": 0}
     content = topics_content(
         Subject(model, X, documents, names, vectorizer), settings=settings, notices=notices
     )
-    print("\n".join(line[:WIDTH].rstrip(", ") for line in topics_text(content.nodes).splitlines()))
+    print("\n".join(map(fitting, topics_text(content.nodes).splitlines())))
     top = [path[1] for path in model.predict_path(X)]
     agreement = normalized_mutual_information(branches(hierarchy, documents.y), top)
     say(
