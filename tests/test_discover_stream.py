@@ -1,5 +1,6 @@
 """More documents than memory: rows that stay in their files, and mixtures that learn from batch after batch."""
 
+import threading
 import tracemalloc
 
 import numpy as np
@@ -140,6 +141,30 @@ def test_a_fit_takes_a_fraction_of_the_file(tmp_path, monkeypatch, model):
         tracemalloc.stop()
     assert peak < 0.4 * n_bytes
     assert peak < estimate < 4 * peak
+
+
+@pytest.mark.filterwarnings(EARLY)
+def test_starts_that_run_side_by_side_are_counted(monkeypatch):
+    """Each has matrices and responsibilities of its own; all are made to be there at the same time."""
+    X, _ = sparse_rows(3000, 4000, 20)
+    estimate = [fit_bytes(X, 40, np.float32, 2, n_runs) for n_runs in (1, 2)]
+    together, e_step = threading.Barrier(2), mixture.e_step
+
+    def meet(*arguments):
+        found = e_step(*arguments)
+        together.wait(timeout=60)
+        return found
+
+    model = VMFMixture(40, n_init=2, n_jobs=2, max_iter=2, init="random", random_state=0).fit(X[:100])
+    monkeypatch.setattr(mixture, "e_step", meet)
+    tracemalloc.start()
+    try:
+        model.fit(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert estimate[0] < estimate[1]
+    assert peak < estimate[1] < 4 * peak
 
 
 def test_memory_that_there_is_not_is_refused_before_the_fit(data, monkeypatch):

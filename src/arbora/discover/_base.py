@@ -157,7 +157,8 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
         if n_components == "auto":
             n_components = self._choose(X, weight, seed, engine)
         refuse_few(rows, n_components)
-        require_fit(X, n_components, self.dtype, engine.n_workers)
+        n_init = self.n_init if isinstance(self.init, str) else 1
+        require_fit(X, n_components, self.dtype, engine.n_workers, n_init)
         init = check_init(self.init, *X.shape, n_components)
         if not isinstance(init, str) and init.ndim == 1:
             init = init[weight > 0]

@@ -114,8 +114,8 @@ def chunks(X: Any) -> list[slice]:
     ]
 
 
-def fit_bytes(X: Any, n_components: int, dtype: Any, n_threads: int) -> int:
-    """Estimate the memory that a fit needs beside X, from sizes alone.
+def fit_bytes(X: Any, n_components: int, dtype: Any, n_threads: int, n_runs: int = 1) -> int:
+    """Estimate the memory that a fit needs beside X, from sizes alone; `n_runs` starts are under way at a time.
 
     Examples
     --------
@@ -123,23 +123,24 @@ def fit_bytes(X: Any, n_components: int, dtype: Any, n_threads: int) -> int:
     1124000
     """
     (n_samples, n_features), itemsize = X.shape, np.dtype(dtype).itemsize
-    matrices = n_features * n_components * (_MATRICES + n_threads) * (itemsize + 4)
+    matrices = n_features * n_components * (_MATRICES * n_runs + n_threads) * (itemsize + 4)
     scores = n_threads * min(_ROWS_AT_ONCE, n_samples) * n_components * 8 * _NUMBERS_PER_SCORE
     n_trials = int(2 + np.log(n_components))  # of k-means++, whose distances are made twice
-    by_row = 8 * n_samples * (_NUMBERS_PER_ROW + 2 * n_trials)
+    by_row = 8 * n_samples * (_NUMBERS_PER_ROW + 2 * n_trials * n_runs)
     if isinstance(X, UnitRows):
         at_once = min(nonzeros_at_once(n_features), X.nnz)
         return matrices + by_row + scores + n_threads * at_once * _BYTES_PER_ENTRY
     transposed = n_samples * n_components <= MOST_RESPONSIBILITIES
     # Rows as they are worked on and, perhaps, transposed; and in double precision, for the quantiles.
     copies = X.nnz * (itemsize + (itemsize + 4) * transposed + 12)
-    return matrices + copies + by_row + max(scores, n_samples * n_components * itemsize * transposed)
+    return matrices + copies + by_row + max(scores, n_runs * n_samples * n_components * itemsize * transposed)
 
 
-def require_fit(X: Any, n_components: int, dtype: Any, n_threads: int) -> None:
-    """Refuse a fit that would not fit into memory, before it begins."""
+def require_fit(X: Any, n_components: int, dtype: Any, n_threads: int, n_init: int = 1) -> None:
+    """Refuse a fit that would not fit into memory, before it begins; its starts run on the threads."""
     advice = "Decrease n_components or n_jobs"
     if not isinstance(X, UnitRows):
         advice += ", or give rows that are mapped from files (see docs/discover.md)"
     what = f"A mixture of n_components={n_components} for {X.shape[0]} rows of {X.shape[1]} features"
-    require_memory(fit_bytes(X, n_components, dtype, n_threads), what, f"{advice}.")
+    n_bytes = fit_bytes(X, n_components, dtype, n_threads, min(n_init, n_threads))
+    require_memory(n_bytes, what, f"{advice}.")
