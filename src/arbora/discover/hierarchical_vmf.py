@@ -114,7 +114,8 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         Mean and variance of the logarithms of the concentrations of all nodes.
     seeds : mapping or array-like, optional
         What some nodes are about: for a node, words (see `feature_names`), numbers of rows of X (integers are always
-        that), or vectors of n_features. Or a label for each row, the name of a node, inner or leaf; None for rows without one.
+        that), or vectors of n_features. Or a label for each row, the name of a node, inner or leaf; None for rows
+        without one.
     seed_weight : float
         Times that a seed counts as seen at its node, in the whole fit. 0: the fit starts from the seeds, no more.
     feature_names : sequence of str, optional
