@@ -11,6 +11,7 @@ from arbora.classify import OneVsRestSVC, RecursiveSVC, TopDownSVC, deciding_wor
 from arbora.cli import demo, demo_classify, demo_page, demo_time, demo_topics, main
 from arbora.cli.demo_print import WIDTH
 from arbora.datasets import Dataset
+from arbora.discover import VMFMixture
 from arbora.explore.folder import open_folder
 from arbora.infer import Progress
 from arbora.text import LtcVectorizer
@@ -124,6 +125,14 @@ def test_demo_files_sentences_where_their_words_belong(shown):
         decided = filed.partition("decided by:")[2]
         assert words == {word for word in decided.replace(",", " ").split() if word.isalpha()}
     assert "none of its words is in the corpus" in unknown
+
+
+def test_sentences_without_a_known_word_are_neither_new_nor_ordinary(corpus, capsys):
+    vectorizer = LtcVectorizer().fit(corpus.texts_train)
+    X = vectorizer.transform(corpus.texts_test)
+    model = VMFMixture(2, random_state=0).fit(X)
+    demo_topics.show_novelty(model, vectorizer, ["zzyzx"], X)
+    assert [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()[:2]] == ["no known word"] * 2
 
 
 def test_demo_certifies_its_training(shown):

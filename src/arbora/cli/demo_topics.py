@@ -92,7 +92,8 @@ def show_novelty(model: Any, vectorizer: Any, sentences: Sequence[str], X_test: 
     X = vectorizer.transform(asked)
     known = np.diff(X.indptr) > 0
     novel = np.zeros(len(asked), bool)
-    novel[known] = model.is_novel(X[known], level=LEVEL)
+    if known.any():
+        novel[known] = model.is_novel(X[known], level=LEVEL)
     for sentence, is_known, is_novel in zip(asked, known, novel, strict=True):
         verdict = "novel" if is_novel else "ordinary" if is_known else "no known word"
         print(f"{verdict:13}  {textwrap.shorten(sentence, WIDTH - 17, placeholder=' ...')}")
