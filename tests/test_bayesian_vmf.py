@@ -287,3 +287,14 @@ def test_superfluous_components_lose_their_rows(init):
         labels = model.predict(data.X_train)
         assert len(np.unique(labels)) < 10
         assert adjusted_rand_index(data.truth.components, labels) > 0.9
+
+
+def test_prior_of_a_shared_concentration_does_not_hold_it_back():
+    # Learned from one number, the variance would shrink in every iteration and stop kappa on its way.
+    data = make_vmf_mixture(1000, 3, 3, kappa=60.0, random_state=0)
+    start = {"init": np.unique(data.y, return_inverse=True)[1], "initial_concentration": 2.0}
+    options = {**start, "annealing_steps": 0, "dtype": "float64", "tol": 1e-9, "max_iter": 1000}
+    model = BayesianVMFMixture(3, **options).fit(data.X)
+    free = BayesianVMFMixture(3, prior_log_variance=1e6, **options)
+    np.testing.assert_allclose(model.concentrations_, free.fit(data.X).concentrations_, rtol=1e-3)
+    assert model.prior_["log_variance"] == 1.0

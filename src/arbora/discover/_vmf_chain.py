@@ -260,7 +260,7 @@ def _update_rest(how: Inference, q: ChainPosterior, expected: NDArray[Any]) -> C
         transition = float(kappa_mle(np.clip(cosine, 0.0, _MOST_ALIKE), expected.shape[1]))
         q = q._replace(transition=transition)
     beginning = VMFPosterior(q.directions[0], q.spreads[0], q.dirichlet, q.kappa, q.prior)
-    fixed = how.fixed if len(expected) == 1 else how.fixed | {"direction", "concentration"}
+    fixed = how.settled if len(expected) == 1 else how.settled | {"direction", "concentration"}
     return q._replace(prior=empirical_bayes(beginning, fixed))
 
 

@@ -71,6 +71,14 @@ class Inference(NamedTuple):
     fixed: frozenset[str]
     shared: bool = False
 
+    @property
+    def settled(self) -> frozenset[str]:
+        """Parts of the prior that are not learned: those given, and a variance that one number does not have.
+
+        Learned, the prior of a concentration that all share would shrink around it in every iteration and hold it.
+        """
+        return self.fixed | {"log_variance"} if self.shared else self.fixed
+
     def posterior(self, likelihood: KappaLikelihood, before: KappaPosterior) -> KappaPosterior:
         """Posterior of the concentrations, one entry for each component even if they are the same."""
         if not self.shared:
@@ -149,7 +157,7 @@ def update_posterior(how: Inference, q: VMFPosterior, stats: Stats) -> VMFPoster
     if empty.any():
         directions[:, empty] = q.directions[:, empty]
     new = VMFPosterior(directions, spreads, prior.alpha + counts, kappa, prior)
-    return new._replace(prior=empirical_bayes(new, how.fixed))
+    return new._replace(prior=empirical_bayes(new, how.settled))
 
 
 def empirical_bayes(q: VMFPosterior, fixed: frozenset[str]) -> VMFPrior:
@@ -168,7 +176,7 @@ def empirical_bayes(q: VMFPosterior, fixed: frozenset[str]) -> VMFPrior:
         found["concentration"] = float(kappa_mle(np.clip(along, 0.0, 1 - 1e-12), len(total)))
     if "log_mean" not in fixed:
         found["log_mean"] = float(q.kappa.log_mean.mean())
-    if "log_variance" not in fixed:
+    if "log_variance" not in fixed and len(q.kappa.log_mean) > 1:
         m = found.get("log_mean", prior.log_mean)
         away = float(np.mean(q.kappa.log_square - 2 * m * q.kappa.log_mean + m**2))
         found["log_variance"] = max(away, _LEAST_VARIANCE)
