@@ -24,7 +24,7 @@ from arbora.discover import BayesianVMFMixture, VMFMixture
 from arbora.discover._rows import as_rows, unit_rows
 from arbora.discover._start import plus_plus
 from arbora.engine import ThreadEngine
-from arbora.infer.mixture import Rows, Schedule, e_step, parts_of
+from arbora.infer.mixture import Rows, Schedule, e_step
 from arbora.kernels import csr_matmul
 from arbora.metrics.table import Table
 from benchmarks.kernels import best_of
@@ -48,7 +48,7 @@ def rows_of(X: Any) -> Rows:
 
 
 def iteration(model: Any, rows: Rows, params: Any, engine: ThreadEngine) -> None:
-    stats, _ = e_step(model.scores(params), rows, parts_of(rows), engine)
+    stats, _ = e_step(model.scores(params), rows, engine)
     new = model.update(params, stats)
     model.extra(new)
 
@@ -70,7 +70,7 @@ def iteration_ratios(rows: Rows, n_components: int, turns: int) -> dict[str, flo
         model = estimator._model(rows)
         params = estimator._begin(rows, "k-means++", n_components, np.random.default_rng(0), engine)
         for _ in range(3):
-            params = model.update(params, e_step(model.scores(params), rows, parts_of(rows), engine)[0])
+            params = model.update(params, e_step(model.scores(params), rows, engine)[0])
         work[type(estimator).__name__] = lambda model=model, params=params: iteration(
             model, rows, params, engine
         )

@@ -272,7 +272,7 @@ def test_a_single_cluster_falls_apart_below_the_critical_temperature_alone(data)
         spread = []
         for _ in range(12):
             scores = vmf_scores(params)._replace(temperature=ratio * critical)
-            stats, _ = e_step(scores, rows, [slice(0, X.shape[0])], ThreadEngine(1))
+            stats, _ = e_step(scores, rows, ThreadEngine(1))
             params = held_back_update(mean, 0.0, params, stats)
             spread.append(params.vectors.std(axis=1).sum())
         assert spread[-1] / spread[-2] == pytest.approx(1 / ratio, rel=0.1)

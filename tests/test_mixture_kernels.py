@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.special import logsumexp, softmax
 
 from arbora.engine import ThreadEngine
-from arbora.infer import Progress
+from arbora.infer import Progress, mixture
 from arbora.infer.mixture import (
     Model,
     Rows,
@@ -75,7 +75,7 @@ def test_transposed_rows_give_the_same_statistics(dtype, temperature):
     rows, scores = random_rows(300, dtype=dtype), random_scores(temperature=temperature)
     prepared = rows.prepared(Schedule(0.0, 1, (temperature,)), 5)
     assert prepared.transposed is not None
-    (counts, sums), bound = e_step(scores, prepared, [slice(0, 100), slice(100, 300)], ThreadEngine(2))
+    (counts, sums), bound = e_step(scores, prepared, ThreadEngine(2))
     (counts_twin, sums_twin), bound_twin = twin(scores, rows)
     rtol = 1e-4 if dtype == np.float32 else 1e-12
     np.testing.assert_allclose(counts, counts_twin, rtol=rtol)
@@ -106,13 +106,31 @@ def test_order_of_the_indices_does_not_matter():
     np.testing.assert_allclose(one[0].sums, other[0].sums, rtol=1e-12)
 
 
-def test_parts_cover_the_rows_and_add_up():
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_sparse_responsibilities_give_the_same_statistics(dtype, temperature, monkeypatch):
+    rows, scores = random_rows(300, dtype=dtype), random_scores(temperature=temperature)
+    scores = scores._replace(weights=300 * scores.weights)
+    (counts_twin, sums_twin), bound_twin = twin(scores, rows)
+    monkeypatch.setattr(mixture, "csr_matmul", None)  # not by the dense product
+    monkeypatch.setattr(mixture, "_FEW", 2)
+    found = [e_step(scores, rows, ThreadEngine(n)) for n in (1, 2)]
+    np.testing.assert_array_equal(found[0][0].sums, found[1][0].sums)
+    (counts, sums), bound = found[0]
+    rtol = 1e-4 if dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(counts, counts_twin, rtol=rtol, atol=rtol)
+    np.testing.assert_allclose(sums, sums_twin, rtol=rtol, atol=rtol)
+    assert bound == pytest.approx(bound_twin, rel=1e-6 if dtype == np.float32 else 1e-13)
+
+
+def test_parts_cover_the_rows_and_add_up(monkeypatch):
     rows, scores = random_rows(400, 3, 0.9), random_scores(3)
+    monkeypatch.setattr(mixture, "MOST_RESPONSIBILITIES", 0)
     parts = parts_of(rows)
     assert len(parts) > 4
     assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]
     assert parts[-1].stop == 400
-    (counts, sums), bound = e_step(scores, rows, parts, ThreadEngine(2))
+    (counts, sums), bound = e_step(scores, rows, ThreadEngine(2))
     (counts_one, sums_one), bound_one = local(scores, rows, slice(0, 400))
     np.testing.assert_allclose(counts, counts_one, rtol=1e-12)
     np.testing.assert_allclose(sums, sums_one, rtol=1e-12)

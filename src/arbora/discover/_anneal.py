@@ -36,7 +36,7 @@ from arbora.discover._mapped import pieces
 from arbora.discover._rows import unit_columns
 from arbora.discover._vmf_posterior import expected_log_weights
 from arbora.discover.vmf import LEAST_START, VMFParams, vmf_scores
-from arbora.infer.mixture import Rows, Stats, e_step, parts_of
+from arbora.infer.mixture import Rows, Stats, e_step
 from arbora.special import kappa_mle
 
 _BELOW = 0.4  # of the critical temperature, to start at; between 0.3 and 0.5 it makes no difference
@@ -114,14 +114,14 @@ def anneal(rows: Rows, start: VMFParams, n_steps: int, rng: np.random.Generator,
     VMFParams
         All have the same concentration.
     """
-    n_components, params, parts = len(start.weights), start, parts_of(rows)
+    n_components, params = len(start.weights), start
     mean = mean_row(rows)
     centre = mean / max(float(np.linalg.norm(mean)), _TINY)
     most = _HELD_BACK * rows.total / n_components
     hottest = max(1.0, _BELOW * critical_temperature(rows, rng))
     for temperature in np.geomspace(hottest, 1.0, n_steps):
         scores = vmf_scores(params)._replace(temperature=float(temperature))
-        stats, _ = e_step(scores, rows, parts, engine)
+        stats, _ = e_step(scores, rows, engine)
         params = held_back_update(centre, most * (1 - 1 / temperature), params, stats)
     kappa = np.maximum(params.concentrations, LEAST_START)
     return params._replace(weights=params.weights / params.weights.sum(), concentrations=kappa)

@@ -27,7 +27,7 @@ from arbora.discover._start import Init, check_init
 from arbora.discover._stream import Stream
 from arbora.engine import ThreadEngine
 from arbora.infer import Progress
-from arbora.infer.mixture import Model, Rows, Schedule, Solution, best_of, e_step, parts_of, run
+from arbora.infer.mixture import Model, Rows, Schedule, Solution, best_of, e_step, run
 from arbora.infer.undo import all_or_nothing
 
 _HELD_OUT = 0.2  # share of the rows on which the number of components is chosen
@@ -216,7 +216,7 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
         kept = np.flatnonzero(weight)
         X, weight = select_rows(X, kept), weight[kept]
         rows = Rows(X, weight)
-        stats, _ = e_step(self._model(rows).scores(params), rows, parts_of(rows), engine)
+        stats, _ = e_step(self._model(rows).scores(params), rows, engine)
         scores = engine.map(lambda part: self._left_out(params, X[part], weight[part], stats), chunks(X))
         self._keep_quantiles(np.concatenate(scores), weight)
 

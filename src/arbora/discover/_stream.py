@@ -23,7 +23,7 @@ from arbora.discover._rows import as_rows, refuse_few
 from arbora.discover._start import check_init
 from arbora.engine import ThreadEngine
 from arbora.infer import Trace
-from arbora.infer.mixture import Rows, Stats, blend, e_step, parts_of
+from arbora.infer.mixture import Rows, Stats, blend, e_step
 from arbora.infer.undo import all_or_nothing
 
 _OF_ALL_ROWS = (
@@ -87,7 +87,7 @@ class Stream:
         known = Stats(self.stream_counts_, self.stream_sums_) if begun else None
         model = self._model(rows)
         scores = model.scores(before)._replace(temperature=self._schedule(0).temperatures[-1])
-        stats, bound = e_step(scores, rows, parts_of(rows), engine)
+        stats, bound = e_step(scores, rows, engine)
         average = blend(known, stats, 1 / rows.total, self.n_iter_)
         self.seen_weight_ += rows.total
         size = self.seen_weight_ if total is None else float(total)

@@ -51,7 +51,7 @@ from arbora.discover._vmf_posterior import (
 from arbora.discover.bayesian_vmf import BayesianVMFMixture
 from arbora.engine import ThreadEngine
 from arbora.infer import Progress
-from arbora.infer.mixture import Model, Rows, Scores, Solution, Stats, e_step, parts_of, run
+from arbora.infer.mixture import Model, Rows, Scores, Solution, Stats, e_step, run
 from arbora.infer.undo import all_or_nothing
 from arbora.kernels import csr_matmul
 
@@ -145,15 +145,14 @@ def batch_turns(
     model: Model, params: DPPosterior, known: Stats, rows: Rows, engine: Any
 ) -> tuple[DPPosterior, float]:
     """Posterior after some turns with a batch, and its bound up to a constant of what was known."""
-    parts = parts_of(rows)
-    stats, _ = e_step(model.scores(params), rows, parts, engine)
+    stats, _ = e_step(model.scores(params), rows, engine)
     bound = 0.0
     for _ in range(_TURNS):
         both = Stats(known.counts + stats.counts, known.sums + stats.sums)
         order = np.argsort(-both.counts, kind="stable")
         params = model.update(params, both)
         known = Stats(known.counts[order], known.sums[:, order])  # as the components are now
-        stats, bound = e_step(model.scores(params), rows, parts, engine)
+        stats, bound = e_step(model.scores(params), rows, engine)
     return params, bound + known_fit(model.scores(params), known) + model.extra(params)
 
 

@@ -34,18 +34,27 @@ from numpy.typing import NDArray
 
 from arbora.infer.progress import Progress
 from arbora.infer.trace import Trace
-from arbora.kernels.mixture import assign_rows, column_squares, mix_columns, respond_rows
+from arbora.kernels.mixture import (
+    assign_rows,
+    column_squares,
+    list_members,
+    mix_columns,
+    respond_rows,
+    sum_members,
+)
 from arbora.kernels.products import csr_matmul
 
 Matrix = NDArray[Any]
 
 _MOST_PARTS = 64  # parts of the data whose statistics are added up
-_NONZEROS_PER_PART = 1 << 16  # of a part whose sums are made elsewhere
+_NONZEROS_PER_PART = 1 << 17  # of a part whose sums are made elsewhere
 MOST_RESPONSIBILITIES = 1 << 26  # numbers that may be in memory at once, 256 MiB in single precision
 _NONZEROS_PER_SUM = 16  # a part has at least this many non-zeros for each number in a column of its sums
 _NONZEROS_AT_ONCE = 1 << 20  # of rows in a file, that a thread reads at a time
 _TINY = float(np.finfo(np.float64).tiny)
 _MOST_FALL = 1.0  # of the bound per unit of weight: more is neither rounding nor the noise of a sampler
+_FEW = 8  # one responsibility in so many is not zero: sums are made of those alone
+_COLUMNS_AT_ONCE = 4  # of sums that are made so
 _DELAY, _FORGETTING = 1.0, 0.7  # step t of stepwise EM has rate (t + delay)^-forgetting
 
 
@@ -80,11 +89,14 @@ class Rows(NamedTuple):
             return self, part
         return Rows(self.X[part], self.weight[part]), slice(0, part.stop - part.start)
 
+    def has_room(self, n_components: int) -> bool:
+        """Whether there may be a matrix of responsibilities of all rows."""
+        return self.in_memory and self.X.shape[0] * n_components <= MOST_RESPONSIBILITIES
+
     def prepared(self, schedule: Schedule, n_components: int) -> Rows:
         """Return the rows with their transpose, where many E-steps over all of them will gain by it."""
         whole = schedule.batch_size is None and schedule.temperatures[-1] > 0
-        too_large = self.X.shape[0] * n_components > MOST_RESPONSIBILITIES
-        if not whole or too_large or not self.in_memory:
+        if not whole or not self.has_room(n_components):
             return self
         return self._replace(transposed=sp.csr_array(self.X.T))
 
@@ -253,23 +265,53 @@ def mixed_columns(sums: Matrix, scale: Matrix, shift: Matrix) -> tuple[Matrix, N
     return out, squares
 
 
-def e_step(scores: Scores, rows: Rows, parts: Sequence[slice], engine: Any) -> tuple[Stats, float]:
-    """Statistics and bound of all rows, added in the order of the parts.
+def e_step(scores: Scores, rows: Rows, engine: Any) -> tuple[Stats, float]:
+    """Statistics and bound of all rows, those of its parts added in their order.
 
-    With the transposed rows, parts give responsibilities, and the sums are one product, each by one thread.
+    Where there is room for them, parts give responsibilities, and the sums are made of these, each by one thread.
     """
-    ready = _ready(scores, rows.X.dtype)  # once, not in every part
-    if rows.transposed is None or scores.temperature == 0:
+    ready, parts = _ready(scores, rows.X.dtype), parts_of(rows)
+    shape = rows.X.shape[0], len(scores.offset)
+    if not rows.has_room(shape[1]):
         total: tuple[Stats, float] = engine.sum(partial(_local, ready, rows), parts)
         return total
-    resp = np.empty((rows.X.shape[0], len(scores.offset)), rows.X.dtype)
+    resp = np.empty(shape, rows.X.dtype)
 
     def respond(part: slice) -> tuple[Matrix, float]:
-        counts = np.zeros(len(scores.offset))
+        counts = np.zeros(shape[1])
         return counts, _walk(respond_rows, ready, rows, part, resp, counts)
 
     counts, bound = engine.sum(respond, parts)
-    return Stats(counts, csr_matmul(rows.transposed, resp, engine)), bound
+    return Stats(counts, weighted_sums(rows, resp, engine)), bound
+
+
+def weighted_sums(rows: Rows, resp: Matrix, engine: Any) -> Matrix:
+    """Add up rows weighted by responsibilities, to (n_features, n_components): a product, sparse if these are.
+
+    Examples
+    --------
+    >>> from arbora.engine import ThreadEngine
+    >>> rows = Rows(sp.csr_array(np.eye(2)), np.ones(2))
+    >>> weighted_sums(rows, np.array([[0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.5]]), ThreadEngine(1))
+    array([[0. , 0. , 0. , 1. ],
+           [0. , 0. , 0. , 0.5]])
+    """
+    X, n_components = rows.X, resp.shape[1]
+    lengths = np.count_nonzero(resp, axis=0)
+    if lengths.sum() > resp.size / _FEW:
+        transposed = sp.csr_array(X.T) if rows.transposed is None else rows.transposed
+        return csr_matmul(transposed, resp, engine)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    members, shares = np.empty(starts[-1], np.int64), np.empty(starts[-1], resp.dtype)
+    list_members(resp, starts, members, shares)
+    sums = np.empty((X.shape[1], n_components), resp.dtype)
+
+    def add(first: int) -> None:
+        stop = min(first + _COLUMNS_AT_ONCE, n_components)
+        sum_members(X.indptr, X.indices, X.data, starts, members, shares, first, stop, sums)
+
+    engine.map(add, range(0, n_components, _COLUMNS_AT_ONCE))
+    return sums
 
 
 def run(
@@ -296,13 +338,12 @@ def run(
     """
     if schedule.batch_size is not None and schedule.batch_size < rows.X.shape[0]:
         return _run_batches(model, rows, params, schedule, progress)
-    parts, total = parts_of(rows), max(rows.total, _TINY)
-    trace, converged = Trace(), False
+    total, trace, converged = max(rows.total, _TINY), Trace(), False
     bounds: list[float] = []
     before = params
     for iteration in range(schedule.max_iter):
         temperature, settled = schedule.temperature(iteration)
-        stats, bound = e_step(model.scores(params)._replace(temperature=temperature), rows, parts, engine)
+        stats, bound = e_step(model.scores(params)._replace(temperature=temperature), rows, engine)
         bound += model.extra(params)
         gain = (bound - bounds[-1]) / total if bounds else np.inf
         trace.append(objective=bound, gap=gain if bounds else np.nan, temperature=temperature)
