@@ -24,7 +24,8 @@ from arbora.discover import BayesianVMFMixture, VMFMixture
 from arbora.discover._rows import as_rows, unit_rows
 from arbora.discover._start import plus_plus
 from arbora.engine import ThreadEngine
-from arbora.infer.mixture import Rows, Schedule, e_step
+from arbora.infer.mixture import Schedule
+from arbora.infer.mixture_stats import Rows, e_step
 from arbora.kernels import csr_matmul
 from arbora.metrics.table import Table
 from benchmarks.kernels import best_of
@@ -55,7 +56,7 @@ def iteration(model: Any, rows: Rows, params: Any, engine: ThreadEngine) -> None
 
 def iteration_ratios(rows: Rows, n_components: int, turns: int) -> dict[str, float]:
     """Seconds of the two products, and of an iteration of each model some iterations after the start."""
-    rows, engine = rows.prepared(Schedule(0.0, 1), n_components), ThreadEngine(1)
+    rows, engine = Schedule(0.0, 1).prepare(rows, n_components), ThreadEngine(1)
     rng = np.random.default_rng(0)
     W = rng.standard_normal((rows.X.shape[1], n_components)).astype(np.float32)
     R = rng.random((rows.X.shape[0], n_components)).astype(np.float32)

@@ -24,7 +24,7 @@ from arbora.discover._concentration import (
 from arbora.discover._vmf_posterior import best_alpha, posterior_extra, predictive_log_density
 from arbora.discover.vmf import VMFParams, vmf_scores
 from arbora.engine import ThreadEngine
-from arbora.infer.mixture import Rows, e_step
+from arbora.infer.mixture_stats import Rows, e_step
 from arbora.metrics import adjusted_rand_index
 from arbora.special import kappa_mle, vmf_log_normalizer, vmf_logpdf
 

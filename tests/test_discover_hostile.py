@@ -17,7 +17,7 @@ from arbora.discover import (
     VMFMixture,
 )
 from arbora.discover.kmeans import split_rows
-from arbora.infer.mixture import Rows
+from arbora.infer.mixture_stats import Rows
 
 
 @pytest.fixture(scope="module")

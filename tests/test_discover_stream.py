@@ -19,8 +19,9 @@ from arbora.discover import (
 )
 from arbora.discover._mapped import UnitRows, fit_bytes, is_mapped, pieces, select_rows
 from arbora.discover._rows import unit_rows, unit_rows_of_file
-from arbora.infer import mixture
-from arbora.infer.mixture import Stats, blend
+from arbora.infer import mixture, mixture_stats
+from arbora.infer.mixture import blend
+from arbora.infer.mixture_stats import Stats
 from arbora.metrics import adjusted_rand_index
 
 EARLY = "ignore::sklearn.exceptions.ConvergenceWarning"
@@ -52,7 +53,7 @@ def sparse_rows(n_samples, n_features, per_row, seed=0, dtype=np.float64):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Let files be read a few rows at a time."""
-    monkeypatch.setattr(mixture, "_NONZEROS_AT_ONCE", 1 << 9)
+    monkeypatch.setattr(mixture_stats, "_NONZEROS_AT_ONCE", 1 << 9)
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +130,7 @@ def test_a_fit_takes_a_fraction_of_the_file(tmp_path, monkeypatch, model):
     """Of 6 MB; the entries in double precision alone would be 4."""
     X, _ = sparse_rows(10_000, 600, 60)
     mapped, n_bytes = map_rows(X, tmp_path), X.data.nbytes + X.indices.nbytes
-    monkeypatch.setattr(mixture, "_NONZEROS_AT_ONCE", 1 << 14)
+    monkeypatch.setattr(mixture_stats, "_NONZEROS_AT_ONCE", 1 << 14)
     model.set_params(max_iter=2, n_jobs=1, random_state=0)
     model.fit(mapped[:100])  # kernels are compiled
     estimate = fit_bytes(unit_rows_of_file(sp.csr_array(mapped)), 3, np.float32, 1)

@@ -11,7 +11,7 @@ from arbora.discover._concentration import KappaPosterior
 from arbora.discover._tree_start import Seeds, arrange
 from arbora.discover._vmf_posterior import VMFPosterior, VMFPrior
 from arbora.discover._vmf_tree import as_tree, start_tree, tree_extra, update_tree
-from arbora.infer.mixture import Stats
+from arbora.infer.mixture_stats import Stats
 from arbora.metrics import adjusted_rand_index
 from arbora.special import bessel_ratio, sample_vmf, vmf_log_normalizer
 from arbora.structure import Hierarchy

@@ -6,20 +6,9 @@ import scipy.sparse as sp
 from scipy.special import logsumexp, softmax
 
 from arbora.engine import ThreadEngine
-from arbora.infer import Progress, mixture
-from arbora.infer.mixture import (
-    Model,
-    Rows,
-    Schedule,
-    Scores,
-    Stats,
-    best_of,
-    e_step,
-    local,
-    mixed_columns,
-    parts_of,
-    run,
-)
+from arbora.infer import Progress, mixture_stats
+from arbora.infer.mixture import Model, Schedule, best_of, run
+from arbora.infer.mixture_stats import Rows, Scores, Stats, e_step, local, mixed_columns, parts_of
 
 
 def random_rows(n_samples=40, n_features=7, density=0.5, dtype=np.float64, seed=0):
@@ -73,7 +62,7 @@ def test_statistics_equal_those_of_the_twin(dtype, temperature, n_samples, densi
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
 def test_transposed_rows_give_the_same_statistics(dtype, temperature):
     rows, scores = random_rows(300, dtype=dtype), random_scores(temperature=temperature)
-    prepared = rows.prepared(Schedule(0.0, 1, (temperature,)), 5)
+    prepared = Schedule(0.0, 1, (temperature,)).prepare(rows, 5)
     assert prepared.transposed is not None
     (counts, sums), bound = e_step(scores, prepared, ThreadEngine(2))
     (counts_twin, sums_twin), bound_twin = twin(scores, rows)
@@ -81,8 +70,8 @@ def test_transposed_rows_give_the_same_statistics(dtype, temperature):
     np.testing.assert_allclose(counts, counts_twin, rtol=rtol)
     np.testing.assert_allclose(sums, sums_twin, rtol=rtol)
     assert bound == pytest.approx(bound_twin, rel=1e-7 if dtype == np.float32 else 1e-13)
-    assert rows.prepared(Schedule(0.0, 1, (0.0,)), 5).transposed is None
-    assert rows.prepared(Schedule(0.0, 1, batch_size=10), 5).transposed is None
+    assert Schedule(0.0, 1, (0.0,)).prepare(rows, 5).transposed is None
+    assert Schedule(0.0, 1, batch_size=10).prepare(rows, 5).transposed is None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -112,8 +101,8 @@ def test_sparse_responsibilities_give_the_same_statistics(dtype, temperature, mo
     rows, scores = random_rows(300, dtype=dtype), random_scores(temperature=temperature)
     scores = scores._replace(weights=300 * scores.weights)
     (counts_twin, sums_twin), bound_twin = twin(scores, rows)
-    monkeypatch.setattr(mixture, "csr_matmul", None)  # not by the dense product
-    monkeypatch.setattr(mixture, "_FEW", 2)
+    monkeypatch.setattr(mixture_stats, "csr_matmul", None)  # not by the dense product
+    monkeypatch.setattr(mixture_stats, "_FEW", 2)
     found = [e_step(scores, rows, ThreadEngine(n)) for n in (1, 2)]
     np.testing.assert_array_equal(found[0][0].sums, found[1][0].sums)
     (counts, sums), bound = found[0]
@@ -125,7 +114,7 @@ def test_sparse_responsibilities_give_the_same_statistics(dtype, temperature, mo
 
 def test_parts_cover_the_rows_and_add_up(monkeypatch):
     rows, scores = random_rows(400, 3, 0.9), random_scores(3)
-    monkeypatch.setattr(mixture, "MOST_RESPONSIBILITIES", 0)
+    monkeypatch.setattr(mixture_stats, "MOST_RESPONSIBILITIES", 0)
     parts = parts_of(rows)
     assert len(parts) > 4
     assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]

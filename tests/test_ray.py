@@ -17,6 +17,8 @@ from arbora.classify import (
     RecursiveLogisticRegression,
     RecursiveSVC,
 )
+from arbora.datasets import make_vmf_mixture
+from arbora.discover import VMFMixture
 from arbora.engine import EngineError, RayEngine, ThreadEngine, actors
 from arbora.engine.ray import start_here
 from arbora.infer import multinomial_shards
@@ -289,6 +291,30 @@ def test_other_losses_on_a_cluster_and_a_run_that_is_taken_up(filed, interrupt_i
     assert Killing.last.begun == [4, 4]
     cut = in_two_shards(monkeypatch, RecursiveLogisticRegression(**arguments), X, y)
     np.testing.assert_array_equal(there.coef_, cut.coef_)
+
+
+@pytest.fixture(scope="module")
+def directions():
+    """Rows enough for several parts."""
+    return make_vmf_mixture(600, 8, 4, random_state=0).X_train
+
+
+def test_mixture_on_a_cluster_that_loses_a_worker_and_its_driver(directions, kill_in, interrupt_in, tmp_path):
+    arguments = {"n_components": 4, "n_init": 2, "random_state": 0}
+    one = VMFMixture(engine=RayEngine(n_shards=1), **arguments).fit(directions)
+    engine = Killing(n_shards=2, checkpoint_every=3, folder=tmp_path, resume=True)
+    interrupt_in(5)
+    with pytest.raises(Interrupted):
+        VMFMixture(engine=engine, **arguments).fit(directions)
+    interrupt_in(0)
+    kill_in(7)
+    there = VMFMixture(engine=engine, **arguments).fit(directions)
+    assert Killing.last.begun == [3, 3]
+    assert Killing.last.n_restarts == 1
+    np.testing.assert_array_equal(there.means_, one.means_)
+    np.testing.assert_array_equal(there.lower_bounds_, one.lower_bounds_)
+    here = VMFMixture(**arguments).fit(directions)
+    np.testing.assert_allclose(np.sort(there.weights_), np.sort(here.weights_), atol=1e-4)
 
 
 def fit_and_die(folder):

@@ -16,7 +16,7 @@ from arbora.discover import (
 )
 from arbora.discover._select import search_components
 from arbora.discover._start import plus_plus
-from arbora.infer.mixture import Rows
+from arbora.infer.mixture_stats import Rows
 from arbora.metrics import adjusted_rand_index
 from arbora.special import bessel_ratio, kappa_mle, sample_vmf, vmf_logpdf
 

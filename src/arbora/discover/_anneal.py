@@ -36,7 +36,7 @@ from arbora.discover._mapped import pieces
 from arbora.discover._rows import unit_columns
 from arbora.discover._vmf_posterior import expected_log_weights
 from arbora.discover.vmf import LEAST_START, VMFParams, vmf_scores
-from arbora.infer.mixture import Rows, Stats, e_step
+from arbora.infer.mixture_stats import Rows, Stats, e_step
 from arbora.special import kappa_mle
 
 _BELOW = 0.4  # of the critical temperature, to start at; between 0.3 and 0.5 it makes no difference

@@ -25,9 +25,11 @@ from arbora.discover._rows import as_rows, check_weight, refuse_few
 from arbora.discover._select import search_components
 from arbora.discover._start import Init, check_init
 from arbora.discover._stream import Stream
-from arbora.engine import ThreadEngine
+from arbora.engine import ThreadEngine, choose_engine
 from arbora.infer import Progress
-from arbora.infer.mixture import Model, Rows, Schedule, Solution, best_of, e_step, run
+from arbora.infer.mixture import Model, Schedule, Solution, best_of, run
+from arbora.infer.mixture_shards import settled
+from arbora.infer.mixture_stats import Rows, e_step
 from arbora.infer.undo import all_or_nothing
 
 _HELD_OUT = 0.2  # share of the rows on which the number of components is chosen
@@ -69,6 +71,7 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "engine": [StrOptions({"threads", "ray"}), ThreadEngine, None],
         **RUN_CONSTRAINTS,
     }
 
@@ -121,13 +124,18 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
             self._forget()
             X, weight = self._read(X, sample_weight, reset=True)
             X = self._placed(X, y)
-            with ThreadEngine(self.n_jobs) as engine:
+            with choose_engine(getattr(self, "engine", None), self.n_jobs) as engine:
                 self._fit(X, weight, draw_seed(self.random_state), engine)
             return self
 
     def _read(self, X: Any, sample_weight: Any, reset: bool) -> tuple[sp.csr_array, NDArray[np.float64]]:
         """Check parameters, rows and weights."""
         self._validate_params()
+        if self.batch_size is not None and not choose_engine(getattr(self, "engine", None), None).is_local:
+            raise ValueError(
+                f"batch_size={self.batch_size} takes rows from anywhere, and engine={self.engine!r} keeps them on "
+                "its workers: leave one of the two out."
+            )
         X = self._check_matrix(X, reset=reset)
         weight = check_weight(sample_weight, X)
         return self._check_X(X, weight), weight
@@ -171,17 +179,17 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
 
     def _solve(self, rows: Rows, init: Init, n_components: int, seed: int, engine: ThreadEngine) -> Solution:
         model = self._model(rows)
-        rows = rows.prepared(self._schedule(seed), n_components)
         n_init = self.n_init if isinstance(init, str) else 1  # a given start is one start
 
         def fit(start: int) -> Solution:
             rng = np.random.default_rng([seed, start])
-            params = self._begin(rows, init, n_components, rng, engine)
+            params = self._begin(here, init, n_components, rng, engine)
             schedule = self._schedule(seed + start)
             with Progress(None, f"start {start + 1} of {n_init}", self.verbose) as progress:
-                return run(model, rows, params, schedule, engine, progress)
+                return run(model, here, params, schedule, engine, progress)
 
-        return best_of(fit, n_init, engine)
+        with settled(rows, self._schedule(seed), n_components, engine) as here:
+            return best_of(fit, n_init, engine)
 
     def _choose(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> int:
         """Choose the number of components by the density of rows that are held out."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from arbora.engine import split
 from arbora.infer.memory import require_memory
-from arbora.infer.mixture import MOST_RESPONSIBILITIES, cut_rows, nonzeros_at_once
+from arbora.infer.mixture_stats import MOST_RESPONSIBILITIES, cut_rows, nonzeros_at_once
 
 _ROWS_AT_ONCE = 4096  # rows whose scores are in memory at a time
 _BYTES_PER_ENTRY = 40  # of a part that is read: in double precision and as it is used, sizes, indices
@@ -131,9 +131,10 @@ def fit_bytes(X: Any, n_components: int, dtype: Any, n_threads: int, n_runs: int
         at_once = min(nonzeros_at_once(n_features), X.nnz)
         return matrices + by_row + scores + n_threads * at_once * _BYTES_PER_ENTRY
     transposed = n_samples * n_components <= MOST_RESPONSIBILITIES
-    # Rows as they are worked on and, perhaps, transposed; and in double precision, for the quantiles.
-    copies = X.nnz * (itemsize + (itemsize + 4) * transposed + 12)
-    return matrices + copies + by_row + max(scores, n_runs * n_samples * n_components * itemsize * transposed)
+    # Rows as they are worked on and, perhaps, transposed; and in double precision, for the quantiles, both again.
+    copies = X.nnz * (itemsize + (itemsize + 4) * transposed + 12 + 12 * transposed)
+    responsibilities = n_samples * n_components * max(n_runs * itemsize, 8) * transposed
+    return matrices + copies + by_row + max(scores, responsibilities)
 
 
 def require_fit(X: Any, n_components: int, dtype: Any, n_threads: int, n_init: int = 1) -> None:

@@ -20,7 +20,7 @@ from arbora.discover._look import ClusterLook
 from arbora.discover._mapped import chunks
 from arbora.discover._rows import check_matrix
 from arbora.engine import ThreadEngine
-from arbora.infer.mixture import Scores
+from arbora.infer.mixture_stats import Scores
 from arbora.kernels import csr_matmul
 
 LEVELS = 1001  # quantiles of the density that are kept for `is_novel`

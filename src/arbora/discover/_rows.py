@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from arbora.discover._mapped import UnitRows, is_mapped, pieces, select_rows
 from arbora.engine import split
 from arbora.infer.memory import require_memory
-from arbora.infer.mixture import Rows, squared_lengths
+from arbora.infer.mixture_stats import Rows, squared_lengths
 
 _LARGEST = 1e30  # count or weight of a row: single precision ends at 3e38
 _SHOWN = 5  # rows that a message lists by number

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.discover._mapped import pieces
-from arbora.infer.mixture import Rows
+from arbora.infer.mixture_stats import Rows
 from arbora.kernels import csr_matmul
 
 Init = str | NDArray[Any]

@@ -23,7 +23,8 @@ from arbora.discover._rows import as_rows, refuse_few
 from arbora.discover._start import check_init
 from arbora.engine import ThreadEngine
 from arbora.infer import Trace
-from arbora.infer.mixture import Rows, Stats, blend, e_step
+from arbora.infer.mixture import blend
+from arbora.infer.mixture_stats import Rows, Stats, e_step
 from arbora.infer.undo import all_or_nothing
 
 _OF_ALL_ROWS = (

@@ -22,7 +22,7 @@ from scipy.optimize import linear_sum_assignment
 from arbora.discover._start import label_sums, plus_plus
 from arbora.discover._vmf_links import unit_vectors
 from arbora.discover.kmeans import split_rows
-from arbora.infer.mixture import Rows
+from arbora.infer.mixture_stats import Rows
 from arbora.kernels import csr_matmul
 from arbora.structure import Hierarchy
 

@@ -38,7 +38,7 @@ from arbora.discover._vmf_posterior import (
     expected_log_weights,
 )
 from arbora.discover._weight_walk import WeightWalk, update_walk, walk_extra, walk_log_weights, walk_weights
-from arbora.infer.mixture import Scores, Stats
+from arbora.infer.mixture_stats import Scores, Stats
 from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normalizer
 
 Array = NDArray[np.float64]

@@ -31,7 +31,7 @@ from arbora.discover._concentration import (
     KappaPosterior,
     prior_divergence,
 )
-from arbora.infer.mixture import Scores, Stats, mixed_columns, squared_lengths
+from arbora.infer.mixture_stats import Scores, Stats, mixed_columns, squared_lengths
 from arbora.special import bessel_ratio, kappa_mle, sample_vmf, vmf_entropy, vmf_log_normalizer
 
 Array = NDArray[np.float64]

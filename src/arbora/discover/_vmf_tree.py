@@ -34,7 +34,7 @@ from arbora.discover._vmf_posterior import (
     dirichlet_gain,
     empirical_bayes,
 )
-from arbora.infer.mixture import Stats
+from arbora.infer.mixture_stats import Stats
 from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normalizer
 from arbora.structure import Hierarchy
 

@@ -47,7 +47,8 @@ from arbora.discover._vmf_posterior import (
 )
 from arbora.discover.vmf import VMFParams, left_out_shares, own_parts, start_components
 from arbora.engine import ThreadEngine
-from arbora.infer.mixture import Model, Rows, Scores, Stats
+from arbora.infer.mixture import Model
+from arbora.infer.mixture_stats import Rows, Scores, Stats
 from arbora.infer.sampling import Schedule as Sweeps
 from arbora.kernels import csr_matmul
 from arbora.special import bessel_ratio
@@ -104,6 +105,10 @@ class BayesianVMFMixture(Mixture):
         Precision of the E-step. A fitted model answers in double precision.
     n_jobs : int, optional
         Threads; the result does not depend on it.
+    engine : None, "threads", "ray" or RayEngine
+        Where rows are counted in each iteration: in this process, or in shards on the workers of a Ray cluster (extra
+        `ray`; "ray" is one on this machine). The result is the same for any number of workers; that of this process
+        differs from it by rounding.
     random_state : int, RandomState instance or None
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
@@ -206,6 +211,7 @@ class BayesianVMFMixture(Mixture):
         batch_size: int | None = None,
         dtype: str = "float32",
         n_jobs: int | None = None,
+        engine: Any = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -230,6 +236,7 @@ class BayesianVMFMixture(Mixture):
         self.batch_size = batch_size
         self.dtype = dtype
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
 

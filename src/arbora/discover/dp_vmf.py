@@ -51,7 +51,8 @@ from arbora.discover._vmf_posterior import (
 from arbora.discover.bayesian_vmf import BayesianVMFMixture
 from arbora.engine import ThreadEngine
 from arbora.infer import Progress
-from arbora.infer.mixture import Model, Rows, Scores, Solution, Stats, e_step, run
+from arbora.infer.mixture import Model, Solution, run
+from arbora.infer.mixture_stats import Rows, Scores, Stats, e_step
 from arbora.infer.undo import all_or_nothing
 from arbora.kernels import csr_matmul
 
@@ -282,7 +283,7 @@ class DirichletProcessVMFMixture(BayesianVMFMixture):
         if self.batch_size is not None and self.batch_size < rows.X.shape[0]:
             return found  # its bounds are of batches, and no measure of a merge
         model, schedule = self._model(rows), self._schedule(seed)
-        rows = rows.prepared(schedule, n_components)
+        rows = schedule.prepare(rows, n_components)
         trial = schedule._replace(max_iter=min(_MERGE_ITERATIONS, schedule.max_iter))
         failures, pairs = 0, similar_pairs(found.params)
         while pairs and failures < _MOST_FAILURES:

@@ -64,7 +64,8 @@ from arbora.discover.bayesian_vmf import BayesianVMFMixture
 from arbora.discover.vmf import VMFParams, broad_concentration
 from arbora.engine import ThreadEngine
 from arbora.infer import Progress
-from arbora.infer.mixture import Model, Rows, Solution, run
+from arbora.infer.mixture import Model, Solution, run
+from arbora.infer.mixture_stats import Rows
 from arbora.structure import Hierarchy
 
 _FLAT_ITERATIONS = 15  # of the leaves without the tree, at the start

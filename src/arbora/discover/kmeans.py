@@ -34,7 +34,8 @@ from arbora.discover._rows import as_rows, check_matrix, check_weight, refuse_fe
 from arbora.discover._start import Init, check_init, starting_sums
 from arbora.engine import ThreadEngine
 from arbora.infer import Progress
-from arbora.infer.mixture import Model, Rows, Schedule, Scores, Solution, Stats, best_of, run
+from arbora.infer.mixture import Model, Schedule, Solution, best_of, run
+from arbora.infer.mixture_stats import Rows, Scores, Stats
 from arbora.infer.undo import all_or_nothing
 from arbora.kernels import csr_matmul
 

@@ -33,7 +33,8 @@ from arbora.discover._questions import draw_seed
 from arbora.discover._rows import count_rows
 from arbora.discover._start import Init, label_sums, starting_sums
 from arbora.discover.vmf import left_out_shares, log_weights, own_parts
-from arbora.infer.mixture import Model, Rows, Scores, Stats
+from arbora.infer.mixture import Model
+from arbora.infer.mixture_stats import Rows, Scores, Stats
 
 _CLEAR = 1e-6  # a row takes part in a component from this responsibility on
 
@@ -100,6 +101,10 @@ class MultinomialMixture(Mixture):
         Precision of the E-step. A fitted model answers in double precision.
     n_jobs : int, optional
         Threads; the result does not depend on it.
+    engine : None, "threads", "ray" or RayEngine
+        Where rows are counted in each iteration: in this process, or in shards on the workers of a Ray cluster (extra
+        `ray`; "ray" is one on this machine). The result is the same for any number of workers; that of this process
+        differs from it by rounding.
     random_state : int, RandomState instance or None
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
@@ -155,6 +160,7 @@ class MultinomialMixture(Mixture):
         batch_size: int | None = None,
         dtype: str = "float32",
         n_jobs: int | None = None,
+        engine: Any = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -167,6 +173,7 @@ class MultinomialMixture(Mixture):
         self.batch_size = batch_size
         self.dtype = dtype
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
 

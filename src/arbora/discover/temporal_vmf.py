@@ -51,7 +51,8 @@ from arbora.discover._vmf_posterior import Inference, VMFPosterior, VMFPrior
 from arbora.discover._weight_walk import WeightWalk, start_walk
 from arbora.discover.bayesian_vmf import BayesianVMFMixture
 from arbora.infer import Progress
-from arbora.infer.mixture import Model, Rows, Stats, run
+from arbora.infer.mixture import Model, run
+from arbora.infer.mixture_stats import Rows, Stats
 from arbora.special import bessel_ratio, kappa_mle
 
 _FLAT_ITERATIONS = 15  # without times, at the start

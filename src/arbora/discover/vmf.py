@@ -36,7 +36,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.discover._base import Mixture
 from arbora.discover._rows import unit_columns, unit_rows_of_file
 from arbora.discover._start import Init, starting_sums
-from arbora.infer.mixture import Model, Rows, Schedule, Scores, Stats, squared_lengths
+from arbora.infer.mixture import Model, Schedule
+from arbora.infer.mixture_stats import Rows, Scores, Stats, squared_lengths
 from arbora.kernels import csr_matmul
 from arbora.special import kappa_mle, sample_vmf, vmf_log_normalizer
 
@@ -207,6 +208,10 @@ class VMFMixture(Mixture):
         double precision.
     n_jobs : int, optional
         Threads; the result does not depend on it.
+    engine : None, "threads", "ray" or RayEngine
+        Where rows are counted in each iteration: in this process, or in shards on the workers of a Ray cluster (extra
+        `ray`; "ray" is one on this machine). The result is the same for any number of workers; that of this process
+        differs from it by rounding.
     random_state : int, RandomState instance or None
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
@@ -281,6 +286,7 @@ class VMFMixture(Mixture):
         batch_size: int | None = None,
         dtype: str = "float32",
         n_jobs: int | None = None,
+        engine: Any = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -298,6 +304,7 @@ class VMFMixture(Mixture):
         self.batch_size = batch_size
         self.dtype = dtype
         self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
 
