@@ -1,11 +1,13 @@
 """The collapsed sampler of the Bayesian von Mises-Fisher mixture: a NumPy twin, Geweke's test, enumeration."""
 
+import warnings
 from itertools import product
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
 
 from arbora.datasets import make_vmf_mixture
 from arbora.discover import BayesianVMFMixture
@@ -115,8 +117,21 @@ def test_what_the_sampler_leaves(sampled):
     assert (labels == gibbs.predict(data.X_train)).mean() > 0.95
 
 
-def test_weights_other_than_zero_and_one_are_refused(sampled):
+def test_rows_of_no_weight_have_responsibilities_too(sampled):
+    data, weight = sampled[0], np.ones(150)
+    weight[::10] = 0
+    model = BayesianVMFMixture(3, inference="gibbs", n_warmup=20, n_samples=20, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(data.X_train, sample_weight=weight)
+    assert model.responsibilities_.shape == (150, 3)
+    np.testing.assert_allclose(model.responsibilities_.sum(axis=1), 1.0)
+    assert adjusted_rand_index(data.truth.components, model.responsibilities_.argmax(axis=1)) > 0.9
+
+
+def test_weights_other_than_zero_and_one_are_refused(sampled, monkeypatch):
     data = sampled[0]
+    monkeypatch.setattr(BayesianVMFMixture, "_solve", None)  # before anything is fitted
     with pytest.raises(ValueError, match="no weights but 0 and 1"):
         BayesianVMFMixture(2, inference="gibbs", n_samples=4).fit(
             sp.csr_array(data.X_train), sample_weight=np.full(150, 2.0)

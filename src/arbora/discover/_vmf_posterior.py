@@ -29,6 +29,7 @@ from scipy.special import gammaln, logsumexp, psi
 from arbora.discover._concentration import (
     KappaLikelihood,
     KappaPosterior,
+    point_posterior,
     prior_divergence,
 )
 from arbora.infer.mixture_stats import Scores, Stats, mixed_columns, squared_lengths
@@ -36,6 +37,7 @@ from arbora.special import bessel_ratio, kappa_mle, sample_vmf, vmf_entropy, vmf
 
 Array = NDArray[np.float64]
 
+_CERTAIN = 1e12  # spread of a mean that is taken as known, for a start
 _TURNS = 4  # of (mean, concentration) between two E-steps, at most
 _SETTLED = 1e-6  # relative change of the concentrations that ends them
 _LEAST_VARIANCE = 1e-6  # of the prior of log(kappa), which could shrink to a point
@@ -110,6 +112,40 @@ def expected_log_weights(dirichlet: Array) -> Array:
 def mean_lengths(q: VMFPosterior) -> Array:
     """Lengths of the means E[mu_k]."""
     return bessel_ratio(q.directions.shape[0] / 2 - 1, q.spreads)
+
+
+def begin_posterior(
+    mean_row: Array, total: float, start: Any, given: dict[str, Any], how: Inference
+) -> VMFPosterior:
+    """Posterior with certain means, and a prior to begin with where none is given.
+
+    Parameters
+    ----------
+    mean_row : ndarray of shape (n_features,)
+    total : float
+        Weight of all rows.
+    start : VMFParams
+    given : dict
+        Parts of the prior that are given.
+    how : Inference
+    """
+    n_features = len(mean_row)
+    direction = mean_row if mean_row.any() else np.eye(1, n_features)[0]
+    first = {
+        "alpha": 1.0,
+        "direction": direction / np.linalg.norm(direction),
+        "concentration": 0.0,  # the means are free of each other until their prior is learned
+        "log_mean": float(np.log(start.concentrations).mean()),
+        "log_variance": 1.0,
+    }
+    spreads = np.full(len(start.weights), _CERTAIN)
+    dirichlet = total * start.weights + 1.0
+    prior = VMFPrior(**{**first, **given})
+    pulls = dirichlet * bessel_ratio(n_features / 2 - 1, start.concentrations)
+    likelihood = KappaLikelihood(dirichlet, pulls, prior.log_mean, prior.log_variance, n_features)
+    # A law, not a point, which would have no entropy: the first bound is one already.
+    kappa = how.posterior(likelihood, point_posterior(start.concentrations, n_features))
+    return VMFPosterior(start.vectors, spreads, dirichlet, kappa, prior)
 
 
 def posterior_scores(q: VMFPosterior) -> Scores:

@@ -30,7 +30,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.discover._anneal import anneal, mean_row
 from arbora.discover._base import Mixture
-from arbora.discover._concentration import POSTERIORS, KappaLikelihood, KappaPosterior, point_posterior
+from arbora.discover._concentration import POSTERIORS, KappaPosterior
 from arbora.discover._rows import as_rows, unit_rows_of_file
 from arbora.discover._start import Init
 from arbora.discover._vmf_gibbs import CollapsedVMF, GibbsState, sample_posterior, warn_of_chains_apart
@@ -38,6 +38,7 @@ from arbora.discover._vmf_posterior import (
     Inference,
     VMFPosterior,
     VMFPrior,
+    begin_posterior,
     left_out_log_density,
     posterior_extra,
     posterior_scores,
@@ -51,9 +52,7 @@ from arbora.infer.mixture import Model
 from arbora.infer.mixture_stats import Rows, Scores, Stats
 from arbora.infer.sampling import Schedule as Sweeps
 from arbora.kernels import csr_matmul
-from arbora.special import bessel_ratio
 
-_CERTAIN = 1e12  # spread of a mean that is taken as known, for a start
 _ANNEALING_STEPS = 25
 _ROWS_PER_COMPONENT = 50  # that annealing sees where rows come in mini-batches
 
@@ -265,6 +264,10 @@ class BayesianVMFMixture(Mixture):
         return unit_rows_of_file(X, weight)
 
     def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> None:
+        if self.inference == "gibbs" and not np.isin(weight, (0.0, 1.0)).all():
+            raise ValueError(
+                "inference='gibbs' samples a component for each row: give no weights but 0 and 1."
+            )
         super()._fit(X, weight, seed, engine)
         if self.inference == "gibbs":
             self._sample_posterior(X, weight, seed, engine)
@@ -273,11 +276,8 @@ class BayesianVMFMixture(Mixture):
         self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine
     ) -> None:
         """Run chains from different variational solutions, and leave what they have in common."""
-        if not np.isin(weight, (0.0, 1.0)).all():
-            raise ValueError(
-                "inference='gibbs' samples a component for each row: give no weights but 0 and 1."
-            )
-        seen = X[np.flatnonzero(weight)]
+        kept = np.flatnonzero(weight)
+        seen = X[kept]
         rows, n_components = as_rows(X, weight, np.dtype(self.dtype)), self.n_components_
         init = self.init if isinstance(self.init, str) else self.means_
         others = [
@@ -293,9 +293,10 @@ class BayesianVMFMixture(Mixture):
         found = sample_posterior(
             sampler, seen, states, Sweeps(self.n_warmup, self.n_samples), seed, engine.map
         )
-        self.trace_, self.responsibilities_ = found.trace, found.resp
-        self.draws_, self.rhat_ = found.draws, found.rhat
+        self.trace_, self.draws_, self.rhat_ = found.trace, found.draws, found.rhat
         self._set(found.projection)
+        self.responsibilities_ = softmax(self._log_joint(found.projection, X), axis=1)
+        self.responsibilities_[kept] = found.resp
         self._set_quantiles(found.projection, X, weight, engine)
         warn_of_chains_apart(found.rhat)
 
@@ -326,7 +327,7 @@ class BayesianVMFMixture(Mixture):
     ) -> VMFPosterior:
         start = start_components(rows, init, n_components, self.initial_concentration, rng, engine)
         start = self._annealed(rows, init, start, rng, engine)
-        return self._around(rows, start)
+        return begin_posterior(mean_row(rows), rows.total, start, self._given_prior(), self._how())
 
     def _annealed(
         self, rows: Rows, init: Init, start: VMFParams, rng: np.random.Generator, engine: Any
@@ -341,27 +342,6 @@ class BayesianVMFMixture(Mixture):
             size = min(max(self.batch_size, least), rows.X.shape[0])
             rows = rows.take(np.sort(rng.choice(rows.X.shape[0], size, replace=False)))
         return anneal(rows, start, steps, rng, engine)
-
-    def _around(self, rows: Rows, start: VMFParams) -> VMFPosterior:
-        """Posterior with certain means, and a prior to begin with where none is given."""
-        n_features = rows.X.shape[1]
-        mean = mean_row(rows)
-        direction = mean if mean.any() else np.eye(1, n_features)[0]
-        first = {
-            "alpha": 1.0,
-            "direction": direction / np.linalg.norm(direction),
-            "concentration": 0.0,  # the means are free of each other until their prior is learned
-            "log_mean": float(np.log(start.concentrations).mean()),
-            "log_variance": 1.0,
-        }
-        spreads = np.full(len(start.weights), _CERTAIN)
-        dirichlet = rows.total * start.weights + 1.0
-        prior = VMFPrior(**{**first, **self._given_prior()})
-        pulls = dirichlet * bessel_ratio(n_features / 2 - 1, start.concentrations)
-        likelihood = KappaLikelihood(dirichlet, pulls, prior.log_mean, prior.log_variance, n_features)
-        # A law, not a point, which would have no entropy: the first bound is one already.
-        kappa = self._how().posterior(likelihood, point_posterior(start.concentrations, n_features))
-        return VMFPosterior(start.vectors, spreads, dirichlet, kappa, prior)
 
     def _set(self, params: VMFPosterior) -> None:
         means = params.directions.T.astype(np.float64)
