@@ -4,7 +4,8 @@
 
 An iteration is an E-step, the update and the bound; its products are the scores (rows by components) and the sums
 (transposed rows by responsibilities), by the same kernel that all models use. Contestants take turns, so that a busy
-machine slows all of them, and the best turn counts. One thread, kernels compiled beforehand.
+machine slows all of them, and the best turn counts. One thread, kernels compiled beforehand. The growth is drawn
+into `vmf_speed.html` in the folder of `--cache`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import argparse
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,6 +35,7 @@ from benchmarks.tasks import task
 
 SECTION = "von Mises-Fisher mixtures: time"
 COMPONENTS = 20, 100
+GROWTH = (0.25, 20), (0.5, 20), (1.0, 20), (1.0, 50), (1.0, 100), (1.0, 200)
 FITS = 2  # turns, after one that compiles
 EXPLANATION = """\
 `python -m benchmarks.vmf_speed`: NEWS20, all documents, `ltc` weights, single precision, one thread. "Of its
@@ -92,19 +94,62 @@ def fit_seconds(rows: Rows, n_components: int, turns: int) -> dict[str, float]:
     return {**seconds, **{f"{name} iterations": float(model.n_iter_) for name, model in models.items()}}
 
 
-def growth(rows: Rows, turns: int) -> Table:
-    """Seconds of an iteration by share of the rows and by number of components."""
-    lines = []
-    for share, n_components in ((0.25, 20), (0.5, 20), (1.0, 20), (1.0, 50), (1.0, 100)):
+class Point(NamedTuple):
+    """Time of an iteration of EM at one size."""
+
+    documents: int
+    nonzeros: int
+    components: int
+    milliseconds: float
+    each: float  # nanoseconds for every non-zero and component
+
+
+def growth(rows: Rows, turns: int) -> list[Point]:
+    """Time of an iteration by share of the rows and by number of components."""
+    points = []
+    for share, n_components in GROWTH:
         part = rows.take(np.arange(int(share * rows.X.shape[0])))
         seconds = iteration_ratios(part, n_components, turns)["VMFMixture"]
         each = 1e9 * seconds / (part.X.nnz * n_components)
-        lines.append((part.X.shape[0], part.X.nnz, n_components, 1e3 * seconds, each))
-    columns = "documents", "non-zeros", "components", "iteration, ms", "ns a non-zero and component"
-    return Table(columns, lines, (",d", ",d", "d", ".1f", ".2f"))
+        points.append(Point(part.X.shape[0], part.X.nnz, n_components, 1e3 * seconds, each))
+    return points
 
 
-def report(rows: Rows, turns: int) -> None:
+def series(points: list[Point]) -> dict[str, tuple[list[int], list[float]]]:
+    """Milliseconds by non-zeros (components as in the first point), and by components (all rows)."""
+    by_rows = [point for point in points if point.components == points[0].components]
+    by_components = [point for point in points if point.documents == points[-1].documents]
+    return {
+        "non-zeros": ([p.nonzeros for p in by_rows], [p.milliseconds for p in by_rows]),
+        "components": ([p.components for p in by_components], [p.milliseconds for p in by_components]),
+    }
+
+
+def slopes(points: list[Point]) -> str:
+    """Slopes on logarithmic axes, where 1 is linear."""
+    found = {name: np.polyfit(np.log(x), np.log(y), 1)[0] for name, (x, y) in series(points).items()}
+    told = ", ".join(f"{slope:.2f} in {name}" for name, slope in found.items())
+    return f"Slope on logarithmic axes (1 is linear): {told}."
+
+
+def draw(points: list[Point], folder: Path) -> None:
+    """Draw milliseconds of an iteration against non-zeros and against components."""
+    try:
+        from plotly.graph_objects import Scatter
+        from plotly.subplots import make_subplots
+    except ImportError:
+        print("(no figure: it needs plotly)")
+        return
+    figure = make_subplots(rows=1, cols=2)
+    for column, (name, (x, y)) in enumerate(series(points).items(), start=1):
+        figure.add_trace(Scatter(x=x, y=y, mode="lines+markers", showlegend=False), row=1, col=column)
+        figure.update_xaxes(title_text=name, rangemode="tozero", col=column)
+    figure.update_yaxes(title_text="an iteration of EM, ms", rangemode="tozero")
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.write_html(folder / "vmf_speed.html", include_plotlyjs=True)
+
+
+def report(rows: Rows, turns: int, folder: Path) -> None:
     print(EXPLANATION)
     lines = []
     for n_components in COMPONENTS:
@@ -120,8 +165,11 @@ def report(rows: Rows, turns: int) -> None:
         "EM, s (iterations)", "KMeans, s (iterations)", "of k-means",
     )  # fmt: skip
     print(Table(columns, lines, ("d", ".1f", ".2f", ".2f", "", "", ".2f")).to_markdown())
-    print("\nGrowth of an iteration of EM:\n")
-    print(growth(rows, turns).to_markdown())
+    points = growth(rows, turns)
+    columns = ("documents", "non-zeros", "components", "iteration, ms", "ns a non-zero and component")
+    table = Table(columns, [tuple(point) for point in points], (",d", ",d", "d", ".1f", ".2f"))
+    print(f"\nGrowth of an iteration of EM:\n\n{table.to_markdown()}\n\n{slopes(points)}")
+    draw(points, folder)
 
 
 def main() -> None:
@@ -133,10 +181,10 @@ def main() -> None:
     work = task("news20", folder, options.quick)
     rows = rows_of(sp.vstack([work.X, work.X_test], format="csr"))
     if options.quick:
-        report(rows, 3)
+        report(rows, 3, folder)
     else:
         with published(SECTION):
-            report(rows, 15)
+            report(rows, 15, folder)
 
 
 if __name__ == "__main__":
