@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
+from arbora import io
 from arbora.datasets import make_vmf_mixture
 from arbora.discover import BayesianVMFMixture, MultinomialMixture, VMFMixture
 from arbora.engine import RayEngine, ThreadEngine
 from arbora.infer import mixture_shards
 from arbora.infer.mixture import Schedule
-from arbora.infer.mixture_shards import Pieces, settled
+from arbora.infer.mixture_shards import Pieces, checksum, settled
 from arbora.infer.mixture_stats import Rows, Scores, e_step, parts_of
 from arbora.metrics import adjusted_rand_index
 
@@ -55,13 +57,15 @@ def test_any_number_of_shards_gives_the_same_bits_and_the_model_of_threads(make,
     for model in found[1:]:
         np.testing.assert_array_equal(model.lower_bounds_, found[0].lower_bounds_)
         np.testing.assert_array_equal(model.weights_, found[0].weights_)
+        for name in {"means_", "log_probabilities_"} & set(vars(model)):
+            np.testing.assert_array_equal(getattr(model, name), getattr(found[0], name))
     # Two starts may end at the same optimum: which of them is the better one is rounding, and so is the order.
     np.testing.assert_allclose(np.sort(found[0].weights_), np.sort(here.weights_), atol=1e-4)
     assert found[0].lower_bounds_[-1] == pytest.approx(here.lower_bounds_[-1], rel=1e-5)
     assert adjusted_rand_index(found[0].predict(X), here.predict(X)) > 0.99
 
 
-def test_statistics_of_shards_are_those_of_all_rows(monkeypatch):
+def test_statistics_of_shards_are_those_of_all_rows():
     rng = np.random.default_rng(0)
     rows = Rows(sp.random_array((500, 3), density=0.9, format="csr", rng=rng), rng.uniform(0.5, 2, 500))
     scores = Scores(rng.standard_normal((3, 5)), rng.standard_normal(5))
@@ -99,7 +103,36 @@ def test_rows_in_files_go_to_the_shards_part_by_part(X, monkeypatch, tmp_path):
     np.testing.assert_allclose(of_file.means_, VMFMixture(4, random_state=0).fit(X).means_, atol=1e-5)
 
 
+def test_a_mixture_with_an_engine_is_cloned_and_saved(X, tmp_path):
+    for engine in (RayEngine("host:1", n_shards=2), ThreadEngine(2), "threads"):
+        model = clone(VMFMixture(4, engine=engine, random_state=0))
+        if engine == "threads" or engine.is_local:
+            model.fit(X)
+            path = tmp_path / type(engine).__name__
+            io.save(model, path)
+            found = io.load(path)
+            np.testing.assert_array_equal(found.means_, model.means_)
+            assert repr(found.engine) == repr(engine)
+        else:
+            assert model.engine == engine
+
+
+def test_rows_weights_and_settings_tell_runs_apart(X):
+    rows = Rows(sp.csr_array(X), np.ones(len(X)))
+    others = [
+        rows._replace(weight=np.arange(len(X), dtype=float)),
+        rows._replace(X=sp.csr_array(X[::-1])),
+        Rows(rows.X[:-1], rows.weight[:-1]),
+    ]
+    assert len({checksum(one) for one in (rows, *others)}) == 4
+    assert VMFMixture(4)._settings() != VMFMixture(4, concentration="own")._settings()
+    assert VMFMixture(4)._settings() == VMFMixture(4, n_jobs=2, engine="ray")._settings()
+
+
 def test_what_needs_all_rows_here_is_refused(X):
+    sampler = BayesianVMFMixture(4, inference="gibbs", engine=RayEngine(n_shards=2))
+    with pytest.raises(ValueError, match=r"inference='gibbs' .*RayEngine\(n_shards=2\).*use engine=None"):
+        sampler.fit(X)
     model = VMFMixture(4, batch_size=10, engine=RayEngine(n_shards=2))
     with pytest.raises(
         ValueError, match=r"batch_size=10 .*RayEngine\(n_shards=2\).*leave one of the two out"

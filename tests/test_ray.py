@@ -301,7 +301,7 @@ def directions():
 
 def test_mixture_on_a_cluster_that_loses_a_worker_and_its_driver(directions, kill_in, interrupt_in, tmp_path):
     arguments = {"n_components": 4, "n_init": 2, "random_state": 0}
-    one = VMFMixture(engine=RayEngine(n_shards=1), **arguments).fit(directions)
+    one = VMFMixture(engine=RayEngine(n_shards=1, data="file"), **arguments).fit(directions)
     engine = Killing(n_shards=2, checkpoint_every=3, folder=tmp_path, resume=True)
     interrupt_in(5)
     with pytest.raises(Interrupted):

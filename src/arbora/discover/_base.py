@@ -29,9 +29,10 @@ from arbora.engine import ThreadEngine, choose_engine
 from arbora.infer import Progress
 from arbora.infer.mixture import Model, Schedule, Solution, best_of, run
 from arbora.infer.mixture_shards import settled
-from arbora.infer.mixture_stats import Rows, e_step
+from arbora.infer.mixture_stats import Rows, Stats, e_step
 from arbora.infer.undo import all_or_nothing
 
+_NOT_OF_THE_MODEL = "engine", "n_jobs", "random_state", "verbose"  # the seed is in the schedule
 _HELD_OUT = 0.2  # share of the rows on which the number of components is chosen
 
 RUN_CONSTRAINTS: dict[str, Any] = {  # parameters of all estimators that start somewhere and iterate
@@ -131,11 +132,6 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
     def _read(self, X: Any, sample_weight: Any, reset: bool) -> tuple[sp.csr_array, NDArray[np.float64]]:
         """Check parameters, rows and weights."""
         self._validate_params()
-        if self.batch_size is not None and not choose_engine(getattr(self, "engine", None), None).is_local:
-            raise ValueError(
-                f"batch_size={self.batch_size} takes rows from anywhere, and engine={self.engine!r} keeps them on "
-                "its workers: leave one of the two out."
-            )
         X = self._check_matrix(X, reset=reset)
         weight = check_weight(sample_weight, X)
         return self._check_X(X, weight), weight
@@ -160,6 +156,11 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
         return self.fit(X, y, sample_weight).predict(X)
 
     def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> None:
+        if self.batch_size is not None and not engine.is_local:
+            raise ValueError(
+                f"batch_size={self.batch_size} takes rows from anywhere, and engine={self.engine!r} keeps them on "
+                "its workers: leave one of the two out."
+            )
         rows = as_rows(X, weight, np.dtype(self.dtype))
         n_components = self.n_components
         if n_components == "auto":
@@ -174,7 +175,7 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
         self.n_components_, self.n_iter_ = n_components, len(solution.trace)
         self.lower_bounds_, self.trace_, self.converged_ = solution.bounds, solution.trace, solution.converged
         self._set(solution.params)
-        self._set_quantiles(solution.params, X, weight, engine)
+        self._set_quantiles(solution.params, X, weight, engine, solution.stats)
         warn_unless_converged(self, solution)
 
     def _solve(self, rows: Rows, init: Init, n_components: int, seed: int, engine: ThreadEngine) -> Solution:
@@ -188,8 +189,13 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
             with Progress(None, f"start {start + 1} of {n_init}", self.verbose) as progress:
                 return run(model, here, params, schedule, engine, progress)
 
-        with settled(rows, self._schedule(seed), n_components, engine) as here:
+        with settled(rows, self._schedule(seed), n_components, engine, self._settings()) as here:
             return best_of(fit, n_init, engine)
+
+    def _settings(self) -> tuple[str, dict[str, Any]]:
+        """Return what tells a fit from others of the same rows."""
+        params = {name: value for name, value in self.get_params().items() if name not in _NOT_OF_THE_MODEL}
+        return type(self).__name__, params
 
     def _choose(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> int:
         """Choose the number of components by the density of rows that are held out."""
@@ -219,12 +225,18 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
         return selection.best
 
     def _set_quantiles(
-        self, params: Any, X: sp.csr_array, weight: NDArray[Any], engine: ThreadEngine
+        self,
+        params: Any,
+        X: sp.csr_array,
+        weight: NDArray[Any],
+        engine: ThreadEngine,
+        stats: Stats | None = None,
     ) -> None:
         kept = np.flatnonzero(weight)
         X, weight = select_rows(X, kept), weight[kept]
-        rows = Rows(X, weight)
-        stats, _ = e_step(self._model(rows).scores(params), rows, engine)
+        if stats is None:
+            rows = Rows(X, weight)
+            stats, _ = e_step(self._model(rows).scores(params), rows, engine)
         scores = engine.map(lambda part: self._left_out(params, X[part], weight[part], stats), chunks(X))
         self._keep_quantiles(np.concatenate(scores), weight)
 

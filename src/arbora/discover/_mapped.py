@@ -130,10 +130,12 @@ def fit_bytes(X: Any, n_components: int, dtype: Any, n_threads: int, n_runs: int
     if isinstance(X, UnitRows):
         at_once = min(nonzeros_at_once(n_features), X.nnz)
         return matrices + by_row + scores + n_threads * at_once * _BYTES_PER_ENTRY
-    transposed = n_samples * n_components <= MOST_RESPONSIBILITIES
-    # Rows as they are worked on and, perhaps, transposed; and in double precision, for the quantiles, both again.
-    copies = X.nnz * (itemsize + (itemsize + 4) * transposed + 12 + 12 * transposed)
-    responsibilities = n_samples * n_components * max(n_runs * itemsize, 8) * transposed
+    has_table = n_samples * n_components <= MOST_RESPONSIBILITIES
+    # Rows as they are worked on and, perhaps, in another order and transposed; and in double precision, for the
+    # quantiles.
+    copies = X.nnz * (itemsize + 2 * (itemsize + 4) * has_table + 12)
+    # Responsibilities and, if few are not zero, a list of these: an eighth of them at most, of 4 bytes more.
+    responsibilities = n_runs * n_samples * n_components * has_table * (itemsize + (itemsize + 4) // 8)
     return matrices + copies + by_row + max(scores, responsibilities)
 
 

@@ -37,7 +37,7 @@ from arbora.special import bessel_ratio, kappa_mle, sample_vmf, vmf_entropy, vmf
 
 Array = NDArray[np.float64]
 
-_CERTAIN = 1e12  # spread of a mean that is taken as known, for a start
+CERTAIN = 1e12  # spread of a mean that is taken as known, for a start
 _TURNS = 4  # of (mean, concentration) between two E-steps, at most
 _SETTLED = 1e-6  # relative change of the concentrations that ends them
 _LEAST_VARIANCE = 1e-6  # of the prior of log(kappa), which could shrink to a point
@@ -128,6 +128,10 @@ def begin_posterior(
     given : dict
         Parts of the prior that are given.
     how : Inference
+
+    Returns
+    -------
+    VMFPosterior
     """
     n_features = len(mean_row)
     direction = mean_row if mean_row.any() else np.eye(1, n_features)[0]
@@ -138,7 +142,7 @@ def begin_posterior(
         "log_mean": float(np.log(start.concentrations).mean()),
         "log_variance": 1.0,
     }
-    spreads = np.full(len(start.weights), _CERTAIN)
+    spreads = np.full(len(start.weights), CERTAIN)
     dirichlet = total * start.weights + 1.0
     prior = VMFPrior(**{**first, **given})
     pulls = dirichlet * bessel_ratio(n_features / 2 - 1, start.concentrations)

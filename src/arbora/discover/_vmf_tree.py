@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from arbora.discover._concentration import KappaLikelihood, KappaPosterior, point_posterior, prior_divergence
 from arbora.discover._vmf_links import Links, joint_update, row_products, unit_vectors
 from arbora.discover._vmf_posterior import (
+    CERTAIN,
     Inference,
     VMFPosterior,
     VMFPrior,
@@ -41,7 +42,6 @@ from arbora.structure import Hierarchy
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
-CERTAIN = 1e12  # spread of a mean that is taken as known
 _LEAST, _MOST_ALIKE = 1e-3, 0.999  # concentration of children at the start, and their resultant
 
 

@@ -134,7 +134,8 @@ class BayesianVMFMixture(Mixture):
     trace_ : Trace
         Of the sampler, its objective is the log-density of assignments, concentrations and rows.
     responsibilities_ : ndarray of shape (n_samples, n_components)
-        Share of the draws in which a row is in a component, if the posterior is sampled; so are the next two.
+        Share of the draws in which a row is in a component, if the posterior is sampled; so are the next two. Rows of
+        weight 0, which are in none, have probabilities given the model.
     draws_ : dict
         `log_concentrations` and `counts` of shape (n_chains, n_samples, n_components), `log_joint` without the last.
     rhat_ : dict
@@ -268,6 +269,11 @@ class BayesianVMFMixture(Mixture):
             raise ValueError(
                 "inference='gibbs' samples a component for each row: give no weights but 0 and 1."
             )
+        if self.inference == "gibbs" and not engine.is_local:
+            raise ValueError(
+                f"inference='gibbs' needs all rows in one process, and engine={self.engine!r} keeps them on its "
+                "workers: use engine=None, or inference='variational'."
+            )
         super()._fit(X, weight, seed, engine)
         if self.inference == "gibbs":
             self._sample_posterior(X, weight, seed, engine)
@@ -295,8 +301,10 @@ class BayesianVMFMixture(Mixture):
         )
         self.trace_, self.draws_, self.rhat_ = found.trace, found.draws, found.rhat
         self._set(found.projection)
-        self.responsibilities_ = softmax(self._log_joint(found.projection, X), axis=1)
+        unseen = np.flatnonzero(weight == 0)
+        self.responsibilities_ = np.empty((X.shape[0], n_components))
         self.responsibilities_[kept] = found.resp
+        self.responsibilities_[unseen] = softmax(self._log_joint(found.projection, X[unseen]), axis=1)
         self._set_quantiles(found.projection, X, weight, engine)
         warn_of_chains_apart(found.rhat)
 

@@ -42,6 +42,7 @@ from arbora.discover._tree_start import (
 )
 from arbora.discover._vmf_links import unit_vectors
 from arbora.discover._vmf_posterior import (
+    CERTAIN,
     Inference,
     VMFPosterior,
     VMFPrior,
@@ -50,7 +51,6 @@ from arbora.discover._vmf_posterior import (
     update_posterior,
 )
 from arbora.discover._vmf_tree import (
-    CERTAIN,
     Nodes,
     Tree,
     TreePosterior,

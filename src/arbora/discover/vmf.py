@@ -281,7 +281,7 @@ class VMFMixture(Mixture):
         initial_concentration: float | None = None,
         prior_rows: float = 0.01,
         n_init: int = 1,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         max_iter: int = 200,
         batch_size: int | None = None,
         dtype: str = "float32",

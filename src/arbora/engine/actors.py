@@ -91,12 +91,11 @@ class RayShards(Shards):
         self.number, self.n_restarts, self._lock = 0, 0, threading.Lock()
         self.log: list[list[Step]] = [[] for _ in pieces]
         self.deaths = [0] * len(pieces)
-        if engine.data == "file":
-            self.common: Any = folder / "common"
-            write_object(self.common, common)
-        else:
-            self.common = self.ray.put(common)
-        self.given = [(self.common, self.ray.put(piece)) for piece in pieces]
+        self.common = self._hand_over(common, folder / "common")
+        self.given = [
+            (self.common, self._hand_over(piece, folder / f"piece-{index}"))
+            for index, piece in enumerate(pieces)
+        ]
         actor = self.ray.remote(
             num_cpus=engine.threads,
             max_restarts=engine.max_restarts,
@@ -114,6 +113,13 @@ class RayShards(Shards):
             self.close()
             raise
         self.pids, self.begun = [one.pid for one in standings], [one.done for one in standings]
+
+    def _hand_over(self, value: Any, path: Path) -> Any:
+        """Put what workers read into a file, or into the object store; return where they find it."""
+        if self.engine.data != "file":
+            return self.ray.put(value)
+        write_object(path, value)
+        return path
 
     def _new_folder(self) -> Path:
         return Path(tempfile.mkdtemp(prefix="arbora-run-", dir=self.engine.folder)).resolve()

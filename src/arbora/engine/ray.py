@@ -128,7 +128,7 @@ class RayEngine(ThreadEngine):
         be given, and a fit of the same data with the same settings goes on from there. Remove the folder when you
         have the model.
     data : {"store", "file"}
-        How data reach the workers: by the object store of Ray, or by a file in `folder` that is mapped into memory
+        How data reach the workers: by the object store of Ray, or by files in `folder` that are mapped into memory
         and need not fit into it.
     weights : path, optional
         Folder for models that are larger than the memory of this process: weights arrive shard by shard in a file
@@ -205,14 +205,9 @@ class RayEngine(ThreadEngine):
             "n_jobs": self.n_jobs,
         }
 
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> RayEngine:
-        """Make an engine from its settings."""
-        return cls(**state)
-
     def with_jobs(self, n_jobs: int | None) -> RayEngine:
         """Return the same engine with another number of threads in this process."""
-        return type(self).from_state({**self.to_state(), "n_jobs": n_jobs})
+        return type(self)(**{**self.to_state(), "n_jobs": n_jobs})
 
     @property
     def n_shards(self) -> int:
@@ -282,9 +277,6 @@ class RayEngine(ThreadEngine):
         base = _base(weights, np.memmap)
         if base is not None:
             Path(str(base.filename)).unlink(missing_ok=True)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.to_state()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         RayEngine.__init__(self, **state)

@@ -365,8 +365,17 @@ class ThreadEngine:
             leave_now = isinstance(error, KeyboardInterrupt | SystemExit)
             pool.shutdown(wait=not leave_now, cancel_futures=True)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def to_state(self) -> dict[str, Any]:
+        """Return the settings, which are what `arbora.io` keeps of an engine."""
         return {"n_jobs": self.n_jobs}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> ThreadEngine:
+        """Make an engine from its settings."""
+        return cls(**state)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.to_state()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         ThreadEngine.__init__(self, **state)

@@ -61,9 +61,9 @@ class Schedule(NamedTuple):
         return self.temperatures[-1 if settled else iteration], settled
 
     def prepare(self, rows: Rows, n_components: int) -> Rows:
-        """Return the rows with their transpose, where soft sums over all of them will be made of it."""
+        """Return the rows with a table of them, where soft sums over all of them will be made of it."""
         whole = self.batch_size is None and self.temperatures[-1] > 0
-        return rows.with_transpose() if whole and rows.has_room(n_components) else rows
+        return rows.with_table() if whole and rows.has_room(n_components) else rows
 
 
 class Solution(NamedTuple):
@@ -73,6 +73,7 @@ class Solution(NamedTuple):
     bounds: Matrix
     trace: Trace
     converged: bool
+    stats: Stats | None = None  # of all rows, given the parameters at temperature 1, where they are known
 
 
 def run(
@@ -117,7 +118,8 @@ def run(
         if converged or iteration == schedule.max_iter - 1:
             break
         before, params = params, model.update(params, stats)
-    return Solution(params, np.array(bounds), trace, bool(converged))
+    known = stats if temperature == 1 else None
+    return Solution(params, np.array(bounds), trace, bool(converged), known)
 
 
 def _run_batches(model: Model, rows: Rows, params: Any, schedule: Schedule, progress: Progress) -> Solution:

@@ -1,8 +1,9 @@
 """Rows of a mixture in shards: each counts its own, and what travels are parameters and sums, never rows.
 
-An iteration sends the scores to all shards, `n_features x n_components` numbers, and each answers as many. Sums of
-parts of the rows are added along a fixed tree over the parts (`fold`), which depend on the data alone: the result has
-the same bits for any number of shards. Without shards sums are made in another order, and differ by rounding.
+An iteration sends the scores to all shards, `n_features x n_components` numbers, and each answers as many (if there
+are 2, 4, 8... shards; else a few times as many). Sums of parts of the rows are added along a fixed tree over the
+parts (`fold`), which depend on the data alone: the result has the same bits for any number of shards. Without shards
+sums are made in another order, and differ by rounding.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from arbora.infer.fold import cut_blocks, fold, parts_of_tree, total
 from arbora.infer.mixture import Schedule
@@ -37,7 +39,7 @@ class Common(NamedTuple):
     n_parts: int
     n_components: int
     schedule: Schedule
-    size: tuple[int, ...]  # rows, features and non-zeros: runs over some of the rows are other ones
+    run: tuple[Any, ...]  # what tells this run from others in the same folder
 
 
 class Piece(NamedTuple):
@@ -48,7 +50,7 @@ class Piece(NamedTuple):
 
 
 class Pieces(Sequence[Piece]):
-    """Pieces for shards, made when they are taken: rows in a file are not all in memory at once."""
+    """Pieces for shards, made when they are taken: of rows in a file, one piece at a time is in memory."""
 
     def __init__(self, rows: Rows, parts: list[slice], n_shards: int) -> None:
         self.rows, self.parts, self.blocks = rows, parts, cut_blocks(len(parts), n_shards)
@@ -96,8 +98,28 @@ def count_all(shards: Any, n_parts: int, ready: Ready) -> Counted:
     return counted
 
 
+def checksum(rows: Rows) -> tuple[int, ...]:
+    """Sizes and a checksum of rows and weights (of rows in a file, of their lengths).
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> rows = Rows(sp.csr_array(np.eye(2)), np.ones(2))
+    >>> checksum(rows) == checksum(rows._replace(weight=np.array([1.0, 2.0])))
+    False
+    """
+    arrays = [rows.weight, rows.X.indptr]
+    arrays += [rows.X.indices, rows.X.data] if rows.in_memory else []
+    value = 0
+    for array in arrays:
+        value = crc32(array.tobytes(), value)
+    return *rows.X.shape, rows.X.nnz, value
+
+
 @contextmanager
-def settled(rows: Rows, schedule: Schedule, n_components: int, engine: Any) -> Iterator[Rows]:
+def settled(
+    rows: Rows, schedule: Schedule, n_components: int, engine: Any, about: Any = None
+) -> Iterator[Rows]:
     """Give rows as a run over all of them is best made with: prepared, or in the shards of an engine elsewhere.
 
     Parameters
@@ -106,6 +128,8 @@ def settled(rows: Rows, schedule: Schedule, n_components: int, engine: Any) -> I
     schedule : Schedule
     n_components : int
     engine : object with ``shards(make, common, pieces)``, ``n_shards`` and ``is_local``
+    about : object, optional
+        What else tells this run from others: the settings of the model.
 
     Examples
     --------
@@ -113,13 +137,13 @@ def settled(rows: Rows, schedule: Schedule, n_components: int, engine: Any) -> I
     >>> from arbora.engine import ThreadEngine
     >>> rows = Rows(sp.csr_array(np.eye(2)), np.ones(2))
     >>> with settled(rows, Schedule(0.0, 1), 3, ThreadEngine()) as prepared:
-    ...     prepared.transposed is not None
+    ...     prepared.table is not None
     True
     """
     if engine.is_local:
         yield schedule.prepare(rows, n_components)
         return
     parts = parts_of(rows, _NONZEROS_PER_SUM * rows.X.shape[1])
-    common = Common(len(parts), n_components, schedule, (*rows.X.shape, rows.X.nnz))
+    common = Common(len(parts), n_components, schedule, (about, checksum(rows)))
     with engine.shards(RowShard, common, Pieces(rows, parts, engine.n_shards)) as shards:
         yield rows._replace(elsewhere=partial(count_all, shards, len(parts)))

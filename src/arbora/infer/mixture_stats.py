@@ -23,24 +23,37 @@ from arbora.kernels.mixture import (
     mix_columns,
     respond_rows,
     sum_members,
+    sum_shares,
 )
-from arbora.kernels.products import csr_matmul
 
 Matrix = NDArray[Any]
 
-_MOST_PARTS = 64  # parts of the data whose statistics are added up
-_NONZEROS_PER_PART = 1 << 17  # of a part whose sums are made elsewhere
+_MOST_PARTS = 64  # parts of the data whose statistics are added up, of large data perhaps more
+_MOST_ADDENDS = 1 << 16  # rows of a part whose statistics are added in single precision
+_NONZEROS_PER_PART = 1 << 17  # of a part that gives responsibilities alone
 MOST_RESPONSIBILITIES = 1 << 26  # numbers that may be in memory at once, 256 MiB in single precision
 _NONZEROS_PER_SUM = 16  # a part has at least this many non-zeros for each number in a column of its sums
 _NONZEROS_AT_ONCE = 1 << 20  # of rows in a file, that a thread reads at a time
-_FEW = 8  # if one responsibility in so many, or one of a row, is not zero, sums are made of those alone
-_COLUMNS_AT_ONCE = 4  # of sums that are made so
+_MANY_FEATURES = 1 << 12  # whose scores do not fit the cache of a core
+_FEW = 8  # at most one responsibility in so many is not zero: sums are made of those alone
+_COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 8, 2048  # of sums, that a thread makes at a time
+
+
+class Table(NamedTuple):
+    """Rows as many E-steps over all of them are best made with: in memory, by features in `order`, and transposed.
+
+    Of many features, the most frequent come first: what scores are read for most is close together in memory.
+    """
+
+    X: sp.csr_array
+    transposed: sp.csr_array
+    order: NDArray[np.int64]
 
 
 class Rows(NamedTuple):
     """Rows of a mixture and their weights, in the working precision.
 
-    Perhaps with the transposed rows; and, if they live `elsewhere` too, with a function that has them counted there.
+    Perhaps with a table of them; and, if they live `elsewhere` too, with a function that has them counted there.
 
     X is a CSR array; or rows in a file, with `shape`, `dtype`, `nnz` and `indptr` of a CSR array, of which parts,
     `X[part]`, are CSR arrays in memory.
@@ -48,7 +61,7 @@ class Rows(NamedTuple):
 
     X: Any
     weight: Matrix
-    transposed: sp.csr_array | None = None
+    table: Table | None = None
     elsewhere: Callable[[Ready], tuple[Stats, float]] | None = None
 
     @property
@@ -75,9 +88,14 @@ class Rows(NamedTuple):
         """Whether there may be a matrix of responsibilities of all rows."""
         return self.in_memory and self.X.shape[0] * n_components <= MOST_RESPONSIBILITIES
 
-    def with_transpose(self) -> Rows:
-        """Return the rows with their transpose, for many E-steps over all of them to gain by it."""
-        return self._replace(transposed=sp.csr_array(self.X.T))
+    def with_table(self) -> Rows:
+        """Return the rows with a table of them."""
+        X, transposed, order = self.X, sp.csr_array(self.X.T), np.arange(self.X.shape[1])
+        if len(order) > _MANY_FEATURES:
+            order = np.argsort(-np.diff(transposed.indptr), kind="stable")
+            transposed = transposed[order]
+            X = sp.csr_array(transposed.T)
+        return self._replace(table=Table(X, transposed, order))
 
 
 class Scores(NamedTuple):
@@ -109,8 +127,10 @@ def parts_of(rows: Rows, least: int | None = None) -> list[slice]:
     >>> parts_of(Rows(sp.csr_array(np.ones((40, 2))), np.ones(40)))
     [slice(0, 20, None), slice(20, 40, None)]
     """
-    n_features, nnz = rows.X.shape[1], rows.X.nnz
-    n_parts = int(np.clip(nnz // (least or _NONZEROS_PER_SUM * max(n_features, 1)), 1, _MOST_PARTS))
+    (n_samples, n_features), nnz = rows.X.shape, rows.X.nnz
+    n_parts = nnz // (least or _NONZEROS_PER_SUM * max(n_features, 1))
+    # More than enough for threads only so that no part adds up too many numbers, where that costs little.
+    n_parts = max(1, min(n_parts, _MOST_PARTS), min(n_samples // _MOST_ADDENDS, nnz // max(n_features, 1)))
     if not rows.in_memory:
         n_parts = max(n_parts, -(-nnz // nonzeros_at_once(n_features)))
     return cut_rows(rows.X.indptr, n_parts)
@@ -212,7 +232,7 @@ def mixed_columns(sums: Matrix, scale: Matrix, shift: Matrix) -> tuple[Matrix, N
 def e_step(scores: Scores, rows: Rows, engine: Any) -> tuple[Stats, float]:
     """Statistics and bound of all rows, those of its parts added in their order.
 
-    Where there is room for them, parts give responsibilities, and the sums are made of these, each by one thread.
+    With a table of the rows, parts give responsibilities, and the sums are made of these, each by one thread.
     """
     ready = _ready(scores, rows.X.dtype)
     return statistics(ready, rows, engine) if rows.elsewhere is None else rows.elsewhere(ready)
@@ -221,43 +241,51 @@ def e_step(scores: Scores, rows: Rows, engine: Any) -> tuple[Stats, float]:
 def statistics(ready: Ready, rows: Rows, engine: Any) -> tuple[Stats, float]:
     """Statistics and bound of rows that are here."""
     n_components = len(ready.offset)
-    if not rows.has_room(n_components):
+    if rows.table is None or ready.temperature == 0:
         total: tuple[Stats, float] = engine.sum(partial(_local, ready, rows), parts_of(rows))
         return total
     resp = np.empty((rows.X.shape[0], n_components), rows.X.dtype)
+    in_order = ready._replace(weights=np.take(ready.weights, rows.table.order, axis=0))
+    seen = Rows(rows.table.X, rows.weight)
 
     def respond(part: slice) -> tuple[Matrix, float]:
         counts = np.zeros(n_components)
-        return counts, _walk(respond_rows, ready, rows, part, resp, counts)
+        return counts, _walk(respond_rows, in_order, seen, part, resp, counts)
 
     counts, bound = engine.sum(respond, parts_of(rows, _NONZEROS_PER_PART))
-    return Stats(counts, weighted_sums(rows, resp, engine)), bound
+    return Stats(counts, weighted_sums(rows.table, resp, engine)), bound
 
 
-def weighted_sums(rows: Rows, resp: Matrix, engine: Any) -> Matrix:
+def weighted_sums(table: Table, resp: Matrix, engine: Any) -> Matrix:
     """Add up rows weighted by responsibilities, to (n_features, n_components): a product, sparse if these are.
 
     Examples
     --------
     >>> from arbora.engine import ThreadEngine
-    >>> rows = Rows(sp.csr_array(np.eye(2)), np.ones(2))
-    >>> weighted_sums(rows, np.array([[0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.5]]), ThreadEngine(1))
-    array([[0. , 0. , 0. , 1. ],
-           [0. , 0. , 0. , 0.5]])
+    >>> table = Rows(sp.csr_array([[1.0, 0.0], [1.0, 1.0]]), np.ones(2)).with_table().table
+    >>> weighted_sums(table, np.array([[0.5], [0.25]]), ThreadEngine(1))
+    array([[0.75],
+           [0.25]])
     """
-    X, n_components = rows.X, resp.shape[1]
+    (X, transposed, order), n_components = table, resp.shape[1]
+    n_features = len(order)
+    sums = np.empty((n_features, n_components), resp.dtype)
     lengths = np.count_nonzero(resp, axis=0)
-    if lengths.sum() > max(resp.size / _FEW, len(resp)):
-        transposed = sp.csr_array(X.T) if rows.transposed is None else rows.transposed
-        return csr_matmul(transposed, resp, engine)
+    if lengths.sum() > resp.size / _FEW:
+
+        def share(first: int) -> None:
+            part = first, min(first + _ROWS_AT_ONCE, n_features)
+            sum_shares(transposed.indptr, transposed.indices, transposed.data, resp, *part, order, sums)
+
+        engine.map(share, range(0, n_features, _ROWS_AT_ONCE))
+        return sums
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    members, shares = np.empty(starts[-1], np.int64), np.empty(starts[-1], resp.dtype)
+    members, shares = np.empty(starts[-1], np.int32), np.empty(starts[-1], resp.dtype)
     list_members(resp, starts, members, shares)
-    sums = np.empty((X.shape[1], n_components), resp.dtype)
 
     def add(first: int) -> None:
-        stop = min(first + _COLUMNS_AT_ONCE, n_components)
-        sum_members(X.indptr, X.indices, X.data, starts, members, shares, first, stop, sums)
+        part = first, min(first + _COLUMNS_AT_ONCE, n_components)
+        sum_members(X.indptr, X.indices, X.data, starts, members, shares, *part, order, sums)
 
     engine.map(add, range(0, n_components, _COLUMNS_AT_ONCE))
     return sums

@@ -22,6 +22,7 @@ _registry: dict[str, str | type] = {
         "arbora.structure:Hierarchy",
         "arbora.structure:LabelGraph",
         "arbora.infer:Trace",
+        "arbora.engine:ThreadEngine",
         "arbora.engine:RayEngine",
         "arbora.classify:OneVsRestSVC",
         "arbora.classify:OneVsRestLogistic",

@@ -5,9 +5,10 @@
 with weights a_i of the rows and temperature T. The value is the free energy sum_i a_i T log sum_k exp(s_ik / T): the
 log-likelihood where T = 1, and the sum of the largest scores where T = 0 (every row belongs to its best component).
 `assign_rows` makes no matrix of responsibilities and reads a row from memory once. `respond_rows` makes it, and the
-sums follow: as a product with the transposed rows, which writes every sum once; or, where most responsibilities are
-zero (log-densities in high dimensions differ by so much that most rows have one component), as `sum_members`, over
-the rows of each component alone. Both are faster, and need the memory.
+sums follow: `sum_shares`, a product with the transposed rows, which writes every sum once; or, where most
+responsibilities are zero (log-densities in high dimensions differ by so much that most rows have one component),
+`sum_members`, over the rows of each component alone. Both are faster, and need the memory. They add many numbers of
+single precision, and do so in double precision, the first after every so many.
 """
 
 import math
@@ -18,7 +19,10 @@ import numpy as np
 from arbora.kernels.products import FAST, add_row
 from arbora.kernels.softmax import exp_row
 
-_LEAST32, _LEAST64 = float(np.finfo(np.float32).eps) ** 2, float(np.finfo(np.float64).eps) ** 2
+_ADDENDS = 1024  # numbers of the working precision that are added before their sum goes to a more precise one
+_FEW = 4  # one responsibility in so many is not zero: only those are added
+# Logarithm of what is nothing beside 1: the square of the precision
+_LOWEST32, _LOWEST64 = 2 * math.log(np.finfo(np.float32).eps), 2 * math.log(np.finfo(np.float64).eps)
 
 
 @nb.njit(inline="always", **FAST)
@@ -31,16 +35,6 @@ def score_row(indptr, indices, data, i, W, scale, offset, g):  # type: ignore[no
 
 
 @nb.njit(inline="always", **FAST)
-def best_of_row(g):  # type: ignore[no-untyped-def]
-    """Place of the largest of g; of equal ones, the first."""
-    top = 0
-    for k in range(len(g)):
-        if g[k] > g[top]:
-            top = k
-    return top
-
-
-@nb.njit(inline="always", **FAST)
 def share_row(g, a, r, bits, counts):  # type: ignore[no-untyped-def]
     """Write a softmax(g) into r and add it to `counts`; return log sum_k exp(g_k). g is spoilt.
 
@@ -49,15 +43,23 @@ def share_row(g, a, r, bits, counts):  # type: ignore[no-untyped-def]
     top = g[0]
     for k in range(len(g)):
         top = max(top, g[k])
+    lowest = g.dtype.type(_LOWEST32 if g.itemsize == 4 else _LOWEST64)
+    n_near = 0
     for k in range(len(g)):
         g[k] -= top
+        n_near += g[k] > lowest
+    if n_near == 1:
+        for k in range(len(g)):
+            r[k] = a if g[k] > lowest else g.dtype.type(0)
+            counts[k] += r[k]
+        return np.float64(top)
     exp_row(g, r, bits)
     size = g.dtype.type(0)
     for k in range(len(g)):
         size += r[k]
-    scale, least = a / size, g.dtype.type(_LEAST32 if g.itemsize == 4 else _LEAST64)
+    scale = a / size
     for k in range(len(g)):
-        r[k] = r[k] * scale if r[k] > least else g.dtype.type(0)
+        r[k] = r[k] * scale if g[k] > lowest else g.dtype.type(0)
         counts[k] += r[k]
     return top + math.log(size)
 
@@ -68,20 +70,13 @@ def respond_rows(  # type: ignore[no-untyped-def]
 ):
     """Write weighted responsibilities of rows first .. stop - 1, add them to `counts`, and return the value.
 
-    `scale` and `offset` are b and c, divided by the temperature if it is not 0.
+    The temperature is positive, and `scale` and `offset` are divided by it.
     """
     g, bits = np.empty(W.shape[1], W.dtype), np.empty(W.shape[1], np.int32)
     total = 0.0
     for i in range(first, stop):
         r = resp[i]
         score_row(indptr, indices, data, i, W, scale, offset, g)
-        if temperature == 0:
-            top = best_of_row(g)
-            r[:] = 0
-            r[top] = weight[i]
-            counts[top] += weight[i]
-            total += np.float64(weight[i]) * g[top]
-            continue
         total += np.float64(weight[i]) * temperature * share_row(g, weight[i], r, bits, counts)
     return total
 
@@ -97,24 +92,53 @@ def assign_rows(  # type: ignore[no-untyped-def]
     """
     n_components = W.shape[1]
     g, r = np.empty(n_components, W.dtype), np.empty(n_components, W.dtype)
-    bits = np.empty(n_components, np.int32)
+    bits, places = np.empty(n_components, np.int32), np.empty(n_components, np.int64)
     total = 0.0
     for i in range(first, stop):
         a = weight[i]
         score_row(indptr, indices, data, i, W, scale, offset, g)
         if temperature == 0:
-            top = best_of_row(g)
+            top = 0
+            for k in range(n_components):
+                if g[k] > g[top]:
+                    top = k
             total += np.float64(a) * g[top]
             counts[top] += a
             for q in range(indptr[i], indptr[i + 1]):
                 sums[indices[q], top] += a * data[q]
             continue
         total += np.float64(a) * temperature * share_row(g, a, r, bits, counts)
+        n_places = 0
+        for k in range(n_components):
+            if r[k] != 0:
+                places[n_places] = k
+                n_places += 1
         for q in range(indptr[i], indptr[i + 1]):
             v, j = data[q], indices[q]
-            for k in range(n_components):
-                sums[j, k] += v * r[k]
+            if n_places * _FEW > n_components:
+                for k in range(n_components):
+                    sums[j, k] += v * r[k]
+            else:
+                for p in range(n_places):
+                    sums[j, places[p]] += v * r[places[p]]
     return total
+
+
+@nb.njit(**FAST)
+def sum_shares(indptr, indices, data, resp, first, stop, order, sums):  # type: ignore[no-untyped-def]
+    """Write rows `order`[first .. stop - 1] of `sums`: the transposed rows, in CSR, times the responsibilities."""
+    g, total = np.empty(resp.shape[1], resp.dtype), np.empty(resp.shape[1], np.float64)
+    bounds = np.empty(2, indptr.dtype)
+    for j in range(first, stop):
+        total[:] = 0
+        for start in range(indptr[j], indptr[j + 1], _ADDENDS):
+            bounds[0], bounds[1] = start, min(start + _ADDENDS, indptr[j + 1])
+            g[:] = 0
+            add_row(bounds, indices, data, 0, resp, g)
+            for k in range(len(g)):
+                total[k] += g[k]
+        for k in range(len(g)):
+            sums[order[j], k] = total[k]
 
 
 @nb.njit(**FAST)
@@ -132,22 +156,40 @@ def list_members(resp, starts, members, shares):  # type: ignore[no-untyped-def]
                 place[k] += 1
 
 
+@nb.njit(inline="always", **FAST)
+def add_members(indptr, indices, data, members, shares, first, stop, line):  # type: ignore[no-untyped-def]
+    """Add members first .. stop - 1 of a list, times their shares, to a line of sums."""
+    for t in range(first, stop):
+        i, r = members[t], shares[t]
+        for q in range(indptr[i], indptr[i + 1]):
+            line[np.uint64(indices[q])] += r * data[q]  # unsigned: no index counts from the end
+
+
 @nb.njit(**FAST)
-def sum_members(indptr, indices, data, starts, members, shares, first, stop, sums):  # type: ignore[no-untyped-def]
+def sum_members(  # type: ignore[no-untyped-def]
+    indptr, indices, data, starts, members, shares, first, stop, order, sums
+):
     """Write columns first .. stop - 1 of `sums`: rows of these components, times their responsibilities.
 
-    A component has its sums in one piece while rows are added; a few components are written back at once.
+    Feature j of the rows is row `order`[j] of the sums. A component has its sums in one piece while rows are added; a
+    few components are written back at once.
     """
     lines = np.zeros((stop - first, sums.shape[0]), sums.dtype)
     for k in range(first, stop):
-        line = lines[k - first]
-        for t in range(starts[k], starts[k + 1]):
-            i, r = members[t], shares[t]
-            for q in range(indptr[i], indptr[i + 1]):
-                line[indices[q]] += r * data[q]
+        line, begin, end = lines[k - first], starts[k], starts[k + 1]
+        if end - begin > _ADDENDS:
+            total = np.zeros(len(line), np.float64)
+            for chunk in range(begin, end, _ADDENDS):
+                line[:] = 0
+                add_members(indptr, indices, data, members, shares, chunk, min(chunk + _ADDENDS, end), line)
+                total += line
+            line[:] = total
+        else:
+            add_members(indptr, indices, data, members, shares, begin, end, line)
     for j in range(sums.shape[0]):
+        row = order[j]
         for k in range(first, stop):
-            sums[j, k] = lines[k - first, j]
+            sums[row, k] = lines[k - first, j]
 
 
 @nb.njit(**FAST)
