@@ -90,11 +90,16 @@ class Rows(NamedTuple):
 
     def with_table(self) -> Rows:
         """Return the rows with a table of them."""
-        X, transposed, order = self.X, sp.csr_array(self.X.T), np.arange(self.X.shape[1])
-        if len(order) > _MANY_FEATURES:
-            order = np.argsort(-np.diff(transposed.indptr), kind="stable")
-            transposed = transposed[order]
-            X = sp.csr_array(transposed.T)
+        X, n_features = self.X, self.X.shape[1]
+        order = np.arange(n_features)
+        if n_features > _MANY_FEATURES:
+            order = np.argsort(-np.bincount(X.indices, minlength=n_features), kind="stable")
+            place = np.empty(n_features, X.indices.dtype)
+            place[order] = np.arange(n_features)
+            X = sp.csr_array((X.data, place[X.indices], X.indptr), shape=X.shape)
+        transposed = sp.csr_array(X.T)
+        if X is not self.X:
+            X = sp.csr_array(transposed.T)  # with indices in order again
         return self._replace(table=Table(X, transposed, order))
 
 
@@ -249,28 +254,35 @@ def statistics(ready: Ready, rows: Rows, engine: Any) -> tuple[Stats, float]:
     seen = Rows(rows.table.X, rows.weight)
 
     def respond(part: slice) -> tuple[Matrix, float]:
-        counts = np.zeros(n_components)
+        counts = np.zeros((2, n_components))
         return counts, _walk(respond_rows, in_order, seen, part, resp, counts)
 
-    counts, bound = engine.sum(respond, parts_of(rows, _NONZEROS_PER_PART))
-    return Stats(counts, weighted_sums(rows.table, resp, engine)), bound
+    (counts, lengths), bound = engine.sum(respond, parts_of(rows, _NONZEROS_PER_PART))
+    return Stats(counts, weighted_sums(rows.table, resp, lengths.astype(np.int64), engine)), bound
 
 
-def weighted_sums(table: Table, resp: Matrix, engine: Any) -> Matrix:
+def weighted_sums(table: Table, resp: Matrix, lengths: NDArray[np.int64], engine: Any) -> Matrix:
     """Add up rows weighted by responsibilities, to (n_features, n_components): a product, sparse if these are.
+
+    Parameters
+    ----------
+    table : Table
+    resp : ndarray of shape (n_samples, n_components)
+    lengths : ndarray of shape (n_components,)
+        How many responsibilities of each component are not zero.
+    engine : object with ``map(function, items)``
 
     Examples
     --------
     >>> from arbora.engine import ThreadEngine
     >>> table = Rows(sp.csr_array([[1.0, 0.0], [1.0, 1.0]]), np.ones(2)).with_table().table
-    >>> weighted_sums(table, np.array([[0.5], [0.25]]), ThreadEngine(1))
+    >>> weighted_sums(table, np.array([[0.5], [0.25]]), np.array([2]), ThreadEngine(1))
     array([[0.75],
            [0.25]])
     """
     (X, transposed, order), n_components = table, resp.shape[1]
     n_features = len(order)
     sums = np.empty((n_features, n_components), resp.dtype)
-    lengths = np.count_nonzero(resp, axis=0)
     if lengths.sum() > resp.size / _FEW:
 
         def share(first: int) -> None:

@@ -68,7 +68,9 @@ def share_row(g, a, r, bits, counts):  # type: ignore[no-untyped-def]
 def respond_rows(  # type: ignore[no-untyped-def]
     indptr, indices, data, weight, W, scale, offset, temperature, first, stop, resp, counts
 ):
-    """Write weighted responsibilities of rows first .. stop - 1, add them to `counts`, and return the value.
+    """Write weighted responsibilities of rows first .. stop - 1, and return the value.
+
+    They are added to `counts`[0], and those that are not zero are counted in `counts`[1].
 
     The temperature is positive, and `scale` and `offset` are divided by it.
     """
@@ -77,7 +79,9 @@ def respond_rows(  # type: ignore[no-untyped-def]
     for i in range(first, stop):
         r = resp[i]
         score_row(indptr, indices, data, i, W, scale, offset, g)
-        total += np.float64(weight[i]) * temperature * share_row(g, weight[i], r, bits, counts)
+        total += np.float64(weight[i]) * temperature * share_row(g, weight[i], r, bits, counts[0])
+        for k in range(len(r)):
+            counts[1, k] += r[k] != 0
     return total
 
 
