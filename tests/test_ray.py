@@ -179,9 +179,9 @@ def test_no_wait_is_without_end(monkeypatch):
     with pytest.raises(EngineError, match="worker 0 of 1 did not start within timeout=1 seconds"):
         RayEngine(timeout=1).shards(Shard, np.ones(3), ["sleep"])
     with RayEngine().shards(Shard, np.ones(3), [7]) as shards:
-        looked = []
-        monkeypatch.setattr(shards.engine, "timeout", 0.1)
-        monkeypatch.setattr(shards, "_back", looked.append)
+        looked, back = [], shards._back
+        monkeypatch.setattr(shards, "_back", lambda index: looked.append(index) or back(index))
+        monkeypatch.setattr(actors, "_LOOK_EVERY", 0.1)
         assert shards.step("sleep", 0.5) == [7]  # a worker that says that it is there may take its time
         assert looked
 
@@ -200,6 +200,25 @@ def test_the_address_of_another_cluster_is_refused():
     for address in ("192.0.2.1:6379", "127.0.0.1:1", "ray://192.0.2.1:10001"):
         with pytest.raises(EngineError, match="is connected to the Ray cluster at"):
             RayEngine(address).connect()
+
+
+def test_an_answer_of_which_ray_tells_nothing_is_lost_with_its_worker(monkeypatch):
+    monkeypatch.setattr(actors, "_LOOK_EVERY", 0.5)
+    with RayEngine(n_shards=2, checkpoint_every=2).shards(Shard, np.ones(3), [0, 100]) as shards:
+        assert shards.step("add", 1) == [1, 101]
+        send, never = shards._send, ray.remote(num_cpus=0)(lambda: time.sleep(120)).remote()
+
+        def send_and_lose(workers):
+            futures = {index: future for future, index in send(workers).items()}
+            os.kill(shards.pids[1], signal.SIGKILL)
+            return {futures[0]: 0, never: 1}
+
+        shards._send = send_and_lose
+        assert shards.step("add", 1) == [2, 102]
+        shards._send = send
+        assert shards.n_restarts == 1
+        assert shards.step("add", 1) == [3, 103]
+    ray.cancel(never, force=True)
 
 
 def text_like(n_samples=400, n_features=150, n_classes=150, seed=0):

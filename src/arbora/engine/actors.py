@@ -33,6 +33,7 @@ _MOST_DEATHS = 3  # of a worker, one after the other, without a step done
 _PATIENCE = (
     5  # answers that a worker is dead before it is believed: one that is being restarted may say so too
 )
+_LOOK_EVERY = 15.0  # seconds between two looks whether workers that take a step are there
 _PAUSE = 0.2  # seconds between two questions whether a worker is back
 
 
@@ -177,11 +178,11 @@ class RayShards(Shards):
         """Wait for the answers of a step; bring back workers that are lost meanwhile."""
         answers: dict[int, Any] = {}
         while futures:
-            ready = self._first(futures)
+            ready, is_lost = self._first(futures)
             index = futures.pop(ready)
             try:
-                answer = self.ray.get(ready)
-            except self.ray.exceptions.RayError as error:
+                answer = self._answer(ready, is_lost)
+            except (self.ray.exceptions.RayError, BehindError) as error:
                 self._raise_unless_lost(error, index)
                 futures[self._resend(index, error)] = index
                 continue
@@ -189,14 +190,26 @@ class RayShards(Shards):
             self.log[index] = [step for step in self.log[index] if step.number > answer.saved]
         return answers
 
-    def _first(self, futures: dict[Any, int]) -> Any:
-        """Wait for the first answer. A step may take any time, as long as its worker is there to say so."""
+    def _first(self, futures: dict[Any, int]) -> tuple[Any, bool]:
+        """Wait for the first answer, or for one that is lost. A step may take any time, if its worker is there.
+
+        Ray may tell nothing at all of a call that a worker did not live to answer: where another process has taken
+        its place, the answer is lost.
+        """
         while True:
-            ready, _ = self.ray.wait(list(futures), num_returns=1, timeout=self.engine.timeout)
+            ready, _ = self.ray.wait(
+                list(futures), num_returns=1, timeout=min(self.engine.timeout, _LOOK_EVERY)
+            )
             if ready:
-                return ready[0]
-            for index in futures.values():
-                self._back(index)
+                return ready[0], False
+            for future, index in futures.items():
+                if self._back(index).pid != self.pids[index]:
+                    return future, True
+
+    def _answer(self, future: Any, is_lost: bool) -> Any:
+        if is_lost:
+            raise BehindError("the worker was restarted, and its answer is lost")
+        return self.ray.get(future)
 
     def ask(self, shard: int, name: str, *arguments: Any) -> Any:
         """Ask one shard for something, by a method that changes nothing."""
@@ -207,10 +220,10 @@ class RayShards(Shards):
                 return read_object(path)
         while True:
             future = self.actors[shard].ask.remote(self.number, name, arguments)
-            self._first({future: shard})
+            _, is_lost = self._first({future: shard})
             try:
-                answer = self.ray.get(future)
-            except self.ray.exceptions.RayError as error:
+                answer = self._answer(future, is_lost)
+            except (self.ray.exceptions.RayError, BehindError) as error:
                 self._raise_unless_lost(error, shard)
                 with self._lock:  # threads of the driver may ask at the same time
                     self._resend(shard, error)
