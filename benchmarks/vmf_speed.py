@@ -3,9 +3,9 @@
     python -m benchmarks.vmf_speed [--quick]
 
 An iteration is an E-step, the update and the bound; its products are the scores (rows by components) and the sums
-(transposed rows by responsibilities), by the same kernel that all models use. Contestants take turns, so that a busy
-machine slows all of them, and the best turn counts. One thread, kernels compiled beforehand. The growth is drawn
-into `vmf_speed.html` in the folder of `--cache`.
+(transposed rows by responsibilities), both dense, by `csr_matmul`, with features as the data have them. Contestants
+take turns, so that a busy machine slows all of them, and the best turn counts. One thread, kernels compiled
+beforehand. The growth is drawn into `vmf_speed.html` in the folder of `--cache`.
 """
 
 from __future__ import annotations

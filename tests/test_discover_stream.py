@@ -145,6 +145,18 @@ def test_a_fit_takes_a_fraction_of_the_file(tmp_path, monkeypatch, model):
 
 
 @pytest.mark.filterwarnings(EARLY)
+def test_rows_in_files_are_sampled_too(data, tmp_path):
+    X, weight = sp.csr_array(data.X_train), np.ones(600)
+    weight[::50] = 0
+    arguments = {"n_components": 4, "inference": "gibbs", "n_warmup": 5, "n_samples": 5, "random_state": 0}
+    here = BayesianVMFMixture(**arguments).fit(X, sample_weight=weight)
+    there = BayesianVMFMixture(**arguments).fit(map_rows(X, tmp_path), sample_weight=weight)
+    assert there.responsibilities_.shape == (600, 4)
+    np.testing.assert_allclose(there.responsibilities_.sum(axis=1), 1.0)
+    assert adjusted_rand_index(there.responsibilities_.argmax(1), here.responsibilities_.argmax(1)) > 0.95
+
+
+@pytest.mark.filterwarnings(EARLY)
 def test_starts_that_run_side_by_side_are_counted(monkeypatch):
     """Each has matrices and responsibilities of its own; all are made to be there at the same time."""
     X, _ = sparse_rows(3000, 4000, 20)

@@ -107,7 +107,7 @@ def anneal(rows: Rows, start: VMFParams, n_steps: int, rng: np.random.Generator,
     n_steps : int
         Iterations in which the temperature falls.
     rng : numpy.random.Generator
-    engine : object with ``sum(function, items)``
+    engine : object with ``map(function, items)`` and ``sum(function, items)``
 
     Returns
     -------

@@ -88,7 +88,7 @@ def run(
     params : named tuple
         Where to begin.
     schedule : Schedule
-    engine : object with ``sum(function, items)``
+    engine : object with ``map(function, items)`` and ``sum(function, items)``
         Adds up the statistics of the parts.
     progress : Progress
 

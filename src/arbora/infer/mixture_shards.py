@@ -22,7 +22,7 @@ from arbora.infer.mixture_stats import Ready, Rows, Stats, parts_of, statistics
 Counted = tuple[Stats, float]
 
 _NONZEROS_PER_SUM = (
-    4  # of a part, at least, for each number in a column of its sums: there are no more shards than parts
+    4  # of a part, at least, for each number in a column of its sums; a shard has a part or more
 )
 
 
@@ -112,7 +112,7 @@ def checksum(rows: Rows) -> tuple[int, ...]:
     arrays += [rows.X.indices, rows.X.data] if rows.in_memory else []
     value = 0
     for array in arrays:
-        value = crc32(array.tobytes(), value)
+        value = crc32(array.data, value)
     return *rows.X.shape, rows.X.nnz, value
 
 

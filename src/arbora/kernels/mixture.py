@@ -7,8 +7,8 @@ log-likelihood where T = 1, and the sum of the largest scores where T = 0 (every
 `assign_rows` makes no matrix of responsibilities and reads a row from memory once. `respond_rows` makes it, and the
 sums follow: `sum_shares`, a product with the transposed rows, which writes every sum once; or, where most
 responsibilities are zero (log-densities in high dimensions differ by so much that most rows have one component),
-`sum_members`, over the rows of each component alone. Both are faster, and need the memory. They add many numbers of
-single precision, and do so in double precision, the first after every so many.
+`sum_members`, over the rows of each component alone. Both are faster, and need the memory. Sums of many numbers of
+single precision lose digits: both add up some at a time, and these sums in double precision.
 """
 
 import math
