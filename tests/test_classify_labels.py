@@ -1,6 +1,8 @@
 """Labels in any form, on any structure: what goes into `fit` comes out of `predict`."""
 
+import sys
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -303,6 +305,16 @@ def test_unknown_labels_get_the_nearest_name(estimator, wrap):
     y = ["comp/windows", "comp/grafics", "rec"] * 10
     with pytest.raises(ValueError, match=r"'comp/grafics' is not a node .*did you mean 'comp/graphics'"):
         estimator(structure=tree).fit(X, wrap(y))
+
+
+def test_labels_are_read_without_looking_for_pandas(monkeypatch):
+    def refuse(name, *args):
+        assert name != "pandas", "pandas was looked for"
+
+    y = np.array(["a", "b", "c"] * 10, dtype=object)
+    monkeypatch.delitem(sys.modules, "pandas")
+    monkeypatch.setattr(sys, "meta_path", [SimpleNamespace(find_spec=refuse), *sys.meta_path])
+    assert encode_targets(y, None).classes.tolist() == ["a", "b", "c"]
 
 
 HOSTILE = {

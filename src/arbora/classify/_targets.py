@@ -7,6 +7,7 @@ that have data, and remembers how to answer in the same words.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
-from sklearn.utils._missing import is_pandas_na, is_scalar_nan
+from sklearn.utils._missing import is_scalar_nan
 from sklearn.utils.multiclass import check_classification_targets
 
 from arbora.structure import Hierarchy, LabelGraph
@@ -92,7 +93,8 @@ def are_sets(y: Any) -> bool:
 
 
 def _is_missing(label: Any) -> bool:
-    return label is None or is_scalar_nan(label) or is_pandas_na(label)
+    pandas = sys.modules.get("pandas")  # who meets its NA has imported it; asking for it costs more than a fit
+    return label is None or is_scalar_nan(label) or (pandas is not None and label is pandas.NA)
 
 
 def _are_names(y: NDArray[Any]) -> bool:
