@@ -22,6 +22,23 @@ def random_problem(sparse=True, factor=None, free_bias=False, dtype=np.float64, 
     return SoftmaxProblem(X, labels, cost, int(labels.max()) + 1, factor, free_bias)
 
 
+def text_problem(
+    C, n_samples=1000, n_features=300, n_classes=20, length=30, n_own=3, skew=0.0, seed=0, dtype=np.float64
+):
+    """Rows of unit length, of which a few features are those of the class; words and classes are skewed alike."""
+    rng = np.random.default_rng(seed)
+    frequency, size = (np.arange(1, n + 1) ** -skew for n in (n_features, n_classes))
+    drawn = rng.choice(n_classes, size=n_samples - n_classes, p=size / size.sum())
+    labels = np.concatenate([np.arange(n_classes), drawn])
+    own = rng.integers(n_features, size=(n_classes, n_own))
+    columns = rng.choice(n_features, size=(n_samples, length), p=frequency / frequency.sum())
+    columns[:, :n_own] = own[labels]
+    data, indptr = np.full(columns.size, length**-0.5, dtype), np.arange(n_samples + 1) * length
+    X = sp.csr_array((data, columns.ravel(), indptr), shape=(n_samples, n_features))
+    X.sum_duplicates()
+    return SoftmaxProblem(X, labels, np.full(n_samples, C), n_classes)
+
+
 def tree_factor():
     """Five classes: three below one node, two below another, both below a root."""
     return sp.csr_array(

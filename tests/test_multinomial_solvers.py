@@ -24,6 +24,7 @@ from multinomial_problems import (
     probabilities,
     random_problem,
     random_rows,
+    text_problem,
     tree_factor,
 )
 
@@ -183,6 +184,18 @@ def test_dual_ascends_and_falls_back_to_newton_where_it_is_slow(factor):
     solution, _ = solved(hard, "auto", tol=1e-8)
     assert solution.objective == pytest.approx(generic_optimum(hard).fun, rel=1e-6)
     assert solve_dual(problem, Monitor(1e-10, 3000)).converged
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("C", [1.0, 1e2, 1e3, 1e4])
+def test_dual_needs_few_sweeps_for_any_cost(C, dtype):
+    assert solve_dual(text_problem(C, dtype=dtype), Monitor(1e-3, 20, dtype=dtype)).converged
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_newton_goes_on_while_the_objective_falls(seed):
+    hard = text_problem(1e6, 300, 2000, 60, 60, n_own=1, skew=1.0, seed=seed)
+    assert solve_newton(hard, Monitor(1e-3, 100)).converged
 
 
 def test_dual_refuses_a_free_bias():

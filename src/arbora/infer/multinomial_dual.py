@@ -25,8 +25,10 @@ from arbora.infer.multinomial import Matrix, Monitor, SoftmaxProblem, Solution, 
 from arbora.infer.tree_likelihood import InOrder, slices
 from arbora.kernels.softmax import certify_softmax, sweep_softmax
 
-_MOST_STEPS = 4  # of Newton's method for a row: more are not worth it while other rows move
-_ENOUGH, _FINE_ENOUGH = 0.1, 1e-3  # mass that the last of them moves; what is left is about its square
+_MOST_STEPS = 30  # of Newton's method for a row
+# Mass that the last of them moves, over the root of the curvature of the row: what is left is about its square. A
+# coarser step is not worth less time, and where C is large it is no ascent any more.
+_ENOUGH, _FINE_ENOUGH = 0.1, 1e-3
 _FINE = 1e-2  # relative gap at which steps become fine
 _OPTIMISM = 0.3  # share of the gap that rows had when they were visited, and that is left after the sweep
 _SMALLEST_NORM2 = 1e-30

@@ -34,7 +34,7 @@ _ARMIJO = 1e-4
 _MOST_HALVINGS = 30
 _ROUNDING = 50.0  # error of an objective, in units of the working precision
 _MOST_TURNED = 1000  # features that are turned
-_PATIENCE = 5  # steps without a smaller gradient, after which rounding is all that is left
+_PATIENCE = 5  # steps without a smaller gradient or objective, after which rounding is all that is left
 
 
 def _turned(problem: SoftmaxProblem) -> tuple[SoftmaxProblem, Matrix | None]:
@@ -68,15 +68,19 @@ def _direction(objective: Objective, point: Point, gradient: Matrix, enough: flo
     return step
 
 
+def _rounding(point: Point) -> float:
+    """Error of the objective at a point."""
+    return _ROUNDING * float(np.finfo(point.Z.dtype).eps) * point.objective
+
+
 def _advance(objective: Objective, point: Point, gradient: Matrix, enough: float) -> Point | None:
     """Take a Newton step, halved until the objective has fallen enough; None where it cannot fall any more."""
     norm = float(np.linalg.norm(gradient))
     step = _direction(objective, point, gradient, max(_FORCING * norm, _BELOW_TOL * enough))
     slope, length = float(np.vdot(step, gradient)), 1.0
-    rounding = _ROUNDING * float(np.finfo(gradient.dtype).eps) * point.objective
     for _ in range(_MOST_HALVINGS):
         new = objective.evaluate(point.Z + gradient.dtype.type(length) * step)
-        if new.objective <= point.objective + rounding + _ARMIJO * length * slope:
+        if new.objective <= point.objective + _rounding(point) + _ARMIJO * length * slope:
             return new
         length /= 2
     return None
@@ -127,7 +131,7 @@ def _iterate(objective: Objective, monitor: Monitor, Z: Matrix) -> Matrix:
         new = _advance(objective, point, gradient, target)
         if new is None:
             break
-        idle = monitor.gradient_norm >= smallest
+        idle = monitor.gradient_norm >= smallest and new.objective >= point.objective - _rounding(point)
         smallest, n_idle = min(smallest, monitor.gradient_norm), n_idle + 1 if idle else 0
         if n_idle == _PATIENCE:
             break

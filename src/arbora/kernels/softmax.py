@@ -151,7 +151,7 @@ def sweep_softmax(  # type: ignore[no-untyped-def]
     g, old, p = np.empty(n_classes, Z.dtype), np.empty(n_classes, Z.dtype), np.empty(n_classes, Z.dtype)
     h, z, bits = np.empty(n_classes, Z.dtype), np.empty(Z.shape[1], Z.dtype), np.empty(n_classes, np.int32)
     total_loss, total_norm, total_gap = 0.0, 0.0, 0.0
-    zero = Z.dtype.type(0)
+    zero, one, top = Z.dtype.type(0), Z.dtype.type(1), t.max()
     for i in order:
         c, y, log_p = cost[i], labels[i], L[i]
         _score_row(indptr, indices, data, i, Z, flat, part_ptr, parts, shares, z, g)
@@ -168,7 +168,8 @@ def sweep_softmax(  # type: ignore[no-untyped-def]
         total_norm -= c * mean
         total_loss -= c * g[y]
         total_gap += c * gap
-        balance_row(h, a, t, log_p, p, bits, most, enough)
+        # What a step leaves over of the equation of a class is a t_k p_k / 2 times the square of what it moved.
+        balance_row(h, a, t, log_p, p, bits, most, enough / math.sqrt(max(one, a * top)))
         for k in range(n_classes):
             old[k] = c * (old[k] - p[k])
         if flat:
