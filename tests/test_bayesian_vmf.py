@@ -1,5 +1,6 @@
 """The Bayesian von Mises-Fisher mixture: integrals, enumeration, a bound that never falls and never lies."""
 
+import warnings
 from itertools import product
 
 import numpy as np
@@ -298,3 +299,29 @@ def test_prior_of_a_shared_concentration_does_not_hold_it_back():
     free = BayesianVMFMixture(3, prior_log_variance=1e6, **options)
     np.testing.assert_allclose(model.concentrations_, free.fit(data.X).concentrations_, rtol=1e-3)
     assert model.prior_["log_variance"] == 1.0
+
+
+def word_rows(n_samples, n_features, seed):
+    """Rows of words whose frequencies fall as in texts, of five topics."""
+    rng, frequency = np.random.default_rng(seed), 1 / np.arange(1, n_features + 1)
+    words = rng.choice(n_features, size=(n_samples, 40), p=frequency / frequency.sum())
+    words[:, :10] = (7 * words[:, :10] + 31 * (np.arange(n_samples) % 5)[:, None]) % n_features
+    indptr = np.arange(n_samples + 1) * words.shape[1]
+    X = sp.csr_array((np.ones(words.size), words.ravel(), indptr), shape=(n_samples, n_features))
+    X.sum_duplicates()
+    return X
+
+
+@pytest.mark.parametrize("concentration", ["grid", "bound", "sample"])
+@pytest.mark.parametrize("n_features", [3000, 20_000])
+def test_repeated_rows_do_no_harm_in_single_precision(n_features, concentration):
+    X = word_rows(150, n_features, 0)
+    repeated = sp.csr_array(sp.vstack([X, X[[0, 0]]]))
+    model = BayesianVMFMixture(20, shared_concentration=False, concentration=concentration, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the bound must not fall
+        model.fit(repeated)
+    assert np.all(model.concentrations_ < 2e8)
+    test = word_rows(50, n_features, 1)
+    single = BayesianVMFMixture(20, shared_concentration=False, random_state=0).fit(X)
+    assert model.score(test) == pytest.approx(single.score(test), rel=1e-2)

@@ -93,7 +93,9 @@ def are_sets(y: Any) -> bool:
 
 
 def _is_missing(label: Any) -> bool:
-    pandas = sys.modules.get("pandas")  # who meets its NA has imported it; asking for it costs more than a fit
+    pandas = sys.modules.get(
+        "pandas"
+    )  # who meets its NA has imported it; asking for it costs more than a fit
     return label is None or is_scalar_nan(label) or (pandas is not None and label is pandas.NA)
 
 

@@ -21,7 +21,7 @@ All functions take arrays with one entry for each component.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,14 @@ _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _NODE_WEIGHTS = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
 _MOST_STEPS, _MOST_HALVINGS = 30, 20
 _CHAINS, _DRAWS, _BURN_IN = 64, 8, 8  # of the sampler; steps of each chain
-_LOG_RANGE = (-30.0, 50.0)  # of logarithms of concentrations
+# Concentration of equal rows, by the bytes of a number: cosines in single precision tell no more than that.
+_LARGEST = {4: 1e8, 8: 1e10}
+_LEAST_LOG = -30.0  # logarithm of a concentration
+
+
+def largest_kappa(dtype: Any) -> float:
+    """Concentration of equal rows that are kept as numbers of this kind."""
+    return _LARGEST[np.dtype(dtype).itemsize]
 
 
 class KappaPosterior(NamedTuple):
@@ -65,13 +72,23 @@ class KappaPosterior(NamedTuple):
 
 
 class KappaLikelihood(NamedTuple):
-    """What q is made of: counts n and pulls t of the components, prior (m, variance) of log(kappa), dimension."""
+    """What q is made of: counts n and pulls t of the components, prior (m, variance) of log(kappa), dimension.
+
+    Beyond the largest concentration q is zero. Without that end, a component of equal rows would run away, and draw
+    the prior, and with it components without rows, along.
+    """
 
     counts: Array
     pulls: Array
     prior_mean: float
     prior_variance: float
     n_features: int
+    largest: float = _LARGEST[8]
+
+    @property
+    def log_range(self) -> tuple[float, float]:
+        """Logarithms of concentrations that are possible."""
+        return _LEAST_LOG, float(np.log(self.largest))
 
     def log_density(self, u: Array) -> Array:
         """Log-density of u, up to a constant; the first axis of u is that of the components."""
@@ -99,8 +116,8 @@ def _zoom(likelihood: KappaLikelihood) -> tuple[Array, Array, Array]:
     resultant = np.divide(t, n, out=np.zeros_like(t), where=n > 0)
     peak = np.log(np.maximum(kappa_mle(np.clip(resultant, 0.0, 1 - 1e-12), likelihood.n_features), 1e-12))
     centre, width = likelihood.prior_mean, 12 * np.sqrt(likelihood.prior_variance)
-    low = np.clip(np.minimum(peak, centre) - width, *_LOG_RANGE)
-    high = np.clip(np.maximum(peak, centre) + width, *_LOG_RANGE)
+    low = np.clip(np.minimum(peak, centre) - width, *likelihood.log_range)
+    high = np.clip(np.maximum(peak, centre) + width, *likelihood.log_range)
     unit = np.linspace(0.0, 1.0, _POINTS)
     for _ in range(_MOST_ZOOMS):
         u = low[:, None] + (high - low)[:, None] * unit
@@ -136,12 +153,13 @@ def sample_posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> Kap
     grid = grid_posterior(likelihood, before)
     size = len(grid.mean), _CHAINS
     step = 2.4 * np.sqrt(np.maximum(grid.log_variance, 1e-16))[:, None]
-    state = grid.log_mean[:, None] + step * rng.standard_normal(size)
+    most = likelihood.log_range[1]
+    state = np.minimum(grid.log_mean[:, None] + step * rng.standard_normal(size), most)
     value = likelihood.log_density(state)
     kept = []
     for draw in range(-_BURN_IN, _DRAWS):
         moved = state + step * rng.standard_normal(size)
-        moved_value = likelihood.log_density(moved)
+        moved_value = np.where(moved > most, -np.inf, likelihood.log_density(moved))
         accept = np.log(rng.random(size)) < moved_value - value
         state, value = np.where(accept, moved, state), np.where(accept, moved_value, value)
         if draw >= 0:
@@ -167,7 +185,7 @@ def bound_posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> Kapp
     At the optimum E[h'] = 0 and the variance is -1 / E[h''], h the bounded log-density; a step that does not raise
     the bound is shortened.
     """
-    n, t, m, variance, n_features = likelihood
+    n, t, m, variance, n_features, _ = likelihood
     v, w = n_features / 2 - 1, _NODE_WEIGHTS
 
     def points(mean: Array, sd: Array) -> Array:
@@ -187,6 +205,9 @@ def bound_posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> Kapp
         bend = pull - n[:, None] * kappa**2 * v / (s * (s + v))
         return (pull - (u - m) / variance) @ w, np.maximum(1 / variance - bend @ w, 0.1 / variance)
 
+    def ahead(step: Array) -> Array:
+        return np.minimum(mean + step, likelihood.log_range[1])
+
     mean, sd = _bound_start(likelihood, before, value)
     current = value(mean, sd)
     for _ in range(_MOST_STEPS):
@@ -194,13 +215,13 @@ def bound_posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> Kapp
         step, shrink = gradient / precision, -0.5 * np.log(precision) - np.log(sd)
         scale, better = np.ones_like(mean), np.zeros(len(mean), bool)
         for _ in range(_MOST_HALVINGS):
-            moved = value(mean + scale * step, sd * np.exp(scale * shrink))
+            moved = value(ahead(scale * step), sd * np.exp(scale * shrink))
             better = moved > current
             if better.all():
                 break
             scale = np.where(better, scale, scale / 2)
         scale = np.where(better, scale, 0.0)
-        mean, sd = mean + scale * step, sd * np.exp(scale * shrink)
+        mean, sd = ahead(scale * step), sd * np.exp(scale * shrink)
         current = np.where(better, moved, current)
         if not better.any() or np.max(np.abs(scale * step) / sd + np.abs(scale * shrink)) < 1e-8:
             break

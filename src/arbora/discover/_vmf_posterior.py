@@ -29,6 +29,7 @@ from scipy.special import gammaln, logsumexp, psi
 from arbora.discover._concentration import (
     KappaLikelihood,
     KappaPosterior,
+    largest_kappa,
     point_posterior,
     prior_divergence,
 )
@@ -42,6 +43,7 @@ _TURNS = 4  # of (mean, concentration) between two E-steps, at most
 _SETTLED = 1e-6  # relative change of the concentrations that ends them
 _LEAST_VARIANCE = 1e-6  # of the prior of log(kappa), which could shrink to a point
 _LOG_ALPHA = (-14.0, 14.0)
+_LARGEST = largest_kappa(np.float64)  # concentration of which densities are exact to rounding
 _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(7)  # of kappa in the predictive density
 _NODE_WEIGHTS = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
 
@@ -67,11 +69,12 @@ class VMFPosterior(NamedTuple):
 
 
 class Inference(NamedTuple):
-    """How to update: the posterior of kappa, which parts of the prior stay as given, whether there is one kappa."""
+    """How to update: the posterior of kappa, parts of the prior that stay, whether there is one kappa, its end."""
 
     kappa_posterior: Callable[[KappaLikelihood, KappaPosterior], KappaPosterior]
     fixed: frozenset[str]
     shared: bool = False
+    largest: float = _LARGEST
 
     @property
     def settled(self) -> frozenset[str]:
@@ -83,6 +86,7 @@ class Inference(NamedTuple):
 
     def posterior(self, likelihood: KappaLikelihood, before: KappaPosterior) -> KappaPosterior:
         """Posterior of the concentrations, one entry for each component even if they are the same."""
+        likelihood = likelihood._replace(largest=self.largest)
         if not self.shared:
             return self.kappa_posterior(likelihood, before)
         pooled = likelihood._replace(
@@ -297,7 +301,7 @@ def predictive_log_density(cosine: Array, spreads: Array, kappa: KappaPosterior,
     log_spread = vmf_log_normalizer(spreads, n_features)
     terms = np.empty((len(_NODES), *cosine.shape))
     for term, node, weight in zip(terms, _NODES, _NODE_WEIGHTS, strict=True):
-        k = np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * node)
+        k = np.minimum(np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * node), _LARGEST)
         # ||k x + s psi||, without cancellation where the row points the other way
         length = np.sqrt((k - spreads) ** 2 + 2 * k * spreads * np.maximum(1 + cosine, 0.0))
         term[:] = np.log(weight) + vmf_log_normalizer(k, n_features) + log_spread
@@ -332,5 +336,5 @@ def sample_predictive(
     """Draw a row from the predictive distribution of each component that is given, one entry for each draw."""
     means = sample_vmf(means, spreads, random_state=rng)
     noise = rng.standard_normal(len(means))
-    concentration = np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * noise)
+    concentration = np.minimum(np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * noise), _LARGEST)
     return sample_vmf(means, concentration, random_state=rng)

@@ -30,7 +30,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.discover._anneal import anneal, mean_row
 from arbora.discover._base import Mixture
-from arbora.discover._concentration import POSTERIORS, KappaPosterior
+from arbora.discover._concentration import POSTERIORS, KappaPosterior, largest_kappa
 from arbora.discover._rows import as_rows, unit_rows_of_file
 from arbora.discover._start import Init
 from arbora.discover._vmf_gibbs import CollapsedVMF, GibbsState, sample_posterior, warn_of_chains_apart
@@ -319,7 +319,8 @@ class BayesianVMFMixture(Mixture):
 
     def _how(self) -> Inference:
         fixed = frozenset(self._given_prior())
-        return Inference(POSTERIORS[self.concentration], fixed, self.shared_concentration)
+        largest = largest_kappa(self.dtype)
+        return Inference(POSTERIORS[self.concentration], fixed, self.shared_concentration, largest)
 
     def _model(self, rows: Rows) -> Model:
         how, shared = self._how(), self.shared_concentration

@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.discover._concentration import POSTERIORS, KappaPosterior, point_posterior
+from arbora.discover._concentration import POSTERIORS, KappaPosterior, largest_kappa, point_posterior
 from arbora.discover._rows import unit_rows
 from arbora.discover._start import Init
 from arbora.discover._tree_look import TreeLook
@@ -308,7 +308,8 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
 
     def _how(self) -> Inference:
         given = {"node_concentration"} if self.node_concentration is not None else set()
-        return Inference(POSTERIORS[self.concentration], frozenset(given | set(self._given_prior())))
+        fixed, largest = frozenset(given | set(self._given_prior())), largest_kappa(self.dtype)
+        return Inference(POSTERIORS[self.concentration], fixed, largest=largest)
 
     def _model(self, rows: Rows) -> Model:
         tree, how = self._tree(rows.X.dtype), self._how()
@@ -345,7 +346,7 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         known = point_posterior(start.concentrations, n_features)
         dirichlet = rows.total * start.weights + 1.0
         q = VMFPosterior(start.vectors, CERTAIN * one, dirichlet, known, prior)
-        how = Inference(POSTERIORS[self.concentration], frozenset())
+        how = Inference(POSTERIORS[self.concentration], frozenset(), largest=largest_kappa(self.dtype))
         model = Model(posterior_scores, partial(update_posterior, how), posterior_extra)
         schedule = self._schedule(0)._replace(max_iter=_FLAT_ITERATIONS)
         return run(model, rows, q, schedule, engine, Progress(None, "leaves", False))

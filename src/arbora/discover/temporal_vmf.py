@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.discover._cluster_life import ClusterLife
-from arbora.discover._concentration import POSTERIORS, KappaPosterior
+from arbora.discover._concentration import POSTERIORS, KappaPosterior, largest_kappa
 from arbora.discover._rows import unit_rows
 from arbora.discover._start import Init
 from arbora.discover._timed import TimedQuestions
@@ -259,7 +259,8 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
 
     def _how(self) -> Inference:
         given = set(self._given_prior()) | ({"transition"} if self.persistence != _LEARN else set())
-        return Inference(POSTERIORS[self.concentration], frozenset(given), self.shared_concentration)
+        shared, largest = self.shared_concentration, largest_kappa(self.dtype)
+        return Inference(POSTERIORS[self.concentration], frozenset(given), shared, largest)
 
     def _model(self, rows: Rows) -> Model:
         how = self._how()

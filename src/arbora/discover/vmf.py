@@ -34,6 +34,7 @@ from scipy.special import logsumexp, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.discover._base import Mixture
+from arbora.discover._concentration import largest_kappa
 from arbora.discover._rows import unit_columns, unit_rows_of_file
 from arbora.discover._start import Init, starting_sums
 from arbora.infer.mixture import Model, Schedule
@@ -41,7 +42,6 @@ from arbora.infer.mixture_stats import Rows, Scores, Stats, squared_lengths
 from arbora.kernels import csr_matmul
 from arbora.special import kappa_mle, sample_vmf, vmf_log_normalizer
 
-_LARGEST = 1e10  # concentration of equal rows, where nothing else keeps it finite
 _LOG_TINY = -690.0  # logarithm of a weight that is zero; the kernels know no infinity
 _RANDOM_START = 10.0  # concentration to begin with from random labels
 LEAST_START = 1e-3  # concentration to begin with where rows of a label cancel: it has a logarithm
@@ -79,7 +79,7 @@ def vmf_update(shared: bool, prior_rows: float, params: VMFParams, stats: Stats)
     else:
         n_rows = counts + prior_rows
         resultant = np.divide(length, n_rows, out=np.zeros_like(length), where=n_rows > 0)
-    concentrations = np.minimum(kappa_mle(np.minimum(resultant, 1.0), n_features), _LARGEST)
+    concentrations = np.minimum(kappa_mle(np.minimum(resultant, 1.0), n_features), largest_kappa(sums.dtype))
     empty = length == 0
     if empty.any():
         sums, length = sums.copy(), np.where(empty, params.lengths, length)
@@ -194,7 +194,7 @@ class VMFMixture(Mixture):
         labels, that of the labels. Random labels start at 10.
     prior_rows : float
         Rows without any direction that every concentration is estimated with; they keep it in bounds. 0 for maximum
-        likelihood, where components of equal rows have the concentration 1e10.
+        likelihood, where components of equal rows have the concentration 1e8 (1e10 in double precision).
     n_init : int
         Starts, of which the best is kept; they run in parallel.
     tol : float
