@@ -96,7 +96,7 @@ def _is_missing(label: Any) -> bool:
     pandas = sys.modules.get(
         "pandas"
     )  # who meets its NA has imported it; asking for it costs more than a fit
-    return label is None or is_scalar_nan(label) or (pandas is not None and label is pandas.NA)
+    return label is None or is_scalar_nan(label) or label is getattr(pandas, "NA", None)
 
 
 def _are_names(y: NDArray[Any]) -> bool:
