@@ -94,3 +94,14 @@ def test_samples_have_the_length_and_the_shares(data):
     assert model.sample(2, length=7)[0].sum() == 14
     assert model.is_novel(X, 0.1).mean() < 0.15
     assert model.is_novel(np.roll(X, 5, axis=1)).mean() > 0.5
+
+
+@pytest.mark.parametrize("batch_size", [None, 50])
+def test_counts_and_weights_that_overflow_together_are_refused(data, batch_size):
+    X, _, _ = data
+    model = MultinomialMixture(3, random_state=0, batch_size=batch_size)
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(ValueError, match=r"the bound is .* Divide X or sample_weight"),
+    ):
+        model.fit(X * 1e20, sample_weight=np.full(X.shape[0], 1e20))

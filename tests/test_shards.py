@@ -4,6 +4,7 @@ import os
 import pickle
 import sys
 from contextlib import nullcontext
+from threading import Lock
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,6 +25,7 @@ from arbora.engine import ray as ray_module
 from arbora.engine.actors import RayShards, Standing, Step, count_slots
 from arbora.engine.journal import fingerprint, open_journal
 from arbora.engine.mapped import read_object, write_object
+from arbora.engine.worker import BehindError, Worker
 from arbora.infer import multinomial_shards
 from arbora.infer.dual import prepare_rows
 from arbora.infer.fold import cut_blocks, fold, parts_of_tree, total
@@ -298,8 +300,10 @@ def test_a_worker_that_keeps_dying_is_given_up():
     shards = object.__new__(RayShards)
     shards.ray = SimpleNamespace(exceptions=SimpleNamespace(ObjectLostError=KeyError))
     shards.n_shards, shards.number, shards.n_restarts, shards.pids, shards.deaths = 2, 7, 0, [1, 2], [0, 0]
+    shards.lives, shards._again = ["1", "2"], [[], []]
     shards.log, pids = [[], [Step(6, "add", None, ()), Step(7, "add", None, ())]], iter([3, 3, 4, 5])
-    shards._back = lambda index, error: Standing(next(pids), 5, True)
+    shards._back = lambda index, error: Standing(1, 5, True, str(next(pids)))
+    shards._reason = lambda index, error: error
     shards._tell = lambda index, step: step.number
     assert [shards._resend(1, OSError("gone")) for _ in range(3)] == [
         7,
@@ -316,11 +320,86 @@ def test_answers_that_are_lost_again_and_again_are_given_up():
     shards.ray = SimpleNamespace(exceptions=SimpleNamespace(ObjectLostError=KeyError))
     shards.n_shards, shards.number, shards.n_restarts, shards.pids, shards.deaths = 1, 7, 0, [1], [0]
     shards.log, shards._tell = [[Step(7, "add", None, ())]], lambda index, step: step.number
-    shards._back = lambda index, error: Standing(1, 7, True)
+    shards.lives, shards._again = ["1"], [[]]
+    shards._back = lambda index, error: Standing(1, 7, True, "1")
     assert [shards._resend(0, KeyError("gone")) for _ in range(2)] == [7, 7]  # the answer is asked for again
     with pytest.raises(EngineError, match="worker 0 of 1 was lost 3 times"):
         shards._resend(0, KeyError("gone"))
     assert shards.n_restarts == 0
+
+
+class Call:
+    """A call of a worker in a cluster that is none: it answers, fails, or is never heard of again."""
+
+    def __init__(self, answer=None, error=None, is_lost=False):
+        self.answer, self.error, self.is_lost = answer, error, is_lost
+
+
+def pretended_shards(**attributes):
+    """One shard of a cluster that is none, its worker in life "new"."""
+    kinds = {kind: type(kind, (Exception,), {}) for kind in LOST}
+    task_error = type("RayTaskError", (Exception,), {"cause": None})
+    errors = SimpleNamespace(**kinds, RayTaskError=task_error, RayError=Exception)
+
+    def get(call):
+        if call.error is not None:
+            raise call.error
+        return call.answer
+
+    def wait(calls, timeout, num_returns=1):
+        return [call for call in calls if not call.is_lost][:num_returns], []
+
+    shards = object.__new__(RayShards)
+    shards.ray, shards.engine = (
+        SimpleNamespace(exceptions=errors, get=get, wait=wait),
+        SimpleNamespace(timeout=1),
+    )
+    shards.n_shards, shards.number, shards.n_restarts, shards.deaths, shards.journal = 1, 7, 0, [0], None
+    shards.log, shards.pids, shards.lives = (
+        [[Step(6, "add", None, ()), Step(7, "add", None, ())]],
+        [1],
+        ["new"],
+    )
+    shards._lock, shards._again, shards.begun, shards.asked_between = Lock(), [[]], [6], False
+    shards._back = lambda index, error=None: Standing(1, 5, True, "new")
+    vars(shards).update(attributes)
+    return shards
+
+
+def test_the_error_of_a_step_that_is_taken_again_is_told():
+    """Else the worker would be behind for ever: told step after step, of which the first one fails."""
+    shards = pretended_shards()
+
+    def tell(index, step):
+        error = shards.ray.exceptions.RayTaskError()
+        error.cause = OSError("disk full") if step.number == 6 else BehindError("step 7 after step 5")
+        return Call(error=error)
+
+    shards._tell = tell
+    with pytest.raises(OSError, match="disk full"):
+        shards._collect({shards._resend(0, BehindError()): 0})
+
+
+def test_a_question_is_asked_again_where_another_thread_found_the_new_worker():
+    calls = iter([Call(is_lost=True), Call("answer")])
+
+    def ask(number, name, arguments):
+        shards.lives = ["new"]  # what another thread does meanwhile
+        return next(calls)
+
+    actor = SimpleNamespace(ask=SimpleNamespace(remote=ask))
+    shards = pretended_shards(lives=["old"], actors=[actor], _tell=lambda index, step: Call())
+    assert shards.ask(0, "weights") == "answer"
+
+
+def test_a_shard_without_a_state_takes_any_step():
+    worker = object.__new__(Worker)
+    worker.shard = SimpleNamespace(add=lambda a, b: a + b)
+    worker.done, worker.saved, worker.every, worker.answer, worker.keeps_state = 0, 0, None, None, False
+    assert worker.step(7, "add", (1,), (2,)) == (3, 7)  # safe: there is nothing to be lost
+    worker.done, worker.answer, worker.keeps_state = 0, None, True
+    with pytest.raises(BehindError, match="step 7"):
+        worker.step(7, "add", (1,), (2,))
 
 
 LOST = ("RayActorError", "ObjectLostError", "NodeDiedError", "OutOfMemoryError")

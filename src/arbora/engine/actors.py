@@ -74,6 +74,8 @@ class RayShards(Shards):
     ----------
     pids : list of int
         Process of each worker, on its machine.
+    lives : list of str
+        Names of the lives that the workers are in.
     n_restarts : int
         How often a worker was found to be another process than before.
     """
@@ -92,6 +94,7 @@ class RayShards(Shards):
         self.number, self.n_restarts, self._lock = 0, 0, threading.Lock()
         self.log: list[list[Step]] = [[] for _ in pieces]
         self.deaths = [0] * len(pieces)
+        self._again: list[list[Any]] = [[] for _ in pieces]  # steps taken again before the last one
         self.common = self._hand_over(common, folder / "common")
         self.given = [
             (self.common, self._hand_over(piece, folder / f"piece-{index}"))
@@ -114,6 +117,7 @@ class RayShards(Shards):
             self.close()
             raise
         self.pids, self.begun = [one.pid for one in standings], [one.done for one in standings]
+        self.lives = [one.life for one in standings]
 
     def _hand_over(self, value: Any, path: Path) -> Any:
         """Put what workers read into a file, or into the object store; return where they find it."""
@@ -178,7 +182,7 @@ class RayShards(Shards):
         """Wait for the answers of a step; bring back workers that are lost meanwhile."""
         answers: dict[int, Any] = {}
         while futures:
-            ready, is_lost = self._first(futures)
+            ready, is_lost = self._first(futures, self.lives)
             index = futures.pop(ready)
             try:
                 answer = self._answer(ready, is_lost)
@@ -186,15 +190,15 @@ class RayShards(Shards):
                 self._raise_unless_lost(error, index)
                 futures[self._resend(index, error)] = index
                 continue
-            answers[index], self.deaths[index] = answer.result, 0
+            answers[index], self.deaths[index], self._again[index] = answer.result, 0, []
             self.log[index] = [step for step in self.log[index] if step.number > answer.saved]
         return answers
 
-    def _first(self, futures: dict[Any, int]) -> tuple[Any, bool]:
+    def _first(self, futures: dict[Any, int], lives: Sequence[str]) -> tuple[Any, bool]:
         """Wait for the first answer, or for one that is lost. A step may take any time, if its worker is there.
 
-        Ray may tell nothing at all of a call that a worker did not live to answer: where another process has taken
-        its place, the answer is lost.
+        Ray may tell nothing at all of a call that a worker did not live to answer: where it is in another life than
+        when it was called, the answer is lost.
         """
         while True:
             ready, _ = self.ray.wait(
@@ -203,7 +207,7 @@ class RayShards(Shards):
             if ready:
                 return ready[0], False
             for future, index in futures.items():
-                if self._back(index).pid != self.pids[index]:
+                if self._back(index).life != lives[index]:
                     return future, True
 
     def _answer(self, future: Any, is_lost: bool) -> Any:
@@ -219,8 +223,9 @@ class RayShards(Shards):
             if path.exists():
                 return read_object(path)
         while True:
+            lives = list(self.lives)  # another thread that asks may find the new one first
             future = self.actors[shard].ask.remote(self.number, name, arguments)
-            _, is_lost = self._first({future: shard})
+            _, is_lost = self._first({future: shard}, lives)
             try:
                 answer = self._answer(future, is_lost)
             except (self.ray.exceptions.RayError, BehindError) as error:
@@ -256,9 +261,10 @@ class RayShards(Shards):
 
     def _resend(self, index: int, error: Exception) -> Any:
         """Bring a worker that was lost to where it was; return the answer of its last step, which is to come."""
-        pid, done, _ = self._back(index, error)
-        if pid != self.pids[index]:
-            self.pids[index] = pid
+        pid, done, _, life = self._back(index, error)
+        error = self._reason(index, error)
+        if life != self.lives[index]:
+            self.pids[index], self.lives[index] = pid, life
             self.n_restarts += 1
             self.deaths[index] += 1
         elif isinstance(getattr(error, "cause", error), self.ray.exceptions.ObjectLostError):
@@ -270,7 +276,20 @@ class RayShards(Shards):
                 "threads. Its log is in /tmp/ray/session_latest/logs on its machine."
             ) from error
         steps = [step for step in self.log[index] if step.number > done] or self.log[index][-1:]
-        return [self._tell(index, step) for step in steps][-1] if steps else None
+        told = [self._tell(index, step) for step in steps]
+        self._again[index] = told[:-1]
+        return told[-1] if told else None
+
+    def _reason(self, index: int, error: Exception) -> Exception:
+        """Find why a worker is behind: a step that it took again before the last one may have failed."""
+        for future in self._again[index]:
+            if self.ray.wait([future], timeout=0)[0]:
+                try:
+                    self.ray.get(future)
+                except self.ray.exceptions.RayError as earlier:
+                    self._raise_unless_lost(earlier, index)
+                    return earlier  # type: ignore[no-any-return]
+        return error
 
     def _back(self, index: int, error: Exception | None = None, deadline: float | None = None) -> Standing:
         """Wait for a worker to be there, or to be back; one that is lost meanwhile is waited for again."""

@@ -7,7 +7,8 @@ steps, all shards side by side. What travels are the arguments and the results o
 A shard is an object of any class whose methods are its steps. For an engine that can lose a worker it has two methods
 more: `state()`, what is to be kept of it (anything that pickle can hold), and `restore(state)`. A step must depend on
 nothing but its arguments and the state, and must leave its arguments alone; then a shard that died is made again,
-given its last state, told the steps since, and nobody can tell the difference.
+given its last state, told the steps since, and nobody can tell the difference. One whose steps depend on nothing but
+their arguments says so (`keeps_state = False`): no step is kept for it to be taken again.
 
 `LocalShards` keeps the shards in this process; `arbora.engine.actors` has those of a cluster. A solver is written
 once, for both.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,11 +16,15 @@ LOOK = "look"  # the threads of an actor that answer while a step is taken
 
 
 class Standing(NamedTuple):
-    """Where a worker is: its process, its last step, and whether it sees the folder of the run."""
+    """Where a worker is: its process, its last step, whether it sees the folder of the run, and its name.
+
+    The name is that of one life of the worker. The number of a process is not: on another machine it may be the same.
+    """
 
     pid: int
     done: int
     sees_folder: bool
+    life: str
 
 
 class Answer(NamedTuple):
@@ -59,7 +64,8 @@ class Worker:
         self.path, self.every = path, every
         common, piece = (read_object(one) if isinstance(one, Path) else ray.get(one) for one in given)
         self.shard = make(common, piece, ThreadEngine(threads))
-        self.done = 0
+        self.done, self.life = 0, uuid.uuid4().hex
+        self.keeps_state = getattr(self.shard, "keeps_state", True)
         self.answer: Answer | None = None
         if path.exists():
             self.done, state = read_object(path)
@@ -68,22 +74,22 @@ class Worker:
 
     def standing(self) -> Standing:
         """Tell how far this worker is."""
-        return Standing(os.getpid(), self.done, self.path.parent.exists())
+        return Standing(os.getpid(), self.done, self.path.parent.exists(), self.life)
 
     def step(self, number: int, name: str, shared: Sequence[Any], own: Sequence[Any]) -> Answer:
         """Take a step, unless it has been taken."""
         if number != self.done or self.answer is None:
-            if number != self.done + 1:
+            if number != self.done + 1 and self.keeps_state:
                 raise BehindError(f"step {number} was asked for after step {self.done}")
             if self.every is not None and self.done - self.saved >= self.every:
                 write_object(self.path, (self.done, self.shard.state()))
                 self.saved = self.done
             result = getattr(self.shard, name)(*shared, *own)
-            self.done, self.answer = number, Answer(result, self.saved)
+            self.done, self.answer = number, Answer(result, self.saved if self.keeps_state else number)
         return self.answer
 
     def ask(self, number: int, name: str, arguments: Sequence[Any]) -> Any:
         """Answer a question about the state after a step."""
-        if number != self.done:
+        if number != self.done and self.keeps_state:
             raise BehindError(f"was asked after step {number}, and is at step {self.done}")
         return getattr(self.shard, name)(*arguments)

@@ -107,6 +107,7 @@ def run(
         temperature, settled = schedule.temperature(iteration)
         stats, bound = e_step(model.scores(params)._replace(temperature=temperature), rows, engine)
         bound += model.extra(params)
+        _require_finite(bound, iteration)
         gain = (bound - bounds[-1]) / total if bounds else np.inf
         trace.append(objective=bound, gap=gain if bounds else np.nan, temperature=temperature)
         progress.update(objective=bound / total)
@@ -120,6 +121,14 @@ def run(
         before, params = params, model.update(params, stats)
     known = stats if temperature == 1 else None
     return Solution(params, np.array(bounds), trace, bool(converged), known)
+
+
+def _require_finite(bound: float, iteration: int) -> None:
+    if not np.isfinite(bound):
+        raise ValueError(
+            f"the bound is {bound} in iteration {iteration}: entries of X times their sample_weight are too large to "
+            "be added up in this dtype. Divide X or sample_weight by a number, or take dtype='float64'."
+        )
 
 
 def _run_batches(model: Model, rows: Rows, params: Any, schedule: Schedule, progress: Progress) -> Solution:
@@ -139,6 +148,7 @@ def _run_batches(model: Model, rows: Rows, params: Any, schedule: Schedule, prog
             average = blend(average, stats, total / max(batch.total, _TINY), step)
             params, value, step = model.update(params, average), value + bound, step + 1
         value += model.extra(params)
+        _require_finite(value, iteration)
         gain = (value - bounds[-1]) / total if bounds else np.inf
         trace.append(objective=value, gap=gain if bounds else np.nan, temperature=temperature)
         progress.update(objective=value / total)

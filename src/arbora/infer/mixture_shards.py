@@ -15,6 +15,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 from zlib import crc32
 
+import numpy as np
+
 from arbora.infer.fold import cut_blocks, fold, parts_of_tree, total
 from arbora.infer.mixture import Schedule
 from arbora.infer.mixture_stats import Ready, Rows, Stats, parts_of, statistics
@@ -31,6 +33,12 @@ def add_counted(left: Counted, right: Counted) -> Counted:
     (counts, sums), bound = left
     sums += right[0].sums
     return Stats(counts + right[0].counts, sums), bound + right[1]
+
+
+def _add_kept(left: Counted, right: Counted) -> Counted:
+    """Add statistics and bounds of two parts of the rows; neither is spoilt."""
+    (counts, sums), bound = left
+    return Stats(counts + right[0].counts, sums + right[0].sums), bound + right[1]
 
 
 class Common(NamedTuple):
@@ -74,6 +82,8 @@ class RowShard:
     engine : ThreadEngine
     """
 
+    keeps_state = False
+
     def __init__(self, common: Common, piece: Piece, engine: Any) -> None:
         self.all_parts, self.own, self.engine = range(common.n_parts), piece.own, engine
         self.parts = [common.schedule.prepare(rows, common.n_components) for rows in piece.parts]
@@ -93,9 +103,9 @@ class RowShard:
 def count_all(shards: Any, n_parts: int, ready: Ready) -> Counted:
     """Statistics and bound of the rows in all shards."""
     nodes = dict(chain.from_iterable(shards.step("count", ready)))
-    nodes = {node: (Stats(stats.counts, stats.sums.copy()), bound) for node, (stats, bound) in nodes.items()}
-    counted: Counted = total(range(n_parts), nodes, add_counted)
-    return counted
+    stats, bound = total(range(n_parts), nodes, _add_kept)
+    # What a cluster hands over may not be written to.
+    return Stats(stats.counts, np.require(stats.sums, requirements="W")), bound
 
 
 def checksum(rows: Rows) -> tuple[int, ...]:

@@ -292,7 +292,8 @@ def weighted_sums(table: Table, resp: Matrix, lengths: NDArray[np.int64], engine
         engine.map(share, range(0, n_features, _ROWS_AT_ONCE))
         return sums
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    members, shares = np.empty(starts[-1], np.int32), np.empty(starts[-1], resp.dtype)
+    # Zeros: a responsibility that is no number is counted, and not listed.
+    members, shares = np.zeros(starts[-1], np.int32), np.zeros(starts[-1], resp.dtype)
     list_members(resp, starts, members, shares)
 
     def add(first: int) -> None:
