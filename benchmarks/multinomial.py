@@ -60,7 +60,8 @@ thread unless it says two, kernels compiled beforehand. A solver without seconds
 {_MOST_SECONDS / 60:g} minutes, and its distance is the one it had reached. "Of the best" is the time over that of the
 faster scikit-learn solver on one thread; with "*" neither arrived, and the number is an upper bound: the time over
 those {_MOST_SECONDS / 60:g} minutes. `auto` has certified the gap by then; of all other solvers the first iteration
-counts whose objective is near enough. All have the same rows in single precision. Target: at most 0.5 of
+counts whose objective is near enough. All have the same rows in single precision, in which scikit-learn computes its
+objective, too: it may be below the optimum. Target: at most 0.5 of
 scikit-learn on NEWS20, 0.1 with a thousand classes and more. Where C is not {DEFAULT:g}, it is the one of
 {", ".join(f"{C:g}" for C in COSTS)} with the best micro-F1 on a tenth of the training rows, held out; larger ones
 are not tried once the score has fallen. "dm"
