@@ -85,8 +85,8 @@ class MultinomialMixture(Mixture):
     n_components : int or "auto"
         Number of clusters. "auto": the number with the highest density of rows that are held out.
     smoothing : float
-        Count that is added to every feature of every component: the prior is Dirichlet(1 + smoothing). With less, random
-        starts of short texts stay near where they began; counts of other units want another number.
+        Count that is added to every feature of every component: the prior is Dirichlet(1 + smoothing). With less,
+        random starts of short texts stay near where they began; counts in other units want another number.
     init : {"k-means++", "random"}, labels or means
         Where to begin: rows far from each other (by cosine), each mixed with the mean of all rows; random labels; an
         integer label for each row (-1: none); or the probabilities of each component.
