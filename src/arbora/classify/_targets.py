@@ -93,9 +93,8 @@ def are_sets(y: Any) -> bool:
 
 
 def _is_missing(label: Any) -> bool:
-    pandas = sys.modules.get(
-        "pandas"
-    )  # who meets its NA has imported it; asking for it costs more than a fit
+    # Who meets the NA of pandas has imported it; looking for pandas, a row at a time, costs more than a fit.
+    pandas = sys.modules.get("pandas")
     return label is None or is_scalar_nan(label) or label is getattr(pandas, "NA", None)
 
 
