@@ -52,7 +52,8 @@ EXPLANATION = f"""\
 thesis; "B-vMF own" has a concentration for each component, "vMF annealed" has k-means++ and a falling temperature. GM
 (spherical) sees {DIMENSIONS} dimensions of an SVD. In brackets: published (Table 5.2), where the set is the same. The
 annealed start of B-vMF, which is its default, was chosen with the classes of up to nine of these sets in view: its
-figures are optimistic. So was the smoothing of MM (1 of 1, 0.1, 0.01, 0.001), on seven of them. The model of the thesis is "B-vMF own"; B-vMF has one concentration for all components.
+figures are optimistic. So was the smoothing of MM (1 of 1, 0.1, 0.01, 0.001), on seven of them.
+The model of the thesis is "B-vMF own"; B-vMF has one concentration for all components.
 """
 
 
