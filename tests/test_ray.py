@@ -241,6 +241,9 @@ def test_lc_on_a_cluster_that_loses_a_worker_has_the_bits_of_threads(kill_in, tm
     np.testing.assert_array_equal(there.trace_["objective"], here.trace_["objective"])
     np.testing.assert_array_equal(there.predict(X), here.predict(X))
     assert [path.suffix for path in tmp_path.iterdir()] == [".npy"]  # where the weights are, mapped
+    pruned = MultinomialLogistic(C=3.0, tol=1e-2, prune_below=0.1, engine=RayEngine(n_shards=2)).fit(X, y)
+    np.testing.assert_array_equal(pruned.coef_.toarray(), np.where(np.abs(here.coef_) > 0.1, here.coef_, 0))
+    np.testing.assert_array_equal(pruned.intercept_, here.intercept_)
 
 
 @pytest.fixture(scope="module")

@@ -123,6 +123,19 @@ def test_classes_that_share_parts_have_the_same_optimum_in_any_shards(make, else
     assert np.mean(there.predict(X) == here.predict(X)) > 0.97
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_pruned_softmax_weights_come_from_shards_as_a_sparse_matrix(fit_intercept, elsewhere, monkeypatch):
+    X, y, _ = many_classes()
+    X = sp.csr_array(sp.hstack([sp.csr_array((X.shape[0], 1)), X]))  # a feature that no document has
+    params = {"solver": "lc", "fit_intercept": fit_intercept, "tol": 1e-2}
+    here = MultinomialLogistic(**params).fit(X, y)
+    monkeypatch.setattr(multinomial_shards, "_AT_ONCE", 1000)
+    there = elsewhere(MultinomialLogistic(prune_below=0.05, **params), 2, X, y)
+    assert 0 < there.coef_.nnz < here.coef_.size
+    np.testing.assert_array_equal(there.coef_.toarray(), np.where(np.abs(here.coef_) > 0.05, here.coef_, 0))
+    np.testing.assert_array_equal(there.intercept_, here.intercept_)
+
+
 def test_bayesian_precisions_are_the_same_in_shards(elsewhere):
     X, y, tree = many_classes(n_samples=200, n_features=400)
     arguments = {"structure": tree, "likelihood": "logistic", "tol": 1e-3}

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify._coupling import expected_weights
-from arbora.classify._joint import pruned
 from arbora.classify._linear import LinearModel, PartsModel
 from arbora.classify._targets import SINGLE, Targets, are_sets, encode_targets
 from arbora.infer.dual import BLOCK
+from arbora.infer.prune import pruned
 from arbora.structure import Hierarchy
 
 

@@ -23,6 +23,7 @@ from arbora.infer.joint_shards import ShardedJoint
 from arbora.infer.layout import Layout
 from arbora.infer.memory import require_memory
 from arbora.infer.newton import Newton, NewtonSolution, suits_newton
+from arbora.infer.prune import pruned
 from arbora.infer.run import Multipliers
 from arbora.kernels import put_columns
 
@@ -277,11 +278,6 @@ def dense_model(fitted: Fitted, keep: bool = True) -> LinearModel:
 
     joint.engine.map(fill, range(len(joint.layout.blocks)))
     return LinearModel(weights[:-1].T, weights[-1] * joint.rows.bias)
-
-
-def pruned(V: NDArray[Any], below: float) -> sp.csr_array:
-    """Keep the entries that are larger than `below`."""
-    return sp.csr_array(np.where(np.abs(V) > below, V, V.dtype.type(0)))
 
 
 def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:

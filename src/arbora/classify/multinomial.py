@@ -27,7 +27,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -35,34 +35,14 @@ from arbora.classify._coupling import couple
 from arbora.classify._estimator import LinearClassifier
 from arbora.classify._grow import mixed, mixing_of
 from arbora.classify._linear import LinearModel
+from arbora.classify._occurring import all_weights, grow_in_place, pruned_weights, sizes_to_keep, with_bias
 from arbora.classify._train import Training
 from arbora.infer import Progress
 from arbora.infer.memory import require_memory
 from arbora.infer.multinomial import Monitor, SoftmaxProblem, class_weights
 from arbora.infer.multinomial_solve import SOLVERS, solve
-from arbora.infer.tree_likelihood import slices
 from arbora.infer.undo import all_or_nothing
 from arbora.structure import Hierarchy, LabelGraph
-
-_DENSE = 0.5  # share of entries at which rows count as dense
-_AT_ONCE = 1 << 26  # weights that are copied at a time
-
-
-def with_bias(X: sp.csr_array, bias: float, dtype: Any) -> tuple[Any, NDArray[np.int64]]:
-    """Features that occur, a constant one behind them, dense if most entries are there; and which of all they are.
-
-    Examples
-    --------
-    >>> import scipy.sparse as sp
-    >>> with_bias(sp.csr_array([[0.0, 3.0]]), 1.0, "float64")
-    (array([[3., 1.]]), array([1]))
-    """
-    seen = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
-    X = X.astype(dtype) if len(seen) == X.shape[1] else sp.csr_array(X[:, seen]).astype(dtype)
-    column = np.full((X.shape[0], 1 if bias else 0), bias, dtype)
-    if X.nnz > _DENSE * X.shape[0] * max(X.shape[1], 1):
-        return np.hstack([X.toarray(), column]), seen
-    return sp.csr_array(sp.hstack([X, sp.csr_array(column)], format="csr")), seen
 
 
 class MultinomialLogistic(LinearClassifier):
@@ -95,6 +75,10 @@ class MultinomialLogistic(LinearClassifier):
     intercept_scaling : float or None
         Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised. None:
         not at all, as in scikit-learn's `LogisticRegression`.
+    prune_below : float, optional
+        Keep the weights as a sparse matrix, without entries whose size is not above this: for so many classes that a
+        dense `coef_` is too large to keep. 0.0 drops nothing but zeros, and a softmax has few of them. The bias
+        is kept.
     dtype : "float32" or "float64"
         Precision of training and weights; float32 suffices for `tol` down to about 1e-5.
     n_jobs : int, optional
@@ -106,6 +90,10 @@ class MultinomialLogistic(LinearClassifier):
         threads of this process in any case.
     random_state : int, RandomState instance or None
         Order in which "auto" visits sparse rows.
+    checkpoint : path, optional
+        Folder where the state of the solver is kept from time to time: a fit that was interrupted goes on from there
+        and ends with the same model; the folder is cleared at the end. "lbfgs" has none, and a cluster its own:
+        `RayEngine(resume=True)`.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
@@ -114,7 +102,7 @@ class MultinomialLogistic(LinearClassifier):
     classes_ : ndarray
         Labels with data: the columns of `decision_function`.
     coef_ : ndarray of shape (n_classes, n_features)
-        Two classes have two rows.
+        Two classes have two rows. Of a pruned model sparse.
     intercept_ : ndarray of shape (n_classes,)
     nodes_ : ndarray
         Names of the columns of `predict_proba`.
@@ -159,6 +147,7 @@ class MultinomialLogistic(LinearClassifier):
         "coupling": [Interval(Real, 0, None, closed="left"), "array-like", dict],
         "fade": [Interval(Real, 0, None, closed="neither"), None],
         "solver": [StrOptions(set(SOLVERS))],
+        "prune_below": [Interval(Real, 0, None, closed="left"), None],
         "intercept_scaling": [Interval(Real, 0, None, closed="neither"), None],
     }
 
@@ -174,10 +163,12 @@ class MultinomialLogistic(LinearClassifier):
         max_iter: int = 1000,
         fit_intercept: bool = True,
         intercept_scaling: float | None = 1.0,
+        prune_below: float | None = None,
         dtype: str = "float32",
         n_jobs: int | None = None,
         engine: Any = None,
         random_state: Any = None,
+        checkpoint: Any = None,
         verbose: int = 0,
     ) -> None:
         self.C = C
@@ -189,10 +180,12 @@ class MultinomialLogistic(LinearClassifier):
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
+        self.prune_below = prune_below
         self.dtype = dtype
         self.n_jobs = n_jobs
         self.engine = engine
         self.random_state = random_state
+        self.checkpoint = checkpoint
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Tags:
@@ -221,13 +214,21 @@ class MultinomialLogistic(LinearClassifier):
             self._refuse_elsewhere()
             return self._fit(training)
 
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
     def _refuse_elsewhere(self) -> None:
-        """Refuse what cannot be trained in shards, before anything is."""
+        """Refuse what cannot be trained in shards, or taken up again, before anything is trained."""
         if self._training_engine().is_local:
+            if self.checkpoint is not None and self.solver == "lbfgs":
+                raise ValueError(
+                    "solver='lbfgs' keeps what it remembers to itself, and cannot be taken up from a checkpoint: use "
+                    "another solver, or checkpoint=None."
+                )
             return
+        if self.checkpoint is not None:
+            raise ValueError(
+                f"checkpoint={self.checkpoint!r} is for engine=None: with engine={self.engine!r} weights stay on the "
+                "workers, which keep their own states; RayEngine(folder=..., resume=True) takes up a fit that was "
+                "interrupted."
+            )
         if self.solver not in ("auto", "lc"):
             raise ValueError(
                 f"solver={self.solver!r} needs all classes in one process, and engine={self.engine!r} keeps them in "
@@ -260,33 +261,49 @@ class MultinomialLogistic(LinearClassifier):
     def _fit(self, training: Training) -> MultinomialLogistic:
         free_bias = self.fit_intercept and self.intercept_scaling is None
         bias = 1.0 if free_bias else training.options.bias
-        X, seen = with_bias(training.X, bias, training.options.dtype)
+        n_features, dtype = training.X.shape[1], training.options.dtype
+        X, seen = with_bias(training.X, bias, dtype)
         factor, order = self._coupled()
         position = np.argsort(order)
         labels = position[training.positives.indices]
         problem = SoftmaxProblem(X, labels, training.row_cost, len(order), factor, free_bias)
+        below = None
+        if self.prune_below is None:
+            self._require_room(len(seen), n_features)
+        else:
+            below = sizes_to_keep(X.shape[1], self.prune_below, bias, dtype)
+        checkpoint = self._checkpoint(training)
         with Progress(None, "iterations", self.verbose) as progress, self._training_engine() as engine:
-            monitor = Monitor(self.tol, self.max_iter, progress, training.options.dtype)
-            solution = solve(problem, self.solver, monitor, engine, training.options.seed)
+            monitor = Monitor(self.tol, self.max_iter, progress, dtype, checkpoint)
+            solution = solve(problem, self.solver, monitor, engine, training.options.seed, below)
         W = class_weights(factor, solution.Z)
         W = W if factor is None else np.ascontiguousarray(W[:, position])
-        weights = W
-        if len(seen) < training.X.shape[1] or not bias:
-            weights = engine.zeros((training.X.shape[1] + 1, W.shape[1]), W.dtype)
-            for some in slices(len(seen), max(1, _AT_ONCE // W.shape[1])):
-                weights[seen[some]] = W[some]
-                engine.settle(W)
-                engine.settle(weights)
-            weights[-1] = W[-1] if bias else 0
-            engine.discard(W)
-        weights = weights.astype(training.options.dtype, copy=False)
-        self.coef_, self.intercept_ = weights[:-1].T, weights[-1] * weights.dtype.type(bias)
+        W = W.astype(dtype, copy=False)
+        if below is None:
+            self.coef_, self.intercept_ = all_weights(W, seen, n_features, bias, engine)
+        else:
+            self.coef_, self.intercept_ = pruned_weights(W, seen, n_features, bias, below)
+        if checkpoint is not None:
+            checkpoint.clear()
         self.structure_, self.trace_, self.n_iter_ = self.structure, monitor.trace, len(monitor.trace)
         self.objective_, self.gradient_norm_ = solution.objective, solution.gradient_norm
         self.duality_gap_ = solution.gap / max(solution.objective, np.finfo(np.float64).tiny)
         if not solution.converged:
             self._warn(monitor)
         return self
+
+    def _require_room(self, n_seen: int, n_features: int) -> None:
+        """Refuse dense weights that would not fit once they are those of all features."""
+        engine, n_classes = self._training_engine(), len(self.classes_)
+        if not engine.is_local and engine.weights is not None:
+            return  # they go to a file
+        n_rows = n_features if grow_in_place(n_seen, n_features) else 2 * n_seen
+        require_memory(
+            (n_rows + 1) * n_classes * np.dtype(self.dtype).itemsize,
+            f"The dense weights of {n_classes} classes and {n_features} features",
+            "Use prune_below, which keeps the larger ones as a sparse matrix, fewer features (for text: a larger "
+            "min_df), or RayEngine(weights=folder), which keeps them in a file.",
+        )
 
     def _coupled(self) -> tuple[sp.csr_array | None, NDArray[np.int64]]:
         """Shares of the classes in the parts, None for flat classes, and the class at each position."""

@@ -26,12 +26,14 @@ LC and DM, which split over classes), `multinomial_admm` and `multinomial_lbfgs`
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.infer.checkpoint import Checkpoint, Piece
 from arbora.infer.progress import Progress
 from arbora.infer.trace import Trace
 from arbora.infer.tree_likelihood import InOrder, Likelihood, slices
@@ -41,6 +43,7 @@ Matrix = NDArray[Any]
 _TINY = float(np.finfo(np.float64).tiny)
 _CHUNK = 1024  # dense rows of a product
 _ROUNDING = 10.0  # error of an objective, in units of the working precision
+_WORTH_KEEPING = 20.0  # times the seconds that it took to save a state, between two of them
 
 
 class SoftmaxProblem(NamedTuple):
@@ -220,7 +223,8 @@ class Monitor:
     """Keeps the trace of a solver, shows its progress, and tells when it may stop.
 
     A gap is counted from the highest dual value met so far. Where there is no dual, the norm of the gradient is
-    compared with that at zero weights.
+    compared with that at zero weights. With a checkpoint it also keeps where the solver stands (`keep`), so that one
+    that was interrupted can go on (`resume`) and ends with the same bits.
 
     Parameters
     ----------
@@ -230,6 +234,7 @@ class Monitor:
     progress : Progress, optional
     dtype : dtype
         Precision of the objectives: a bound that comes from one of them is no better than that.
+    checkpoint : Checkpoint, optional
 
     Examples
     --------
@@ -241,13 +246,19 @@ class Monitor:
     """
 
     def __init__(
-        self, tol: float, max_iter: int, progress: Progress | None = None, dtype: Any = np.float64
+        self,
+        tol: float,
+        max_iter: int,
+        progress: Progress | None = None,
+        dtype: Any = np.float64,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
-        self.tol, self.max_iter, self.progress = tol, max_iter, progress
+        self.tol, self.max_iter, self.progress, self.checkpoint = tol, max_iter, progress, checkpoint
         self.rounding = _ROUNDING * float(np.finfo(dtype).eps)
         self.trace, self.bound, self.scale = Trace(), -np.inf, 0.0
         self.objective = self.gap = self.gradient_norm = np.nan
         self.converged = False
+        self._kept_until, self._keeping = 0.0, 0.0  # when a state was saved, and the seconds that this took
 
     def record(
         self,
@@ -269,6 +280,37 @@ class Monitor:
             self.progress.update(objective=objective, gap=relative)
         self.converged = bool(certified and relative <= self.tol)
         return self.converged or len(self.trace) >= self.max_iter
+
+    def keep(self, solver: str, arrays: dict[str, Matrix], **meta: Any) -> None:
+        """Save where a solver stands after an iteration, unless the last time is so near that it is not worth it.
+
+        Parameters
+        ----------
+        solver : str
+        arrays : dict of str to ndarray
+        **meta : values that JSON can hold
+        """
+        now = perf_counter()
+        if self.checkpoint is None or now - self._kept_until < _WORTH_KEEPING * self._keeping:
+            return
+        table = self.trace.to_state()
+        own = {name: getattr(self, name) for name in ("bound", "scale", "objective", "gap", "gradient_norm")}
+        found = {**arrays, "trace": table["values"]}
+        self.checkpoint.save(solver, found, {"columns": table["columns"], "monitor": own, "own": meta})
+        self._kept_until = perf_counter()
+        self._keeping = self._kept_until - now
+
+    def resume(self, solver: str) -> Piece | None:
+        """Return what `keep` saved of a solver, and go on from there; None if there is nothing of it."""
+        piece = self.checkpoint.load(solver) if self.checkpoint is not None else None
+        if piece is None:
+            return None
+        state = {"columns": piece.meta["columns"], "values": piece.arrays.pop("trace")}
+        self.trace = Trace.from_state(state)
+        self.trace.start()
+        for name, value in piece.meta["monitor"].items():
+            setattr(self, name, value)
+        return Piece(piece.arrays, piece.meta["own"])
 
     @property
     def relative_gap(self) -> float:

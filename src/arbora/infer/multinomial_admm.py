@@ -127,7 +127,12 @@ def _iterate(
     Z = np.zeros(problem.shape, dtype)
     S = np.zeros((len(problem.labels), n_classes), dtype)
     L = np.full_like(S, -np.log(n_classes))
-    rho, z, done = float(problem.cost.mean()) / np.sqrt(n_classes), S, False
+    # A plain number: one of numpy would make double precision of all that it multiplies.
+    rho, z, done = float(problem.cost.mean() / np.sqrt(n_classes)), S, False
+    kept = monitor.resume("admm")
+    if kept is not None:
+        Z, S, L, z = (kept.arrays[name] for name in ("Z", "S", "L", "z"))
+        rho = kept.meta["rho"]
     while not done:
         before, z = z, S.copy()
         step = (problem.cost / rho).astype(dtype)
@@ -143,4 +148,6 @@ def _iterate(
         done = monitor.record(point.objective, *certificate, primal=primal, dual=dual, rho=rho)
         if len(monitor.trace) <= _MOST_CHANGES:
             rho *= 2.0 if primal > _APART * dual else 0.5 if dual > _APART * primal else 1.0
+        if not done:
+            monitor.keep("admm", {"Z": Z, "S": S, "L": L, "z": z}, rho=rho)
     return Z

@@ -112,6 +112,9 @@ def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> Solution
         S = [np.zeros((len(cost), problem.n_classes), problem.dtype)]
         a = tighten(S, np.zeros(len(cost), problem.dtype))
         bound, done = _bound(cost, S, a), False
+        kept = blocks.resume(monitor, "dm")
+        if kept is not None:
+            a, bound = kept.arrays["a"], kept.meta["bound"]
         while not done:
             before = bound
             told, lost = blocks.round(a)
@@ -122,4 +125,6 @@ def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> Solution
             softmax = rest + float(cost @ log_total(reduce(merge, map(partial_sums, S))))
             square = blocks.penalty.square(told.gradients)
             done = record_round(monitor, problem, before, bound, square, softmax=softmax)
+            if not done:
+                blocks.keep(monitor, "dm", {"a": a}, bound=bound)
         return monitor.solution(blocks.penalty.parts(blocks.weights()))

@@ -141,9 +141,14 @@ def solve_dual(
     *shares, bound = class_shares(problem)
     norm2 = np.asarray((X.astype(np.float64) ** 2).sum(axis=1)).ravel()
     norm2 = np.maximum(norm2, _SMALLEST_NORM2).astype(dtype)
-    Z, L = _start(problem)
     arrays = X.indptr, X.indices, X.data
     rng, gaps, optimism, done = np.random.default_rng(seed), list[float](), _OPTIMISM, False
+    kept = monitor.resume("dual")
+    if kept is None:
+        Z, L = _start(problem)
+    else:
+        Z, L, gaps, optimism = kept.arrays["Z"], kept.arrays["L"], kept.meta["gaps"], kept.meta["optimism"]
+        rng.bit_generator.state = kept.meta["order"]
     while not done:
         fine = bool(gaps) and gaps[-1] <= _FINE * monitor.objective
         loss, half, gap = sweep_softmax(
@@ -162,6 +167,9 @@ def solve_dual(
             done = monitor.record(objective, gap, certified=False)
         if not patient and _is_slow(gaps, monitor.tol * objective):
             break
+        if not done:
+            order = dict(rng.bit_generator.state)
+            monitor.keep("dual", {"Z": Z, "L": L}, gaps=gaps, optimism=optimism, order=order)
     return monitor.solution(Z)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.infer.checkpoint import Piece
 from arbora.infer.multinomial import (
     Matrix,
     Monitor,
@@ -37,15 +38,15 @@ _MOST_TURNED = 1000  # features that are turned
 _PATIENCE = 5  # steps without a smaller gradient or objective, after which rounding is all that is left
 
 
-def _turned(problem: SoftmaxProblem) -> tuple[SoftmaxProblem, Matrix | None]:
-    """Turn dense features so that they are uncorrelated; a free bias stays what it is."""
+def _turn(problem: SoftmaxProblem) -> Matrix | None:
+    """Find how to turn dense features so that they are uncorrelated; a free bias stays what it is."""
     X = problem.X
     if sp.issparse(X) or X.shape[1] > _MOST_TURNED:
-        return problem, None
+        return None
     n = X.shape[1] - problem.free_bias
     turn = np.eye(X.shape[1], dtype=X.dtype)
     turn[:n, :n] = np.linalg.eigh((X[:, :n].T * problem.cost.astype(X.dtype)) @ X[:, :n])[1]
-    return problem._replace(X=X @ turn), turn
+    return turn
 
 
 def _direction(objective: Objective, point: Point, gradient: Matrix, enough: float) -> Matrix:
@@ -108,23 +109,29 @@ def solve_newton(
     (array([[ 0.521, -0.521]]), True)
     """
     with ThreadpoolController().limit(limits=1, user_api="blas"):
-        turned, turn = _turned(problem)
-        objective = Objective(turned, engine)
+        kept = monitor.resume("newton")
+        turn = _turn(problem) if kept is None else kept.arrays.get("turn")
+        objective = Objective(problem if turn is None else problem._replace(X=problem.X @ turn), engine)
         if problem.free_bias:
             monitor.scale = gradient_scale(objective)
         Z = np.zeros(problem.shape, problem.dtype) if start is None else start
-        Z = _iterate(objective, monitor, Z if turn is None else turn.T @ Z)
+        Z = _iterate(objective, monitor, Z if turn is None else turn.T @ Z, turn, kept)
         return monitor.solution(Z if turn is None else turn @ Z)
 
 
-def _iterate(objective: Objective, monitor: Monitor, Z: Matrix) -> Matrix:
+def _iterate(
+    objective: Objective, monitor: Monitor, Z: Matrix, turn: Matrix | None, kept: Piece | None
+) -> Matrix:
     """Take Newton steps until the monitor is content, or nothing falls any more."""
-    point, problem = objective.evaluate(Z), objective.problem
+    point, problem = objective.evaluate(Z if kept is None else kept.arrays["Z"]), objective.problem
     if point.objective > float(problem.cost.sum()) * np.log(problem.n_classes):
         point = objective.evaluate(np.zeros_like(Z))
     gradient = objective.gradient(point)
-    smallest, n_idle = np.inf, 0
-    while not monitor.record(point.objective, *certify(objective, gradient)):
+    smallest, n_idle = (np.inf, 0) if kept is None else (kept.meta["smallest"], kept.meta["n_idle"])
+    done = kept is None and monitor.record(point.objective, *certify(objective, gradient))
+    while not done:
+        here: dict[str, Matrix] = {"Z": point.Z} if turn is None else {"Z": point.Z, "turn": turn}
+        monitor.keep("newton", here, smallest=smallest, n_idle=n_idle)
         target = monitor.tol * monitor.scale
         if not objective.problem.free_bias:  # the norm of a gradient at this gap
             target = np.sqrt(2 * monitor.tol * point.objective)
@@ -136,4 +143,5 @@ def _iterate(objective: Objective, monitor: Monitor, Z: Matrix) -> Matrix:
         if n_idle == _PATIENCE:
             break
         point, gradient = new, objective.gradient(new)
+        done = monitor.record(point.objective, *certify(objective, gradient))
     return point.Z

@@ -19,14 +19,16 @@ given V, which plays the part of the parents, classes are on their own again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.infer.checkpoint import Piece
 from arbora.infer.fold import cut_blocks, fold, parts_of_tree, total
 from arbora.infer.multinomial import Matrix, Monitor, SoftmaxProblem, Solution, scores, squares
 from arbora.infer.multinomial_split import (
@@ -41,6 +43,7 @@ from arbora.infer.multinomial_split import (
     rows_of,
     visit,
 )
+from arbora.infer.prune import pruned
 from arbora.infer.tree_likelihood import slices
 
 _AT_ONCE = 1 << 26  # weights that are gathered at a time
@@ -188,9 +191,13 @@ class ClassShard:
             [squares(block.gradient) if V is None else block.gradient],
         )
 
-    def weights(self, features: slice, common: Matrix) -> Matrix:
-        """Weights of some features and all classes of this shard, without what all classes have in common."""
-        return np.asarray(self.W[features] - common[features, None])
+    def weights(self, features: slice, common: Matrix, below: Matrix | None = None) -> Any:
+        """Weights of some features and all classes of this shard, without what all classes have in common.
+
+        With `below`, a size for every feature, as a sparse matrix of the weights that are larger.
+        """
+        W = np.asarray(self.W[features] - common[features, None])
+        return W if below is None else pruned(W, below[features, None])
 
     def hand_over(self, common: Matrix) -> Matrix:
         """Give the weights of all classes away, without what they have in common: the last step of a shard."""
@@ -203,7 +210,7 @@ class ClassShard:
 
     def restore(self, state: Matrix) -> None:
         """Go on from a state."""
-        self.W = np.array(state)
+        self.W = state if state.flags.writeable else np.array(state)
         self.V = self.penalty.parents(self.W)
 
 
@@ -227,6 +234,7 @@ class ClassBlocks:
         self.shards = engine.shards(ClassShard, common, self.pieces)
         self.n_classes = problem.n_classes
         self.common: Matrix | None = None
+        self.alone = engine.is_local and len(self.pieces) == 1  # one shard has all classes, in this process
 
     def round(self, shift: Matrix) -> tuple[Told, Matrix]:
         """Visit all blocks; return what they told, and what all scores of a row have too much after it."""
@@ -236,21 +244,44 @@ class ClassBlocks:
         told = told._replace(penalty=told.penalty - self.penalty.of_common(told.common))
         return told, scores(self.rows.X, told.common[:, None], self.engine).ravel()
 
-    def weights(self) -> Matrix:
+    def weights(self, below: Matrix | None = None) -> Any:
         """Weights of all classes: those of the only shard here, or copies that come some features at a time.
 
-        They lie feature by feature, so that a file is written from its beginning to its end.
+        They lie feature by feature, so that a file is written from its beginning to its end. With `below`, a size for
+        every feature, copies are sparse, of the weights that are larger.
         """
         assert self.common is not None
-        if self.engine.is_local and len(self.pieces) == 1:
+        if self.alone:
             return np.asarray(self.shards.step("hand_over", self.common)[0])
-        W: Matrix = self.engine.zeros((self.rows.X.shape[1], self.n_classes), self.rows.X.dtype)
-        for features in slices(len(W), max(1, _AT_ONCE // self.n_classes)):
-            for shard, piece in enumerate(self.pieces):
-                columns = slice(piece.start * BLOCK, piece.stop * BLOCK)
-                W[features, columns] = self.shards.ask(shard, "weights", features, self.common)
+        n_weights = self.rows.X.shape[1]
+        parts = slices(n_weights, max(1, _AT_ONCE // self.n_classes))
+        if below is not None:
+            rows: Any = [sp.hstack(list(self._ask(part, below))) for part in parts]
+            return sp.csr_array(sp.vstack(rows))
+        W: Matrix = self.engine.zeros((n_weights, self.n_classes), self.rows.X.dtype)
+        for part in parts:
+            for piece, weights in zip(self.pieces, self._ask(part), strict=True):
+                W[part, piece.start * BLOCK : piece.stop * BLOCK] = weights
             self.engine.settle(W)
         return W
+
+    def _ask(self, features: slice, *below: Matrix) -> Iterator[Any]:
+        """Ask the shards for their weights of some features, one after the other."""
+        return (self.shards.ask(k, "weights", features, self.common, *below) for k in range(len(self.pieces)))
+
+    def resume(self, monitor: Monitor, solver: str) -> Piece | None:
+        """Take up the weights that `keep` saved; None if there are none."""
+        kept = monitor.resume(solver)
+        if kept is not None:
+            self.shards.step("restore", kept.arrays.pop("W"))
+            self.common = kept.arrays.pop("common")
+        return kept
+
+    def keep(self, monitor: Monitor, solver: str, arrays: dict[str, Matrix], **meta: float) -> None:
+        """Let the monitor save the weights, of all classes here, and what the solver has beside them."""
+        if self.alone and self.common is not None:
+            W = self.shards.ask(0, "state")
+            monitor.keep(solver, {"W": W, "common": self.common, **arrays}, **meta)
 
     def __enter__(self) -> ClassBlocks:
         return self
@@ -259,7 +290,7 @@ class ClassBlocks:
         self.shards.close()
 
 
-def solve_lc(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> Solution:
+def solve_lc(problem: SoftmaxProblem, monitor: Monitor, engine: Any, below: Matrix | None = None) -> Solution:
     """Minimise through the log-concavity bound.
 
     Parameters
@@ -268,6 +299,8 @@ def solve_lc(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> Solution
     monitor : Monitor
     engine : ThreadEngine
         Its shards hold the weights; the result does not depend on their number.
+    below : ndarray of shape (n_weights,), optional
+        Weights of classes elsewhere that are no larger stay there: the solution is sparse.
 
     Examples
     --------
@@ -282,6 +315,9 @@ def solve_lc(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> Solution
         cost = blocks.rows.cost.astype(np.float64)
         xi = np.full(len(cost), np.log(problem.n_classes), problem.dtype)
         objective, done = float(cost @ xi), False
+        kept = blocks.resume(monitor, "lc")
+        if kept is not None:
+            xi, objective = kept.arrays["xi"], kept.meta["objective"]
         while not done:
             before = objective
             told, lost = blocks.round(xi)
@@ -289,7 +325,9 @@ def solve_lc(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> Solution
             objective = told.penalty + float(cost @ xi) - told.at_labels
             xi -= lost
             done = record_round(monitor, problem, before, objective, blocks.penalty.square(told.gradients))
-        return monitor.solution(blocks.penalty.parts(blocks.weights()))
+            if not done:
+                blocks.keep(monitor, "lc", {"xi": xi}, objective=objective)
+        return monitor.solution(blocks.penalty.parts(blocks.weights(below)))
 
 
 def record_round(

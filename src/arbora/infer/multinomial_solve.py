@@ -12,7 +12,7 @@ from typing import Any
 import scipy.sparse as sp
 
 from arbora.infer.memory import available_memory, require_memory
-from arbora.infer.multinomial import Monitor, SoftmaxProblem, Solution
+from arbora.infer.multinomial import Matrix, Monitor, SoftmaxProblem, Solution
 from arbora.infer.multinomial_admm import solve_admm
 from arbora.infer.multinomial_dm import solve_dm
 from arbora.infer.multinomial_dual import solve_dual
@@ -67,6 +67,7 @@ def solve(
     monitor: Monitor,
     engine: Any,
     seed: int = 0,
+    below: Matrix | None = None,
 ) -> Solution:
     """Solve a problem by the solver of that name.
 
@@ -79,6 +80,8 @@ def solve(
         One that keeps shards elsewhere (`n_shards` above 1) is for "lc", which is then what "auto" means.
     seed : int
         Of the order in which rows are visited, where it is random.
+    below : ndarray of shape (n_weights,), optional
+        Of weights that were trained elsewhere, those that are no larger stay there: the solution is sparse.
 
     Examples
     --------
@@ -94,8 +97,9 @@ def solve(
     if elsewhere and solver == "auto":
         solver = "lc"
     need = memory_of(problem, solver, engine.n_workers, elsewhere)
+    not_here = elsewhere and (engine.weights is not None or below is not None)
     require_memory(
-        0 if elsewhere and engine.weights is not None else need,
+        0 if not_here else need,
         f"Training {problem.n_classes} classes on {n_samples} rows with {n_weights} weights a class by "
         f"solver={solver!r}",
         "Use dtype='float32', fewer features (for text: a larger min_df)"
@@ -111,12 +115,15 @@ def solve(
         return solve_lbfgs(problem, monitor, engine)
     if solver == "admm":
         return solve_admm(problem, monitor, engine)
-    return (solve_dm if solver == "dm" else solve_lc)(problem, monitor, engine)
+    if solver == "dm":
+        return solve_dm(problem, monitor, engine)
+    return solve_lc(problem, monitor, engine, below)
 
 
 def _solve_auto(problem: SoftmaxProblem, monitor: Monitor, engine: Any, seed: int) -> Solution:
     start = None
-    if _first_of_auto(problem) == "dual":
+    gone_over = monitor.checkpoint is not None and "newton" in monitor.checkpoint  # before it was interrupted
+    if _first_of_auto(problem) == "dual" and not gone_over:
         free = available_memory()
         patient = free is not None and memory_of(problem, "newton") > free
         solution = solve_dual(problem, monitor, engine, seed, patient)

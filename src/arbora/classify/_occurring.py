@@ -1,0 +1,139 @@
+"""Features that occur: others have no part in training, and get their weights, which are zero, when it is over.
+
+Weights of very many classes fill the memory, so that there is no room for a second copy: a dense matrix grows where
+it is, and its rows move to their places; of a pruned one, only entries that are large enough are put together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.classify._linear import LinearModel
+from arbora.engine import ThreadEngine
+from arbora.infer.prune import pruned
+from arbora.infer.tree_likelihood import slices
+
+_DENSE = 0.5  # share of entries at which rows count as dense
+_AT_ONCE = 1 << 26  # weights that are copied at a time
+
+
+def with_bias(X: sp.csr_array, bias: float, dtype: Any) -> tuple[Any, NDArray[np.int64]]:
+    """Features that occur, a constant one behind them, dense if most entries are there; and which of all they are.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> with_bias(sp.csr_array([[0.0, 3.0]]), 1.0, "float64")
+    (array([[3., 1.]]), array([1]))
+    """
+    seen = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
+    X = X.astype(dtype) if len(seen) == X.shape[1] else sp.csr_array(X[:, seen]).astype(dtype)
+    column = np.full((X.shape[0], 1 if bias else 0), bias, dtype)
+    if X.nnz > _DENSE * X.shape[0] * max(X.shape[1], 1):
+        return np.hstack([X.toarray(), column]), seen
+    return sp.csr_array(sp.hstack([X, sp.csr_array(column)], format="csr")), seen
+
+
+def _parts(n_rows: int, n_columns: int) -> list[slice]:
+    return slices(n_rows, max(1, _AT_ONCE // max(1, n_columns)))
+
+
+def grow_in_place(n_seen: int, n_features: int) -> bool:
+    """Whether dense weights are to grow where they are.
+
+    Where most features do not occur they are not: a new matrix takes no memory for pages that stay zero.
+    """
+    return n_features < 2 * n_seen
+
+
+def _grown(W: NDArray[Any], n_rows: int) -> NDArray[Any] | None:
+    """Give a matrix more rows, where it is, if its memory is its own; W itself must not be used any more."""
+    owner = W if W.flags.owndata else W.base
+    if type(owner) is not np.ndarray or not owner.flags.owndata or not W.flags.c_contiguous:
+        return None
+    if owner.size != W.size:
+        return None
+    shape = n_rows, W.shape[1]
+    owner.resize(
+        shape if owner is W else shape[0] * shape[1], refcheck=False
+    )  # memory of this size is not copied
+    return owner.reshape(shape)
+
+
+def all_weights(
+    W: NDArray[Any], seen: NDArray[np.int64], n_features: int, bias: float, engine: ThreadEngine
+) -> LinearModel:
+    """Weights of all features, from those (n_seen, n_classes) of the features that occur and of the bias behind them.
+
+    `W` may be written over, and must not be used any more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arbora.engine import ThreadEngine
+    >>> W = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> all_weights(W, np.array([1, 2]), 3, 10.0, ThreadEngine())
+    LinearModel(coef=array([[0., 1., 3.],
+           [0., 2., 4.]]), intercept=array([50., 60.]))
+    """
+    to = np.append(seen, n_features) if bias else seen
+    if len(to) == n_features + 1:
+        return LinearModel(W[:-1].T, W[-1] * W.dtype.type(bias))
+    n_classes = W.shape[1]
+    parts = _parts(len(to), n_classes)
+    weights = _grown(W, n_features + 1) if grow_in_place(len(seen), n_features) else None
+    if weights is not None:
+        # Rows move back, the last ones first: none is written over before it has moved.
+        for part in reversed(parts):
+            weights[to[part]] = weights[part].copy()
+        unseen = np.ones(n_features + 1, bool)
+        unseen[to] = False
+        weights[unseen] = 0
+    else:
+        weights = engine.zeros((n_features + 1, n_classes), W.dtype)
+        for part in parts:
+            weights[to[part]] = W[part]
+            engine.settle(W)
+            engine.settle(weights)
+        engine.discard(W)
+    return LinearModel(weights[:-1].T, weights[-1] * weights.dtype.type(bias))
+
+
+def sizes_to_keep(n_weights: int, below: float, bias: float, dtype: Any) -> NDArray[Any]:
+    """Size above which a weight of each feature is kept: a bias always is."""
+    sizes = np.full(n_weights, below, dtype)
+    if bias:
+        sizes[-1] = 0
+    return sizes
+
+
+def pruned_weights(
+    W: Any, seen: NDArray[np.int64], n_features: int, bias: float, below: NDArray[Any]
+) -> LinearModel:
+    """Weights of all features as a sparse matrix, without those that are no larger than `below`.
+
+    `W` may have been pruned already, where it was trained.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> W = np.array([[1.0, 0.2], [0.3, 4.0], [0.1, 6.0]])
+    >>> model = pruned_weights(W, np.array([1, 2]), 3, 10.0, np.array([0.5, 0.5, 0.0]))
+    >>> model.coef.toarray(), model.intercept
+    (array([[0., 1., 0.],
+           [0., 0., 4.]]), array([ 1., 60.]))
+    """
+    if not sp.issparse(W):
+        parts = _parts(*W.shape) or [slice(0)]
+        W = sp.csr_array(sp.vstack([pruned(W[part], below[part, None]) for part in parts], format="csr"))
+    n_classes, dtype = W.shape[1], W.dtype
+    intercept = W[[-1]].toarray().ravel() * dtype.type(bias) if bias else np.zeros(n_classes, dtype)
+    indptr = np.zeros(n_features + 1, W.indptr.dtype)
+    indptr[seen + 1] = np.diff(W.indptr)[: len(seen)]
+    np.cumsum(indptr, out=indptr)
+    entries = W.data[: indptr[-1]], W.indices[: indptr[-1]], indptr
+    return LinearModel(sp.csc_array(entries, shape=(n_classes, n_features)), intercept)
