@@ -31,9 +31,10 @@ from arbora.infer.dual import prepare_rows
 from arbora.infer.fold import cut_blocks, fold, parts_of_tree, total
 from arbora.infer.joint_shards import ShardedJoint, cut_layout
 from arbora.infer.layout import lay_out
-from arbora.infer.multinomial import Monitor
+from arbora.infer.multinomial import Monitor, SoftmaxProblem, squares
+from arbora.infer.multinomial_penalty import CrossingParts, Penalty, ShardParts, split_factor
 from arbora.infer.multinomial_shards import solve_lc
-from arbora.structure import Hierarchy
+from arbora.structure import Hierarchy, LabelGraph
 from multinomial_problems import random_problem
 
 
@@ -134,6 +135,78 @@ def test_pruned_softmax_weights_come_from_shards_as_a_sparse_matrix(fit_intercep
     assert 0 < there.coef_.nnz < here.coef_.size
     np.testing.assert_array_equal(there.coef_.toarray(), np.where(np.abs(here.coef_) > 0.05, here.coef_, 0))
     np.testing.assert_array_equal(there.intercept_, here.intercept_)
+
+
+def random_tree_factor(n_classes=60, seed=0):
+    """A deep random tree with a few classes below some nodes, in the order of the tree."""
+    rng = np.random.default_rng(seed)
+    parents = [(f"n{rng.integers(i)}", f"n{i}") for i in range(1, 40)]
+    edges = parents + [(f"n{rng.integers(40)}", f"c{k}") for k in range(n_classes)]
+    tree = Hierarchy.from_edges(edges)
+    return couple(tree, np.asarray(tree.encode([f"c{k}" for k in range(n_classes)])), 0.7, None).factor
+
+
+@pytest.mark.parametrize("free_bias", [False, True])
+@pytest.mark.parametrize("cuts", [[], [31], [2, 3, 30, 59]])
+@pytest.mark.parametrize("make_factor", [random_tree_factor, lambda: sp.csr_array(np.eye(60) + 0.3)])
+def test_shared_parts_are_eliminated_shard_by_shard(cuts, free_bias, make_factor):
+    """Penalty, where it pulls, and the gradient by all parts, as the covariance of the classes has them."""
+    rng, factor = np.random.default_rng(1), make_factor()
+    K = (factor.T @ factor).toarray()
+    problem = SoftmaxProblem(np.ones((1, 5)), np.array([0]), np.ones(1), 60, sp.csr_array(factor), free_bias)
+    penalty = Penalty(problem)
+    W, G = rng.normal(size=(2, 5, 60))
+    pieces = [slice(a, b) for a, b in zip([0, *cuts], [*cuts, 60], strict=True)]
+    seen = [ShardParts(penalty, piece) for piece in pieces]
+    crossing, local, told = CrossingParts(penalty, pieces), [], []
+    for parts, piece in zip(seen, pieces, strict=True):
+        B, H = np.zeros((2, parts.n_local + len(parts.crossing), 5))
+        half = (piece.stop - piece.start) // 2
+        for columns in (slice(0, half), slice(half, piece.stop - piece.start)):
+            parts.add(B, H, columns, W[:, piece][:, columns], G[:, piece][:, columns])
+        one, tied = parts.tell(B, H)
+        local.append(one)
+        told.append(tied)
+    U, of_shared, square = crossing.solve(told)
+    own = sum(penalty.value(W[:, piece], piece) for piece in pieces)
+    counts = W[: 5 - free_bias]
+    assert own + of_shared == pytest.approx(np.trace(counts @ np.linalg.solve(K, counts.T)) / 2)
+    square += sum(squares(G[:, piece] / np.sqrt(penalty.weights(piece))) for piece in pieces)
+    assert square == pytest.approx(np.trace(G @ K @ G.T))
+    common = W @ penalty.centre
+    precision = np.linalg.inv(K)
+    np.testing.assert_allclose(common, W @ precision.sum(axis=0) / precision.sum())
+    for parts, piece, one, other in zip(seen, pieces, local, U, strict=True):
+        V = parts.pulls(parts.weights(one, other, common), slice(0, piece.stop - piece.start))
+        pull = ((W - common[:, None])[:, piece] - V) * penalty.weights(piece)
+        np.testing.assert_allclose(pull, ((W - common[:, None]) @ precision)[:, piece], atol=1e-9)
+    np.testing.assert_allclose(penalty.parts(W) @ factor, W, atol=1e-9)
+    assert squares(penalty.parts(W)) == pytest.approx(np.trace(W @ precision @ W.T))
+
+
+def test_few_parts_of_a_tree_cross():
+    _, y, tree = many_classes()
+    factor, _ = couple(tree, np.asarray(tree.encode(np.unique(y).tolist())), 1.0, None)
+    problem = SoftmaxProblem(np.ones((1, 1)), np.array([0]), np.ones(1), 120, sp.csr_array(factor))
+    assert split_factor(factor).factor.shape[0] == 12  # two below the root that all share, five below each
+    halves = [slice(0, 60), slice(60, 120)]
+    assert len(CrossingParts(Penalty(problem), halves).ids) == 0  # a and b have nothing in common
+    thirds = [slice(0, 40), slice(40, 80), slice(80, 120)]
+    assert len(CrossingParts(Penalty(problem), thirds).ids) == 4  # a, b, and one below each
+
+
+@pytest.mark.parametrize("params", [{}, {"intercept_scaling": None}, {"prune_below": 0.0}])
+@pytest.mark.parametrize("n_shards", [2, 3])
+def test_softmax_over_a_tree_has_the_same_optimum_in_any_shards(params, n_shards, elsewhere, monkeypatch):
+    X, y, tree = many_classes()
+    params = {"structure": tree, "coupling": 1.0, "solver": "lc", "tol": 1e-3, "dtype": "float64", **params}
+    here = MultinomialLogistic(**params).fit(X, y)
+    monkeypatch.setattr(multinomial_shards, "BLOCK", 16)  # `elsewhere` undoes it
+    there = elsewhere(MultinomialLogistic(**params), n_shards, X, y)
+    assert there.objective_ == pytest.approx(here.objective_, rel=2e-3)
+    assert there.n_iter_ < there.max_iter
+    np.testing.assert_array_equal(there.classes_, here.classes_)
+    assert np.mean(there.predict(X) == here.predict(X)) > 0.97
 
 
 def test_bayesian_precisions_are_the_same_in_shards(elsewhere):
@@ -296,9 +369,9 @@ def test_what_cannot_be_in_shards_is_refused_before_anything_is_started():
     X, y = np.eye(4), list("abcd")
     with pytest.raises(ValueError, match="solver='lc'"):
         MultinomialLogistic(solver="admm", engine="ray").fit(X, y)
-    tree = Hierarchy.from_edges([("r", c) for c in "abcd"])
+    graph = LabelGraph.from_edges([("a", "b"), ("b", "c"), ("c", "d")])
     with pytest.raises(ValueError, match="engine=None"):
-        MultinomialLogistic(structure=tree, engine="ray").fit(X, y)
+        MultinomialLogistic(structure=graph, engine="ray").fit(X, y)
     with pytest.raises(ValueError, match="engine"):
         MultinomialLogistic(engine="dask").fit(X, y)
 

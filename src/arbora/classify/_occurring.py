@@ -65,11 +65,17 @@ def _grown(W: NDArray[Any], n_rows: int) -> NDArray[Any] | None:
 
 
 def all_weights(
-    W: NDArray[Any], seen: NDArray[np.int64], n_features: int, bias: float, engine: ThreadEngine
+    W: NDArray[Any],
+    seen: NDArray[np.int64],
+    n_features: int,
+    bias: float,
+    engine: ThreadEngine,
+    position: NDArray[np.int64] | None = None,
 ) -> LinearModel:
     """Weights of all features, from those (n_seen, n_classes) of the features that occur and of the bias behind them.
 
-    `W` may be written over, and must not be used any more.
+    `W` may be written over, and must not be used any more; `position` is the column of each class, if they are not
+    in order.
 
     Examples
     --------
@@ -81,22 +87,23 @@ def all_weights(
            [0., 2., 4.]]), intercept=array([50., 60.]))
     """
     to = np.append(seen, n_features) if bias else seen
-    if len(to) == n_features + 1:
+    if len(to) == n_features + 1 and position is None:
         return LinearModel(W[:-1].T, W[-1] * W.dtype.type(bias))
+    columns = slice(None) if position is None else position
     n_classes = W.shape[1]
     parts = _parts(len(to), n_classes)
     weights = _grown(W, n_features + 1) if grow_in_place(len(seen), n_features) else None
     if weights is not None:
         # Rows move back, the last ones first: none is written over before it has moved.
         for part in reversed(parts):
-            weights[to[part]] = weights[part].copy()
+            weights[to[part]] = weights[part][:, columns].copy()
         unseen = np.ones(n_features + 1, bool)
         unseen[to] = False
         weights[unseen] = 0
     else:
         weights = engine.zeros((n_features + 1, n_classes), W.dtype)
         for part in parts:
-            weights[to[part]] = W[part]
+            weights[to[part]] = W[part][:, columns]
             engine.settle(W)
             engine.settle(weights)
         engine.discard(W)
@@ -112,11 +119,17 @@ def sizes_to_keep(n_weights: int, below: float, bias: float, dtype: Any) -> NDAr
 
 
 def pruned_weights(
-    W: Any, seen: NDArray[np.int64], n_features: int, bias: float, below: NDArray[Any]
+    W: Any,
+    seen: NDArray[np.int64],
+    n_features: int,
+    bias: float,
+    below: NDArray[Any],
+    position: NDArray[np.int64] | None = None,
 ) -> LinearModel:
     """Weights of all features as a sparse matrix, without those that are no larger than `below`.
 
-    `W` may have been pruned already, where it was trained.
+    `W` may have been pruned already, where it was trained; `position` is the column of each class, if they are not
+    in order.
 
     Examples
     --------
@@ -130,6 +143,7 @@ def pruned_weights(
     if not sp.issparse(W):
         parts = _parts(*W.shape) or [slice(0)]
         W = sp.csr_array(sp.vstack([pruned(W[part], below[part, None]) for part in parts], format="csr"))
+    W = W if position is None else sp.csr_array(W[:, position])
     n_classes, dtype = W.shape[1], W.dtype
     intercept = W[[-1]].toarray().ravel() * dtype.type(bias) if bias else np.zeros(n_classes, dtype)
     indptr = np.zeros(n_features + 1, W.indptr.dtype)

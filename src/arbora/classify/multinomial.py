@@ -40,6 +40,7 @@ from arbora.classify._train import Training
 from arbora.infer import Progress
 from arbora.infer.memory import require_memory
 from arbora.infer.multinomial import Monitor, SoftmaxProblem, class_weights
+from arbora.infer.multinomial_penalty import split_factor
 from arbora.infer.multinomial_solve import SOLVERS, solve
 from arbora.infer.undo import all_or_nothing
 from arbora.structure import Hierarchy, LabelGraph
@@ -86,7 +87,7 @@ class MultinomialLogistic(LinearClassifier):
     engine : None, "threads", "ray" or RayEngine
         Where the weights live while they are trained: in this process, or in shards on the workers of a Ray cluster
         (extra `ray`; "ray" is one on this machine). "auto" means "lc" there, the only solver that can be elsewhere;
-        its result does not depend on the engine. A structure needs this process. Predictions are made by `n_jobs`
+        its result does not depend on the engine (with a structure, beyond `tol`). Predictions are made by `n_jobs`
         threads of this process in any case.
     random_state : int, RandomState instance or None
         Order in which "auto" visits sparse rows.
@@ -234,11 +235,12 @@ class MultinomialLogistic(LinearClassifier):
                 f"solver={self.solver!r} needs all classes in one process, and engine={self.engine!r} keeps them in "
                 "shards: use solver='lc', or engine=None."
             )
-        if self.structure is not None and self._coupled()[0] is not None:
+        factor = self._coupled()[0]
+        if factor is not None and split_factor(factor) is None:
             raise ValueError(
-                "with a structure the penalty pulls each class to a mixture of the weights of all others, which "
-                "would have to travel between the workers in every iteration: use engine=None, coupling=0, or "
-                "RecursiveLogisticRegression, which takes structures to a cluster."
+                "in a DAG or a label graph the penalty pulls each class to a mixture of the weights of all others, "
+                "which would have to travel between the workers in every iteration: use a tree, engine=None, "
+                "coupling=0, or RecursiveLogisticRegression, which takes all structures to a cluster."
             )
 
     def _refuse(self, training: Training) -> None:
@@ -276,13 +278,13 @@ class MultinomialLogistic(LinearClassifier):
         with Progress(None, "iterations", self.verbose) as progress, self._training_engine() as engine:
             monitor = Monitor(self.tol, self.max_iter, progress, dtype, checkpoint)
             solution = solve(problem, self.solver, monitor, engine, training.options.seed, below)
-        W = class_weights(factor, solution.Z)
-        W = W if factor is None else np.ascontiguousarray(W[:, position])
-        W = W.astype(dtype, copy=False)
+        W = solution.Z if solution.of_classes else class_weights(factor, solution.Z)
+        W, columns = W.astype(dtype, copy=False), None if factor is None else position
         if below is None:
-            self.coef_, self.intercept_ = all_weights(W, seen, n_features, bias, engine)
+            model = all_weights(W, seen, n_features, bias, engine, columns)
         else:
-            self.coef_, self.intercept_ = pruned_weights(W, seen, n_features, bias, below)
+            model = pruned_weights(W, seen, n_features, bias, below, columns)
+        self.coef_, self.intercept_ = model
         if checkpoint is not None:
             checkpoint.clear()
         self.structure_, self.trace_, self.n_iter_ = self.structure, monitor.trace, len(monitor.trace)

@@ -90,13 +90,17 @@ class SoftmaxProblem(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Parts, with their objective, duality gap (NaN where there is none) and norm of the gradient."""
+    """Parts, with their objective, duality gap (NaN where there is none) and norm of the gradient.
 
-    Z: Matrix
+    With `of_classes`, `Z` holds the weights of the classes instead.
+    """
+
+    Z: Any
     objective: float
     gap: float
     gradient_norm: float
     converged: bool
+    of_classes: bool = False
 
 
 def squares(Z: Matrix) -> float:

@@ -123,8 +123,7 @@ def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> Solution
             rest = told.penalty - told.at_labels + float(cost @ lost)
             bound = rest + _bound(cost, S, a)
             softmax = rest + float(cost @ log_total(reduce(merge, map(partial_sums, S))))
-            square = blocks.penalty.square(told.gradients)
-            done = record_round(monitor, problem, before, bound, square, softmax=softmax)
+            done = record_round(monitor, problem, before, bound, told.square, softmax=softmax)
             if not done:
                 blocks.keep(monitor, "dm", {"a": a}, bound=bound)
-        return monitor.solution(blocks.penalty.parts(blocks.weights()))
+        return blocks.solution(monitor)

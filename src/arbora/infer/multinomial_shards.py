@@ -10,16 +10,15 @@ has to travel. It goes with the next round, since what it changes is known: with
 
     1/2 tr((W - c 1') K^-1 (W - c 1')') = 1/2 tr(W K^-1 W') - s/2 ||c||^2,        c = W K^-1 1 / s.
 
-A label structure ties the classes together. With K = F'F and l its smallest eigenvalue, K = l I + S, and
-
-    1/2 tr(W K^-1 W') = min_V  ||W - V||^2 / (2 l) + 1/2 tr(V S^+ V'),      V = W (I - l K^-1) at the minimum:
-
-given V, which plays the part of the parents, classes are on their own again.
+A label structure ties the classes together, through the weights U of parts that they share (`multinomial_penalty`):
+given U, classes are on their own again. Each shard keeps those of its own classes; parts that cross are solved for by
+whoever asks for the rounds, and go out with the next one, too. Sums over shared parts are made shard by shard: with a
+structure the bits depend on the number of shards, and the optimum does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -31,8 +30,10 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from arbora.infer.checkpoint import Piece
 from arbora.infer.fold import cut_blocks, fold, parts_of_tree, total
 from arbora.infer.multinomial import Matrix, Monitor, SoftmaxProblem, Solution, scores, squares
+from arbora.infer.multinomial_penalty import CrossingParts, Penalty, ShardParts, Tied
 from arbora.infer.multinomial_split import (
     BLOCK,
+    Block,
     Curve,
     Rows,
     exponential,
@@ -47,52 +48,6 @@ from arbora.infer.prune import pruned
 from arbora.infer.tree_likelihood import slices
 
 _AT_ONCE = 1 << 26  # weights that are gathered at a time
-
-
-class Penalty:
-    """1/2 tr(W K^-1 W') as the sum of one for every class and of what V costs; flat classes have no V."""
-
-    def __init__(self, problem: SoftmaxProblem) -> None:
-        self.factor, self.weight, self.mixing = problem.factor, 1.0, None
-        self.free_bias = problem.free_bias
-        self.total = float(problem.n_classes)  # of the entries of K^-1
-        self.centre = np.full(problem.n_classes, 1 / problem.n_classes, problem.dtype)
-        if problem.factor is not None:
-            K = (problem.factor.T @ problem.factor).toarray()
-            smallest = float(np.linalg.eigvalsh(K)[0])
-            self.weight = 1 / smallest
-            precision = np.linalg.inv(K)
-            self.total = float(precision.sum())
-            self.mixing = (np.eye(len(K)) - smallest * precision).astype(problem.dtype)
-            self.centre = (precision.sum(axis=0) / self.total).astype(problem.dtype)
-
-    def parents(self, W: Matrix) -> Matrix | None:
-        """V for given weights."""
-        return None if self.mixing is None else W @ self.mixing
-
-    def value(self, W: Matrix, V: Matrix | None = None) -> float:
-        """Penalty of the weights of some classes (of all, with V from `parents`, if there is a structure)."""
-        last = len(W) - self.free_bias
-        if V is None:
-            return squares(W[:last]) / 2
-        return self.weight * float(np.einsum("jk,jk->", W[:last], (W - V)[:last], dtype=np.float64)) / 2
-
-    def of_common(self, common: Matrix) -> float:
-        """Part of the penalty that goes with the weights `common`, taken off all classes."""
-        return self.total * squares(common[: len(common) - self.free_bias, None]) / 2
-
-    def square(self, gradients: list[Any]) -> float:
-        """Square of the gradient by the parts, from those by the weights of the blocks (flat: their squares)."""
-        if self.factor is None:
-            return float(sum(gradients))
-        return squares((self.factor @ np.hstack(gradients).T).T)
-
-    def parts(self, W: Matrix) -> Matrix:
-        """Z of least norm with Z F = W."""
-        if self.factor is None:
-            return W
-        K = (self.factor.T @ self.factor).toarray()
-        return np.ascontiguousarray((self.factor @ np.linalg.solve(K, W.T)).T.astype(W.dtype))
 
 
 class Bound(NamedTuple):
@@ -112,8 +67,8 @@ class Told(NamedTuple):
     of_rows: Any  # what the bound's `summary` makes of their scores
     at_labels: float  # sum of the scores of the labels, times their costs
     common: Matrix  # share of these blocks in what all classes have in common
-    penalty: float
-    gradients: list[Any]  # at the weights before the round: squares, or all of them if there is a structure
+    penalty: float  # of these classes by themselves
+    square: float  # of the gradient, by what classes have for themselves, at the weights before the round
 
 
 def add_told(left: Told, right: Told, bound: Bound) -> Told:
@@ -123,7 +78,7 @@ def add_told(left: Told, right: Told, bound: Bound) -> Told:
         left.at_labels + right.at_labels,
         left.common + right.common,
         left.penalty + right.penalty,
-        left.gradients + right.gradients,
+        left.square + right.square,
     )
 
 
@@ -143,7 +98,7 @@ class ClassShard:
     ----------
     common : Common
     blocks : range
-        Numbers of the blocks. A label structure needs all of them in one shard.
+        Numbers of the blocks.
     engine : object with ``imap(function, items)``
     """
 
@@ -155,41 +110,66 @@ class ClassShard:
         self.first = self.columns[0].start
         shape = self.rows.X.shape[1], self.columns[-1].stop - self.first
         self.W = np.zeros(shape, self.rows.X.dtype)
-        self.V = self.penalty.parents(self.W)
+        self.parts: ShardParts | None = None
+        self.local: Matrix | None = None  # of the shared parts, those that no other shard sees
+        if self.penalty.shared is not None:
+            self.parts = ShardParts(self.penalty, slice(self.first, self.columns[-1].stop))
+            self.local = self.parts.start(shape[0], self.W.dtype)
 
-    def round(self, shift: Matrix, common: Matrix | None) -> list[tuple[range, Told]]:
-        """Take off what all classes have in common, visit all blocks, and tell of the parts of the tree over them."""
+    def round(
+        self, shift: Matrix, common: Matrix | None, crossing: Matrix | None = None
+    ) -> tuple[list[tuple[range, Told]], Tied | None]:
+        """Take off what all classes have in common, visit all blocks, and tell of the parts of the tree over them.
+
+        With a structure, `crossing` are the weights of the shared parts that other shards see, too.
+        """
         with self.blas.limit(limits=1, user_api="blas"):
+            U = sums = None
+            if self.parts is not None and self.local is not None:
+                U = self.parts.weights(self.local, crossing, common)
+                sums = np.zeros_like(U), np.zeros_like(U)
             if common is not None:
                 self.W -= common[:, None]
-                if self.V is not None and self.penalty.mixing is not None:
-                    self.V -= common[:, None] * self.penalty.mixing.sum(axis=0)
-            found = iter(self.engine.imap(lambda columns: self._visit(columns, shift), self.columns))
+            visits = self.engine.imap(lambda columns: self._visit(columns, shift, U), self.columns)
+            found = self._added(visits, sums)
             told = [
                 (part, fold(part, found, partial(add_told, bound=self.bound)))
                 for part in parts_of_tree(range(len(self.all_columns)), self.blocks)
             ]
-            if self.V is not None:
-                self.V = self.penalty.parents(self.W)
-                told = [
-                    (part, one._replace(penalty=self.penalty.value(self.W, self.V))) for part, one in told
-                ]
-            return told
+            if self.parts is None or sums is None:
+                return told, None
+            self.local, tied = self.parts.tell(*sums)
+            return told, tied
 
-    def _visit(self, columns: slice, shift: Matrix) -> Told:
-        rows, here = self.rows, slice(columns.start - self.first, columns.stop - self.first)
-        V = None if self.V is None else self.V[:, here]
-        block = visit(rows, columns, self.W[:, here], shift, self.bound.curve, V, self.penalty.weight)
+    def _here(self, columns: slice) -> slice:
+        """Classes, counted from the first of the shard."""
+        return slice(columns.start - self.first, columns.stop - self.first)
+
+    def _visit(self, columns: slice, shift: Matrix, U: Matrix | None) -> tuple[Told, slice, Block | None]:
+        rows, here, penalty = self.rows, self._here(columns), self.penalty
+        V = None if U is None or self.parts is None else self.parts.pulls(U, here)
+        weight = penalty.weights(columns)
+        block = visit(rows, columns, self.W[:, here], shift, self.bound.curve, V, weight)
         self.W[:, here] = block.weights
         labelled = rows_of(rows, columns)
         at_labels = block.scores[labelled, rows.labels[labelled] - columns.start]
-        return Told(
+        told = Told(
             self.bound.summary(block.scores),
             float(rows.cost[labelled] @ at_labels),
-            block.weights @ self.penalty.centre[columns],
-            self.penalty.value(block.weights) if V is None else 0.0,
-            [squares(block.gradient) if V is None else block.gradient],
+            block.weights @ penalty.centre[columns],
+            penalty.value(block.weights, columns),
+            squares(block.gradient if V is None else block.gradient / np.sqrt(weight, dtype=shift.dtype)),
         )
+        return told, here, None if V is None else block._replace(scores=np.empty(0))
+
+    def _added(
+        self, visits: Iterable[tuple[Told, slice, Block | None]], sums: tuple[Matrix, Matrix] | None
+    ) -> Iterator[Told]:
+        """Add what blocks have in shared parts, in the order of the blocks, and pass on what they tell."""
+        for told, here, block in visits:
+            if self.parts is not None and block is not None and sums is not None:
+                self.parts.add(*sums, here, block.weights, block.gradient)
+            yield told
 
     def weights(self, features: slice, common: Matrix, below: Matrix | None = None) -> Any:
         """Weights of some features and all classes of this shard, without what all classes have in common.
@@ -204,14 +184,14 @@ class ClassShard:
         self.W -= common[:, None]
         return self.W
 
-    def state(self) -> Matrix:
+    def state(self) -> tuple[Matrix, Matrix | None]:
         """Return what a shard has to find again when it is restarted."""
-        return self.W
+        return self.W, self.local
 
-    def restore(self, state: Matrix) -> None:
+    def restore(self, state: tuple[Matrix, Matrix | None]) -> None:
         """Go on from a state."""
-        self.W = state if state.flags.writeable else np.array(state)
-        self.V = self.penalty.parents(self.W)
+        W, self.local = state
+        self.W = W if W.flags.writeable else np.array(W)
 
 
 class ClassBlocks:
@@ -229,20 +209,31 @@ class ClassBlocks:
             prepare(problem), Penalty(problem), bound, engine,
         )  # fmt: skip
         self.all_blocks = range(-(-problem.n_classes // BLOCK))
-        self.pieces = cut_blocks(len(self.all_blocks), engine.n_shards if problem.factor is None else 1)
+        self.pieces = cut_blocks(len(self.all_blocks), engine.n_shards)
+        self.columns = [
+            slice(piece.start * BLOCK, min(piece.stop * BLOCK, problem.n_classes)) for piece in self.pieces
+        ]
         common = Common(self.rows, self.penalty, bound, problem.n_classes)
         self.shards = engine.shards(ClassShard, common, self.pieces)
         self.n_classes = problem.n_classes
         self.common: Matrix | None = None
+        self.parts = None if self.penalty.shared is None else CrossingParts(self.penalty, self.columns)
+        self.crossing: list[Matrix] | None = None
         self.alone = engine.is_local and len(self.pieces) == 1  # one shard has all classes, in this process
 
     def round(self, shift: Matrix) -> tuple[Told, Matrix]:
         """Visit all blocks; return what they told, and what all scores of a row have too much after it."""
-        nodes = dict(chain.from_iterable(self.shards.step("round", shift, self.common)))
+        each = None if self.crossing is None else [(one,) for one in self.crossing]
+        answers = self.shards.step("round", shift, self.common, each=each)
+        nodes = dict(chain.from_iterable(told for told, _ in answers))
         told = total(self.all_blocks, nodes, partial(add_told, bound=self.bound))
         self.common = told.common
-        told = told._replace(penalty=told.penalty - self.penalty.of_common(told.common))
-        return told, scores(self.rows.X, told.common[:, None], self.engine).ravel()
+        penalty, square = told.penalty - self.penalty.of_common(told.common), told.square
+        if self.parts is not None:
+            self.crossing, of_shared, more = self.parts.solve([tied for _, tied in answers])
+            penalty, square = penalty + of_shared, square + more
+        lost = scores(self.rows.X, told.common[:, None], self.engine).ravel()
+        return told._replace(penalty=penalty, square=square), lost
 
     def weights(self, below: Matrix | None = None) -> Any:
         """Weights of all classes: those of the only shard here, or copies that come some features at a time.
@@ -260,8 +251,8 @@ class ClassBlocks:
             return sp.csr_array(sp.vstack(rows))
         W: Matrix = self.engine.zeros((n_weights, self.n_classes), self.rows.X.dtype)
         for part in parts:
-            for piece, weights in zip(self.pieces, self._ask(part), strict=True):
-                W[part, piece.start * BLOCK : piece.stop * BLOCK] = weights
+            for columns, weights in zip(self.columns, self._ask(part), strict=True):
+                W[part, columns] = weights
             self.engine.settle(W)
         return W
 
@@ -269,19 +260,27 @@ class ClassBlocks:
         """Ask the shards for their weights of some features, one after the other."""
         return (self.shards.ask(k, "weights", features, self.common, *below) for k in range(len(self.pieces)))
 
+    def solution(self, monitor: Monitor, below: Matrix | None = None) -> Solution:
+        """Close with the parts of the classes; of classes elsewhere, with their weights."""
+        W = self.weights(below)
+        if not self.alone:
+            return monitor.solution(W)._replace(of_classes=True)
+        return monitor.solution(self.penalty.parts(W))
+
     def resume(self, monitor: Monitor, solver: str) -> Piece | None:
         """Take up the weights that `keep` saved; None if there are none."""
         kept = monitor.resume(solver)
         if kept is not None:
-            self.shards.step("restore", kept.arrays.pop("W"))
+            self.shards.step("restore", (kept.arrays.pop("W"), kept.arrays.pop("local", None)))
             self.common = kept.arrays.pop("common")
         return kept
 
     def keep(self, monitor: Monitor, solver: str, arrays: dict[str, Matrix], **meta: float) -> None:
         """Let the monitor save the weights, of all classes here, and what the solver has beside them."""
         if self.alone and self.common is not None:
-            W = self.shards.ask(0, "state")
-            monitor.keep(solver, {"W": W, "common": self.common, **arrays}, **meta)
+            W, local = self.shards.ask(0, "state")
+            shared = {} if local is None else {"local": local}  # nothing crosses
+            monitor.keep(solver, {"W": W, "common": self.common, **shared, **arrays}, **meta)
 
     def __enter__(self) -> ClassBlocks:
         return self
@@ -324,10 +323,10 @@ def solve_lc(problem: SoftmaxProblem, monitor: Monitor, engine: Any, below: Matr
             xi = log_total(told.of_rows)
             objective = told.penalty + float(cost @ xi) - told.at_labels
             xi -= lost
-            done = record_round(monitor, problem, before, objective, blocks.penalty.square(told.gradients))
+            done = record_round(monitor, problem, before, objective, told.square)
             if not done:
                 blocks.keep(monitor, "lc", {"xi": xi}, objective=objective)
-        return monitor.solution(blocks.penalty.parts(blocks.weights(below)))
+        return blocks.solution(monitor, below)
 
 
 def record_round(

@@ -18,6 +18,7 @@ from arbora.infer.multinomial_dm import solve_dm
 from arbora.infer.multinomial_dual import solve_dual
 from arbora.infer.multinomial_lbfgs import PAIRS, solve_lbfgs
 from arbora.infer.multinomial_newton import solve_newton
+from arbora.infer.multinomial_penalty import split_factor
 from arbora.infer.multinomial_shards import solve_lc
 from arbora.infer.multinomial_split import BLOCK
 
@@ -57,7 +58,10 @@ def memory_of(problem: SoftmaxProblem, solver: str, n_workers: int = 1, elsewher
         block = min(BLOCK, problem.n_classes) * (8 * len(problem.labels) + 8 * n_weights)
         numbers = n_weights * problem.n_classes + n_workers * block + (pairs if solver == "dm" else 0)
         if problem.factor is not None:
-            numbers += 3 * n_weights * problem.n_classes + 3 * problem.n_classes**2
+            shared = split_factor(problem.factor)
+            dense = shared is None  # then all is shared by all
+            n_shared = problem.n_classes if shared is None else shared.factor.shape[0]
+            numbers += 4 * n_weights * n_shared + (8 * problem.n_classes**2 if dense else 0)
     return numbers * size
 
 

@@ -132,7 +132,7 @@ def _newton_step(rows: Rows, ridge: Matrix, gradient: Matrix, bend: Matrix) -> M
 
 
 def visit(
-    rows: Rows, columns: slice, W: Matrix, shift: Matrix, curve: Curve, V: Matrix | None, weight: float
+    rows: Rows, columns: slice, W: Matrix, shift: Matrix, curve: Curve, V: Matrix | None, weight: Any
 ) -> Block:
     """Take a Newton step for every class of a block.
 
@@ -148,12 +148,12 @@ def visit(
         `exponential` or `softplus`.
     V : ndarray of shape (n_weights, n_block) or None
         Where the penalty pulls; None for zero.
-    weight : float
+    weight : float, or ndarray of shape (n_block,)
         Of the penalty.
     """
     W = np.ascontiguousarray(W)
     deviation = W if V is None else W - V
-    ridge = np.full((len(W), 1), weight, W.dtype)
+    ridge = np.full((len(W), np.size(weight)), weight, W.dtype)
     if rows.free_bias:
         ridge[-1] = 0
     cost, linear, S = rows.cost[:, None], _linear(rows, columns), scores(rows.X, W)
