@@ -47,6 +47,7 @@ PEERS = ("lbfgs", "newton-cg")
 FASTER_PEER = "newton-cg"  # on all three sets; the other one is not asked with the chosen C
 TWO_THREADS = ("auto", "lc")
 CHOSEN = " | chosen C"  # ends the name of a cell with that C
+PRUNED = (None, 0.01, 0.03, 0.1, 0.3)  # what `prune_below` is set to
 SYNTHETIC = "DMOZ-2010 size"
 _MOST_SECONDS = 1800.0  # of a fit
 _MOST_AROUND = (
@@ -179,6 +180,21 @@ def measure(work: Task, C: float, method: str, lower: float) -> dict[str, Any]:
         return fit_ours(work, C, solver, (1 + NEAR) * lower, 2 if threads else 1)
 
 
+def measure_pruned(work: Task, C: float) -> dict[str, Any]:
+    """Answers of the model with the chosen C, without its small weights."""
+    rows = []
+    for below in PRUNED:
+        model = MultinomialLogistic(C, prune_below=below, n_jobs=1, random_state=0).fit(work.X, work.y)
+        answer, sparse = model.predict(work.X_test), below is not None
+        kept = model.coef_.nnz if sparse else model.coef_.size
+        size = model.coef_.data.nbytes + (
+            model.coef_.indices.nbytes + model.coef_.indptr.nbytes if sparse else 0
+        )
+        scores = float(micro_f1(work.y_test, answer)), float(macro_f1(work.y_test, answer))
+        rows.append([below, 100 * kept / np.prod(model.coef_.shape), size / 1e6, *scores])
+    return {"C": C, "rows": rows}
+
+
 def measure_synthetic(quick: bool) -> dict[str, Any]:
     """Train on the text of `benchmarks.recursive_scale`, and let the model answer."""
     X, y, X_test, y_test, _ = make_text(text_size(quick))
@@ -249,6 +265,14 @@ def speed_ups(cells: Cells) -> str:
     return f"Speed-up from one thread to two: {'; '.join(found) or 'not measured'}."
 
 
+def pruned_table(cells: Cells) -> str:
+    """Tell what is left of weights and answers of a pruned model."""
+    found = [(SOURCES[name].title, cells.kept(f"pruned {name}") or {}) for name in NAMES]
+    rows = [(title, cell["C"], *row) for title, cell in found for row in cell.get("rows", [])]
+    columns = "data", "C", "`prune_below`", "weights kept, %", "coef_, MB", "micro-F1", "macro-F1"
+    return Table(columns, rows, ("", ",g", "g", ".2f", ".1f", "percent", "percent")).to_markdown()
+
+
 def draw(cells: Cells, names: list[str]) -> None:
     """Distance from the optimum against seconds and iterations, as in Figures 4.2 and 4.3 of the thesis."""
     try:
@@ -287,6 +311,8 @@ def report(cells: Cells, options: argparse.Namespace) -> None:
     formats = ("", ",d", ",g", "", ".2f", ".3f", ".3f", "d", ".2f", "percent", "percent")
     print(Table(columns, rows, formats).to_markdown() + "\n")
     print(speed_ups(cells) + "\n")
+    print("Weights that are small add nothing to the answers (`auto`, the chosen C):\n")
+    print(pruned_table(cells) + "\n")
     cell = cells.kept("synthetic")
     if cell is None or cell["status"] != DONE:
         print(f"{SYNTHETIC}: {summary(cell)}.")
@@ -298,8 +324,8 @@ def report(cells: Cells, options: argparse.Namespace) -> None:
         f"{cell['features']:,} features, {cell['classes']:,} classes, {cell['non-zeros']:,} non-zeros), "
         f'`solver="lc"`, C = {DEFAULT:g}, two threads: {len(rounds)} iterations in {cell["seconds"] / 60:.1f} '
         f"minutes ({', '.join(f'{value:.0f}' for value in rounds)} s), to a certified gap of "
-        f"{100 * cell['gap']:.2g}%; objectives {', '.join(f'{value:,.0f}' for value in cell['objectives'])}. Peak of memory "
-        f"{cell['fit_gib']:.1f} GiB, of which the weights are {cell['weights_gib']:.1f} and "
+        f"{100 * cell['gap']:.2g}%; objectives {', '.join(f'{value:,.0f}' for value in cell['objectives'])}. "
+        f"Peak of memory {cell['fit_gib']:.1f} GiB, of which the weights are {cell['weights_gib']:.1f} and "
         f"{cell['before_gib']:.1f} were held before. {TEST:,} test documents in {cell['predict']:.0f} s: micro-F1 "
         f"{100 * cell['micro']:.2f}, macro-F1 {100 * cell['macro']:.2f}. The other solvers would need, in GiB: "
         f"{need}."
@@ -319,6 +345,9 @@ def run_cell(cells: Cells, options: argparse.Namespace) -> None:
     elif what == "optimum":
         cost = cells.kept(f"cost {name}") or {} if which else {"C": DEFAULT}
         cells.measure(lambda: measure_optimum(work, cost["C"]))
+    elif what == "pruned":
+        cost = cells.kept(f"cost {name}") or {}
+        cells.measure(lambda: measure_pruned(work, cost["C"]))
     else:
         optimum = cells.kept(f"optimum {name}{which}") or {}
         method = what.removesuffix(" |")
@@ -336,6 +365,8 @@ def main() -> None:
         for name in options.names:
             task(name, options.cache, options.quick)
             chosen = cells.run(f"cost {name}")
+            if "C" in chosen:
+                cells.run(f"pruned {name}")
             for which in ("", CHOSEN) if chosen.get("C", DEFAULT) != DEFAULT else ("",):
                 if cells.run(f"optimum {name}{which}")["status"] == DONE:
                     for method in methods(which):
