@@ -7,8 +7,8 @@ Bytes are those that steps are given and answer, counted as they are pickled. Se
 without the first two (in which workers load compiled code); seconds of CPU tell how the work is shared out also where
 other programs use the cores. A fit on one thread comes first, so that kernels are compiled before anything is timed.
 The text is made by `datasets.make_hierarchical_text`.
-The model of the costs is in docs/cluster.md; its numbers are in `predict_lc`, `predict_recursive` and
-`predict_mixture`.
+The model of the costs is in docs/cluster.md; its numbers are in `predict_lc`, `predict_lc_tree`, `predict_recursive`
+and `predict_mixture`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from arbora.engine import RayEngine, ThreadEngine
 from arbora.infer.fold import cut_blocks
 from arbora.infer.joint_shards import cut_layout
 from arbora.infer.layout import lay_out
+from arbora.infer.multinomial_penalty import split_factor
 from arbora.infer.multinomial_split import BLOCK
 from arbora.text import LtcTransformer
 from benchmarks.cells import one_thread
@@ -40,6 +41,7 @@ SECTION = "Training in shards: threads and workers of a cluster"
 SIZES = {"full": (16_000, 1_024, 40_000), "quick": (3_000, 256, 8_000)}  # documents, classes, features
 ITERATIONS, SKIPPED = 6, 2
 COMPONENTS = 50
+LC_TREE = "LC over a tree"
 
 
 class Size(NamedTuple):
@@ -125,10 +127,13 @@ def per_iteration(model: Any) -> float:
     return float(np.median(np.diff(model.trace_["seconds"])[SKIPPED - 1 :]))
 
 
-def lc(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
-    return fit(
-        MultinomialLogistic(solver="lc", tol=1e-9, max_iter=ITERATIONS, engine=engine, n_jobs=n_jobs), X, y
-    )
+def lc(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1, **more: Any) -> Any:
+    arguments = {"solver": "lc", "tol": 1e-9, "max_iter": ITERATIONS, **more}
+    return fit(MultinomialLogistic(engine=engine, n_jobs=n_jobs, **arguments), X, y)
+
+
+def lc_tree(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
+    return lc(X, y, tree, engine, n_jobs, structure=tree, coupling=0.3)
 
 
 def recursive(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
@@ -177,6 +182,24 @@ def predict_lc(size: Size, n_workers: int) -> dict[str, float]:
     }
 
 
+def predict_lc_tree(model: Any, size: Size, n_workers: int) -> dict[str, float]:
+    """Bytes of LC, and those of the nodes that workers share, by how many of them see a node."""
+    factor, _ = couple(model.structure_, model.class_nodes_, model.coupling, model.fade)
+    shared = split_factor(factor)
+    assert shared is not None, "a tree has parts of its own for each class"
+    n_all, crossing, local = np.diff(shared.factor.indptr), [], []
+    for piece in cut_blocks(-(-size.classes // BLOCK), n_workers):
+        n_here = np.diff(shared.factor[:, piece.start * BLOCK : piece.stop * BLOCK].tocsr().indptr)
+        crossing.append(int(((n_here > 0) & (n_here < n_all)).sum()))
+        local.append(int(((n_here > 0) & (n_here == n_all)).sum()))
+    said, row = predict_lc(size, n_workers), 4 * size.features
+    said["to workers"] += row * sum(crossing)
+    said["from workers"] += 2 * row * sum(crossing)
+    said["a worker"] += row * local[0]
+    del said["common"]  # what the classes share comes on top, and is little
+    return said
+
+
 def predict_recursive(model: Any, size: Size, n_workers: int) -> dict[str, float]:
     """Most bytes of a round: a row of features for each part that crosses, and one that names the features.
 
@@ -219,6 +242,8 @@ def predict(name: str, model: Any, size: Size, n_workers: int) -> dict[str, floa
         return predict_recursive(model, size, n_workers)
     if name == "LC":
         return predict_lc(size, n_workers)
+    if name == LC_TREE:
+        return predict_lc_tree(model, size, n_workers)
     return predict_mixture(size._replace(features=model.n_features_in_), n_workers)
 
 
@@ -258,7 +283,8 @@ def report(text: Any) -> None:
         "", "s / iteration", "speed-up", "CPU s of the busiest", "MB to workers", "MB from workers", "MB common",
         "MB a worker",
     ]  # fmt: skip
-    for name, train in (("LC", lc), ("RecursiveSVC", recursive), ("VMFMixture", mixture)):
+    models = {"LC": lc, LC_TREE: lc_tree, "RecursiveSVC": recursive, "VMFMixture": mixture}
+    for name, train in models.items():
         rows = rows_of(name, train, text, size)
         print(f"{name}\n\n{table(rows, columns)}\n")
         if name == "LC":
