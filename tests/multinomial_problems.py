@@ -55,6 +55,14 @@ def objective(problem, Z):
     return 0.5 * (seen**2).sum() + problem.cost @ losses
 
 
+def parts(problem, solution):
+    """Parts of a solution; where it has the weights of the classes, the parts of least norm that make them up."""
+    if not solution.of_classes or problem.factor is None:
+        return solution.Z
+    F = problem.factor.toarray()
+    return solution.Z @ np.linalg.solve(F.T @ F, F.T)
+
+
 def dual_value(problem, P):
     """Dual value of distributions P, by its definition."""
     U = problem.X.T @ (problem.cost[:, None] * (np.eye(problem.n_classes)[problem.labels] - P))

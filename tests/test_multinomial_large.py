@@ -13,6 +13,7 @@ from arbora.classify import multinomial as module
 from arbora.classify._occurring import all_weights, pruned_weights, sizes_to_keep
 from arbora.engine import ThreadEngine
 from arbora.infer import multinomial as monitoring
+from arbora.infer import multinomial_penalty, multinomial_solve
 from arbora.infer.checkpoint import CheckpointError
 from arbora.infer.multinomial import Monitor
 from arbora.structure import Hierarchy
@@ -98,7 +99,8 @@ def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(params, monkeypa
     assert not folder.exists()
 
 
-def test_a_fit_that_went_over_to_newton_goes_on_there(monkeypatch, tmp_path):
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_fit_that_went_over_to_newton_goes_on_there(damaged, monkeypatch, tmp_path):
     dense, y = np.random.default_rng(0).normal(size=(60, 8)), Y[:60]
     rows = sp.csr_array(np.where(np.abs(dense) > 0.9, 30 * dense, 0))  # long rows with features in common
     params = {"C": 1e4, "tol": 1e-10, "dtype": "float64"}
@@ -119,9 +121,15 @@ def test_a_fit_that_went_over_to_newton_goes_on_there(monkeypatch, tmp_path):
         with pytest.raises(KeyboardInterrupt):
             model.fit(rows, y)
     assert solvers[0] == "dual"
-    with monkeypatch.context() as patch:
-        patch.setattr("arbora.infer.multinomial_solve.solve_dual", None)  # not asked again
-        model.fit(rows, y)
+    if damaged:
+        (piece,) = (tmp_path / "fit").glob("newton*.piece")
+        piece.write_bytes(piece.read_bytes()[:-1])
+        with pytest.warns(UserWarning, match="damaged"):
+            model.fit(rows, y)
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(multinomial_solve, "solve_dual", None)  # not asked again
+            model.fit(rows, y)
     np.testing.assert_array_equal(model.coef_, reference.coef_)
     assert model.n_iter_ == reference.n_iter_
 
@@ -202,22 +210,49 @@ def test_weights_of_features_that_occur_move_to_their_places(bias, seen, at_once
     assert model.coef.T.flags.c_contiguous
 
 
-def test_most_features_occur_and_no_second_copy_is_made():
-    seen, n_features, n_classes = np.arange(0, 4000, 2)[:1990], 3979, 500
-    seen = np.concatenate([seen, np.arange(1, 500, 2)])
-    seen.sort()
-    W = np.ones((len(seen) + 1, n_classes), np.float32)
-    size = (n_features + 1) * n_classes * 4
+@pytest.mark.parametrize("in_place", [True, False])
+def test_most_features_occur_and_no_second_copy_is_made(in_place, monkeypatch):
+    monkeypatch.setattr(_occurring, "_AT_ONCE", 10_000)
+    if not in_place:
+        monkeypatch.setattr(_occurring, "grow_in_place", lambda *_: False)
+    n_features, n_classes = 4000, 500
+    seen = np.setdiff1d(np.arange(n_features), np.arange(0, n_features, 20))
     tracemalloc.start()
     try:
-        W = np.ones((len(seen) + 1, n_classes), np.float32)
-        model = all_weights(W, seen, n_features, 1.0, ThreadEngine())
-        del W
+        model = all_weights(
+            np.ones((len(seen) + 1, n_classes), np.float32), seen, n_features, 1.0, ThreadEngine()
+        )
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert model.coef.shape == (n_classes, n_features)
-    assert peak < 1.6 * size  # the parts that move are copied, some at a time
+    assert model.coef.sum() == len(seen) * n_classes
+    assert (peak < 1.1 * model.coef.nbytes) == in_place  # some rows are copied at a time; else all of them
+
+
+@pytest.mark.parametrize("over_a_tree", [False, True])
+@pytest.mark.parametrize("prune_below", [None, 0.5])
+def test_lc_takes_the_memory_that_was_counted(over_a_tree, prune_below, monkeypatch):
+    """Weights of the classes are never held twice, with a structure neither."""
+    for place in (_occurring, multinomial_penalty):
+        monkeypatch.setattr(place, "_AT_ONCE", 100_000)
+    names = np.array([f"{k % 8}/{k}" for k in range(1500)])
+    rows = sp.random_array((1500, 3000), density=0.005, rng=np.random.default_rng(0), format="csr")
+    structure = Hierarchy.from_paths(names.tolist()) if over_a_tree else None
+    counted = []
+    monkeypatch.setattr(multinomial_solve, "require_memory", lambda n_bytes, *_: counted.append(n_bytes))
+    model = make(solver="lc", max_iter=1, structure=structure, prune_below=prune_below)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(rows, names)  # compiles
+        tracemalloc.start()
+        try:
+            model.fit(rows, names)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    weights = 4 * 1500 * 3000
+    assert weights < peak < counted[-1] + 100 * rows.nnz + 1_000_000  # the rows come on top
+    assert counted[-1] < 2 * weights  # a second copy would be seen
 
 
 def test_dense_weights_that_would_not_fit_are_refused_before_training(monkeypatch):

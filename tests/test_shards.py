@@ -26,7 +26,7 @@ from arbora.engine.actors import RayShards, Standing, Step, count_slots
 from arbora.engine.journal import fingerprint, open_journal
 from arbora.engine.mapped import read_object, write_object
 from arbora.engine.worker import BehindError, Worker
-from arbora.infer import multinomial_shards
+from arbora.infer import multinomial_penalty, multinomial_shards
 from arbora.infer.dual import prepare_rows
 from arbora.infer.fold import cut_blocks, fold, parts_of_tree, total
 from arbora.infer.joint_shards import ShardedJoint, cut_layout
@@ -34,6 +34,7 @@ from arbora.infer.layout import lay_out
 from arbora.infer.multinomial import Monitor, SoftmaxProblem, squares
 from arbora.infer.multinomial_penalty import CrossingParts, Penalty, ShardParts, split_factor
 from arbora.infer.multinomial_shards import solve_lc
+from arbora.infer.multinomial_split import prepare
 from arbora.structure import Hierarchy, LabelGraph
 from multinomial_problems import random_problem
 
@@ -137,11 +138,11 @@ def test_pruned_softmax_weights_come_from_shards_as_a_sparse_matrix(fit_intercep
     np.testing.assert_array_equal(there.intercept_, here.intercept_)
 
 
-def random_tree_factor(n_classes=60, seed=0):
+def random_tree_factor(n_classes=60, n_inner=40, seed=0):
     """A deep random tree with a few classes below some nodes, in the order of the tree."""
     rng = np.random.default_rng(seed)
-    parents = [(f"n{rng.integers(i)}", f"n{i}") for i in range(1, 40)]
-    edges = parents + [(f"n{rng.integers(40)}", f"c{k}") for k in range(n_classes)]
+    parents = [(f"n{rng.integers(i)}", f"n{i}") for i in range(1, n_inner)]
+    edges = parents + [(f"n{rng.integers(n_inner)}", f"c{k}") for k in range(n_classes)]
     tree = Hierarchy.from_edges(edges)
     return couple(tree, np.asarray(tree.encode([f"c{k}" for k in range(n_classes)])), 0.7, None).factor
 
@@ -149,8 +150,10 @@ def random_tree_factor(n_classes=60, seed=0):
 @pytest.mark.parametrize("free_bias", [False, True])
 @pytest.mark.parametrize("cuts", [[], [31], [2, 3, 30, 59]])
 @pytest.mark.parametrize("make_factor", [random_tree_factor, lambda: sp.csr_array(np.eye(60) + 0.3)])
-def test_shared_parts_are_eliminated_shard_by_shard(cuts, free_bias, make_factor):
+@pytest.mark.parametrize("sparse_below", [0.0, 2.0])
+def test_shared_parts_are_eliminated_shard_by_shard(cuts, free_bias, make_factor, sparse_below, monkeypatch):
     """Penalty, where it pulls, and the gradient by all parts, as the covariance of the classes has them."""
+    monkeypatch.setattr(multinomial_penalty, "_SPARSE", sparse_below)
     rng, factor = np.random.default_rng(1), make_factor()
     K = (factor.T @ factor).toarray()
     problem = SoftmaxProblem(np.ones((1, 5)), np.array([0]), np.ones(1), 60, sp.csr_array(factor), free_bias)
@@ -160,7 +163,7 @@ def test_shared_parts_are_eliminated_shard_by_shard(cuts, free_bias, make_factor
     seen = [ShardParts(penalty, piece) for piece in pieces]
     crossing, local, told = CrossingParts(penalty, pieces), [], []
     for parts, piece in zip(seen, pieces, strict=True):
-        B, H = np.zeros((2, parts.n_local + len(parts.crossing), 5))
+        B, H = np.zeros((2, parts.n_seen, 5))
         half = (piece.stop - piece.start) // 2
         for columns in (slice(0, half), slice(half, piece.stop - piece.start)):
             parts.add(B, H, columns, W[:, piece][:, columns], G[:, piece][:, columns])
@@ -171,17 +174,27 @@ def test_shared_parts_are_eliminated_shard_by_shard(cuts, free_bias, make_factor
     own = sum(penalty.value(W[:, piece], piece) for piece in pieces)
     counts = W[: 5 - free_bias]
     assert own + of_shared == pytest.approx(np.trace(counts @ np.linalg.solve(K, counts.T)) / 2)
-    square += sum(squares(G[:, piece] / np.sqrt(penalty.weights(piece))) for piece in pieces)
+    square += sum(squares(G[:, piece] / np.sqrt(penalty.strength(piece))) for piece in pieces)
     assert square == pytest.approx(np.trace(G @ K @ G.T))
     common = W @ penalty.centre
     precision = np.linalg.inv(K)
     np.testing.assert_allclose(common, W @ precision.sum(axis=0) / precision.sum())
     for parts, piece, one, other in zip(seen, pieces, local, U, strict=True):
-        V = parts.pulls(parts.weights(one, other, common), slice(0, piece.stop - piece.start))
-        pull = ((W - common[:, None])[:, piece] - V) * penalty.weights(piece)
+        V = parts.pulls(parts.seen_weights(one, other, common), slice(0, piece.stop - piece.start))
+        pull = ((W - common[:, None])[:, piece] - V) * penalty.strength(piece)
         np.testing.assert_allclose(pull, ((W - common[:, None]) @ precision)[:, piece], atol=1e-9)
-    np.testing.assert_allclose(penalty.parts(W) @ factor, W, atol=1e-9)
-    assert squares(penalty.parts(W)) == pytest.approx(np.trace(W @ precision @ W.T))
+
+
+def test_a_run_over_a_large_tree_has_a_name():
+    """What shards have in common is told apart by its fingerprint, whatever solves for the shared parts."""
+    factor = random_tree_factor(n_classes=300, n_inner=200)
+    X = sp.random_array((50, 5), density=0.5, rng=np.random.default_rng(0), format="csr")
+    problem = SoftmaxProblem(X, np.arange(50), np.ones(50), 300, sp.csr_array(factor))
+    assert split_factor(factor).factor.shape[0] > 50
+    common = multinomial_shards.Common(prepare(problem), Penalty(problem), multinomial_shards.LC, 300)
+    assert fingerprint(common) == fingerprint(pickle.loads(pickle.dumps(common)))
+    other = common._replace(penalty=Penalty(problem._replace(factor=sp.csr_array(2 * factor))))
+    assert fingerprint(common) != fingerprint(other)
 
 
 def test_few_parts_of_a_tree_cross():
@@ -370,8 +383,10 @@ def test_what_cannot_be_in_shards_is_refused_before_anything_is_started():
     with pytest.raises(ValueError, match="solver='lc'"):
         MultinomialLogistic(solver="admm", engine="ray").fit(X, y)
     graph = LabelGraph.from_edges([("a", "b"), ("b", "c"), ("c", "d")])
-    with pytest.raises(ValueError, match="engine=None"):
-        MultinomialLogistic(structure=graph, engine="ray").fit(X, y)
+    dag = Hierarchy.from_edges([("p", "a"), ("q", "a"), ("p", "b"), ("q", "c"), ("q", "d")])
+    for structure in (graph, dag):
+        with pytest.raises(ValueError, match="engine=None"):
+            MultinomialLogistic(structure=structure, engine="ray").fit(X, y)
     with pytest.raises(ValueError, match="engine"):
         MultinomialLogistic(engine="dask").fit(X, y)
 

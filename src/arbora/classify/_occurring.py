@@ -18,7 +18,7 @@ from arbora.infer.prune import pruned
 from arbora.infer.tree_likelihood import slices
 
 _DENSE = 0.5  # share of entries at which rows count as dense
-_AT_ONCE = 1 << 26  # weights that are copied at a time
+_AT_ONCE = 1 << 24  # weights that are copied at a time
 
 
 def with_bias(X: sp.csr_array, bias: float, dtype: Any) -> tuple[Any, NDArray[np.int64]]:
@@ -89,21 +89,20 @@ def all_weights(
     to = np.append(seen, n_features) if bias else seen
     if len(to) == n_features + 1 and position is None:
         return LinearModel(W[:-1].T, W[-1] * W.dtype.type(bias))
-    columns = slice(None) if position is None else position
     n_classes = W.shape[1]
     parts = _parts(len(to), n_classes)
     weights = _grown(W, n_features + 1) if grow_in_place(len(seen), n_features) else None
     if weights is not None:
         # Rows move back, the last ones first: none is written over before it has moved.
         for part in reversed(parts):
-            weights[to[part]] = weights[part][:, columns].copy()
+            weights[to[part]] = weights[part].copy() if position is None else weights[part][:, position]
         unseen = np.ones(n_features + 1, bool)
         unseen[to] = False
         weights[unseen] = 0
     else:
         weights = engine.zeros((n_features + 1, n_classes), W.dtype)
         for part in parts:
-            weights[to[part]] = W[part][:, columns]
+            weights[to[part]] = W[part] if position is None else W[part][:, position]
             engine.settle(W)
             engine.settle(weights)
         engine.discard(W)

@@ -18,6 +18,7 @@ end at the same optimum.
 
 from __future__ import annotations
 
+import mmap
 import warnings
 from numbers import Real
 from typing import Any, ClassVar
@@ -40,7 +41,6 @@ from arbora.classify._train import Training
 from arbora.infer import Progress
 from arbora.infer.memory import require_memory
 from arbora.infer.multinomial import Monitor, SoftmaxProblem, class_weights
-from arbora.infer.multinomial_penalty import split_factor
 from arbora.infer.multinomial_solve import SOLVERS, solve
 from arbora.infer.undo import all_or_nothing
 from arbora.structure import Hierarchy, LabelGraph
@@ -235,8 +235,8 @@ class MultinomialLogistic(LinearClassifier):
                 f"solver={self.solver!r} needs all classes in one process, and engine={self.engine!r} keeps them in "
                 "shards: use solver='lc', or engine=None."
             )
-        factor = self._coupled()[0]
-        if factor is not None and split_factor(factor) is None:
+        tree = isinstance(self.structure, Hierarchy) and self.structure.is_tree
+        if self.structure is not None and not tree and self._coupled()[0] is not None:
             raise ValueError(
                 "in a DAG or a label graph the penalty pulls each class to a mixture of the weights of all others, "
                 "which would have to travel between the workers in every iteration: use a tree, engine=None, "
@@ -277,21 +277,27 @@ class MultinomialLogistic(LinearClassifier):
         checkpoint = self._checkpoint(training)
         with Progress(None, "iterations", self.verbose) as progress, self._training_engine() as engine:
             monitor = Monitor(self.tol, self.max_iter, progress, dtype, checkpoint)
-            solution = solve(problem, self.solver, monitor, engine, training.options.seed, below)
+            try:
+                solution = solve(problem, self.solver, monitor, engine, training.options.seed, below)
+            except MemoryError:
+                if checkpoint is not None and not checkpoint.keys():
+                    checkpoint.clear()  # of a fit that never began
+                raise
         W = solution.Z if solution.of_classes else class_weights(factor, solution.Z)
         W, columns = W.astype(dtype, copy=False), None if factor is None else position
+        solution = solution._replace(Z=None)  # its memory may move
         if below is None:
-            model = all_weights(W, seen, n_features, bias, engine, columns)
+            self.coef_, self.intercept_ = all_weights(W, seen, n_features, bias, engine, columns)
         else:
-            model = pruned_weights(W, seen, n_features, bias, below, columns)
-        self.coef_, self.intercept_ = model
-        if checkpoint is not None:
-            checkpoint.clear()
+            self.coef_, self.intercept_ = pruned_weights(W, seen, n_features, bias, below, columns)
+        del W
         self.structure_, self.trace_, self.n_iter_ = self.structure, monitor.trace, len(monitor.trace)
         self.objective_, self.gradient_norm_ = solution.objective, solution.gradient_norm
         self.duality_gap_ = solution.gap / max(solution.objective, np.finfo(np.float64).tiny)
         if not solution.converged:
             self._warn(monitor)
+        if checkpoint is not None:
+            checkpoint.clear()
         return self
 
     def _require_room(self, n_seen: int, n_features: int) -> None:
@@ -299,9 +305,12 @@ class MultinomialLogistic(LinearClassifier):
         engine, n_classes = self._training_engine(), len(self.classes_)
         if not engine.is_local and engine.weights is not None:
             return  # they go to a file
-        n_rows = n_features if grow_in_place(n_seen, n_features) else 2 * n_seen
+        row = n_classes * np.dtype(self.dtype).itemsize
+        # In a new matrix, pages without a feature that occurs take no memory.
+        n_new = n_seen if row >= mmap.PAGESIZE else min(n_features, n_seen * mmap.PAGESIZE // row)
+        n_rows = n_features if grow_in_place(n_seen, n_features) else n_seen + n_new
         require_memory(
-            (n_rows + 1) * n_classes * np.dtype(self.dtype).itemsize,
+            (n_rows + 1) * row,
             f"The dense weights of {n_classes} classes and {n_features} features",
             "Use prune_below, which keeps the larger ones as a sparse matrix, fewer features (for text: a larger "
             "min_df), or RayEngine(weights=folder), which keeps them in a file.",

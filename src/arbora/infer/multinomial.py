@@ -92,7 +92,7 @@ class SoftmaxProblem(NamedTuple):
 class Solution(NamedTuple):
     """Parts, with their objective, duality gap (NaN where there is none) and norm of the gradient.
 
-    With `of_classes`, `Z` holds the weights of the classes instead.
+    With `of_classes`, `Z` holds the weights of the classes instead, Z F.
     """
 
     Z: Any

@@ -148,7 +148,7 @@ def solve_dual(
         Z, L = _start(problem)
     else:
         Z, L, gaps, optimism = kept.arrays["Z"], kept.arrays["L"], kept.meta["gaps"], kept.meta["optimism"]
-        rng.bit_generator.state = kept.meta["order"]
+        rng.bit_generator.state, patient = kept.meta["order"], kept.meta["patient"]
     while not done:
         fine = bool(gaps) and gaps[-1] <= _FINE * monitor.objective
         loss, half, gap = sweep_softmax(
@@ -168,8 +168,8 @@ def solve_dual(
         if not patient and _is_slow(gaps, monitor.tol * objective):
             break
         if not done:
-            order = dict(rng.bit_generator.state)
-            monitor.keep("dual", {"Z": Z, "L": L}, gaps=gaps, optimism=optimism, order=order)
+            where = {"gaps": gaps, "optimism": optimism, "order": rng.bit_generator.state, "patient": patient}
+            monitor.keep("dual", {"Z": Z, "L": L}, **where)
     return monitor.solution(Z)
 
 

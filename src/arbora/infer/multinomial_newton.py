@@ -88,7 +88,11 @@ def _advance(objective: Objective, point: Point, gradient: Matrix, enough: float
 
 
 def solve_newton(
-    problem: SoftmaxProblem, monitor: Monitor, engine: Any = None, start: Matrix | None = None
+    problem: SoftmaxProblem,
+    monitor: Monitor,
+    engine: Any = None,
+    start: Matrix | None = None,
+    kept: Piece | None = None,
 ) -> Solution:
     """Minimise by Newton's method.
 
@@ -99,6 +103,8 @@ def solve_newton(
     engine : object with ``map(function, items)``, optional
     start : ndarray of shape (n_weights, n_parts), optional
         Where to begin, unless zero is better.
+    kept : Piece, optional
+        What the monitor gave back of a run that was interrupted: it goes on from there.
 
     Examples
     --------
@@ -109,7 +115,6 @@ def solve_newton(
     (array([[ 0.521, -0.521]]), True)
     """
     with ThreadpoolController().limit(limits=1, user_api="blas"):
-        kept = monitor.resume("newton")
         turn = _turn(problem) if kept is None else kept.arrays.get("turn")
         objective = Objective(problem if turn is None else problem._replace(X=problem.X @ turn), engine)
         if problem.free_bias:

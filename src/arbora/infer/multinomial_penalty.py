@@ -40,7 +40,7 @@ class Shared(NamedTuple):
     """Variance that each class has for itself, and shares of the classes in the parts that they share."""
 
     own: NDArray[np.float64]
-    factor: sp.csr_array  # n_shared x n_classes
+    factor: Any  # n_shared x n_classes; CSR, or an ndarray where all classes share all
 
 
 def split_factor(factor: Any) -> Shared | None:
@@ -55,45 +55,48 @@ def split_factor(factor: Any) -> Shared | None:
     """
     factor = sp.csr_array(factor, dtype=np.float64, copy=True)
     factor.eliminate_zeros()
-    alone = np.diff(factor.indptr) == 1
-    own = np.asarray((factor[alone] ** 2).sum(axis=0)).ravel()
-    if not (own > 0).all():
-        return None
-    return Shared(own, sp.csr_array(factor[np.diff(factor.indptr) > 1]))
+    n_classes = np.diff(factor.indptr)
+    own = np.asarray((factor[n_classes == 1] ** 2).sum(axis=0)).ravel()
+    return Shared(own, factor[n_classes > 1]) if (own > 0).all() else None
 
 
 def _split_dense(factor: Any) -> Shared:
     """Give every class the smallest eigenvalue of the covariance for itself."""
-    K = (factor.T @ factor).toarray()
-    values, vectors = np.linalg.eigh(K)
-    shares = np.sqrt(np.maximum(values - values[0], 0))[:, None] * vectors.T
-    return Shared(np.full(len(K), values[0]), sp.csr_array(shares[shares.any(axis=1)]))
+    values, vectors = np.linalg.eigh((factor.T @ factor).toarray())
+    left = np.sqrt(np.maximum(values[1:] - values[0], 0))
+    return Shared(np.full(len(values), values[0]), left[:, None] * vectors.T[1:])
+
+
+def _precision(shared: Shared) -> Any:
+    """S D^-1 S', sparse or dense as S is."""
+    product: Any = (shared.factor / shared.own) @ shared.factor.T
+    return product.tocsr() if hasattr(product, "tocsr") else product
+
+
+def _dense(A: Any) -> Any:
+    return A.toarray() if hasattr(A, "toarray") else A
 
 
 class _System:
-    """A symmetric system of equations, factored once."""
+    """I + A, symmetric and positive, factored once."""
 
     def __init__(self, A: Any) -> None:
         n = A.shape[0]
-        self.sparse = A.nnz < _SPARSE * n * n
+        self.sparse = hasattr(A, "nnz") and A.nnz < _SPARSE * n * n
         self.factor: Any = None
-        if n:
-            self.factor = splu(sp.csc_array(A)) if self.sparse else cho_factor(A.toarray())
+        if n and self.sparse:
+            symmetric: Any = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
+            self.factor = splu(sp.csc_array(A + sp.eye_array(n)), diag_pivot_thresh=0.0, **symmetric)
+        elif n:
+            self.factor = cho_factor(_dense(A) + np.eye(n))
 
     def solve(self, B: Matrix) -> Matrix:
         """Solve for many right-hand sides, the columns of B, some at a time; in the precision of B."""
-        if not len(B):
-            return B.copy()
         U = np.empty_like(B)
-        for some in slices(B.shape[1], max(1, _AT_ONCE // len(B))):
+        for some in slices(B.shape[1], max(1, _AT_ONCE // max(1, len(B)))) if len(B) else []:
             part = np.ascontiguousarray(B[:, some], np.float64)
             U[:, some] = self.factor.solve(part) if self.sparse else cho_solve(self.factor, part)
         return U
-
-
-def _precision(shared: Shared) -> sp.csr_array:
-    """S D^-1 S'."""
-    return sp.csr_array((shared.factor / shared.own) @ shared.factor.T)
 
 
 class Penalty:
@@ -114,16 +117,16 @@ class Penalty:
     """
 
     def __init__(self, problem: SoftmaxProblem) -> None:
-        self.factor, self.free_bias = problem.factor, problem.free_bias
-        self.shared: Shared | None = None
+        self.free_bias, self.shared = problem.free_bias, None
         n_classes, dtype = problem.n_classes, problem.dtype
         self.total = float(n_classes)  # of the entries of K^-1
         self.centre = np.full(n_classes, 1 / n_classes, dtype)  # what all classes have in common is W centre
         if problem.factor is not None:
             self.shared = split_factor(problem.factor) or _split_dense(problem.factor)
             own, shares = self.shared
-            self._system = _System(sp.eye_array(shares.shape[0]) + _precision(self.shared))
-            ones = self._system.solve((shares @ (1 / own))[:, None])  # U of weights that are all 1
+            ones = _System(_precision(self.shared)).solve(
+                (shares @ (1 / own))[:, None]
+            )  # U of weights that are 1
             sums = (1 - (shares.T @ ones).ravel()) / own
             self.total = float(sums.sum())
             self.centre = (sums / self.total).astype(dtype)
@@ -133,7 +136,7 @@ class Penalty:
         """Rows of W, one a feature, that the penalty sees."""
         return W[: len(W) - self.free_bias]
 
-    def weights(self, columns: slice) -> Any:
+    def strength(self, columns: slice) -> Any:
         """Weight of the penalty of some classes, given the shared parts."""
         return 1.0 if self.shared is None else 1 / self.shared.own[columns]
 
@@ -147,22 +150,6 @@ class Penalty:
     def of_common(self, common: Matrix) -> float:
         """Part of the penalty that goes with the weights `common`, taken off all classes."""
         return self.total * squares(self.regularised(common[:, None])) / 2
-
-    def parts(self, W: Matrix) -> Matrix:
-        """Z of least norm with Z F = W."""
-        if self.shared is None or self.factor is None:
-            return W
-        own, shares = self.shared
-        Z = np.empty((len(W), self.factor.shape[0]), W.dtype)
-        for some in slices(len(W), max(1, _AT_ONCE // W.shape[1])):
-            scaled = W[some].T / own[:, None]
-            U = self._system.solve(np.asarray(shares @ scaled))
-            Z[some] = (self.factor @ (scaled - (shares.T @ U) / own[:, None])).T
-        return Z
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave what cannot be sent behind: only the driver puts the parts together."""
-        return {name: value for name, value in self.__dict__.items() if name != "_system"}
 
 
 class Tied(NamedTuple):
@@ -188,47 +175,53 @@ class ShardParts:
     def __init__(self, penalty: Penalty, classes: slice) -> None:
         assert penalty.shared is not None
         self.penalty, (own, shares) = penalty, penalty.shared
-        here = sp.csr_array(shares[:, classes])
-        n_here, n_all = np.diff(here.indptr), np.diff(shares.indptr)
-        local, self.crossing = (
-            np.flatnonzero((n_here > 0) & (n_here == n_all)),
-            np.flatnonzero((n_here > 0) & (n_here < n_all)),
-        )
-        ids, self.n_local = np.concatenate([local, self.crossing]), len(local)
-        seen = Shared(own[classes], sp.csr_array(here[ids]))
-        self.shares, self.lift = sp.csc_array(seen.factor), penalty.lift[ids]
+        here = shares[:, classes]
+        n_here, n_all = np.asarray((here != 0).sum(axis=1)), np.asarray((shares != 0).sum(axis=1))
+        local = np.flatnonzero((n_here > 0) & (n_here == n_all))
+        self.crossing_ids = np.flatnonzero((n_here > 0) & (n_here < n_all))
+        ids, self.n_local = np.concatenate([local, self.crossing_ids]), len(local)
+        seen = Shared(own[classes], here[ids])
+        self.lift, self.n_seen = penalty.lift[ids], len(ids)
         A, n = _precision(seen), self.n_local
-        self._system = _System(sp.eye_array(n) + A[:n, :n])
-        self._across = A[:n, n:].toarray()
+        self._system, across, crossing = _System(A[:n, :n]), A[:n, n:], A[n:, n:]
+        self._across = _dense(across)
         self.pull = self._system.solve(self._across)  # what the crossing parts take off the local ones
-        self.schur = A[n:, n:].toarray() - self._across.T @ self.pull
-        self.by_class = sp.csr_array((seen.factor / seen.own).T)
+        self.schur = _dense(crossing) - self._across.T @ self.pull
+        # Blocks are columns: by class, and those of the right-hand side over D.
+        self.shares, scaled = seen.factor, seen.factor / seen.own
+        if sp.issparse(here):
+            self.shares, scaled = sp.csc_array(self.shares), sp.csc_array(scaled)
+        self._scaled = scaled
 
     def start(self, n_weights: int, dtype: Any) -> Matrix:
         """Local parts of zero weights, before the crossing ones are taken off."""
         return np.zeros((self.n_local, n_weights), dtype)
 
-    def weights(self, local: Matrix, crossing: Matrix | None, common: Matrix | None) -> Matrix:
+    def seen_weights(self, local: Matrix, crossing: Matrix | None, common: Matrix | None) -> Matrix:
         """U of all parts that the shard sees, without what all classes have in common."""
         if crossing is None:
-            crossing = np.zeros((len(self.crossing), local.shape[1]), local.dtype)
+            crossing = np.zeros((len(self.crossing_ids), local.shape[1]), local.dtype)
         U = np.vstack([local - self.pull.astype(local.dtype) @ crossing, crossing])
         return U if common is None else U - self.lift * common
 
+    def _block(self, shares: Any, columns: slice, dtype: Any) -> tuple[Any, Any]:
+        """Rows of the parts in which a block of classes has shares, and these."""
+        block: Any = shares[:, columns].astype(dtype)
+        if not hasattr(block, "tocsr"):
+            return slice(None), block
+        rows = np.unique(block.indices)
+        return rows, block.tocsr()[rows]
+
     def pulls(self, U: Matrix, columns: slice) -> Matrix:
         """V of a block of classes, counted from the first of the shard: where the penalty pulls them."""
-        shares = self.shares[:, columns]
-        rows = np.unique(shares.indices)
-        block: Any = sp.csr_array(sp.csr_array(shares)[rows].T).astype(U.dtype)
-        return np.ascontiguousarray((block @ U[rows]).T)
+        rows, block = self._block(self.shares, columns, U.dtype)
+        return np.ascontiguousarray((block.T @ U[rows]).T)
 
     def add(self, B: Matrix, H: Matrix, columns: slice, W: Matrix, gradient: Matrix) -> None:
         """Add what a block of classes has in the right-hand side and in the gradient of the parts."""
-        shares = sp.csr_array(self.shares[:, columns])
-        rows = np.flatnonzero(np.diff(shares.indptr))
-        scaled: Any = sp.csr_array(sp.csc_array(self.by_class[columns]).T)[rows]
-        B[rows] += scaled.astype(W.dtype) @ W.T
-        H[rows] += shares[rows].astype(W.dtype) @ gradient.T
+        for total, shares, of_classes in ((B, self._scaled, W), (H, self.shares, gradient)):
+            rows, block = self._block(shares, columns, W.dtype)
+            total[rows] += block @ of_classes.T
 
     def tell(self, B: Matrix, H: Matrix) -> tuple[Matrix, Tied]:
         """Solve for the local parts, and tell what that leaves of the crossing ones."""
@@ -253,13 +246,13 @@ class CrossingParts:
 
     def __init__(self, penalty: Penalty, pieces: list[slice]) -> None:
         self.penalty = penalty
-        seen = [ShardParts(penalty, classes) for classes in pieces]
-        self.ids = np.unique(np.concatenate([one.crossing for one in seen]))
-        self.rows = [np.searchsorted(self.ids, one.crossing) for one in seen]
-        A = np.eye(len(self.ids))
-        for rows, one in zip(self.rows, seen, strict=True):
+        seen = [ShardParts(penalty, classes) for classes in pieces] if len(pieces) > 1 else []
+        self.ids = np.unique(np.concatenate([one.crossing_ids for one in seen])) if seen else np.empty(0, int)
+        self.rows = [np.searchsorted(self.ids, one.crossing_ids) for one in seen] or [np.empty(0, int)]
+        A = np.zeros((len(self.ids), len(self.ids)))
+        for rows, one in zip(self.rows, seen, strict=False):  # one shard has all parts for itself
             A[np.ix_(rows, rows)] += one.schur
-        self._system = _System(sp.csr_array(A))
+        self._system = _System(A)
 
     def solve(self, told: list[Tied]) -> tuple[list[Matrix], float, float]:
         """Weights of the crossing parts for each shard; penalty and squared gradient of all shared parts."""

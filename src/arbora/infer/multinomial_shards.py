@@ -126,7 +126,7 @@ class ClassShard:
         with self.blas.limit(limits=1, user_api="blas"):
             U = sums = None
             if self.parts is not None and self.local is not None:
-                U = self.parts.weights(self.local, crossing, common)
+                U = self.parts.seen_weights(self.local, crossing, common)
                 sums = np.zeros_like(U), np.zeros_like(U)
             if common is not None:
                 self.W -= common[:, None]
@@ -148,7 +148,7 @@ class ClassShard:
     def _visit(self, columns: slice, shift: Matrix, U: Matrix | None) -> tuple[Told, slice, Block | None]:
         rows, here, penalty = self.rows, self._here(columns), self.penalty
         V = None if U is None or self.parts is None else self.parts.pulls(U, here)
-        weight = penalty.weights(columns)
+        weight = penalty.strength(columns)
         block = visit(rows, columns, self.W[:, here], shift, self.bound.curve, V, weight)
         self.W[:, here] = block.weights
         labelled = rows_of(rows, columns)
@@ -247,8 +247,8 @@ class ClassBlocks:
         n_weights = self.rows.X.shape[1]
         parts = slices(n_weights, max(1, _AT_ONCE // self.n_classes))
         if below is not None:
-            rows: Any = [sp.hstack(list(self._ask(part, below))) for part in parts]
-            return sp.csr_array(sp.vstack(rows))
+            rows: Any = [sp.hstack(list(self._ask(part, below)), format="csr") for part in parts]
+            return sp.csr_array(sp.vstack(rows, format="csr"))
         W: Matrix = self.engine.zeros((n_weights, self.n_classes), self.rows.X.dtype)
         for part in parts:
             for columns, weights in zip(self.columns, self._ask(part), strict=True):
@@ -261,11 +261,8 @@ class ClassBlocks:
         return (self.shards.ask(k, "weights", features, self.common, *below) for k in range(len(self.pieces)))
 
     def solution(self, monitor: Monitor, below: Matrix | None = None) -> Solution:
-        """Close with the parts of the classes; of classes elsewhere, with their weights."""
-        W = self.weights(below)
-        if not self.alone:
-            return monitor.solution(W)._replace(of_classes=True)
-        return monitor.solution(self.penalty.parts(W))
+        """Close with the weights of the classes."""
+        return monitor.solution(self.weights(below))._replace(of_classes=True)
 
     def resume(self, monitor: Monitor, solver: str) -> Piece | None:
         """Take up the weights that `keep` saved; None if there are none."""

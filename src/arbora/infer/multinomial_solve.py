@@ -55,13 +55,15 @@ def memory_of(problem: SoftmaxProblem, solver: str, n_workers: int = 1, elsewher
     elif elsewhere:
         numbers = n_weights * problem.n_classes
     else:
-        block = min(BLOCK, problem.n_classes) * (8 * len(problem.labels) + 8 * n_weights)
+        arrays = 8 if problem.factor is None else 14  # of a visit, and of what it leaves to be added up
+        block = min(BLOCK, problem.n_classes) * (8 * len(problem.labels) + arrays * n_weights)
         numbers = n_weights * problem.n_classes + n_workers * block + (pairs if solver == "dm" else 0)
         if problem.factor is not None:
             shared = split_factor(problem.factor)
-            dense = shared is None  # then all is shared by all
             n_shared = problem.n_classes if shared is None else shared.factor.shape[0]
-            numbers += 4 * n_weights * n_shared + (8 * problem.n_classes**2 if dense else 0)
+            numbers += 5 * n_weights * n_shared
+            if shared is None:  # all is shared by all: matrices in double precision
+                numbers += 8 * 8 * problem.n_classes**2 // size
     return numbers * size
 
 
@@ -125,13 +127,12 @@ def solve(
 
 
 def _solve_auto(problem: SoftmaxProblem, monitor: Monitor, engine: Any, seed: int) -> Solution:
-    start = None
-    gone_over = monitor.checkpoint is not None and "newton" in monitor.checkpoint  # before it was interrupted
-    if _first_of_auto(problem) == "dual" and not gone_over:
+    start, kept = None, monitor.resume("newton")
+    if _first_of_auto(problem) == "dual" and kept is None:
         free = available_memory()
         patient = free is not None and memory_of(problem, "newton") > free
         solution = solve_dual(problem, monitor, engine, seed, patient)
         if solution.converged or len(monitor.trace) >= monitor.max_iter:
             return solution
         start = solution.Z
-    return solve_newton(problem, monitor, engine, start)
+    return solve_newton(problem, monitor, engine, start, kept)
