@@ -54,7 +54,7 @@ _MOST_AROUND = (
     600.0  # seconds of a cell beside its fit, and of a step of a solver that does not stop in the midst of it
 )
 _MOST_SYNTHETIC = 4 * 3600.0
-_MOST_ROUNDS = 4  # of LC there
+_MOST_ROUNDS = 3  # of LC there
 _WARM_UP = 200
 _MOST_ITERATIONS = 10_000
 SECTION = "Multinomial logistic regression: time to the optimum"

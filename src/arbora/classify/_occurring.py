@@ -1,7 +1,8 @@
-"""Features that occur: others have no part in training, and get their weights, which are zero, when it is over.
+"""Features that occur: where most do not, these are trained alone, and the others get their zeros in the end.
 
-Weights of very many classes fill the memory, so that there is no room for a second copy: a dense matrix grows where
-it is, and its rows move to their places; of a pruned one, only entries that are large enough are put together.
+Weights of very many classes fill the memory, so that there is no room for a second copy. Where most features occur
+all are trained, and the weights of those that do not stay zero; elsewhere a new matrix takes no memory for its zeros.
+Of pruned weights, only those that are large enough are put together.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from arbora.infer.prune import pruned
 from arbora.infer.tree_likelihood import slices
 
 _DENSE = 0.5  # share of entries at which rows count as dense
+_MOST = 0.5  # share of features that occur above which all are trained
 _AT_ONCE = 1 << 24  # weights that are copied at a time
 
 
 def with_bias(X: sp.csr_array, bias: float, dtype: Any) -> tuple[Any, NDArray[np.int64]]:
-    """Features that occur, a constant one behind them, dense if most entries are there; and which of all they are.
+    """Features that occur (or all, if most do), a constant one behind them, dense if most entries are there.
+
+    Also which of all features they are.
 
     Examples
     --------
@@ -31,6 +35,8 @@ def with_bias(X: sp.csr_array, bias: float, dtype: Any) -> tuple[Any, NDArray[np
     (array([[3., 1.]]), array([1]))
     """
     seen = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
+    if len(seen) > _MOST * X.shape[1]:
+        seen = np.arange(X.shape[1])
     X = X.astype(dtype) if len(seen) == X.shape[1] else sp.csr_array(X[:, seen]).astype(dtype)
     column = np.full((X.shape[0], 1 if bias else 0), bias, dtype)
     if X.nnz > _DENSE * X.shape[0] * max(X.shape[1], 1):
@@ -42,28 +48,6 @@ def _parts(n_rows: int, n_columns: int) -> list[slice]:
     return slices(n_rows, max(1, _AT_ONCE // max(1, n_columns)))
 
 
-def grow_in_place(n_seen: int, n_features: int) -> bool:
-    """Whether dense weights are to grow where they are.
-
-    Where most features do not occur they are not: a new matrix takes no memory for pages that stay zero.
-    """
-    return n_features < 2 * n_seen
-
-
-def _grown(W: NDArray[Any], n_rows: int) -> NDArray[Any] | None:
-    """Give a matrix more rows, where it is, if its memory is its own; W itself must not be used any more."""
-    owner = W if W.flags.owndata else W.base
-    if type(owner) is not np.ndarray or not owner.flags.owndata or not W.flags.c_contiguous:
-        return None
-    if owner.size != W.size:
-        return None
-    shape = n_rows, W.shape[1]
-    owner.resize(
-        shape if owner is W else shape[0] * shape[1], refcheck=False
-    )  # memory of this size is not copied
-    return owner.reshape(shape)
-
-
 def all_weights(
     W: NDArray[Any],
     seen: NDArray[np.int64],
@@ -72,10 +56,9 @@ def all_weights(
     engine: ThreadEngine,
     position: NDArray[np.int64] | None = None,
 ) -> LinearModel:
-    """Weights of all features, from those (n_seen, n_classes) of the features that occur and of the bias behind them.
+    """Weights of all features, from those (n_seen, n_classes) that were trained, with the bias behind them.
 
-    `W` may be written over, and must not be used any more; `position` is the column of each class, if they are not
-    in order.
+    `W` may be written over; `position` is the column of each class, if they are not in order.
 
     Examples
     --------
@@ -87,25 +70,17 @@ def all_weights(
            [0., 2., 4.]]), intercept=array([50., 60.]))
     """
     to = np.append(seen, n_features) if bias else seen
-    if len(to) == n_features + 1 and position is None:
+    parts = _parts(len(to), W.shape[1])
+    if len(to) == n_features + 1:
+        for part in parts if position is not None else []:
+            W[part] = W[part][:, position]
         return LinearModel(W[:-1].T, W[-1] * W.dtype.type(bias))
-    n_classes = W.shape[1]
-    parts = _parts(len(to), n_classes)
-    weights = _grown(W, n_features + 1) if grow_in_place(len(seen), n_features) else None
-    if weights is not None:
-        # Rows move back, the last ones first: none is written over before it has moved.
-        for part in reversed(parts):
-            weights[to[part]] = weights[part].copy() if position is None else weights[part][:, position]
-        unseen = np.ones(n_features + 1, bool)
-        unseen[to] = False
-        weights[unseen] = 0
-    else:
-        weights = engine.zeros((n_features + 1, n_classes), W.dtype)
-        for part in parts:
-            weights[to[part]] = W[part] if position is None else W[part][:, position]
-            engine.settle(W)
-            engine.settle(weights)
-        engine.discard(W)
+    weights = engine.zeros((n_features + 1, W.shape[1]), W.dtype)
+    for part in parts:
+        weights[to[part]] = W[part] if position is None else W[part][:, position]
+        engine.settle(W)
+        engine.settle(weights)
+    engine.discard(W)
     return LinearModel(weights[:-1].T, weights[-1] * weights.dtype.type(bias))
 
 

@@ -36,7 +36,7 @@ from arbora.classify._coupling import couple
 from arbora.classify._estimator import LinearClassifier
 from arbora.classify._grow import mixed, mixing_of
 from arbora.classify._linear import LinearModel
-from arbora.classify._occurring import all_weights, grow_in_place, pruned_weights, sizes_to_keep, with_bias
+from arbora.classify._occurring import all_weights, pruned_weights, sizes_to_keep, with_bias
 from arbora.classify._train import Training
 from arbora.infer import Progress
 from arbora.infer.memory import require_memory
@@ -285,12 +285,10 @@ class MultinomialLogistic(LinearClassifier):
                 raise
         W = solution.Z if solution.of_classes else class_weights(factor, solution.Z)
         W, columns = W.astype(dtype, copy=False), None if factor is None else position
-        solution = solution._replace(Z=None)  # its memory may move
         if below is None:
             self.coef_, self.intercept_ = all_weights(W, seen, n_features, bias, engine, columns)
         else:
             self.coef_, self.intercept_ = pruned_weights(W, seen, n_features, bias, below, columns)
-        del W
         self.structure_, self.trace_, self.n_iter_ = self.structure, monitor.trace, len(monitor.trace)
         self.objective_, self.gradient_norm_ = solution.objective, solution.gradient_norm
         self.duality_gap_ = solution.gap / max(solution.objective, np.finfo(np.float64).tiny)
@@ -308,7 +306,7 @@ class MultinomialLogistic(LinearClassifier):
         row = n_classes * np.dtype(self.dtype).itemsize
         # In a new matrix, pages without a feature that occurs take no memory.
         n_new = n_seen if row >= mmap.PAGESIZE else min(n_features, n_seen * mmap.PAGESIZE // row)
-        n_rows = n_features if grow_in_place(n_seen, n_features) else n_seen + n_new
+        n_rows = n_features if n_seen == n_features else n_seen + n_new
         require_memory(
             (n_rows + 1) * row,
             f"The dense weights of {n_classes} classes and {n_features} features",
