@@ -25,6 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify import MultinomialLogistic, RecursiveSVC
 from arbora.classify._coupling import couple
+from arbora.classify._occurring import with_bias
 from arbora.datasets import make_hierarchical_text
 from arbora.discover import VMFMixture
 from arbora.engine import RayEngine, ThreadEngine
@@ -273,8 +274,8 @@ def rows_of(name: str, train: Any, text: Any, size: Size) -> list[list[str]]:
 def report(text: Any) -> None:
     """Measure, and print the tables."""
     X, y, _ = text
-    seen = int((np.bincount(X.indices, minlength=X.shape[1]) > 0).sum()) + 1
-    size = Size(X.shape[0], X.nnz + X.shape[0], seen, len(set(y)))
+    rows, _ = with_bias(X, 1.0, np.float32)
+    size = Size(*rows.shape[:1], rows.nnz, rows.shape[1], len(set(y)))
     print(
         f"`python -m benchmarks.cluster`: {size.documents:,} documents, {size.classes:,} classes, {size.features:,} "
         f"features, {size.nonzeros:,} non-zeros; what it means is in docs/cluster.md.\n"

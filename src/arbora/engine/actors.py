@@ -127,6 +127,8 @@ class RayShards(Shards):
         return path
 
     def _new_folder(self) -> Path:
+        if self.engine.folder is not None:
+            Path(self.engine.folder).mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix="arbora-run-", dir=self.engine.folder)).resolve()
 
     def _require_cpus(self) -> None:

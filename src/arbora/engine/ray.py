@@ -39,7 +39,8 @@ def start_here(n_cpus: int, **more: Any) -> None:
     ray = import_ray()
     for is_last in (False, True):
         try:
-            ray.init(num_cpus=n_cpus, include_dashboard=False, **_QUIET, **more)
+            # "local": else Ray would look for a cluster that was started here, and find what one left that is gone.
+            ray.init(address="local", num_cpus=n_cpus, include_dashboard=False, **_QUIET, **more)
             return
         except Exception as error:
             ray.shutdown()
@@ -234,7 +235,8 @@ class RayEngine(ThreadEngine):
         except (Exception, SystemExit) as error:
             raise EngineError(
                 f"cannot connect to a Ray cluster at {address!r}: {error}. Look at it with `ray status --address="
-                f"{address}`; its version of Ray has to be the one here ({ray.__version__})."
+                f"{address}`; its version of Ray has to be the one here ({ray.__version__}), and if it asks for a "
+                "token, RAY_AUTH_MODE=token has to be set here, too, and ~/.ray/auth_token has to hold it."
             ) from error
         _reached[address] = _where(ray)
         return ray
