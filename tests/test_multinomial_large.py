@@ -225,8 +225,8 @@ def test_all_features_are_trained_where_most_occur(n_missing):
 
 
 @pytest.mark.parametrize("over_a_tree", [False, True])
-@pytest.mark.parametrize("prune_below", [None, 0.5])
-def test_lc_takes_the_memory_that_was_counted(over_a_tree, prune_below, monkeypatch):
+@pytest.mark.parametrize("more", [{}, {"prune_below": 0.5}, {"fit_intercept": False}])
+def test_lc_takes_the_memory_that_was_counted(over_a_tree, more, monkeypatch):
     """Weights of the classes are never held twice, with a structure neither."""
     for place in (_occurring, multinomial_penalty):
         monkeypatch.setattr(place, "_AT_ONCE", 100_000)
@@ -235,7 +235,7 @@ def test_lc_takes_the_memory_that_was_counted(over_a_tree, prune_below, monkeypa
     structure = Hierarchy.from_paths(names.tolist()) if over_a_tree else None
     counted = []
     monkeypatch.setattr(multinomial_solve, "require_memory", lambda n_bytes, *_: counted.append(n_bytes))
-    model = make(solver="lc", max_iter=1, structure=structure, prune_below=prune_below)
+    model = make(solver="lc", max_iter=1, structure=structure, **more)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(rows, names)  # compiles

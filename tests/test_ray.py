@@ -254,13 +254,15 @@ def filed():
     return X, [f"{name % 10}/{name}" for name in y], tree
 
 
-def test_softmax_over_a_tree_on_a_cluster_that_loses_a_worker(filed, kill_in, monkeypatch):
+def test_softmax_over_a_tree_on_a_cluster_that_loses_a_worker(filed, kill_in, monkeypatch, tmp_path):
     X, y, tree = filed
     arguments = {"structure": tree, "coupling": 1.0, "solver": "lc", "tol": 1e-2}
     here = in_two_shards(monkeypatch, MultinomialLogistic(**arguments), X, y)
     kill_in(4)
-    there = MultinomialLogistic(**arguments, engine=Killing(n_shards=2, checkpoint_every=3)).fit(X, y)
+    engine = Killing(n_shards=2, checkpoint_every=3, folder=tmp_path / "made" / "when needed")
+    there = MultinomialLogistic(**arguments, engine=engine).fit(X, y)
     assert Killing.last.n_restarts == 1
+    assert os.path.isdir(engine.folder)
     np.testing.assert_array_equal(there.coef_, here.coef_)
     np.testing.assert_array_equal(there.trace_["objective"], here.trace_["objective"])
     alone = MultinomialLogistic(**arguments).fit(X, y)

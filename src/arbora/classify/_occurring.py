@@ -48,6 +48,11 @@ def _parts(n_rows: int, n_columns: int) -> list[slice]:
     return slices(n_rows, max(1, _AT_ONCE // max(1, n_columns)))
 
 
+def is_final(n_seen: int, n_features: int, bias: float, engine: ThreadEngine) -> bool:
+    """Whether the weights that were trained are those of the model: a file of them always has a row for the bias."""
+    return n_seen == n_features and (bias > 0 or engine.is_local)
+
+
 def all_weights(
     W: NDArray[Any],
     seen: NDArray[np.int64],
@@ -71,9 +76,12 @@ def all_weights(
     """
     to = np.append(seen, n_features) if bias else seen
     parts = _parts(len(to), W.shape[1])
-    if len(to) == n_features + 1:
+    if is_final(len(seen), n_features, bias, engine):
         for part in parts if position is not None else []:
             W[part] = W[part][:, position]
+            engine.settle(W)
+        if not bias:
+            return LinearModel(W.T, np.zeros(W.shape[1], W.dtype))
         return LinearModel(W[:-1].T, W[-1] * W.dtype.type(bias))
     weights = engine.zeros((n_features + 1, W.shape[1]), W.dtype)
     for part in parts:

@@ -36,7 +36,7 @@ from arbora.classify._coupling import couple
 from arbora.classify._estimator import LinearClassifier
 from arbora.classify._grow import mixed, mixing_of
 from arbora.classify._linear import LinearModel
-from arbora.classify._occurring import all_weights, pruned_weights, sizes_to_keep, with_bias
+from arbora.classify._occurring import all_weights, is_final, pruned_weights, sizes_to_keep, with_bias
 from arbora.classify._train import Training
 from arbora.infer import Progress
 from arbora.infer.memory import require_memory
@@ -271,7 +271,7 @@ class MultinomialLogistic(LinearClassifier):
         problem = SoftmaxProblem(X, labels, training.row_cost, len(order), factor, free_bias)
         below = None
         if self.prune_below is None:
-            self._require_room(len(seen), n_features)
+            self._require_room(len(seen), n_features, bias)
         else:
             below = sizes_to_keep(X.shape[1], self.prune_below, bias, dtype)
         checkpoint = self._checkpoint(training)
@@ -298,7 +298,7 @@ class MultinomialLogistic(LinearClassifier):
             checkpoint.clear()
         return self
 
-    def _require_room(self, n_seen: int, n_features: int) -> None:
+    def _require_room(self, n_seen: int, n_features: int, bias: float) -> None:
         """Refuse dense weights that would not fit once they are those of all features."""
         engine, n_classes = self._training_engine(), len(self.classes_)
         if not engine.is_local and engine.weights is not None:
@@ -306,7 +306,7 @@ class MultinomialLogistic(LinearClassifier):
         row = n_classes * np.dtype(self.dtype).itemsize
         # In a new matrix, pages without a feature that occurs take no memory.
         n_new = n_seen if row >= mmap.PAGESIZE else min(n_features, n_seen * mmap.PAGESIZE // row)
-        n_rows = n_features if n_seen == n_features else n_seen + n_new
+        n_rows = n_features if is_final(n_seen, n_features, bias, engine) else n_seen + n_new
         require_memory(
             (n_rows + 1) * row,
             f"The dense weights of {n_classes} classes and {n_features} features",
