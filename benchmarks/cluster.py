@@ -24,16 +24,16 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify import MultinomialLogistic, RecursiveSVC
-from arbora.classify._coupling import couple
-from arbora.classify._occurring import with_bias
+from arbora.classify._common.coupling import couple
+from arbora.classify._common.feature_subset import with_bias
 from arbora.datasets import make_hierarchical_text
 from arbora.discover import VMFMixture
 from arbora.engine import RayEngine, ThreadEngine
-from arbora.infer.fold import cut_blocks
-from arbora.infer.joint_shards import cut_layout
-from arbora.infer.layout import lay_out
-from arbora.infer.multinomial_penalty import split_factor
-from arbora.infer.multinomial_split import BLOCK
+from arbora.infer.linear.coupled_shards import cut_layout
+from arbora.infer.linear.layout import lay_out
+from arbora.infer.softmax.lc import BLOCK
+from arbora.infer.softmax.penalty import split_factor
+from arbora.infer.tree_sum import cut_blocks
 from arbora.text import LtcTransformer
 from benchmarks.cells import one_thread
 from benchmarks.report import machine, published

@@ -29,8 +29,8 @@ from arbora.classify import (
     RecursiveSVC,
     TopDownSVC,
 )
-from arbora.classify._targets import Targets, encode_targets
-from arbora.classify.recursive import DEFAULT_COUPLINGS
+from arbora.classify._common.labels import Targets, encode_targets
+from arbora.classify.recursive.estimators import DEFAULT_COUPLINGS
 from arbora.structure import Hierarchy, LabelGraph
 from benchmarks.tasks import Task
 

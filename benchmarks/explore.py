@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from arbora.explore.folder import open_folder
+from arbora.app.folder import open_folder
 from arbora.explore.page import make_page
 from benchmarks.report import published
-from explore_folders import large_folder
+from support.explore_folders import large_folder
 
 CASES = ((1, 1_000), (100, 1_000), (1_000, 10_000), (20_000, 10_000), (1_000, 50_000), (20_000, 200_000))
 ABOUT = """

@@ -24,7 +24,7 @@ from scipy.special import expit, logit, xlogy
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
-from arbora.classify._search import folds
+from arbora.classify.recursive.search import folds
 from arbora.classify.thresholds import GlobalCut
 from arbora.metrics import bootstrap_interval, expected_calibration_error, macro_f1, micro_f1
 from arbora.metrics.table import Marked, Table

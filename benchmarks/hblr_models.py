@@ -17,7 +17,7 @@ from arbora.classify import (
     RecursiveLogisticRegression,
     RecursiveSVC,
 )
-from arbora.classify._search import folds
+from arbora.classify.recursive.search import folds
 from benchmarks.contestants import LOGISTIC, SEED, encoded
 from benchmarks.recursive import N_FOLDS, QUICK_COUPLINGS
 from benchmarks.tasks import Task, task

@@ -16,7 +16,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 
 from arbora import datasets
 from arbora.engine import ThreadEngine
-from arbora.infer.dual import BLOCK, prepare_rows, solve_block
+from arbora.infer.linear.flat import BLOCK, prepare_rows, solve_block
 from arbora.kernels import LOSSES, csr_matmul, sweep_block
 from benchmarks.report import published
 

@@ -28,7 +28,7 @@ from benchmarks.kernels import best_of
 from benchmarks.report import published
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from bessel_reference import exact
+from support.bessel_reference import exact
 
 FUNCTIONS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "log_iv": ("log_iv", log_iv),

@@ -22,11 +22,11 @@ from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
 from arbora.discover import BayesianVMFMixture, VMFMixture
-from arbora.discover._rows import as_rows, unit_rows
-from arbora.discover._start import plus_plus
+from arbora.discover._mixture.initialization import plus_plus
+from arbora.discover._mixture.rows import as_rows, unit_rows
 from arbora.engine import ThreadEngine
-from arbora.infer.mixture import Schedule
-from arbora.infer.mixture_stats import Rows, e_step
+from arbora.infer.mixture.loop import Schedule
+from arbora.infer.mixture.statistics import Rows, e_step
 from arbora.kernels import csr_matmul
 from arbora.metrics.table import Table
 from benchmarks.kernels import best_of

@@ -10,12 +10,16 @@ from importlib import import_module
 from typing import Any
 
 from arbora._version import __version__
+from arbora.core.explorable import set_viewer
 
 _PACKAGES = (
+    "app",
     "classify",
+    "core",
     "datasets",
     "discover",
     "engine",
+    "explore",
     "infer",
     "io",
     "kernels",
@@ -26,6 +30,15 @@ _PACKAGES = (
 )
 
 __all__ = ["__version__", *_PACKAGES]
+
+
+def _view(model: Any, *arguments: Any, **options: Any) -> Any:
+    from arbora.explore import look_at
+
+    return look_at(model, *arguments, **options)
+
+
+set_viewer(_view)
 
 
 def __getattr__(name: str) -> Any:

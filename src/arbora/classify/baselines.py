@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _check_sample_weight
 
-from arbora.classify._estimator import LinearClassifier
-from arbora.classify._train import Training, train_one_vs_rest
+from arbora.classify._common.linear_classifier import LinearClassifier
+from arbora.classify._common.one_vs_rest import Training, train_one_vs_rest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
-from arbora.infer import Progress
-from arbora.infer.dual import class_blocks
-from arbora.infer.undo import all_or_nothing
+from arbora.core.progress import Progress
+from arbora.core.rollback import all_or_nothing
+from arbora.infer.linear.flat import class_blocks
 from arbora.structure import Hierarchy
 
 

@@ -41,11 +41,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.classify._estimator import LinearClassifier
-from arbora.classify._train import Training
+from arbora.classify._common.linear_classifier import LinearClassifier
+from arbora.classify._common.one_vs_rest import Training
 from arbora.classify.baselines import OneVsRest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
-from arbora.infer.undo import all_or_nothing
+from arbora.core.rollback import all_or_nothing
 from arbora.structure import Hierarchy
 
 _FEW_DOCUMENTS = 10.0  # N_0 of the paper: classes up to this size are small

@@ -32,17 +32,23 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.classify._coupling import couple
-from arbora.classify._estimator import LinearClassifier
-from arbora.classify._grow import mixed, mixing_of
-from arbora.classify._linear import LinearModel
-from arbora.classify._occurring import all_weights, is_final, pruned_weights, sizes_to_keep, with_bias
-from arbora.classify._train import Training
-from arbora.infer import Progress
-from arbora.infer.memory import require_memory
-from arbora.infer.multinomial import Monitor, SoftmaxProblem, class_weights
-from arbora.infer.multinomial_solve import SOLVERS, solve
-from arbora.infer.undo import all_or_nothing
+from arbora.classify._common.coupling import couple
+from arbora.classify._common.feature_subset import (
+    all_weights,
+    is_final,
+    pruned_weights,
+    sizes_to_keep,
+    with_bias,
+)
+from arbora.classify._common.linear_classifier import LinearClassifier
+from arbora.classify._common.linear_model import LinearModel
+from arbora.classify._common.one_vs_rest import Training
+from arbora.classify.recursive.partial_fit import mixed, mixing_of
+from arbora.core.memory import require_memory
+from arbora.core.progress import Progress
+from arbora.core.rollback import all_or_nothing
+from arbora.infer.softmax.problem import Monitor, SoftmaxProblem, class_weights
+from arbora.infer.softmax.solve import SOLVERS, solve
 from arbora.structure import Hierarchy, LabelGraph
 
 
@@ -217,7 +223,7 @@ class MultinomialLogistic(LinearClassifier):
 
     def _refuse_elsewhere(self) -> None:
         """Refuse what cannot be trained in shards, or taken up again, before anything is trained."""
-        if self._training_engine().is_local:
+        if self._training_engine().shares_memory:
             if self.checkpoint is not None and self.solver == "lbfgs":
                 raise ValueError(
                     "solver='lbfgs' keeps what it remembers to itself, and cannot be taken up from a checkpoint: use "
@@ -301,7 +307,7 @@ class MultinomialLogistic(LinearClassifier):
     def _require_room(self, n_seen: int, n_features: int, bias: float) -> None:
         """Refuse dense weights that would not fit once they are those of all features."""
         engine, n_classes = self._training_engine(), len(self.classes_)
-        if not engine.is_local and engine.weights is not None:
+        if not engine.shares_memory and engine.weights is not None:
             return  # they go to a file
         row = n_classes * np.dtype(self.dtype).itemsize
         # In a new matrix, pages without a feature that occurs take no memory.

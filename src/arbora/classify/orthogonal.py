@@ -38,16 +38,17 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
 from threadpoolctl import ThreadpoolController
 
-from arbora.classify._linear import LinearModel
-from arbora.classify._routes import Decisions, build_routes
-from arbora.classify._signs import Kin, Signs, find_kin
-from arbora.classify._train import Training
-from arbora.classify.path_margin import SingleLabelClassifier
+from arbora.classify._common.linear_model import LinearModel
+from arbora.classify._common.one_vs_rest import Training
+from arbora.classify._common.routes import Decisions, build_routes
+from arbora.classify.hierarchical_svm import SingleLabelClassifier
+from arbora.classify.orthogonality import Kin, Signs, find_kin
 from arbora.classify.top_down import TopDownSVC
-from arbora.infer import Progress
-from arbora.infer.dual import BlockSolution, Rows, prepare_rows
-from arbora.infer.memory import require_memory
-from arbora.infer.path_margin import (
+from arbora.core.memory import require_memory
+from arbora.core.progress import Progress
+from arbora.core.rollback import all_or_nothing
+from arbora.infer.linear.flat import BlockSolution, Rows, prepare_rows
+from arbora.infer.linear.path_margin import (
     FIRST_CAPACITY,
     PathState,
     as_paths,
@@ -56,7 +57,6 @@ from arbora.infer.path_margin import (
     improve,
     start,
 )
-from arbora.infer.undo import all_or_nothing
 from arbora.kernels.path_margin import Choices
 from arbora.structure import Hierarchy
 

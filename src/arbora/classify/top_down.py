@@ -21,19 +21,23 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify._estimator import LinearClassifier
-from arbora.classify._held_out import HeldOut, held_out_scores, stacked
-from arbora.classify._linear import (
-    LinearModel,
-    by_chunks,
+from arbora.classify._common.calibration import (
+    Calibration,
+    fit_scale,
+    fit_sigmoid,
+    n_effective,
+    smoothed_targets,
 )
-from arbora.classify._routes import Decisions, build_routes
-from arbora.classify._train import Training, train_one_vs_rest
-from arbora.classify.calibration import Calibration, fit_scale, fit_sigmoid, n_effective, smoothed_targets
+from arbora.classify._common.held_out import HeldOut, held_out_scores, stacked
+from arbora.classify._common.linear_classifier import LinearClassifier
+from arbora.classify._common.linear_model import LinearModel, by_chunks
+from arbora.classify._common.one_vs_rest import Training, train_one_vs_rest
+from arbora.classify._common.routes import Decisions, build_routes
+from arbora.core.checkpoint import Checkpoint
+from arbora.core.progress import Progress
+from arbora.core.rollback import all_or_nothing
 from arbora.engine import ThreadEngine
-from arbora.infer import Checkpoint, Progress
-from arbora.infer.dual import BLOCK, BlockSolution
-from arbora.infer.undo import all_or_nothing
+from arbora.infer.linear.flat import BLOCK, BlockSolution
 from arbora.structure import Hierarchy
 
 

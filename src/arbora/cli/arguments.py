@@ -350,7 +350,7 @@ VERBS = (
         arbora demo
         arbora demo "draw samples from a gamma distribution" "parse a date string"
         """,
-        "arbora.cli.demo:run",
+        "arbora.cli.demo.run:run",
         _demo,
     ),
     Verb(
@@ -360,7 +360,7 @@ VERBS = (
         arbora tree topics.hier
         arbora tree cat_hier.txt.xz --depth 3 --children 5
         """,
-        "arbora.cli.look:print_tree",
+        "arbora.cli.inspect:print_tree",
         _tree,
     ),
     Verb(
@@ -370,7 +370,7 @@ VERBS = (
         arbora data
         arbora data lshtc_small
         """,
-        "arbora.cli.look:print_data",
+        "arbora.cli.inspect:print_data",
         _data,
     ),
 )

@@ -15,8 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.cli.models import Wish, find_hierarchy, hold_out, make_baseline, make_classifier
-from arbora.cli.reading import (
+from arbora.app.answers import file_rows
+from arbora.app.contents import Subject, classifier_content, tree_to_show
+from arbora.app.documents import Documents, join_documents
+from arbora.app.evaluation import Trial, evaluate, evaluation_text
+from arbora.app.folder import Content, FolderError, check_target, open_folder, write_folder
+from arbora.app.label_trees import check_labels
+from arbora.app.models import Wish, find_hierarchy, hold_out, make_baseline, make_classifier
+from arbora.app.reading import (
     Reading,
     Words,
     feature_names,
@@ -28,12 +34,6 @@ from arbora.cli.reading import (
     source_of,
 )
 from arbora.datasets.base import label_names
-from arbora.datasets.documents import Documents, join_documents
-from arbora.datasets.label_trees import check_labels
-from arbora.explore.answers import file_rows
-from arbora.explore.contents import Subject, classifier_content, tree_to_show
-from arbora.explore.folder import Content, FolderError, check_target, open_folder, write_folder
-from arbora.explore.report import Trial, evaluate, evaluation_text
 from arbora.structure import Hierarchy
 
 _TOLD = (

@@ -11,10 +11,10 @@ import time
 from typing import Any
 
 from arbora import discover
-from arbora.cli.reading import Reading, Words, feature_names, learn_rows, make_vectorizer, read, source_of
-from arbora.explore.contents import Subject, topics_content, without_empty
-from arbora.explore.folder import Content, check_target, write_folder
-from arbora.explore.time import choose_bins, read_times
+from arbora.app.contents import Subject, topics_content, without_empty
+from arbora.app.folder import Content, check_target, write_folder
+from arbora.app.reading import Reading, Words, feature_names, learn_rows, make_vectorizer, read, source_of
+from arbora.app.topic_times import choose_bins, read_times
 
 DEFAULT_TOPICS = 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 
-from arbora.explore.folder import open_folder
+from arbora.app.folder import open_folder
 
 _PAGE = "page.html"
 

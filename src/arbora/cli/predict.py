@@ -2,7 +2,7 @@
 
 Texts are read, answered and written some at a time; only rows of numbers (svmlight, npz) are read whole. A line of
 the answer has the "id" of the document (its field ``id``, its path or the number of its line) and what
-`arbora.explore.answers.answer` says.
+`arbora.app.answers.answer` says.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arbora.cli.reading import Reading, feature_names, read, rows_of, source_of
-from arbora.datasets.documents import ID, STDIN, Source, guess_format, iter_documents, jsonl_records
+from arbora.app.answers import answer, titles_of
+from arbora.app.documents import ID, STDIN, Source, guess_format, iter_documents, jsonl_records
+from arbora.app.folder import open_folder
+from arbora.app.reading import Reading, feature_names, read, rows_of, source_of
+from arbora.core.progress import Progress
 from arbora.datasets.errors import DataFormatError
-from arbora.datasets.texts import TextRow
-from arbora.explore.answers import answer, titles_of
-from arbora.explore.folder import open_folder
-from arbora.infer import Progress
+from arbora.datasets.readers.texts import TextRow
 
 MATRICES = ("svmlight", "npz")
 

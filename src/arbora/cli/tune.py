@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from arbora.cli.models import COUPLED, Wish, find_hierarchy, make_classifier
-from arbora.cli.reading import Reading, Words, labelled, learn_rows, make_vectorizer, read, source_of
-from arbora.infer import Progress
+from arbora.app.models import COUPLED, Wish, find_hierarchy, make_classifier
+from arbora.app.reading import Reading, Words, labelled, learn_rows, make_vectorizer, read, source_of
+from arbora.core.progress import Progress
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Table
 

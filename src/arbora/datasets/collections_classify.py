@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from arbora.datasets.base import Dataset, Split, name_array, single_labels
-from arbora.datasets.columns import ColumnError, indicator_columns, number_column
 from arbora.datasets.errors import DataFormatError
-from arbora.datasets.files import read_lines
-from arbora.datasets.svmlight import SvmlightData, read_svmlight
-from arbora.datasets.texts import read_csv_rows, read_jsonl
+from arbora.datasets.readers.columns import ColumnError, indicator_columns, number_column
+from arbora.datasets.readers.files import read_lines
+from arbora.datasets.readers.svmlight import SvmlightData, read_svmlight
+from arbora.datasets.readers.texts import read_csv_rows, read_jsonl
 
 if TYPE_CHECKING:
     from arbora.structure import Hierarchy, LabelGraph

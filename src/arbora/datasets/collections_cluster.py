@@ -13,7 +13,7 @@ import numpy as np
 
 from arbora.datasets.base import Dataset, name_array
 from arbora.datasets.collections_classify import check_choice
-from arbora.datasets.texts import read_jsonl
+from arbora.datasets.readers.texts import read_jsonl
 
 _KNOWN = {"X", "y", "scale", "class_names", "feature_names", "is_test", "length", "channel_scale"}
 

@@ -27,16 +27,23 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.discover._base import RUN_CONSTRAINTS, warn_unless_converged
-from arbora.discover._look import ClusterLook
-from arbora.discover._questions import draw_seed
-from arbora.discover._rows import as_rows, check_matrix, check_weight, refuse_few, unit_columns, unit_rows
-from arbora.discover._start import Init, check_init, starting_sums
+from arbora.core.progress import Progress
+from arbora.core.rollback import all_or_nothing
+from arbora.discover._mixture.base import RUN_CONSTRAINTS, warn_unless_converged
+from arbora.discover._mixture.initialization import Init, check_init, starting_sums
+from arbora.discover._mixture.prediction import draw_seed
+from arbora.discover._mixture.rows import (
+    as_rows,
+    check_matrix,
+    check_weight,
+    refuse_few,
+    unit_columns,
+    unit_rows,
+)
+from arbora.discover._mixture.top_features import ClusterLook
 from arbora.engine import ThreadEngine
-from arbora.infer import Progress
-from arbora.infer.mixture import Model, Schedule, Solution, best_of, run
-from arbora.infer.mixture_stats import Rows, Scores, Stats
-from arbora.infer.undo import all_or_nothing
+from arbora.infer.mixture.loop import Model, Schedule, Solution, best_of, run
+from arbora.infer.mixture.statistics import Rows, Scores, Stats
 from arbora.kernels import csr_matmul
 
 _MOST_REPAIRS = 10  # times that clusters without rows are put elsewhere

@@ -28,13 +28,13 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.discover._base import Mixture
-from arbora.discover._questions import draw_seed
-from arbora.discover._rows import count_rows
-from arbora.discover._start import Init, label_sums, starting_sums
-from arbora.discover.vmf import left_out_shares, log_weights, own_parts
-from arbora.infer.mixture import Model
-from arbora.infer.mixture_stats import Rows, Scores, Stats
+from arbora.discover._mixture.base import Mixture
+from arbora.discover._mixture.initialization import Init, label_sums, starting_sums
+from arbora.discover._mixture.prediction import draw_seed
+from arbora.discover._mixture.rows import count_rows
+from arbora.discover.vmf.mixture import left_out_shares, log_weights, own_parts
+from arbora.infer.mixture.loop import Model
+from arbora.infer.mixture.statistics import Rows, Scores, Stats
 
 _CLEAR = 1e-6  # a row takes part in a component from this responsibility on
 

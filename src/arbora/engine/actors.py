@@ -24,9 +24,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from arbora.core.shards import EngineError, Make, Shards
 from arbora.engine.journal import Journal, fingerprint, open_journal
 from arbora.engine.mapped import read_object, write_object
-from arbora.engine.shards import EngineError, Make, Shards
 from arbora.engine.worker import LOOK, BehindError, Standing, Worker
 
 _MOST_DEATHS = 3  # of a worker, one after the other, without a step done

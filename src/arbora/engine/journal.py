@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from arbora.core.shards import EngineError, Make
 from arbora.engine.mapped import read_object, write_object
-from arbora.engine.shards import EngineError, Make
 
 _LENGTH = 16  # bytes of a fingerprint
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.core.shards import EngineError, Make
 from arbora.engine.actors import RayShards, count_slots
-from arbora.engine.shards import EngineError, Make
 from arbora.engine.threads import ThreadEngine
 
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
@@ -151,7 +151,7 @@ class RayEngine(ThreadEngine):
                                          folder='/shared/scratch'))
     """
 
-    is_local = False
+    shares_memory = False
 
     def __init__(
         self,

@@ -14,58 +14,19 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from arbora.engine.shards import LocalShards, Make, Shards
+from arbora.core.engine import SupportsUpdate, add
+from arbora.core.shards import LocalShards, Make, Shards
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _thread = threading.local()
-
-
-class SupportsUpdate(Protocol):
-    """Anything that can be told that one more item is done: ``arbora.infer.Progress``, a tqdm bar."""
-
-    def update(self, n: int = 1) -> object:
-        """Count ``n`` more items as done."""
-
-
-def add(left: Any, right: Any) -> Any:
-    """Add two statistics: numbers, arrays, or (named) tuples and dicts of them, field by field.
-
-    Parameters
-    ----------
-    left, right : number, array, tuple, dict or None
-        Two statistics of the same form; None adds to None.
-
-    Returns
-    -------
-    object
-        A new statistic of that form.
-
-    Examples
-    --------
-    >>> from arbora.engine import add
-    >>> add((1, {"n": 2.0}), (10, {"n": 3.0}))
-    (11, {'n': 5.0})
-    """
-    if left is None and right is None:
-        return None
-    if isinstance(left, tuple):
-        fields = [add(a, b) for a, b in zip(left, right, strict=True)]
-        return type(left)(*fields) if hasattr(left, "_fields") else tuple(fields)
-    if isinstance(left, dict):
-        if left.keys() != right.keys():
-            raise ValueError(
-                f"statistics with other keys cannot be added: {sorted(left)} and {sorted(right)}"
-            )
-        return {key: add(value, right[key]) for key, value in left.items()}
-    return left + right
 
 
 def _mark_worker() -> None:
@@ -174,7 +135,7 @@ class ThreadEngine:
     0.75
     """
 
-    is_local = True  # shards are in this process, and share its memory
+    shares_memory = True  # shards are in this process, and share its memory
 
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = n_jobs
@@ -201,7 +162,7 @@ class ThreadEngine:
         return 1
 
     def shards(self, make: Make, common: Any, pieces: Sequence[Any]) -> Shards:
-        """Make resident shards (see `arbora.engine.shards`), here in this process.
+        """Make resident shards (see `arbora.core.shards`), here in this process.
 
         Parameters
         ----------
@@ -319,7 +280,8 @@ class ThreadEngine:
         Examples
         --------
         >>> import numpy as np
-        >>> from arbora.engine import ThreadEngine, split
+        >>> from arbora.engine import ThreadEngine
+        >>> from arbora.core.chunks import split
         >>> x = np.arange(10.0)
         >>> n, total = ThreadEngine(n_jobs=2).sum(lambda rows: (len(x[rows]), x[rows].sum()), split(10, 3))
         >>> n, float(total)

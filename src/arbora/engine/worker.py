@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from arbora.core.shards import Make
 from arbora.engine.mapped import read_object, write_object
-from arbora.engine.shards import Make
 from arbora.engine.threads import ThreadEngine
 
 LOOK = "look"  # the threads of an actor that answer while a step is taken

@@ -1,19 +1,19 @@
 """Look at a model: the folder that holds it with all there is to see, the page that shows it, and figures.
 
-``arbora.explore.folder`` writes and opens model folders, ``arbora.explore.page`` makes the page,
-``arbora.explore.look`` that of a model in memory (``model.explore()``), ``arbora.explore.server`` serves it,
+``arbora.app.folder`` writes and opens model folders, ``arbora.explore.page`` makes the page,
+``arbora.explore.display`` that of a model in memory (``model.explore()``), ``arbora.explore.server`` serves it,
 ``arbora.explore.figures`` draws single pictures.
 """
 
 from typing import Any
 
 _PLACES = {
-    "look_at": "look",
-    "open_folder": "folder",
-    "make_page": "page",
-    "write_page": "page",
-    "show": "page",
-    "serve": "server",
+    "look_at": "arbora.explore.display",
+    "open_folder": "arbora.app.folder",
+    "make_page": "arbora.explore.page",
+    "write_page": "arbora.explore.page",
+    "show": "arbora.explore.page",
+    "serve": "arbora.explore.server",
 }
 
 __all__ = ["look_at", "make_page", "open_folder", "serve", "show", "write_page"]
@@ -25,4 +25,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(import_module(_PLACES[name]), name)

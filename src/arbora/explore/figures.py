@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arbora.explore.look import seen_in
+from arbora.explore.display import seen_in
 from arbora.structure import Hierarchy
 
 COLOURS = ("#4269d0", "#e69f00", "#e2604b", "#2f9e8f", "#a463f2", "#8a6d3b", "#e377b4", "#5aa0dc")
@@ -100,7 +100,7 @@ def convergence(traces: Any, *, x: str = "seconds", y: str = "objective") -> Any
 
     Examples
     --------
-    >>> from arbora.infer import Trace
+    >>> from arbora.core.trace import Trace
     >>> trace = Trace()
     >>> for gap in (1.0, 0.1, 0.01):
     ...     trace.append(gap=gap)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from arbora._version import __version__
-from arbora.explore.folder import open_folder
+from arbora.app.folder import open_folder
+from arbora.core.files import publish, temporary_file
 from arbora.explore.page_data import MOST_DOCUMENTS, model_data
-from arbora.infer.files import publish, temporary_file
 
 _SCRIPTS = ("data", "look", "details", "tree", "time", "quality", "map", "live", "main")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.explore.nodes import draw_sample
+from arbora.app.nodes import draw_sample
 
 MOST_DOCUMENTS = 50_000
 POSITION_SCALE = 1e-4  # positions are written as whole numbers of these: five characters instead of ten
@@ -41,7 +41,7 @@ def model_data(folder: Any, most_documents: int = MOST_DOCUMENTS, seed: int = 0)
     Parameters
     ----------
     folder : ModelFolder
-        As `arbora.explore.folder.open_folder` gives it.
+        As `arbora.app.folder.open_folder` gives it.
     most_documents : int
         If the folder holds more, documents are drawn at random, and a notice says so. Documents that nodes and
         confusions refer to are always kept.

@@ -24,8 +24,8 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from arbora.explore.asking import Asked, Together
-from arbora.explore.folder import open_folder
+from arbora.app.batch_answers import Asked, Together
+from arbora.app.folder import open_folder
 from arbora.explore.page import make_page
 
 try:

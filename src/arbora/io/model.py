@@ -27,13 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora._version import __version__
-from arbora.infer.files import (
-    TEMPORARY_PREFIX,
-    HashingWriter,
-    publish,
-    remove_stray_files,
-    temporary_file,
-)
+from arbora.core.files import TEMPORARY_PREFIX, HashingWriter, publish, remove_stray_files, temporary_file
 from arbora.io.decode import Decoder
 from arbora.io.encode import Encoder
 from arbora.io.errors import ModelFileError

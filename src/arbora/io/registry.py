@@ -21,7 +21,7 @@ _registry: dict[str, str | type] = {
     for target in (
         "arbora.structure:Hierarchy",
         "arbora.structure:LabelGraph",
-        "arbora.infer:Trace",
+        "arbora.core.trace:Trace",
         "arbora.engine:ThreadEngine",
         "arbora.engine:RayEngine",
         "arbora.classify:OneVsRestSVC",
@@ -57,6 +57,8 @@ _registry: dict[str, str | type] = {
         "sklearn.decomposition:TruncatedSVD",
     )
 }
+# Names of classes that have moved, as older model files spell them.
+_registry["arbora.infer.Trace"] = "arbora.core.trace:Trace"
 
 
 def kind_of(cls: type) -> str | None:

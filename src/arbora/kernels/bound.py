@@ -1,7 +1,7 @@
 """The best shift of Bouchard's bound, row by row.
 
 With scores of means m_n and variances v_n and widths x_n = sqrt(v_n + (m_n - b)^2), the bound of a row is, but for
-what its label says (see `arbora.infer.bouchard`),
+what its label says (see `arbora.infer.tree.bouchard`),
 
     (n_classes/2 - 1) b - sum_n log(2 cosh(x_n/2)),
 

@@ -19,7 +19,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from arbora.metrics._labels import Indicators, object_array, to_indicators
 from arbora.metrics.classification import (
     ClassCounts,
     class_f1,
@@ -28,6 +27,7 @@ from arbora.metrics.classification import (
     micro_average,
     micro_f1,
 )
+from arbora.metrics.labels import Indicators, object_array, to_indicators
 
 _CELLS = 1 << 22  # weights or counts held at a time by the vectorised path (32 MB of float64)
 

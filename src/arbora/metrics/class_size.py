@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arbora.metrics._grouped import (
+from arbora.metrics.classification import count_classes
+from arbora.metrics.grouped import (
     Average,
     Counted,
     GroupedF1,
@@ -21,8 +22,7 @@ from arbora.metrics._grouped import (
     side_by_side,
     single_table,
 )
-from arbora.metrics._labels import Indicators, factorize, read_labels, to_indicators
-from arbora.metrics.classification import count_classes
+from arbora.metrics.labels import Indicators, factorize, read_labels, to_indicators
 from arbora.metrics.table import Table
 
 Bins = Sequence[tuple[int, int | None]]

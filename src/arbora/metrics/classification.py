@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from arbora.metrics._labels import to_indicators
+from arbora.metrics.labels import to_indicators
 from arbora.metrics.table import Table
 
 

@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import gammaln, xlogy
 
-from arbora.metrics._labels import factorize, read_labels
 from arbora.metrics.classification import ClassCounts, class_f1, macro_average
+from arbora.metrics.labels import factorize, read_labels
 
 
 class ClusteringScores(NamedTuple):

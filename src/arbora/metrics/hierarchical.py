@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from arbora.metrics._grouped import (
+from arbora.metrics.classification import ClassCounts, count_classes, count_ratios
+from arbora.metrics.grouped import (
     Average,
     Counted,
     GroupedF1,
@@ -32,8 +33,7 @@ from arbora.metrics._grouped import (
     side_by_side,
     single_table,
 )
-from arbora.metrics._labels import to_node_indicators
-from arbora.metrics.classification import ClassCounts, count_classes, count_ratios
+from arbora.metrics.labels import to_node_indicators
 from arbora.metrics.table import Table
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from arbora.metrics._labels import LabelRows, build_indicator, factorize, read_labels, suggest
+from arbora.metrics.labels import LabelRows, build_indicator, factorize, read_labels, suggest
 
 _BLOCK = 1 << 22  # scores ranked at a time: bounds the memory of the partial sort to some tens of megabytes
 

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse, stats
 
-from arbora.metrics._grouped import check_systems, named_arguments
-from arbora.metrics._labels import Indicators, to_indicators
 from arbora.metrics.classification import class_f1, count_classes, macro_average, micro_average
+from arbora.metrics.grouped import check_systems, named_arguments
+from arbora.metrics.labels import Indicators, to_indicators
 from arbora.metrics.table import Marked, Table
 
 Alternative = Literal["two-sided", "greater", "less"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from arbora.metrics._labels import suggest
+from arbora.metrics.labels import suggest
 
 _NAMED_FORMATS = {
     "percent": lambda value: f"{100 * value:.2f}",

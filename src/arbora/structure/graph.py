@@ -9,11 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from arbora.structure import _build, _read, _reshape
-from arbora.structure._arrays import Ids
-from arbora.structure._base import NamedNodes
-from arbora.structure._names import as_list, counted, freeze
+from arbora.structure import build as _build
+from arbora.structure import read as _read
+from arbora.structure import reshape as _reshape
+from arbora.structure.arrays import Ids
+from arbora.structure.base import NamedNodes
 from arbora.structure.errors import StructureError
+from arbora.structure.names import as_list, counted, freeze
 
 
 def merge_edges(edges: Ids, weights: NDArray[np.float64], n_nodes: int) -> tuple[Ids, Ids]:

@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arbora.structure import _build, _read, _reshape
-from arbora.structure._names import as_list
-from arbora.structure._navigate import NavigableHierarchy
+from arbora.structure import build as _build
+from arbora.structure import read as _read
+from arbora.structure import reshape as _reshape
 from arbora.structure.graph import LabelGraph
+from arbora.structure.names import as_list
+from arbora.structure.navigate import NavigableHierarchy
 
 
 class Reshaped(NamedTuple):

@@ -1,0 +1,1 @@
+"""What a person does with documents: read, fit, judge, describe, keep, ask."""

@@ -1,0 +1,341 @@
+"""What a label structure says about the weights of its classes, as a sparse matrix of shares.
+
+Recursive regularisation asks the weights of a node to be close to those of its neighbours,
+
+    tree, DAG:  1/2 sum_{edges (p, n)} ||w_n - w_p||^2 / s_n + 1/2 sum_{roots} ||w_n||^2 / s_n,
+    graph:      c/2 sum_{edges (m, n)} weight_mn ||w_m - w_n||^2 + max(1 - c, RIDGE)/2 sum_n ||w_n||^2.
+
+In a tree or DAG documents sit on leaves: a class on an inner node is a leaf spawned below it. Leaves have s = 1; the
+*coupling* c is s of the inner nodes, one number, one for each level, or one for each node. At c = 1 this is the model
+of Gopal and Yang; as c falls to 0 the inner nodes are held at 0 and the classes go their own ways, as flat ones do.
+(A leaf with k parents has k such terms, each multiplied by k^(c-1), so that the limit is flat there too.) A graph
+alone leaves shifts of all weights free: hence the ridge.
+
+Nodes with no class at or below them are left out first (in a tree they cost nothing; in a DAG they would tie their
+parents to each other). A node that carries no documents can be eliminated exactly. What is left is the covariance K
+of the weights of the classes: the inverse of the precision above, restricted to them, and 1/2 tr(W K^-1 W') as the
+regulariser. All that the solver needs is a factor K = F'F, sparse where the structure is: in a tree, F holds the root
+of s_n for every class and every node above it, so that the parts shared by classes are differences of nodes from
+their parents; elsewhere F comes from a sparse Cholesky factor of the precision (`_elimination`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import splu
+
+from arbora.classify._common.elimination import Precision, covariance_factor, eliminate
+from arbora.core.memory import require_memory
+from arbora.kernels.elimination import count_factor
+from arbora.structure import Hierarchy, LabelGraph
+
+RIDGE = 0.01  # of a graph at full coupling
+_FACTOR_BYTES = 44  # of an entry of a Cholesky factor: SuperLU keeps two, and copies of both
+_LARGEST = 1e4  # coupling of a node
+_SMALLEST = 1e-8  # coupling of a node in a precision, where 0 would be an infinity
+
+
+class Coupling(NamedTuple):
+    """Shares of the classes in the parts, classes in the order in which they are laid out."""
+
+    factor: sp.csc_array  # n_parts x n_classes, columns in the order of `order`
+    order: NDArray[np.int64]  # class at each position
+
+
+def _numbers(values: Any, coupling: Any) -> NDArray[np.float64]:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"coupling={coupling!r}: give a number, a number for each level, or a dict of node names to numbers."
+        ) from None
+
+
+def node_couplings(
+    hierarchy: Hierarchy, coupling: Any, n_below: NDArray[Any] | None = None, fade: float | None = None
+) -> NDArray[np.float64]:
+    """Coupling of every node: a number for all, a sequence by depth (the last value goes on), or a dict of names.
+
+    Numbers fade: a node with more than `fade` classes below it (`n_below`) gets fade / n_below of its number.
+    """
+    values = np.ones(hierarchy.n_nodes)
+    if isinstance(coupling, Mapping):
+        values[hierarchy.encode(list(coupling))] = _numbers(list(coupling.values()), coupling)
+    elif isinstance(coupling, Real):
+        values[:] = coupling
+    else:
+        levels = _numbers(coupling, coupling).ravel()
+        if not levels.size:
+            raise ValueError(
+                "coupling is an empty sequence: give a number for each level, from the roots down."
+            )
+        values[:] = levels[np.minimum(hierarchy.depth, levels.size - 1)]
+    if not ((values >= 0) & np.isfinite(values)).all():
+        raise ValueError(f"coupling={coupling!r}: couplings are finite numbers, 0 or more (0 is flat).")
+    if values.max(initial=0.0) > _LARGEST:
+        raise ValueError(
+            f"coupling={coupling!r}: couplings are at most {_LARGEST:.0f}; beyond, classes are all but equal, and "
+            "training them apart takes for ever."
+        )
+    if fade is not None and n_below is not None and not isinstance(coupling, Mapping):
+        values *= np.minimum(1.0, fade / np.maximum(n_below, 1))
+    return values
+
+
+def preorder(hierarchy: Hierarchy) -> NDArray[np.int64]:
+    """Position of every node when each is followed by all below it; a node of a DAG goes with one deepest parent."""
+    # The first of the deepest parents: all nodes that hang below one node are then in one level.
+    child = np.repeat(np.arange(hierarchy.n_nodes), np.diff(hierarchy.parent_indptr))
+    deepest = hierarchy.depth[hierarchy.parent_indices] == hierarchy.depth[child] - 1
+    nodes, at = np.unique(child[deepest], return_index=True)
+    first = np.full(hierarchy.n_nodes, -1)
+    first[nodes] = hierarchy.parent_indices[deepest][at]
+    size = np.ones(hierarchy.n_nodes, np.int64)
+    for level in hierarchy.levels[:0:-1]:
+        np.add.at(size, first[level], size[level])
+    position = np.zeros(hierarchy.n_nodes, np.int64)
+    for level in hierarchy.levels:
+        level = level[np.argsort(first[level], kind="stable")]
+        before = np.cumsum(size[level]) - size[level]
+        opens = np.ones(level.size, bool)
+        opens[1:] = first[level][1:] != first[level][:-1]
+        before -= before[opens][np.cumsum(opens) - 1]
+        parent = first[level]
+        position[level] = before + np.where(parent >= 0, position[parent] + 1, 0)
+    return position
+
+
+def _merged(factor: sp.csr_array) -> sp.csc_array:
+    """Merge parts that the same classes share in equal measure (the nodes of a chain): their squares add."""
+    factor = factor[np.diff(factor.indptr) > 0]
+    rng = np.random.default_rng(0)
+    pattern = sp.csr_array(
+        (np.ones(factor.nnz), factor.indices, factor.indptr), shape=factor.shape
+    ) @ rng.random((factor.shape[1], 2))
+    _, first, group = np.unique(pattern, axis=0, return_index=True, return_inverse=True)
+    variance = np.bincount(group.ravel(), weights=factor.max(axis=1).toarray().ravel() ** 2)
+    shares = factor[first]
+    shares.data = np.repeat(np.sqrt(variance), np.diff(shares.indptr))
+    return sp.csc_array(shares)
+
+
+def _tree_factor(
+    hierarchy: Hierarchy, class_nodes: NDArray[np.int64], strength: NDArray[np.float64]
+) -> sp.csc_array:
+    above = sp.csr_array(hierarchy.ancestor_matrix[class_nodes].astype(np.float64))
+    n_classes = len(class_nodes)
+    n_below = np.asarray(above.sum(axis=0)).ravel()
+    own = np.zeros(hierarchy.n_nodes, bool)
+    own[class_nodes] = n_below[class_nodes] == 1  # no other class below: the class is a leaf
+    variance = np.where(own, 1.0, strength)
+    spawned = np.flatnonzero(~own[class_nodes])
+    leaves = sp.csr_array(
+        (np.ones(spawned.size), (np.arange(spawned.size), spawned)), shape=(spawned.size, n_classes)
+    )
+    shares = sp.csr_array(sp.diags_array(np.sqrt(variance)) @ above.T)
+    shares.eliminate_zeros()
+    return _merged(sp.vstack([shares, leaves], format="csr"))
+
+
+def _laplacian(n: int, a: NDArray[Any], b: NDArray[Any], weight: NDArray[Any]) -> sp.csr_array:
+    rows, columns = np.concatenate([a, b, a, b]), np.concatenate([a, b, b, a])
+    return sp.csr_array((np.concatenate([weight, weight, -weight, -weight]), (rows, columns)), shape=(n, n))
+
+
+def hierarchy_precision(
+    hierarchy: Hierarchy, class_nodes: NDArray[np.int64], strength: NDArray[np.float64]
+) -> Precision:
+    """Precision of the weights of the nodes with a class at or below them, and of the leaves spawned for classes."""
+    above = hierarchy.ancestor_matrix[class_nodes]
+    n_below = np.asarray(above.sum(axis=0)).ravel()
+    alone = n_below[class_nodes] == 1
+    n = hierarchy.n_nodes
+    spawned = np.flatnonzero(~alone)
+    at = class_nodes.copy()
+    at[spawned] = n + np.arange(spawned.size)
+    total = n + spawned.size
+    is_leaf = np.zeros(total, bool)
+    is_leaf[at] = True
+    parent, child = hierarchy.edges.T
+    parent = np.concatenate([parent, class_nodes[spawned]])
+    child = np.concatenate([child, at[spawned]])
+    s = np.ones(total)
+    s[:n] = np.maximum(strength, _SMALLEST)
+    n_parents = np.bincount(child, minlength=total)
+    leaf_weight = n_parents[child] ** (np.minimum(s[parent], 1.0) - 1.0)
+    weight = np.where(is_leaf[child], leaf_weight, 1.0 / s[child])
+    roots = hierarchy.root_ids
+    ridge = np.zeros(total)
+    ridge[roots] = np.where(is_leaf[roots], 1.0, 1.0 / s[roots])
+    useful = np.append(n_below > 0, np.ones(spawned.size, bool))  # nodes with no class below are left out
+    kept = np.flatnonzero(useful)
+    between = useful[parent] & useful[child]
+    matrix = _laplacian(total, parent[between], child[between], weight[between]) + sp.diags_array(ridge)
+    position = np.empty(total, np.int64)
+    position[kept] = np.arange(kept.size)
+    return Precision(sp.csc_array(matrix.tocsr()[kept][:, kept]), position[at])
+
+
+def _graph_precision(graph: LabelGraph, class_nodes: NDArray[np.int64], coupling: float) -> Precision:
+    a, b = graph.edges.T
+    matrix = _laplacian(graph.n_nodes, a, b, coupling * graph.weights)
+    matrix = matrix + sp.diags_array(np.full(graph.n_nodes, max(1.0 - coupling, RIDGE)))
+    return Precision(sp.csc_array(matrix), class_nodes)
+
+
+def couple(
+    structure: Hierarchy | LabelGraph,
+    class_nodes: NDArray[np.int64],
+    coupling: Any,
+    fade: float | None = None,
+) -> Coupling:
+    """Factor of the covariance that a structure and a coupling give the weights of the classes.
+
+    Parameters
+    ----------
+    structure : Hierarchy or LabelGraph
+    class_nodes : ndarray of int
+        Nodes that carry documents.
+    coupling : float, sequence of floats by depth, or dict of node names to floats
+        Of a graph: a float in [0, 1].
+    fade : float, optional
+        Number of classes below an inner node beyond which its coupling fades.
+
+    Examples
+    --------
+    >>> from arbora.structure import Hierarchy
+    >>> tree = Hierarchy.from_edges([("root", "a"), ("root", "b")])
+    >>> factor = couple(tree, tree.encode(["a", "b"]), 1.0).factor
+    >>> (factor.T @ factor).toarray()
+    array([[2., 1.],
+           [1., 2.]])
+    """
+    class_nodes = np.asarray(class_nodes, np.int64)
+    if isinstance(structure, LabelGraph):
+        if _graph_coupling(coupling) == 0:
+            return Coupling(sp.eye_array(len(class_nodes), format="csc"), np.arange(len(class_nodes)))
+        return Coupling(*covariance_factor(_graph_precision(structure, class_nodes, float(coupling))))
+    strength = _strengths(structure, class_nodes, coupling, fade)
+    if not structure.is_tree and strength.any():
+        return Coupling(*covariance_factor(hierarchy_precision(structure, class_nodes, strength)))
+    order = np.argsort(preorder(structure)[class_nodes], kind="stable")
+    factor = sp.csr_array(_tree_factor(structure, class_nodes, strength)[:, order])
+    return Coupling(sp.csc_array(factor[np.diff(factor.indptr) > 0]), order)
+
+
+def _graph_coupling(coupling: Any) -> float:
+    if not isinstance(coupling, Real) or not 0 <= coupling <= 1:
+        raise ValueError(f"coupling={coupling!r}: of a label graph it is a number in [0, 1].")
+    return float(coupling)
+
+
+def _strengths(
+    hierarchy: Hierarchy, class_nodes: NDArray[np.int64], coupling: Any, fade: float | None
+) -> NDArray[np.float64]:
+    n_below = np.asarray(hierarchy.ancestor_matrix[class_nodes].sum(axis=0)).ravel()
+    return node_couplings(hierarchy, coupling, n_below, fade)
+
+
+def _given_classes(precision: Precision, wanted: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weights of nodes of a precision as mixtures of those of the classes: the minimiser of the quadratic form."""
+    matrix, classes = sp.csr_array(precision.matrix), precision.classes
+    column = np.full(matrix.shape[0], -1)
+    column[classes] = np.arange(len(classes))
+    mixtures = np.zeros((len(wanted), len(classes)))
+    itself = column[wanted] >= 0
+    mixtures[itself, column[wanted[itself]]] = 1.0
+    free = np.flatnonzero(column < 0)
+    if itself.all():
+        return mixtures
+    # With Q_ff w_f = -Q_fc w_c, the rows that are wanted are -(Q_ff^-1 e)' Q_fc.
+    ordered, parent, position = eliminate(sp.csc_array(matrix[free][:, free]))
+    n_entries = int(count_factor(ordered.indptr, ordered.indices, parent))
+    n_numbers = (len(wanted) - itself.sum()) * (2 * len(free) + len(classes))
+    require_memory(
+        _FACTOR_BYTES * n_entries + 8 * int(n_numbers),
+        f"The weights of {len(wanted)} nodes by those of {len(classes)} classes",
+        "Ask for fewer nodes at a time.",
+    )
+    factor = splu(ordered, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    units = np.zeros((len(free), int((~itself).sum())))
+    units[position[np.searchsorted(free, wanted[~itself])], np.arange(units.shape[1])] = 1.0
+    solved = factor.solve(units)[position]
+    mixtures[~itself] = -(sp.csr_array(matrix[free][:, classes]).T @ solved).T
+    return mixtures
+
+
+def _nearest_alive(hierarchy: Hierarchy, alive: NDArray[np.bool_], wanted: NDArray[np.int64]) -> sp.csr_array:
+    """Nodes as mixtures of the nodes that have a class at or below them: others are the mean of their parents.
+
+    That is where their own terms put them, given those above; they have no say in where those are. A root without
+    classes is at 0.
+    """
+    child = np.repeat(np.arange(hierarchy.n_nodes), np.diff(hierarchy.parent_indptr))
+    n_parents = np.diff(hierarchy.parent_indptr)[child]
+    empty = ~alive[child]
+    rows = np.concatenate([np.flatnonzero(alive), child[empty]])
+    columns = np.concatenate([np.flatnonzero(alive), hierarchy.parent_indices[empty]])
+    shares = np.concatenate([np.ones(alive.sum()), 1.0 / n_parents[empty]])
+    step = sp.csr_array((shares, (rows, columns)), shape=(hierarchy.n_nodes,) * 2)
+    found = sp.csr_array(
+        (np.ones(len(wanted)), wanted, np.arange(len(wanted) + 1)), shape=(len(wanted), hierarchy.n_nodes)
+    )
+    while not alive[found.indices].all():  # one level up at a time
+        found = sp.csr_array(found @ step)
+    return found
+
+
+def expected_weights(
+    structure: Hierarchy | LabelGraph,
+    class_nodes: NDArray[np.int64],
+    wanted: NDArray[np.int64],
+    coupling: Any,
+    fade: float | None = None,
+) -> NDArray[np.float64]:
+    """How the weights of other nodes follow from those of the classes: the minimiser of the regulariser, exactly.
+
+    Parameters
+    ----------
+    structure : Hierarchy or LabelGraph
+    class_nodes : ndarray of int
+        Nodes whose weights are known.
+    wanted : ndarray of int
+        Other nodes: inner nodes of a hierarchy, or nodes that no document has reached yet, which follow those above
+        them and have no influence on each other.
+    coupling, fade
+        As for `couple`; the nodes that are wanted do not count as classes here.
+
+    Returns
+    -------
+    ndarray of shape (n_wanted, n_classes)
+        To be multiplied by the weights of the classes.
+
+    Examples
+    --------
+    >>> from arbora.structure import Hierarchy
+    >>> tree = Hierarchy.from_edges([("root", "a"), ("root", "b"), ("root", "new"), ("a", "below a")])
+    >>> classes, others = tree.encode(["a", "b"]), tree.encode(["new", "below a"])
+    >>> expected_weights(tree, classes, others, 1.0)
+    array([[0.33333333, 0.33333333],
+           [1.        , 0.        ]])
+    """
+    class_nodes, wanted = np.asarray(class_nodes, np.int64), np.asarray(wanted, np.int64)
+    if isinstance(structure, LabelGraph):
+        precision = _graph_precision(structure, class_nodes, _graph_coupling(coupling))
+        return _given_classes(precision, wanted)
+    strength = _strengths(structure, class_nodes, coupling, fade)
+    alive = np.asarray(structure.ancestor_matrix[class_nodes].sum(axis=0)).ravel() > 0
+    mixtures = _nearest_alive(structure, alive, wanted)
+    used, columns = np.unique(mixtures.indices, return_inverse=True)
+    mixtures = sp.csr_array((mixtures.data, columns, mixtures.indptr), shape=(len(wanted), len(used)))
+    precision = hierarchy_precision(structure, class_nodes, strength)
+    given = _given_classes(precision, (np.cumsum(alive) - 1)[used])
+    if not strength.any():
+        given[given < 1] = 0.0  # inner nodes are held at 0: exactly, not by a large precision
+    return np.asarray(mixtures @ given)

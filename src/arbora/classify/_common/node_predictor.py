@@ -1,0 +1,266 @@
+"""What every classifier over a label structure can say: paths, probabilities of all nodes, back-off.
+
+A classifier gives probabilities of its classes; this mixin carries them to the nodes. Single label: the
+probability of a node is the sum over the classes at or below it, so that a parent's is the sum of its children's
+(plus its own, where documents sit on an internal node); in a DAG a class counts once for each ancestor. Multilabel:
+the classes are independent, and a node holds if any class at or below it does.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from arbora.classify._common.cuts import top_columns
+from arbora.classify._common.labels import INDICATOR, SETS, Targets, decode_sets
+from arbora.classify._common.linear_model import by_chunks
+from arbora.classify.thresholds import Threshold, ZeroThreshold
+from arbora.core.explorable import Explorable
+from arbora.structure import Hierarchy
+
+
+def node_probabilities(class_proba: NDArray[Any], closure: sp.csr_array, multilabel: bool) -> NDArray[Any]:
+    """Carry class probabilities up the structure.
+
+    Parameters
+    ----------
+    class_proba : ndarray of shape (n_samples, n_classes)
+    closure : sparse matrix of shape (n_classes, n_nodes)
+        Marks, for each class, its node and all ancestors.
+    multilabel : bool
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_nodes)
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> closure = sp.csr_array([[1, 1, 0], [1, 0, 1]])  # nodes: root, a, b
+    >>> node_probabilities(np.array([[0.25, 0.5]]), closure, multilabel=True)
+    array([[0.625, 0.25 , 0.5  ]])
+    """
+    if multilabel:
+        with np.errstate(divide="ignore"):
+            absent = np.log1p(-class_proba)
+        return -np.expm1(absent @ closure.astype(np.float64))
+    return np.minimum(class_proba @ closure.astype(np.float64), 1.0)
+
+
+class NodePredictor(Explorable):
+    """Mixin for fitted classifiers with `_scores`, `_class_proba`, `classes_`, `class_nodes_`, `hierarchy_`."""
+
+    classes_: NDArray[Any]
+    class_nodes_: NDArray[np.int64]
+    hierarchy_: Hierarchy
+    nodes_: NDArray[Any]
+    label_kind_: str
+    threshold_: Threshold | None
+
+    def _remember_targets(self, targets: Targets) -> None:
+        self.classes_ = targets.classes
+        self.class_nodes_ = targets.class_nodes
+        self.hierarchy_ = targets.hierarchy
+        self.nodes_ = targets.nodes
+        self.label_kind_ = targets.kind
+
+    @property
+    def _multilabel(self) -> bool:
+        return self.label_kind_ in (SETS, INDICATOR)
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Probability of every node of the structure.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_nodes)
+            Columns in the order of `nodes_`; without a structure these are the classes.
+        """
+        X = self._check_X(X)
+        closure = self.hierarchy_.ancestor_matrix[self.class_nodes_]
+        return np.vstack(
+            by_chunks(X, closure.shape[1], lambda rows: self._node_proba(rows, closure))
+            or [np.empty((0, closure.shape[1]))]
+        )
+
+    def predict_class_proba(self, X: Any) -> NDArray[Any]:
+        """Probability of every class, without the nodes above them.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of `classes_`. With one label a row they sum to 1.
+        """
+        X = self._check_X(X)
+        return np.vstack(by_chunks(X, len(self.classes_), self._class_proba))
+
+    def _node_proba(self, X: Any, closure: sp.csr_array) -> NDArray[Any]:
+        return node_probabilities(self._class_proba(X), closure, self._multilabel)
+
+    def predict_path(self, X: Any) -> list[Any]:
+        """Path of names from a root to the predicted node, for each row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        list of lists of names
+            For multilabel models a list of such paths for each row.
+        """
+        nodes = self._predicted_nodes(X)
+        paths = {node: self._path(node) for node in np.unique(nodes.indices)}
+        found = [
+            [paths[node].copy() for node in nodes.indices[start:stop]]
+            for start, stop in zip(nodes.indptr[:-1], nodes.indptr[1:], strict=True)
+        ]
+        return found if self._multilabel else [path for (path,) in found]
+
+    def _path(self, node: int) -> list[Any]:
+        names = self.hierarchy_.path(self.hierarchy_.names[node])
+        return self.nodes_[self.hierarchy_.encode(names)].tolist()
+
+    def _predicted_nodes(self, X: Any) -> sp.csr_array:
+        """Predicted node ids, one a row (single label) or any number, as the columns of a CSR matrix."""
+        columns = self._predict_columns(self._check_X(X))
+        nodes = self.class_nodes_[columns.indices]
+        return sp.csr_array(
+            (columns.data, nodes, columns.indptr), shape=(columns.shape[0], self.hierarchy_.n_nodes)
+        )
+
+    def predict_backoff(self, X: Any, threshold: float = 0.5) -> NDArray[Any]:
+        """Deepest node whose probability reaches a threshold: less detail where the model is less sure.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        threshold : float in (0, 1]
+
+        Returns
+        -------
+        ndarray of names of shape (n_samples,)
+            Of several nodes of the same depth the likeliest; None where no node reaches the threshold, which a
+            structure with a single root rules out for single-label models.
+        """
+        if not 0 < threshold <= 1:
+            raise ValueError(f"threshold must be in (0, 1], got {threshold!r}.")
+        X = self._check_X(X)
+        closure = self.hierarchy_.ancestor_matrix[self.class_nodes_]
+
+        def deepest(rows: Any) -> NDArray[np.int64]:
+            proba = self._node_proba(rows, closure)
+            # A root holds all of the mass; its sum may fall short of 1 by rounding.
+            rank = np.where(proba >= threshold * (1 - 1e-9), self.hierarchy_.depth + proba / 2, -1.0)
+            best = rank.argmax(axis=1)
+            return np.where(rank[np.arange(len(best)), best] < 0, -1, best)
+
+        best = np.concatenate([np.empty(0, np.int64), *by_chunks(X, closure.shape[1], deepest)])
+        return np.append(self.nodes_.astype(object), None)[best]  # the last name, of -1, is None
+
+    def predict(self, X: Any) -> Any:
+        """Predict labels in the form in which they were given to `fit`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray, list of lists, or indicator matrix
+            One label a row; or the lists of labels; or an indicator over the nodes (over the columns of y
+            without a structure), sparse if y was.
+        """
+        check_is_fitted(self)
+        X = self._check_X(X)
+        columns = self._predict_columns(X)
+        if not self._multilabel:
+            return self.classes_[columns.indices]
+        if self.label_kind_ == SETS:
+            return decode_sets(columns, self.classes_)
+        nodes = self.class_nodes_[columns.indices]
+        Y = sp.csr_array(
+            (np.ones(nodes.size, np.int64), nodes, columns.indptr),
+            shape=(columns.shape[0], self.hierarchy_.n_nodes),
+        )
+        return Y if self.sparse_labels_ else Y.toarray()
+
+    def predict_top_k(self, X: Any, k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Rank the k likeliest classes of each row, best first, with their probabilities.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        k : int
+            From 1 to the number of `classes_`.
+
+        Returns
+        -------
+        labels : ndarray of names of shape (n_samples, k)
+            Classes only, not the nodes above them; of equally likely ones the first of `classes_`.
+        values : ndarray of shape (n_samples, k)
+            Probabilities of the classes; their scores if the model was made with `calibration=None`, whose
+            probabilities mean nothing.
+        """
+        X = self._check_X(X)
+        n_classes = len(self.classes_)
+        if not (isinstance(k, Integral) and 1 <= k <= n_classes):
+            raise ValueError(f"k must be an integer from 1 to the number of classes, {n_classes}; got {k!r}.")
+        values_of = self._scores if getattr(self, "calibration", "") is None else self._class_proba
+
+        def best(rows: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+            values = values_of(rows)
+            columns = top_columns(values, int(k))
+            return columns, np.take_along_axis(values, columns, axis=1)
+
+        parts = by_chunks(X, n_classes, best)
+        columns, values = (np.vstack(part) for part in zip(*parts, strict=True))
+        return self.classes_.astype(object)[columns], values
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the rows whose labels are all predicted and no others.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : labels in the form in which they were given to `fit`
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        if self.label_kind_ != SETS:
+            return float(super().score(X, y, sample_weight))  # type: ignore[misc]
+        found = self.predict(X)
+        check_consistent_length(found, y, sample_weight)
+        right = [set(a) == set(b) for a, b in zip(found, y, strict=True)]
+        return float(np.average(right, weights=sample_weight))
+
+    def _predict_columns(self, X: Any) -> sp.csr_array:
+        """Columns of the predicted classes: the best one, or those that the threshold lets pass."""
+        parts = by_chunks(X, len(self.classes_), lambda rows: self._choose(self._scores(rows)))
+        if not parts:
+            return sp.csr_array((0, len(self.classes_)), dtype=bool)
+        return sp.vstack(parts, format="csr")
+
+    def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
+        if self._multilabel:
+            return (getattr(self, "threshold_", None) or ZeroThreshold()).predict(scores)
+        n_samples = len(scores)
+        best = scores.argmax(axis=1)
+        return sp.csr_array((np.ones(n_samples, bool), best, np.arange(n_samples + 1)), shape=scores.shape)

@@ -1,0 +1,1 @@
+"""Bayesian classifiers over a tree of labels."""

@@ -1,0 +1,400 @@
+"""Correlated multinomial logit: a Bayesian softmax whose classes share the parts of their paths (CorrMNL).
+
+Every node n below the root has a part phi_n, and the weights of a class are the sum of the parts on its path
+(Shahbaba and Neal 2007), so that classes that share ancestors have correlated weights a priori:
+
+    phi_n ~ N(0, I / tau_g(n)),   tau_g ~ Gamma(shape, rate),   w_k = sum_{n on the path of k} phi_n,
+    p(y = k | x) = exp(w_k.x) / sum_l exp(w_l.x).
+
+The posterior is sampled by Markov chain Monte Carlo (`_correlated.py` says how), and predictions are averages over
+its draws. It is the Bayesian baseline for small data: a draw of the weights is dense, and costs about a dozen passes
+over the data.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from threadpoolctl import ThreadpoolController
+
+from arbora.classify._common.labels import encode_targets
+from arbora.classify._common.node_predictor import NodePredictor
+from arbora.classify._common.routes import build_routes
+from arbora.classify.bayes.correlated_sampler import CorrelatedLogit, State, make_model
+from arbora.core.checkpoint import Checkpoint
+from arbora.core.fingerprint import fingerprint
+from arbora.core.memory import require_memory
+from arbora.core.progress import Progress
+from arbora.core.rollback import all_or_nothing
+from arbora.core.validation import check_features
+from arbora.engine import ThreadEngine
+from arbora.infer.mcmc.chains import Schedule, mean_trace, sample_chains
+from arbora.infer.mcmc.diagnostics import ess_bulk, ess_tail, rhat
+from arbora.structure import Hierarchy, LabelGraph
+
+Floats = NDArray[np.float64]
+
+_RHAT_LIMIT = 1.05
+_SCORES_AT_A_TIME = 1 << 22  # scores of rows under several draws
+_NOT_PART_OF_THE_MODEL = ("n_jobs", "verbose", "checkpoint")  # parameters that do not change the result
+
+
+def mean_softmax(X: Floats, draws: NDArray[np.float32]) -> Floats:
+    """Class probabilities of rows, averaged over draws of the weights.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    draws : ndarray of shape (n_draws, n_classes, n_features)
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> draws = np.array([[[0.0], [np.log(3)]], [[np.log(3)], [0.0]]])
+    >>> mean_softmax(np.array([[1.0], [0.0]]), draws)
+    array([[0.5, 0.5],
+           [0.5, 0.5]])
+    """
+    n_draws, n_classes, n_features = draws.shape
+    total = np.zeros((len(X), n_classes))
+    step = max(1, _SCORES_AT_A_TIME // max(1, len(X) * n_classes))
+    for first in range(0, n_draws, step):
+        some = draws[first : first + step].reshape(-1, n_features).astype(np.float64)
+        total += softmax((X @ some.T).reshape(len(X), -1, n_classes), axis=2).sum(axis=1)
+    return total / n_draws
+
+
+def _kept(model: CorrelatedLogit, state: State) -> dict[str, NDArray[Any]]:
+    return {"coef": (model.paths @ state.parts).astype(np.float32), "precision": state.precision}
+
+
+class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
+    """Bayesian multinomial logistic regression with parts along the paths of a tree, sampled (CorrMNL).
+
+    Parameters
+    ----------
+    structure : Hierarchy, optional
+        Tree whose nodes the labels name; without one all classes hang under a single root, and the model is
+        Bayesian multinomial logistic regression.
+    n_samples : int
+        Draws that are kept of each chain, at least 4.
+    n_warmup : int
+        Sweeps of each chain that come first and are thrown away; the sampler tunes itself in them.
+    thin : int
+        Sweeps for each draw that is kept.
+    n_chains : int
+        Independent chains; one is enough to predict, two and more to see whether they agree.
+    precision : {"family", "node"}
+        Whether the children of a node share the precision of their prior, or each node has its own.
+    shape, rate : float
+        Of the gamma prior of the precisions. The default suits features of about unit variance. With a shape of 1
+        or less the weights of classes that can be separated have no finite variance.
+    fit_intercept : bool
+        Whether to learn a bias.
+    intercept_scaling : float
+        Value of the constant feature whose weight is the bias; the larger, the wider the prior of the bias.
+    n_jobs : int, optional
+        Chains that run at the same time; the result does not depend on it.
+    random_state : int, RandomState instance or None
+    checkpoint : path, optional
+        Folder where finished chains are kept: a fit that was interrupted runs only the others, and the folder is
+        cleared at the end.
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Labels with data: the columns of `decision_function`.
+    coef_, coef_std_ : ndarray of shape (n_classes, n_features)
+        Posterior mean and standard deviation of the weights of the classes.
+    intercept_, intercept_std_ : ndarray of shape (n_classes,)
+    draws_ : ndarray of float32 of shape (n_chains * n_samples, n_classes, n_features + 1)
+        Draws of the weights, chain after chain; the last column is that of the constant feature.
+    routes_, class_leaves_
+        The tree of the model (one root, nodes without data left out) and the leaf of each class in it.
+    precision_ : ndarray of shape (routes_.n_nodes,)
+        Posterior mean of the precision of each node's part; NaN for the root, which has none.
+    rhat_, effective_sample_size_ : dict
+        For "coef", "intercept", "precision" and "log_joint", of their shapes (precisions by group): R-hat over the
+        chains, and how many independent draws they are worth, for their middle or their tails, whichever is less.
+    trace_ : Trace
+        By sweep: log joint density (as objective), acceptance, step size and steps, means over the chains.
+    nodes_, hierarchy_, class_nodes_, n_features_in_
+        As in `OneVsRestLogistic`.
+
+    Notes
+    -----
+    One label a row, trees only, small data only: X is made dense, and each sweep passes over it about a dozen times.
+    `predict_proba` averages over the draws, and `predict` takes the class of the largest average.
+
+    References
+    ----------
+    B. Shahbaba and R. M. Neal (2007). Improving Classification When a Class Hierarchy is Available Using a
+    Hierarchy-Based Prior. Bayesian Analysis 2(1).
+
+    Examples
+    --------
+    >>> from arbora.classify import CorrelatedMultinomialLogit
+    >>> from arbora.structure import Hierarchy
+    >>> X = [[2.0, 0.0], [1.5, 0.5], [0.0, 2.0], [0.5, 1.5], [-2.0, -2.0]]
+    >>> y = ["animal/cat", "animal/cat", "animal/dog", "animal/dog", "plant"]
+    >>> tree = Hierarchy.from_paths(["animal/cat", "animal/dog", "plant"])
+    >>> model = CorrelatedMultinomialLogit(tree, random_state=0).fit(X, y)
+    >>> model.predict([[3.0, -0.5], [-2.0, -1.0]])
+    array(['animal/cat', 'plant'], dtype=object)
+    >>> bool(model.rhat_["coef"].max() < 1.05)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "structure": "no_validation",  # encode_targets says it better than a list of accepted types
+        "n_samples": [Interval(Integral, 4, None, closed="left")],
+        "n_warmup": [Interval(Integral, 1, None, closed="left")],
+        "thin": [Interval(Integral, 1, None, closed="left")],
+        "n_chains": [Interval(Integral, 1, None, closed="left")],
+        "precision": [StrOptions({"family", "node"})],
+        "shape": [Interval(Real, 0, None, closed="neither")],
+        "rate": [Interval(Real, 0, None, closed="neither")],
+        "fit_intercept": ["boolean"],
+        "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "checkpoint": [str, os.PathLike, None],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        structure: Hierarchy | None = None,
+        *,
+        n_samples: int = 500,
+        n_warmup: int = 200,
+        thin: int = 1,
+        n_chains: int = 2,
+        precision: str = "family",
+        shape: float = 2.0,
+        rate: float = 1.0,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        checkpoint: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.structure = structure
+        self.n_samples = n_samples
+        self.n_warmup = n_warmup
+        self.thin = thin
+        self.n_chains = n_chains
+        self.precision = precision
+        self.shape = shape
+        self.rate = rate
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> CorrelatedMultinomialLogit:
+        """Sample the posterior.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : one label a row
+            With a structure, names of its nodes.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            self._sample(*self._check_fit(X, y))
+        self._warn_of_chains_apart()
+        return self
+
+    def _check_fit(self, X: Any, y: Any) -> tuple[CorrelatedLogit, NDArray[np.int64]]:
+        """Check parameters and data, remember the labels, and set up the model."""
+        self._validate_params()
+        name = type(self).__name__
+        if y is None:
+            raise ValueError(
+                f"{name} requires y to be passed, but the target y is None: it learns from labels."
+            )
+        X = check_features(self, X, reset=True)
+        check_consistent_length(X, y)
+        if isinstance(self.structure, LabelGraph):
+            raise TypeError(f"{name} needs a tree, but structure is a LabelGraph: give a Hierarchy, or None.")
+        targets = encode_targets(y, self.structure)
+        if targets.multilabel:
+            raise ValueError(
+                f"{name} chooses one class for each row, but y holds sets of labels or an indicator: give one label "
+                "a row, or use a classifier for several labels (OneVsRestLogistic, TopDownSVC)."
+            )
+        self._remember_targets(targets)
+        self.routes_, self.class_leaves_ = build_routes(self.hierarchy_, self.class_nodes_)
+        if not self.routes_.is_tree:
+            raise ValueError(
+                f"{name} needs a tree, but a node of the structure has several parents: remove edges, or use "
+                "RecursiveLogisticRegression, which accepts a DAG."
+            )
+        self._refuse_large(X.shape)
+        codes = targets.indicator.indices.astype(np.int64)
+        return self._model(self._with_constant(X), codes), codes
+
+    def _sample(self, model: CorrelatedLogit, codes: NDArray[np.int64]) -> None:
+        """Run the chains and keep what they leave."""
+        seed = self._seed()
+        checkpoint = self._checkpoint(model.X, codes, seed)
+        schedule = Schedule(self.n_warmup, self.n_samples, self.thin)
+        total = self.n_chains * schedule.n_sweeps
+        # One thread a chain: sums over several have other roundings, which chains amplify without bounds.
+        with (
+            ThreadpoolController().limit(limits=1, user_api="blas"),
+            Progress(total, "sweeps", self.verbose) as progress,
+        ):
+            chains = sample_chains(
+                model, codes, schedule, seed, n_chains=self.n_chains, run=ThreadEngine(self.n_jobs).map,
+                keep=lambda state: _kept(model, state), progress=progress, checkpoint=checkpoint,
+            )  # fmt: skip
+        self.trace_ = mean_trace(chains.traces)
+        log_joint = [
+            trace["objective"][self.n_warmup + self.thin - 1 :: self.thin] for trace in chains.traces
+        ]
+        self._summarise(chains.draws["coef"], chains.draws["precision"], model.group, np.array(log_joint))
+        if checkpoint is not None:
+            checkpoint.clear()
+
+    def _refuse_large(self, shape: tuple[int, int]) -> None:
+        """Refuse data whose draws, scores or bases cannot fit."""
+        n_samples, n_features = shape[0], shape[1] + 1
+        n_classes, n_parts = len(self.classes_), self.routes_.n_nodes - 1
+        draws = 4 * self.n_chains * self.n_samples * n_classes * n_features
+        summary = 12 * draws  # ranks, their normal scores and transforms in double precision
+        scores = 8 * n_samples * (n_features + 3 * n_classes)
+        dense = 8 * n_samples * n_features
+        bases = 8 * (3 * n_features**2 + 6 * n_parts * (n_features + n_classes))
+        require_memory(
+            draws + max(summary, dense + self.n_chains * (scores + bases)),
+            f"Sampling {self.n_chains} chains of {self.n_samples} draws of {n_classes} x {n_features} weights with "
+            f"{n_samples} rows",
+            "This model is for small data: use fewer draws or features (TruncatedSVD), or "
+            "RecursiveLogisticRegression, which scales.",
+        )
+
+    def _with_constant(self, X: Any) -> Floats:
+        """Make X dense, with the constant feature at its end."""
+        value = self.intercept_scaling if self.fit_intercept else 0.0
+        dense = X.toarray() if sp.issparse(X) else X
+        return np.column_stack([dense, np.full(len(dense), value)]).astype(np.float64)
+
+    def _model(self, X: Floats, codes: NDArray[np.int64]) -> CorrelatedLogit:
+        largest = np.abs(X).max()
+        if largest > np.sqrt(np.finfo(np.float64).max / X.size) / 1e6:
+            raise ValueError(
+                f"X holds a value as large as {largest:.2g}, whose square overflows: scale the features."
+            )
+        below = np.flatnonzero(
+            self.routes_.parent >= 0
+        )  # the root's part would be added to all classes alike
+        paths = self.routes_.ancestor_matrix[self.class_leaves_][:, below].toarray().astype(np.float64)
+        if self.precision == "family":
+            group = np.unique(self.routes_.parent[below], return_inverse=True)[1]
+        else:
+            group = np.arange(len(below))
+        return make_model(X, codes, paths, group, self.shape, self.rate)
+
+    def _seed(self) -> int:
+        if self.random_state is None and self.checkpoint is not None:
+            return 0  # a resumed fit must run the same chains
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _checkpoint(self, X: Floats, codes: NDArray[np.int64], seed: int) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        params = {key: value for key, value in self.get_params().items() if key not in _NOT_PART_OF_THE_MODEL}
+        params["random_state"] = seed
+        return Checkpoint(self.checkpoint, fingerprint(type(self).__name__, params, X, codes))
+
+    def _summarise(
+        self, coef: NDArray[np.float32], precision: Floats, group: NDArray[np.int64], log_joint: Floats
+    ) -> None:
+        """Leave means, deviations and diagnostics of draws of shape (n_chains, n_samples, ...)."""
+        self.draws_ = coef.reshape(-1, *coef.shape[2:])
+        scale = self.intercept_scaling if self.fit_intercept else 0.0
+        mean = self.draws_.mean(axis=0, dtype=np.float64)
+        deviation = self.draws_.std(axis=0, dtype=np.float64)
+        self.coef_, self.intercept_ = mean[:, :-1], mean[:, -1] * scale
+        self.coef_std_, self.intercept_std_ = deviation[:, :-1], deviation[:, -1] * scale
+        self.precision_ = np.full(self.routes_.n_nodes, np.nan)
+        self.precision_[self.routes_.parent >= 0] = precision.mean(axis=(0, 1))[group]
+        quantities = {
+            "coef": coef[..., :-1],
+            "intercept": coef[..., -1],
+            "precision": precision,
+            "log_joint": log_joint,
+        }
+        self.rhat_ = {name: rhat(draws) for name, draws in quantities.items()}
+        self.effective_sample_size_ = {
+            name: np.minimum(ess_bulk(draws), ess_tail(draws)) for name, draws in quantities.items()
+        }
+
+    def _warn_of_chains_apart(self) -> None:
+        worst = max(self.rhat_, key=lambda name: self.rhat_[name].max())
+        if self.rhat_[worst].max() > _RHAT_LIMIT:
+            warnings.warn(
+                f"the chains have not met: R-hat of {worst} is up to {self.rhat_[worst].max():.3g} (above "
+                f"{_RHAT_LIMIT}), and the smallest effective sample size is "
+                f"{min(size.min() for size in self.effective_sample_size_.values()):.0f}. Increase n_warmup and "
+                "n_samples, or scale the features.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _check_X(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return check_features(self, X, reset=False)
+
+    def _class_proba(self, X: Any) -> Floats:
+        return mean_softmax(self._with_constant(X), self.draws_)
+
+    def _scores(self, X: Any) -> Floats:
+        return np.log(np.maximum(self._class_proba(X), np.finfo(np.float64).tiny))
+
+    def decision_function(self, X: Any) -> Floats:
+        """Logarithm of the posterior predictive probability of every class.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of `classes_`; for two classes, (n_samples,): the log-odds of the second.
+        """
+        scores = self._scores(self._check_X(X))
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores

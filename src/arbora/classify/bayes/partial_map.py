@@ -1,0 +1,174 @@
+"""Partial maximum a posteriori: weights by their mode, precisions by their distribution.
+
+Where a full covariance of the weights is out of reach, q(w_n) becomes a Gaussian around the most probable weights of
+all nodes given the expected precisions, its covariance the diagonal of a Laplace approximation; q of the precisions
+is updated as ever. The two take turns, the weights starting from those before, until the precisions rest (S. Gopal et
+al. 2012, section 3.2).
+
+A round is a fixed-point step, not an ascent: there is no bound to watch. What is watched is the relative change of
+the expected precisions, its root mean square. (Not the largest: in M2 the precision of a weight that no child needs
+grows without end, and that changes nothing.) Plain rounds close in slowly; Anderson's method (1965) mixes the last
+few of them, in the logarithms of the precisions, and begins anew when a mixture was no better than what it came from.
+A mixture is an extrapolation, and under a prior that says next to nothing the rounds are far from linear: it stays
+within `_FARTHEST` of the plain round, a factor of twenty in a precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.classify.bayes.priors import MOST_PRECISION
+from arbora.core.progress import Progress
+from arbora.core.trace import Trace
+from arbora.infer.tree.blocks import Marginals
+from arbora.infer.tree.dual import DualSolution, TreeDual, suits_dual
+from arbora.infer.tree.gaussian import Gammas, node_precisions, spreads, update_gammas
+from arbora.infer.tree.map import MapSolution, laplace_diagonal, laplace_marginals, solve_map
+from arbora.infer.tree.problem import MapProblem, TreeProblem
+
+_INNER_STEPS = 100
+_SINGLE = 1e-4  # tolerance down to which single precision closes a duality gap
+_MEMORY = 5  # rounds that are mixed
+_RCOND = 1e-8
+_FARTHEST = 3.0  # of a mixture from the plain round: the logarithm of a factor
+_LOG_PRECISION = float(np.log(MOST_PRECISION))  # precisions stay between this and its inverse
+
+
+class MapFit(NamedTuple):
+    """Most probable weights, Laplace variances, distributions of the precisions, and the rounds on the way.
+
+    `variance` is that of q, of each weight given all others; `marginals` those of single nodes, the others being
+    uncertain too, where features are few. Elsewhere they have nothing but the variances of q.
+    """
+
+    mean: NDArray[Any]
+    variance: NDArray[Any]
+    marginals: Marginals
+    gammas: Gammas
+    trace: Trace
+    converged: bool
+
+
+class _Inner(NamedTuple):
+    """Most probable weights for given precisions, and how tight: to `share` of the last change, `most` at most."""
+
+    solve: Callable[[MapProblem, float], MapSolution | DualSolution]
+    share: float
+    most: float
+    close: Callable[[], None] = lambda: None
+
+    def tolerance(self, change: float, tol: float) -> float:
+        """Tolerance that goes with a change of the precisions; never tighter than the end of the rounds asks for."""
+        return self.share * max(min(change, self.most), tol)
+
+
+def _inner(problem: MapProblem, engine: Any, tol: float) -> _Inner:
+    """Newton's method, to a relative gradient; or, where it suits, the dual, to a relative gap."""
+    start: Any = None
+    if suits_dual(problem) or not engine.shares_memory:
+        dual = TreeDual(problem, engine, np.float32 if tol >= _SINGLE else np.float64)
+
+        def by_dual(given: MapProblem, tol: float) -> DualSolution:
+            nonlocal start
+            found = dual.solve(given.precision, start, tol=tol)
+            start = found.multipliers
+            return found
+
+        return _Inner(by_dual, 1.0, 0.01, dual.close)
+
+    def by_newton(given: MapProblem, tol: float) -> MapSolution:
+        nonlocal start
+        found = solve_map(given, start, tol=tol, max_iter=_INNER_STEPS, engine=engine)
+        start = found.weights
+        return found
+
+    return _Inner(by_newton, 0.01, 1.0)
+
+
+def node_scalars(problem: TreeProblem, gammas: Gammas) -> NDArray[np.float64]:
+    """Compute the expected precision of each node: one number, or with M2 one for each weight."""
+    if problem.sharing.by_weight:
+        return node_precisions(problem.sharing, gammas, problem.root, problem.n_weights)
+    return node_precisions(problem.sharing, gammas, problem.root, 1)[:, 0]
+
+
+class Mixture:
+    """Anderson's acceleration of a fixed-point iteration x <- g(x).
+
+    Parameters
+    ----------
+    memory : int
+        How many rounds are mixed.
+
+    Examples
+    --------
+    >>> mixture, x = Mixture(3), np.array([1.0, 1.0])
+    >>> for _ in range(4):
+    ...     x = mixture.next(x, np.array([0.9, -0.5]) * x)  # a linear map of two rates: two rounds tell all
+    >>> bool(np.abs(x).max() < 1e-12)
+    True
+    """
+
+    def __init__(self, memory: int = _MEMORY) -> None:
+        self.memory = memory
+        self.rounds: list[tuple[NDArray[Any], NDArray[Any]]] = []
+
+    def next(self, x: NDArray[Any], image: NDArray[Any]) -> NDArray[Any]:
+        """Where to go from x, of which the image g(x) is given."""
+        step = image - x
+        if self.rounds and np.linalg.norm(step) > np.linalg.norm(self.rounds[-1][1]):
+            self.rounds.clear()
+        self.rounds = [*self.rounds, (image, step)][-self.memory - 1 :]
+        images, steps = (np.diff(np.array(values), axis=0) for values in zip(*self.rounds, strict=True))
+        if not len(steps):
+            return image
+        share = np.linalg.lstsq(steps.T, step, rcond=_RCOND)[0]
+        away = share @ images
+        return image - np.clip(away, -_FARTHEST, _FARTHEST) if np.isfinite(away).all() else image
+
+
+def fit_partial_map(
+    problem: TreeProblem, engine: Any, *, tol: float, max_iter: int, progress: Progress | None = None
+) -> MapFit:
+    """Take turns between weights and precisions until these rest.
+
+    Parameters
+    ----------
+    problem : TreeProblem
+        Root precision a number.
+    engine : ThreadEngine
+        One with shards elsewhere needs a problem for the dual: logistic, with one precision a node.
+    tol : float
+        Relative change of the expected precisions, its root mean square, at which to stop.
+    max_iter : int
+        Most rounds.
+    """
+    tree, sharing, prior, n_weights = problem.tree, problem.sharing, problem.prior, problem.n_weights
+    nothing = np.zeros((tree.n_nodes, n_weights if sharing.by_weight else 1))
+    shape = update_gammas(sharing, prior, nothing, n_weights).shape
+    low, high = np.log(shape) - _LOG_PRECISION, np.log(shape) + _LOG_PRECISION
+    rate = np.log(shape) + np.log(prior.rate) - np.log(prior.shape)  # the precisions that the prior expects
+    trace, mixture, change, reached = Trace(), Mixture(), np.inf, np.inf
+    inner = _inner(problem.given(node_scalars(problem, Gammas(shape, np.exp(rate)))), engine, tol)
+    try:
+        while len(trace) < max_iter and (change > tol or reached > inner.tolerance(0.0, tol)):
+            given = problem.given(node_scalars(problem, Gammas(shape, np.exp(rate))))
+            reached = inner.tolerance(change, tol)
+            mean, objective, _, history, settled, *_ = inner.solve(given, reached)
+            variance = laplace_diagonal(given, mean, engine=engine)
+            gammas = update_gammas(sharing, prior, spreads(tree, sharing, mean, variance), n_weights)
+            image = np.clip(np.log(gammas.rate), low, high)
+            change = float(np.sqrt(np.mean((image - rate) ** 2))) if rate.size else 0.0
+            rate = np.clip(mixture.next(rate.ravel(), image.ravel()).reshape(rate.shape), low, high)
+            trace.append(objective=objective, gap=change, steps=len(history))
+            if progress is not None:
+                progress.update(objective=objective, gap=change)
+    finally:
+        inner.close()
+    converged = settled and change <= tol and reached <= inner.tolerance(0.0, tol)
+    marginals = laplace_marginals(given, mean, engine=engine) or Marginals(variance)
+    return MapFit(mean, variance, marginals, gammas, trace, converged)

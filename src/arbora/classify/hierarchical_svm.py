@@ -1,0 +1,257 @@
+"""Hierarchical support vector machine: one large-margin choice among all classes, each scored along its path.
+
+Every node a of the structure has weights v_a, and a class is scored by the sum over its node and all ancestors
+(Cai and Hofmann 2004; Tsochantaridis et al. 2005),
+
+    f_y(x) = sum_{a above or at y} v_a.x,
+    min_V  1/2 sum_a ||v_a||^2 + C sum_i max_y [D(y_i, y) + f_y(x_i) - f_{y_i}(x_i)],
+
+so that near classes share weights, and a mistake must be avoided by a margin that grows with its distance D in the
+structure: half the number of edges between the classes (siblings: 1), or 1 for every mistake (`margin="zero_one"`).
+In a DAG the ancestors of a class are a set, and D is half the number of ancestors that two classes do not share.
+With all classes under one root and nothing between, this is the machine of Crammer and Singer.
+
+The dual is solved row by row (`kernels.path_margin`), as Keerthi et al. (2008) do for the flat machine: each visit
+looks over all classes for the worst violator, moves multipliers among the few classes that carry any, and leaves a
+certificate, the duality gap. Two nodes with the same classes below have the same weights at every point of the dual:
+they are held once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import StrOptions
+
+from arbora.classify._common.linear_classifier import LinearClassifier
+from arbora.classify._common.linear_model import LinearModel
+from arbora.classify._common.one_vs_rest import Training
+from arbora.classify._common.routes import build_routes
+from arbora.core.memory import require_memory
+from arbora.core.progress import Progress
+from arbora.core.rollback import all_or_nothing
+from arbora.infer.linear.flat import BlockSolution, prepare_rows
+from arbora.infer.linear.path_margin import FIRST_CAPACITY, solve_paths
+from arbora.kernels.path_margin import Choices
+from arbora.structure import Hierarchy
+
+
+def shared_paths(routes: Hierarchy, class_leaves: NDArray[np.int64]) -> sp.csr_array:
+    """Say which parts each class is made of.
+
+    A node above all classes changes no choice and is left out; a chain of nodes with the same classes below becomes
+    one part, whose entry is the square root of the number of nodes.
+
+    Returns
+    -------
+    sparse CSR of shape (n_classes, n_parts)
+        P, with P P' the number of nodes (but common ones) that two classes share.
+
+    Examples
+    --------
+    >>> from arbora.structure import Hierarchy
+    >>> tree = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("b", "c"), ("c", "c1"), ("c", "c2")])
+    >>> P = shared_paths(tree, tree.encode(["a", "c1", "c2"]))
+    >>> (P @ P.T).toarray().round().astype(int)
+    array([[1, 0, 0],
+           [0, 3, 2],
+           [0, 2, 3]])
+    """
+    closure = sp.csr_array(routes.ancestor_matrix[class_leaves], dtype=np.float64)
+    n_below = np.bincount(closure.indices, minlength=routes.n_nodes)
+    parent, child = routes.edges.T
+    same = n_below[parent] == n_below[child]  # a child's classes are its parent's too: as many are the same
+    links = sp.coo_array((np.ones(same.sum()), (parent[same], child[same])), shape=(routes.n_nodes,) * 2)
+    _, part = sp.csgraph.connected_components(links, directed=False)
+    kept = (n_below > 0) & (n_below < len(class_leaves))
+    _, column = np.unique(part[kept], return_inverse=True)
+    merge = sp.csr_array(
+        (np.ones(column.size), (np.flatnonzero(kept), column)),
+        shape=(routes.n_nodes, int(column.max(initial=-1)) + 1),
+    )
+    P = sp.csr_array(closure @ merge)
+    P.data = np.sqrt(P.data)
+    P.sort_indices()
+    return P
+
+
+def train_paths(
+    training: Training, P: sp.csr_array, margin: str, verbose: int = 0
+) -> tuple[LinearModel, BlockSolution]:
+    """Train on one label a row; return the weights of the classes."""
+    options, n_classes = training.options, P.shape[0]
+    check_memory(training.X.shape, P, options.dtype)
+    rows = prepare_rows(training.X, options.dtype, options.bias)
+    ends = np.zeros(rows.n_samples, np.int32), np.full(rows.n_samples, n_classes, np.int32)
+    right = training.positives.indices.astype(np.int32)
+    choices = Choices(np.arange(rows.n_samples + 1), right, *ends, training.row_cost.astype(rows.dtype))
+    mu, unit = (1.0, 0.0) if margin == "distance" else (0.0, 1.0)
+    with Progress(None, "sweeps", verbose) as progress:
+        solution = solve_paths(
+            rows, P, choices, mu=mu, unit=unit, tol=options.tol, max_iter=options.max_iter,
+            seed=options.seed, progress=progress,
+        )  # fmt: skip
+    weights = solution.weights @ P.T.astype(rows.dtype)
+    weights = np.ascontiguousarray(weights)
+    solution = solution._replace(weights=np.empty(0), multipliers=np.empty(0))
+    return LinearModel(weights[:-1].T, weights[-1] * rows.bias), solution
+
+
+def check_memory(shape: tuple[int, int], P: sp.csr_array, dtype: Any) -> None:
+    """Refuse a fit whose weights cannot fit."""
+    n_samples, n_features = shape
+    size = np.dtype(dtype).itemsize
+    weights = (n_features + 1) * (2 * P.shape[1] + P.shape[0]) * size
+    lists = 4 * n_samples * FIRST_CAPACITY * (size + 4)
+    require_memory(
+        weights + lists,
+        f"Training {P.shape[0]} classes with {P.shape[1]} parts on {n_samples} rows with {n_features} features "
+        f"({np.dtype(dtype).name})",
+        "Use dtype='float32', fewer features (for text: a larger min_df), or TopDownSVC, whose weights are sparse.",
+    )
+
+
+class SingleLabelClassifier(LinearClassifier):
+    """Base of the classifiers that choose exactly one class for every row."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        name: rule for name, rule in LinearClassifier._parameter_constraints.items() if name != "checkpoint"
+    }
+    checkpoint = None  # the choices are trained jointly: there are no finished pieces to keep
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = False
+        return tags
+
+    def _check_fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Training:
+        training = super()._check_fit(X, y, sample_weight, loss)
+        if self._multilabel:
+            raise ValueError(
+                f"{type(self).__name__} chooses one class for each row, but y holds sets of labels or an indicator: "
+                "give one label a row, or use a classifier for several labels (OneVsRestSVC, TopDownSVC)."
+            )
+        return training
+
+
+class HierarchicalSVM(SingleLabelClassifier):
+    """Path-dependent support vector machine with margins scaled by the distance in the structure.
+
+    Parameters
+    ----------
+    C : float
+        Cost of a unit of loss: the larger, the closer the fit to the training data.
+    margin : {"distance", "zero_one"}
+        What the loss of a wrong class is before scores count: half the number of edges between it and the right
+        class, or 1.
+    structure : Hierarchy, optional
+        Tree or DAG whose nodes the labels name; without one the model is the multiclass machine of Crammer and
+        Singer.
+    tol : float
+        Relative duality gap at which training stops; it is certified, so that the objective is at most this
+        share above its optimum.
+    max_iter : int
+        Most sweeps over the data; a `ConvergenceWarning` tells when they were not enough.
+    fit_intercept : bool
+        Whether to learn a bias at every node.
+    intercept_scaling : float
+        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
+    calibration : "holdout", int or None
+        How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
+        others, on that many folds in turn (slower, finer), or is 1.
+    dtype : "float32" or "float64"
+        Precision of training and weights; float32 halves time and memory and suffices for `tol` down to 1e-5.
+    n_jobs : int, optional
+        Threads for scores; training uses one. The result does not depend on it.
+    random_state : int, RandomState instance or None
+        Order in which rows are visited.
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_classes, n_features)
+        Weights of the classes: sums of the weights of the nodes on their paths.
+    intercept_ : ndarray of shape (n_classes,)
+    classes_, nodes_, hierarchy_, class_nodes_, duality_gap_, trace_, calibration_, n_iter_, n_features_in_
+        As in `OneVsRestSVC`.
+
+    Notes
+    -----
+    Documents on an internal node are a class of their own, a leaf under that node, as in `TopDownSVC`. One label a
+    row only.
+
+    Examples
+    --------
+    >>> from arbora.classify import HierarchicalSVM
+    >>> from arbora.structure import Hierarchy
+    >>> X = [[2.0, 0.0], [1.5, 0.5], [0.0, 2.0], [0.5, 1.5], [-2.0, -2.0]]
+    >>> y = ["animal/cat", "animal/cat", "animal/dog", "animal/dog", "plant"]
+    >>> tree = Hierarchy.from_paths(["animal/cat", "animal/dog", "plant"])
+    >>> model = HierarchicalSVM(structure=tree, random_state=0).fit(X, y)
+    >>> model.predict([[2.0, 0.2], [-1.0, -1.0]])
+    array(['animal/cat', 'plant'], dtype=object)
+    >>> model.duality_gap_ <= model.tol
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **SingleLabelClassifier._parameter_constraints,
+        "margin": [StrOptions({"distance", "zero_one"})],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        margin: str = "distance",
+        structure: Hierarchy | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        calibration: Any = "holdout",
+        dtype: str = "float32",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.C = C
+        self.margin = margin
+        self.structure = structure
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.calibration = calibration
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HierarchicalSVM:
+        """Train all nodes jointly.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : one label a row
+            With a structure, names of its nodes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on C.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            training = self._check_fit(X, y, sample_weight, "hinge")
+            P = shared_paths(*build_routes(self.hierarchy_, self.class_nodes_))
+            model, solution = train_paths(training, P, self.margin, self.verbose)
+            self._keep(model, [solution])
+            self._learn_decisions(training, lambda seen, key: train_paths(seen, P, self.margin)[0])
+        return self

@@ -1,0 +1,1 @@
+"""Recursive regularisation over a tree, a DAG or a graph of labels."""

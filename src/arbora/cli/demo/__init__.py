@@ -1,0 +1,1 @@
+"""The demonstration, ``arbora demo``."""

@@ -1,0 +1,232 @@
+"""Classifiers in the demonstration: choose, train, compare by level and by class size, file sentences."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.classify import (
+    HierarchicalBayesClassifier,
+    OneVsRestSVC,
+    RecursiveSVC,
+    TopDownSVC,
+    deciding_words,
+)
+from arbora.cli.demo.printing import WIDTH, say, timed
+from arbora.core.progress import Progress
+from arbora.datasets import Dataset
+from arbora.metrics import compare, compare_by_class_size, compare_by_level, macro_f1, sign_test
+from arbora.metrics.table import Table
+from arbora.structure import Hierarchy
+from arbora.text import LtcVectorizer
+
+COSTS = (1.0, 3.0, 10.0)
+COUPLINGS = (0.1, 0.3)
+# Of each model the versions that are tried, with every cost.
+MODELS: dict[str, dict[str, Callable[..., Any]]] = {
+    "flat": {"flat": OneVsRestSVC},
+    "top-down": {"top-down": TopDownSVC},
+    "recursive": {f"recursive, coupling {c:g}": partial(RecursiveSVC, coupling=c) for c in COUPLINGS},
+}
+BAYES = "HBLR"
+MOST_IN_BRANCH = 2000  # training documents of the branch that HBLR is compared on
+FEWEST_MODULES = 3  # of a family that is shown
+MOST_FAMILIES = 8
+STRAYS = 2.0  # distance from the family over the median of the siblings from which on a module is named
+HELD_OUT = 0.2
+SMALL = 5  # documents: the first row of the table by class size
+SURE = 0.5
+SIGNIFICANT = 0.05
+_COARSE = 0.05  # gap at which scores of different C can be told apart
+_BAR = 24
+
+
+class Choice(NamedTuple):
+    """The version of a model and the cost that did best on the held-out documents."""
+
+    make: Callable[..., Any]
+    C: float
+
+
+def score_costs(
+    make: Callable[..., Any],
+    hierarchy: Hierarchy,
+    X: Any,
+    y: NDArray[Any],
+    held_out: NDArray[np.bool_],
+    progress: Progress,
+) -> list[float]:
+    """Macro-F1 on the held-out documents for each of `COSTS`, with coarse training on the others."""
+    scores = []
+    for C in COSTS:
+        model = make(C, structure=hierarchy, tol=_COARSE, calibration=None, n_jobs=-1, random_state=0)
+        model.fit(X[~held_out], y[~held_out])
+        scores.append(macro_f1(y[held_out], model.predict(X[held_out])))
+        progress.update()
+    return scores
+
+
+def choose(data: Dataset, X: Any) -> dict[str, Choice]:
+    """Choose the version and C of each model on a fifth of the training documents, and show the scores."""
+    held_out = np.random.default_rng(0).permutation(X.shape[0]) < HELD_OUT * X.shape[0]
+    start = time.perf_counter()
+    makers = {label: make for versions in MODELS.values() for label, make in versions.items()}
+    with Progress(len(makers) * len(COSTS), "choosing C", verbose=1) as progress:
+        scores = {
+            label: score_costs(make, data.hierarchy, X, data.y_train, held_out, progress)
+            for label, make in makers.items()
+        }
+    columns = ("macro-F1", *(f"C = {C:g}" for C in COSTS))
+    rows = tuple((label, *values) for label, values in scores.items())
+    print(Table(columns, rows, ("", *["percent"] * len(COSTS))))
+    say(
+        f"Measured on {held_out.sum():,} of the training documents after training on the others, in "
+        f"{time.perf_counter() - start:.1f} s."
+    )
+    best = {name: max(versions, key=lambda label: max(scores[label])) for name, versions in MODELS.items()}
+    return {name: Choice(makers[label], COSTS[int(np.argmax(scores[label]))]) for name, label in best.items()}
+
+
+def largest_branch(hierarchy: Hierarchy, counts: NDArray[np.int64], most: int) -> str:
+    """Child of the root with the most documents, of those with at most this number; or else with the fewest.
+
+    Examples
+    --------
+    >>> tree = Hierarchy.from_paths(["top/a/1", "top/b/2", "top/c/3"])
+    >>> largest_branch(tree, np.array([12, 5, 5, 4, 4, 3, 3]), most=4)
+    'top/b'
+    """
+    top = [node for node in np.flatnonzero(hierarchy.depth == 1).tolist() if counts[node]]
+    small = [node for node in top if counts[node] <= most]
+    best = max(small, key=lambda node: counts[node]) if small else min(top, key=lambda node: counts[node])
+    return str(hierarchy.names[best])
+
+
+def take_branch(data: Dataset, X_train: Any, X_test: Any, branch: str) -> Dataset:
+    """Documents of one branch, as a corpus of its own."""
+    tree = data.hierarchy.subtree(branch)
+    train, test = (np.isin(np.asarray(y, object), tree.names) for y in (data.y_train, data.y_test))
+    return Dataset(
+        branch, X_train[train], data.y_train[train], X_test[test], data.y_test[test], hierarchy=tree
+    )
+
+
+def train(
+    data: Dataset, X: Any, choices: Mapping[str, Choice], *, with_bayes: bool = False
+) -> dict[str, Any]:
+    """Train every model as chosen, and the Bayesian one if asked; show certificates and times."""
+    models: dict[str, Any] = {}
+    seconds: dict[str, float] = {}
+    for name, choice in choices.items():
+        with timed(seconds, name):
+            model = choice.make(choice.C, structure=data.hierarchy, n_jobs=-1, random_state=0, verbose=1)
+            models[name] = model.fit(X, data.y_train)
+    rows = [
+        (name, model.C, getattr(model, "coupling", None), model.n_iter_, model.duality_gap_, seconds[name])
+        for name, model in models.items()
+    ]
+    if with_bayes:
+        with timed(seconds, BAYES):
+            # One yes or no a class: for sparse text it is faster than a softmax, and files better.
+            bayes = HierarchicalBayesClassifier(data.hierarchy, likelihood="logistic", n_jobs=-1, verbose=1)
+            models[BAYES] = bayes.fit(X, data.y_train)
+        rows.append((BAYES, None, None, bayes.n_iter_, None, seconds[BAYES]))
+    columns = ("model", "C", "coupling", "rounds", "duality gap", "seconds")
+    print(Table(columns, rows, ("", "g", "g", "d", ".1e", ".1f")))
+    return models
+
+
+def evaluate(data: Dataset, predictions: Mapping[str, Any]) -> None:
+    """Print micro- and macro-F1 by level and over the classes."""
+    for average in ("micro", "macro"):
+        table = compare_by_level(data.y_test, predictions, data.hierarchy, average=average)
+        kept = ("Level", "# Nodes", *(f"{name} {average.capitalize()}-F1" for name in predictions))
+        rows = list(zip(*map(table.column, kept), strict=True))[1:]
+        columns = (f"{average.capitalize()}-F1 at level", "nodes", *predictions)
+        print(Table(columns, rows, ("d", ",d", *["percent"] * len(predictions))), end="\n\n")
+    print(compare(data.y_test, predictions, baseline="flat"))
+
+
+def show_gain(data: Dataset, flat: NDArray[Any], recursive: NDArray[Any]) -> None:
+    """Show what classes of each size gain from the tree, and on how many documents that rests."""
+    table = compare_by_class_size(data.y_test, {"flat": flat, "recursive": recursive}, data.y_train)
+    print(replace(table, note=""))
+    names, n_train = np.unique(data.y_train, return_counts=True)
+    n_small = np.isin(data.y_test, names[n_train <= SMALL]).sum()
+    test = sign_test(data.y_test, recursive, flat)
+    n_won, n_lost = int(test.statistic), int(test.n_pairs - test.statistic)
+    verdict = "more than luck" if test.p_value < SIGNIFICANT else "no more than luck"
+    say(
+        f"Recursive alone is right on {n_won:,} test documents, flat alone on {n_lost:,}: {verdict} (sign test, "
+        f"p = {test.p_value:.2g}). The classes of the first row have {n_small:,} test documents in all: a few "
+        "of them move it."
+    )
+
+
+def families(summary: Table) -> list[tuple[Any, ...]]:
+    """Families of a node summary: name, documents, members, shared part, members that stray; most shared first.
+
+    Parameters
+    ----------
+    summary : Table
+        Of `HierarchicalBayesClassifier.node_summary`.
+
+    Examples
+    --------
+    >>> rows = [("f", "top", 9.0, 1.0, 0.8), ("a", "f", 4.0, 1.0, np.nan), ("f/b", "f", 4.0, 3.0, np.nan),
+    ...         ("c", "f", 1.0, 0.9, np.nan)]
+    >>> families(Table(("Node", "Parent", "Rows", "Against siblings", "Shared"), rows))
+    [('f', 9, 3, 0.8, 'b')]
+    """
+    names = ("Node", "Parent", "Rows", "Against siblings", "Shared")
+    nodes, parents, rows, ratio, shared = (np.array(summary.column(name), object) for name in names)
+    found = []
+    for i in np.argsort(-shared.astype(float), kind="stable").tolist():
+        members = np.flatnonzero(parents == nodes[i])
+        if len(members) >= FEWEST_MODULES:
+            strays = [str(nodes[k]).removeprefix(f"{nodes[i]}/") for k in members if ratio[k] > STRAYS]
+            found.append((nodes[i], int(rows[i]), len(members), shared[i], ", ".join(strays)))
+    return found
+
+
+def show_families(model: HierarchicalBayesClassifier) -> None:
+    """Show what the Bayesian model has learned about the largest families."""
+    found = families(model.node_summary())
+    largest = sorted(found, key=lambda line: -line[1])[:MOST_FAMILIES]
+    columns = ("family", "documents", "modules", "shared", "far from its family")
+    lines = [line for line in found if line in largest]
+    print(Table(columns, lines, ("", ",d", "d", ".2f", "")))
+    say(
+        f"The {len(lines)} largest families of {FEWEST_MODULES} modules or more. Shared: the part of the squared "
+        f"weights of its modules that is the family's. Far: more than {STRAYS:g} times as far from the family as "
+        "half of the modules."
+    )
+
+
+def file_sentences(sentences: Sequence[str], vectorizer: LtcVectorizer, model: RecursiveSVC) -> None:
+    """Show for each sentence its path with probabilities, the node that is sure enough, and the words."""
+    X = vectorizer.transform(sentences)
+    names, hierarchy = vectorizer.get_feature_names_out(), model.hierarchy_
+    best = model.decision_function(X).argmax(axis=1)
+    paths, sure, proba = model.predict_path(X), model.predict_backoff(X, SURE), model.predict_proba(X)
+    for i, sentence in enumerate(sentences):
+        print(textwrap.fill(f'"{sentence}"', WIDTH, initial_indent="\n" if i else ""))
+        if not X[i].nnz:
+            print("  none of its words is in the corpus")
+            continue
+        steps = paths[i][1:]  # the root says nothing
+        room = max(len(str(node)) + 2 * depth for depth, node in enumerate(steps))
+        for depth, (node, p) in enumerate(zip(steps, proba[i, hierarchy.encode(steps)], strict=True)):
+            print(f"  {'  ' * depth + str(node):{room}}  {p:.2f}  {'#' * round(_BAR * p)}")
+        print(f"  back-off at {SURE:g}: {sure[i]}")
+        words = [
+            f"{word} {c:+.2f}" for word, c in deciding_words(X[i], model.coef_[best[i]], names) if c >= 0.01
+        ]
+        print(textwrap.fill("  decided by: " + (", ".join(words) or "no single word"), WIDTH))

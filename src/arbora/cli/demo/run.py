@@ -1,0 +1,181 @@
+"""``arbora demo``: the whole way from raw text to a page in the browser, on a corpus that every installation has.
+
+The docstrings of the installed Python packages are filed into the tree of their modules by a flat, a top-down and a
+recursive classifier, the one whose classes learn from their neighbours in the tree, and by a Bayesian one (HBLR). The
+cost C of each, and how much the recursive one shares, are chosen on a fifth of the training documents; the test
+documents are looked at once. Then topics are found in the same documents without their labels, and topics over time
+in a generated corpus whose truth is known. All of it goes into model folders, and one page shows them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora._version import __version__
+from arbora.cli.demo import classify as demo_classify
+from arbora.cli.demo import page as demo_page
+from arbora.cli.demo import topics as demo_topics
+from arbora.cli.demo import topics_over_time as demo_time
+from arbora.cli.demo.printing import heading, say, timed
+from arbora.datasets import Dataset, load_python_docs
+from arbora.structure import Hierarchy
+from arbora.text import LtcVectorizer
+
+SENTENCES = (
+    "Solve a large sparse system of linear equations by iteration",
+    "Run the k-means algorithm from several random centroids",
+    "Compose an email message with attachments and encode its headers",
+)
+
+
+def documents_below(hierarchy: Hierarchy, labels: Sequence[Any]) -> NDArray[np.int64]:
+    """Count the documents at or below each node.
+
+    Examples
+    --------
+    >>> tree = Hierarchy.from_paths(["a/b", "a/c"])
+    >>> documents_below(tree, ["a", "a/b", "a/b"])
+    array([3, 2, 0])
+    """
+    closed = hierarchy.close(hierarchy.indicator([[label] for label in labels]))
+    return np.asarray(closed.sum(axis=0), dtype=np.int64).ravel()
+
+
+def draw_top(hierarchy: Hierarchy, counts: NDArray[np.int64], depth: int, children: int) -> str:
+    """Draw the upper levels of a tree, the branches with the most documents first.
+
+    Examples
+    --------
+    >>> tree = Hierarchy.from_paths(["a/b", "a/c", "a/c/d"])
+    >>> print(draw_top(tree, np.array([5, 1, 4, 2]), depth=1, children=2))
+    a (5)
+    ├── a/c (4)
+    └── a/b (1)
+    """
+    edges = hierarchy.edges[hierarchy.depth[hierarchy.edges[:, 1]] <= depth]
+    edges = edges[np.argsort(-counts[edges[:, 1]], kind="stable")]
+    roots = hierarchy.root_ids[np.argsort(-counts[hierarchy.root_ids], kind="stable")]
+    names = hierarchy.names
+    pairs = zip(names[edges[:, 0]].tolist(), names[edges[:, 1]].tolist(), strict=True)
+    top = Hierarchy.from_edges(list(pairs), nodes=names[roots].tolist())
+    return top.format_tree(
+        max_children=children, counts=dict(zip(names.tolist(), counts.tolist(), strict=True))
+    )
+
+
+def _show_corpus(data: Dataset, seconds: float) -> None:
+    hierarchy = data.hierarchy
+    n_train, n_test = len(data.texts_train), len(data.texts_test)
+    levels = ", ".join(str(len(nodes)) for nodes in hierarchy.levels)
+    say(
+        f"{n_train + n_test:,} docstrings of the Python standard library and of the installed numpy, scipy and "
+        f"scikit-learn, each labelled by the path of its module: {n_train:,} to train on, {n_test:,} to test. "
+        f"{len(set(data.y)):,} classes in a tree of {hierarchy.n_nodes:,} nodes ({levels} by level). "
+        f"Read in {seconds:.1f} s."
+    )
+    counts = documents_below(hierarchy, data.y)
+    print(f"\n{draw_top(hierarchy, counts, depth=2, children=4)}", flush=True)
+
+
+def _show_cluster() -> None:
+    print("RecursiveSVC(structure=data.hierarchy)                # threads of this machine")
+    print('RecursiveSVC(structure=data.hierarchy, engine="ray")  # workers of a Ray cluster')
+    say(
+        "The same for MultinomialLogistic and logistic HBLR. Not run here: it needs the extra ray; docs/cluster.md "
+        "has the commands, and what travels between the workers."
+    )
+
+
+def _classify(data: Dataset, X_train: Any, X_test: Any) -> tuple[Any, NDArray[Any]]:
+    """Choose, train and compare the classifiers; return the recursive one, and what the flat one predicts."""
+    heading("Choose cost and coupling, without looking at test documents")
+    choices = demo_classify.choose(data, X_train)
+    heading(f"Train on all {X_train.shape[0]:,} training documents")
+    models = demo_classify.train(data, X_train, choices)
+    say("The gap is certified: the objective is at most this share above its smallest value.")
+    heading(f"Evaluate on {X_test.shape[0]:,} test documents")
+    predictions = {name: model.predict(X_test) for name, model in models.items()}
+    demo_classify.evaluate(data, predictions)
+    say("By level, a document counts at its own node and at all above; level 1, the root, is left out.")
+    heading("Where did the tree help? By the number of training documents of a class")
+    demo_classify.show_gain(data, predictions["flat"], predictions["recursive"])
+    _compare_bayes(data, X_train, X_test, choices)
+    return models["recursive"], predictions["flat"]
+
+
+def _compare_bayes(data: Dataset, X_train: Any, X_test: Any, choices: Mapping[str, Any]) -> None:
+    """Train flat, recursive and Bayesian models of one branch; show their quality, and what the last has learned."""
+    counts = documents_below(data.hierarchy, data.y_train)
+    branch = demo_classify.largest_branch(data.hierarchy, counts, demo_classify.MOST_IN_BRANCH)
+    heading(f"A Bayesian model beside them, on the branch {branch}")
+    part = demo_classify.take_branch(data, X_train, X_test, branch)
+    two = {name: choices[name] for name in ("flat", "recursive")}
+    models = demo_classify.train(part, part.X_train, two, with_bayes=True)
+    print()
+    demo_classify.evaluate(part, {name: model.predict(part.X_test) for name, model in models.items()})
+    say(
+        f"HBLR, hierarchical Bayesian logistic regression, has no cost to choose; on the whole corpus it takes too "
+        f"long for a demo. All three saw the same {part.X_train.shape[0]:,} documents and were asked about "
+        f"{part.X_test.shape[0]:,}; level 1 is the branch."
+    )
+    heading("Which families share? What HBLR has learned about them")
+    demo_classify.show_families(models[demo_classify.BAYES])
+
+
+def run(sentences: Sequence[str] = (), out: str = "demo") -> None:
+    """Run the demonstration and print what happens.
+
+    Parameters
+    ----------
+    sentences : sequence of str
+        What is filed into the tree; by default three examples.
+    out : str
+        Folder for the models and the page.
+    """
+    start = time.perf_counter()
+    seconds: dict[str, float] = {}
+    sentences = sentences or SENTENCES
+    print(f"Arbora {__version__}: file documents into a tree, find topics, and look at both", flush=True)
+    folder = demo_page.check_out(out)
+
+    heading("Read the corpus")
+    with timed(seconds, "read"):
+        data = load_python_docs()
+    _show_corpus(data, seconds["read"])
+
+    heading("Turn text into numbers")
+    with timed(seconds, "vectorise"):
+        vectorizer = LtcVectorizer(min_df=2)
+        X_train = vectorizer.fit_transform(data.texts_train)
+        X_test = vectorizer.transform(data.texts_test)
+    say(
+        f"{X_train.shape[1]:,} stems that occur in at least 2 training documents, ltc weights, rows of length 1. "
+        f"Done in {seconds['vectorise']:.1f} s."
+    )
+    model, flat = _classify(data, X_train, X_test)
+    heading("File new sentences (recursive model)")
+    demo_classify.file_sentences(sentences, vectorizer, model)
+
+    heading("Discover topics, without the labels")
+    topics = demo_topics.show_flat(data, X_train, vectorizer.feature_names_)
+    heading("What is new? Sentences that are unlike the corpus")
+    demo_topics.show_novelty(topics, vectorizer, sentences, X_test)
+    heading("Discover a tree of topics")
+    documents, X = demo_page.documents_of(data), sp.vstack([X_train, X_test], format="csr")
+    tree = demo_topics.show_tree(documents, X, vectorizer, data.hierarchy)
+    heading("Topics over time: what is found of a truth that is known")
+    over_time = demo_time.show_time()
+
+    heading("From threads to a cluster: one argument")
+    _show_cluster()
+    heading("Look at it")
+    classifier = demo_page.show_classifier(data, documents, X, vectorizer, model, flat)
+    contents = {demo_page.CLASSIFIER: classifier, demo_page.TOPICS: tree, demo_page.TIME: over_time}
+    demo_page.write_demo(folder, contents)
+    print(f'\nAll in {time.perf_counter() - start:.0f} s. File your own: arbora demo "a sentence" ...')

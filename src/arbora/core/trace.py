@@ -1,0 +1,281 @@
+"""What happened during a fit: objective, gap, seconds and any other number, iteration by iteration.
+
+Every fit leaves a :class:`Trace`. It keeps its own clock, so that no loop has to measure time, and the
+clock goes on where it stopped when a fit is resumed: the seconds are seconds of work, not of calendar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_FIRST_COLUMNS = ("objective", "gap", "seconds")
+
+
+class Trace:
+    """A growing table of numbers with one row for each iteration.
+
+    The columns ``objective``, ``gap`` and ``seconds`` always exist; others appear when they are first
+    given. A value that was not given is NaN. The clock starts when the trace is made.
+
+    Examples
+    --------
+    >>> from arbora.core.trace import Trace
+    >>> trace = Trace()
+    >>> for step in range(3):
+    ...     trace.append(objective=10.0 / 2**step, gap=1.0 / 10**step, n_active=5 - step)
+    >>> len(trace)
+    3
+    >>> trace["objective"]
+    array([10. ,  5. ,  2.5])
+    >>> trace.last["n_active"]
+    3.0
+    >>> trace.is_monotone("objective", increasing=False)
+    True
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[float]] = {name: [] for name in _FIRST_COLUMNS}
+        self._n_rows = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start the clock again from the seconds of the last row.
+
+        To be called when a fit goes on with a trace that has rows already; the time that passed in between
+        is not counted.
+
+        Examples
+        --------
+        >>> from arbora.core.trace import Trace
+        >>> trace = Trace()
+        >>> trace.append(objective=1.0)
+        >>> trace.start()
+        >>> trace.append(objective=0.5)
+        >>> trace.is_monotone("seconds", increasing=True)
+        True
+        """
+        seconds = self._columns["seconds"]
+        self._zero = perf_counter() - (seconds[-1] if seconds else 0.0)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of work so far, including those before a resume."""
+        return perf_counter() - self._zero
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self._columns)
+
+    @property
+    def last(self) -> dict[str, float]:
+        """The last row as a dict; empty when there is none."""
+        return {name: values[-1] for name, values in self._columns.items() if values}
+
+    def append(self, objective: float = np.nan, gap: float = np.nan, **extra: float) -> None:
+        """Add a row; its seconds are measured here.
+
+        Parameters
+        ----------
+        objective : float
+            Value of what is minimised or maximised.
+        gap : float
+            Distance from the optimum: a duality gap, a gradient norm, a change of parameters.
+        **extra : float
+            Any other number, under its own name.
+
+        Examples
+        --------
+        >>> from arbora.core.trace import Trace
+        >>> trace = Trace()
+        >>> trace.append(-3.5, step_size=0.1)
+        >>> trace.columns
+        ('objective', 'gap', 'seconds', 'step_size')
+        """
+        if "seconds" in extra:
+            raise ValueError("the trace measures 'seconds' itself; give a duration of yours another name")
+        # Numbers are converted before anything is stored: a bad value must not leave a row half written.
+        row = {name: float(value) for name, value in extra.items()}
+        row.update(objective=float(objective), gap=float(gap), seconds=self.elapsed)
+        for name in row:
+            if name not in self._columns:
+                self._columns[name] = [np.nan] * self._n_rows
+        for name, values in self._columns.items():
+            values.append(row.get(name, np.nan))
+        self._n_rows += 1
+
+    def is_monotone(self, column: str = "objective", *, increasing: bool, tolerance: float = 0.0) -> bool:
+        """Tell whether a column never moves the wrong way.
+
+        Parameters
+        ----------
+        column : str
+            Name of the column; its NaN values are left out.
+        increasing : bool
+            True for what must not fall (a bound), False for what must not rise (a loss).
+        tolerance : float
+            Wrong step that is forgiven, relative to the size of the value before it (and at least to 1).
+
+        Returns
+        -------
+        bool
+            True for a column of less than two values.
+
+        Examples
+        --------
+        >>> from arbora.core.trace import Trace
+        >>> trace = Trace()
+        >>> for bound in (-9.0, -4.0, -4.0 - 1e-12):
+        ...     trace.append(objective=bound)
+        >>> trace.is_monotone(increasing=True), trace.is_monotone(increasing=True, tolerance=1e-9)
+        (False, True)
+        """
+        values = self[column]
+        values = values[~np.isnan(values)]
+        if not increasing:
+            values = -values
+        before, after = values[:-1], values[1:]
+        # Infinite values forgive nothing; as a difference, infinity minus infinity would be NaN.
+        slack = tolerance * np.where(np.isfinite(before), np.maximum(1.0, np.abs(before)), 0.0)
+        return bool(np.all(after >= before - slack))
+
+    def to_dict(self) -> dict[str, list[float]]:
+        """Return the columns as lists, ready for a data frame.
+
+        Examples
+        --------
+        >>> from arbora.core.trace import Trace
+        >>> trace = Trace()
+        >>> trace.append(objective=2.0, gap=0.5)
+        >>> trace.to_dict()["gap"]
+        [0.5]
+        """
+        return {name: list(values) for name, values in self._columns.items()}
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the whole content as plain values and arrays, for ``arbora.io``.
+
+        Examples
+        --------
+        >>> from arbora.core.trace import Trace
+        >>> Trace().to_state()
+        {'columns': ['objective', 'gap', 'seconds'], 'values': array([], shape=(3, 0), dtype=float64)}
+        """
+        values = np.array(list(self._columns.values()), dtype=np.float64).reshape(
+            len(self._columns), self._n_rows
+        )
+        return {"columns": list(self._columns), "values": values}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Trace:
+        """Make a trace from what :meth:`to_state` gave; its clock goes on from the last row.
+
+        Parameters
+        ----------
+        state : mapping
+            With ``columns`` (names) and ``values`` (one row of numbers for each column).
+
+        Returns
+        -------
+        Trace
+            Equal to the one that gave the state.
+
+        Examples
+        --------
+        >>> from arbora.core.trace import Trace
+        >>> trace = Trace()
+        >>> trace.append(objective=2.0)
+        >>> Trace.from_state(trace.to_state()) == trace
+        True
+        """
+        names = [str(name) for name in state["columns"]]
+        values = np.asarray(state["values"], dtype=np.float64)
+        if values.ndim != 2 or len(values) != len(names) or tuple(names[:3]) != _FIRST_COLUMNS:
+            raise ValueError(
+                f"not the state of a trace: columns {names} with values of shape {values.shape}; expected "
+                f"a row of values for each column, the first of them {', '.join(_FIRST_COLUMNS)}"
+            )
+        trace = cls()
+        trace._columns = dict(zip(names, values.tolist(), strict=True))
+        trace._n_rows = values.shape[1]
+        trace.start()
+        return trace
+
+    def plot(self, x: str = "seconds") -> Any:
+        """Draw the objective and the gap with plotly.
+
+        Parameters
+        ----------
+        x : str
+            Column of the horizontal axis, or "iteration".
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
+            One panel for every column that has numbers (seconds aside); positive gaps on a logarithmic axis.
+
+        Examples
+        --------
+        >>> from arbora.core.trace import Trace
+        >>> trace = Trace()
+        >>> trace.append(objective=2.0, gap=0.5)
+        >>> figure = trace.plot(x="iteration")  # doctest: +SKIP
+        """
+        try:
+            from plotly.graph_objects import Scatter
+            from plotly.subplots import make_subplots
+        except ImportError as error:
+            raise ImportError("Trace.plot needs plotly: pip install arbora[explore]") from error
+        horizontal = np.arange(self._n_rows) if x == "iteration" else self[x]
+        shown = [name for name in self._columns if name != "seconds" and not np.isnan(self[name]).all()]
+        if not shown:
+            raise ValueError("the trace is empty: there is nothing to plot before a fit")
+        figure = make_subplots(rows=len(shown), cols=1, shared_xaxes=True, vertical_spacing=0.12 / len(shown))
+        for row, name in enumerate(shown, start=1):
+            values = self[name]
+            figure.add_trace(Scatter(x=horizontal, y=values, mode="lines+markers", name=name), row=row, col=1)
+            log_axis = name == "gap" and bool(np.nanmin(values) > 0)
+            figure.update_yaxes(title_text=name, type="log" if log_axis else "linear", row=row, col=1)
+        figure.update_xaxes(title_text=x, row=len(shown), col=1)
+        figure.update_layout(showlegend=False)
+        return figure
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    def __getitem__(self, column: str) -> NDArray[np.float64]:
+        if column not in self._columns:
+            near = get_close_matches(str(column), self._columns, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise KeyError(f"the trace has no column {column!r}{hint}; it has {', '.join(self._columns)}")
+        return np.array(self._columns[column], dtype=np.float64)
+
+    def __contains__(self, column: object) -> bool:
+        return column in self._columns
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Trace):
+            return NotImplemented
+        return self.columns == other.columns and all(
+            np.array_equal(self[name], other[name], equal_nan=True) for name in self.columns
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The clock of another process means nothing: a pickled trace is its rows.
+        return self.to_state()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(Trace.from_state(state).__dict__)
+
+    def __repr__(self) -> str:
+        last = ", ".join(f"{name}={value:.6g}" for name, value in self.last.items() if not np.isnan(value))
+        rows = f"{self._n_rows} iteration{'s' if self._n_rows != 1 else ''}"
+        return f"<Trace: {rows}; last {last}>" if last else f"<Trace: {rows}>"

@@ -1,0 +1,211 @@
+"""Hierarchical multi-label ARFF as the Clus system writes it.
+
+The class attribute is ``@attribute class hierarchical a,a/b,c``: paths of a tree, or ``parent/child`` pairs
+of a DAG (then the labels of the rows are bare node names). A row ends in its labels, joined by ``@``.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from arbora.datasets.base import ROOT, name_array, path_edges
+from arbora.datasets.errors import DataFormatError, did_you_mean
+from arbora.datasets.readers.columns import ColumnError, indicator_columns, number_column
+from arbora.datasets.readers.files import read_lines
+
+if TYPE_CHECKING:
+    from arbora.structure import Hierarchy
+
+_ATTRIBUTE = re.compile(r"@attribute\s+('[^']*'|\"[^\"]*\"|\S+)\s+(.*)", re.IGNORECASE)
+
+
+class HmcData(NamedTuple):
+    """Dense rows, label names of each row, column names and label hierarchy of one HMC ARFF file."""
+
+    X: np.ndarray
+    labels: list[list[str]]
+    feature_names: np.ndarray
+    hierarchy: Hierarchy
+
+
+class _Attribute(NamedTuple):
+    """A feature column: its name, and its values when it is nominal (``None`` when it is a number)."""
+
+    name: str
+    values: tuple[str, ...] | None
+
+
+class _Header(NamedTuple):
+    features: list[_Attribute]
+    classes: list[str]
+
+
+def _unquote(text: str) -> str:
+    text = text.strip()
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+
+
+def _parse_type(path: Path, line: int, name: str, kind: str) -> _Attribute:
+    if kind.startswith("{") and kind.endswith("}"):
+        values = tuple(
+            _unquote(value) for value in next(csv.reader([kind[1:-1]], quotechar="'", skipinitialspace=True))
+        )
+        # 0/1 is a number already; anything else gets one indicator column a value
+        return _Attribute(name, None if set(values) <= {"0", "1"} else values)
+    if kind.split()[0].lower() in ("numeric", "real", "integer"):
+        return _Attribute(name, None)
+    raise DataFormatError(
+        path, line, f"attribute {name!r} has type {kind!r}; numeric, {{a,b}} and hierarchical are read"
+    )
+
+
+def _read_header(path: Path, lines: Iterator[tuple[int, str]]) -> _Header:
+    """Attributes up to ``@data``; the hierarchical class attribute must be the last."""
+    features: list[_Attribute] = []
+    classes: list[str] | None = None
+    for number, raw in lines:
+        line = raw.strip()
+        lower = line.lower()
+        if not line or line.startswith("%") or lower.startswith("@relation"):
+            continue
+        if lower.startswith("@data"):
+            if classes is None:
+                raise DataFormatError(path, number, "no '@attribute class hierarchical ...' before @data")
+            return _Header(features, classes)
+        match = _ATTRIBUTE.fullmatch(line)
+        if match is None:
+            raise DataFormatError(path, number, f"expected @relation, @attribute or @data, got {line[:60]!r}")
+        if classes is not None:
+            raise DataFormatError(path, number, "the hierarchical class attribute must be the last attribute")
+        name, kind = _unquote(match[1]), match[2].strip()
+        if kind.lower().startswith("hierarchical"):
+            classes = [part.strip() for part in kind[len("hierarchical") :].split(",") if part.strip()]
+            if not classes:
+                raise DataFormatError(path, number, "the class attribute lists no class")
+        else:
+            features.append(_parse_type(path, number, name, kind))
+    raise DataFormatError(path, None, "the file has no @data line")
+
+
+def _read_rows(path: Path, lines: Iterator[tuple[int, str]], width: int) -> tuple[list[list[str]], list[int]]:
+    """Cells of each data row, and the line each came from."""
+    rows, numbers = [], []
+    for number, raw in lines:
+        line = raw.strip()
+        if not line or line.startswith("%"):
+            continue
+        if line.startswith("{"):
+            raise DataFormatError(
+                path, number, "sparse ARFF rows are not supported: write the row with all its values"
+            )
+        try:
+            cells = next(csv.reader([line], quotechar="'", skipinitialspace=True))
+        except csv.Error as error:
+            raise DataFormatError(path, number, f"not a row of values: {error}") from error
+        if len(cells) != width:
+            raise DataFormatError(path, number, f"{len(cells)} values where {width} attributes are declared")
+        rows.append(cells)
+        numbers.append(number)
+    if not rows:
+        raise DataFormatError(path, None, "there is no row after @data")
+    return rows, numbers
+
+
+def _column(path: Path, attribute: _Attribute, cells: Sequence[str], numbers: list[int]) -> np.ndarray:
+    """One column of numbers, or one indicator column for each nominal value; missing is NaN or all zero."""
+    try:
+        if attribute.values is None:
+            return number_column(cells, missing="?")
+        return indicator_columns(cells, attribute.values, missing="?")
+    except ColumnError as error:
+        problem = f"attribute {attribute.name!r}: {error}"
+        raise DataFormatError(path, numbers[error.row], problem) from None
+
+
+def class_edges(classes: list[str], structure: Literal["tree", "dag"]) -> list[tuple[str, str]]:
+    """Parent-child pairs of the classes of the header, under one node ``root`` on top."""
+    if structure == "dag":
+        pairs = [tuple(name.rsplit("/", 1)) if "/" in name else (ROOT, name) for name in classes]
+        edges = dict.fromkeys((parent, child) for parent, child in pairs)
+        children = {child for _, child in edges}
+        tops = dict.fromkeys(parent for parent, _ in edges if parent not in children and parent != ROOT)
+        return [(ROOT, top) for top in tops] + list(edges)
+    return path_edges(classes)
+
+
+def read_hmc_arff(
+    path: str | Path, *, structure: Literal["tree", "dag"] = "tree", encoding: str = "utf-8-sig"
+) -> HmcData:
+    """Read hierarchical multi-label ARFF (Clus style).
+
+    Parameters
+    ----------
+    path : path
+        Plain, gzip, xz or bzip2 file.
+    structure : {"tree", "dag"}, default="tree"
+        How the class attribute is meant: full paths ``a/b/c`` of a tree, or ``parent/child`` pairs of a DAG.
+        The two cannot be told apart by their form.
+    encoding : str, default="utf-8-sig"
+        Encoding of the file.
+
+    Returns
+    -------
+    HmcData
+        ``X`` (float32, NaN where a number is missing; a nominal attribute has one 0/1 column a value, all
+        zero where missing; one of the values 0 and 1 is a number), ``labels``, ``feature_names``,
+        ``hierarchy`` (a node ``root`` on top).
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from arbora.datasets import read_hmc_arff
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "tiny.arff")
+    >>> _ = path.write_text('''@RELATION tiny
+    ... @ATTRIBUTE size numeric
+    ... @ATTRIBUTE colour {red,green}
+    ... @ATTRIBUTE class hierarchical 1,1/2,3
+    ... @DATA
+    ... 0.5,red,1/2@3
+    ... ?,green,1
+    ... ''')
+    >>> data = read_hmc_arff(path)
+    >>> data.labels, list(data.feature_names)
+    ([['1/2', '3'], ['1']], ['size', 'colour=red', 'colour=green'])
+    >>> data.hierarchy.path("1/2")
+    ['root', '1', '1/2']
+    """
+    from arbora.structure import Hierarchy, StructureError
+
+    if structure not in ("tree", "dag"):
+        raise ValueError(f"structure must be 'tree' or 'dag', got {structure!r}")
+    path = Path(path)
+    lines = enumerate(read_lines(path, encoding), start=1)
+    header = _read_header(path, lines)
+    try:
+        hierarchy = Hierarchy.from_edges(class_edges(header.classes, structure))
+    except StructureError as error:
+        problem = f"the classes of the header do not make a {structure} under {ROOT!r}: {error}"
+        raise DataFormatError(path, None, problem) from error
+    rows, numbers = _read_rows(path, lines, len(header.features) + 1)
+    known = set(hierarchy.names)
+    labels = [row[-1].split("@") for row in rows]
+    for number, names in zip(numbers, labels, strict=True):
+        for name in names:
+            if name not in known:
+                problem = f"label {name!r} is not a class of the header{did_you_mean(name, header.classes)}"
+                raise DataFormatError(path, number, problem)
+    columns = [
+        _column(path, attribute, [cell.strip() for cell in cells], numbers)
+        for attribute, cells in zip(
+            header.features, zip(*rows, strict=True), strict=False
+        )  # the last is the class
+    ]
+    names = [a.name if v is None else f"{a.name}={v}" for a in header.features for v in a.values or (None,)]
+    X = np.hstack(columns) if columns else np.empty((len(rows), 0))
+    return HmcData(X.astype(np.float32), labels, name_array(names), hierarchy)

@@ -1,0 +1,157 @@
+"""Matrices of the CLUTO clustering toolkit with their companion files.
+
+A sparse ``.mat`` starts with ``n_rows n_cols n_nonzeros`` and gives each row as ``column value column value
+...``, columns counted from 1; a dense one starts with ``n_rows n_cols`` and gives each row in full. Beside
+it may lie ``.rlabel`` (row names), ``.rclass`` (row classes) and ``.clabel`` (column names), one entry a
+line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arbora.datasets.base import name_array
+from arbora.datasets.errors import DataFormatError
+from arbora.datasets.readers.files import read_blocks, read_lines
+
+_PACKED = (".gz", ".xz", ".bz2")
+
+
+class ClutoData(NamedTuple):
+    """A CLUTO matrix (CSR or dense) and what its companion files say; ``None`` for an absent companion."""
+
+    X: Any
+    classes: np.ndarray | None
+    row_names: np.ndarray | None
+    column_names: np.ndarray | None
+
+
+def _numbers(path: Path, lines: list[bytes], first: int) -> np.ndarray:
+    """All numbers of some lines, end to end; the first line has number ``first``."""
+    try:
+        numbers = np.array(b" ".join(lines).split(), dtype=np.float64)
+    except ValueError:
+        numbers = np.array([np.nan])
+    if np.isfinite(numbers).all():
+        return numbers
+    for number, line in enumerate(lines, start=first):
+        for token in line.split():
+            try:
+                good = bool(np.isfinite(float(token)))
+            except ValueError:
+                good = False
+            if not good:
+                shown = token.decode("utf-8", "replace")
+                raise DataFormatError(path, number, f"{shown!r} is not a finite number")
+    return numbers
+
+
+def _header(path: Path, line: bytes) -> list[int]:
+    parts = line.split()
+    if len(parts) not in (2, 3) or not all(part.isdigit() for part in parts):
+        shown = line[:60].decode("utf-8", "replace").strip()
+        raise DataFormatError(
+            path, 1, f"expected 'n_rows n_cols' or 'n_rows n_cols n_nonzeros', got {shown!r}"
+        )
+    return [int(part) for part in parts]
+
+
+def _first(bad: np.ndarray, row: np.ndarray) -> int | None:
+    """Line number of the first marked entry, given the row of each; rows start at line 2."""
+    where = np.flatnonzero(bad)
+    return int(row[where[0]]) + 2 if where.size else None
+
+
+def _sparse(path: Path, lines: list[bytes], n_cols: int, n_nonzeros: int) -> Any:
+    from scipy import sparse
+
+    counts = np.array([len(line.split()) for line in lines], dtype=np.int64)
+    odd = _first(counts % 2 == 1, np.arange(counts.size))
+    if odd is not None:
+        raise DataFormatError(path, odd, "an odd number of values, expected 'column value' pairs")
+    numbers = _numbers(path, lines, first=2)
+    columns, values = numbers[0::2], numbers[1::2]
+    row = np.repeat(np.arange(counts.size), counts // 2)
+    wrong = _first((columns < 1) | (columns > n_cols) | (columns % 1 != 0), row)
+    if wrong is not None:
+        raise DataFormatError(path, wrong, f"a column number is not between 1 and {n_cols}")
+    if values.size != n_nonzeros:
+        raise DataFormatError(
+            path, 1, f"the first line promises {n_nonzeros} values, the file has {values.size}"
+        )
+    indptr = np.concatenate([[0], np.cumsum(counts // 2)])
+    X = sparse.csr_matrix(
+        (values.astype(np.float32), columns.astype(np.int64) - 1, indptr), (counts.size, n_cols)
+    )
+    X.sort_indices()
+    twice = _first((np.diff(X.indices) == 0) & (np.diff(row) == 0), row[1:])
+    if twice is not None:
+        raise DataFormatError(path, twice, "a column is given twice")
+    return X
+
+
+def _dense(path: Path, lines: list[bytes], n_cols: int) -> np.ndarray:
+    counts = np.array([len(line.split()) for line in lines])
+    wrong = _first(counts != n_cols, np.arange(counts.size))
+    if wrong is not None:
+        raise DataFormatError(path, wrong, f"{counts[wrong - 2]} values, expected {n_cols}")
+    return _numbers(path, lines, first=2).reshape(len(lines), n_cols).astype(np.float32)
+
+
+def _companion(path: Path, suffix: str, length: int, encoding: str) -> np.ndarray | None:
+    """Entries of ``matrix.mat.rclass`` or ``matrix.rclass`` (also compressed), if one of them exists."""
+    plain = path.with_suffix("") if path.suffix in _PACKED else path
+    stems = [str(plain)] + ([str(plain.with_suffix(""))] if plain.suffix == ".mat" else [])
+    for candidate in (Path(stem + suffix + packed) for stem in stems for packed in ("", *_PACKED)):
+        if candidate.exists():
+            names = name_array(line.rstrip("\r\n") for line in read_lines(candidate, encoding))
+            if names.size != length:
+                raise DataFormatError(candidate, None, f"{names.size} lines, but the matrix has {length}")
+            return names
+    return None
+
+
+def read_cluto(path: str | Path, *, encoding: str = "utf-8-sig") -> ClutoData:
+    r"""Read a CLUTO ``.mat`` file, sparse or dense, with its ``.rclass``, ``.rlabel`` and ``.clabel``.
+
+    Parameters
+    ----------
+    path : path
+        The matrix; plain or compressed. Companions are looked for beside it (``x.mat.rclass`` or ``x.rclass``).
+    encoding : str, default="utf-8-sig"
+        Encoding of the companions.
+
+    Returns
+    -------
+    ClutoData
+        ``X`` (float32; CSR or dense as the file), ``classes``, ``row_names``, ``column_names``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from arbora.datasets import read_cluto
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "tiny.mat")
+    >>> _ = path.write_text("2 3 3\n1 2 3 1\n2 5\n")
+    >>> _ = path.with_suffix(".mat.rclass").write_text("sport\nscience\n")
+    >>> data = read_cluto(path)
+    >>> data.X.toarray().tolist(), list(data.classes)
+    ([[2.0, 0.0, 1.0], [0.0, 5.0, 0.0]], ['sport', 'science'])
+    """
+    path = Path(path)
+    lines = [line for block in read_blocks(path) for line in block]
+    n_rows, n_cols, *n_nonzeros = _header(path, lines[0])
+    body = lines[1:]
+    while len(body) > n_rows and not body[-1].strip():
+        body.pop()
+    if len(body) != n_rows:
+        raise DataFormatError(path, 1, f"the first line promises {n_rows} rows, the file has {len(body)}")
+    X = _sparse(path, body, n_cols, n_nonzeros[0]) if n_nonzeros else _dense(path, body, n_cols)
+    return ClutoData(
+        X,
+        _companion(path, ".rclass", n_rows, encoding),
+        _companion(path, ".rlabel", n_rows, encoding),
+        _companion(path, ".clabel", n_cols, encoding),
+    )

@@ -1,0 +1,171 @@
+"""Rows as mixtures take them: directions of unit length, or counts; sparse, checked, weighted.
+
+Only the direction of a row matters on the sphere, so rows of any length are taken and divided by it, as users of
+cosine similarity expect. A zero row has no direction; there is no honest place for it in a model, and it is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from arbora.core.chunks import split
+from arbora.core.memory import require_memory
+from arbora.discover._mixture.memory_mapped import UnitRows, is_mapped, pieces, select_rows
+from arbora.infer.mixture.statistics import Rows, squared_lengths
+
+_LARGEST = 1e30  # count or weight of a row: single precision ends at 3e38
+_SHOWN = 5  # rows that a message lists by number
+_ENTRIES_AT_ONCE = 1 << 20  # that are looked at for NaN
+
+
+def check_matrix(estimator: Any, X: Any, *, reset: bool, min_features: int) -> sp.csr_array:
+    """Check X as scikit-learn does and return it as CSR of float32 or float64; dense rows keep no zeros."""
+    X = validate_data(
+        estimator,
+        X,
+        accept_sparse="csr",
+        dtype=(np.float64, np.float32),
+        ensure_all_finite=False,  # refused below, by row
+        ensure_min_features=min_features if reset else 1,  # later, a wrong number is the better message
+        reset=reset,
+    )
+    if sp.issparse(X):
+        X = sp.csr_array(X)
+        X.check_format(full_check=True)  # the kernels trust the indices
+        if not X.has_canonical_format:
+            n_bytes = X.data.nbytes + X.indices.nbytes
+            require_memory(n_bytes, "A copy of X with sorted indices", "Store X after X.sum_duplicates().")
+            X = X.copy()
+            X.sum_duplicates()
+    else:
+        X = sp.csr_array(X)
+    parts = split(X.nnz, size=_ENTRIES_AT_ONCE)
+    wrong = [part.start + np.flatnonzero(~np.isfinite(X.data[part])) for part in parts]
+    if any(map(len, wrong)):
+        rows = _rows_of(X, np.concatenate(wrong))
+        _refuse(rows, "contain NaN or inf", "Impute or drop them (scikit-learn's SimpleImputer)")
+    return X
+
+
+def unit_rows(X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
+    """Divide every row by its length, in double precision. Rows of weight 0 may be zero; others are refused."""
+    sizes = row_sizes(X)
+    _refuse_zero(sizes, weight)
+    data = X.data.astype(np.float64)
+    for size in sizes:
+        data /= np.repeat(size, np.diff(X.indptr))
+    return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
+
+
+def unit_rows_of_file(X: sp.csr_array, weight: NDArray[Any] | None = None) -> Any:
+    """Do as `unit_rows` does; but rows that are mapped into memory stay in their file, see `UnitRows`."""
+    if not is_mapped(X):
+        return unit_rows(X, weight)
+    whole = UnitRows(X, np.ones((2, X.shape[0])))
+    sizes = np.hstack([row_sizes(piece) for _, piece in pieces(whole)])
+    _refuse_zero(sizes, weight)
+    return UnitRows(X, sizes)
+
+
+def row_sizes(X: sp.csr_array) -> NDArray[np.float64]:
+    """Largest absolute entry of each row, and the length of the row divided by it; (1, 0) for a row of zeros.
+
+    Lengths are taken after division by the largest entry, so that neither huge nor tiny numbers overflow.
+
+    Examples
+    --------
+    >>> row_sizes(sp.csr_array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[4.  , 1.  ],
+           [1.25, 0.  ]])
+    """
+    owner = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    largest = np.zeros(X.shape[0])
+    np.maximum.at(largest, owner, np.abs(X.data.astype(np.float64)))
+    largest[largest == 0] = 1.0
+    length = np.sqrt(np.bincount(owner, weights=(X.data / largest[owner]) ** 2, minlength=X.shape[0]))
+    return np.array([largest, length])
+
+
+def unit_columns(sums: NDArray[Any], before: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Divide the columns of `sums` by their lengths, which are returned too; a column of zeros stays as `before`."""
+    length = np.sqrt(squared_lengths(sums))
+    empty = length == 0
+    directions = sums / np.where(empty, 1.0, length).astype(sums.dtype)
+    if empty.any():
+        directions[:, empty] = before[:, empty]
+    return directions, length
+
+
+def count_rows(X: sp.csr_array) -> sp.csr_array:
+    """Check that no entry is negative, or too large for single precision.
+
+    A row of zeros is an empty document: it tells nothing, and does no harm.
+    """
+    negative = X.data < 0
+    if negative.any():
+        what = "have negative values (Negative values in data: a multinomial mixture is one of counts)"
+        _refuse(_rows_of(X, np.flatnonzero(negative)), what, "Give counts or frequencies")
+    huge = X.data > _LARGEST
+    if huge.any():
+        what = f"have values above {_LARGEST:g}, which cannot be added up in single precision"
+        _refuse(_rows_of(X, np.flatnonzero(huge)), what, "Divide X by a number")
+    return X
+
+
+def check_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
+    """Check the weights of rows; not all of them may be zero."""
+    weight: NDArray[np.float64] = _check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True
+    )
+    if not weight.any():
+        raise ValueError("all rows have weight 0: there is nothing to learn from.")
+    low, high = weight[weight > 0].min(), weight.max()
+    if low < 1 / _LARGEST or high > _LARGEST:
+        raise ValueError(
+            f"sample_weight holds {low if low < 1 / _LARGEST else high:g}, but a weight is a number of rows: give 0, "
+            f"or numbers between {1 / _LARGEST:g} and {_LARGEST:g}."
+        )
+    return weight
+
+
+def refuse_few(rows: Rows, n_components: int, name: str = "n_components") -> None:
+    """Refuse more components than rows."""
+    n_samples = rows.X.shape[0]
+    if n_samples < n_components:
+        raise ValueError(
+            f"n_samples={n_samples} rows cannot fill {name}={n_components}: give more rows or fewer components (rows "
+            "of weight 0 do not count)."
+        )
+
+
+def as_rows(X: Any, weight: NDArray[Any], dtype: Any) -> Rows:
+    """Rows that count, in the working precision."""
+    if not weight.all():
+        kept = np.flatnonzero(weight)
+        X, weight = select_rows(X, kept), weight[kept]
+    return Rows(X.astype(dtype, copy=False), weight.astype(dtype, copy=False))
+
+
+def _rows_of(X: sp.csr_array, entries: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.unique(np.searchsorted(X.indptr, entries, side="right") - 1)
+
+
+def _refuse_zero(sizes: NDArray[np.float64], weight: NDArray[Any] | None) -> None:
+    """Refuse rows without a direction; let others of weight 0 pass, as rows of length 1."""
+    zero = sizes[1] == 0
+    wrong = zero if weight is None else zero & (weight > 0)
+    if wrong.any():
+        advice = "Leave them out, e.g. X[abs(X).sum(axis=1) > 0] (documents that share no word with the vocabulary)"
+        _refuse(np.flatnonzero(wrong), "are zero and have no direction", advice)
+    sizes[1, zero] = 1.0
+
+
+def _refuse(rows: NDArray[Any], what: str, advice: str) -> None:
+    listed = ", ".join(str(row) for row in rows[:_SHOWN].tolist())
+    more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+    raise ValueError(f"X has rows that {what}: {listed}{more}. {advice}.")

@@ -1,0 +1,1 @@
+"""Mixtures of von Mises-Fisher distributions."""

@@ -1,0 +1,127 @@
+r"""Where a Bayesian mixture begins: annealing of means that are drawn towards the mean of all rows.
+
+The bound of a von Mises-Fisher mixture has many maxima, and in many dimensions its responsibilities are hard from the
+first iteration on: a start decides the result. Deterministic annealing (Rose 1998) smooths them by a temperature T,
+
+.. math:: r_{ik} \propto \bigl(\pi_k C_D(\kappa) e^{\kappa \mu_k^\top x_i}\bigr)^{1/T},
+
+that falls to 1. Around one cluster of all rows, deviations of the means grow if T is below
+
+.. math:: T_c = \kappa \lambda / \bar r,
+
+:math:`\lambda` the largest eigenvalue of the covariance of the rows across their mean, :math:`\bar r` the length of
+the mean and :math:`\kappa` their concentration. Above it seeds are forgotten; the start is somewhat below, which
+suits any number of features.
+
+Means are :math:`\mu_k \propto s_k + n_0 (1 - 1/T) \mu_0`, with :math:`n_0` rows that lie at the mean direction of all
+rows: a component of few rows is held back, and those of many grow at its cost. This is what empties superfluous
+components; where rows are as the model says, :math:`T_c` is near 1, and none is. Evidence does not: rows of texts
+have far fewer degrees of freedom than dimensions, and to split a cluster pays nearly always. All components have one
+concentration meanwhile, else the broadest of them takes up what is rare in all.
+
+References
+----------
+K. Rose (1998). Deterministic annealing for clustering, compression, classification, regression, and related
+optimization problems. Proceedings of the IEEE 86(11).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.discover._mixture.memory_mapped import pieces
+from arbora.discover._mixture.rows import unit_columns
+from arbora.discover.vmf.mixture import LEAST_START, VMFParams, vmf_scores
+from arbora.discover.vmf.posterior import expected_log_weights
+from arbora.infer.mixture.statistics import Rows, Stats, e_step
+from arbora.special import kappa_mle
+
+_BELOW = 0.4  # of the critical temperature, to start at; between 0.3 and 0.5 it makes no difference
+_HELD_BACK = 0.5  # n_0, as a share of the rows of an average component
+_POWER_STEPS = 20
+_MOST_RESULTANT = 1 - 1e-9
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+def mean_row(rows: Rows) -> NDArray[np.float64]:
+    """Weighted mean of the rows."""
+    total = np.zeros(rows.X.shape[1])
+    for part, X in pieces(rows.X):
+        total += X.T @ rows.weight[part]
+    return total / rows.total
+
+
+def critical_temperature(rows: Rows, rng: np.random.Generator) -> float:
+    """Temperature below which a single cluster of all rows falls apart.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> rows = Rows(sp.csr_array([[0.6, 0.8], [0.8, 0.6]]), np.ones(2))
+    >>> found = critical_temperature(rows, np.random.default_rng(0))
+    >>> bool(np.isclose(found, kappa_mle(np.sqrt(0.98), 2) * 0.02 / np.sqrt(0.98)))
+    True
+    """
+    mean, weight = mean_row(rows), rows.weight.astype(np.float64) / rows.total
+    X = rows.X.astype(np.float64, copy=False)
+    length = float(np.linalg.norm(mean))
+    centre = mean / max(length, _TINY)
+    v, value = rng.standard_normal(X.shape[1]), 0.0
+    for _ in range(_POWER_STEPS):
+        before, v, total = v, np.zeros_like(v), 0.0
+        for part, piece in pieces(X):
+            along = (piece @ before - mean @ before) * weight[part]
+            v += piece.T @ along
+            total += along.sum()
+        v -= mean * total
+        v -= centre * (centre @ v)
+        value = float(np.linalg.norm(v))
+        if value == 0:  # all rows are equal
+            return 0.0
+        v /= value
+    return float(kappa_mle(min(length, _MOST_RESULTANT), X.shape[1])) * value / max(length, _TINY)
+
+
+def held_back_update(centre: NDArray[Any], n_rows: float, params: VMFParams, stats: Stats) -> VMFParams:
+    """Means with `n_rows` more rows at the centre; one concentration; expected log-weights under a sparse prior."""
+    n_features, n_components = stats.sums.shape
+    sums = stats.sums + (n_rows * centre).astype(stats.sums.dtype)[:, None]
+    directions, _ = unit_columns(sums, params.vectors)
+    along = np.einsum("jk,jk->", stats.sums, directions, dtype=np.float64)
+    resultant = np.clip(along / stats.counts.sum(), 0.0, _MOST_RESULTANT)
+    kappa = np.full(n_components, float(kappa_mle(resultant, n_features)))
+    weights = np.exp(expected_log_weights(1 / n_components + stats.counts))
+    return VMFParams(directions, np.ones(n_components), kappa, weights)
+
+
+def anneal(rows: Rows, start: VMFParams, n_steps: int, rng: np.random.Generator, engine: Any) -> VMFParams:
+    """Components to begin with, from a start.
+
+    Parameters
+    ----------
+    rows : Rows
+    start : VMFParams
+    n_steps : int
+        Iterations in which the temperature falls.
+    rng : numpy.random.Generator
+    engine : object with ``map(function, items)`` and ``sum(function, items)``
+
+    Returns
+    -------
+    VMFParams
+        All have the same concentration.
+    """
+    n_components, params = len(start.weights), start
+    mean = mean_row(rows)
+    centre = mean / max(float(np.linalg.norm(mean)), _TINY)
+    most = _HELD_BACK * rows.total / n_components
+    hottest = max(1.0, _BELOW * critical_temperature(rows, rng))
+    for temperature in np.geomspace(hottest, 1.0, n_steps):
+        scores = vmf_scores(params)._replace(temperature=float(temperature))
+        stats, _ = e_step(scores, rows, engine)
+        params = held_back_update(centre, most * (1 - 1 / temperature), params, stats)
+    kappa = np.maximum(params.concentrations, LEAST_START)
+    return params._replace(weights=params.weights / params.weights.sum(), concentrations=kappa)

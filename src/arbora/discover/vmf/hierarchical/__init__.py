@@ -1,0 +1,1 @@
+"""Von Mises-Fisher mixtures in a tree."""

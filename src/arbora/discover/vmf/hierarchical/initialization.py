@@ -1,0 +1,259 @@
+"""Where a tree of clusters begins: from its leaves up, or from its root down.
+
+- **bottom-up**: a cluster for each leaf, found without the tree; then, from the root down, the clusters of a node are
+  shared out among its children, each as many as it has leaves, so that those of one child are alike: k-means with
+  sizes that are given, an assignment problem in each step.
+- **top-down**: the rows of a node are split among its children by spherical k-means, and so on down.
+- **random**: random labels.
+
+Seeds (directions for some nodes) are centres of these splits from the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from arbora.discover._mixture.initialization import label_sums, plus_plus
+from arbora.discover.kmeans import split_rows
+from arbora.discover.vmf.neighbours import unit_vectors
+from arbora.infer.mixture.statistics import Rows
+from arbora.kernels import csr_matmul
+from arbora.structure import Hierarchy
+
+_SPLIT_ITERATIONS = 20  # of k-means at a node: the start need not be its last word
+_PINNED = 4.0  # more than two cosines can differ
+
+
+class Seeds(NamedTuple):
+    """Nodes with seeds, and a unit vector for each (n_seeds, n_features)."""
+
+    nodes: NDArray[np.int64]
+    directions: NDArray[np.float64]
+
+
+def random_leaves(rows: Rows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator) -> NDArray[Any]:
+    """Directions of the leaves (n_leaves, n_features), from random labels of the rows."""
+    n_leaves = len(tree.leaf_ids)
+    labels = rng.permutation(np.arange(rows.X.shape[0]) % n_leaves)
+    return _directions(label_sums(rows, labels, n_leaves), tree, seeds, rows.X.dtype)
+
+
+def scattered_leaves(rows: Rows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator) -> NDArray[Any]:
+    """Directions of the leaves (n_leaves, n_features): seeds, and rows far from each other."""
+    given = _given(tree.leaf_ids, seeds)
+    return _directions(_centres(rows, len(tree.leaf_ids), given, rng), tree, seeds, rows.X.dtype)
+
+
+def split_leaves(rows: Rows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator) -> NDArray[Any]:
+    """Directions of the leaves (n_leaves, n_features), by splits of the rows from the root down."""
+    n_samples, n_features = rows.X.shape
+    means = np.zeros((tree.n_nodes, n_features))
+    members = {int(root): np.arange(n_samples) for root in tree.root_ids}
+    for node in tree.order.tolist():
+        ids = members.pop(node)
+        means[node] = np.asarray(rows.X[ids].T @ rows.weight[ids]) if len(ids) else means[tree.parent[node]]
+        children = tree.child_indices[tree.child_indptr[node] : tree.child_indptr[node + 1]]
+        if len(children):
+            labels = _split(rows.take(ids), len(children), _given(children, seeds), rng)
+            members |= {int(child): ids[labels == k] for k, child in enumerate(children)}
+    return _directions(means[tree.leaf_ids], tree, seeds, rows.X.dtype)
+
+
+def arrange(
+    tree: Hierarchy, directions: NDArray[Any], seeds: Seeds, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Say which cluster goes to which leaf, so that clusters under one node are alike.
+
+    Parameters
+    ----------
+    tree : Hierarchy
+        With one root.
+    directions : ndarray of shape (n_leaves, n_features)
+        Of the clusters. Those of leaves with seeds stay there.
+    seeds : Seeds
+    rng : Generator
+
+    Returns
+    -------
+    ndarray of shape (n_leaves,)
+        Cluster of each leaf.
+    """
+    place = np.full(tree.n_nodes, -1)
+    place[tree.leaf_ids] = np.arange(len(tree.leaf_ids))
+    below = np.asarray(
+        tree.ancestor_matrix[tree.leaf_ids].sum(axis=0)
+    ).ravel()  # leaves at or below each node
+    pinned = place[np.intersect1d(seeds.nodes, tree.leaf_ids)]
+    clusters = np.empty(len(tree.leaf_ids), np.int64)
+    members = {int(tree.root_ids[0]): np.arange(len(tree.leaf_ids))}
+    for node in tree.order.tolist():
+        ids = members.pop(node)
+        children = tree.child_indices[tree.child_indptr[node] : tree.child_indptr[node + 1]]
+        if not len(children):
+            clusters[place[node]] = ids[0]
+            continue
+        under = tree.ancestor_matrix[tree.leaf_ids[ids]][:, children].toarray()
+        bonus = _PINNED * under * np.isin(ids, pinned)[:, None]
+        labels = _share(directions[ids], below[children], _given(children, seeds), bonus, rng)
+        members |= {int(child): ids[labels == k] for k, child in enumerate(children)}
+    return clusters
+
+
+def _share(
+    items: NDArray[Any],
+    sizes: NDArray[np.int64],
+    given: Mapping[int, NDArray[np.float64]],
+    bonus: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Label items by spherical k-means whose clusters have the given sizes."""
+    items = np.asarray(items, dtype=np.float64)
+    n_parts, slots = len(sizes), np.repeat(np.arange(len(sizes)), sizes)
+    if n_parts == 1:
+        return np.zeros(len(items), np.int64)
+    centres = _centres(Rows(sp.csr_array(items), np.ones(len(items))), n_parts, given, rng)
+    labels = np.full(len(items), -1)
+    for _ in range(_SPLIT_ITERATIONS):
+        gain = items @ centres.T + bonus
+        chosen = slots[linear_sum_assignment(gain[:, slots], maximize=True)[1]]
+        if np.array_equal(chosen, labels):
+            break
+        labels = chosen
+        sums = np.array([items[labels == k].sum(axis=0) for k in range(n_parts)])
+        for k, seed in given.items():
+            sums[k] += seed
+        centres = unit_vectors(sums, centres)[0]
+    return labels
+
+
+def _given(nodes: NDArray[np.int64], seeds: Seeds) -> dict[int, NDArray[np.float64]]:
+    """Seeds of nodes, by their place among them."""
+    place = {int(node): k for k, node in enumerate(nodes)}
+    return {
+        place[node]: seed
+        for node, seed in zip(seeds.nodes.tolist(), seeds.directions, strict=True)
+        if node in place
+    }
+
+
+def _centres(
+    rows: Rows, n_parts: int, given: Mapping[int, NDArray[np.float64]], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return the given centres, and for the others rows that are far from them and from each other."""
+    free = [k for k in range(n_parts) if k not in given]
+    centres, weight = np.zeros((n_parts, rows.X.shape[1])), rows.weight
+    if given:
+        centres[list(given)] = list(given.values())
+        cosine = csr_matmul(rows.X, np.ascontiguousarray(centres[list(given)].T, rows.X.dtype))
+        weight = weight * np.maximum(1 - cosine.max(axis=1), 1e-6)
+    if free:
+        centres[free] = rows.X[plus_plus(Rows(rows.X, weight), len(free), rng)].toarray()
+    return centres
+
+
+def _split(
+    rows: Rows, n_parts: int, given: Mapping[int, NDArray[np.float64]], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Part of each row: k-means from the given centres and from rows away from them."""
+    n_samples = rows.X.shape[0]
+    if n_samples < n_parts or n_parts == 1:
+        order = [*given, *set(range(n_parts)).difference(given)]  # one row each, the seeded children first
+        return np.array(order)[np.arange(n_samples) % n_parts]
+    return split_rows(rows, _centres(rows, n_parts, given, rng), _SPLIT_ITERATIONS)
+
+
+def _directions(sums: NDArray[np.float64], tree: Hierarchy, seeds: Seeds, dtype: Any) -> NDArray[Any]:
+    """Directions of leaves; those of leaves with seeds are the seeds."""
+    axis = np.zeros_like(sums)
+    axis[:, 0] = 1  # for rows that cancel
+    directions, _ = unit_vectors(sums, axis)
+    for k, seed in _given(tree.leaf_ids, seeds).items():
+        directions[k] = seed
+    return directions.astype(dtype)
+
+
+def find_seeds(seeds: Any, structure: Hierarchy, X: sp.csr_array, feature_names: Any) -> Seeds:
+    """Make directions of what a user gives.
+
+    Parameters
+    ----------
+    seeds : mapping of node to words, row numbers, or vectors; labels of the rows; or None
+        Labels are node names, one for each row, None where there is none.
+    structure : Hierarchy
+    X : sparse array of shape (n_samples, n_features)
+        Unit rows.
+    feature_names : sequence or None
+        What words are looked up in.
+
+    Returns
+    -------
+    Seeds
+        In the order of the node ids.
+    """
+    if feature_names is not None and len(feature_names) != X.shape[1]:
+        raise ValueError(
+            f"feature_names has {len(feature_names)} names, but X has {X.shape[1]} features: give one for each."
+        )
+    if seeds is None:
+        seeds = {}
+    elif not isinstance(seeds, Mapping):
+        seeds = _labelled(seeds, X.shape[0])
+    nodes = structure.encode(list(seeds))
+    order = np.argsort(nodes)
+    names = list(seeds)
+    found = np.zeros((len(names), X.shape[1]))
+    for place, j in enumerate(order.tolist()):
+        vector = _vector(names[j], seeds[names[j]], X, feature_names)
+        length = np.linalg.norm(vector)
+        if not 0 < length < np.inf:
+            raise ValueError(
+                f"the seed of node {names[j]!r} is zero or not finite: give words or rows that are not empty."
+            )
+        found[place] = vector / length
+    return Seeds(nodes[order], found)
+
+
+def _labelled(labels: Any, n_samples: int) -> dict[Any, NDArray[np.int64]]:
+    given = np.asarray(labels, dtype=object)
+    if given.shape != (n_samples,):
+        raise ValueError(
+            f"seeds must be a mapping of nodes, or {n_samples} labels (None where there is none), got an array of "
+            f"shape {given.shape}."
+        )
+    rows: dict[Any, list[int]] = {}
+    for i, label in enumerate(given.tolist()):
+        if label is not None:
+            rows.setdefault(label, []).append(i)
+    return {label: np.array(ids) for label, ids in rows.items()}
+
+
+def _vector(name: Any, seed: Any, X: sp.csr_array, feature_names: Any) -> NDArray[np.float64]:
+    """Sum of the rows, words or vectors that a seed names."""
+    n_samples, n_features = X.shape
+    given = seed.toarray() if sp.issparse(seed) else np.asarray([seed] if isinstance(seed, str) else seed)
+    if given.dtype.kind in "UO":
+        if feature_names is None:
+            raise ValueError(f"the seed of node {name!r} is words: give feature_names to look them up in.")
+        place = {word: j for j, word in enumerate(feature_names)}
+        unknown = [word for word in given.tolist() if word not in place]
+        if unknown:
+            raise ValueError(f"the seed of node {name!r} has {unknown[0]!r}, which is not in feature_names.")
+        return np.bincount([place[word] for word in given.tolist()], minlength=n_features).astype(np.float64)
+    if given.dtype.kind in "iu" and given.ndim == 1:
+        if given.size == 0 or given.min() < 0 or given.max() >= n_samples:
+            raise ValueError(
+                f"the seed of node {name!r} holds numbers of rows that are not between 0 and {n_samples - 1}."
+            )
+        return np.asarray(X[given].sum(axis=0), dtype=np.float64).ravel()
+    if given.shape[-1:] != (n_features,) or given.ndim > 2:
+        raise ValueError(
+            f"the seed of node {name!r} must be words, numbers of rows, or vectors of {n_features} features; got "
+            f"shape {given.shape}."
+        )
+    return np.asarray(np.atleast_2d(given).sum(axis=0), dtype=np.float64)

@@ -1,0 +1,382 @@
+r"""Hierarchical mixtures of von Mises-Fisher distributions: rows organised into a tree that is given.
+
+.. math:: \pi &\sim \mathrm{Dirichlet}(\alpha), \quad
+          \mu_n \sim \mathrm{vMF}(\mu_{pa(n)}, \kappa_{pa(n)}), \quad
+          \kappa_n \sim \mathrm{logNormal}(m, \sigma^2) \quad \text{for all nodes } n, \\
+          z_i &\sim \mathrm{Categorical}(\pi) \text{ over the leaves}, \quad
+          x_i \sim \mathrm{vMF}(\mu_{z_i}, \kappa_{z_i}),
+
+with :math:`\mu_{root} \sim \mathrm{vMF}(\mu_0, C_0)`. Siblings have means around that of their parent, so that leaves
+with few rows borrow from their neighbourhood, and what is near in the tree is alike. The updates are in `_vmf_tree`,
+the start in `_tree_start`. A root whose mean is known, with leaves alone below it, is the Bayesian mixture.
+
+References
+----------
+S. Gopal and Y. Yang (2014). Von Mises-Fisher clustering models. ICML.
+S. Gopal (2014). Large-scale Structured Learning. PhD thesis, Carnegie Mellon University, section 5.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from arbora.core.progress import Progress
+from arbora.discover._mixture.initialization import Init
+from arbora.discover._mixture.rows import unit_rows
+from arbora.discover.vmf.bayesian import BayesianVMFMixture
+from arbora.discover.vmf.concentration import POSTERIORS, KappaPosterior, largest_kappa, point_posterior
+from arbora.discover.vmf.hierarchical.initialization import (
+    Seeds,
+    arrange,
+    find_seeds,
+    random_leaves,
+    scattered_leaves,
+    split_leaves,
+)
+from arbora.discover.vmf.hierarchical.nodes import TreeLook
+from arbora.discover.vmf.hierarchical.posterior import (
+    Nodes,
+    Tree,
+    TreePosterior,
+    as_tree,
+    start_tree,
+    tree_extra,
+    update_tree,
+    with_leaves,
+)
+from arbora.discover.vmf.mixture import VMFParams, broad_concentration
+from arbora.discover.vmf.neighbours import unit_vectors
+from arbora.discover.vmf.posterior import (
+    CERTAIN,
+    Inference,
+    VMFPosterior,
+    VMFPrior,
+    posterior_extra,
+    posterior_scores,
+    update_posterior,
+)
+from arbora.engine import ThreadEngine
+from arbora.infer.mixture.loop import Model, Solution, run
+from arbora.infer.mixture.statistics import Rows
+from arbora.structure import Hierarchy
+
+_FLAT_ITERATIONS = 15  # of the leaves without the tree, at the start
+_SAME = 1e-6  # relative difference of the bounds of two starts that are as good
+_ROOT = "root"
+_LEAVES = {"bottom-up": scattered_leaves, "top-down": split_leaves, "random": random_leaves}
+
+
+def regular_tree(branching: Sequence[int]) -> Hierarchy:
+    """Tree whose nodes at depth d all have ``branching[d]`` children, named by their paths: 0, 0/0, 0/1, ...
+
+    Examples
+    --------
+    >>> regular_tree((2, 2)).leaves()
+    ['0/0', '0/1', '1/0', '1/1']
+    """
+    edges: list[tuple[str, str]] = []
+    above = [_ROOT]
+    for width in branching:
+        level = [(name, f"{i}" if name == _ROOT else f"{name}/{i}") for name in above for i in range(width)]
+        edges += level
+        above = [child for _, child in level]
+    return Hierarchy.from_edges(edges, nodes=[_ROOT])
+
+
+class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
+    """Mixture of von Mises-Fisher distributions in a tree.
+
+    Parameters
+    ----------
+    structure : Hierarchy, optional
+        Any tree; rows belong to its leaves. Several roots are put under a new one. None: the tree of `branching`.
+    branching : sequence of int
+        Children of the nodes at each depth: (4, 4, 4) has 64 leaves, three levels below the root.
+    concentration : {"grid", "bound", "sample"}
+        How the posterior of a concentration is found; see `BayesianVMFMixture`.
+    alpha : float, optional
+        Parameter of the Dirichlet prior of the weights of the leaves. None, here and below: learned from the data.
+    node_concentration : float, optional
+        Concentration of means around that of their parent, for all nodes; learned for each node by default.
+    prior_direction : array-like of shape (n_features,), optional
+        Direction that the mean of the root lies around.
+    prior_concentration : float
+        Concentration of the mean of the root around it. 0: it may lie anywhere. `numpy.inf`: it is the prior
+        direction, or, if none is given, the direction with the highest bound, as in `BayesianVMFMixture`.
+    prior_log_mean, prior_log_variance : float, optional
+        Mean and variance of the logarithms of the concentrations of all nodes.
+    seeds : mapping or array-like, optional
+        What some nodes are about: for a node, words (see `feature_names`), numbers of rows of X (integers are always
+        that), or vectors of n_features. Or a label for each row, the name of a node, inner or leaf; None for rows
+        without one.
+    seed_weight : float
+        Times that a seed counts as seen at its node, in the whole fit. 0: the fit starts from the seeds, no more.
+    feature_names : sequence of str, optional
+        Words of the columns, for seeds; by default the columns of the data frame of the fit.
+    init : {"auto", "top-down", "bottom-up", "random"}
+        Where to begin. "top-down": the rows of each node are split among its children by spherical k-means.
+        "bottom-up": clusters for all leaves are found first, and then shared out over the tree by their likeness.
+        "auto": of both, the one whose leaves have the higher bound. "random": random labels.
+    initial_concentration : float, optional
+        Concentration of the leaves at the start; by default a broad one, at which rows are half undecided between
+        the leaves.
+    annealing_steps : int, optional
+        Iterations of annealing of the leaves at the start; see `BayesianVMFMixture`.
+    n_init : int
+        Starts, of which the best is kept; they run in parallel.
+    tol : float
+        Gain of the bound per row, in nats, below which to stop.
+    max_iter : int
+        Most iterations, or passes over the data in mini-batches.
+    batch_size : int, optional
+        Rows in a mini-batch (stochastic variational inference); all rows at once by default.
+    dtype : {"float32", "float64"}
+        Precision of the fit. A fitted model answers in double precision.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    random_state : int, RandomState instance or None
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    hierarchy_ : Hierarchy
+        The tree, with one root.
+    nodes_ : ndarray of shape (n_nodes,)
+        Names of its nodes, in the order of all that is by node.
+    leaf_ids_ : ndarray of shape (n_leaves,)
+        Which of them are leaves.
+    means_ : ndarray of shape (n_nodes, n_features)
+        Directions of the posterior means.
+    mean_concentrations_ : ndarray of shape (n_nodes,)
+        Concentrations of the posteriors of the means: how certain they are.
+    concentrations_ : ndarray of shape (n_nodes,)
+        Posterior means of the concentrations: of rows around a leaf, of children around an inner node.
+    kappa_posterior_ : ndarray of shape (5, n_nodes)
+        See `BayesianVMFMixture`.
+    dirichlet_ : ndarray of shape (n_leaves,)
+        Posterior of the weights of the leaves.
+    weights_ : ndarray of shape (n_nodes,)
+        Their means; the weight of an inner node is the sum of those of its children.
+    prior_ : dict
+        `alpha`, `direction`, `concentration`, `log_mean` and `log_variance`, as given or learned.
+    seed_nodes_, seed_means_ : ndarray
+        Ids of the nodes with seeds, and their directions.
+    lower_bounds_ : ndarray
+        Evidence lower bound by iteration, with all its constants.
+    trace_ : Trace
+    density_quantiles_ : ndarray
+        Quantiles of the log-density of training rows, each left out of its leaf; see `is_novel`.
+    n_components_ : int
+        Number of leaves.
+    n_iter_ : int
+    converged_ : bool
+    n_features_in_ : int
+
+    Notes
+    -----
+    The concentration of the prior of the root is not learned: it is that of a single mean, and the most probable
+    prior would be a point. In many dimensions a few children say little of the mean around which they lie. Then
+    their concentration around it is learned to be low, and the leaves are free of each other; `node_concentration`
+    ties them. With a known root the opposite may happen: inner nodes that do not differ from the root.
+
+    At the start the leaves are fitted without the tree for a few iterations. Densities are those of the posterior
+    predictive distribution, as in `BayesianVMFMixture`.
+
+    Examples
+    --------
+    >>> from arbora.datasets import make_hierarchical_vmf
+    >>> from arbora.discover import HierarchicalVMFMixture
+    >>> data = make_hierarchical_vmf(400, 10, (2, 3), node_kappa=[10.0, 60.0], kappa=400.0, random_state=0)
+    >>> model = HierarchicalVMFMixture(branching=(2, 3), random_state=0).fit(data.X_train)
+    >>> [len(path) for path in model.predict_path(data.X_train[:2])]
+    [3, 3]
+    >>> proba = model.predict_proba(data.X_train)
+    >>> bool(abs(proba[:, model.nodes_ == "root"] - 1).max() < 1e-9)
+    True
+    """
+
+    _streams: ClassVar[bool] = False
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **BayesianVMFMixture._parameter_constraints,
+        "structure": [Hierarchy, None],
+        "branching": ["array-like"],
+        "node_concentration": [Interval(Real, 0, None, closed="neither"), None],
+        "prior_concentration": [Interval(Real, 0, np.inf, closed="both")],
+        "seeds": [dict, "array-like", None],
+        "seed_weight": [Interval(Real, 0, None, closed="left")],
+        "feature_names": ["array-like", None],
+        "init": [StrOptions({"auto", *_LEAVES})],
+    }
+
+    def __init__(
+        self,
+        structure: Hierarchy | None = None,
+        branching: Any = (4, 4, 4),
+        *,
+        concentration: str = "grid",
+        alpha: float | None = None,
+        node_concentration: float | None = None,
+        prior_direction: Any = None,
+        prior_concentration: float = 0.0,
+        prior_log_mean: float | None = None,
+        prior_log_variance: float | None = None,
+        seeds: Any = None,
+        seed_weight: float = 1.0,
+        feature_names: Any = None,
+        init: str = "auto",
+        initial_concentration: float | None = None,
+        annealing_steps: int | None = None,
+        n_init: int = 1,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        batch_size: int | None = None,
+        dtype: str = "float32",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.structure = structure
+        self.branching = branching
+        self.concentration = concentration
+        self.alpha = alpha
+        self.node_concentration = node_concentration
+        self.prior_direction = prior_direction
+        self.prior_concentration = prior_concentration
+        self.prior_log_mean = prior_log_mean
+        self.prior_log_variance = prior_log_variance
+        self.seeds = seeds
+        self.seed_weight = seed_weight
+        self.feature_names = feature_names
+        self.init = init
+        self.initial_concentration = initial_concentration
+        self.annealing_steps = annealing_steps
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def n_components(self) -> int:
+        """Number of leaves."""
+        return len(self.hierarchy_.leaf_ids)
+
+    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
+        return unit_rows(X, weight)
+
+    def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> None:
+        self.hierarchy_ = self._one_root()
+        self.nodes_, self.leaf_ids_ = self.hierarchy_.names.copy(), self.hierarchy_.leaf_ids.copy()
+        names = getattr(self, "feature_names_in_", None) if self.feature_names is None else self.feature_names
+        found = find_seeds(self.seeds, self.hierarchy_, X, names)
+        self.seed_nodes_, self.seed_means_ = found
+        super()._fit(X, weight, seed, engine)
+
+    def _one_root(self) -> Hierarchy:
+        if self.structure is None:
+            widths = list(self.branching)
+            if not widths or not all(isinstance(width, Integral) and width >= 1 for width in widths):
+                raise ValueError(f"branching must be numbers of children, 1 or more, got {self.branching!r}.")
+            return regular_tree([int(width) for width in widths])
+        name = _ROOT
+        while name in self.structure:
+            name += "*"
+        tree = self.structure.join_roots(name)
+        tree.parent  # noqa: B018  refuses what is no tree, by name
+        return tree
+
+    def _tree(self, dtype: Any) -> Tree:
+        n_nodes = self.hierarchy_.n_nodes
+        counts = np.zeros(n_nodes)
+        counts[self.seed_nodes_] = self.seed_weight
+        seeds = sp.lil_array((n_nodes, self.n_features_in_))
+        if self.seed_weight:
+            seeds[self.seed_nodes_] = self.seed_weight * self.seed_means_
+        return as_tree(self.hierarchy_, sp.csr_array(seeds), counts, dtype)
+
+    def _how(self) -> Inference:
+        given = {"node_concentration"} if self.node_concentration is not None else set()
+        fixed, largest = frozenset(given | set(self._given_prior())), largest_kappa(self.dtype)
+        return Inference(POSTERIORS[self.concentration], fixed, largest=largest)
+
+    def _model(self, rows: Rows) -> Model:
+        tree, how = self._tree(rows.X.dtype), self._how()
+        return Model(posterior_scores, partial(update_tree, tree, how), partial(tree_extra, tree, how))
+
+    def _begin(
+        self, rows: Rows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+    ) -> TreePosterior:
+        names = ("top-down", "bottom-up") if init == "auto" else (init,)
+        starts = [self._flat(rows, str(name), rng, engine) for name in names]
+        bounds = [start.bounds[-1] for start in starts]
+        best = int(bounds[-1] > bounds[0] + _SAME * abs(bounds[0]))  # rounding does not choose
+        q = starts[best].params
+        if names[best] == "bottom-up":
+            order = arrange(self.hierarchy_, q.directions.T, self._seeds(), rng)
+            kappa = KappaPosterior(*(part[order] for part in q.kappa))
+            directions = np.ascontiguousarray(q.directions[:, order])
+            q = VMFPosterior(directions, q.spreads[order], q.dirichlet[order], kappa, q.prior)
+        # The law that the leaves share may be narrow; that of the inner nodes is still to be learned.
+        prior = VMFPrior(**{**q.prior._asdict(), "log_variance": 1.0, **self._given_prior()})
+        return start_tree(self._tree(rows.X.dtype), q._replace(prior=prior), self.node_concentration)
+
+    def _flat(self, rows: Rows, init: str, rng: np.random.Generator, engine: Any) -> Solution:
+        """Fit the leaves without the tree, from a broad concentration."""
+        directions = np.ascontiguousarray(_LEAVES[init](rows, self.hierarchy_, self._seeds(), rng).T)
+        n_features, n_leaves = directions.shape
+        kappa = self.initial_concentration or broad_concentration(rows, directions, rng)
+        one = np.ones(n_leaves)
+        start = VMFParams(directions, one, kappa * one, one / n_leaves)
+        start = self._annealed(rows, init, start, rng, engine)
+        total = np.asarray(rows.X.T @ rows.weight, dtype=np.float64)
+        direction = unit_vectors(total[None], np.eye(1, n_features))[0][0]
+        prior = VMFPrior(1.0, direction, 0.0, float(np.log(start.concentrations).mean()), 1.0)
+        known = point_posterior(start.concentrations, n_features)
+        dirichlet = rows.total * start.weights + 1.0
+        q = VMFPosterior(start.vectors, CERTAIN * one, dirichlet, known, prior)
+        how = Inference(POSTERIORS[self.concentration], frozenset(), largest=largest_kappa(self.dtype))
+        model = Model(posterior_scores, partial(update_posterior, how), posterior_extra)
+        schedule = self._schedule(0)._replace(max_iter=_FLAT_ITERATIONS)
+        return run(model, rows, q, schedule, engine, Progress(None, "leaves", False))
+
+    def _seeds(self) -> Seeds:
+        return Seeds(self.seed_nodes_, self.seed_means_)
+
+    def _set(self, params: TreePosterior) -> None:
+        nodes = params.nodes
+        means = nodes.directions.astype(np.float64)
+        self.means_ = means / np.linalg.norm(means, axis=1, keepdims=True)
+        self.mean_concentrations_ = nodes.spreads
+        self.kappa_posterior_ = np.array(nodes.kappa)
+        self.concentrations_ = nodes.kappa.mean
+        self.dirichlet_ = params.dirichlet
+        self.weights_ = self._carried(params.dirichlet[None] / params.dirichlet.sum())[0]
+        self.prior_ = params.prior._asdict()
+
+    def _params(self) -> TreePosterior:
+        nodes = Nodes(self.means_, self.mean_concentrations_, KappaPosterior(*self.kappa_posterior_))
+        return with_leaves(self._tree(np.float64), nodes, self.dirichlet_, VMFPrior(**self.prior_))
+
+    def _n_parameters(self) -> int:
+        (n_nodes, n_features), n_leaves = self.means_.shape, len(self.leaf_ids_)
+        n_kappa = n_nodes if self.node_concentration is None else n_leaves
+        known = self.prior_direction is not None and np.isinf(self.prior_concentration)  # of the root
+        return (n_nodes - known) * (n_features - 1) + n_kappa + n_leaves - 1
+
+    def _shares(self) -> NDArray[np.float64]:
+        return self.weights_[self.leaf_ids_]
+
+    def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
+        return super()._draw(self.leaf_ids_[labels], rng)

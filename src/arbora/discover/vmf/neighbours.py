@@ -1,0 +1,101 @@
+r"""Updates that means with a neighbourhood share: nodes of a tree, points of time.
+
+A mean has what lies around it (N pieces with the sum S, seen with its concentration :math:`\kappa`) and what its
+neighbours say of it (a vector P). Then :math:`\gamma \psi = E[\kappa] S + P`. Given S and P, the mean and its
+concentration depend on each other through :math:`\|S\|^2, S^\top P` and :math:`\|P\|^2` alone, and are iterated
+with each other at no cost.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.discover.vmf.concentration import KappaLikelihood, KappaPosterior
+from arbora.discover.vmf.posterior import Inference, Products, settle
+
+Array = NDArray[np.float64]
+
+
+class Links(NamedTuple):
+    """What lies around means, S, and what their neighbours say of them, P: both (n_means, n_features)."""
+
+    around: NDArray[Any]
+    above: NDArray[Any]
+
+
+class Settled(NamedTuple):
+    """Means and concentrations that fit each other."""
+
+    directions: NDArray[Any]
+    spreads: Array
+    kappa: KappaPosterior
+
+
+def row_products(left: NDArray[Any], right: NDArray[Any]) -> Array:
+    """Scalar products of the rows of two matrices, in double precision.
+
+    Examples
+    --------
+    >>> row_products(np.eye(2), np.array([[2.0, 1.0], [0.0, 3.0]]))
+    array([2., 3.])
+    """
+    return np.einsum("nd,nd->n", left, right, dtype=np.float64)
+
+
+def unit_vectors(vectors: NDArray[Any], before: NDArray[Any]) -> tuple[NDArray[Any], Array]:
+    """Divide rows by their lengths, which are returned too; a row of zeros becomes that of `before`.
+
+    Examples
+    --------
+    >>> unit_vectors(np.array([[0.0, 4.0], [0.0, 0.0]]), np.eye(2))
+    (array([[0., 1.],
+           [0., 1.]]), array([4., 0.]))
+    """
+    lengths = np.sqrt(row_products(vectors, vectors))
+    empty = lengths == 0
+    directions = vectors / np.where(empty, 1.0, lengths).astype(vectors.dtype)[:, None]
+    directions[empty] = before[empty]
+    return directions, lengths
+
+
+def joint_update(
+    how: Inference,
+    likelihood: KappaLikelihood,
+    links: Links,
+    kappa: KappaPosterior,
+    free: NDArray[np.bool_],
+    before: NDArray[Any],
+) -> Settled:
+    """Update means and their concentrations, given all others.
+
+    Parameters
+    ----------
+    how : Inference
+    likelihood : KappaLikelihood
+        Numbers N of what lies around each mean, and the prior of the concentrations; its pulls are found here.
+    links : Links
+    kappa : KappaPosterior
+        Where the concentrations are.
+    free : ndarray of bool, shape (n_means,)
+        Those that are updated; others are given.
+    before : ndarray of shape (n_means, n_features)
+        Directions that stay where nothing pulls.
+
+    Returns
+    -------
+    Settled
+    """
+    around, above = links
+    square, along = row_products(around, around), row_products(around, above)
+    products = Products(square, along, row_products(above, above))
+
+    def posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> KappaPosterior:
+        found = how.kappa_posterior(likelihood, before)
+        return KappaPosterior(*(np.where(free, new, old) for new, old in zip(found, before, strict=True)))
+
+    used, kappa = settle(posterior, likelihood, products, kappa)
+    directions, spreads = unit_vectors(around * used.astype(around.dtype)[:, None] + above, before)
+    return Settled(directions, spreads, kappa)

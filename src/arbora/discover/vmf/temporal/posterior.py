@@ -1,0 +1,319 @@
+r"""Variational inference of the temporal von Mises-Fisher mixture: layout, factors, updates, bound.
+
+With :math:`q(\mu_{tk}) = \mathrm{vMF}(\psi_{tk}, \gamma_{tk})`, :math:`S_{tk}` the sum of the rows of time t
+weighted by their responsibilities, and C the concentration of a mean around the one before it,
+
+.. math:: \gamma_{tk} \psi_{tk} = E[\kappa_k] S_{tk} + C\, E[\mu_{t-1,k}] + C\, E[\mu_{t+1,k}],
+
+without the last term at the end, and with :math:`C_0 \mu_0` in the place of the one before at the beginning. All
+components of a time are updated at once: forward in time, then all times together (`smoothed`), then backward.
+:math:`q(\kappa_k)` is made of :math:`\sum_t n_{tk}` and :math:`\sum_t S_{tk}^\top E[\mu_{tk}]` (the papers omit the
+factor :math:`\kappa` of the latter). Every step maximises the bound over its factors, or is taken back.
+
+**Layout.** A row of time t has its features in the t-th of T blocks of columns, and a one in the t-th of further
+columns. Then the log-joint of rows and components is linear in the row again, whatever the time, and the E-step that
+all mixtures share gives the sums of every time, and the counts, at once.
+
+References
+----------
+R. Giordano, T. Broderick and M. Jordan (2018). Covariances, robustness, and variational Bayes. JMLR 19.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.discover._mixture.rows import unit_columns
+from arbora.discover.vmf.concentration import KappaLikelihood, KappaPosterior, prior_divergence
+from arbora.discover.vmf.posterior import (
+    Inference,
+    VMFPosterior,
+    VMFPrior,
+    dirichlet_gain,
+    empirical_bayes,
+    expected_log_weights,
+)
+from arbora.discover.vmf.temporal.weight_walk import (
+    WeightWalk,
+    update_walk,
+    walk_extra,
+    walk_log_weights,
+    walk_weights,
+)
+from arbora.infer.mixture.statistics import Scores, Stats
+from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normalizer
+
+Array = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+_MOST_ALIKE = 1 - 1e-9
+_TURNS = 2  # of (means, concentrations) between two E-steps
+
+
+class ChainPosterior(NamedTuple):
+    """Factors of the posterior.
+
+    Attributes
+    ----------
+    directions : ndarray of shape (n_times, n_features, n_components)
+    spreads : ndarray of shape (n_times, n_components)
+    dirichlet : ndarray of shape (n_components,)
+        Of weights that do not change.
+    kappa : KappaPosterior
+    prior : VMFPrior
+        Its direction and concentration are those of the means of the first time.
+    transition : float
+        Concentration of a mean around the one before it.
+    counts : ndarray of shape (n_times, n_components)
+        Rows, by their responsibilities.
+    walk : WeightWalk or None
+        Of weights that change.
+    predictive : KappaPosterior
+        Concentrations for answers about rows, given means that are as uncertain as `marginal_spreads` says.
+    """
+
+    directions: NDArray[Any]
+    spreads: Array
+    dirichlet: Array
+    kappa: KappaPosterior
+    prior: VMFPrior
+    transition: float
+    counts: Array
+    walk: WeightWalk | None
+    predictive: KappaPosterior
+
+
+def to_blocks(X: sp.csr_array, points: Ids, n_times: int) -> sp.csr_array:
+    """Put rows into the columns of their time. Point `n_times` is the next: its rows are in the last block.
+
+    Examples
+    --------
+    >>> to_blocks(sp.csr_array([[1.0, 2.0], [3.0, 4.0]]), np.array([1, 0]), 2).toarray()
+    array([[0., 0., 1., 2., 0., 1., 0.],
+           [3., 4., 0., 0., 1., 0., 0.]])
+    """
+    n_samples, n_features = X.shape
+    sizes = np.diff(X.indptr)
+    shift = np.repeat(np.minimum(points, n_times - 1) * n_features, sizes)
+    ends = X.indptr[1:]
+    indices = np.insert(X.indices + shift, ends, n_times * n_features + points)
+    data = np.insert(X.data, ends, 1.0)
+    shape = (n_samples, n_times * n_features + n_times + 1)
+    return sp.csr_array((data, indices, X.indptr + np.arange(n_samples + 1)), shape=shape)
+
+
+def from_blocks(X: sp.csr_array, n_features: int, n_times: int) -> tuple[sp.csr_array, Ids]:
+    """Return rows and their points of time: the inverse of `to_blocks`."""
+    last = X.indptr[1:] - 1
+    points = X.indices[last] - n_times * n_features
+    indices = np.delete(X.indices, last) % n_features
+    indptr = X.indptr - np.arange(len(X.indptr), dtype=X.indptr.dtype)
+    return sp.csr_array((np.delete(X.data, last), indices, indptr), shape=(X.shape[0], n_features)), points
+
+
+def log_weights(q: ChainPosterior) -> Array:
+    """Return the expected log-weights (n_times, n_components)."""
+    if q.walk is not None:
+        return walk_log_weights(q.walk)
+    return np.broadcast_to(expected_log_weights(q.dirichlet), q.spreads.shape)
+
+
+def share_counts(q: ChainPosterior) -> Array:
+    """Weights at each time, times the number of rows that they are known from."""
+    if q.walk is None:
+        return np.broadcast_to(q.dirichlet, q.spreads.shape)
+    return walk_weights(q.walk) * (q.counts.sum(axis=1, keepdims=True) + 1.0)
+
+
+def chain_scores(q: ChainPosterior) -> Scores:
+    """Return the expected log-joint of rows in blocks and components."""
+    n_times, n_features, n_components = q.directions.shape
+    slope = (q.kappa.mean * mean_lengths(q)).astype(q.directions.dtype)
+    weights = np.zeros((n_times * n_features + n_times + 1, n_components), q.directions.dtype)
+    blocks = weights[: n_times * n_features].reshape(q.directions.shape)
+    np.multiply(q.directions, slope[:, None], out=blocks)
+    weights[n_times * n_features : -1] = log_weights(q)
+    return Scores(weights, q.kappa.log_normalizer)
+
+
+def mean_lengths(q: ChainPosterior) -> Array:
+    """Lengths of the expected means (n_times, n_components)."""
+    return bessel_ratio(q.directions.shape[1] / 2 - 1, q.spreads)
+
+
+class Chain(NamedTuple):
+    """Means of all times: directions and their expectations (n_times, n_features, n_components), and spreads."""
+
+    directions: NDArray[Any]
+    expected: NDArray[Any]
+    spreads: Array
+
+
+class Pulls(NamedTuple):
+    """What acts on the means: E[kappa] S of each time, C_0 mu_0 on the first, and C between neighbours."""
+
+    rows: NDArray[Any]
+    first: NDArray[Any]
+    transition: float
+
+
+def sweep(chain: Chain, pulls: Pulls, backward: bool) -> Chain:
+    """Update the means one time after the other, in place."""
+    directions, expected, spreads = chain
+    n_times, n_features, _ = directions.shape
+    dtype = directions.dtype
+    for t in range(n_times - 1, -1, -1) if backward else range(n_times):
+        neighbours = expected[t - 1] * dtype.type(pulls.transition) if t else pulls.first
+        if t < n_times - 1:
+            neighbours = neighbours + expected[t + 1] * dtype.type(pulls.transition)
+        directions[t], spreads[t] = unit_columns(pulls.rows[t] + neighbours, directions[t])
+        expected[t] = directions[t] * bessel_ratio(n_features / 2 - 1, spreads[t]).astype(dtype)
+    return chain
+
+
+def chain_value(chain: Chain, pulls: Pulls) -> float:
+    """Part of the bound that depends on the means."""
+    _, expected, spreads = chain
+    value = np.einsum("tdk,tdk->", pulls.rows, expected, dtype=np.float64)
+    value += np.einsum(
+        "dk,dk->", np.broadcast_to(pulls.first, expected[0].shape), expected[0], dtype=np.float64
+    )
+    value += pulls.transition * np.einsum("tdk,tdk->", expected[1:], expected[:-1], dtype=np.float64)
+    return float(value + vmf_entropy(spreads, expected.shape[1]).sum())
+
+
+def smoothed(chain: Chain, pulls: Pulls) -> Chain | None:
+    r"""Directions of all times at once, given how certain the means are; None where there is no solution.
+
+    With :math:`e_t = E[\mu_t]` the equations of all times are :math:`(\gamma_t / \ell_t) e_t - C e_{t-1} - C e_{t+1}
+    = E[\kappa] S_t`: one tridiagonal system for all features of a component.
+    """
+    directions, expected, spreads = chain
+    n_times, n_features, _ = directions.shape
+    dtype, coupling = directions.dtype, pulls.transition
+    pivot = spreads / np.maximum(bessel_ratio(n_features / 2 - 1, spreads), 1e-300)
+    for t in range(1, n_times):
+        pivot[t] -= coupling**2 / pivot[t - 1]
+        if not np.all(pivot[t] > 0):
+            return None
+    solution = np.empty_like(expected)
+    for t in range(n_times):
+        before = solution[t - 1] * (coupling / pivot[t - 1]).astype(dtype) if t else pulls.first
+        solution[t] = pulls.rows[t] + before
+    for t in range(n_times - 1, -1, -1):
+        if t < n_times - 1:
+            solution[t] += solution[t + 1] * dtype.type(coupling)
+        solution[t] /= pivot[t].astype(dtype)
+    lengths = bessel_ratio(n_features / 2 - 1, spreads).astype(dtype)
+    for t in range(n_times):
+        solution[t] = unit_columns(solution[t], directions[t])[0]
+    return Chain(solution, solution * lengths[:, None], spreads.copy())
+
+
+def update_means(chain: Chain, pulls: Pulls) -> Chain:
+    """Forward in time, then all at once, then backward; without the middle, where it does not raise the bound.
+
+    Where neighbours are tied strongly, steps from one time to the next alone would need very many rounds.
+    """
+    chain = sweep(chain, pulls, backward=False)
+    if len(chain.spreads) > 1:
+        jump = smoothed(chain, pulls)
+        if jump is not None:
+            jump = sweep(jump, pulls, backward=True)
+            if chain_value(jump, pulls) >= chain_value(chain, pulls):
+                return jump
+    return sweep(chain, pulls, backward=True)
+
+
+def update_chain(how: Inference, q: ChainPosterior, stats: Stats) -> ChainPosterior:
+    """Means and concentrations, twice; then weights and prior."""
+    n_times, n_features, _ = q.directions.shape
+    sums = stats.sums[: n_times * n_features].reshape(q.directions.shape)
+    dtype, prior, kappa = q.directions.dtype, q.prior, q.kappa
+    first = (prior.concentration * prior.direction).astype(dtype)[:, None]
+    lengths = mean_lengths(q).astype(dtype)
+    chain = Chain(q.directions.copy(), q.directions * lengths[:, None], q.spreads.copy())
+
+    def posterior(lengths: Array, before: KappaPosterior) -> KappaPosterior:
+        pulls = np.sum(lengths * np.einsum("tdk,tdk->tk", sums, chain.directions, dtype=np.float64), axis=0)
+        likelihood = KappaLikelihood(stats.counts, pulls, prior.log_mean, prior.log_variance, n_features)
+        return how.posterior(likelihood, before)
+
+    for _ in range(_TURNS):
+        chain = update_means(chain, Pulls(sums * kappa.mean.astype(dtype), first, q.transition))
+        kappa = posterior(bessel_ratio(n_features / 2 - 1, chain.spreads), kappa)
+    q = q._replace(directions=chain.directions, spreads=chain.spreads, kappa=kappa)
+    marginal = bessel_ratio(n_features / 2 - 1, marginal_spreads(q))
+    counts = stats.sums[n_times * n_features : -1].astype(np.float64)
+    q = q._replace(counts=counts, dirichlet=prior.alpha + stats.counts, predictive=posterior(marginal, kappa))
+    return _update_rest(how, q, chain.expected)
+
+
+def _update_rest(how: Inference, q: ChainPosterior, expected: NDArray[Any]) -> ChainPosterior:
+    """Walk of the weights, prior, and the concentration of transitions, where they are not given.
+
+    The prior of the first means stays that of the start, a mixture without times: few rows hold the first means
+    against it, it would grow from turn to turn, and draw all components together.
+    """
+    if q.walk is not None:
+        q = q._replace(walk=update_walk(q.walk, q.counts))
+    if "transition" not in how.fixed and len(expected) > 1:
+        cosine = np.einsum("tdk,tdk->", expected[1:], expected[:-1], dtype=np.float64) / q.spreads[1:].size
+        transition = float(kappa_mle(np.clip(cosine, 0.0, _MOST_ALIKE), expected.shape[1]))
+        q = q._replace(transition=transition)
+    beginning = VMFPosterior(q.directions[0], q.spreads[0], q.dirichlet, q.kappa, q.prior)
+    fixed = how.settled if len(expected) == 1 else how.settled | {"direction", "concentration"}
+    return q._replace(prior=empirical_bayes(beginning, fixed))
+
+
+def chain_extra(how: Inference, q: ChainPosterior) -> float:
+    """Bound without the rows: weights, means along time, and concentrations."""
+    prior, n_features = q.prior, q.directions.shape[1]
+    expected = q.directions * mean_lengths(q).astype(q.directions.dtype)[:, None]
+    along = np.asarray(prior.direction.astype(expected.dtype) @ expected[0], dtype=np.float64)
+    means = np.sum(vmf_log_normalizer(prior.concentration, n_features) + prior.concentration * along)
+    cosine = np.einsum("tdk,tdk->", expected[1:], expected[:-1], dtype=np.float64)
+    means += q.spreads[1:].size * vmf_log_normalizer(q.transition, n_features) + q.transition * cosine
+    means += vmf_entropy(q.spreads, n_features).sum()
+    weights = dirichlet_gain(q.dirichlet, prior.alpha) if q.walk is None else walk_extra(q.walk)
+    divergence = prior_divergence(q.kappa, prior.log_mean, prior.log_variance)
+    return float(weights + means - (divergence[0] if how.shared else divergence.sum()))
+
+
+def marginal_spreads(q: ChainPosterior) -> Array:
+    r"""Spreads of the means, with what is not certain because their neighbours are not (n_times, n_components).
+
+    A factor knows its neighbours as if they were certain, and is the more overconfident the stronger they are tied.
+    Linear response (Giordano, Broderick and Jordan 2018) sets that right: the covariance of the means of a feature is
+    the inverse of the matrix of `smoothed`, M, not that of its diagonal. So the variance :math:`1 - \ell_t^2` of a
+    mean is greater by the factor :math:`M_{tt} (M^{-1})_{tt}`.
+    """
+    lengths, n_features = mean_lengths(q), q.directions.shape[1]
+    diagonal = q.spreads / np.maximum(lengths, 1e-300)
+    forward, backward = diagonal.copy(), diagonal.copy()
+    for t in range(1, len(diagonal)):
+        forward[t] -= q.transition**2 / np.maximum(forward[t - 1], 1e-300)
+        backward[-1 - t] -= q.transition**2 / np.maximum(backward[-t], 1e-300)
+    left = forward + backward - diagonal
+    solved = (forward > 0).all(axis=0) & (backward > 0).all(axis=0) & (left > 0).all(axis=0)
+    factor = np.divide(diagonal, left, out=np.ones_like(left), where=solved & (left > 0))
+    variance = np.minimum((1 - lengths**2) * np.maximum(factor, 1.0), 1.0)
+    return np.where(factor > 1, kappa_mle(np.sqrt(1 - variance), n_features), q.spreads)
+
+
+def at_time(q: ChainPosterior, t: int, spreads: Array) -> VMFPosterior:
+    """Mixture at a point of time, with the given spreads. At the next one, means are known less by one transition.
+
+    The mean of the next time, drawn around one that is not certain, has no von Mises-Fisher law; here it has the one
+    with the same expectation, of length A(gamma) A(C).
+    """
+    now, n_features = min(t, len(q.spreads) - 1), q.directions.shape[1]
+    found = spreads[now]
+    if t > now:
+        order = n_features / 2 - 1
+        found = kappa_mle(bessel_ratio(order, found) * bessel_ratio(order, q.transition), n_features)
+    return VMFPosterior(q.directions[now], found, share_counts(q)[now], q.predictive, q.prior)

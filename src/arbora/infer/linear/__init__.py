@@ -1,0 +1,1 @@
+"""Linear classifiers: dual coordinate descent, flat and coupled over a structure."""

@@ -1,0 +1,315 @@
+"""Truncated Newton for classes whose weights are sums of shared parts: logistic loss, dense rows, few features.
+
+The problem is that of `joint`. With the covariance of the classes factored as K = F'F = R'R (R from a QR of the
+factor F, so that K is never formed) and weights W = offset + Z R, Z of shape (n_features + 1, n_classes), it is
+
+    min_Z  P(Z) = 1/2 ||Z||^2 + sum_il c_il log(1 + exp(-m_il)),        m_il = y_il w_l.x_i.
+
+The slopes a_il = c_il sigmoid(-m_il) are a point of the dual, U = X'(a * y), the gradient is Z - U R', and since a
+touches the conjugate of the loss where it was taken, the duality gap there is known exactly and never negative:
+
+    P(Z) - D(a) = 1/2 ||Z - U R'||^2.
+
+The highest dual value met so far is a bound as good as the last one: gaps are counted from it.
+
+A step solves (I + curvature) E = -gradient by conjugate gradients; a product with the curvature, X'(h * (X E R)) R',
+takes two products with X. Were the curvatures h_il = a_il sigmoid(m_il) of a class all equal to their mean s_l, this
+would be the Kronecker product of X'X and R diag(s) R': in their eigenbases, one for the features, found once, and one
+for the classes, the system is then diagonal, and this is the preconditioner.
+
+Rows are cut into chunks that depend on their number alone and added up in order, each on one thread of the BLAS: the
+result does not depend on the number of threads.
+
+Coordinate descent slows down where features are correlated, as dense ones often are. Hinge losses are left to it:
+most of their multipliers rest at a bound, and the squared hinge has no second derivative at its kink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from arbora.core.checkpoint import Checkpoint
+from arbora.core.memory import require_memory
+from arbora.core.progress import Progress
+from arbora.infer.linear.coupled import Certificate, Costs, Weights
+from arbora.infer.linear.coupled_state import Round
+from arbora.infer.linear.flat import Rows
+from arbora.infer.linear.layout import Layout, lay_out
+
+MOST_FEATURES, MOST_CLASSES = 1000, 1000
+MOST_NUMBERS = 2**26  # in X, and in the pairs of rows and classes
+_CHUNK = 1024  # rows whose scores stay in the cache
+_MOST_PRODUCTS = 100  # conjugate gradient steps of a Newton step
+_FORCING = 0.3  # residual of a Newton step over its gradient
+_BELOW_TOL = 0.5  # ... but no smaller than what this share of the tolerance asks for
+_ARMIJO = 1e-4
+_ROUNDING = 1e-13  # relative error of an objective
+
+Array = NDArray[np.float64]
+
+
+class Point(NamedTuple):
+    """Where the solver stands: objective, gradient and curvatures h_il at Z."""
+
+    Z: Array
+    objective: float
+    gradient: Array
+    curvature: Array
+
+
+class NewtonSolution(NamedTuple):
+    """Multipliers summed over the rows, shared parts, certificate, and the steps on the way."""
+
+    multipliers: Array  # (n_features + 1) x n_classes: U, with W = offset + U F'F
+    shared: NDArray[Any]  # n_shared x (n_features + 1), bias last
+    certificate: Certificate
+    history: list[Round]
+    converged: bool
+
+
+def _losses(m: Array, c: Array) -> tuple[float, Array, Array]:
+    """Sum of the losses, slopes and curvatures at the margins m, all times the costs c."""
+    e = np.exp(-np.abs(m))
+    near = 1.0 / (1.0 + e)
+    far = e * near
+    slope = c * np.where(m > 0, far, near)
+    return float(np.sum(c * (np.maximum(-m, 0.0) + np.log1p(e)))), slope, c * (near * far)
+
+
+def suits_newton(rows: Rows, n_classes: int, loss: str) -> bool:
+    """Whether Newton's method pays: logistic loss, dense rows, few features, and pairs that fit into memory.
+
+    Sizes alone decide, not the memory that happens to be free, so that a fit is the same on any machine.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from arbora.infer.linear.flat import prepare_rows
+    >>> rows = prepare_rows(sp.csr_array(np.ones((10, 3))))
+    >>> suits_newton(rows, 5, "logistic"), suits_newton(rows, 5, "hinge")
+    (True, False)
+    """
+    few = rows.n_features <= min(MOST_FEATURES, rows.n_samples) and n_classes <= MOST_CLASSES
+    n_numbers = rows.n_samples * (rows.n_features + n_classes)
+    return loss == "logistic" and rows.dense and few and n_numbers <= MOST_NUMBERS
+
+
+class Newton:
+    """A joint problem with the logistic loss, in the manner of `Joint`.
+
+    Parameters
+    ----------
+    rows : Rows
+        Dense ones.
+    costs : callable
+        Gives, for a range of classes and some rows, the array of signs times costs.
+    factor : sparse matrix of shape (n_parts, n_classes)
+    engine : object with ``map(function, items)``
+    offset : callable, optional
+        Gives, for a range of classes, the weights (n_features + 1, n_block) from which deviations are counted.
+
+    Examples
+    --------
+    Two classes that share a parent, one document each:
+
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from arbora.engine import ThreadEngine
+    >>> from arbora.infer.linear.flat import prepare_rows
+    >>> rows = prepare_rows(sp.csr_array([[1.0], [-1.0]]), np.float64, bias=0.0)
+    >>> costs = lambda block, ids: np.array([[1.0, -1.0], [-1.0, 1.0]])[ids, block.start : block.stop]
+    >>> parent_and_leaves = sp.csc_array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> newton = Newton(rows, costs, parent_and_leaves, ThreadEngine())
+    >>> solution = newton.solve(tol=1e-9, max_iter=20)
+    >>> newton.weights(0, solution)[:1].round(3)  # what the classes disagree on is no part of the parent
+    array([[ 0.675, -0.675]])
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        costs: Costs,
+        factor: sp.csc_array,
+        engine: Any,
+        offset: Weights | None = None,
+    ) -> None:
+        if not rows.dense:
+            raise ValueError("the rows are sparse: Newton's method takes dense ones, Joint takes both.")
+        self.rows, self.costs, self.engine, self.offset = rows, costs, engine, offset
+        self.factor = sp.csr_array(factor)
+        self.layout: Layout = lay_out(factor)
+        self.classes = range(factor.shape[1])
+        n = rows.n_samples
+        self.chunks = [slice(first, min(first + _CHUNK, n)) for first in range(0, n, _CHUNK)]
+
+    def weights(self, k: int, solution: NewtonSolution) -> NDArray[Any]:
+        """Weights (n_features + 1, n_block) of block k, bias last."""
+        block = self.layout.blocks[k]
+        W = (self.factor.T @ (self.factor[:, block.start : block.stop])).T @ solution.multipliers.T
+        return np.asarray(W.T + self._offset(block), self.rows.dtype)
+
+    def parts(self, k: int, solution: NewtonSolution) -> NDArray[Any]:
+        """Parts (n_owned, n_features + 1) that block k owns, bias last."""
+        block = self.layout.blocks[k]
+        own = self.layout.shares[k] @ solution.multipliers[:, block.start : block.stop].T
+        return np.asarray(own, self.rows.dtype)
+
+    def _offset(self, block: range) -> Array | float:
+        return 0.0 if self.offset is None else np.asarray(self.offset(block), np.float64)
+
+    def _prepare(self) -> None:
+        """Make the dense arrays that a fit needs, and drops at its end."""
+        rows, n_classes = self.rows, len(self.classes)
+        n_samples, width = rows.n_samples, rows.n_features + 1
+        require_memory(
+            8 * (n_samples * (width + 3 * n_classes) + 12 * width * n_classes + 4 * n_classes**2),
+            f"Training {n_classes} classes together on {n_samples} dense rows with {width - 1} features",
+            "Use fewer rows, or fewer features.",
+        )
+        self.X = np.empty((n_samples, width))
+        self.X[:, :-1] = rows.data.reshape(n_samples, -1)
+        self.X[:, -1] = rows.bias
+        cost = np.asarray(self.costs(self.classes, np.arange(n_samples)), np.float64)
+        self.sign, self.cost = np.where(cost < 0, -1.0, 1.0), np.abs(cost)
+        self.R = np.asarray(np.linalg.qr(self.factor.toarray(), mode="r"), np.float64)
+        self.spectrum = np.linalg.eigh(self._sum(lambda chunk: (self.X[chunk].T @ self.X[chunk],))[0])
+
+    def _sum(self, function: Callable[[slice], tuple[Any, ...]]) -> list[Any]:
+        """Add up what a function gives for the chunks of rows, in their order."""
+        return [sum(values) for values in zip(*self.engine.map(function, self.chunks), strict=True)]
+
+    def _evaluate(self, Z: Array) -> Point:
+        W = Z @ self.R + self._offset(self.classes)
+        curvature = np.empty_like(self.cost)
+
+        def evaluate(chunk: slice) -> tuple[float, Array]:
+            X, y = self.X[chunk], self.sign[chunk]
+            loss, slope, curvature[chunk] = _losses(y * (X @ W), self.cost[chunk])
+            return loss, X.T @ (slope * y)
+
+        loss, U = self._sum(evaluate)
+        return Point(Z, loss + float(np.vdot(Z, Z)) / 2, Z - U @ self.R.T, curvature)
+
+    def _curve(self, E: Array, curvature: Array) -> Array:
+        """Product with the Hessian."""
+        D = E @ self.R
+
+        def product(chunk: slice) -> tuple[Array]:
+            X = self.X[chunk]
+            return (X.T @ (curvature[chunk] * (X @ D)),)
+
+        return np.asarray(E + self._sum(product)[0] @ self.R.T)
+
+    def _preconditioner(self, curvature: Array) -> Callable[[Array], Array]:
+        """Inverse of the Hessian that the mean curvature of each class would give."""
+        spread, A = self.spectrum
+        steepness, B = np.linalg.eigh((self.R * curvature.mean(axis=0)) @ self.R.T)
+        shrink = 1.0 / (1.0 + np.maximum(spread, 0.0)[:, None] * np.maximum(steepness, 0.0))
+        return lambda E: A @ (shrink * (A.T @ E @ B)) @ B.T
+
+    def _direction(self, point: Point, enough: float) -> Array:
+        """Solve for the Newton step by preconditioned conjugate gradients, to a residual of norm `enough`."""
+        invert = self._preconditioner(point.curvature)
+        step, residual = np.zeros_like(point.Z), -point.gradient
+        along, previous = np.zeros_like(residual), np.inf
+        for _ in range(_MOST_PRODUCTS):
+            if np.linalg.norm(residual) <= enough:
+                break
+            scaled = invert(residual)
+            now = float(np.vdot(residual, scaled))
+            along = scaled + (now / previous) * along
+            curved = self._curve(along, point.curvature)
+            length = now / float(np.vdot(along, curved))
+            step, residual, previous = step + length * along, residual - length * curved, now
+        return step
+
+    def _advance(self, point: Point, tol: float) -> Point:
+        """Take one Newton step, halved until the objective has fallen enough."""
+        enough = np.sqrt(2 * _BELOW_TOL * tol * point.objective)  # the norm of a gradient at this gap
+        step = self._direction(point, max(_FORCING * float(np.linalg.norm(point.gradient)), enough))
+        slope, length = float(np.vdot(step, point.gradient)), 1.0
+        new = self._evaluate(point.Z + step)
+        while new.objective > point.objective * (1 + _ROUNDING) + _ARMIJO * length * slope:
+            length /= 2
+            new = self._evaluate(point.Z + length * step)
+        return new
+
+    def solve(
+        self,
+        *,
+        tol: float = 1e-2,
+        max_iter: int = 200,
+        seed: int = 0,
+        multipliers: Array | None = None,
+        checkpoint: Checkpoint | None = None,
+        progress: Progress | None = None,
+        key: str = "",
+    ) -> NewtonSolution:
+        """Take Newton steps until the duality gap is small.
+
+        Parameters
+        ----------
+        tol : float
+            Relative duality gap at which to stop.
+        max_iter : int
+            Most steps; one is always taken.
+        seed : int
+            Not used, nothing is drawn here.
+        multipliers : ndarray of shape (n_features + 1, n_classes), optional
+            Where to begin: those of another solution, also at other costs or with another factor.
+        checkpoint : Checkpoint, optional
+            Where each step is kept, and found again.
+        progress : Progress, optional
+        key : str
+            Put before the name of the piece in the checkpoint.
+        """
+        try:
+            with ThreadpoolController().limit(limits=1, user_api="blas"):
+                self._prepare()
+                return self._solve(tol, max_iter, multipliers, checkpoint, progress, f"{key}newton")
+        finally:  # a solver that was interrupted, or ran out of memory, keeps none of it
+            for name in ("X", "sign", "cost", "R", "spectrum"):
+                self.__dict__.pop(name, None)
+
+    def _solve(
+        self,
+        tol: float,
+        max_iter: int,
+        multipliers: Array | None,
+        checkpoint: Checkpoint | None,
+        progress: Progress | None,
+        name: str,
+    ) -> NewtonSolution:
+        history, bound = list[Round](), -np.inf
+        Z = np.zeros((self.rows.n_features + 1, len(self.R)))
+        if multipliers is not None:
+            Z = multipliers @ self.R.T
+        piece = checkpoint.load(name) if checkpoint is not None else None
+        if piece is not None:
+            Z, bound = piece.arrays["Z"], piece.meta["bound"]
+            history = [Round(*entry) for entry in piece.meta["history"]]
+        point = self._evaluate(Z)
+        started = perf_counter() - (history[-1].seconds if history else 0.0)
+        while not history or (history[-1].gap > tol * point.objective and len(history) < max_iter):
+            point = self._advance(point, tol)
+            gap = float(np.vdot(point.gradient, point.gradient)) / 2
+            bound = max(bound, point.objective - gap)
+            gap = max(0.0, min(gap, point.objective - bound))
+            history.append(Round(point.objective, gap, perf_counter() - started, True))
+            if checkpoint is not None:
+                checkpoint.save(name, {"Z": point.Z}, {"bound": bound, "history": history})
+            if progress is not None:
+                progress.update(
+                    objective=point.objective, gap=gap / max(point.objective, np.finfo(np.float64).tiny)
+                )
+        sums = np.asarray(np.linalg.lstsq(self.R, point.Z.T, rcond=None)[0].T, np.float64)
+        shared = np.asarray(self.factor[self.layout.shared] @ sums.T, self.rows.dtype)
+        gap = history[-1].gap
+        certificate = Certificate(1.0, point.objective, gap)
+        return NewtonSolution(sums, shared, certificate, history, gap <= tol * point.objective)

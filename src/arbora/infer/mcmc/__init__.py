@@ -1,0 +1,1 @@
+"""Markov chain Monte Carlo: chains, diagnostics, HMC, slice sampling."""

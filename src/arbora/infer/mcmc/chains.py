@@ -1,0 +1,220 @@
+"""The loop of Markov chain Monte Carlo: warm-up, thinning, several chains, trace, progress, checkpoints.
+
+A model says what it samples, this module how often. A model is anything with
+
+- ``sweep(state, data, rng)``: a step that leaves the posterior given the data invariant, and numbers to trace;
+- ``log_joint(state, data)``: log-density of parameters and data, all constants included;
+- ``sample_prior(rng)`` and ``sample_data(state, rng)``, which make Geweke's test free (see `diagnostics`).
+
+States are named tuples of arrays. A model that tunes its steps has ``adapt(state, info, data, step, n_warmup)`` too,
+which returns the model to go on with. It is called in the warm-up alone: a chain that adapts to its past is not a
+Markov chain, and what it visits in the warm-up is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from arbora.core.checkpoint import Checkpoint
+from arbora.core.progress import Progress
+from arbora.core.trace import Trace
+
+State = TypeVar("State")
+Data = TypeVar("Data")
+
+
+class Model(Protocol[State, Data]):
+    """What a sampler has to offer."""
+
+    def sample_prior(self, rng: np.random.Generator) -> State:
+        """Draw parameters from the prior."""
+
+    def sample_data(self, state: State, rng: np.random.Generator) -> Data:
+        """Draw data given parameters."""
+
+    def log_joint(self, state: State, data: Data) -> float:
+        """Log-density of parameters and data."""
+
+    def sweep(self, state: State, data: Data, rng: np.random.Generator) -> tuple[State, Mapping[str, float]]:
+        """Move parameters such that the posterior is left invariant; tell numbers worth tracing."""
+
+
+@runtime_checkable
+class Adaptive(Protocol):
+    """A model that tunes its steps in the warm-up."""
+
+    def adapt(self, state: Any, info: Mapping[str, float], data: Any, step: int, n_warmup: int) -> Any:
+        """Return the model to go on with after sweep number `step` (from 0) of `n_warmup`."""
+
+
+class Chains(NamedTuple):
+    """What several chains leave."""
+
+    draws: dict[str, NDArray[Any]]  # by name, of shape (n_chains, n_samples, ...)
+    traces: list[Trace]  # one for each chain; warm-up included
+
+
+class Schedule(NamedTuple):
+    """How long chains run: `n_warmup` sweeps that are thrown away, then `n_samples` times `thin` sweeps."""
+
+    n_warmup: int
+    n_samples: int
+    thin: int = 1
+
+    @property
+    def n_sweeps(self) -> int:
+        """Sweeps of a chain."""
+        return self.n_warmup + self.n_samples * self.thin
+
+
+def sample_chains(
+    model: Model[State, Data],
+    data: Data,
+    schedule: Schedule,
+    seed: int,
+    *,
+    n_chains: int = 2,
+    start: Callable[[np.random.Generator], State] | None = None,
+    keep: Callable[[State], Mapping[str, ArrayLike]] | None = None,
+    run: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Chains:
+    """Run independent chains.
+
+    Parameters
+    ----------
+    model : Model
+    data : object
+        Handed to the model as it is.
+    schedule : Schedule
+    seed : int
+        Every chain has a random generator of its own, spawned from it: the draws depend on nothing else.
+    n_chains : int
+    start : callable, optional
+        Gives the state that a chain begins with; a draw from the prior by default. R-hat is honest only if starts
+        are farther apart than the posterior is wide.
+    keep : callable, optional
+        What to keep of a state, as arrays by name; all fields of the named tuple by default.
+    run : callable
+        Maps a function over the numbers of the chains, in order: `ThreadEngine.map`, or the plain `map`.
+    progress : Progress, optional
+        Told of every sweep.
+    checkpoint : Checkpoint, optional
+        Keeps chains that are done: an interrupted run begins only the others again.
+
+    Returns
+    -------
+    Chains
+
+    Examples
+    --------
+    >>> from typing import NamedTuple
+    >>> import numpy as np
+    >>> from arbora.infer.mcmc.chains import Schedule, sample_chains
+    >>> class Mean(NamedTuple):
+    ...     mu: float
+    >>> class Normal:  # mu ~ N(0, 1), x ~ N(mu, 1): the posterior is N(x/2, 1/2)
+    ...     def sample_prior(self, rng):
+    ...         return Mean(rng.standard_normal())
+    ...     def sample_data(self, state, rng):
+    ...         return state.mu + rng.standard_normal()
+    ...     def log_joint(self, state, data):
+    ...         return -0.5 * (state.mu**2 + (data - state.mu) ** 2) - np.log(2 * np.pi)
+    ...     def sweep(self, state, data, rng):
+    ...         return Mean(rng.normal(data / 2, 0.5**0.5)), {}
+    >>> chains = sample_chains(Normal(), 3.0, Schedule(n_warmup=10, n_samples=1000), seed=0)
+    >>> chains.draws["mu"].shape, bool(abs(chains.draws["mu"].mean() - 1.5) < 0.1)
+    ((2, 1000), True)
+    >>> len(chains.traces[0])
+    1010
+    """
+    seeds = np.random.SeedSequence(seed).spawn(n_chains)
+    begin = start if start is not None else model.sample_prior
+    observe = keep if keep is not None else _all_fields
+
+    def chain(number: int) -> tuple[dict[str, NDArray[Any]], Trace]:
+        found = _load(checkpoint, number)
+        if found is None:
+            rng = np.random.default_rng(seeds[number])
+            found = _sample_chain(model, data, schedule, rng, begin, observe, progress)
+            _save(checkpoint, number, *found)
+        elif progress is not None:
+            progress.update(schedule.n_sweeps)
+        return found
+
+    draws, traces = zip(*run(chain, range(n_chains)), strict=True)
+    return Chains({name: np.stack([one[name] for one in draws]) for name in draws[0]}, list(traces))
+
+
+def mean_trace(traces: list[Trace]) -> Trace:
+    """Average the traces of several chains sweep by sweep; the seconds are those of all chains together.
+
+    Examples
+    --------
+    >>> from arbora.core.trace import Trace
+    >>> from arbora.infer.mcmc.chains import mean_trace
+    >>> traces = [Trace(), Trace()]
+    >>> for trace, log_joint in zip(traces, (-3.0, -5.0)):
+    ...     trace.append(objective=log_joint, acceptance=1.0)
+    >>> mean_trace(traces).last["objective"]
+    -4.0
+    """
+    states = [trace.to_state() for trace in traces]
+    columns = states[0]["columns"]
+    values = np.mean([state["values"] for state in states], axis=0)
+    values[columns.index("seconds")] *= len(traces)
+    return Trace.from_state({"columns": columns, "values": values})
+
+
+def _sample_chain(
+    model: Any,
+    data: Any,
+    schedule: Schedule,
+    rng: np.random.Generator,
+    begin: Callable[[np.random.Generator], Any],
+    observe: Callable[[Any], Mapping[str, ArrayLike]],
+    progress: Progress | None,
+) -> tuple[dict[str, NDArray[Any]], Trace]:
+    trace, state = Trace(), begin(rng)
+    first = {name: np.asarray(value) for name, value in observe(state).items()}
+    kept = {name: np.empty((schedule.n_samples, *value.shape), value.dtype) for name, value in first.items()}
+    for sweep in range(schedule.n_sweeps):
+        state, info = model.sweep(state, data, rng)
+        if sweep < schedule.n_warmup and isinstance(model, Adaptive):
+            model = model.adapt(state, info, data, sweep, schedule.n_warmup)
+        log_joint = model.log_joint(state, data)
+        trace.append(objective=log_joint, **info)
+        row, rest = divmod(sweep + 1 - schedule.n_warmup, schedule.thin)
+        if row > 0 and rest == 0:
+            for name, value in observe(state).items():
+                kept[name][row - 1] = value
+        if progress is not None:
+            progress.update(objective=log_joint)
+    return kept, trace
+
+
+def _all_fields(state: Any) -> Mapping[str, ArrayLike]:
+    fields: Mapping[str, ArrayLike] = state._asdict()
+    return fields
+
+
+def _save(
+    checkpoint: Checkpoint | None, number: int, draws: Mapping[str, NDArray[Any]], trace: Trace
+) -> None:
+    if checkpoint is not None:
+        table = trace.to_state()
+        arrays = {"trace": table["values"], **{f"draws-{name}": value for name, value in draws.items()}}
+        checkpoint.save(f"chain-{number}", arrays, {"columns": table["columns"]})
+
+
+def _load(checkpoint: Checkpoint | None, number: int) -> tuple[dict[str, NDArray[Any]], Trace] | None:
+    piece = checkpoint.load(f"chain-{number}") if checkpoint is not None else None
+    if piece is None:
+        return None
+    trace = Trace.from_state({"columns": piece.meta["columns"], "values": piece.arrays.pop("trace")})
+    return {name.removeprefix("draws-"): value for name, value in piece.arrays.items()}, trace

@@ -1,0 +1,1 @@
+"""Mixtures: the EM and variational loop, E-step statistics, shards."""

@@ -1,0 +1,154 @@
+"""Multinomial logistic regression by the alternating direction method of multipliers (ADMM).
+
+The problem of `multinomial`, with the scores z_ik = w_k.x_i as unknowns of their own and the weights tied to them
+(S. Gopal 2014, thesis, chapter 4). In turn, with the scaled multipliers u_i of the rows,
+
+    z_i  minimises  c_i loss(z_i) + rho/2 ||z_i - s_i - u_i||^2,        u_i += s_i - z_i,
+    Z    minimises  1/2 ||Z||^2 + rho/2 ||X Z F - z + u||^2.
+
+At the first minimum rho u_i = c_i (p_i - e_y), p_i = softmax(z_i): multipliers are kept as log-distributions, and
+follow a change of rho without further ado. The first step is one row after the other (`kernels.softmax`); the second
+a least-squares problem, the same for all classes, solved by conjugate gradients from where it was.
+
+rho is doubled or halved while the primal residual ||s - z|| and the dual one, rho ||F X'(z - z_before)||, are far
+apart; after `_MOST_CHANGES` iterations it stays. All pairs of rows and classes have numbers here, which is what
+speaks against the method where classes are many.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from arbora.core.chunks import split
+from arbora.core.engine import SerialEngine
+from arbora.infer.softmax.problem import (
+    Matrix,
+    Monitor,
+    Objective,
+    SoftmaxProblem,
+    Solution,
+    certify,
+    gradient_scale,
+    scores,
+    squares,
+)
+from arbora.kernels.softmax import prox_softmax
+
+_MOST_CHANGES = 100  # iterations in which rho may change
+_APART = 5.0  # ratio of the residuals at which it does
+_MOST_PRODUCTS = 50  # conjugate gradient steps for the weights
+_FORCING = 0.03  # residual of these over what they began with
+_ROWS_PER_TASK = 512
+_MOST_STEPS = 60  # of Newton's method for a row
+
+
+class _Weights:
+    """The least-squares problem of the parts."""
+
+    def __init__(self, objective: Objective, engine: Any) -> None:
+        self.objective, self.engine = objective, engine
+        problem = objective.problem
+        X = problem.X
+        self.sizes = np.asarray((X**2).sum(axis=0)).ravel()[:, None].astype(problem.dtype)
+
+    def scores(self, Z: Matrix) -> Matrix:
+        """Scores of all rows."""
+        return scores(self.objective.problem.X, self.objective.weights(Z), self.engine)
+
+    def solve(self, Z: Matrix, target: Matrix, S: Matrix, rho: float) -> tuple[Matrix, Matrix]:
+        """Improve Z, whose scores are S, towards scores `target`; return it with its scores."""
+        seen = self.objective.regularised
+        residual = self.objective.gather(rho * (target - S))
+        seen(residual)[:] -= seen(Z)
+        diagonal = np.broadcast_to(rho * self.sizes, Z.shape).copy()
+        seen(diagonal)[:] += 1
+        diagonal = np.maximum(diagonal, np.finfo(Z.dtype).tiny)
+        enough = _FORCING * float(np.linalg.norm(residual))
+        along, previous, Z = np.zeros_like(Z), np.inf, Z.copy()
+        for _ in range(_MOST_PRODUCTS):
+            if np.linalg.norm(residual) <= enough:
+                break
+            scaled = residual / diagonal
+            now = float(np.vdot(residual, scaled))
+            along = scaled + Z.dtype.type(now / previous) * along
+            moved = self.scores(along)
+            curved = self.objective.gather(rho * moved)
+            seen(curved)[:] += seen(along)
+            length = Z.dtype.type(now / float(np.vdot(along, curved)))
+            Z += length * along
+            residual -= length * curved
+            previous = now
+        return Z, self.scores(Z)
+
+
+def _multipliers(problem: SoftmaxProblem, L: Matrix) -> Matrix:
+    """Multipliers u times rho: c_i (p_i - e_y)."""
+    M = np.exp(L)
+    M[np.arange(len(M)), problem.labels] -= 1
+    M *= problem.cost[:, None]
+    return M
+
+
+def solve_admm(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -> Solution:
+    """Minimise by ADMM.
+
+    Parameters
+    ----------
+    problem : SoftmaxProblem
+    monitor : Monitor
+        Its trace gets the columns "primal", "dual" (norms of the residuals) and "rho".
+    engine : object with ``map(function, items)``, optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
+    >>> solution = solve_admm(problem, Monitor(tol=1e-9, max_iter=200))
+    >>> solution.Z.round(3), solution.converged
+    (array([[ 0.521, -0.521]]), True)
+    """
+    problem = problem._replace(cost=problem.cost.astype(problem.dtype))
+    engine = engine if engine is not None else SerialEngine()
+    objective = Objective(problem, engine)
+    weights = _Weights(objective, engine)
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        if problem.free_bias:
+            monitor.scale = gradient_scale(objective)
+        return monitor.solution(_iterate(problem, monitor, objective, weights, engine))
+
+
+def _iterate(
+    problem: SoftmaxProblem, monitor: Monitor, objective: Objective, weights: _Weights, engine: Any
+) -> Matrix:
+    dtype, n_classes = problem.dtype, problem.n_classes
+    enough = dtype.type(4 * np.finfo(dtype).eps)
+    Z = np.zeros(problem.shape, dtype)
+    S = np.zeros((len(problem.labels), n_classes), dtype)
+    L = np.full_like(S, -np.log(n_classes))
+    # A plain number: one of numpy would make double precision of all that it multiplies.
+    rho, z, done = float(problem.cost.mean() / np.sqrt(n_classes)), S, False
+    kept = monitor.resume("admm")
+    if kept is not None:
+        Z, S, L, z = (kept.arrays[name] for name in ("Z", "S", "L", "z"))
+        rho = kept.meta["rho"]
+    while not done:
+        before, z = z, S.copy()
+        step = (problem.cost / rho).astype(dtype)
+
+        def prox(rows: slice, z: Matrix = z, step: Matrix = step) -> float:
+            return float(prox_softmax(z, step, L, rows.start, rows.stop, _MOST_STEPS, enough))
+
+        primal = np.sqrt(sum(engine.map(prox, split(len(S), size=_ROWS_PER_TASK))))
+        dual = rho * np.sqrt(squares(objective.gather(z - before)))
+        Z, S = weights.solve(Z, z - _multipliers(problem, L) / dtype.type(rho), S, rho)
+        point = objective.evaluate(Z)
+        certificate = certify(objective, objective.gradient(point))
+        done = monitor.record(point.objective, *certificate, primal=primal, dual=dual, rho=rho)
+        if len(monitor.trace) <= _MOST_CHANGES:
+            rho *= 2.0 if primal > _APART * dual else 0.5 if dual > _APART * primal else 1.0
+        if not done:
+            monitor.keep("admm", {"Z": Z, "S": S, "L": L, "z": z}, rho=rho)
+    return Z

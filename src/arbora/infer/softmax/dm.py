@@ -1,0 +1,129 @@
+"""Multinomial logistic regression by double majorisation (DM), a looser bound that splits over the classes.
+
+With one number a_i for every row (G. Bouchard 2007, Efficient bounds for the softmax function),
+
+    log sum_k exp(s_k) <= a + sum_k log(1 + exp(s_k - a)),        tightest where sum_k sigmoid(s_k - a) = 1,
+
+the bound is that of one logistic regression for every class, with a common shift. It is minimised over weights and
+shifts in turn, in the blocks of `multinomial_split`. It is never tight for three classes and more, and its minimiser
+is not that of the softmax: the solver is here to be compared with. The scores of all pairs are kept, to find the
+shifts.
+
+What is minimised, and certified, is the bound; the objective of the softmax is beside it in the trace.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from arbora.infer.softmax.lc import log_total, merge, partial_sums
+from arbora.infer.softmax.problem import Matrix, Monitor, SoftmaxProblem, Solution
+from arbora.infer.softmax.shards import Bound, ClassBlocks, record_round
+
+_MOST_STEPS = 100
+
+
+def softplus(r: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+    """Value, slope and curvature of what DM makes of a score.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> softplus(np.zeros(1))
+    (array([0.69314718]), array([0.5]), array([0.25]))
+    """
+    slope = expit(r)
+    return np.logaddexp(r, r.dtype.type(0)), slope, slope * (1 - slope)
+
+
+def tighten(blocks: list[Matrix], a: Matrix) -> Matrix:
+    """Solve sum_k sigmoid(s_ik - a_i) = 1 for every row, by Newton's method kept between bounds.
+
+    At a = log sum_k exp(s_ik) the sum is below 1, at the smallest score it is not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tighten([np.zeros((1, 4))], np.zeros(1)).round(6)  # log 3
+    array([1.098612])
+    """
+    low = np.min([S.min(axis=1) for S in blocks], axis=0)
+    high = log_total(reduce(merge, map(partial_sums, blocks)))
+    a = np.clip(a, low, high)
+    for _ in range(_MOST_STEPS):
+        total, steep = np.full_like(a, -1), np.zeros_like(a)
+        for S in blocks:
+            p = expit(S - a[:, None])
+            total += p.sum(axis=1)
+            steep += (p * (1 - p)).sum(axis=1)
+        low, high = np.where(total >= 0, a, low), np.where(total <= 0, a, high)
+        with np.errstate(over="ignore"):  # a sum that is flat sends the step anywhere: it is bisected then
+            new = a + total / np.maximum(steep, np.finfo(a.dtype).tiny)
+        new = np.where((new >= low) & (new <= high), new, (low + high) / 2)
+        done = np.abs(new - a) <= 4 * np.finfo(a.dtype).eps * np.maximum(np.abs(a), 1)
+        a = new
+        if done.all():
+            break
+    return a
+
+
+def as_list(S: Matrix) -> list[Matrix]:
+    """All scores of a block: the shifts need them."""
+    return [S]
+
+
+DM = Bound(softplus, as_list, add)
+
+
+def _bound(cost: Matrix, blocks: list[Matrix], a: Matrix) -> float:
+    """Sum over the rows of what the bound has in the place of log sum_k exp(s_ik)."""
+    return float(cost @ (a + sum(softplus(S - a[:, None])[0].sum(axis=1) for S in blocks)))
+
+
+def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> Solution:
+    """Minimise Bouchard's bound of the softmax.
+
+    Parameters
+    ----------
+    problem : SoftmaxProblem
+    monitor : Monitor
+        Its objective is the bound; the column "softmax" of its trace is the objective of the softmax.
+    engine : ThreadEngine
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arbora.engine import ThreadEngine
+    >>> problem = SoftmaxProblem(np.array([[1.0], [0.0], [-1.0]]), np.arange(3), np.ones(3), 3)
+    >>> monitor = Monitor(tol=1e-9, max_iter=100)
+    >>> solve_dm(problem, monitor, ThreadEngine()).converged
+    True
+    >>> monitor.trace.last["objective"] > monitor.trace.last["softmax"]
+    True
+    """
+    with ThreadpoolController().limit(limits=1, user_api="blas"), ClassBlocks(problem, DM, engine) as blocks:
+        cost = blocks.rows.cost.astype(np.float64)
+        S = [np.zeros((len(cost), problem.n_classes), problem.dtype)]
+        a = tighten(S, np.zeros(len(cost), problem.dtype))
+        bound, done = _bound(cost, S, a), False
+        kept = blocks.resume(monitor, "dm")
+        if kept is not None:
+            a, bound = kept.arrays["a"], kept.meta["bound"]
+        while not done:
+            before = bound
+            told, lost = blocks.round(a)
+            S = [one - lost[:, None] for one in told.of_rows]
+            a = tighten(S, a - lost)
+            rest = told.penalty - told.at_labels + float(cost @ lost)
+            bound = rest + _bound(cost, S, a)
+            softmax = rest + float(cost @ log_total(reduce(merge, map(partial_sums, S))))
+            done = record_round(monitor, problem, before, bound, told.square, softmax=softmax)
+            if not done:
+                blocks.keep(monitor, "dm", {"a": a}, bound=bound)
+        return blocks.solution(monitor)

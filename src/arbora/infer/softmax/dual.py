@@ -1,0 +1,190 @@
+"""Multinomial logistic regression by coordinate ascent in the dual, a distribution over all classes at a time.
+
+The problem is that of `multinomial`, the visit of a row that of `kernels.softmax`: one product of the row with the
+weights, a few exponential functions a class, one update of the weights. That is as much as a gradient takes, and it
+counts at once. Where rows are near unit length and have few features in common, as those of texts do, a handful of
+sweeps closes the gap to a thousandth.
+
+The first distributions lie between the labels and the shares q of the classes, p_i = (1 - r) e_y + r q: their weights
+are r times a sparse matrix and one of rank one, so that the best r is found before the first sweep.
+
+The gap is summed up while rows are visited, which costs nothing; the exact one is computed when that is small enough.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import xlogy
+
+from arbora.core.chunks import split
+from arbora.core.engine import SerialEngine
+from arbora.infer.softmax.problem import Matrix, Monitor, SoftmaxProblem, Solution, squares
+from arbora.kernels.softmax import certify_softmax, sweep_softmax
+
+_MOST_STEPS = 30  # of Newton's method for a row
+# Mass that the last of them moves, over the root of the curvature of the row: what is left is about its square. A
+# coarser step is not worth less time, and where C is large it is no ascent any more.
+_ENOUGH, _FINE_ENOUGH = 0.1, 1e-3
+_FINE = 1e-2  # relative gap at which steps become fine
+_OPTIMISM = 0.3  # share of the gap that rows had when they were visited, and that is left after the sweep
+_SMALLEST_NORM2 = 1e-30
+_ROWS_PER_TASK, _FEATURES_PER_TASK = 1024, 4096
+_PATIENCE, _WINDOW = 8, 4  # sweeps before the rate is judged, and over which
+_WORTH = 40  # sweeps that may lie ahead; where there are more, another method is faster
+
+
+class Shares(NamedTuple):
+    """Parts of every class, class by class, and the row sums of their covariance, which bound it."""
+
+    indptr: NDArray[Any]
+    parts: NDArray[Any]
+    shares: Matrix
+    bound: Matrix
+
+
+def class_shares(problem: SoftmaxProblem) -> Shares:
+    """List what classes share; flat ones share nothing.
+
+    A part in which all classes have the same share moves all scores alike: the bound may leave it out.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> factor = sp.csr_array([[1.0, 1.0], [1.0, 0.0], [0.0, 2.0]])
+    >>> problem = SoftmaxProblem(np.ones((1, 1)), np.array([0]), np.ones(1), 2, factor)
+    >>> class_shares(problem).bound
+    array([1., 4.])
+    """
+    dtype, factor = problem.dtype, problem.factor
+    if factor is None:
+        none = np.empty(0, np.int32)
+        return Shares(none, none, np.empty(0, dtype), np.ones(problem.n_classes, dtype))
+    shares = abs(sp.csr_array(factor))
+    largest, mean = shares.max(axis=1).toarray().ravel(), shares.mean(axis=1).ravel()
+    common = (factor.min(axis=1).toarray().ravel() > 0) & np.isclose(largest, mean, rtol=1e-12)
+    local = shares[~common]
+    by_class = sp.csr_array(sp.csc_array(factor).T)
+    bound = local.T @ np.asarray(local.sum(axis=1)).ravel()
+    return Shares(by_class.indptr, by_class.indices, by_class.data.astype(dtype), bound.astype(dtype))
+
+
+def _start(problem: SoftmaxProblem) -> tuple[Matrix, Matrix]:
+    """Parts and log-distributions between the labels and the shares of the classes, where the dual is highest."""
+    X, labels, cost, dtype = problem.X, problem.labels, problem.cost.astype(np.float64), problem.dtype
+    count = np.bincount(labels, weights=cost, minlength=problem.n_classes)
+    share = (count + 0.5 * cost.mean()) / (count.sum() + 0.5 * cost.mean() * problem.n_classes)
+    at_labels = problem.indicator.astype(np.float64)
+    at_labels.data *= cost
+    U, of_all = sp.csr_array(X.T @ at_labels), share
+    if problem.factor is not None:
+        U, of_all = sp.csr_array(U @ problem.factor.T), problem.factor @ share
+    Z, total = U.astype(dtype).toarray(), np.asarray(X.T @ cost).ravel()
+    for rows in split(len(Z), size=_FEATURES_PER_TASK):
+        Z[rows] -= np.outer(total[rows], of_all).astype(dtype)
+    half, entropy = squares(Z) / 2, float(xlogy(share, share).sum())
+
+    def minus_dual(r: float) -> float:
+        own = 1 - r + r * share
+        others = r * ((1 - share) * np.log(r) + entropy - xlogy(share, share))
+        return float(r * r * half + count @ (xlogy(own, own) + others))
+
+    r = float(minimize_scalar(minus_dual, bounds=(1e-6, 1.0), method="bounded").x)
+    Z *= dtype.type(r)
+    L = np.empty((len(labels), problem.n_classes), dtype)
+    L[:] = np.log(r * share)
+    L[np.arange(len(labels)), labels] = np.log(1 - r + r * share)[labels]
+    return Z, L
+
+
+def _is_slow(gaps: list[float], target: float) -> bool:
+    """Whether too many sweeps lie ahead, at the rate of the last ones."""
+    if len(gaps) < _PATIENCE or gaps[-1] <= target:
+        return False
+    rate = np.log(gaps[-1 - _WINDOW] / gaps[-1]) / _WINDOW
+    return bool(np.log(gaps[-1] / target) > _WORTH * rate)
+
+
+def solve_dual(
+    problem: SoftmaxProblem, monitor: Monitor, engine: Any = None, seed: int = 0, patient: bool = True
+) -> Solution:
+    """Maximise the dual, a row at a time.
+
+    Parameters
+    ----------
+    problem : SoftmaxProblem
+        Without a free bias.
+    monitor : Monitor
+    engine : object with ``map(function, items)``, optional
+        For certificates; sweeps go one row after the other.
+    seed : int
+        Of the order in which rows are visited.
+    patient : bool
+        False to give up, not converged, when many sweeps lie ahead.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> problem = SoftmaxProblem(sp.csr_array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
+    >>> solution = solve_dual(problem, Monitor(tol=1e-9, max_iter=100))
+    >>> solution.Z.round(3), solution.converged
+    (array([[ 0.521, -0.521]]), True)
+    """
+    if problem.free_bias:
+        raise ValueError("the bias is free, and the dual has no point then: use Newton's method.")
+    problem = problem._replace(X=sp.csr_array(problem.X), cost=problem.cost.astype(problem.dtype))
+    X, labels, cost, dtype = problem.X, problem.labels, problem.cost, problem.dtype
+    engine = engine if engine is not None else SerialEngine()
+    *shares, bound = class_shares(problem)
+    norm2 = np.asarray((X.astype(np.float64) ** 2).sum(axis=1)).ravel()
+    norm2 = np.maximum(norm2, _SMALLEST_NORM2).astype(dtype)
+    arrays = X.indptr, X.indices, X.data
+    rng, gaps, optimism, done = np.random.default_rng(seed), list[float](), _OPTIMISM, False
+    kept = monitor.resume("dual")
+    if kept is None:
+        Z, L = _start(problem)
+    else:
+        Z, L, gaps, optimism = kept.arrays["Z"], kept.arrays["L"], kept.meta["gaps"], kept.meta["optimism"]
+        rng.bit_generator.state, patient = kept.meta["order"], kept.meta["patient"]
+    while not done:
+        fine = bool(gaps) and gaps[-1] <= _FINE * monitor.objective
+        loss, half, gap = sweep_softmax(
+            *arrays, norm2, cost, labels, *shares, bound, Z, L, rng.permutation(len(labels)),
+            _MOST_STEPS, dtype.type(_FINE_ENOUGH if fine else _ENOUGH),
+        )  # fmt: skip
+        objective, gap = loss + half, max(gap, 0.0)
+        gaps.append(gap)
+        last = len(monitor.trace) == monitor.max_iter - 1
+        if gap * optimism <= monitor.tol * objective or last:
+            exact, objective = _certify(problem, shares, Z, L, engine)
+            exact = gaps[-1] = max(exact, monitor.rounding * objective)
+            optimism = exact / max(gap, np.finfo(np.float64).tiny)
+            done = monitor.record(objective, exact)
+        else:
+            done = monitor.record(objective, gap, certified=False)
+        if not patient and _is_slow(gaps, monitor.tol * objective):
+            break
+        if not done:
+            where = {"gaps": gaps, "optimism": optimism, "order": rng.bit_generator.state, "patient": patient}
+            monitor.keep("dual", {"Z": Z, "L": L}, **where)
+    return monitor.solution(Z)
+
+
+def _certify(
+    problem: SoftmaxProblem, shares: list[Any], Z: Matrix, L: Matrix, engine: Any
+) -> tuple[float, float]:
+    """Duality gap and objective at Z and the distributions L."""
+    X, cost, labels = problem.X, problem.cost, problem.labels
+
+    def certify(rows: slice) -> Any:
+        return certify_softmax(
+            X.indptr, X.indices, X.data, cost, labels, *shares, Z, L, rows.start, rows.stop
+        )
+
+    found = np.array(engine.map(certify, split(len(L), size=_ROWS_PER_TASK)))
+    loss, gap = found.sum(axis=0).tolist()
+    return gap, loss + squares(Z) / 2

@@ -1,0 +1,359 @@
+"""Multinomial logistic regression: the one problem that all its solvers solve, and how a solution is certified.
+
+With rows x_i of class y_i and cost c_i (C times the weight of the row), scores s_ik = w_k.x_i and W = Z F,
+
+    min_Z  P(Z) = 1/2 ||Z||^2 + sum_i c_i (log sum_k exp(s_ik) - s_iy).
+
+F holds the shares of the classes in the parts Z of a label structure, so that 1/2 ||Z||^2, minimised over all Z with
+the same W, is the recursive penalty 1/2 tr(W (F'F)^-1 W'). Without a structure F is the identity, and this is the
+problem of scikit-learn's `LogisticRegression`. The bias is the weight of a constant feature, the last one: it is
+regularised like the others, or, if it is free, not at all.
+
+The dual is a problem in a distribution p_i over the classes for every row,
+
+    max_p  D(p) = -1/2 ||U(p) F'||^2 + sum_i c_i H(p_i),        U(p) = sum_i c_i x_i (e_y - p_i)',
+
+H the entropy. The distributions softmax(s_i) of *any* Z are a point of it where the losses touch their conjugates, so
+that the gap is known exactly there, and never negative: half the square of the gradient,
+
+    P(Z) - D(softmax(s)) = 1/2 ||Z - U F'||^2 = 1/2 ||gradient||^2.
+
+A free bias has no such gap (its gradient would have to be zero): there the norm of the gradient is all there is.
+
+The solvers: `multinomial_dual` (coordinate ascent in the dual), `multinomial_newton`, `multinomial_split` (the bounds
+LC and DM, which split over classes), `multinomial_admm` and `multinomial_lbfgs`; `multinomial_solve` chooses.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.core.checkpoint import Checkpoint, Piece
+from arbora.core.chunks import split
+from arbora.core.engine import SerialEngine
+from arbora.core.progress import Progress
+from arbora.core.trace import Trace
+from arbora.infer.likelihood import Likelihood
+from arbora.kernels.products import csr_matmul
+
+Matrix = NDArray[Any]
+_TINY = float(np.finfo(np.float64).tiny)
+_CHUNK = 1024  # dense rows of a product
+_ROUNDING = 10.0  # error of an objective, in units of the working precision
+_WORTH_KEEPING = 20.0  # times the seconds that it took to save a state, between two of them
+
+
+class SoftmaxProblem(NamedTuple):
+    """Rows with one class each, and what the weights of the classes have in common.
+
+    Parameters
+    ----------
+    X : CSR array or ndarray of shape (n_samples, n_weights)
+        In the working precision, with the constant feature of the bias as its last column, if there is one.
+    labels : ndarray of int, shape (n_samples,)
+    cost : ndarray of shape (n_samples,)
+        Positive.
+    n_classes : int
+    factor : CSR array of shape (n_parts, n_classes), optional
+        Shares of the classes in the parts. None for flat classes.
+    free_bias : bool
+        Whether the weight of the last feature is not regularised.
+    """
+
+    X: Any
+    labels: NDArray[np.integer[Any]]
+    cost: Matrix
+    n_classes: int
+    factor: sp.csr_array | None = None
+    free_bias: bool = False
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Working precision."""
+        dtype: np.dtype[Any] = np.dtype(self.X.dtype)
+        return dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of Z: weights, parts."""
+        return int(self.X.shape[1]), self.n_classes if self.factor is None else int(self.factor.shape[0])
+
+    @property
+    def indicator(self) -> sp.csr_array:
+        """Classes of the rows, as a matrix of zeros and ones."""
+        n = len(self.labels)
+        ones = np.ones(n, self.dtype)
+        return sp.csr_array((ones, self.labels, np.arange(n + 1)), shape=(n, self.n_classes))
+
+
+class Solution(NamedTuple):
+    """Parts, with their objective, duality gap (NaN where there is none) and norm of the gradient.
+
+    With `of_classes`, `Z` holds the weights of the classes instead, Z F.
+    """
+
+    Z: Any
+    objective: float
+    gap: float
+    gradient_norm: float
+    converged: bool
+    of_classes: bool = False
+
+
+def squares(Z: Matrix) -> float:
+    """Sum of squares in double precision.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> squares(np.array([[3.0, 4.0]], np.float32))
+    25.0
+    """
+    return float(np.einsum("jk,jk->", Z, Z, dtype=np.float64))
+
+
+def scores(X: Any, W: Matrix, engine: Any = None) -> Matrix:
+    """Product of sparse or dense rows with the weights; the same for any number of threads.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> scores(np.eye(2), np.ones((2, 1))).tolist() == scores(sp.eye_array(2, format="csr"), np.ones((2, 1))).tolist()
+    True
+    """
+    if sp.issparse(X):
+        rows: Any = X
+        return csr_matmul(rows, np.ascontiguousarray(W), engine)
+    parts = (engine or SerialEngine()).map(lambda rows: X[rows] @ W, split(X.shape[0], size=_CHUNK))
+    return np.vstack(parts) if parts else np.empty((0, W.shape[1]), W.dtype)
+
+
+def class_weights(factor: sp.csr_array | None, Z: Matrix) -> Matrix:
+    """Weights (n_weights, n_classes) of the classes: Z F, or Z itself without a factor.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> class_weights(sp.csr_array([[1.0, 1.0], [0.0, 2.0]]), np.array([[3.0, 4.0]]))
+    array([[ 3., 11.]])
+    """
+    if factor is None:
+        return Z
+    return np.ascontiguousarray((sp.csr_array(factor.T).astype(Z.dtype) @ Z.T).T)
+
+
+class Point(NamedTuple):
+    """Parts, their objective, and the probabilities of all classes for all rows."""
+
+    Z: Matrix
+    objective: float
+    P: Matrix
+
+
+class Objective:
+    """P(Z) with its derivatives.
+
+    Parameters
+    ----------
+    problem : SoftmaxProblem
+    engine : object with ``map(function, items)``, optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
+    >>> objective = Objective(problem)
+    >>> point = objective.evaluate(np.zeros((1, 2)))
+    >>> round(point.objective, 4), objective.gradient(point)  # 2 log 2
+    (1.3863, array([[-1.,  1.]]))
+    """
+
+    def __init__(self, problem: SoftmaxProblem, engine: Any = None) -> None:
+        self.problem, self.engine = problem, engine if engine is not None else SerialEngine()
+        self.rows = Likelihood(problem.X, problem.indicator, problem.cost, True, engine)
+        self._factor: Any = None if problem.factor is None else problem.factor.astype(problem.dtype)
+
+    def weights(self, Z: Matrix) -> Matrix:
+        """Weights (n_weights, n_classes) of the classes."""
+        return class_weights(self._factor, Z)
+
+    def share(self, G: Matrix) -> Matrix:
+        """Carry derivatives by the weights to the parts."""
+        return G if self._factor is None else np.ascontiguousarray((self._factor @ G.T).T)
+
+    def gather(self, R: Matrix) -> Matrix:
+        """X' R, carried to the parts."""
+        X = self.problem.X
+        if sp.issparse(X):
+            return self.share(csr_matmul(self.rows.turned, R, self.engine))
+        chunks = split(len(R), size=_CHUNK)
+        return self.share(np.asarray(sum(self.engine.map(lambda rows: X[rows].T @ R[rows], chunks))))
+
+    def regularised(self, Z: Matrix) -> Matrix:
+        """Rows of Z that the penalty sees."""
+        return Z[:-1] if self.problem.free_bias else Z
+
+    def evaluate(self, Z: Matrix) -> Point:
+        """Objective and probabilities."""
+        loss, P = self.rows.evaluate(self.weights(Z))
+        return Point(Z, loss + squares(self.regularised(Z)) / 2, P)
+
+    def gradient(self, point: Point) -> Matrix:
+        """First derivative by the parts."""
+        G = self.share(self.rows.gradient(point.P))
+        self.regularised(G)[:] += self.regularised(point.Z)
+        return G
+
+    def curve(self, point: Point, E: Matrix) -> Matrix:
+        """Product of the second derivative with a change E of the parts."""
+        G = self.share(self.rows.curve(point.P, self.weights(E)))
+        self.regularised(G)[:] += self.regularised(E)
+        return G
+
+    def diagonal(self, point: Point) -> Matrix:
+        """Diagonal of the second derivative, without what the classes of a row have to do with each other."""
+        D = self.rows.diagonal(point.P)
+        if self._factor is not None:
+            D = np.ascontiguousarray((self._factor**2 @ D.T).T)
+        self.regularised(D)[:] += 1
+        # A free bias of classes that are all but certain everywhere has next to no curvature.
+        return np.asarray(np.maximum(D, np.finfo(D.dtype).tiny))
+
+
+class Monitor:
+    """Keeps the trace of a solver, shows its progress, and tells when it may stop.
+
+    A gap is counted from the highest dual value met so far. Where there is no dual, the norm of the gradient is
+    compared with that at zero weights. With a checkpoint it also keeps where the solver stands (`keep`), so that one
+    that was interrupted can go on (`resume`) and ends with the same bits.
+
+    Parameters
+    ----------
+    tol : float
+        Relative duality gap, or relative norm of the gradient where there is no gap.
+    max_iter : int
+    progress : Progress, optional
+    dtype : dtype
+        Precision of the objectives: a bound that comes from one of them is no better than that.
+    checkpoint : Checkpoint, optional
+
+    Examples
+    --------
+    >>> monitor = Monitor(tol=0.1, max_iter=2)
+    >>> monitor.record(10.0, gap=2.0), monitor.record(9.0, gap=5.0)  # the optimum is no lower than 8
+    (False, True)
+    >>> monitor.trace["gap"].round(3), monitor.converged
+    (array([0.2  , 0.111]), False)
+    """
+
+    def __init__(
+        self,
+        tol: float,
+        max_iter: int,
+        progress: Progress | None = None,
+        dtype: Any = np.float64,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        self.tol, self.max_iter, self.progress, self.checkpoint = tol, max_iter, progress, checkpoint
+        self.rounding = _ROUNDING * float(np.finfo(dtype).eps)
+        self.trace, self.bound, self.scale = Trace(), -np.inf, 0.0
+        self.objective = self.gap = self.gradient_norm = np.nan
+        self.converged = False
+        self._kept_until, self._keeping = 0.0, 0.0  # when a state was saved, and the seconds that this took
+
+    def record(
+        self,
+        objective: float,
+        gap: float = np.nan,
+        gradient_norm: float = np.nan,
+        *,
+        certified: bool = True,
+        **extra: float,
+    ) -> bool:
+        """Add an iteration; return whether it is the last one. An estimate that is not certified ends nothing."""
+        if certified and not np.isnan(gap):
+            self.bound = max(self.bound, objective - gap)
+            gap = min(gap, max(objective - self.bound, self.rounding * abs(objective)))
+        self.objective, self.gap, self.gradient_norm = objective, gap, gradient_norm
+        relative = self.relative_gap
+        self.trace.append(objective, relative, gradient_norm=gradient_norm, **extra)
+        if self.progress is not None:
+            self.progress.update(objective=objective, gap=relative)
+        self.converged = bool(certified and relative <= self.tol)
+        return self.converged or len(self.trace) >= self.max_iter
+
+    def keep(self, solver: str, arrays: dict[str, Matrix], **meta: Any) -> None:
+        """Save where a solver stands after an iteration, unless the last time is so near that it is not worth it.
+
+        Parameters
+        ----------
+        solver : str
+        arrays : dict of str to ndarray
+        **meta : values that JSON can hold
+        """
+        now = perf_counter()
+        if self.checkpoint is None or now - self._kept_until < _WORTH_KEEPING * self._keeping:
+            return
+        table = self.trace.to_state()
+        own = {name: getattr(self, name) for name in ("bound", "scale", "objective", "gap", "gradient_norm")}
+        found = {**arrays, "trace": table["values"]}
+        self.checkpoint.save(solver, found, {"columns": table["columns"], "monitor": own, "own": meta})
+        self._kept_until = perf_counter()
+        self._keeping = self._kept_until - now
+
+    def resume(self, solver: str) -> Piece | None:
+        """Return what `keep` saved of a solver, and go on from there; None if there is nothing of it."""
+        piece = self.checkpoint.load(solver) if self.checkpoint is not None else None
+        if piece is None:
+            return None
+        state = {"columns": piece.meta["columns"], "values": piece.arrays.pop("trace")}
+        self.trace = Trace.from_state(state)
+        self.trace.start()
+        for name, value in piece.meta["monitor"].items():
+            setattr(self, name, value)
+        return Piece(piece.arrays, piece.meta["own"])
+
+    @property
+    def relative_gap(self) -> float:
+        """Gap over the objective, or norm of the gradient over that at zero weights."""
+        if np.isnan(self.gap):
+            return self.gradient_norm / max(self.scale, _TINY)
+        return self.gap / max(self.objective, _TINY)
+
+    def solution(self, Z: Matrix) -> Solution:
+        """Close with the parts of the last iteration."""
+        return Solution(Z, self.objective, self.gap, self.gradient_norm, self.converged)
+
+
+def gradient_scale(objective: Objective) -> float:
+    """Norm of the gradient at zero weights, against which gradients are measured where there is no dual.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
+    >>> round(gradient_scale(Objective(problem)), 4)
+    1.4142
+    """
+    problem = objective.problem
+    zero = objective.evaluate(np.zeros(problem.shape, problem.dtype))
+    return float(np.sqrt(squares(objective.gradient(zero))))
+
+
+def certify(objective: Objective, gradient: Matrix) -> tuple[float, float]:
+    """Duality gap (NaN with a free bias) and norm of the gradient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
+    >>> certify(Objective(problem), np.array([[3.0, 4.0]]))
+    (12.5, 5.0)
+    """
+    size = squares(gradient)
+    return np.nan if objective.problem.free_bias else size / 2, float(np.sqrt(size))

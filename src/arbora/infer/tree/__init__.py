@@ -1,0 +1,1 @@
+"""Gaussian trees of weights: elimination, MAP and variational inference."""

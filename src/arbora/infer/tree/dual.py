@@ -1,0 +1,229 @@
+"""Most probable weights of all nodes of a tree by dual coordinate descent: logistic likelihood, sparse rows.
+
+The problem is that of `tree_map`, with one precision for all weights of a node. For text its Newton steps are dear:
+they go over dense matrices of features by classes, again and again. In the dual there is a multiplier for every row
+and class, and the weights of class c are a sum of parts, the differences of the nodes above it from their parents,
+
+    w_c = m + sum_{n above or at c} v_n / sqrt(a_n),        1/2 sum_n ||v_n||^2 the prior:
+
+what `joint` solves, block of classes by block, to a certified duality gap. Multipliers suit any precisions: those of
+a solution are a good start for the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.core.memory import require_memory
+from arbora.infer.linear.coupled import Joint
+from arbora.infer.linear.coupled_shards import ShardedJoint
+from arbora.infer.linear.coupled_state import Multipliers, Round
+from arbora.infer.linear.flat import prepare_rows
+from arbora.infer.tree.blocks import suits_blocks
+from arbora.infer.tree.prior import TreePrior
+from arbora.infer.tree.problem import MapProblem, root_means, row_weights
+
+Matrix = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class TreeCosts:
+    """Gives weights of some rows with the signs of the labels of a block of classes."""
+
+    positives: sp.csc_array
+    weight: Matrix
+
+    def __call__(self, block: range, ids: NDArray[np.int64]) -> Matrix:
+        """Signs times weights, len(ids) x len(block)."""
+        positive = self.positives[:, block.start : block.stop]
+        positive = positive if len(ids) == positive.shape[0] else sp.csc_array(positive[ids])
+        cost = np.repeat(-self.weight[ids][:, None], len(block), axis=1)
+        column = np.repeat(np.arange(len(block)), np.diff(positive.indptr))
+        cost[positive.indices, column] *= -1
+        return cost
+
+
+@dataclass(frozen=True)
+class SameForAll:
+    """Gives the same weights to all classes."""
+
+    weights: Matrix
+
+    def __call__(self, block: range) -> Matrix:
+        """Weights, len(weights) x len(block)."""
+        return np.repeat(self.weights[:, None], len(block), axis=1)
+
+
+class DualSolution(NamedTuple):
+    """Weights of all nodes, bias last, objective, certified relative gap, the rounds, and where they ended."""
+
+    weights: Matrix  # n_nodes x n_weights
+    objective: float
+    gap: float
+    history: list[Round]
+    converged: bool
+    multipliers: list[Multipliers]
+
+
+def suits_dual(problem: MapProblem) -> bool:
+    """Whether a problem is one for dual coordinate descent: sparse, with many features, classes apart.
+
+    Examples
+    --------
+    >>> X, Y = sp.csr_array((1, 500)), sp.csr_array((1, 1))
+    >>> problem = MapProblem(X, Y, None, np.array([-1]), np.array([0]), np.ones(1), likelihood="logistic")
+    >>> suits_dual(problem), suits_dual(problem._replace(likelihood="softmax"))
+    (True, False)
+    """
+    few = suits_blocks(len(problem.parent), problem.n_weights)
+    return (
+        problem.likelihood == "logistic"
+        and np.ndim(problem.precision) == 1
+        and sp.issparse(problem.X)
+        and not few
+    )
+
+
+def paths_up(parent: NDArray[Any], class_node: NDArray[Any]) -> NDArray[np.int64]:
+    """Nodes above each class, itself first, one column a class; -1 above the roots.
+
+    Examples
+    --------
+    >>> paths_up(np.array([-1, 0, 0, 2]), np.array([1, 3]))
+    array([[ 1,  3],
+           [ 0,  2],
+           [-1,  0]])
+    """
+    rows, at = [], np.asarray(class_node, np.int64)
+    while (at >= 0).any():
+        rows.append(at)
+        at = np.where(at >= 0, np.asarray(parent)[at], -1)
+    return np.array(rows)
+
+
+def order_of_tree(paths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Order of the classes in which those below any one node follow each other.
+
+    Examples
+    --------
+    >>> order_of_tree(np.array([[3, 2, 4], [1, 0, 1], [0, -1, 0]]))
+    array([0, 2, 1])
+    """
+    depth = (paths >= 0).sum(axis=0) - 1
+    from_root = np.full_like(paths, -1)
+    steps, classes = np.nonzero(paths >= 0)
+    from_root[depth[classes] - steps, classes] = paths[steps, classes]
+    return np.lexsort(from_root[::-1])
+
+
+class TreeDual:
+    """A problem made ready for any precisions of its nodes.
+
+    Parameters
+    ----------
+    problem : MapProblem
+        One that `suits_dual`; its own precisions do not matter.
+    engine : ThreadEngine
+    dtype : dtype
+        Working precision.
+
+    Examples
+    --------
+    A root with two leaves:
+
+    >>> from arbora.engine import ThreadEngine
+    >>> X, Y = sp.csr_array([[2.0], [-1.0]]), sp.csr_array(np.eye(2))
+    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), 0.0, "logistic", 0.0)
+    >>> TreeDual(problem, ThreadEngine()).solve(np.ones(3), tol=1e-8).weights[1:].round(2)
+    array([[ 0.71],
+           [-0.71]])
+    """
+
+    def __init__(self, problem: MapProblem, engine: Any, dtype: Any = np.float64) -> None:
+        self.problem, self.engine = problem, engine
+        self._require_memory(np.dtype(dtype).itemsize)
+        self.rows = prepare_rows(sp.csr_array(problem.X), dtype, problem.bias)
+        self.paths = paths_up(problem.parent, problem.class_node)
+        self.order = order_of_tree(self.paths)
+        positives = sp.csc_array(problem.Y, dtype=dtype)[:, self.order]
+        self.costs = TreeCosts(positives, row_weights(problem).astype(dtype))
+        self.mean = root_means(problem)
+        padding = np.zeros(self.rows.n_features + 1 - len(self.mean))
+        self.offset = SameForAll(np.append(self.mean, padding)) if self.mean.any() else None
+        self.joint: ShardedJoint | None = None
+
+    def _require_memory(self, itemsize: int) -> None:
+        problem = self.problem
+        n_samples, n_classes, n_nodes = problem.X.shape[0], len(problem.class_node), len(problem.parent)
+        n_bytes = n_classes * problem.n_weights * itemsize
+        if self.engine.shares_memory:
+            n_bytes += n_samples * n_classes * (itemsize + 5)
+        # Weights of all nodes, their variances, and one more to make them.
+        n_bytes += 3 * 8 * n_nodes * problem.n_weights
+        require_memory(
+            n_bytes,
+            f"Training {n_classes} classes in a tree of {n_nodes} nodes on {n_samples} rows with {problem.n_weights} "
+            "weights each",
+            "Use fewer rows, or fewer features (for text: a larger min_df).",
+        )
+
+    def _joint(self, factor: sp.csc_array) -> Joint:
+        """State the problem for other shares; classes that live in shards stay there, with their multipliers."""
+        if self.engine.shares_memory:
+            return Joint(self.rows, self.costs, factor, "logistic", self.engine, self.offset)
+        if self.joint is None:
+            self.joint = ShardedJoint(self.rows, self.costs, factor, "logistic", self.engine, self.offset)
+            self.joint.shards.asked_between = True  # for the weights of every solution
+        else:
+            self.joint.couple(factor)
+        return self.joint
+
+    def close(self) -> None:
+        """Let go of shards that live elsewhere."""
+        if self.joint is not None:
+            self.joint.close()
+
+    def solve(
+        self,
+        precision: NDArray[Any],
+        start: list[Multipliers] | None = None,
+        *,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+    ) -> DualSolution:
+        """Find the most probable weights for given precisions of the nodes.
+
+        Parameters
+        ----------
+        precision : ndarray of shape (n_nodes,)
+        start : list of Multipliers, optional
+            Of a solution for other precisions.
+        tol : float
+            Relative duality gap at which to stop.
+        max_iter : int
+            Most rounds over all rows and classes.
+        """
+        paths = self.paths[:, self.order]
+        steps, classes = np.nonzero(paths >= 0)
+        nodes = paths[steps, classes]
+        entries = precision[nodes] ** -0.5, (np.unique(nodes, return_inverse=True)[1], classes)
+        factor = sp.csc_array(entries)
+        joint = self._joint(factor)
+        found = joint.solve(tol=tol, max_iter=max_iter, multipliers=start)
+        W = np.empty((self.problem.n_weights, len(self.order)))
+
+        def fill(k: int) -> None:
+            block = joint.layout.blocks[k]
+            W[:, self.order[block.start : block.stop]] = joint.weights(k, found)[: len(W)]
+
+        self.engine.map(fill, range(len(joint.layout.blocks)))
+        prior = TreePrior(self.problem.parent, self.problem.class_node, precision, self.engine)
+        weights = prior.all_nodes(W - self.mean[:, None]) + self.mean
+        objective, gap = found.certificate.objective, found.certificate.gap
+        relative = gap / max(objective, np.finfo(np.float64).tiny)
+        return DualSolution(weights, objective, relative, found.history, found.converged, found.multipliers)

@@ -1,0 +1,358 @@
+"""Most probable weights of all nodes of a tree of classes: MAP of hierarchical Bayesian logistic regression.
+
+Given precisions a_n of the nodes, the posterior of the weights of **all** nodes is maximised (Gopal, Yang, Bai and
+Niculescu-Mizil, 2012, whose printed sum runs over the leaves alone):
+
+    min_w  -log p(Y | X, w) + 1/2 sum_n (w_n - w_parent)' diag(a_n) (w_n - w_parent),        w_parent(root) = m,
+
+with the likelihoods of `tree_likelihood`. Nodes without a class are eliminated (`tree_prior`): with W the weights of
+the classes and K their covariance, 1/2 <W - m, K^-1 (W - m)> is the prior, and a Newton step
+
+    (K^-1 + curvature) E = -gradient
+
+is solved by conjugate gradients. Where features are few, the preconditioner is the prior with the blocks of the
+curvature of each class (`tree_blocks`); elsewhere the prior with the diagonal D of the curvature, (K_i^-1 + D_i)^-1
+for every feature i. If moreover rows are dense and precisions alike for all features, the features are turned first
+so that they are uncorrelated, and D is the curvature of a class, summed over the rows, times the mean square of a
+feature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from arbora.core.memory import require_memory
+from arbora.core.progress import Progress
+from arbora.infer.likelihood import Likelihood
+from arbora.infer.tree.blocks import Marginals, TreeBlocks, class_blocks, suits_blocks
+from arbora.infer.tree.gaussian import posterior_precisions
+from arbora.infer.tree.prior import TreePrior
+from arbora.infer.tree.problem import (
+    MapProblem,
+    base_rates,
+    check_problem,
+    root_means,
+    row_weights,
+    seen_features,
+)
+
+_MOST_PRODUCTS = 100  # conjugate gradient steps of a Newton step
+_FORCING = 0.3  # residual of a Newton step over its gradient
+_BELOW_TOL = 0.5  # ... but no smaller than what this share of the tolerance asks for
+_ARMIJO = 1e-4
+_MOST_HALVINGS = 30
+_ROUNDING = 1e-14  # relative error of an objective
+_MOST_DENSE = 2**26  # numbers in sparse rows that are made dense, where features are few
+_MOST_TURNED = 1000  # features that are turned
+_TINY = float(np.finfo(np.float64).tiny)
+
+Matrix = NDArray[Any]
+
+
+class Step(NamedTuple):
+    """What a Newton step leaves in the history."""
+
+    objective: float
+    gradient_norm: float
+    seconds: float
+
+
+class MapSolution(NamedTuple):
+    """Weights of all nodes, bias last, objective, norm of its gradient by all weights, and the steps on the way."""
+
+    weights: Matrix  # n_nodes x n_weights
+    objective: float
+    gradient_norm: float
+    history: list[Step]
+    converged: bool
+
+
+class Point(NamedTuple):
+    """Where the solver stands: W and K^-1 (W - m), by feature, objective, probabilities and gradient."""
+
+    W: Matrix
+    pull: Matrix
+    objective: float
+    P: Matrix
+    gradient: Any  # None until it is wanted
+
+
+def _require_memory(problem: MapProblem, n_seen: int) -> None:
+    n_samples, n_classes, n_nodes = problem.X.shape[0], len(problem.class_node), len(problem.parent)
+    numbers = (3 * n_samples + 11 * n_seen) * n_classes + 2 * n_nodes * problem.n_weights
+    if np.ndim(problem.precision) == 2:
+        numbers += n_nodes * n_seen
+    if not sp.issparse(problem.X):
+        numbers += 2 * n_samples * n_seen
+    require_memory(
+        8 * numbers,
+        f"Training {n_classes} classes in a tree of {n_nodes} nodes on {n_samples} rows with {n_seen} features",
+        "Use fewer rows, or fewer features (for text: a larger min_df).",
+    )
+
+
+def _is_small(problem: MapProblem, n_weights: int) -> bool:
+    """Whether dense rows and blocks of features at every node are affordable."""
+    return suits_blocks(len(problem.parent), n_weights) and problem.X.shape[0] * n_weights <= _MOST_DENSE
+
+
+class _Newton:
+    """A problem made ready: features that occur, perhaps turned; likelihood; prior; what preconditioners need."""
+
+    def __init__(self, problem: MapProblem, engine: Any) -> None:
+        X, self.seen = seen_features(problem)
+        _require_memory(problem, len(self.seen))
+        X, weight = X.astype(np.float64), row_weights(problem)
+        sparse, self.mean = sp.issparse(X), root_means(problem)[self.seen]
+        precision, total = np.asarray(problem.precision), max(float(weight.sum()), _TINY)
+        self.turn = self.products = None
+        if _is_small(problem, X.shape[1]):
+            X = X.toarray() if sparse else X
+            self.products = (X.T * weight) @ X / total
+        elif not sparse and precision.ndim == 1 and X.shape[1] <= _MOST_TURNED:
+            spread, self.turn = np.linalg.eigh((X.T * weight) @ X / total)
+            self.spread = np.maximum(spread, 0)
+            X, self.mean = X @ self.turn, self.mean @ self.turn
+        self.mean = self.mean[:, None]
+        Y = sp.csr_array(problem.Y).astype(np.float64)
+        self.data = Likelihood(X, Y, weight, problem.likelihood == "softmax", engine)
+        precision = precision if precision.ndim == 1 else precision[:, self.seen]
+        self.prior = TreePrior(problem.parent, problem.class_node, precision, engine)
+
+    def start(self, weights: Matrix) -> Matrix:
+        """Bring weights (n_classes, n_weights) of the classes into the form used here."""
+        W = np.asarray(weights, np.float64)[:, self.seen].T
+        return np.ascontiguousarray(W if self.turn is None else self.turn.T @ W)
+
+    def evaluate(self, W: Matrix) -> Point:
+        """Objective and probabilities; the gradient is left for later."""
+        deviation = W - self.mean
+        pull = self.prior.pull(deviation)
+        loss, P = self.data.evaluate(W)
+        return Point(W, pull, loss + float(np.vdot(pull, deviation)) / 2, P, None)
+
+    def gradient(self, point: Point) -> Point:
+        """Complete a point."""
+        return point._replace(gradient=point.pull + self.data.gradient(point.P))
+
+    def preconditioner(self, P: Matrix) -> Callable[[Matrix], Matrix]:
+        """Return a function that gives an approximate Newton step for a right-hand side."""
+        prior = self.prior
+        if self.products is not None:
+            blocks = class_blocks(self.data.X, self.data.curvature(P), self.products, self.data.engine)
+            return TreeBlocks(prior.parent, prior.class_node, prior.precision.T, blocks).solve
+        if self.turn is None:
+            diagonal = self.data.diagonal(P)
+        else:
+            diagonal = np.outer(self.spread, self.data.curvature(P).sum(axis=0))
+        return lambda R: prior.solve(R, diagonal)
+
+    def curve(self, point: Point, E: Matrix) -> Matrix:
+        """Product of the Hessian with a change E of the weights."""
+        return self.prior.pull(E) + self.data.curve(point.P, E)
+
+    def direction(self, point: Point, enough: float) -> Matrix:
+        """Solve for the Newton step by conjugate gradients, to a residual of norm `enough`."""
+        precondition = self.preconditioner(point.P)
+        step, residual = np.zeros_like(point.W), -point.gradient
+        along, previous = np.zeros_like(step), np.inf
+        for _ in range(_MOST_PRODUCTS):
+            if np.linalg.norm(residual) <= enough:
+                break
+            scaled = precondition(residual)
+            now = float(np.vdot(residual, scaled))
+            along = scaled + (now / previous) * along
+            curved = self.curve(point, along)
+            length = now / float(np.vdot(along, curved))
+            step += length * along
+            residual -= length * curved
+            previous = now
+        return step
+
+    def advance(self, point: Point, enough: float) -> Point | None:
+        """Take a Newton step, halved until the objective has fallen enough; None where it cannot fall any more."""
+        norm = float(np.linalg.norm(point.gradient))
+        step = self.direction(point, max(_FORCING * norm, _BELOW_TOL * enough))
+        slope, length = float(np.vdot(step, point.gradient)), 1.0
+        for _ in range(_MOST_HALVINGS):
+            new = self.evaluate(point.W + length * step)
+            if new.objective <= point.objective * (1 + _ROUNDING) + _ARMIJO * length * slope:
+                return self.gradient(new)
+            length /= 2
+        return None
+
+
+def solve_map(
+    problem: MapProblem,
+    start: Matrix | None = None,
+    *,
+    tol: float = 1e-4,
+    max_iter: int = 100,
+    engine: Any,
+    progress: Progress | None = None,
+) -> MapSolution:
+    """Find the most probable weights of all nodes.
+
+    Parameters
+    ----------
+    problem : MapProblem
+    start : ndarray of shape (n_nodes, n_weights), optional
+        Where to begin: weights of another solution, also with other precisions. Those of the classes matter.
+    tol : float
+        Norm of the gradient at which to stop, relative to its norm where all weights are `root_mean`.
+    max_iter : int
+        Most Newton steps.
+    engine : object with ``map(function, items)``
+    progress : Progress, optional
+
+    Examples
+    --------
+    A root with two leaves:
+
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from arbora.engine import ThreadEngine
+    >>> X, Y = np.array([[2.0], [-1.0]]), sp.csr_array(np.eye(2))
+    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), bias=0.0)
+    >>> solution = solve_map(problem, engine=ThreadEngine())
+    >>> solution.weights[1:].round(2), solution.converged
+    (array([[ 0.5],
+           [-0.5]]), True)
+    """
+    check_problem(problem)
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        return _solve(problem, start, tol, max_iter, engine, progress)
+
+
+def _solve(
+    problem: MapProblem,
+    start: Matrix | None,
+    tol: float,
+    max_iter: int,
+    engine: Any,
+    progress: Progress | None,
+) -> MapSolution:
+    newton = _Newton(problem, engine)
+    origin = np.repeat(newton.mean, len(problem.class_node), axis=1)
+    point = newton.gradient(newton.evaluate(origin))
+    scale, started, history = float(np.linalg.norm(point.gradient)), perf_counter(), list[Step]()
+    if start is None:
+        start = base_rates(problem)
+    if start is not None:
+        given = newton.evaluate(newton.start(start[np.asarray(problem.class_node)]))
+        if given.objective < point.objective:
+            point = newton.gradient(given)
+    norm = float(np.linalg.norm(point.gradient))
+    while norm > tol * scale and len(history) < max_iter:
+        new = newton.advance(point, tol * scale)
+        if new is None:
+            break
+        point, norm = new, float(np.linalg.norm(new.gradient))
+        history.append(Step(point.objective, norm, perf_counter() - started))
+        if progress is not None:
+            progress.update(objective=point.objective, gradient=norm / scale)
+    weights = _all_weights(newton, problem, point.W)
+    return MapSolution(weights, point.objective, norm, history, norm <= tol * scale)
+
+
+def _all_weights(newton: _Newton, problem: MapProblem, W: Matrix) -> Matrix:
+    """Weights of all nodes and features: those of features that never occur stay at the mean of the roots."""
+    seen = newton.prior.all_nodes(W - newton.mean) + newton.mean.T
+    if newton.turn is not None:
+        seen = seen @ newton.turn.T
+    if len(newton.seen) == problem.n_weights:
+        return seen
+    weights = np.empty((len(seen), problem.n_weights))
+    weights[:] = root_means(problem)
+    weights[:, newton.seen] = seen
+    return weights
+
+
+def laplace_diagonal(problem: MapProblem, weights: Matrix, *, engine: Any = None) -> Matrix:
+    """Variances of the weights of all nodes, each given all others: a Laplace approximation with a diagonal.
+
+    The inverse of the own precision of a node, plus those of its children, plus, where the node has a class c,
+    sum_i r_i x_ij^2 p_ic (1 - p_ic).
+
+    Parameters
+    ----------
+    problem : MapProblem
+    weights : ndarray of shape (n_nodes, n_weights)
+        The most probable ones.
+    engine : object with ``map(function, items)``, optional
+
+    Returns
+    -------
+    ndarray of shape (n_nodes, n_weights)
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> X, Y = np.array([[2.0]]), sp.csr_array((1, 2))
+    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), 0.0, "logistic", 0.0)
+    >>> laplace_diagonal(problem, np.zeros((3, 1))).ravel()  # 1/3, 1 / (1 + 4/4)
+    array([0.33333333, 0.5       , 0.5       ])
+    """
+    rows, P, seen = _at_weights(problem, weights, engine)
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        curvature = rows.diagonal(P)
+    own = posterior_precisions(np.asarray(problem.parent), _as_columns(problem))
+    own = np.broadcast_to(own, (len(own), problem.n_weights)).copy()
+    own[np.ix_(problem.class_node, seen)] += curvature.T
+    own **= -1
+    return own
+
+
+def laplace_marginals(problem: MapProblem, weights: Matrix, *, engine: Any = None) -> Marginals | None:
+    """Covariances of single nodes, the others being uncertain too; None where features or nodes are too many.
+
+    The posterior of all weights is taken to be Gaussian with the precision of the tree and, for a class c, the block
+    sum_i r_i p_ic (1 - p_ic) x_i x_i'. With softmax this leaves out what couples the classes.
+
+    Parameters
+    ----------
+    problem, weights, engine
+        As for `laplace_diagonal`.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> X, Y = np.array([[2.0]]), sp.csr_array((1, 2))
+    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), 0.0, "logistic", 0.0)
+    >>> laplace_marginals(problem, np.zeros((3, 1))).variance.ravel()  # 1 / (3 - 2/2), 1/2 + 1/2^2 of it
+    array([0.5  , 0.625, 0.625])
+    """
+    if not _is_small(problem, problem.n_weights):
+        return None
+    rows, P, seen = _at_weights(problem, weights, engine)
+    X = rows.X.toarray() if rows.sparse else rows.X
+    size = len(problem.class_node), problem.n_weights, problem.n_weights
+    blocks, nothing = np.zeros(size), np.zeros((len(seen), len(seen)))
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        found = class_blocks(X, rows.curvature(P), nothing, rows.engine, matters=0.0)
+        blocks[np.ix_(np.arange(len(blocks)), seen, seen)] = found
+        return TreeBlocks(
+            np.asarray(problem.parent), np.asarray(problem.class_node), _as_columns(problem), blocks
+        ).marginals()
+
+
+def _as_columns(problem: MapProblem) -> Matrix:
+    return np.asarray(problem.precision, np.float64).reshape(len(problem.parent), -1)
+
+
+def _at_weights(
+    problem: MapProblem, weights: Matrix, engine: Any
+) -> tuple[Likelihood, Matrix, NDArray[np.int64]]:
+    """Likelihood over the features that occur, probabilities at the weights, and which features these are."""
+    X, seen = seen_features(problem)
+    W = np.ascontiguousarray(weights[problem.class_node][:, seen].T)
+    Y = sp.csr_array(problem.Y).astype(np.float64)
+    rows = Likelihood(X.astype(np.float64), Y, row_weights(problem), problem.likelihood == "softmax", engine)
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        return rows, rows.evaluate(W)[1], seen

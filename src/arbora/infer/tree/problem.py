@@ -1,0 +1,171 @@
+"""What is asked of a tree of classes: rows with labels, the prior of the weights, and the same with precisions given.
+
+The model is hierarchical Bayesian logistic regression. One story, told in parts:
+
+    tree_problem       the problem: `TreeProblem` with unknown precisions, `MapProblem` with given ones
+    gaussian_tree      the prior: Gaussians around the parent, gamma distributions of the precisions, their bounds
+    bouchard           quadratic bounds of the likelihoods under Gaussian scores
+    tree_rows          the bounds, summed over the rows
+    tree_blocks        elimination of the tree with a block of features at every node, for few features
+    tree_variational   variational inference: all of q in turn
+    tree_likelihood    the likelihoods themselves, with two derivatives, over the rows
+    tree_prior         the prior of the classes alone: inner nodes eliminated, feature by feature
+    tree_map           most probable weights by Newton's method, and Laplace variances
+    tree_dual          the same by dual coordinate descent: logistic likelihood, sparse rows
+
+The first half bounds, the second half maximises; they share the problem, the tree and its elimination.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.infer.tree.gaussian import Gammas, Root, Sharing, Tree
+
+Matrix = NDArray[Any]
+
+
+def _n_weights(X: Any, bias: float) -> int:
+    return int(X.shape[1]) + (bias != 0)
+
+
+class MapProblem(NamedTuple):
+    """Rows with their labels, a tree, and precisions. Classes may be on inner nodes here.
+
+    Parameters
+    ----------
+    X : CSR array or ndarray of shape (n_samples, n_features)
+        Without a column for the bias.
+    Y : CSR array of shape (n_samples, n_classes)
+        1 where a row has a class; with "softmax" one class a row, as a rule.
+    row_weight : ndarray of shape (n_samples,) or None
+    parent : ndarray of int, shape (n_nodes,)
+        Parent of each node, -1 for roots; parents come before their children.
+    class_node : ndarray of int, shape (n_classes,)
+        Node of each class: leaves or inner nodes, all different.
+    precision : ndarray of shape (n_nodes,) or (n_nodes, n_weights)
+        Of the weights of a node around those of its parent; of a root around `root_mean`.
+    root_mean : float or ndarray of shape (n_weights,)
+    likelihood : {"softmax", "logistic"}
+    bias : float
+        Value of a constant feature, the last one: n_weights is n_features + 1, or n_features where the bias is 0.
+    """
+
+    X: Any
+    Y: sp.csr_array
+    row_weight: Matrix | None
+    parent: NDArray[np.integer[Any]]
+    class_node: NDArray[np.integer[Any]]
+    precision: Matrix
+    root_mean: Any = 0.0
+    likelihood: str = "softmax"
+    bias: float = 1.0
+
+    @property
+    def n_weights(self) -> int:
+        """Weights of a node: one a feature, and that of the bias."""
+        return _n_weights(self.X, self.bias)
+
+
+class TreeProblem(NamedTuple):
+    """Rows, labels and prior.
+
+    `X` is a CSR or dense matrix without the bias, whose value is `bias` (0 for none); `Y` a CSR indicator of shape
+    (n_samples, n_classes), classes in the order of `tree.leaves`.
+    """
+
+    X: Any
+    Y: sp.csr_array
+    row_weight: NDArray[np.float64]
+    tree: Tree
+    sharing: Sharing
+    prior: Gammas
+    root: Root = Root()
+    likelihood: str = "softmax"
+    bias: float = 1.0
+
+    @property
+    def n_weights(self) -> int:
+        """Weights of a node: one a feature, and that of the bias."""
+        return _n_weights(self.X, self.bias)
+
+    def given(self, precision: NDArray[np.float64]) -> MapProblem:
+        """State the problem of the weights for given precisions of the nodes."""
+        X, Y, row_weight, tree, *_ = self
+        return MapProblem(
+            X, Y, row_weight, tree.parent, tree.leaves, precision, self.root.mean, self.likelihood, self.bias
+        )
+
+
+def check_problem(problem: MapProblem) -> None:
+    """Raise a ValueError that tells what does not fit together.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> check_problem(MapProblem(np.ones((1, 2)), sp.csr_array([[1.0]]), None, [-1], [0], np.ones(3)))
+    Traceback (most recent call last):
+    ...
+    ValueError: precision has shape (3,): it must be (1,) or (1, 3), one for each node, or for each node and weight.
+    """
+    n_nodes, n_weights = len(problem.parent), problem.n_weights
+    parent, class_node = np.asarray(problem.parent), np.asarray(problem.class_node)
+    precision = np.asarray(problem.precision)
+    if problem.likelihood not in ("softmax", "logistic"):
+        raise ValueError(f"likelihood={problem.likelihood!r}: it is 'softmax' or 'logistic'.")
+    if precision.shape not in [(n_nodes,), (n_nodes, n_weights)]:
+        raise ValueError(
+            f"precision has shape {precision.shape}: it must be ({n_nodes},) or ({n_nodes}, {n_weights}), "
+            "one for each node, or for each node and weight."
+        )
+    if not ((precision > 0) & np.isfinite(precision)).all():
+        raise ValueError("precisions must be positive and finite.")
+    if ((parent >= np.arange(n_nodes)) | (parent < -1)).any():
+        raise ValueError("parent must be in topological order: parents before their children, -1 for roots.")
+    if len(np.unique(class_node)) != len(class_node) or not np.isin(class_node, np.arange(n_nodes)).all():
+        raise ValueError("class_node must name a different node for each class.")
+    if problem.Y.shape != (problem.X.shape[0], len(class_node)):
+        raise ValueError(
+            f"Y has shape {problem.Y.shape}: it must be ({problem.X.shape[0]}, {len(class_node)}), "
+            "one row for each row of X and one column for each class."
+        )
+
+
+def seen_features(problem: MapProblem) -> tuple[Any, NDArray[np.int64]]:
+    """Features that occur, with that of the bias, and which of all they are; dense features are all kept."""
+    X, n_samples, sparse = problem.X, problem.X.shape[0], sp.issparse(problem.X)
+    column = np.full((n_samples, 1 if problem.bias else 0), problem.bias, X.dtype)
+    if not sparse:
+        return np.hstack([X, column]), np.arange(problem.n_weights)
+    X = sp.hstack([X, sp.csr_array(column)], format="csr")
+    seen = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
+    return X[:, seen], seen
+
+
+def root_means(problem: MapProblem) -> Matrix:
+    """Prior mean of every weight of the roots."""
+    return np.broadcast_to(np.asarray(problem.root_mean, np.float64), problem.n_weights)
+
+
+def row_weights(problem: MapProblem) -> Matrix:
+    """Weight of every row, ones where none are given."""
+    return np.ones(problem.X.shape[0]) if problem.row_weight is None else np.asarray(problem.row_weight)
+
+
+def base_rates(problem: MapProblem) -> Matrix | None:
+    """Weights of all nodes, zero but for biases that give the classes their shares; None without a bias.
+
+    From zero, Newton's method would take several steps to this point where classes are many.
+    """
+    if not problem.bias:
+        return None
+    weight = row_weights(problem)
+    share = (weight @ problem.Y + 0.5) / (weight.sum() + 1.0)
+    scores = np.log(share) - (np.log1p(-share) if problem.likelihood == "logistic" else np.log(share).mean())
+    weights = np.zeros((len(problem.parent), problem.n_weights))
+    weights[np.asarray(problem.class_node), -1] = scores / problem.bias
+    return weights

@@ -1,0 +1,303 @@
+"""Variational inference for classes on the leaves of a tree: full covariances, every block of q in turn.
+
+The prior is that of `gaussian_tree`, the likelihood a softmax over the leaves or independent logistic losses, bounded
+as in `bouchard`. One iteration updates, each by what raises the lower bound given the rest,
+
+1. the quadratic (G_n, h_n) of every leaf, from the local parameters of all rows;
+2. a few times in turn, because it takes no pass over the rows: the means of all nodes at once (one elimination of
+   the tree), the covariances Psi_n, and the gamma distributions of the precisions;
+3. the means, with local parameters that follow them. The bound as a function of the means alone is concave, but its
+   curvature may be a small part of that of the quadratics, so that steps of 2 are much too short: Newton steps,
+   solved by conjugate gradients with the elimination of 2 as preconditioner, replace hundreds of iterations.
+
+Under q the nodes are independent, which the posterior is not: a child whose parent is uncertain is more so. What is
+known of one node alone is reported from the joint Gaussian with the same means and the precision of the quadratic of
+all nodes, prior's part and bound's, at the end of the iterations: `TreeFit.marginals`. The bound and the updates do
+not use it.
+
+A softmax does not change when one vector is added to all weights: the shifts b_x follow. Step 3 knows it, else the
+common part of the means would crawl. The lower bound contains all constants and never falls.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from arbora.core.memory import require_memory
+from arbora.core.progress import Progress
+from arbora.core.trace import Trace
+from arbora.infer.tree import gaussian as gaussian_tree
+from arbora.infer.tree.blocks import Marginals, TreeBlocks
+from arbora.infer.tree.gaussian import Gammas, Root, Tree
+from arbora.infer.tree.problem import TreeProblem
+from arbora.infer.tree.row_passes import Local, Quadratic, Rows
+
+Array = NDArray[np.float64]
+
+_SWEEPS = 3  # of the global parameters between two passes over the rows
+_FIRST_STEPS = 20  # towards the best shifts, from nothing
+_STEPS = 3  # ... from shifts that were good before
+_MOST_NEWTON = 3  # steps in an iteration
+_MOST_PRODUCTS = 30  # conjugate gradient steps of a Newton step
+_FORCING = 0.1  # residual of a Newton step over its gradient, in the norm of the preconditioner
+_ARMIJO = 1e-4
+_SHORTEST = 1e-6  # of the steps that are tried
+
+
+class TreePosterior(NamedTuple):
+    """The parameters of q, bias last in every weight vector."""
+
+    mean: Array  # (n_nodes, n_weights)
+    variance: Array  # (n_nodes, n_weights): diagonals of all covariances; inner nodes have nothing else
+    covariance: Array  # (n_classes, n_weights, n_weights): of the leaves
+    gammas: Gammas
+
+
+class TreeFit(NamedTuple):
+    """Posterior, lower bound after each iteration, and whether its relative change fell to the tolerance."""
+
+    posterior: TreePosterior
+    marginals: Marginals
+    lower_bounds: Array
+    trace: Trace
+    converged: bool
+
+
+class _Global(NamedTuple):
+    """Posterior, with what its entropy needs."""
+
+    posterior: TreePosterior
+    log_determinants: float  # sum of log |Psi_n|
+
+
+class _Point(NamedTuple):
+    """Means with the local parameters that follow them, and the bound up to terms without the means."""
+
+    mean: Array
+    local: Local
+    value: float
+
+
+def _differences(tree: Tree, mean: Array, origin: Any) -> Array:
+    up = tree.parent
+    return mean - np.where((up >= 0)[:, None], mean[up], origin)
+
+
+def _solve_means(factor: TreeBlocks, tree: Tree, root: Root, linear: Array) -> Array:
+    """Means of all nodes: the maximum of the quadratic that was factored, with linear terms of the leaves."""
+    right = np.zeros((tree.n_nodes, linear.shape[1]))
+    right[tree.leaves] = linear
+    right[~tree.has_parent] += np.multiply(root.precision, root.mean)
+    return factor.all_nodes(right)
+
+
+def _gather(tree: Tree, pull: Array) -> Array:
+    """Carry pulls of nodes towards their parents over to the parents: the gradient of the prior's quadratic."""
+    total = pull.copy()
+    inside = tree.has_parent
+    np.subtract.at(total, tree.parent[inside], pull[inside])
+    return total
+
+
+class _Means:
+    """The lower bound as a function of the means alone, local parameters following.
+
+    The inner nodes must begin at their best place given the leaves; Newton steps leave them there, because their
+    part of the problem is quadratic and the preconditioner solves it exactly.
+    """
+
+    def __init__(self, rows: Rows, tree: Tree, root: Root, precision: Array, factor: TreeBlocks) -> None:
+        self.rows, self.tree, self.root, self.precision, self.factor = rows, tree, root, precision, factor
+
+    def evaluate(self, mean: Array, local: Local, n_steps: int = _STEPS) -> _Point:
+        leaves = mean[self.tree.leaves]
+        moved = Local(self.rows.scores(leaves), local.variance, local.shift)
+        local, value = self.rows.tighten(moved, n_steps)
+        away = _differences(self.tree, mean, self.root.mean)
+        value += float(np.vdot(self.rows.label_sums, leaves)) - float(np.sum(self.precision * away**2)) / 2
+        return _Point(mean, local, value)
+
+    def step(self, point: _Point) -> tuple[_Point, float]:
+        """Take one Newton step, halved until the bound rises; return with it the rise that was hoped for."""
+        gradient, bend = self._gradient(point)
+        direction = self._direction(gradient, bend)
+        slope, length = float(np.vdot(gradient, direction)), 1.0
+        while length > _SHORTEST:
+            new = self.evaluate(point.mean + length * direction, point.local)
+            if new.value >= point.value + _ARMIJO * length * slope:
+                return new, slope
+            length /= 2
+        return point, 0.0  # at the optimum, up to rounding
+
+    def _gradient(self, point: _Point) -> tuple[Array, Array]:
+        slopes, bend = self.rows.slopes(point.local)
+        away = _differences(self.tree, point.mean, self.root.mean)
+        gradient = -_gather(self.tree, self.precision * away)
+        gradient[self.tree.leaves] += slopes
+        return gradient, bend
+
+    def _product(self, direction: Array, bend: Array) -> Array:
+        total = _gather(self.tree, self.precision * _differences(self.tree, direction, 0.0))
+        total[self.tree.leaves] += self.rows.curve(direction[self.tree.leaves], bend)
+        return total
+
+    def _direction(self, gradient: Array, bend: Array) -> Array:
+        """Solve for the Newton step by conjugate gradients."""
+        origin = Root(0.0, self.root.precision)
+        step, residual = np.zeros_like(gradient), gradient
+        along, previous, enough = np.zeros_like(gradient), np.inf, -np.inf
+        for _ in range(_MOST_PRODUCTS):
+            scaled = _solve_means(self.factor, self.tree, origin, residual[self.tree.leaves])
+            now = float(np.vdot(residual, scaled))
+            if now <= max(enough, 0.0):
+                break
+            if previous == np.inf:
+                enough = _FORCING**2 * now
+            along = scaled + (now / previous) * along
+            curved = self._product(along, bend)
+            length = now / float(np.vdot(along, curved))
+            step, residual, previous = step + length * along, residual - length * curved, now
+        return step
+
+
+def _sweep(problem: TreeProblem, quadratic: Quadratic, gammas: Gammas) -> _Global:
+    """Update means and covariances of all nodes, then the precisions."""
+    tree, sharing, root = problem.tree, problem.sharing, problem.root
+    precision = gaussian_tree.node_precisions(sharing, gammas, root, quadratic.linear.shape[1])
+    factor = TreeBlocks(tree.parent, tree.leaves, precision, quadratic.grams)
+    mean = _solve_means(factor, tree, root, quadratic.linear)
+    covariance, of_leaves = factor.covariances()
+    variance = 1 / gaussian_tree.posterior_precisions(tree.parent, precision)
+    variance[tree.leaves] = 1.0
+    log_determinants = float(np.log(variance).sum() + of_leaves.sum())
+    variance[tree.leaves] = np.diagonal(covariance, axis1=1, axis2=2)
+    spread = gaussian_tree.spreads(tree, sharing, mean, variance)
+    gammas = gaussian_tree.update_gammas(sharing, problem.prior, spread, mean.shape[1])
+    posterior = TreePosterior(mean, variance, covariance, gammas)
+    return _Global(posterior, log_determinants)
+
+
+def _prior_bound(problem: TreeProblem, found: _Global) -> float:
+    """All of the lower bound but the likelihood."""
+    mean, variance, _, gammas = found.posterior
+    value = gaussian_tree.prior_bound(problem.tree, problem.sharing, gammas, problem.root, mean, variance)
+    entropy = gaussian_tree.gaussian_entropy(found.log_determinants, mean.size)
+    return value + gaussian_tree.gamma_bound(problem.prior, gammas) + entropy
+
+
+class VariationalTree:
+    """A problem on an engine: the state of q, and the iteration that improves it.
+
+    Parameters
+    ----------
+    problem : TreeProblem
+    engine : object with ``map(function, items)``
+    """
+
+    def __init__(self, problem: TreeProblem, engine: Any) -> None:
+        self.problem, self.rows = problem, Rows(problem, engine)
+        shape = problem.Y.shape
+        start = Local(np.zeros(shape), np.zeros(shape), np.zeros(shape[0]))
+        self.local, _ = self.rows.tighten(start, _FIRST_STEPS)
+        self.gammas = problem.prior
+        self.posterior: TreePosterior | None = None
+        self.bound = -np.inf
+
+    def iterate(self, tol: float) -> float:
+        """Update everything once; return the lower bound."""
+        problem, tree, root = self.problem, self.problem.tree, self.problem.root
+        quadratic = self.rows.quadratic(self.local)
+        for _ in range(_SWEEPS):
+            found = _sweep(problem, quadratic, self.gammas)
+            self.gammas = found.posterior.gammas
+        precision = gaussian_tree.node_precisions(problem.sharing, self.gammas, root, self.rows.n_weights)
+        factor = TreeBlocks(tree.parent, tree.leaves, precision, quadratic.grams)
+        mean = _solve_means(factor, tree, root, quadratic.linear)
+        variance = self.rows.variances(found.posterior.covariance)
+        means = _Means(self.rows, tree, root, precision, factor)
+        point = means.evaluate(mean, self.local._replace(variance=variance))
+        for _ in range(_MOST_NEWTON):
+            point, hoped = means.step(point)
+            if hoped <= tol * abs(point.value):
+                break
+        self.local = point.local
+        self.posterior = found.posterior._replace(mean=point.mean)
+        away = _differences(tree, point.mean, root.mean)
+        likelihood = point.value + float(np.sum(precision * away**2)) / 2
+        self.bound = likelihood + _prior_bound(problem, found._replace(posterior=self.posterior))
+        return self.bound
+
+    def marginals(self) -> Marginals:
+        """Covariances of single nodes under the joint Gaussian of all of them."""
+        problem, tree = self.problem, self.problem.tree
+        precision = gaussian_tree.node_precisions(
+            problem.sharing, self.gammas, problem.root, self.rows.n_weights
+        )
+        grams = self.rows.quadratic(self.local).grams
+        return TreeBlocks(tree.parent, tree.leaves, precision, grams).marginals()
+
+
+def require_dense_memory(n_samples: int, n_classes: int, n_nodes: int, n_weights: int) -> None:
+    """Refuse full covariances that cannot fit."""
+    require_memory(
+        8 * (6 * n_samples * n_classes + (4 * n_classes + 3 * n_nodes) * n_weights**2),
+        f"Variational inference for {n_classes} classes on {n_samples} rows with {n_weights} weights a class",
+        "Use inference='map', or fewer features.",
+    )
+
+
+def fit_tree(
+    problem: TreeProblem,
+    engine: Any,
+    *,
+    tol: float = 1e-5,
+    max_iter: int = 200,
+    progress: Progress | None = None,
+) -> TreeFit:
+    """Iterate until the relative change of the lower bound is small.
+
+    Parameters
+    ----------
+    problem : TreeProblem
+    engine : object with ``map(function, items)``
+    tol : float
+        Relative change of the lower bound at which to stop.
+    max_iter : int
+    progress : Progress, optional
+
+    Returns
+    -------
+    TreeFit
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from arbora.engine import ThreadEngine
+    >>> from arbora.infer.tree.gaussian import make_tree, share_precisions
+    >>> tree = make_tree([-1, 0, 0], [1, 2])
+    >>> sharing = share_precisions(tree, "M3")
+    >>> X, Y = np.array([[1.0], [-1.0]]), sp.csr_array(np.eye(2))
+    >>> prior = Gammas(np.ones((2, 1)), np.ones((2, 1)))
+    >>> fit = fit_tree(TreeProblem(X, Y, np.ones(2), tree, sharing, prior), ThreadEngine())
+    >>> fit.converged, bool((np.diff(fit.lower_bounds) > -1e-12).all())
+    (True, True)
+    """
+    n_samples, n_classes = problem.Y.shape
+    require_dense_memory(n_samples, n_classes, problem.tree.n_nodes, problem.n_weights)
+    trace, converged = Trace(), False
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        state = VariationalTree(problem, engine)
+        while not converged and len(trace) < max_iter:
+            before = state.bound
+            change = (state.iterate(tol) - before) / max(abs(state.bound), np.finfo(np.float64).tiny)
+            converged = change <= tol
+            trace.append(objective=state.bound, gap=change)
+            if progress is not None:
+                progress.update(objective=state.bound, gap=change)
+        marginals = state.marginals()
+    assert state.posterior is not None
+    return TreeFit(state.posterior, marginals, trace["objective"], trace, converged)

@@ -1,0 +1,199 @@
+"""From what users have (pairs, parent arrays, paths, nested dicts, networkx graphs) to names and coded edges.
+
+Ids are given in order of first appearance, after those listed in ``nodes``.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arbora.structure.arrays import Ids
+from arbora.structure.errors import CycleError, StructureError
+from arbora.structure.names import as_list, check_names, refuse_repeated, repeated
+
+_CONTAINERS = (Mapping, list, tuple, set, frozenset)  # what a nested tree is made of
+
+
+class Coded(NamedTuple):
+    """Names by node id, and ``(n_edges, 2)`` ids."""
+
+    names: list[Any]
+    edges: Ids
+
+
+def code_edges(edges: Any, nodes: Iterable[Any] | None = None) -> Coded:
+    """Code pairs of names."""
+    first = [] if nodes is None else as_list(nodes)
+    if isinstance(edges, np.ndarray) or hasattr(edges, "__array__"):
+        array = np.asarray(edges)
+        if array.size and (array.ndim != 2 or array.shape[1] != 2):
+            raise StructureError(f"edges must have shape (n_edges, 2), got {array.shape}")
+        if array.dtype.kind in "iu" and array.size and not first:
+            return _code_int_array(array)
+        flat = as_list(array.ravel())
+    else:
+        flat = _flatten(as_list(edges))
+    return code_flat(flat, first)
+
+
+def code_flat(flat: list[Any], first: list[Any]) -> Coded:
+    """Code names of which each two in a row are an edge; those of ``first`` get the first ids."""
+    check_names(first)
+    check_names(flat)
+    refuse_repeated(first)
+    index: defaultdict[Any, int] = defaultdict()
+    index.default_factory = index.__len__  # a name not met before gets the next id
+    for name in first:
+        index[name]
+    codes = np.fromiter(map(index.__getitem__, flat), dtype=np.int64, count=len(flat))
+    return Coded(list(index), codes.reshape(-1, 2))
+
+
+def _flatten(pairs: list[Any]) -> list[Any]:
+    lengths_ok = all(issubclass(kind, tuple | list | np.ndarray) for kind in set(map(type, pairs)))
+    if not lengths_ok or set(map(len, pairs)) - {2}:
+        where, bad = next(
+            (i, p) for i, p in enumerate(pairs) if not isinstance(p, tuple | list | np.ndarray) or len(p) != 2
+        )
+        raise StructureError(f"edge {where} is {bad!r}: an edge is a pair of names")
+    return as_list(chain.from_iterable(pairs))
+
+
+def _code_int_array(array: np.ndarray[Any, Any]) -> Coded:
+    distinct, first_seen, codes = np.unique(array.ravel(), return_index=True, return_inverse=True)
+    by_appearance = np.argsort(first_seen)
+    rank = np.empty_like(by_appearance)
+    rank[by_appearance] = np.arange(by_appearance.size)
+    return Coded(distinct[by_appearance].tolist(), rank[codes].reshape(-1, 2))
+
+
+def code_parents(parents: Any, names: Iterable[Any] | None = None) -> Coded:
+    """Code a parent array; -1 or the node itself marks a root."""
+    array = np.asarray(parents)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise StructureError(
+            f"parents must be a vector of integers, got {array.dtype} of shape {array.shape}"
+        )
+    nodes = np.arange(array.size)
+    outside = np.flatnonzero((array < -1) | (array >= array.size))
+    if outside.size:
+        where = int(outside[0])
+        raise StructureError(
+            f"the parent of node {where} is {array[where]}: use an id below {array.size}, or -1 for a root"
+        )
+    labels = nodes.tolist() if names is None else as_list(names)
+    if len(labels) != array.size:
+        raise StructureError(f"{array.size} parents but {len(labels)} names: give one name per node")
+    below = np.flatnonzero((array >= 0) & (array != nodes))
+    return Coded(labels, np.column_stack([array[below], below]).astype(np.int64))
+
+
+def code_paths(paths: Iterable[Any], sep: str) -> Coded:
+    """Code full paths; every prefix of a path is a node, named by the joined prefix."""
+    if not sep:
+        raise StructureError("sep must not be empty")
+    index: dict[str, int] = {}
+    parents: list[int] = []
+    for where, path in enumerate(as_list(paths)):
+        name = path if isinstance(path, str) else _join(path, sep, where)
+        above: list[str] = []
+        while name not in index:
+            head, cut, tail = name.rpartition(sep)
+            if not tail or (cut and not head):
+                raise StructureError(f"path {where} ({path!r}) has an empty component: check its {sep!r}")
+            if not head or head in index:
+                index[name] = len(index)
+                parents.append(index[head] if head else -1)
+                name = above.pop() if above else name
+            else:
+                above.append(name)
+                name = head
+    return Coded(list(index), code_parents(np.array(parents, dtype=np.int64)).edges)
+
+
+def _join(path: Any, sep: str, where: int) -> str:
+    if not isinstance(path, tuple | list) or not path:
+        raise StructureError(f"path {where} is {path!r}: give a string with {sep!r}, or a tuple of names")
+    try:
+        name = sep.join(path)
+    except TypeError:
+        name = sep.join(map(str, path))
+    if name.count(sep) != len(path) - 1:
+        raise StructureError(f"a component of path {where} ({path!r}) holds {sep!r}: choose another sep")
+    return name
+
+
+def code_dict(tree: Mapping[Any, Any], sep: str) -> Coded:
+    """Code nested mappings and lists; a name that occurs more than once is replaced by its path."""
+    _refuse_endless(tree)
+    names: list[Any] = []
+    paths: list[str] = []
+    edges: list[tuple[int, int]] = []
+    queue: deque[tuple[int, Any]] = deque([(-1, tree)])
+    while queue:
+        above, inside = queue.popleft()
+        for name, below in _entries(inside, paths[above] if above >= 0 else "the top"):
+            node = len(names)
+            names.append(name)
+            paths.append(str(name) if above < 0 else f"{paths[above]}{sep}{name}")
+            if above >= 0:
+                edges.append((above, node))
+            if below is not None:
+                queue.append((node, below))
+    check_names(names)
+    twice = repeated(names)
+    labels = [path if name in twice else name for name, path in zip(names, paths, strict=True)]
+    return Coded(labels, np.array(edges, dtype=np.int64).reshape(-1, 2))
+
+
+def _refuse_endless(tree: Any) -> None:
+    """Raise an error that names the way by which a container comes to hold itself, if one does."""
+    walked: set[int] = set()  # containers all of whose content was seen: met again, they are merely shared
+    way: dict[int, tuple[Any, Any]] = {id(tree): (None, tree)}
+    stack = [_members(tree)]
+    while stack:
+        for name, below in stack[-1]:
+            if id(below) in way:
+                around = [entry for entry, _ in way.values()][list(way).index(id(below)) + 1 :]
+                cycle = [entry for entry in [*around, name] if entry is not None]
+                raise CycleError([*cycle, cycle[0]] if cycle else ["a list", "itself"])
+            if isinstance(below, _CONTAINERS) and id(below) not in walked:
+                way[id(below)] = name, below
+                stack.append(_members(below))
+                break
+        else:
+            stack.pop()
+            walked.add(way.popitem()[0])
+
+
+def _members(inside: Any) -> Iterator[tuple[Any, Any]]:
+    """Name and content of what a container holds; entries of a list have no name."""
+    if isinstance(inside, Mapping):
+        return iter(inside.items())
+    return ((None, entry) for entry in (inside if isinstance(inside, _CONTAINERS) else ()))
+
+
+def _entries(inside: Any, where: str) -> list[tuple[Any, Any]]:
+    if isinstance(inside, Mapping):
+        return list(inside.items())
+    if isinstance(inside, str | int):
+        return [(inside, None)]
+    if not isinstance(inside, list | tuple | set | frozenset):
+        raise StructureError(f"under {where}: expected a dict, a list or a name, got {type(inside).__name__}")
+    entries = sorted(inside, key=str) if isinstance(inside, set | frozenset) else inside
+    return [pair for entry in entries for pair in _entries(entry, where)]
+
+
+def code_networkx(graph: Any, directed: bool) -> Coded:
+    """Code any object with ``nodes``, ``edges`` and ``is_directed()``, as networkx graphs have."""
+    if not hasattr(graph, "is_directed") or not hasattr(graph, "nodes"):
+        raise TypeError(f"expected a networkx graph, got {type(graph).__name__}")
+    if graph.is_directed() != directed:
+        wanted, other = ("DiGraph", "LabelGraph") if directed else ("Graph", "Hierarchy")
+        raise StructureError(
+            f"expected a networkx {wanted}: for this {type(graph).__name__} use {other}.from_networkx"
+        )
+    return code_edges([edge[:2] for edge in graph.edges()], nodes=list(graph.nodes()))

@@ -1,0 +1,352 @@
+"""Choosing C and coupling: brute force picks the same, paths end, splits of any kind, what is told and kept."""
+
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.model_selection import KFold, LeaveOneOut
+
+from arbora import io
+from arbora.classify import RecursiveLogisticRegression, RecursiveSVC
+from arbora.classify.recursive import coupled_training as _joint
+from arbora.classify.recursive import search as _search
+from arbora.core import memory
+from arbora.core.checkpoint import CheckpointError
+from arbora.metrics import macro_f1, micro_f1
+from support.recursive_problems import LEAVES, MODELS, QUICK, SETS, TIGHT, TREE, X_NEW, X, Y
+
+
+def brute_force(estimator, labels, C, coupling, scoring, **params):
+    """Mean score of one candidate over three folds, each fitted from the beginning by the estimator itself."""
+    measure = {"macro_f1": macro_f1, "micro_f1": micro_f1}[scoring]
+    sets = labels if labels is SETS else [[label] for label in labels]
+    indicator = TREE.indicator(sets).astype(np.int64)
+    present = np.unique(indicator.indices)
+    fold = _search.folds(sp.csr_array(indicator[:, present]).astype(float), 3, estimator(**params)._seed())
+    scores = []
+    for f in range(3):
+        seen, unseen = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
+        one = estimator(C=C, coupling=coupling, **params).fit(X[seen], [labels[i] for i in seen])
+        assert len(one.classes_) == len(present)
+        found = one.predict(X[unseen])
+        if labels is SETS:
+            scores.append(
+                measure(indicator[unseen][:, present], TREE.indicator(found).astype(np.int64)[:, present])
+            )
+        else:
+            scores.append(measure(Y[unseen].astype(str), found.astype(str)))
+    return scores
+
+
+@pytest.mark.parametrize(
+    ("case", "scoring", "labels"),
+    [
+        ("squared", "macro_f1", Y),
+        ("squared", "micro_f1", SETS),
+        ("logistic", "micro_f1", Y),
+        ("logistic", "macro_f1", SETS),
+    ],
+    ids=["squared, single", "squared, sets", "logistic, single", "logistic, sets"],
+)
+def test_search_picks_what_brute_force_picks(case, scoring, labels, monkeypatch):
+    monkeypatch.setattr(_search, "COARSE_TOL", 0.0)
+    estimator, _, params = MODELS[case]
+    params = {**params, **TIGHT, "structure": TREE}
+    del params["C"]
+    Cs, couplings = [0.3, 0.01, 0.1], [0.0, {"r": 0.2}]
+    model = estimator(C="cv", coupling="cv", Cs=Cs, couplings=couplings, cv=3, scoring=scoring, **params).fit(
+        X, labels
+    )
+    results, want = model.cv_results_, []
+    for C, coupling, scores in zip(results["C"], results["coupling"], results["scores"], strict=True):
+        want.append(brute_force(estimator, labels, C, coupling, scoring, **params))
+        np.testing.assert_allclose(scores, want[-1], rtol=1e-12)
+    assert [(C, c) for c in results["coupling"][::3] for C in sorted(Cs)] == list(
+        zip(results["C"], results["coupling"], strict=True)
+    )
+    best = int(np.argmax(np.mean(want, axis=1)))
+    assert (model.C_, model.coupling_) == (results["C"][best], results["coupling"][best])
+    assert np.ptp(results["mean_score"]) > 0  # there was something to choose
+    np.testing.assert_allclose(results["mean_score"], np.mean(want, axis=1))
+    np.testing.assert_allclose(results["std_score"], np.std(want, axis=1))
+    assert results["converged"].all()
+    assert model.C == "cv"
+    again = estimator(C=model.C_, coupling=model.coupling_, **params).fit(X, labels)
+    np.testing.assert_array_equal(model.coef_, again.coef_)
+
+
+def test_every_fold_has_documents_of_every_class_that_has_enough():
+    positives = sp.csr_array(TREE.indicator([[label] for label in Y]).astype(float))
+    fold = _search.folds(positives, 4, 0)
+    for label in LEAVES:
+        counts = np.bincount(fold[label == Y], minlength=4)
+        assert counts.max() - counts.min() <= 1
+    assert np.bincount(fold).max() - np.bincount(fold).min() <= 1
+
+
+@pytest.mark.parametrize(
+    ("path", "n_tried", "best"),
+    [
+        ([0.5, 0.6, 0.55, 0.5, 0.9], 4, 0.02),
+        ([0.6, 0.5, 0.4, 0.7, 0.65, 0.6], 6, 0.04),  # four costs are tried whatever comes
+        ([0.6, 0.5, 0.4, 0.3, 0.9], 4, 0.01),
+    ],
+)
+def test_a_path_ends_when_the_score_has_fallen_twice(path, n_tried, best, monkeypatch):
+    scores = iter(path)
+    monkeypatch.setattr(_search, "_judge", lambda *_: next(scores))
+    splits = [(np.arange(50), np.arange(50, 100))]
+    model = RecursiveSVC(C="cv", Cs=[0.01, 0.02, 0.03, 0.04, 0.05, 0.06], cv=splits, **QUICK).fit(X, Y)
+    assert len(model.cv_results_["C"]) == n_tried
+    assert best == model.C_
+
+
+def test_a_number_given_stays_where_the_other_is_searched():
+    model = RecursiveSVC(
+        C=0.2, coupling="cv", couplings=[0.0, 0.5], structure=TREE, cv=KFold(2), **QUICK
+    ).fit(X, Y)
+    assert model.C_ == 0.2
+    fixed = RecursiveSVC(C=0.2, coupling=model.coupling_, structure=TREE, **QUICK).fit(X, Y)
+    np.testing.assert_array_equal(model.coef_, fixed.coef_)
+    model.set_params(coupling=0.5).fit(X, Y)
+    assert not hasattr(model, "cv_results_")  # of a fit before
+
+
+# --- splits --------------------------------------------------------------------------------------------------------
+
+PAIRS = [(np.arange(50, 100), np.arange(50)), (np.arange(50), np.arange(50, 100))]
+SPLITTERS = {
+    "splitter": lambda: KFold(2),
+    "list": lambda: PAIRS,
+    "generator": lambda: (pair for pair in PAIRS),
+    "masks": lambda: [(np.isin(np.arange(100), seen), list(unseen)) for seen, unseen in PAIRS],
+}
+every_splitter = pytest.mark.parametrize("splitter", SPLITTERS.values(), ids=SPLITTERS)
+
+
+@every_splitter
+def test_a_model_is_saved_with_what_its_splitter_split(splitter, tmp_path):
+    model = RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=splitter(), structure=TREE, **QUICK).fit(X, Y)
+    same = RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=PAIRS, structure=TREE, **QUICK).fit(X, Y)
+    np.testing.assert_array_equal(model.cv_results_["scores"], same.cv_results_["scores"])
+    io.save(model, tmp_path / "model")
+    loaded = io.load(tmp_path / "model")
+    for found, want in zip(loaded.cv, PAIRS, strict=True):
+        np.testing.assert_array_equal(found[0], want[0])
+        np.testing.assert_array_equal(found[1], want[1])
+    again = loaded.fit(X, Y)
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    np.testing.assert_array_equal(again.cv_results_["scores"], model.cv_results_["scores"])
+
+
+def test_splits_of_a_loaded_model_are_for_as_many_rows(tmp_path):
+    model = RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=KFold(2), structure=TREE, **QUICK).fit(X, Y)
+    io.save(model, tmp_path / "model")
+    loaded = io.load(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"splits of the 100 rows.*X has 60 rows.*set cv anew"):
+        loaded.fit(X[:60], Y[:60])
+    model.fit(X[:60], Y[:60])  # has its splitter still
+    loaded.set_params(cv=KFold(2)).fit(X[:60], Y[:60])
+    np.testing.assert_array_equal(loaded.coef_, model.coef_)
+
+
+def test_what_is_set_after_a_fit_is_what_is_saved(tmp_path):
+    model = RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=PAIRS, structure=TREE, **QUICK).fit(X, Y)
+    io.save(model.set_params(cv=KFold(4)), tmp_path / "number")
+    assert io.load(tmp_path / "number").cv == 4
+    io.save(model.set_params(cv=PAIRS[:1]), tmp_path / "pairs")
+    assert len(io.load(tmp_path / "pairs").cv) == 1
+
+
+def test_no_cv_is_five_folds_of_our_own():
+    """In the order of the labels, folds without shuffling would each leave out a class."""
+    order = np.argsort(Y.astype(str), kind="stable")
+    none, five = (
+        RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=cv, structure=TREE, **QUICK).fit(X[order], Y[order])
+        for cv in (None, 5)
+    )
+    np.testing.assert_array_equal(none.cv_results_["scores"], five.cv_results_["scores"])
+    assert none.cv_results_["scores"].shape == (2, 5)
+
+
+def test_scores_go_by_the_names_of_scikit_learn_too():
+    for ours, theirs in (("macro_f1", "f1_macro"), ("micro_f1", "f1_micro")):
+        left, right = (
+            RecursiveSVC(C="cv", Cs=[0.1, 1.0], scoring=name, structure=TREE, **QUICK).fit(X, Y)
+            for name in (ours, theirs)
+        )
+        np.testing.assert_array_equal(left.cv_results_["scores"], right.cv_results_["scores"])
+
+
+def test_a_splitter_that_was_not_asked_is_saved_as_its_number_of_folds(tmp_path):
+    model = RecursiveSVC(cv=KFold(4), structure=TREE, **QUICK).fit(X, Y)
+    io.save(model, tmp_path / "model")
+    assert io.load(tmp_path / "model").cv == 4
+    with pytest.raises(TypeError, match=r"model\.cv"):
+        io.save(model.set_params(cv=LeaveOneOut()), tmp_path / "other")
+
+
+@every_splitter
+def test_a_checkpoint_belongs_to_what_was_split(splitter, tmp_path, monkeypatch):
+    """Whoever says the same splits in other words goes on; other splits are refused."""
+    params = {"C": "cv", "Cs": [0.1, 1.0], "structure": TREE, "checkpoint": tmp_path / "fit", **QUICK}
+    whole = RecursiveSVC(**{**params, "checkpoint": None}, cv=PAIRS).fit(X, Y)
+    judged, judge = [], _search._judge
+
+    def counted(*args):
+        if len(judged) == 3:
+            raise KeyboardInterrupt
+        judged.append(judge(*args))
+        return judged[-1]
+
+    monkeypatch.setattr(_search, "_judge", counted)
+    with pytest.raises(KeyboardInterrupt):
+        RecursiveSVC(**params, cv=PAIRS).fit(X, Y)
+    for other in (3, KFold(3), KFold(2, shuffle=True, random_state=0)):
+        with pytest.raises(CheckpointError, match="other data or other parameters"):
+            RecursiveSVC(**params, cv=other).fit(X, Y)
+    del judged[:]
+    resumed = RecursiveSVC(**params, cv=splitter()).fit(X, Y)
+    assert len(judged) == 2  # the second candidate alone
+    np.testing.assert_array_equal(resumed.coef_, whole.coef_)
+
+
+def test_a_splitter_is_no_part_of_a_checkpoint_without_a_search(tmp_path):
+    RecursiveSVC(cv=KFold(4), structure=TREE, checkpoint=tmp_path / "fit", **QUICK).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("cv", "message"),
+    [
+        (iter(()), "gives no splits"),
+        ([(np.arange(50), np.arange(50, 101))], "from 0 to 99"),
+        ([(np.arange(50), [])], "one row at least"),
+        ([(np.arange(50), np.arange(50, 100) / 2)], "row numbers"),
+        ([(np.arange(50) - 1, np.arange(50, 100))], "from 0 to 99"),
+    ],
+    ids=["used up", "out of range", "empty", "not integers", "negative"],
+)
+def test_bad_splits_are_refused(cv, message):
+    with pytest.raises(ValueError, match=message):
+        RecursiveSVC(C="cv", cv=cv, structure=TREE, **QUICK).fit(X, Y)
+
+
+# --- weights -------------------------------------------------------------------------------------------------------
+
+NOISE = np.random.default_rng(9).normal(size=(150, X.shape[1])) * 5
+NOISE_LABELS = np.array(LEAVES, dtype=object)[np.arange(150) % 5]
+
+
+@pytest.mark.parametrize("case", ["hinge", "logistic"])
+@pytest.mark.parametrize("sets", [False, True])
+def test_rows_of_weight_zero_change_nothing(case, sets):
+    """Nor do they where C, coupling, calibration and threshold are learned: noise that does not count."""
+    estimator, _, params = MODELS[case]
+    labels, more = (
+        (SETS, [[label] for label in NOISE_LABELS]) if sets else (Y.tolist(), NOISE_LABELS.tolist())
+    )
+    model = estimator(
+        C="cv", coupling="cv", Cs=[0.03, 0.3], couplings=[0.0, 0.5], structure=TREE, threshold="scut", random_state=0,
+        tol=1e-3, **params,
+    )  # fmt: skip
+    weight = np.concatenate([np.zeros(75), np.linspace(0.5, 2, len(Y)), np.zeros(75)])
+    among = model.fit(
+        np.vstack([NOISE[:75], X, NOISE[75:]]), [*more[:75], *labels, *more[75:]], sample_weight=weight
+    )
+    found = among.cv_results_["scores"], among.coef_, among.calibration_, among.decision_function(X_NEW)
+    want = model.fit(X, labels, sample_weight=weight[weight > 0])
+    np.testing.assert_array_equal(found[0], want.cv_results_["scores"])
+    np.testing.assert_array_equal(found[1], want.coef_)
+    np.testing.assert_array_equal(found[2], want.calibration_)
+    np.testing.assert_array_equal(found[3], want.decision_function(X_NEW))
+
+
+def test_splits_of_the_user_lose_their_rows_of_weight_zero():
+    weight = np.ones(100)
+    weight[::2] = 0
+    model = RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=KFold(2), structure=TREE, **QUICK).fit(
+        X, Y, sample_weight=weight
+    )
+    odd = np.arange(1, 100, 2)
+    for (seen, unseen), (inside, outside) in zip(model.cv_splits_, PAIRS, strict=True):
+        np.testing.assert_array_equal(seen, np.intersect1d(odd, inside))
+        np.testing.assert_array_equal(unseen, np.intersect1d(odd, outside))
+    weight[50:] = 0
+    with pytest.raises(ValueError, match="every row has the sample_weight 0"):
+        model.fit(X, Y, sample_weight=weight)
+
+
+# --- refused before anything is trained ----------------------------------------------------------------------------
+
+
+def no_training(monkeypatch):
+    def fails(*_, **__):
+        raise AssertionError("something was trained")
+
+    monkeypatch.setattr(_search, "train_joint", fails)
+    monkeypatch.setattr("arbora.classify.recursive.base.train_joint", fails)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"), [(-1.0, "0 or more"), ({"zz": 1.0}, "'zz' is not a node"), (1e6, "most 10000")]
+)
+def test_a_bad_coupling_is_refused_before_the_first_fit(bad, message, monkeypatch):
+    no_training(monkeypatch)
+    with pytest.raises(ValueError, match=message):
+        RecursiveSVC(coupling="cv", couplings=[0.0, 0.5, bad], structure=TREE, **QUICK).fit(X, Y)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_memory_of_a_search_is_counted_and_refused_before_the_first_fit(dense, monkeypatch):
+    """Told is what is used: folds of rows, multipliers of all pairs of all folds, one fit."""
+    rng = np.random.default_rng(0)
+    x = (
+        sp.csr_array(rng.random((2000, 30)) + 1.0)
+        if dense
+        else sp.random_array((2000, 400), density=0.1, rng=rng, format="csr")
+    )
+    y = np.arange(2000) % 40
+    model = RecursiveLogisticRegression(C="cv", Cs=[1.0, 3.0], cv=4, tol=0.5, max_iter=2, **QUICK)
+    told, check = [], _search.search_memory
+    monkeypatch.setattr(_search, "search_memory", lambda *args: told.append(check(*args)) or told[-1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(x, y)  # compiles
+        tracemalloc.start()
+        model.fit(x, y)
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert 0.7 < told[-1] / used < 1.6
+    no_training(monkeypatch)
+    monkeypatch.setattr(memory, "available_memory", lambda: int(0.9 * told[-1]))
+    with pytest.raises(MemoryError, match=r"Cross-validation with 4 folds over 40 classes.*fewer folds"):
+        model.fit(x, y)
+
+
+# --- gaps ----------------------------------------------------------------------------------------------------------
+
+
+def test_candidates_whose_gap_stays_open_are_told_once():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tried = {"Cs": [1e-6, 50.0], "couplings": [0.0, 0.5], "cv": 2, "max_iter": 2}
+        model = RecursiveSVC(C="cv", coupling="cv", structure=TREE, **tried, **QUICK).fit(X, Y)
+    told = [str(warning.message) for warning in caught if "candidates" in str(warning.message)]
+    assert len(told) == 1
+    results = model.cv_results_
+    assert results["converged"].tolist() == [True, False] * 2
+    np.testing.assert_array_equal(results["converged"], results["gap"] <= _search.COARSE_TOL)
+    assert told[0].startswith("2 of 4 candidates")
+    assert "max_iter=2" in told[0]
+    assert "C=50 with coupling=0.0, C=50 with coupling=0.5" in told[0]
+    assert "C=1e-06" not in told[0]
+
+
+def test_rows_are_prepared_once_a_fold(monkeypatch):
+    calls, prepare = [], _search.prepare_rows
+    monkeypatch.setattr(_search, "prepare_rows", lambda *args: calls.append(1) or prepare(*args))
+    monkeypatch.setattr(_joint, "prepare_rows", lambda *args: calls.append(2) or prepare(*args))
+    RecursiveSVC(C="cv", Cs=[0.1, 1.0], structure=TREE, cv=3, **QUICK).fit(X, Y)
+    assert calls == [1, 1, 1, 2]  # the last one is for the fit with what was chosen

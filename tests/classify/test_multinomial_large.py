@@ -1,0 +1,265 @@
+"""Fits of `MultinomialLogistic` that are long or large: taken up again, pruned, in little memory."""
+
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from arbora import io
+from arbora.classify import MultinomialLogistic
+from arbora.classify import multinomial as module
+from arbora.classify._common import feature_subset as _occurring
+from arbora.classify._common.feature_subset import all_weights, pruned_weights, sizes_to_keep, with_bias
+from arbora.core.checkpoint import CheckpointError
+from arbora.engine import ThreadEngine
+from arbora.infer.softmax import penalty as multinomial_penalty
+from arbora.infer.softmax import problem as monitoring
+from arbora.infer.softmax import solve as multinomial_solve
+from arbora.infer.softmax.problem import Monitor
+from arbora.structure import Hierarchy
+
+N_CLASSES = 70  # more than a block of classes
+TREE = Hierarchy.from_paths([f"{k % 7}/{k}" for k in range(N_CLASSES)])
+
+
+def texts(n_samples=210, n_features=120, seed=0):
+    """Sparse rows, of which a quarter of the features never occur."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n_samples) % N_CLASSES
+    X = rng.normal(size=(N_CLASSES, n_features))[y] + rng.normal(size=(n_samples, n_features))
+    X *= rng.random(X.shape) < 0.3
+    X[:, ::4] = 0
+    return sp.csr_array(X / np.linalg.norm(X, axis=1, keepdims=True)), np.array([f"{k % 7}/{k}" for k in y])
+
+
+X, Y = texts()
+CASES = {
+    "dual": {"solver": "auto", "tol": 1e-6, "dtype": "float64"},
+    "newton": {"solver": "auto", "intercept_scaling": None, "tol": 1e-6, "dtype": "float64"},
+    "lc": {"solver": "lc"},
+    "lc, tree": {"solver": "lc", "structure": TREE, "tol": 1e-2},
+    "dm": {"solver": "dm"},
+    "admm": {"solver": "admm"},
+}
+
+
+def make(**params):
+    return MultinomialLogistic(**{"C": 10.0, "max_iter": 500, "random_state": 0, **params})
+
+
+def interrupt_after(monkeypatch, n_records):
+    """Stop a fit, as Ctrl-C would, when it goes on after that many iterations; a state is saved after each."""
+    monkeypatch.setattr(monitoring, "_WORTH_KEEPING", 0.0)
+    keep, count = Monitor.keep, []
+
+    def counted(self, *args, **kwargs):
+        keep(self, *args, **kwargs)
+        count.append(1)
+        if len(count) == n_records:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Monitor, "keep", counted)
+
+
+def count_records(monkeypatch):
+    """Count iterations."""
+    record, count = Monitor.record, []
+
+    def counted(self, *args, **kwargs):
+        count.append(1)
+        return record(self, *args, **kwargs)
+
+    monkeypatch.setattr(Monitor, "record", counted)
+    return count
+
+
+@pytest.mark.parametrize("params", CASES.values(), ids=CASES.keys())
+def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(params, monkeypatch, tmp_path):
+    reference = make(**params).fit(X, Y)
+    folder = tmp_path / "fit"
+    model = make(checkpoint=folder, **params)
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, Y)
+    assert folder.exists()
+    assert not hasattr(model, "coef_")
+    with monkeypatch.context() as patch:
+        count = count_records(patch)
+        model.fit(X, Y)
+    assert len(count) == reference.n_iter_ - 2
+    np.testing.assert_array_equal(model.coef_, reference.coef_)
+    np.testing.assert_array_equal(model.intercept_, reference.intercept_)
+    for column in ("objective", "gap"):
+        np.testing.assert_array_equal(model.trace_[column], reference.trace_[column])
+    assert model.trace_.is_monotone("seconds", increasing=True)
+    assert (model.duality_gap_, model.objective_) == pytest.approx(
+        (reference.duality_gap_, reference.objective_), rel=0, nan_ok=True
+    )
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_fit_that_went_over_to_newton_goes_on_there(damaged, monkeypatch, tmp_path):
+    dense, y = np.random.default_rng(0).normal(size=(60, 8)), Y[:60]
+    rows = sp.csr_array(np.where(np.abs(dense) > 0.9, 30 * dense, 0))  # long rows with features in common
+    params = {"C": 1e4, "tol": 1e-10, "dtype": "float64"}
+    reference = make(**params).fit(rows, y)
+    model = make(checkpoint=tmp_path / "fit", **params)
+    solvers = []
+    keep = Monitor.keep
+
+    def stop_in_newton(self, solver, *args, **kwargs):
+        keep(self, solver, *args, **kwargs)
+        solvers.append(solver)
+        if solvers.count("newton") == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(monitoring, "_WORTH_KEEPING", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Monitor, "keep", stop_in_newton)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(rows, y)
+    assert solvers[0] == "dual"
+    if damaged:
+        (piece,) = (tmp_path / "fit").glob("newton*.piece")
+        piece.write_bytes(piece.read_bytes()[:-1])
+        with pytest.warns(UserWarning, match="damaged"):
+            model.fit(rows, y)
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(multinomial_solve, "solve_dual", None)  # not asked again
+            model.fit(rows, y)
+    np.testing.assert_array_equal(model.coef_, reference.coef_)
+    assert model.n_iter_ == reference.n_iter_
+
+
+def test_a_checkpoint_belongs_to_its_fit_and_damage_costs_time_alone(monkeypatch, tmp_path):
+    folder = tmp_path / "fit"
+    params = {"solver": "lc", "checkpoint": folder}
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 1)
+        with pytest.raises(KeyboardInterrupt):
+            make(**params).fit(X, Y)
+    with pytest.raises(CheckpointError, match="other data or other parameters"):
+        make(**params).fit(2 * X, Y)
+    (piece,) = folder.glob("*.piece")
+    piece.write_bytes(piece.read_bytes()[:-100])
+    with pytest.warns(UserWarning, match="damaged"):
+        model = make(**params).fit(X, Y)
+    np.testing.assert_array_equal(model.coef_, make(solver="lc").fit(X, Y).coef_)
+
+
+def test_states_are_not_saved_more_often_than_is_worth_it(monkeypatch, tmp_path):
+    saved = []
+    checkpoint = type("Checkpoint", (), {"save": lambda self, *args: saved.append(args)})()
+    clock = iter([0.0, 1.0, 5.0, 30.0, 31.0])  # begins and ends of savings: the second call comes too early
+    monkeypatch.setattr(monitoring, "perf_counter", lambda: next(clock))
+    monitor = Monitor(0.1, 10, checkpoint=checkpoint)
+    for _ in range(3):
+        monitor.keep("lc", {})
+    assert len(saved) == 2
+
+
+def test_what_cannot_be_taken_up_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="lbfgs"):
+        make(solver="lbfgs", checkpoint=tmp_path / "fit").fit(X, Y)
+    with pytest.raises(ValueError, match="resume=True"):
+        make(engine="ray", checkpoint=tmp_path / "fit").fit(X, Y)
+    assert not (tmp_path / "fit").exists()
+
+
+@pytest.mark.parametrize("params", [{}, {"solver": "lc"}, {"structure": TREE}, {"fit_intercept": False}])
+def test_pruned_weights_are_those_that_are_large_enough(params, tmp_path):
+    dense, model = make(**params).fit(X, Y), make(prune_below=0.05, **params).fit(X, Y)
+    expected = np.where(np.abs(dense.coef_) > 0.05, dense.coef_, 0)
+    assert 0 < model.coef_.nnz < 0.9 * dense.coef_.size
+    np.testing.assert_array_equal(model.coef_.toarray(), expected)
+    np.testing.assert_array_equal(model.intercept_, dense.intercept_)
+    np.testing.assert_allclose(model.decision_function(X), X @ expected.T + dense.intercept_, atol=1e-5)
+    everything = make(prune_below=0.0, **params).fit(X, Y)
+    np.testing.assert_allclose(everything.predict_proba(X), dense.predict_proba(X), atol=1e-6)
+    if params.get("structure") is not None:
+        some = ["3", "3/10"]
+        np.testing.assert_allclose(everything.node_weights(some)[0], dense.node_weights(some)[0], atol=1e-6)
+    io.save(model, tmp_path / "model")
+    for mmap in (False, True):
+        again = io.load(tmp_path / "model", mmap=mmap)
+        np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("bias", [0.0, 2.0])
+@pytest.mark.parametrize("seen", [[], [2], [0, 1], [1, 3, 4, 5], list(range(7))])
+@pytest.mark.parametrize("at_once", [1, 1000])
+@pytest.mark.parametrize("position", [None, [2, 0, 1]])
+def test_weights_of_features_that_occur_get_to_their_places(bias, seen, at_once, position, monkeypatch):
+    monkeypatch.setattr(_occurring, "_AT_ONCE", at_once)
+    n_features, seen = 7, np.array(seen, np.int64)
+    W = np.arange(1.0, 1 + 3 * (len(seen) + bool(bias))).reshape(-1, 3)
+    columns = slice(None) if position is None else position
+    known = np.zeros((n_features, 3))
+    known[seen] = W[: len(seen), columns]
+    intercept = bias * W[-1, columns] if bias else np.zeros(3)
+    below = sizes_to_keep(len(W), 5.0, bias, W.dtype)
+    sparse = pruned_weights(W, seen, n_features, bias, below, position)
+    np.testing.assert_array_equal(sparse.coef.toarray(), np.where(known > 5, known, 0).T)
+    np.testing.assert_array_equal(sparse.intercept, intercept)
+    model = all_weights(W, seen, n_features, bias, ThreadEngine(), position)
+    np.testing.assert_array_equal(model.coef, known.T)
+    np.testing.assert_array_equal(model.intercept, intercept)
+    assert model.coef.T.flags.c_contiguous
+
+
+@pytest.mark.parametrize("n_missing", [10, 100])
+def test_all_features_are_trained_where_most_occur(n_missing):
+    rows = sp.csr_array(sp.hstack([X[:, 1::2], sp.csr_array((X.shape[0], n_missing))]))
+    trained, seen = with_bias(rows, 1.0, np.float32)
+    occur = (abs(rows).sum(axis=0) > 0).sum()
+    assert trained.shape[1] - 1 == len(seen) == (rows.shape[1] if n_missing == 10 else occur)
+    model, plain = (
+        make(tol=1e-6, dtype="float64").fit(rows, Y),
+        make(tol=1e-6, dtype="float64").fit(X[:, 1::2], Y),
+    )
+    assert model.objective_ == pytest.approx(plain.objective_, rel=2e-6)
+    assert not model.coef_[:, -n_missing:].any()
+
+
+@pytest.mark.parametrize("over_a_tree", [False, True])
+@pytest.mark.parametrize("more", [{}, {"prune_below": 0.5}, {"fit_intercept": False}])
+def test_lc_takes_the_memory_that_was_counted(over_a_tree, more, monkeypatch):
+    """Weights of the classes are never held twice, with a structure neither."""
+    for place in (_occurring, multinomial_penalty):
+        monkeypatch.setattr(place, "_AT_ONCE", 100_000)
+    names = np.array([f"{k % 8}/{k}" for k in range(1500)])
+    rows = sp.random_array((1500, 3000), density=0.005, rng=np.random.default_rng(0), format="csr")
+    structure = Hierarchy.from_paths(names.tolist()) if over_a_tree else None
+    counted = []
+    monkeypatch.setattr(multinomial_solve, "require_memory", lambda n_bytes, *_: counted.append(n_bytes))
+    model = make(solver="lc", max_iter=1, structure=structure, **more)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(rows, names)  # compiles
+        tracemalloc.start()
+        try:
+            model.fit(rows, names)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    weights = 4 * 1500 * 3000
+    assert weights < peak < counted[-1] + 100 * rows.nnz + 1_000_000  # the rows come on top
+    assert counted[-1] < 2 * weights  # a second copy would be seen
+
+
+def test_dense_weights_that_would_not_fit_are_refused_before_training(monkeypatch):
+    def refuse(n_bytes, what, advice):
+        if "dense weights" in what:
+            raise MemoryError(f"{n_bytes} {advice}")
+
+    monkeypatch.setattr(module, "require_memory", refuse)
+    with pytest.raises(MemoryError, match=f"{(120 + 1) * N_CLASSES * 4} .*prune_below"):
+        make().fit(X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(prune_below=0.1).fit(X, Y)

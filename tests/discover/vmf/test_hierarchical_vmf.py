@@ -1,0 +1,267 @@
+"""The hierarchical von Mises-Fisher mixture: known cases, a bound that never falls, truth that is found again."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+
+from arbora.datasets import make_hierarchical_vmf
+from arbora.discover import BayesianVMFMixture, HierarchicalVMFMixture
+from arbora.discover.vmf.concentration import KappaPosterior
+from arbora.discover.vmf.hierarchical.initialization import Seeds, arrange
+from arbora.discover.vmf.hierarchical.posterior import as_tree, start_tree, tree_extra, update_tree
+from arbora.discover.vmf.posterior import VMFPosterior, VMFPrior
+from arbora.infer.mixture.statistics import Stats
+from arbora.metrics import adjusted_rand_index
+from arbora.special import bessel_ratio, sample_vmf, vmf_log_normalizer
+from arbora.structure import Hierarchy
+
+EXACT = {"dtype": "float64", "tol": 1e-11, "max_iter": 200, "random_state": 0}
+OWN = {"shared_concentration": False}
+UNEVEN = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "c"), ("c", "d"), ("c", "e"), ("a", "f")])
+
+
+def free_parameters(model, X):
+    """Number that the criterion of Akaike counts."""
+    return round(model.aic(X) / 2 + model.score_samples(X).sum(), 6)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_hierarchical_vmf(
+        400, 8, (2, 3), node_kappa=[8.0, 60.0], kappa=np.linspace(150, 400, 6), random_state=1
+    )
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("structure", "more"),
+    [
+        (None, {}),
+        (UNEVEN, {"prior_concentration": np.inf}),
+        (UNEVEN, {"concentration": "bound", "init": "random"}),
+    ],
+    ids=["regular", "known root", "bound"],
+)
+def test_the_bound_never_falls(data, structure, more):
+    seeds = {"a" if structure else "0": [0, 1]}
+    model = HierarchicalVMFMixture(
+        structure, (2, 3), seeds=seeds, **{**EXACT, "tol": 1e-6, "max_iter": 15}, **more
+    )
+    model.fit(data.X_train)
+    bounds = model.lower_bounds_
+    assert len(bounds) > 3
+    assert np.all(np.diff(bounds) >= -1e-10 * np.abs(bounds[:-1]))
+
+
+@pytest.mark.parametrize("given", [{}, {"prior_log_mean": 5.0, "prior_log_variance": 0.2}], ids=str)
+def test_a_root_that_is_known_with_leaves_alone_is_the_bayesian_mixture(data, given):
+    direction, given = np.ones(8), {"alpha": 0.7, **given}
+    star = HierarchicalVMFMixture(
+        branching=(6,),
+        prior_direction=direction,
+        prior_concentration=np.inf,
+        node_concentration=3.0,
+        **given,
+        **EXACT,
+    ).fit(data.X_train)
+    labels = star.leaf_ids_.searchsorted(star.hierarchy_.encode(star.predict(data.X_train)))
+    more = {**OWN, "init": labels, **given, **EXACT}
+    flat = BayesianVMFMixture(6, prior_direction=direction, prior_concentration=3.0, **more).fit(data.X_train)
+    leaves = star.leaf_ids_
+    np.testing.assert_allclose(star.lower_bounds_[-1], flat.lower_bounds_[-1], rtol=1e-8)
+    np.testing.assert_allclose(star.means_[leaves], flat.means_, atol=1e-4)
+    np.testing.assert_allclose(star.concentrations_[leaves], flat.concentrations_, rtol=1e-3)
+    np.testing.assert_allclose(star.score_samples(data.X_train), flat.score_samples(data.X_train), atol=1e-3)
+    assert free_parameters(star, data.X_train) == free_parameters(flat, data.X_train) == 6 * 7 + 6 + 5
+
+
+def test_a_tree_of_one_node_is_one_component(data):
+    given = {"prior_direction": np.eye(8)[0], "prior_concentration": 2.0}
+    given |= {"prior_log_mean": 5.0, "prior_log_variance": 0.2}
+    one = HierarchicalVMFMixture(Hierarchy.from_edges([], nodes=["all"]), **given, **EXACT).fit(data.X_train)
+    flat = BayesianVMFMixture(1, **given, **OWN, **EXACT).fit(data.X_train)
+    np.testing.assert_allclose(one.means_, flat.means_, atol=1e-6)
+    np.testing.assert_allclose(one.score(data.X_train), flat.score(data.X_train), rtol=1e-6)
+    assert set(one.predict(data.X_train)) == {"all"}
+
+
+def test_updates_maximise_the_bound():
+    """Means of the inner nodes at the end of many updates: no nearby factors have a higher bound."""
+    rng = np.random.default_rng(0)
+    tree = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "c"), ("a", "d")])
+    model = HierarchicalVMFMixture(tree, prior_concentration=1.5, node_concentration=4.0)
+    model.hierarchy_, model.n_features_in_, model.dtype = tree, 3, "float64"
+    model.seed_nodes_, model.seed_means_ = np.array([1]), np.array([[0.0, 0.0, 1.0]])
+    arrays, how = model._tree(np.float64), model._how()
+    leaves = sample_vmf(np.eye(3)[0], 2.0, 3, rng)
+    kappa = KappaPosterior(*(np.full(3, value) for value in (5.0, 0.0, np.log(5.0), np.log(5.0) ** 2, 0.1)))
+    prior = VMFPrior(1.0, np.eye(3)[1], 1.5, 1.0, 1.0)
+    q = start_tree(arrays, VMFPosterior(leaves.T, np.full(3, 9.0), np.ones(3), kappa, prior), 4.0)
+    stats = Stats(np.array([4.0, 2.0, 3.0]), leaves.T * 2.0)
+    for _ in range(40):
+        q = update_tree(arrays, how, q._replace(prior=prior), stats)
+
+    def bound(vectors):
+        vectors = vectors.reshape(2, 3)
+        spreads, directions = q.nodes.spreads.copy(), q.nodes.directions.copy()
+        spreads[[0, 1]] = np.linalg.norm(vectors, axis=1)
+        directions[[0, 1]] = vectors / spreads[[0, 1], None]
+        return tree_extra(
+            arrays, how, q._replace(nodes=q.nodes._replace(directions=directions, spreads=spreads))
+        )
+
+    here = (q.nodes.directions * q.nodes.spreads[:, None])[[0, 1]].ravel()
+    best = minimize(lambda v: -bound(v), here + 0.3 * rng.standard_normal(6), tol=1e-10)
+    np.testing.assert_allclose(bound(here), -best.fun, rtol=1e-9)
+    np.testing.assert_allclose(here, best.x, atol=1e-3)
+
+
+def test_the_bound_has_all_constants():
+    """With certain means and concentrations what is left is the log-density of the means of a tree."""
+    rng = np.random.default_rng(1)
+    tree = Hierarchy.from_edges([("r", "a"), ("r", "b")])
+    arrays = as_tree(tree, sp.csr_array((3, 4)), np.zeros(3), np.float64)
+    mu = sample_vmf(np.eye(4)[0], 1.0, 3, rng)
+    model = HierarchicalVMFMixture(tree, node_concentration=2.0)
+    model.n_features_in_ = 4
+    kappa = KappaPosterior(*(np.zeros(2) for _ in range(5)))
+    prior = VMFPrior(1.0, np.eye(4)[0], 3.0, 0.0, 1.0)
+    q = start_tree(arrays, VMFPosterior(mu[1:].T, np.full(2, 50.0), np.ones(2), kappa, prior), 2.0)
+    nodes = q.nodes._replace(directions=mu, spreads=np.full(3, 50.0))
+    length = bessel_ratio(1.0, 50.0)
+    entropy = -3 * (vmf_log_normalizer(50.0, 4) + 50.0 * length)
+    known = vmf_log_normalizer(3.0, 4) + 3.0 * length * mu[0, 0]
+    known += 2 * vmf_log_normalizer(2.0, 4) + 2.0 * length**2 * (mu[1] + mu[2]) @ mu[0]
+    divergence = 2 * 0.5 * np.log(2 * np.pi)  # of two leaves with log(kappa) = 0 and no entropy
+    found = tree_extra(arrays, model._how(), q._replace(nodes=nodes))
+    assert found == pytest.approx(known + entropy - divergence, rel=1e-10)
+
+
+def test_the_tree_is_found_again(data):
+    model = HierarchicalVMFMixture(branching=(2, 3), n_init=4, random_state=0).fit(data.X_train)
+    found = model.predict(data.X_train)
+    assert adjusted_rand_index(data.y_train, found) > 0.95
+    above = [path[1] for path in model.predict_path(data.X_train)]
+    assert adjusted_rand_index([name[0] for name in data.y_train], above) > 0.95
+    leaf = {name: data.truth.means[data.hierarchy.id_of(name)] for name in data.hierarchy.leaves()}
+    cosines = np.array(list(leaf.values())) @ model.means_[model.leaf_ids_].T
+    assert np.all(cosines.max(axis=1) > 0.98)
+
+
+def test_clusters_that_are_alike_are_put_under_one_node():
+    rng = np.random.default_rng(0)
+    tree = Hierarchy.from_edges(
+        [("r", "a"), ("r", "b"), *(("a", i) for i in range(4)), *(("b", i) for i in (4, 5))]
+    )
+    centres = np.repeat(np.eye(6)[:2], [2, 4], axis=0)
+    order = rng.permutation(6)
+    items = sample_vmf(centres[order], 200.0, random_state=rng)
+    seeds = Seeds(np.array([tree.id_of(4)]), items[[4]])  # cluster 4 stays in leaf 4, which is under b
+    for given, pinned in ((Seeds(np.empty(0, int), np.empty((0, 6))), False), (seeds, True)):
+        clusters = arrange(tree, items, given, np.random.default_rng(3))
+        assert sorted(clusters) == list(range(6))
+        place = dict(zip(tree.leaf_ids.tolist(), clusters, strict=True))
+        if pinned:
+            assert place[tree.id_of(4)] == 4
+        else:
+            under_b = {int(order[place[tree.id_of(i)]] < 2) for i in (4, 5)}
+            assert under_b == {1}
+
+
+def test_seeds_say_where_things_go(data):
+    """Words, rows, vectors and labels: the node gets what is like its seed, whatever the start."""
+    names = [f"w{j}" for j in range(8)]
+    wanted = data.truth.means[data.hierarchy.id_of("1")]
+    word = names[int(np.argmax(np.abs(wanted)))]
+    rows = np.flatnonzero(np.char.startswith(data.y_train.astype(str), "1"))
+    labels = np.full(len(data.y_train), None)
+    labels[rows[:10]] = "0"
+    for seeds in ({"0": rows[:10]}, {"0": wanted}, labels):
+        model = HierarchicalVMFMixture(branching=(2, 3), seeds=seeds, seed_weight=20.0, random_state=3)
+        above = np.array([path[1] for path in model.fit(data.X_train).predict_path(data.X_train)])
+        assert np.mean(above[rows] == "0") > 0.9
+    model = HierarchicalVMFMixture(
+        branching=(2, 3), seeds={"1/2": [word]}, feature_names=names, seed_weight=1e6
+    )
+    model.set_params(random_state=0, max_iter=20).fit(data.X_train)
+    assert model.top_features(n=1)["1/2"][0][0] == word
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seeds": {"nowhere": [0]}}, "nowhere"),
+        ({"seeds": {"0": ["w1"]}}, "feature_names"),
+        ({"seeds": {"0": ["w1"]}, "feature_names": ["a"] * 8}, "not in feature_names"),
+        ({"seeds": {"0": ["w9"]}, "feature_names": [f"w{j}" for j in range(10)]}, "10 names, but X has 8"),
+        ({"seeds": {"0": [1000]}}, "numbers of rows"),
+        ({"seeds": {"0": np.zeros(8)}}, "zero"),
+        ({"seeds": {"0": np.ones(5)}}, "vectors of 8 features"),
+        ({"seeds": ["0"]}, "labels"),
+        ({"branching": (2, 0)}, "branching"),
+        ({"structure": Hierarchy.from_edges([("a", "c"), ("b", "c")])}, "tree"),
+        ({"branching": (30, 30)}, "rows cannot fill"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_refused(data, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        HierarchicalVMFMixture(**{"branching": (2, 3), **arguments}).fit(data.X_train)
+
+
+def test_zero_rows_are_refused():
+    X = np.eye(8)
+    X[3] = 0
+    with pytest.raises(ValueError, match="zero and have no direction: 3"):
+        HierarchicalVMFMixture(branching=(2,)).fit(X)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_rotation_changes_nothing(data):
+    rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((8, 8)))[0]
+    make = {**EXACT, "branching": (2, 3), "max_iter": 10, "tol": 0.0}
+    model = HierarchicalVMFMixture(**make).fit(data.X_train)
+    turned = HierarchicalVMFMixture(**make).fit(data.X_train @ rotation)
+    np.testing.assert_allclose(model.means_ @ rotation, turned.means_, atol=1e-6)
+    np.testing.assert_allclose(model.lower_bounds_, turned.lower_bounds_, rtol=1e-8)
+
+
+def test_what_a_fitted_tree_tells(data):
+    forest = Hierarchy.from_paths(["a/x", "a/y", "b/x", "b/y", "b/z"])
+    model = HierarchicalVMFMixture(forest, random_state=0, tol=0.01).fit(data.X_train)
+    proba = model.predict_proba(data.X_train)
+    for node in model.hierarchy_.order.tolist():
+        children = np.flatnonzero(model.hierarchy_.parent == node)
+        if len(children):
+            np.testing.assert_allclose(proba[:, node], proba[:, children].sum(axis=1), atol=1e-12)
+            assert model.weights_[node] == pytest.approx(model.weights_[children].sum())
+    leaves = proba[:, model.leaf_ids_]
+    np.testing.assert_array_equal(
+        model.nodes_[model.leaf_ids_[leaves.argmax(axis=1)]], model.predict(data.X_train)
+    )
+    assert list(model.top_features(n=2)) == model.nodes_[model.hierarchy_.order].tolist()
+    shown = model.representatives(data.X_train, n=3)
+    assert all(
+        model.predict(data.X_train[ids]).tolist() == [leaf] * len(ids)
+        for leaf, ids in shown.items()
+        if "/" in leaf
+    )
+    X, names = model.sample(50)
+    assert np.mean(model.predict(X) == names) > 0.8
+    assert model.is_novel(X).mean() < 0.3
+    assert model.is_novel(-data.truth.means[:1]).all()
+
+
+def test_many_dimensions_and_sparse_rows():
+    """Documents over 20,000 words: no collapse, and a cluster for each group of words."""
+    rng = np.random.default_rng(0)
+    n, n_words = 240, 20_000
+    group = np.arange(n) % 4
+    words = rng.integers(0, 300, (n, 40)) + 400 * group[:, None]
+    noise = rng.integers(0, n_words, (n, 40))
+    columns = np.concatenate([words, noise], axis=1).ravel()
+    X = sp.csr_array((np.ones(len(columns)), (np.repeat(np.arange(n), 80), columns)), shape=(n, n_words))
+    model = HierarchicalVMFMixture(branching=(2, 2), random_state=0).fit(X)
+    assert adjusted_rand_index(group, model.predict(X)) > 0.95
+    assert model.means_.shape == (7, n_words)

@@ -1,0 +1,238 @@
+"""The server against a real client: answers, limits, and who may ask."""
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+pytest.importorskip("plotly")
+httpx = pytest.importorskip("httpx")
+pytest.importorskip("uvicorn")
+
+from arbora.app.folder import open_folder  # noqa: E402
+from arbora.explore.server import Limits, make_app, serve  # noqa: E402
+from support.explore_folders import SUBJECTS  # noqa: E402
+from support.serving import started, trained_folder  # noqa: E402
+
+TOKEN = "a secret of the test"
+LIMITS = Limits(document=2000, batch=20_000)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return open_folder(trained_folder(tmp_path_factory.mktemp("served") / "model"))
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    with started(make_app([folder], limits=LIMITS)) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def guarded(folder):
+    with started(make_app([folder], token=TOKEN, limits=LIMITS)) as url:
+        yield url
+
+
+def ask(url, text, **more):
+    return httpx.post(f"{url}/api/file", json={"model": 0, "text": text}, timeout=30, **more)
+
+
+def test_a_document_gets_its_path_its_words_and_its_neighbours(address):
+    answer = ask(address, "the laser and the lens, photon and mirror").json()
+    assert answer["label"] == "science/physics/optics"
+    names, probabilities = zip(*answer["path"], strict=True)
+    assert names == ("all", "science", "science/physics", "science/physics/optics")
+    assert list(probabilities) == sorted(probabilities, reverse=True)
+    assert {word for word, _ in answer["words"]} == {"laser", "lens", "photon", "mirror"}
+    assert answer["nearest"][0][0] == answer["label"]
+
+
+def test_two_hundred_requests_at_once(address):
+    subjects = list(SUBJECTS.items())
+    wanted = [subjects[i % len(subjects)] for i in range(200)]
+
+    async def all_at_once():
+        async with httpx.AsyncClient(
+            base_url=address, limits=httpx.Limits(max_connections=200), timeout=60
+        ) as client:
+            return await asyncio.gather(
+                *(client.post("/api/file", json={"text": words}) for _, words in wanted)
+            )
+
+    answers = asyncio.run(all_at_once())
+    assert [answer.status_code for answer in answers] == [200] * 200
+    assert [answer.json()["label"] for answer in answers] == [label for label, _ in wanted]
+    assert httpx.get(f"{address}/health").json() == {"status": "ok"}
+
+
+def test_a_batch_keeps_its_order_and_tells_of_broken_lines(address):
+    lines = [
+        '{"id": "a", "text": "cargo port container"}',
+        "",
+        '{"text": "violin concert"}',
+        "{broken",
+        '{"body": 1}',
+        '{"text": "qqqq zzzz"}',
+    ]
+    reply = httpx.post(
+        f"{address}/api/batch?model=0",
+        content="\n".join(lines),
+        headers={"content-type": "application/x-ndjson"},
+    )
+    found = [json.loads(line) for line in reply.text.splitlines()]
+    assert [one["id"] for one in found] == ["a", "3", "4", "5", "6"]
+    assert [one.get("label") for one in found[:2]] == ["trade/shipping", "arts/music"]
+    assert "not JSON" in found[2]["error"]
+    assert "'text' is needed" in found[3]["error"]
+    assert "none of its words" in found[4]["note"]
+
+
+@pytest.mark.parametrize(
+    ("path", "limit", "kind"),
+    [("api/file", LIMITS.document, "application/json"), ("api/batch", LIMITS.batch, "application/x-ndjson")],
+)
+def test_a_body_that_is_too_large_is_refused_however_it_is_sent(address, path, limit, kind):
+    body = b"x" * (limit + 1)
+    told = httpx.post(f"{address}/{path}", content=body, headers={"content-type": kind})
+    assert told.status_code == 413
+    assert f"{limit:,} bytes" in told.json()["error"]
+    # Sent in chunks the length is not told beforehand.
+    chunked = httpx.post(
+        f"{address}/{path}",
+        content=(body[i : i + 500] for i in range(0, len(body), 500)),
+        headers={"content-type": kind},
+    )
+    assert chunked.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status", "says"),
+    [
+        (b"{broken", "application/json", 400, "not JSON"),
+        (b"\xff\xfe", "application/json", 400, "not JSON"),
+        (b"[" * 1500, "application/json", 400, "not JSON"),
+        (b"[1]", "application/json", 400, "'text' is needed"),
+        (b'{"text": 7}', "application/json", 400, "'text' is needed"),
+        (b'{"text": "a", "model": 9}', "application/json", 404, "no model 9"),
+        (b'{"text": "a", "model": "../x"}', "application/json", 404, "no model"),
+        (b'{"text": "a", "model": true}', "application/json", 404, "no model"),
+        (b'{"text": "a"}', "text/plain", 415, "send application/json"),
+        (b"text=a", "application/x-www-form-urlencoded", 415, "send application/json"),
+    ],
+)
+def test_what_is_malformed_is_refused_with_a_reason(address, body, kind, status, says):
+    reply = httpx.post(f"{address}/api/file", content=body, headers={"content-type": kind})
+    assert reply.status_code == status
+    assert says in reply.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "/..%2f..%2fetc/passwd",
+        "/static/../folder.json",
+        "//etc/passwd",
+    ],
+)
+def test_no_path_leads_to_a_file(address, path):
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as raw:  # clients tidy paths up; this one does not
+        raw.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        reply = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert b" 404 " in reply.split(b"\r\n")[0]
+    assert b"root:" not in reply
+
+
+def test_a_page_from_elsewhere_cannot_ask(address):
+    assert ask(address, "a", headers={"host": "evil.example:80"}).status_code == 400
+    assert httpx.get(address, headers={"host": "evil.example"}).status_code == 400
+    reply = httpx.options(f"{address}/api/file", headers={"origin": "http://evil.example"})
+    assert "access-control-allow-origin" not in reply.headers
+
+
+def test_the_page_is_served_with_its_policy(address):
+    reply = httpx.get(address)
+    assert reply.status_code == 200
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
+    assert "connect-src 'self'" in reply.text[:2000]
+
+
+def test_a_missing_or_wrong_token_is_refused(guarded):
+    assert httpx.get(guarded).status_code == 401
+    assert ask(guarded, "a").status_code == 401
+    assert ask(guarded, "a", headers={"authorization": "Bearer wrong"}).status_code == 401
+    assert ask(guarded, "a", cookies={"arbora_token": "wrong"}).status_code == 401
+    assert httpx.get(f"{guarded}/?token=wrong").status_code == 401
+    assert httpx.post(f"{guarded}/api/file?token={TOKEN}", json={"text": "a"}).status_code == 401
+    assert httpx.get(f"{guarded}/health").status_code == 200
+
+
+def test_the_right_token_is_taken_and_remembered(guarded):
+    assert (
+        ask(guarded, "cargo port", headers={"authorization": f"Bearer {TOKEN}"}).json()["label"]
+        == "trade/shipping"
+    )
+    with httpx.Client(base_url=guarded) as browser:
+        first = browser.get("/", params={"token": TOKEN})
+        assert first.status_code == 303
+        cookie = first.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert browser.get("/").status_code == 200
+        assert browser.post("/api/file", json={"text": "cargo port"}).status_code == 200
+
+
+def test_the_number_of_a_model_may_be_anything(address):
+    for number in ("9" * 5000, "-1", "²", "../x", ""):
+        reply = httpx.post(
+            f"{address}/api/batch", params={"model": number}, headers={"content-type": "application/jsonl"}
+        )
+        assert reply.status_code == 404, number[:10]
+        assert "no model" in reply.json()["error"]
+
+
+def test_the_command_serves_until_ctrl_c(folder):
+    # Test runners that were started in the background ignore Ctrl-C, and so would their children.
+    program = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "from arbora.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = ["explore", str(folder.path), "--serve", "--port", "0", "--token", "a&b=c", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    watchdog = threading.Timer(200, process.kill)
+    watchdog.start()
+    try:
+        url = json.loads(process.stdout.readline())["address"]
+        reply = httpx.get(url, follow_redirects=True, timeout=60)
+        assert (reply.status_code, "<!doctype html>" in reply.text) == (200, True)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        watchdog.cancel()
+        process.kill()
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_an_open_address_needs_a_token(folder):
+    with pytest.raises(ValueError, match=r"others can reach 0\.0\.0\.0"):
+        serve([folder], host="0.0.0.0")
+
+
+def test_a_port_that_is_taken_is_told(folder):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(ValueError, match="give another port"),
+    ):
+        serve([folder], port=taken.getsockname()[1])

@@ -1,0 +1,308 @@
+"""Each numba kernel against a plain twin: scipy for products, a coordinate-by-coordinate loop for descent."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+
+from arbora.engine import ThreadEngine
+from arbora.infer.linear.flat import prepare_rows
+from arbora.kernels import LOSSES, certify_block, csr_matmul, sweep_active, sweep_block
+from arbora.kernels.coordinate import SETTLED
+from support.coordinate_twins import TOLERANCE, best, shuffle, start
+from support.linear_problems import Problem, conjugate, loss_value, random_problem
+
+DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+ALL_LOSSES = pytest.mark.parametrize("loss", list(LOSSES))
+HINGES = pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+BIASES = pytest.mark.parametrize("bias", [0.0, 1.0, 2.5])
+DENSITIES = pytest.mark.parametrize("density", [0.4, 1.0])
+
+
+# --- products --------------------------------------------------------------------------------------------------
+
+
+def random_csr(shape, density, dtype, index_dtype=np.int32, seed=0):
+    X = sp.random_array(shape, density=density, format="csr", rng=np.random.default_rng(seed), dtype=dtype)
+    X.indices, X.indptr = X.indices.astype(index_dtype), X.indptr.astype(index_dtype)
+    return X
+
+
+@DTYPES
+@pytest.mark.parametrize("index_dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("n_columns", [1, 33])
+@pytest.mark.parametrize(
+    ("shape", "density"),
+    [
+        ((50, 30), 0.1),
+        ((50, 30), 1.0),
+        ((1, 30), 0.5),
+        ((50, 1), 0.5),
+        ((50, 30), 0.0),
+        ((0, 5), 0.0),
+        ((4, 0), 0.0),
+    ],
+)
+def test_product_equals_scipy(dtype, index_dtype, n_columns, shape, density):
+    X = random_csr(shape, density, dtype, index_dtype)
+    W = np.random.default_rng(1).standard_normal((shape[1], n_columns)).astype(dtype)
+    product = csr_matmul(X, W)
+    assert product.dtype == dtype
+    np.testing.assert_allclose(product, X.astype(float) @ W.astype(float), atol=50 * np.finfo(dtype).eps)
+
+
+def test_product_with_rows_of_every_length_and_unsorted_indices():
+    """Rows of 0 to 12 entries pass through the loop over fours and its remainder."""
+    rng = np.random.default_rng(0)
+    indices = [rng.permutation(12)[:length] for length in range(13)]
+    indptr = np.cumsum([0, *map(len, indices)])
+    X = sp.csr_array((rng.standard_normal(indptr[-1]), np.concatenate(indices), indptr), shape=(13, 12))
+    assert not X.has_sorted_indices
+    W = rng.standard_normal((12, 5))
+    np.testing.assert_allclose(csr_matmul(X, W), X.toarray() @ W, atol=1e-14)
+
+
+@DTYPES
+def test_product_does_not_depend_on_threads(dtype):
+    X = random_csr((5000, 40), 0.2, dtype)  # three tasks of rows
+    W = np.random.default_rng(1).standard_normal((40, 17)).astype(dtype)
+    alone = csr_matmul(X, W)
+    for n_jobs in (1, 2):
+        np.testing.assert_array_equal(csr_matmul(X, W, ThreadEngine(n_jobs)), alone)
+
+
+def test_product_takes_strided_weights_and_writes_where_told():
+    X = random_csr((20, 6), 0.5, np.float64)
+    W = np.random.default_rng(1).standard_normal((8, 12)).T[::2]
+    out = np.full((20, 8), np.nan)
+    assert csr_matmul(X, W, out=out) is out
+    np.testing.assert_allclose(out, X @ W, atol=1e-14)
+
+
+def test_product_works_in_the_precision_of_the_weights():
+    X = random_csr((20, 6), 0.5, np.float64)
+    assert csr_matmul(X, np.ones((6, 2), np.float32)).dtype == np.float32
+    counts = sp.csr_array(np.array([[0, 3], [1, 0]]))
+    np.testing.assert_array_equal(csr_matmul(counts, np.array([[0.5], [2.0]])), [[6.0], [0.5]])
+
+
+@pytest.mark.parametrize(
+    ("X", "W", "out", "message"),
+    [
+        (sp.csr_array((3, 4)), np.ones((5, 2)), None, "X has 4 columns but W has 5 rows"),
+        (sp.csc_array((3, 4)), np.ones((4, 2)), None, "got CSC"),
+        (sp.csr_array((3, 4)), np.ones(4), None, "1 dimensions"),
+        (sp.csr_array((3, 4)), np.ones((4, 2), int), None, "int64"),
+        (
+            sp.csr_array((3, 4)),
+            np.ones((4, 2)),
+            np.empty((2, 2)),
+            r"out has shape \(2, 2\), the product \(3, 2\)",
+        ),
+    ],
+)
+def test_product_refuses_what_does_not_fit(X, W, out, message):
+    with pytest.raises(ValueError, match=message):
+        csr_matmul(X, W, out=out)
+
+
+# --- twins of the coordinate kernels: one coordinate at a time, in double precision ------------------------------
+
+
+def twin_sweep(problem: Problem, norm2, loss, W, A, rows):
+    """Return new W and A, the lists of active rows, and the sums of loss, regulariser and gap when visited."""
+    design, W, A = problem.design, W.astype(float), A.astype(float)
+    active = [[] for _ in range(A.shape[1])]
+    total_loss = total_norm = total_gap = 0.0
+    for b, i in np.ndindex(A.shape[1], len(rows)):
+        i = rows[i]
+        x, c, y, a = design[i], abs(float(problem.cost[i, b])), np.copysign(1.0, problem.cost[i, b]), A[i, b]
+        m = y * (x @ W[:, b])
+        total_loss += c * loss_value(loss, m)
+        total_norm += a * m / 2
+        if loss == "logistic":
+            p = 1 / (1 + math.exp(m))
+            total_gap += (a - c * p) ** 2 / (2 * c * p) if c else 0.0
+        else:
+            total_gap += c * loss_value(loss, m) + conjugate(loss, a, c) + a * m
+        new = best(loss, a, m, c, float(norm2[i]))
+        W[:, b] += (new - a) * y * x
+        A[i, b] = new
+        ceiling = c if loss == "hinge" else math.inf
+        at_floor, at_ceiling = new == 0 and m >= 1, new == ceiling and m <= 1
+        if c and loss != "logistic" and not at_floor and not at_ceiling:
+            active[b].append(i)
+    return W, A, active, (total_loss, total_norm, total_gap)
+
+
+def twin_active(problem: Problem, norm2, loss, W, A, active, n_sweeps, enough, state):
+    design, W, A = problem.design, W.astype(float), A.astype(float)
+    for b, listed in enumerate(active):
+        listed = list(listed)
+        for _ in range(n_sweeps):
+            state = shuffle(listed, state)
+            kept, gap = [], 0.0
+            for i in listed:
+                c, y, a = abs(float(problem.cost[i, b])), np.copysign(1.0, problem.cost[i, b]), A[i, b]
+                m = y * (design[i] @ W[:, b])
+                gap += c * loss_value(loss, m) + conjugate(loss, a, c) + a * m
+                settled_low = a == 0 and m > 1 + SETTLED
+                settled_high = loss == "hinge" and a == c and m < 1 - SETTLED
+                if not settled_low and not settled_high:
+                    kept.append(i)
+                    A[i, b] = best(loss, a, m, c, float(norm2[i]))
+                    W[:, b] += (A[i, b] - a) * y * design[i]
+            listed = kept
+            if gap < enough:
+                break
+    return W, A
+
+
+@DTYPES
+@ALL_LOSSES
+@BIASES
+@DENSITIES
+def test_sweep_equals_its_twin(dtype, loss, bias, density):
+    problem = random_problem(1, density=density, bias=bias, dtype=dtype)
+    rows = prepare_rows(problem.X, dtype, bias)
+    W, A = start(problem, loss, dtype)
+    order = np.random.default_rng(2).permutation(rows.n_samples)[:-3]  # the rows left out stay as they are
+    want_W, want_A, want_active, want_sums = twin_sweep(problem, rows.norm2, loss, W, A, order)
+    active = np.full((3, 0 if loss == "logistic" else rows.n_samples), -1, np.int32)
+    n_active = np.full(3, 7)
+    sums = sweep_block(
+        *rows[:4], problem.cost, LOSSES[loss], rows.bias, W, A, order, active, n_active
+    )  # fmt: skip
+    tolerance = TOLERANCE[dtype]
+    np.testing.assert_allclose(A, want_A, atol=tolerance, rtol=tolerance)
+    np.testing.assert_allclose(W, want_W, atol=tolerance, rtol=tolerance)
+    np.testing.assert_allclose(sums, want_sums, atol=tolerance, rtol=tolerance)
+    for b in range(3):
+        assert active[b, : n_active[b]].tolist() == want_active[b]
+
+
+@DTYPES
+@HINGES
+@BIASES
+@DENSITIES
+def test_active_sweeps_equal_their_twin(dtype, loss, bias, density):
+    problem = random_problem(2, density=density, bias=bias, dtype=dtype)
+    rows = prepare_rows(problem.X, dtype, bias)
+    assert rows.dense == (density == 1.0)
+    W, A = start(problem, loss, dtype)
+    listed = [np.array([], int), np.array([1, 2, 5]), np.arange(40)]  # none, few (changed in place), many
+    active, n_active = np.zeros((3, 40), np.int32), np.array([len(rows) for rows in listed])
+    for b, members in enumerate(listed):
+        active[b, : len(members)] = members
+    want_W, want_A = twin_active(problem, rows.norm2, loss, W, A, listed, 3, 1e-3, 9)
+    before = W[:, 0].copy()
+    sweep_active(
+        *rows[:4], problem.cost, LOSSES[loss], rows.bias, rows.dense, W, A,
+        active, n_active, 3, 1e-3, 9, np.empty(W.shape[0], dtype),
+    )  # fmt: skip
+    tolerance = TOLERANCE[dtype] * (10 if dtype == np.float32 else 1)  # three sweeps of rounding
+    np.testing.assert_allclose(A, want_A, atol=tolerance, rtol=tolerance)
+    np.testing.assert_allclose(W, want_W, atol=tolerance, rtol=tolerance)
+    np.testing.assert_array_equal(W[:, 0], before)
+
+
+def test_active_sweeps_stop_when_the_gap_is_small_enough():
+    problem = random_problem(3)
+    rows = prepare_rows(problem.X, np.float64, 1.0)
+
+    def multipliers(n_sweeps, enough):
+        W, A = start(problem, "hinge", np.float64)
+        active = np.tile(np.arange(40, dtype=np.int32), (3, 1))
+        sweep_active(
+            *rows[:4], problem.cost, LOSSES["hinge"], rows.bias, rows.dense, W, A,
+            active, np.full(3, 40), n_sweeps, enough, 0, np.empty(8),
+        )  # fmt: skip
+        return A[:, 0]
+
+    np.testing.assert_array_equal(multipliers(5, 1e9), multipliers(1, 0.0))
+    assert not np.array_equal(multipliers(5, 0.0), multipliers(1, 0.0))
+
+
+@DTYPES
+@ALL_LOSSES
+@BIASES
+@DENSITIES
+def test_certificate_equals_its_twin(dtype, loss, bias, density):
+    problem = random_problem(4, density=density, bias=bias, dtype=dtype)
+    rows = prepare_rows(problem.X, dtype, bias)
+    W, A = start(problem, loss, dtype)
+    losses, gaps = np.full(3, np.nan), np.full(3, np.nan)
+    certify_block(*rows[:3], problem.cost, LOSSES[loss], rows.bias, W, A, losses, gaps)
+    c, margin = np.abs(problem.cost).astype(float), np.sign(problem.cost) * (problem.design @ W.astype(float))
+    values = c * loss_value(loss, margin)
+    np.testing.assert_allclose(losses, values.sum(0), rtol=TOLERANCE[dtype])
+    want = values + conjugate(loss, A.astype(float), c) + A * margin
+    assert (want > -1e-6).all()  # Fenchel-Young: no pair has a negative share
+    np.testing.assert_allclose(gaps, want.sum(0), rtol=TOLERANCE[dtype])
+
+
+@ALL_LOSSES
+def test_sweep_takes_64_bit_indices(loss):
+    problem = random_problem(5)
+    rows = prepare_rows(problem.X, np.float64, 1.0)
+    wide = rows._replace(indptr=rows.indptr.astype(np.int64), indices=rows.indices.astype(np.int64))
+    results = []
+    for some in (rows, wide):
+        W, A = start(problem, loss, np.float64)
+        sweep_block(
+            *some[:4], problem.cost, LOSSES[loss], some.bias, W, A, np.arange(40),
+            np.empty((3, 40), np.int32), np.zeros(3, np.int64),
+        )  # fmt: skip
+        results.append((W, A))
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+
+
+# --- one coordinate --------------------------------------------------------------------------------------------
+
+
+def step(loss, dtype, a, m, c, q):
+    """Let the kernel visit one row of one class, with margin m and squared norm q; return the new multiplier."""
+    W, A = np.array([[m], [0.0]], dtype), np.array([[a]], dtype)
+    sweep_block(
+        np.array([0, 1], np.int32), np.zeros(1, np.int32), np.ones(1, dtype), np.array([q], dtype),
+        np.array([[c]], dtype), LOSSES[loss], dtype(0), W, A, np.zeros(1, np.int64),
+        np.empty((1, 1), np.int32), np.zeros(1, np.int64),
+    )  # fmt: skip
+    return float(A[0, 0])
+
+
+ORDERS = st.floats(-3.0, 4.0)
+SHARES = st.one_of(
+    st.sampled_from([0.0, 0.5, 1.0]), st.floats(0.0, 1.0), st.floats(-12.0, 0.0).map(lambda e: 10**e)
+)
+
+
+@DTYPES
+@ALL_LOSSES
+@settings(max_examples=150, deadline=None)
+@given(cost_order=ORDERS, norm_order=ORDERS, m=st.floats(-100.0, 100.0), share=SHARES)
+@example(cost_order=3.947, norm_order=3.972, m=64.0, share=0.085)  # a margin good to 1e-4 is not enough here
+@example(cost_order=4.0, norm_order=4.0, m=-100.0, share=0.0)  # Newton walks 16 units in steps of one
+@example(cost_order=4.0, norm_order=4.0, m=100.0, share=1.0)
+@example(cost_order=-3.0, norm_order=-3.0, m=100.0, share=0.0)  # the exponential overflows in float32
+def test_step_minimises_the_dual_along_its_coordinate(dtype, loss, cost_order, norm_order, m, share):
+    c, q, m = (float(dtype(value)) for value in (10.0**cost_order, 10.0**norm_order, m))
+    a = min(float(dtype(share * c)), c)
+
+    def objective(new):
+        return (new - a) * m + q * (new - a) ** 2 / 2 + float(conjugate(loss, np.float64(new), np.float64(c)))
+
+    new = step(loss, dtype, a, m, c, q)
+    ceiling = a + 101 / q if loss == "squared_hinge" else c
+    assert 0.0 <= new <= ceiling * (1 + 1e-6)
+    found = minimize_scalar(objective, bounds=(0.0, ceiling), method="bounded", options={"xatol": 1e-10 * c})
+    eps = np.finfo(dtype).eps
+    size = max(abs(new), abs(a), c)
+    rounding = 20 * eps * (size * (1 + abs(m)) + q * (new - a) ** 2) + q * (eps * size) ** 2
+    newton_error = 1e-9 * c if loss == "logistic" else 0.0
+    assert objective(new) <= min(objective(a), found.fun) + rounding + newton_error

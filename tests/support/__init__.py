@@ -1,0 +1,1 @@
+"""Problems, models and folders that several test modules use."""
