@@ -12,6 +12,7 @@ from scipy import sparse
 from arbora.io.encode import ARRAY_KINDS, SCALAR_KINDS, SPARSE_PARTS, is_fitted_name
 from arbora.io.errors import ModelFileError
 from arbora.io.registry import class_of, kind_of
+from arbora.io.renamed import current_class, current_names
 
 _CONTAINERS: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 _FLOATS = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
@@ -32,13 +33,15 @@ class Decoder:
     arrays : dict of str to ndarray
         The arrays of the model.
     check_indices : bool
-        Look at every index of sparse matrices: a wrong one would make compiled code read outside of its
-        arrays.
+        Check every index of sparse matrices: compiled code would read outside its arrays with a wrong one.
+    format_version : int
+        Format of the file; names of older formats are translated by `arbora.io.renamed`.
     """
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]], check_indices: bool) -> None:
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], check_indices: bool, format_version: int) -> None:
         self._arrays = arrays
         self._check_indices = check_indices
+        self._renames = format_version < 2
         self._objects: dict[int, Any] = {}
         self._decoders: dict[str, Callable[[Any], Any]] = {
             "float": lambda node: _FLOATS[node["value"]],
@@ -109,7 +112,8 @@ class Decoder:
         return matrix
 
     def _object(self, node: dict[str, Any]) -> Any:
-        cls = class_of(node["class"])
+        name = current_class(node["class"]) if self._renames else node["class"]
+        cls = class_of(name)
         if kind_of(cls) != node["$"]:
             raise ModelFileError(f"{node['class']} is not saved as {node['$']!r} in this version")
         if node["$"] == "state":
@@ -117,14 +121,18 @@ class Decoder:
         elif node["$"] == "tuple":
             value = cls(*self.decode(node["values"]))
         else:
-            value = self._estimator(cls, node)
+            value = self._estimator(cls, name, node)
         self._objects[node["number"]] = value
         return value
 
-    def _estimator(self, cls: type, node: dict[str, Any]) -> Any:
-        value = cls(**{name: self.decode(member) for name, member in node["params"].items()})
-        for name, member in node["fitted"].items():
+    def _estimator(self, cls: type, class_name: str, node: dict[str, Any]) -> Any:
+        params = {name: self.decode(member) for name, member in node["params"].items()}
+        fitted = {name: self.decode(member) for name, member in node["fitted"].items()}
+        if self._renames:
+            params, fitted = current_names(class_name, params, fitted)
+        value = cls(**params)
+        for name, member in fitted.items():
             if not is_fitted_name(name):  # a file must not replace methods
-                raise ModelFileError(f"{node['class']} cannot have learned an attribute {name!r}")
-            setattr(value, name, self.decode(member))
+                raise ModelFileError(f"{class_name} cannot have learned an attribute {name!r}")
+            setattr(value, name, member)
         return value

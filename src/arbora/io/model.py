@@ -33,7 +33,7 @@ from arbora.io.encode import Encoder
 from arbora.io.errors import ModelFileError
 from arbora.io.npz import view_npz, write_npz
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _FORMAT = "arbora-model"
 _MANIFEST = "manifest.json"
@@ -53,6 +53,7 @@ class Manifest(NamedTuple):
     """What a manifest says: who wrote the model, where its arrays are, and the encoded model."""
 
     arbora: str
+    version: int
     arrays: ArraysFile
     model: Any
 
@@ -157,7 +158,9 @@ def load(path: str | os.PathLike[str], mmap: bool = False, verify: bool | None =
             f"{folder / manifest.arrays.file} is damaged: its checksum is not that of the manifest; "
             "restore it from a copy, or train the model again"
         )
-    decoder = Decoder(view_npz(folder / manifest.arrays.file, buffer), check_indices=verify)
+    decoder = Decoder(
+        view_npz(folder / manifest.arrays.file, buffer), check_indices=verify, format_version=manifest.version
+    )
     try:
         return decoder.decode(manifest.model)
     except ModelFileError as error:
@@ -266,7 +269,7 @@ def _read_manifest(folder: Path) -> Manifest:
         arrays = ArraysFile(**manifest["arrays"])
         if not _ARRAYS_NAME.fullmatch(arrays.file):  # never a path out of the folder
             raise ValueError(f"{arrays.file!r} is not the name of a file of arrays")
-        return Manifest(writer, arrays, manifest["model"])
+        return Manifest(writer, version, arrays, manifest["model"])
     except (ValueError, TypeError, KeyError) as error:
         raise ModelFileError(f"{path} does not describe a model: {error}") from error
 

@@ -57,8 +57,6 @@ _registry: dict[str, str | type] = {
         "sklearn.decomposition:TruncatedSVD",
     )
 }
-# Names of classes that have moved, as older model files spell them.
-_registry["arbora.infer.Trace"] = "arbora.core.trace:Trace"
 
 
 def kind_of(cls: type) -> str | None:

@@ -1,0 +1,100 @@
+"""Names that changed since older model files were written.
+
+Format 2 is the current format. Its layout is that of format 1; the formats differ only in names. A file of format 1
+is decoded with the tables below: `CLASSES` for classes, `SINCE_FORMAT_1` for parameters, learned attributes and trace
+columns. A change of name adds a row here, together with a test that loads a model saved under the old name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from arbora.core.trace import Trace
+
+
+class Renamed(NamedTuple):
+    """What changed in one class. All renames of a class apply at once, so two names can be exchanged.
+
+    Attributes
+    ----------
+    parameters : mapping of str to str or None
+        Old parameter name to new one; None removes the parameter.
+    values : mapping of str to callable
+        Old parameter name to a function from its old value to its new one.
+    attributes : mapping of str to str or None
+        Old name of a learned attribute to the new one; None removes the attribute.
+    trace_columns : mapping of str to str
+        Old name of a column of ``trace_`` to the new one.
+    """
+
+    parameters: Mapping[str, str | None] = {}
+    values: Mapping[str, Callable[[Any], Any]] = {}
+    attributes: Mapping[str, str | None] = {}
+    trace_columns: Mapping[str, str] = {}
+
+
+# Old class name in files -> current one.
+CLASSES: dict[str, str] = {
+    "arbora.infer.Trace": "arbora.core.trace.Trace",
+}
+
+# Current class name in files -> what changed in the class since format 1.
+SINCE_FORMAT_1: dict[str, Renamed] = {}
+
+
+def current_class(name: str) -> str:
+    """Return the current name of a class.
+
+    Examples
+    --------
+    >>> current_class("arbora.infer.Trace")
+    'arbora.core.trace.Trace'
+    """
+    return CLASSES.get(name, name)
+
+
+def current_names(
+    class_name: str, params: Mapping[str, Any], fitted: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Translate the decoded parameters and learned attributes of an estimator of format 1.
+
+    Parameters
+    ----------
+    class_name : str
+        The current name of the class.
+    params, fitted : mapping of str to object
+        As the file has them.
+
+    Returns
+    -------
+    params, fitted : dict of str to object
+        Under their current names.
+
+    Examples
+    --------
+    >>> current_names("arbora.classify.RecursiveSVC", {"C": 1.0}, {"n_iter_": 3})
+    ({'C': 1.0}, {'n_iter_': 3})
+    """
+    renamed = SINCE_FORMAT_1.get(class_name, Renamed())
+    values = {name: renamed.values.get(name, _unchanged)(value) for name, value in params.items()}
+    new_fitted = _rename(fitted, renamed.attributes)
+    trace = new_fitted.get("trace_")
+    if renamed.trace_columns and isinstance(trace, Trace):
+        new_fitted["trace_"] = _rename_columns(trace, renamed.trace_columns)
+    return _rename(values, renamed.parameters), new_fitted
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _rename(members: Mapping[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]:
+    renamed = ((names.get(name, name), member) for name, member in members.items())
+    return {name: member for name, member in renamed if name is not None}
+
+
+def _rename_columns(trace: Trace, names: Mapping[str, str]) -> Trace:
+    state = trace.to_state()
+    state["columns"] = [names.get(column, column) for column in state["columns"]]
+    return Trace.from_state(state)
