@@ -26,7 +26,7 @@ from arbora.discover._mixture.initialization import plus_plus
 from arbora.discover._mixture.rows import as_rows, unit_rows
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture.loop import Schedule
-from arbora.infer.mixture.statistics import Rows, e_step
+from arbora.infer.mixture.statistics import WeightedRows, e_step
 from arbora.kernels import csr_matmul
 from arbora.metrics.table import Table
 from benchmarks.kernels import best_of
@@ -45,18 +45,18 @@ clusters and the same seeds; target at most 0.5.
 """
 
 
-def rows_of(X: Any) -> Rows:
+def rows_of(X: Any) -> WeightedRows:
     X = unit_rows(sp.csr_array(X).astype(np.float64))
     return as_rows(X, np.ones(X.shape[0]), np.float32)
 
 
-def iteration(model: Any, rows: Rows, params: Any, engine: ThreadEngine) -> None:
+def iteration(model: Any, rows: WeightedRows, params: Any, engine: ThreadEngine) -> None:
     stats, _ = e_step(model.scores(params), rows, engine)
     new = model.update(params, stats)
     model.extra(new)
 
 
-def iteration_ratios(rows: Rows, n_components: int, turns: int) -> dict[str, float]:
+def iteration_ratios(rows: WeightedRows, n_components: int, turns: int) -> dict[str, float]:
     """Seconds of the two products, and of an iteration of each model some iterations after the start."""
     rows, engine = Schedule(0.0, 1).prepare(rows, n_components), ThreadEngine(1)
     transposed = sp.csr_array(rows.X.T)
@@ -81,7 +81,7 @@ def iteration_ratios(rows: Rows, n_components: int, turns: int) -> dict[str, flo
     return best_of(turns, work)
 
 
-def fit_seconds(rows: Rows, n_components: int, turns: int) -> dict[str, float]:
+def fit_seconds(rows: WeightedRows, n_components: int, turns: int) -> dict[str, float]:
     """Whole fits from the same seeds; k-means of scikit-learn takes its own precision and stopping rule."""
     seeds = plus_plus(rows, n_components, np.random.default_rng(0))
     centres = rows.X[seeds].toarray()
@@ -105,7 +105,7 @@ class Point(NamedTuple):
     each: float  # nanoseconds for every non-zero and component
 
 
-def growth(rows: Rows, turns: int) -> list[Point]:
+def growth(rows: WeightedRows, turns: int) -> list[Point]:
     """Time of an iteration by share of the rows and by number of components."""
     points = []
     for share, n_components in GROWTH:
@@ -150,7 +150,7 @@ def draw(points: list[Point], folder: Path) -> None:
     figure.write_html(folder / "vmf_speed.html", include_plotlyjs=True)
 
 
-def report(rows: Rows, turns: int, folder: Path) -> None:
+def report(rows: WeightedRows, turns: int, folder: Path) -> None:
     print(EXPLANATION)
     lines = []
     for n_components in COMPONENTS:

@@ -17,7 +17,7 @@ from arbora.discover import (
     VMFMixture,
 )
 from arbora.discover.kmeans import split_rows
-from arbora.infer.mixture.statistics import Rows
+from arbora.infer.mixture.statistics import WeightedRows
 
 
 @pytest.fixture(scope="module")
@@ -121,5 +121,5 @@ def test_k_means_inside_of_threads_neither_warns_nor_filters_warnings():
         known = SphericalKMeans(2, init=centres).fit(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        labels = split_rows(Rows(sp.csr_array(rows), np.ones(6)), centres, 5)
+        labels = split_rows(WeightedRows(sp.csr_array(rows), np.ones(6)), centres, 5)
     np.testing.assert_array_equal(labels, known.labels_)

@@ -22,11 +22,11 @@ from arbora.classify import (
 from arbora.classify._common.coupling import couple
 from arbora.engine import EngineError, RayEngine, ThreadEngine, choose_engine
 from arbora.engine import ray as ray_module
-from arbora.engine.actors import RayShards, Standing, Step, count_slots
+from arbora.engine.actors import RayShards, ShardStep, Standing, count_slots
 from arbora.engine.journal import fingerprint, open_journal
 from arbora.engine.mapped import read_object, write_object
 from arbora.engine.worker import BehindError, Worker
-from arbora.infer.linear.coupled_shards import ShardedJoint, cut_layout
+from arbora.infer.linear.coupled_shards import ShardedCoupledSolver, cut_layout
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.layout import lay_out
 from arbora.infer.softmax import penalty as multinomial_penalty
@@ -297,15 +297,20 @@ def test_files_of_objects_are_mapped_and_replaced_whole(tmp_path):
 
 def test_fingerprints_tell_values_and_not_where_they_are(tmp_path):
     rows = sp.random_array((20, 9), density=0.3, format="csr", rng=np.random.default_rng(0))
-    value = {"rows": rows, "parts": [np.arange(3.0), Step(1, "add", None, ())], "f": np.exp, "of": range(3)}
+    value = {
+        "rows": rows,
+        "parts": [np.arange(3.0), ShardStep(1, "add", None, ())],
+        "f": np.exp,
+        "of": range(3),
+    }
     write_object(tmp_path / "value", value)
     assert fingerprint(read_object(tmp_path / "value")) == fingerprint(value)
     for name, other in (
         ("rows", rows * 2),
         ("rows", sp.csc_array(rows)),
-        ("parts", [np.arange(3.0), Step(2, "add", None, ())]),
-        ("parts", [np.arange(3.0)[:, None], Step(1, "add", None, ())]),
-        ("parts", [np.arange(3, dtype=np.float32), Step(1, "add", None, ())]),
+        ("parts", [np.arange(3.0), ShardStep(2, "add", None, ())]),
+        ("parts", [np.arange(3.0)[:, None], ShardStep(1, "add", None, ())]),
+        ("parts", [np.arange(3, dtype=np.float32), ShardStep(1, "add", None, ())]),
         ("f", np.log),
         ("of", range(4)),
     ):
@@ -403,7 +408,10 @@ def test_a_worker_that_keeps_dying_is_given_up():
     shards.ray = SimpleNamespace(exceptions=SimpleNamespace(ObjectLostError=KeyError))
     shards.n_shards, shards.number, shards.n_restarts, shards.pids, shards.deaths = 2, 7, 0, [1, 2], [0, 0]
     shards.lives, shards._again = ["1", "2"], [[], []]
-    shards.log, pids = [[], [Step(6, "add", None, ()), Step(7, "add", None, ())]], iter([3, 3, 4, 5])
+    shards.log, pids = (
+        [[], [ShardStep(6, "add", None, ()), ShardStep(7, "add", None, ())]],
+        iter([3, 3, 4, 5]),
+    )
     shards._back = lambda index, error: Standing(1, 5, True, str(next(pids)))
     shards._reason = lambda index, error: error
     shards._tell = lambda index, step: step.number
@@ -421,7 +429,7 @@ def test_answers_that_are_lost_again_and_again_are_given_up():
     shards = object.__new__(RayShards)
     shards.ray = SimpleNamespace(exceptions=SimpleNamespace(ObjectLostError=KeyError))
     shards.n_shards, shards.number, shards.n_restarts, shards.pids, shards.deaths = 1, 7, 0, [1], [0]
-    shards.log, shards._tell = [[Step(7, "add", None, ())]], lambda index, step: step.number
+    shards.log, shards._tell = [[ShardStep(7, "add", None, ())]], lambda index, step: step.number
     shards.lives, shards._again = ["1"], [[]]
     shards._back = lambda index, error: Standing(1, 7, True, "1")
     assert [shards._resend(0, KeyError("gone")) for _ in range(2)] == [7, 7]  # the answer is asked for again
@@ -458,7 +466,7 @@ def pretended_shards(**attributes):
     )
     shards.n_shards, shards.number, shards.n_restarts, shards.deaths, shards.journal = 1, 7, 0, [0], None
     shards.log, shards.pids, shards.lives = (
-        [[Step(6, "add", None, ()), Step(7, "add", None, ())]],
+        [[ShardStep(6, "add", None, ()), ShardStep(7, "add", None, ())]],
         [1],
         ["new"],
     )
@@ -543,7 +551,9 @@ def test_the_number_of_shards_is_asked_for_once():
     X, y, tree = many_classes()
     factor, _ = couple(tree, np.asarray(tree.encode(np.unique(y).tolist())), 1.0, None)
     rows = prepare_rows(X, np.dtype(np.float32), 1.0)
-    joint = ShardedJoint(rows, lambda block, ids: np.ones((len(ids), len(block))), factor, "hinge", Growing())
+    joint = ShardedCoupledSolver(
+        rows, lambda block, ids: np.ones((len(ids), len(block))), factor, "hinge", Growing()
+    )
     joint.couple(factor)
     assert len(joint.pieces) == joint.shards.n_shards == 2
 

@@ -8,20 +8,28 @@ from scipy.special import logsumexp, softmax
 from arbora.core.progress import Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture import statistics as mixture_stats
-from arbora.infer.mixture.loop import Model, Schedule, best_of, run
-from arbora.infer.mixture.statistics import Rows, Scores, Stats, e_step, local, mixed_columns, parts_of
+from arbora.infer.mixture.loop import MixtureModel, Schedule, best_of, run
+from arbora.infer.mixture.statistics import (
+    LinearScores,
+    Stats,
+    WeightedRows,
+    e_step,
+    local,
+    mixed_columns,
+    parts_of,
+)
 
 
 def random_rows(n_samples=40, n_features=7, density=0.5, dtype=np.float64, seed=0):
     rng = np.random.default_rng(seed)
     X = sp.random_array((n_samples, n_features), density=density, format="csr", rng=rng, dtype=np.float64)
-    return Rows(X.astype(dtype), rng.uniform(0.5, 2.0, n_samples).astype(dtype))
+    return WeightedRows(X.astype(dtype), rng.uniform(0.5, 2.0, n_samples).astype(dtype))
 
 
 def random_scores(n_features=7, n_components=5, temperature=1.0, seed=1):
     rng = np.random.default_rng(seed)
     W = rng.standard_normal((n_features, n_components))
-    return Scores(
+    return LinearScores(
         W, rng.standard_normal(n_components) + 1e5, temperature, rng.uniform(0.5, 2.0, n_components)
     )
 
@@ -95,7 +103,7 @@ def test_order_of_the_indices_does_not_matter():
     for i in range(X.shape[0]):
         part = slice(X.indptr[i], X.indptr[i + 1])
         X.indices[part], X.data[part] = X.indices[part][::-1].copy(), X.data[part][::-1].copy()
-    one, other = local(scores, rows, slice(0, 40)), local(scores, Rows(X, rows.weight), slice(0, 40))
+    one, other = local(scores, rows, slice(0, 40)), local(scores, WeightedRows(X, rows.weight), slice(0, 40))
     np.testing.assert_allclose(one[0].sums, other[0].sums, rtol=1e-12)
 
 
@@ -124,9 +132,9 @@ def test_sparse_responsibilities_give_the_same_statistics(dtype, prepared, monke
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_responsibilities_that_are_nothing_become_zero_and_others_stay(dtype):
     eps = float(np.finfo(dtype).eps)
-    rows = Rows(sp.csr_array(np.ones((1, 1), dtype)), np.ones(1, dtype)).with_table()
+    rows = WeightedRows(sp.csr_array(np.ones((1, 1), dtype)), np.ones(1, dtype)).with_table()
     lowest = np.log(eps**2)
-    scores = Scores(np.array([[0.0, lowest - 1, lowest + 1]]), np.zeros(3))
+    scores = LinearScores(np.array([[0.0, lowest - 1, lowest + 1]]), np.zeros(3))
     counts = e_step(scores, rows, ThreadEngine(1))[0].counts
     assert counts[1] == 0
     assert counts[2] == pytest.approx(np.e * eps**2, rel=1e-4)
@@ -142,9 +150,9 @@ def test_sums_of_many_rows_in_single_precision_are_exact_enough(n_components, te
     X = centres[np.arange(400_000) % n_components] + 0.03 * rng.standard_normal((400_000, 3))
     X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
     weight = np.ones(len(X), np.float32)
-    scores = Scores(3000 * centres.T, np.zeros(n_components), temperature)
-    single = Schedule(0.0, 1, (temperature,)).prepare(Rows(sp.csr_array(X), weight), n_components)
-    double = Rows(sp.csr_array(X.astype(float)), weight.astype(float))
+    scores = LinearScores(3000 * centres.T, np.zeros(n_components), temperature)
+    single = Schedule(0.0, 1, (temperature,)).prepare(WeightedRows(sp.csr_array(X), weight), n_components)
+    double = WeightedRows(sp.csr_array(X.astype(float)), weight.astype(float))
     length, exact = (
         np.linalg.norm(e_step(scores, rows, ThreadEngine(1))[0].sums.astype(float), axis=0) / len(X)
         for rows in (single, double)
@@ -169,9 +177,9 @@ def mean_model():
     """One component whose score is minus the squared distance of its weight from the mean of the rows, in effect."""
 
     def scores(w):
-        return Scores(2 * w[:, None], np.array([-w @ w]))
+        return LinearScores(2 * w[:, None], np.array([-w @ w]))
 
-    return Model(scores, lambda w, stats: stats.sums[:, 0] / stats.counts[0], lambda w: 0.0)
+    return MixtureModel(scores, lambda w, stats: stats.sums[:, 0] / stats.counts[0], lambda w: 0.0)
 
 
 def test_run_stops_at_the_optimum_and_keeps_the_parameters_of_the_last_bound():

@@ -6,7 +6,7 @@ from scipy.special import expit
 
 from arbora.classify._common.coupling import couple
 from arbora.engine import ThreadEngine
-from arbora.infer.linear.coupled import Joint
+from arbora.infer.linear.coupled import CoupledSolver
 from arbora.infer.linear.flat import prepare_rows
 from arbora.structure import Hierarchy, LabelGraph
 from support.linear_problems import conjugate, loss_value, random_problem
@@ -29,7 +29,7 @@ class JointProblem:
 
     def joint(self, dtype=np.float64, n_jobs=1, C=1.0):
         offset = None if self.offset is None else lambda block: self.offset[:, block.start : block.stop]
-        return Joint(
+        return CoupledSolver(
             prepare_rows(self.X, dtype, self.bias),
             lambda block, ids: C * self.cost[ids, block.start : block.stop],
             self.factor, self.loss, ThreadEngine(n_jobs), offset,

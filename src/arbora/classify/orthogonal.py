@@ -47,7 +47,7 @@ from arbora.classify.top_down import TopDownSVC
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
-from arbora.infer.linear.flat import BlockSolution, Rows, prepare_rows
+from arbora.infer.linear.flat import BlockSolution, LinearRows, prepare_rows
 from arbora.infer.linear.path_margin import (
     FIRST_CAPACITY,
     PathState,
@@ -65,7 +65,7 @@ _TINY = np.finfo(np.float64).tiny
 
 
 def solve_orthogonal(
-    rows: Rows,
+    rows: LinearRows,
     choices: Choices,
     kins: list[Kin],
     n_nodes: int,

@@ -42,16 +42,16 @@ from arbora.discover._mixture.rows import (
 )
 from arbora.discover._mixture.top_features import ClusterLook
 from arbora.engine import ThreadEngine
-from arbora.infer.mixture.loop import Model, Schedule, Solution, best_of, run
-from arbora.infer.mixture.statistics import Rows, Scores, Stats
+from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, run
+from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows
 from arbora.kernels import csr_matmul
 
 _MOST_REPAIRS = 10  # times that clusters without rows are put elsewhere
 
 
-def centre_scores(centres: NDArray[Any]) -> Scores:
+def centre_scores(centres: NDArray[Any]) -> LinearScores:
     """Cosines; the temperature of the schedule makes their maximum count."""
-    return Scores(centres, np.zeros(centres.shape[1]), 0.0)
+    return LinearScores(centres, np.zeros(centres.shape[1]), 0.0)
 
 
 def centre_update(centres: NDArray[Any], stats: Stats) -> NDArray[Any]:
@@ -169,7 +169,7 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
             self._warn(solution, weight)
             return self
 
-    def _fit(self, X: Any, sample_weight: Any) -> tuple[Solution, NDArray[np.float64]]:
+    def _fit(self, X: Any, sample_weight: Any) -> tuple[MixtureFit, NDArray[np.float64]]:
         """Find the clusters, without a word; return how, and the weights of the rows."""
         self._validate_params()
         X = check_matrix(self, X, reset=True, min_features=2)
@@ -185,11 +185,11 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
             self._set(solution, X, weight, engine)
         return solution, weight
 
-    def _solve(self, rows: Rows, init: Init, engine: ThreadEngine) -> Solution:
+    def _solve(self, rows: WeightedRows, init: Init, engine: ThreadEngine) -> MixtureFit:
         seed = draw_seed(self.random_state)
         n_init = self.n_init if isinstance(init, str) else 1
 
-        def fit(start: int) -> Solution:
+        def fit(start: int) -> MixtureFit:
             rng = np.random.default_rng([seed, start])
             sums = np.ascontiguousarray(starting_sums(rows, init, self.n_clusters, rng, engine).T)
             centres = unit_columns(sums.astype(rows.X.dtype), np.eye(*sums.shape, dtype=rows.X.dtype))[0]
@@ -200,10 +200,15 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
         return best_of(fit, n_init, engine)
 
     def _run(
-        self, rows: Rows, centres: NDArray[Any], schedule: Schedule, engine: ThreadEngine, progress: Progress
-    ) -> Solution:
+        self,
+        rows: WeightedRows,
+        centres: NDArray[Any],
+        schedule: Schedule,
+        engine: ThreadEngine,
+        progress: Progress,
+    ) -> MixtureFit:
         """Run, and again while there are clusters without rows and rows away from their centres to put them on."""
-        model = Model(centre_scores, centre_update, no_extra)
+        model = MixtureModel(centre_scores, centre_update, no_extra)
         solution = run(model, rows, centres, schedule, engine, progress)
         for _ in range(_MOST_REPAIRS):
             centres = solution.params
@@ -218,7 +223,7 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
             solution = run(model, rows, centres, schedule, engine, progress)
         return solution
 
-    def _set(self, solution: Solution, X: sp.csr_array, weight: NDArray[Any], engine: ThreadEngine) -> None:
+    def _set(self, solution: MixtureFit, X: sp.csr_array, weight: NDArray[Any], engine: ThreadEngine) -> None:
         centres = solution.params.T.astype(np.float64)
         self.cluster_centers_ = centres / np.linalg.norm(centres, axis=1, keepdims=True)
         cosine = self._cosines(X, engine)
@@ -226,7 +231,7 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
         self.inertia_ = float(weight @ (1.0 - cosine.max(axis=1)))
         self.trace_, self.n_iter_ = solution.trace, len(solution.trace)
 
-    def _warn(self, solution: Solution, weight: NDArray[Any]) -> None:
+    def _warn(self, solution: MixtureFit, weight: NDArray[Any]) -> None:
         found = len(np.unique(self.labels_[weight > 0]))
         if found < self.n_clusters:
             warnings.warn(
@@ -289,12 +294,12 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
         return float(np.sum(self.transform(X).max(axis=1) - 1.0))
 
 
-def split_rows(rows: Rows, centres: NDArray[Any], max_iter: int) -> NDArray[np.int64]:
+def split_rows(rows: WeightedRows, centres: NDArray[Any], max_iter: int) -> NDArray[np.int64]:
     """Clusters of rows, from centres that are given. There are no warnings: filters of them belong to no thread.
 
     Examples
     --------
-    >>> rows = Rows(sp.csr_array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]), np.ones(3))
+    >>> rows = WeightedRows(sp.csr_array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]), np.ones(3))
     >>> split_rows(rows, np.eye(2), 5)
     array([0, 1, 1])
     """

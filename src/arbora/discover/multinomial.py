@@ -33,8 +33,8 @@ from arbora.discover._mixture.initialization import Init, label_sums, starting_s
 from arbora.discover._mixture.prediction import draw_seed
 from arbora.discover._mixture.rows import count_rows
 from arbora.discover.vmf.mixture import left_out_shares, log_weights, own_parts
-from arbora.infer.mixture.loop import Model
-from arbora.infer.mixture.statistics import Rows, Scores, Stats
+from arbora.infer.mixture.loop import MixtureModel
+from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows
 
 _CLEAR = 1e-6  # a row takes part in a component from this responsibility on
 
@@ -46,10 +46,10 @@ class MultinomialParams(NamedTuple):
     weights: NDArray[np.float64]
 
 
-def relative_scores(params: MultinomialParams) -> Scores:
+def relative_scores(params: MultinomialParams) -> LinearScores:
     """Log-joint of rows and components, without what all components share."""
     centred = params.log_theta - params.log_theta.mean(axis=1, keepdims=True)
-    return Scores(centred, log_weights(params.weights))
+    return LinearScores(centred, log_weights(params.weights))
 
 
 def multinomial_update(smoothing: float, params: Any, stats: Stats) -> MultinomialParams:
@@ -189,18 +189,18 @@ class MultinomialMixture(Mixture):
     def _constant(self, X: sp.csr_array) -> NDArray[np.float64]:
         return log_coefficients(X)
 
-    def _model(self, rows: Rows) -> Model:
+    def _model(self, rows: WeightedRows) -> MixtureModel:
         weight = rows.weight.astype(np.float64)
         totals = np.asarray(rows.X.T @ weight, dtype=np.float64)
         constant = float(weight @ log_coefficients(rows.X))
         extra = partial(multinomial_extra, self.smoothing, totals, constant)
-        return Model(relative_scores, partial(multinomial_update, self.smoothing), extra)
+        return MixtureModel(relative_scores, partial(multinomial_update, self.smoothing), extra)
 
-    def _scores(self, params: MultinomialParams) -> Scores:
-        return Scores(params.log_theta, log_weights(params.weights))
+    def _scores(self, params: MultinomialParams) -> LinearScores:
+        return LinearScores(params.log_theta, log_weights(params.weights))
 
     def _begin(
-        self, rows: Rows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
     ) -> MultinomialParams:
         sums = starting_sums(rows, init, n_components, rng, engine, spherical=False)
         if (isinstance(init, str) and init == "k-means++") or (not isinstance(init, str) and init.ndim == 2):

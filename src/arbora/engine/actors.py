@@ -37,7 +37,7 @@ _LOOK_EVERY = 15.0  # seconds between two looks whether workers that take a step
 _PAUSE = 0.2  # seconds between two questions whether a worker is back
 
 
-class Step(NamedTuple):
+class ShardStep(NamedTuple):
     """A step to be taken, and to be taken again if it comes to that."""
 
     number: int
@@ -92,7 +92,7 @@ class RayShards(Shards):
         to_remove = folder if self.journal is None else None
         self._close = weakref.finalize(self, _release, self.ray, self.actors, to_remove)
         self.number, self.n_restarts, self._lock = 0, 0, threading.Lock()
-        self.log: list[list[Step]] = [[] for _ in pieces]
+        self.log: list[list[ShardStep]] = [[] for _ in pieces]
         self.deaths = [0] * len(pieces)
         self._again: list[list[Any]] = [[] for _ in pieces]  # steps taken again before the last one
         self.common = self._hand_over(common, folder / "common")
@@ -171,7 +171,7 @@ class RayShards(Shards):
         if waiting:
             shared = self.ray.put(arguments)
             for k in waiting:
-                self.log[k].append(Step(self.number, name, shared, each[k] if each is not None else ()))
+                self.log[k].append(ShardStep(self.number, name, shared, each[k] if each is not None else ()))
         answers = self._collect(self._send(waiting))
         if known is not None:
             return known
@@ -247,7 +247,7 @@ class RayShards(Shards):
         """Send the last step to workers."""
         return {self._tell(index, self.log[index][-1]): index for index in workers}
 
-    def _tell(self, index: int, step: Step) -> Any:
+    def _tell(self, index: int, step: ShardStep) -> Any:
         return self.actors[index].step.remote(*step)
 
     def _raise_unless_lost(self, error: Any, index: int) -> None:

@@ -25,7 +25,7 @@ from arbora.discover.vmf.concentration import (
 from arbora.discover.vmf.mixture import VMFParams, vmf_scores
 from arbora.discover.vmf.posterior import best_alpha, posterior_extra, predictive_log_density
 from arbora.engine import ThreadEngine
-from arbora.infer.mixture.statistics import Rows, e_step
+from arbora.infer.mixture.statistics import WeightedRows, e_step
 from arbora.metrics import adjusted_rand_index
 from arbora.special import kappa_mle, vmf_log_normalizer, vmf_logpdf
 
@@ -260,7 +260,7 @@ def test_samples_follow_the_predictive_distribution(data):
 def test_a_single_cluster_falls_apart_below_the_critical_temperature_alone(data):
     """Small deviations of the means from the mean of all rows grow or die out as the theory says."""
     X = sp.csr_array(data.X_train)
-    rows, rng = Rows(X, np.ones(len(data.X_train))), np.random.default_rng(0)
+    rows, rng = WeightedRows(X, np.ones(len(data.X_train))), np.random.default_rng(0)
     mean = mean_row(rows)
     across = np.eye(4) - np.outer(mean, mean) / (mean @ mean)
     kappa = kappa_mle(np.linalg.norm(mean), 4)

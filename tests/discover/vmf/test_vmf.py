@@ -16,7 +16,7 @@ from arbora.discover import (
 )
 from arbora.discover._mixture.initialization import plus_plus
 from arbora.discover._mixture.selection import search_components
-from arbora.infer.mixture.statistics import Rows
+from arbora.infer.mixture.statistics import WeightedRows
 from arbora.metrics import adjusted_rand_index
 from arbora.special import bessel_ratio, kappa_mle, sample_vmf, vmf_logpdf
 
@@ -215,7 +215,7 @@ def test_k_means_puts_empty_clusters_on_far_rows():
 def test_plus_plus_never_draws_the_same_direction_twice():
     X = sp.csr_array(np.repeat(np.eye(6), [50, 1, 1, 1, 1, 1], axis=0))
     for seed in range(5):
-        seeds = plus_plus(Rows(X, np.ones(55)), 6, np.random.default_rng(seed))
+        seeds = plus_plus(WeightedRows(X, np.ones(55)), 6, np.random.default_rng(seed))
         assert len(np.unique(X[seeds].toarray().argmax(axis=1))) == 6
 
 

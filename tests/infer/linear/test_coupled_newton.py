@@ -15,7 +15,7 @@ from arbora.classify.recursive import coupled_training as _joint
 from arbora.core.checkpoint import Checkpoint
 from arbora.engine import ThreadEngine
 from arbora.infer.linear import coupled_newton as newton
-from arbora.infer.linear.coupled import Joint
+from arbora.infer.linear.coupled import CoupledSolver
 from arbora.infer.linear.coupled_newton import Newton, suits_newton
 from arbora.infer.linear.flat import prepare_rows
 from arbora.structure import Hierarchy, LabelGraph
@@ -43,7 +43,7 @@ def make(problem, factor, solver=Newton, offset=None, n_jobs=1):
     def from_weights(block):
         return offset[:, block.start : block.stop]
 
-    loss = ("logistic",) if solver is Joint else ()
+    loss = ("logistic",) if solver is CoupledSolver else ()
     engine = ThreadEngine(n_jobs)
     return solver(rows, costs, factor, *loss, engine, None if offset is None else from_weights)
 
@@ -94,7 +94,7 @@ def test_optimum_is_that_of_a_generic_solver(structure, bias, with_offset):
 @STRUCTURES
 def test_agrees_with_coordinate_descent(structure):
     problem, factor = dense_problem(2), factor_of(structure)
-    solver, other = make(problem, factor), make(problem, factor, Joint)
+    solver, other = make(problem, factor), make(problem, factor, CoupledSolver)
     mine, theirs = solver.solve(tol=1e-12), other.solve(tol=1e-10, max_iter=5000)
     assert theirs.converged
     np.testing.assert_allclose(solver.weights(0, mine), other.weights(0, theirs), atol=1e-3)
@@ -247,7 +247,7 @@ def test_hostile_problems():
     huge = problem._replace(X=sp.csr_array(problem.X * 1e6))
     assert make(huge, factor_of(TREE)).solve(tol=1e-6).converged
     one_part = sp.csc_array(np.ones((1, 5)))  # all classes have the same weights: K is singular
-    solver, other = make(problem, one_part), make(problem, one_part, Joint)
+    solver, other = make(problem, one_part), make(problem, one_part, CoupledSolver)
     solution, theirs = solver.solve(tol=1e-8), other.solve(tol=1e-6, max_iter=2000)
     np.testing.assert_allclose(solution.certificate.objective, theirs.certificate.objective, rtol=1e-5)
     W = solver.weights(0, solution)

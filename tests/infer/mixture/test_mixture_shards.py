@@ -11,8 +11,8 @@ from arbora.discover import BayesianVMFMixture, MultinomialMixture, VMFMixture
 from arbora.engine import RayEngine, ThreadEngine
 from arbora.infer.mixture import shards as mixture_shards
 from arbora.infer.mixture.loop import Schedule
-from arbora.infer.mixture.shards import Pieces, checksum, settled
-from arbora.infer.mixture.statistics import Rows, Scores, e_step, parts_of
+from arbora.infer.mixture.shards import RowsByShard, checksum, settled
+from arbora.infer.mixture.statistics import LinearScores, WeightedRows, e_step, parts_of
 from arbora.metrics import adjusted_rand_index
 
 
@@ -69,8 +69,10 @@ def test_any_number_of_shards_gives_the_same_bits_and_the_model_of_threads(make,
 
 def test_statistics_of_shards_are_those_of_all_rows():
     rng = np.random.default_rng(0)
-    rows = Rows(sp.random_array((500, 3), density=0.9, format="csr", rng=rng), rng.uniform(0.5, 2, 500))
-    scores = Scores(rng.standard_normal((3, 5)), rng.standard_normal(5))
+    rows = WeightedRows(
+        sp.random_array((500, 3), density=0.9, format="csr", rng=rng), rng.uniform(0.5, 2, 500)
+    )
+    scores = LinearScores(rng.standard_normal((3, 5)), rng.standard_normal(5))
     (counts, sums), bound = e_step(scores, rows, ThreadEngine(1))
     with settled(rows, Schedule(0.0, 1), 5, Elsewhere().with_shards(3)) as elsewhere:
         (there, its_sums), its_bound = e_step(scores, elsewhere, ThreadEngine(1))
@@ -80,10 +82,10 @@ def test_statistics_of_shards_are_those_of_all_rows():
 
 
 def test_pieces_hold_every_row_once():
-    rows = Rows(sp.csr_array(np.random.default_rng(0).random((400, 2))), np.arange(400.0))
+    rows = WeightedRows(sp.csr_array(np.random.default_rng(0).random((400, 2))), np.arange(400.0))
     parts = parts_of(rows)
     assert len(parts) > 5
-    pieces = Pieces(rows, parts, 3)
+    pieces = RowsByShard(rows, parts, 3)
     assert len(pieces) == 3
     held = [part for piece in pieces for part in piece.parts]
     np.testing.assert_array_equal(np.concatenate([part.weight for part in held]), rows.weight)
@@ -96,9 +98,11 @@ def test_rows_in_files_go_to_the_shards_part_by_part(X, monkeypatch, tmp_path):
         np.save(tmp_path / f"{name}.npy", getattr(X, name))
     arrays = tuple(np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("data", "indices", "indptr"))
     mapped, taken = sp.csr_matrix(arrays, shape=X.shape), []
-    load = Rows.load
+    load = WeightedRows.load
     monkeypatch.setattr(
-        mixture_shards.Rows, "load", lambda rows, part: taken.append(rows.in_memory) or load(rows, part)
+        mixture_shards.WeightedRows,
+        "load",
+        lambda rows, part: taken.append(rows.in_memory) or load(rows, part),
     )
     of_file = in_shards(monkeypatch, VMFMixture(4, random_state=0), 2, mapped)
     assert not all(taken)
@@ -120,11 +124,11 @@ def test_a_mixture_with_an_engine_is_cloned_and_saved(X, tmp_path):
 
 
 def test_rows_weights_and_settings_tell_runs_apart(X):
-    rows = Rows(sp.csr_array(X), np.ones(len(X)))
+    rows = WeightedRows(sp.csr_array(X), np.ones(len(X)))
     others = [
         rows._replace(weight=np.arange(len(X), dtype=float)),
         rows._replace(X=sp.csr_array(X[::-1])),
-        Rows(rows.X[:-1], rows.weight[:-1]),
+        WeightedRows(rows.X[:-1], rows.weight[:-1]),
     ]
     assert len({checksum(one) for one in (rows, *others)}) == 4
     assert VMFMixture(4)._settings() != VMFMixture(4, concentration="own")._settings()

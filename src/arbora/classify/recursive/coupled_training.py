@@ -20,11 +20,11 @@ from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.core.trace import Trace
 from arbora.engine import ThreadEngine
-from arbora.infer.linear.coupled import Joint, JointSolution
+from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
 from arbora.infer.linear.coupled_newton import Newton, NewtonSolution, suits_newton
-from arbora.infer.linear.coupled_shards import ShardedJoint
+from arbora.infer.linear.coupled_shards import ShardedCoupledSolver
 from arbora.infer.linear.coupled_state import Multipliers
-from arbora.infer.linear.flat import Rows, prepare_rows
+from arbora.infer.linear.flat import LinearRows, prepare_rows
 from arbora.infer.linear.layout import Layout
 from arbora.infer.prune import pruned
 from arbora.kernels import put_columns
@@ -45,8 +45,8 @@ class Size(NamedTuple):
 class Fitted(NamedTuple):
     """A joint problem, its solution, and the order in which its classes are laid out."""
 
-    joint: Joint | Newton
-    solution: JointSolution | NewtonSolution
+    joint: CoupledSolver | Newton
+    solution: CoupledSolution | NewtonSolution
     coupling: Coupling
 
     @property
@@ -62,13 +62,13 @@ class Fitted(NamedTuple):
 
     def shared_part(self, p: int) -> NDArray[Any]:
         """Shared part p as a row (1, n_features + 1), bias last."""
-        if isinstance(self.joint, ShardedJoint):
+        if isinstance(self.joint, ShardedCoupledSolver):
             return self.joint.shared_part(p)
         return self.solution.shared[p : p + 1]
 
     def close(self) -> None:
         """Let go of shards that live elsewhere."""
-        if isinstance(self.joint, ShardedJoint):
+        if isinstance(self.joint, ShardedCoupledSolver):
             self.joint.close()
 
 
@@ -157,7 +157,7 @@ def check_joint_memory(
 
 
 def _train_elsewhere(
-    training: Training, coupling: Coupling, engine: ThreadEngine, rows: Rows, dense: bool, **more: Any
+    training: Training, coupling: Coupling, engine: ThreadEngine, rows: LinearRows, dense: bool, **more: Any
 ) -> Fitted:
     """Train all classes together in the shards of an engine, by coordinate descent; all losses suit it."""
     options, n_classes = training.options, len(coupling.order)
@@ -169,7 +169,7 @@ def _train_elsewhere(
             "them in a file.",
         )
     costs = block_costs(training, coupling.order)
-    joint = ShardedJoint(rows, costs, coupling.factor, options.loss, engine)
+    joint = ShardedCoupledSolver(rows, costs, coupling.factor, options.loss, engine)
     try:
         solution = joint.solve(tol=options.tol, max_iter=options.max_iter, seed=options.seed, **more)
     except BaseException:
@@ -183,7 +183,7 @@ def train_joint(
     coupling: Coupling,
     engine: ThreadEngine,
     *,
-    rows: Rows | None = None,
+    rows: LinearRows | None = None,
     dense: bool = True,
     offset: Callable[[NDArray[np.int64]], NDArray[Any]] | None = None,
     start: Start | None = None,
@@ -200,7 +200,7 @@ def train_joint(
     engine : ThreadEngine
         One with shards elsewhere trains by coordinate descent there, always from the beginning and without an offset;
         shards keep their own states.
-    rows : Rows, optional
+    rows : LinearRows, optional
         The rows of `training`, if they are prepared already.
     dense : bool
         Whether the weights will be wanted as a dense matrix, which takes memory.
@@ -210,7 +210,7 @@ def train_joint(
     start : Start, optional
         `solution.multipliers` of another fit; what does not suit this one is left aside.
     checkpoint, progress, key
-        As in `Joint.solve`.
+        As in `CoupledSolver.solve`.
     """
     options = training.options
     if rows is None:
@@ -225,13 +225,13 @@ def train_joint(
 
     costs = block_costs(training, coupling.order)
     with engine:
-        joint: Joint | Newton
+        joint: CoupledSolver | Newton
         if suits_newton(rows, len(coupling.order), options.loss):
             joint = Newton(rows, costs, coupling.factor, engine, from_weights)
             shape = (rows.n_features + 1, len(coupling.order))
             start = start if isinstance(start, np.ndarray) and start.shape == shape else None
         else:
-            joint = Joint(rows, costs, coupling.factor, options.loss, engine, from_weights)
+            joint = CoupledSolver(rows, costs, coupling.factor, options.loss, engine, from_weights)
             start = start if isinstance(start, list) else None
         size = size_of(training.X, options.dtype)
         block = max(map(len, joint.layout.blocks)) * (size.n_features + 1) * size.dtype.itemsize

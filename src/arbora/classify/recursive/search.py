@@ -46,7 +46,7 @@ from arbora.core.checkpoint import Checkpoint
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.engine import ThreadEngine
-from arbora.infer.linear.flat import Rows, prepare_rows
+from arbora.infer.linear.flat import LinearRows, prepare_rows
 from arbora.infer.linear.layout import Layout
 from arbora.metrics import macro_f1, micro_f1
 
@@ -81,7 +81,7 @@ class Fold(NamedTuple):
     """What to train on, its rows prepared once for all candidates, and what to judge on."""
 
     seen: Training
-    rows: Rows
+    rows: LinearRows
     unseen: sp.csr_array
     truth: sp.csr_array
 

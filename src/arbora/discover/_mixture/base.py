@@ -28,9 +28,9 @@ from arbora.discover._mixture.prediction import LEVELS, Questions, draw_seed
 from arbora.discover._mixture.rows import as_rows, check_weight, refuse_few
 from arbora.discover._mixture.selection import search_components
 from arbora.engine import ThreadEngine, choose_engine
-from arbora.infer.mixture.loop import Model, Schedule, Solution, best_of, run
+from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, run
 from arbora.infer.mixture.shards import settled
-from arbora.infer.mixture.statistics import Rows, Stats, e_step
+from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step
 
 _NOT_OF_THE_MODEL = "engine", "n_jobs", "random_state", "verbose"  # the seed is in the schedule
 _HELD_OUT = 0.2  # share of the rows on which the number of components is chosen
@@ -48,7 +48,7 @@ RUN_CONSTRAINTS: dict[str, Any] = {  # parameters of all estimators that start s
 }
 
 
-def warn_unless_converged(estimator: Any, solution: Solution) -> None:
+def warn_unless_converged(estimator: Any, solution: MixtureFit) -> None:
     """Tell the user of a run that was stopped by the number of iterations, or by a bound that fell."""
     if solution.converged:
         return
@@ -84,11 +84,13 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
     # --- what a model gives ---------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _model(self, rows: Rows) -> Model:
+    def _model(self, rows: WeightedRows) -> MixtureModel:
         """Return the functions of the model."""
 
     @abstractmethod
-    def _begin(self, rows: Rows, init: Init, n_components: int, rng: np.random.Generator, engine: Any) -> Any:
+    def _begin(
+        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+    ) -> Any:
         """Return parameters to start from."""
 
     @abstractmethod
@@ -178,11 +180,13 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
         self._set_quantiles(solution.params, X, weight, engine, solution.stats)
         warn_unless_converged(self, solution)
 
-    def _solve(self, rows: Rows, init: Init, n_components: int, seed: int, engine: ThreadEngine) -> Solution:
+    def _solve(
+        self, rows: WeightedRows, init: Init, n_components: int, seed: int, engine: ThreadEngine
+    ) -> MixtureFit:
         model = self._model(rows)
         n_init = self.n_init if isinstance(init, str) else 1  # a given start is one start
 
-        def fit(start: int) -> Solution:
+        def fit(start: int) -> MixtureFit:
             rng = np.random.default_rng([seed, start])
             params = self._begin(here, init, n_components, rng, engine)
             schedule = self._schedule(seed + start)
@@ -235,7 +239,7 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
         kept = np.flatnonzero(weight)
         X, weight = select_rows(X, kept), weight[kept]
         if stats is None:
-            rows = Rows(X, weight)
+            rows = WeightedRows(X, weight)
             stats, _ = e_step(self._model(rows).scores(params), rows, engine)
         scores = engine.map(lambda part: self._left_out(params, X[part], weight[part], stats), chunks(X))
         self._keep_quantiles(np.concatenate(scores), weight)

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.discover._mixture.memory_mapped import pieces
-from arbora.infer.mixture.statistics import Rows
+from arbora.infer.mixture.statistics import WeightedRows
 from arbora.kernels import csr_matmul
 
 Init = str | NDArray[Any]
@@ -57,7 +57,12 @@ def check_init(init: Any, n_samples: int, n_features: int, n_components: int) ->
 
 
 def starting_sums(
-    rows: Rows, init: Init, n_components: int, rng: np.random.Generator, engine: Any, spherical: bool = True
+    rows: WeightedRows,
+    init: Init,
+    n_components: int,
+    rng: np.random.Generator,
+    engine: Any,
+    spherical: bool = True,
 ) -> NDArray[np.float64]:
     """Return sums of rows, (n_components, n_features), from which the first parameters are made.
 
@@ -69,11 +74,11 @@ def starting_sums(
         labels = rng.permutation(np.arange(rows.X.shape[0]) % n_components)  # every component has rows
         return label_sums(rows, labels, n_components)
     directions = rows.X if spherical else _directions(rows.X)
-    seeds = plus_plus(Rows(directions, rows.weight), n_components, rng, engine)
+    seeds = plus_plus(WeightedRows(directions, rows.weight), n_components, rng, engine)
     return rows.take(seeds).X.toarray().astype(np.float64)
 
 
-def label_sums(rows: Rows, labels: NDArray[Any], n_components: int) -> NDArray[np.float64]:
+def label_sums(rows: WeightedRows, labels: NDArray[Any], n_components: int) -> NDArray[np.float64]:
     """Add up the rows of each label."""
     known = np.flatnonzero(labels >= 0)
     weight = rows.weight[known].astype(np.float64)
@@ -85,7 +90,7 @@ def label_sums(rows: Rows, labels: NDArray[Any], n_components: int) -> NDArray[n
 
 
 def plus_plus(
-    rows: Rows, n_components: int, rng: np.random.Generator, engine: Any = None
+    rows: WeightedRows, n_components: int, rng: np.random.Generator, engine: Any = None
 ) -> NDArray[np.int64]:
     """Numbers of the rows that k-means++ chooses."""
     n_trials = 2 + int(np.log(n_components))

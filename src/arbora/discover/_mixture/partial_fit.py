@@ -25,7 +25,7 @@ from arbora.discover._mixture.prediction import draw_seed
 from arbora.discover._mixture.rows import as_rows, refuse_few
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture.loop import blend
-from arbora.infer.mixture.statistics import Rows, Stats, e_step
+from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step
 
 _OF_ALL_ROWS = (
     "selection_",
@@ -105,7 +105,7 @@ class Stream:
         self.trace_.append(objective=value)
         self.lower_bounds_ = np.append(self.lower_bounds_, value)
 
-    def _first(self, rows: Rows, weight: NDArray[Any], engine: ThreadEngine) -> Any:
+    def _first(self, rows: WeightedRows, weight: NDArray[Any], engine: ThreadEngine) -> Any:
         """Find where to begin, by the first batch."""
         n_components = self.n_components
         refuse_few(rows, n_components)

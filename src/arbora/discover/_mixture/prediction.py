@@ -20,7 +20,7 @@ from arbora.discover._mixture.memory_mapped import chunks
 from arbora.discover._mixture.rows import check_matrix
 from arbora.discover._mixture.top_features import ClusterLook
 from arbora.engine import ThreadEngine
-from arbora.infer.mixture.statistics import Scores
+from arbora.infer.mixture.statistics import LinearScores
 from arbora.kernels import csr_matmul
 
 LEVELS = 1001  # quantiles of the density that are kept for `is_novel`
@@ -50,7 +50,7 @@ class Questions(ClusterLook):
         """Return the parameters that the attributes hold."""
 
     @abstractmethod
-    def _scores(self, params: Any) -> Scores:
+    def _scores(self, params: Any) -> LinearScores:
         """Return the log-joint of a row and a component as a linear function of the row."""
 
     def _constant(self, X: sp.csr_array) -> NDArray[np.float64]:

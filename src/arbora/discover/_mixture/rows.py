@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from arbora.core.chunks import split
 from arbora.core.memory import require_memory
 from arbora.discover._mixture.memory_mapped import UnitRows, is_mapped, pieces, select_rows
-from arbora.infer.mixture.statistics import Rows, squared_lengths
+from arbora.infer.mixture.statistics import WeightedRows, squared_lengths
 
 _LARGEST = 1e30  # count or weight of a row: single precision ends at 3e38
 _SHOWN = 5  # rows that a message lists by number
@@ -133,7 +133,7 @@ def check_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     return weight
 
 
-def refuse_few(rows: Rows, n_components: int, name: str = "n_components") -> None:
+def refuse_few(rows: WeightedRows, n_components: int, name: str = "n_components") -> None:
     """Refuse more components than rows."""
     n_samples = rows.X.shape[0]
     if n_samples < n_components:
@@ -143,12 +143,12 @@ def refuse_few(rows: Rows, n_components: int, name: str = "n_components") -> Non
         )
 
 
-def as_rows(X: Any, weight: NDArray[Any], dtype: Any) -> Rows:
+def as_rows(X: Any, weight: NDArray[Any], dtype: Any) -> WeightedRows:
     """Rows that count, in the working precision."""
     if not weight.all():
         kept = np.flatnonzero(weight)
         X, weight = select_rows(X, kept), weight[kept]
-    return Rows(X.astype(dtype, copy=False), weight.astype(dtype, copy=False))
+    return WeightedRows(X.astype(dtype, copy=False), weight.astype(dtype, copy=False))
 
 
 def _rows_of(X: sp.csr_array, entries: NDArray[np.int64]) -> NDArray[np.int64]:

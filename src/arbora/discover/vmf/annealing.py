@@ -36,7 +36,7 @@ from arbora.discover._mixture.memory_mapped import pieces
 from arbora.discover._mixture.rows import unit_columns
 from arbora.discover.vmf.mixture import LEAST_START, VMFParams, vmf_scores
 from arbora.discover.vmf.posterior import expected_log_weights
-from arbora.infer.mixture.statistics import Rows, Stats, e_step
+from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step
 from arbora.special import kappa_mle
 
 _BELOW = 0.4  # of the critical temperature, to start at; between 0.3 and 0.5 it makes no difference
@@ -46,7 +46,7 @@ _MOST_RESULTANT = 1 - 1e-9
 _TINY = float(np.finfo(np.float64).tiny)
 
 
-def mean_row(rows: Rows) -> NDArray[np.float64]:
+def mean_row(rows: WeightedRows) -> NDArray[np.float64]:
     """Weighted mean of the rows."""
     total = np.zeros(rows.X.shape[1])
     for part, X in pieces(rows.X):
@@ -54,13 +54,13 @@ def mean_row(rows: Rows) -> NDArray[np.float64]:
     return total / rows.total
 
 
-def critical_temperature(rows: Rows, rng: np.random.Generator) -> float:
+def critical_temperature(rows: WeightedRows, rng: np.random.Generator) -> float:
     """Temperature below which a single cluster of all rows falls apart.
 
     Examples
     --------
     >>> import scipy.sparse as sp
-    >>> rows = Rows(sp.csr_array([[0.6, 0.8], [0.8, 0.6]]), np.ones(2))
+    >>> rows = WeightedRows(sp.csr_array([[0.6, 0.8], [0.8, 0.6]]), np.ones(2))
     >>> found = critical_temperature(rows, np.random.default_rng(0))
     >>> bool(np.isclose(found, kappa_mle(np.sqrt(0.98), 2) * 0.02 / np.sqrt(0.98)))
     True
@@ -97,12 +97,14 @@ def held_back_update(centre: NDArray[Any], n_rows: float, params: VMFParams, sta
     return VMFParams(directions, np.ones(n_components), kappa, weights)
 
 
-def anneal(rows: Rows, start: VMFParams, n_steps: int, rng: np.random.Generator, engine: Any) -> VMFParams:
+def anneal(
+    rows: WeightedRows, start: VMFParams, n_steps: int, rng: np.random.Generator, engine: Any
+) -> VMFParams:
     """Components to begin with, from a start.
 
     Parameters
     ----------
-    rows : Rows
+    rows : WeightedRows
     start : VMFParams
     n_steps : int
         Iterations in which the temperature falls.

@@ -49,8 +49,8 @@ from arbora.discover.vmf.posterior import (
 )
 from arbora.engine import ThreadEngine
 from arbora.infer.mcmc.chains import Schedule as Sweeps
-from arbora.infer.mixture.loop import Model
-from arbora.infer.mixture.statistics import Rows, Scores, Stats
+from arbora.infer.mixture.loop import MixtureModel
+from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows
 from arbora.kernels import csr_matmul
 
 _ANNEALING_STEPS = 25
@@ -322,24 +322,24 @@ class BayesianVMFMixture(Mixture):
         largest = largest_kappa(self.dtype)
         return Inference(POSTERIORS[self.concentration], fixed, self.shared_concentration, largest)
 
-    def _model(self, rows: Rows) -> Model:
+    def _model(self, rows: WeightedRows) -> MixtureModel:
         how, shared = self._how(), self.shared_concentration
-        return Model(
+        return MixtureModel(
             posterior_scores, partial(update_posterior, how), partial(posterior_extra, shared=shared)
         )
 
-    def _scores(self, params: VMFPosterior) -> Scores:
+    def _scores(self, params: VMFPosterior) -> LinearScores:
         return posterior_scores(params)
 
     def _begin(
-        self, rows: Rows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
     ) -> VMFPosterior:
         start = start_components(rows, init, n_components, self.initial_concentration, rng, engine)
         start = self._annealed(rows, init, start, rng, engine)
         return begin_posterior(mean_row(rows), rows.total, start, self._given_prior(), self._how())
 
     def _annealed(
-        self, rows: Rows, init: Init, start: VMFParams, rng: np.random.Generator, engine: Any
+        self, rows: WeightedRows, init: Init, start: VMFParams, rng: np.random.Generator, engine: Any
     ) -> VMFParams:
         steps = self.annealing_steps
         if steps is None:

@@ -58,8 +58,8 @@ from arbora.discover.vmf.stick_breaking import (
     update_sticks,
 )
 from arbora.engine import ThreadEngine
-from arbora.infer.mixture.loop import Model, Solution, run
-from arbora.infer.mixture.statistics import Rows, Scores, Stats, e_step
+from arbora.infer.mixture.loop import MixtureFit, MixtureModel, run
+from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, e_step
 from arbora.kernels import csr_matmul
 
 Array = NDArray[np.float64]
@@ -79,7 +79,7 @@ class DPPosterior(NamedTuple):
     stats: Stats
 
 
-def dp_scores(params: DPPosterior) -> Scores:
+def dp_scores(params: DPPosterior) -> LinearScores:
     """Return the expected log-joint of rows and components."""
     scores = posterior_scores(params.components)
     dirichlet = params.components.dirichlet
@@ -127,13 +127,13 @@ def merged_stats(stats: Stats, keep: int, drop: int) -> Stats:
     return Stats(counts, sums)
 
 
-def known_fit(scores: Scores, known: Stats) -> float:
+def known_fit(scores: LinearScores, known: Stats) -> float:
     """Bound of rows of which only the statistics are left, up to a constant."""
     along = np.einsum("jk,jk->k", scores.weights, known.sums, dtype=np.float64)
     return float(known.counts @ scores.offset + np.sum(scores.scale * along))
 
 
-def born(params: DPPosterior, rows: Rows) -> DPPosterior:
+def born(params: DPPosterior, rows: WeightedRows) -> DPPosterior:
     """Put components without rows on rows that are far from all means, and from each other."""
     empty = np.flatnonzero(params.stats.counts <= _USED)
     directions, spreads = params.components.directions.copy(), params.components.spreads.copy()
@@ -149,7 +149,7 @@ def born(params: DPPosterior, rows: Rows) -> DPPosterior:
 
 
 def batch_turns(
-    model: Model, params: DPPosterior, known: Stats, rows: Rows, engine: Any
+    model: MixtureModel, params: DPPosterior, known: Stats, rows: WeightedRows, engine: Any
 ) -> tuple[DPPosterior, float]:
     """Posterior after some turns with a batch, and its bound up to a constant of what was known."""
     stats, _ = e_step(model.scores(params), rows, engine)
@@ -278,13 +278,15 @@ class DirichletProcessVMFMixture(BayesianVMFMixture):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _model(self, rows: Rows) -> Model:
+    def _model(self, rows: WeightedRows) -> MixtureModel:
         how = self._how()
         how = how._replace(fixed=how.fixed | {"alpha"})
         update = partial(dp_update, how, self.alpha is None)
-        return Model(dp_scores, update, partial(dp_extra, self.shared_concentration))
+        return MixtureModel(dp_scores, update, partial(dp_extra, self.shared_concentration))
 
-    def _solve(self, rows: Rows, init: Init, n_components: int, seed: int, engine: ThreadEngine) -> Solution:
+    def _solve(
+        self, rows: WeightedRows, init: Init, n_components: int, seed: int, engine: ThreadEngine
+    ) -> MixtureFit:
         found = super()._solve(rows, init, n_components, seed, engine)
         if self.batch_size is not None and self.batch_size < rows.X.shape[0]:
             return found  # its bounds are of batches, and no measure of a merge
@@ -305,11 +307,11 @@ class DirichletProcessVMFMixture(BayesianVMFMixture):
             failures, pairs = 0, similar_pairs(found.params)
         return found
 
-    def _scores(self, params: DPPosterior) -> Scores:
+    def _scores(self, params: DPPosterior) -> LinearScores:
         return dp_scores(params)
 
     def _begin(
-        self, rows: Rows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
     ) -> DPPosterior:
         q = super()._begin(rows, init, n_components, rng, engine)
         counts = q.dirichlet - 1.0
@@ -361,7 +363,7 @@ class DirichletProcessVMFMixture(BayesianVMFMixture):
             self.lower_bounds_ = np.append(self.lower_bounds_, bound)
             return self
 
-    def _add_batch(self, rows: Rows, engine: ThreadEngine) -> tuple[DPPosterior, float]:
+    def _add_batch(self, rows: WeightedRows, engine: ThreadEngine) -> tuple[DPPosterior, float]:
         """Posterior given what was known and a batch: with new clusters, or without if they do not pay."""
         model, params = self._model(rows), self._params()
         ways = [

@@ -37,8 +37,8 @@ from arbora.discover._mixture.base import Mixture
 from arbora.discover._mixture.initialization import Init, starting_sums
 from arbora.discover._mixture.rows import unit_columns, unit_rows_of_file
 from arbora.discover.vmf.concentration import largest_kappa
-from arbora.infer.mixture.loop import Model, Schedule
-from arbora.infer.mixture.statistics import Rows, Scores, Stats, squared_lengths
+from arbora.infer.mixture.loop import MixtureModel, Schedule
+from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, squared_lengths
 from arbora.kernels import csr_matmul
 from arbora.special import kappa_mle, sample_vmf, vmf_log_normalizer
 
@@ -62,11 +62,11 @@ def log_weights(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.log(weights, out=np.full_like(weights, _LOG_TINY), where=weights > 0)
 
 
-def vmf_scores(params: VMFParams) -> Scores:
+def vmf_scores(params: VMFParams) -> LinearScores:
     """Log-joint of rows and components."""
     n_features = params.vectors.shape[0]
     offset = vmf_log_normalizer(params.concentrations, n_features) + log_weights(params.weights)
-    return Scores(params.vectors, offset, scale=params.concentrations / params.lengths)
+    return LinearScores(params.vectors, offset, scale=params.concentrations / params.lengths)
 
 
 def vmf_update(shared: bool, prior_rows: float, params: VMFParams, stats: Stats) -> VMFParams:
@@ -94,7 +94,7 @@ def vmf_extra(shared: bool, prior_rows: float, params: VMFParams) -> float:
     return float(prior_rows * (log_prior[0] if shared else log_prior.sum()))
 
 
-def broad_concentration(rows: Rows, directions: NDArray[Any], rng: np.random.Generator) -> float:
+def broad_concentration(rows: WeightedRows, directions: NDArray[Any], rng: np.random.Generator) -> float:
     """Concentration at which rows are half undecided: their responsibilities have half the entropy of a draw of lots.
 
     A start as broad as that lets rows find better components than the seeds they happen to be near to. In 20,000
@@ -118,7 +118,12 @@ def broad_concentration(rows: Rows, directions: NDArray[Any], rng: np.random.Gen
 
 
 def start_components(
-    rows: Rows, init: Init, n_components: int, kappa: float | None, rng: np.random.Generator, engine: Any
+    rows: WeightedRows,
+    init: Init,
+    n_components: int,
+    kappa: float | None,
+    rng: np.random.Generator,
+    engine: Any,
 ) -> VMFParams:
     """Components to start from; where no concentration is given, a broad one, or that of the given labels.
 
@@ -321,16 +326,16 @@ class VMFMixture(Mixture):
             return schedule._replace(temperatures=np.geomspace(1.0, hottest, steps)[::-1].tolist())
         return schedule
 
-    def _model(self, rows: Rows) -> Model:
+    def _model(self, rows: WeightedRows) -> MixtureModel:
         shared = self.concentration == "shared"
         update = partial(vmf_update, shared, self.prior_rows)
-        return Model(vmf_scores, update, partial(vmf_extra, shared, self.prior_rows))
+        return MixtureModel(vmf_scores, update, partial(vmf_extra, shared, self.prior_rows))
 
-    def _scores(self, params: VMFParams) -> Scores:
+    def _scores(self, params: VMFParams) -> LinearScores:
         return vmf_scores(params)
 
     def _begin(
-        self, rows: Rows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
     ) -> VMFParams:
         return start_components(rows, init, n_components, self.initial_concentration, rng, engine)
 

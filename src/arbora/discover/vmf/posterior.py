@@ -33,7 +33,7 @@ from arbora.discover.vmf.concentration import (
     point_posterior,
     prior_divergence,
 )
-from arbora.infer.mixture.statistics import Scores, Stats, mixed_columns, squared_lengths
+from arbora.infer.mixture.statistics import LinearScores, Stats, mixed_columns, squared_lengths
 from arbora.special import bessel_ratio, kappa_mle, sample_vmf, vmf_entropy, vmf_log_normalizer
 
 Array = NDArray[np.float64]
@@ -156,11 +156,11 @@ def begin_posterior(
     return VMFPosterior(start.vectors, spreads, dirichlet, kappa, prior)
 
 
-def posterior_scores(q: VMFPosterior) -> Scores:
+def posterior_scores(q: VMFPosterior) -> LinearScores:
     """Return the expected log-joint of rows and components."""
     slope = q.kappa.mean * mean_lengths(q)
     offset = q.kappa.log_normalizer + expected_log_weights(q.dirichlet)
-    return Scores(q.directions, offset, scale=slope)
+    return LinearScores(q.directions, offset, scale=slope)
 
 
 def settle(

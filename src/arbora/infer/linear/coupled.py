@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.progress import Progress
-from arbora.infer.linear.coupled_state import Multipliers, Round, Run, State, Visit, no_multipliers
-from arbora.infer.linear.flat import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, Rows
+from arbora.infer.linear.coupled_state import CoupledState, Multipliers, Round, Run, Visit, no_multipliers
+from arbora.infer.linear.flat import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows
 from arbora.infer.linear.layout import Layout, coupling_of_wave, lay_out
 from arbora.infer.linear.row_views import View, view_all, view_some
 from arbora.infer.linear.shared_parts import follow
@@ -65,7 +65,7 @@ class Certificate(NamedTuple):
     gap: float
 
 
-class Order(NamedTuple):
+class RoundSettings(NamedTuple):
     """What the visits of a round have in common: its seed and number, and the gap below which a pair stays."""
 
     seed: int
@@ -73,7 +73,7 @@ class Order(NamedTuple):
     idle: float
 
 
-class JointSolution(NamedTuple):
+class CoupledSolution(NamedTuple):
     """Multipliers of all blocks, shared parts, certificate, and the estimates on the way."""
 
     multipliers: list[Multipliers]
@@ -83,12 +83,12 @@ class JointSolution(NamedTuple):
     converged: bool
 
 
-class Joint:
+class CoupledSolver:
     """A joint problem: rows, costs by block, how classes share parts, and where work runs.
 
     Parameters
     ----------
-    rows : Rows
+    rows : LinearRows
     costs : callable
         Gives, for a range of classes and some rows, the array of signs times costs.
     factor : sparse matrix of shape (n_parts, n_classes)
@@ -107,7 +107,7 @@ class Joint:
     >>> rows = prepare_rows(sp.csr_array(np.eye(2)), np.float64, bias=0.0)
     >>> costs = lambda block, ids: np.array([[1.0, -1.0], [-1.0, 1.0]])[ids, block.start : block.stop]
     >>> parent_and_leaves = sp.csc_array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> joint = Joint(rows, costs, parent_and_leaves, "hinge", ThreadEngine())
+    >>> joint = CoupledSolver(rows, costs, parent_and_leaves, "hinge", ThreadEngine())
     >>> solution = joint.solve(tol=1e-6, max_iter=100)
     >>> joint.weights(0, solution)[:2].round(3)  # what the classes disagree on is no part of the parent
     array([[ 1., -1.],
@@ -116,7 +116,7 @@ class Joint:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: LinearRows,
         costs: Costs,
         factor: sp.csc_array,
         loss: str,
@@ -166,12 +166,12 @@ class Joint:
         V = np.ascontiguousarray(self.offset(self.layout.blocks[k]), self.rows.dtype)
         return float(dot_rows(*self.rows[:3], self.rows.bias, *multipliers, V)) / 2
 
-    def weights(self, k: int, solution: JointSolution) -> NDArray[Any]:
+    def weights(self, k: int, solution: CoupledSolution) -> NDArray[Any]:
         """Weights (n_features + 1, n_block) of block k, bias last."""
         W = self._block_arrays(k, self.everything, solution.multipliers[k], solution.shared)[2]
         return np.asarray(W * self.rows.dtype.type(solution.certificate.scale))
 
-    def parts(self, k: int, solution: JointSolution) -> NDArray[Any]:
+    def parts(self, k: int, solution: CoupledSolution) -> NDArray[Any]:
         """Parts (n_owned, n_features + 1) that block k owns, bias last."""
         block, dtype = self.layout.blocks[k], self.rows.dtype
         cost = np.ascontiguousarray(self.costs(block, self.everything.ids), dtype)
@@ -238,20 +238,20 @@ class Joint:
         """Carry the changes of the blocks of a wave into the shared parts."""
         follow(self.rows, self.layout, self.mix, self.engine, wave, old, new, shared)
 
-    def _order_of(self, state: State, seed: int) -> Order:
+    def _order_of(self, state: CoupledState, seed: int) -> RoundSettings:
         """Return what the visits of the next round have in common."""
         idle = -1.0
         if self.loss == "logistic" and state.history:
             n_pairs = self.rows.n_samples * self.layout.blocks[-1].stop
             idle = _IDLE * state.history[-1].gap / n_pairs
-        return Order(seed, len(state.history), idle)
+        return RoundSettings(seed, len(state.history), idle)
 
-    def _waves(self, order: Order) -> list[int]:
+    def _waves(self, order: RoundSettings) -> list[int]:
         """Waves in the order of a round."""
         rng = np.random.default_rng([order.seed, order.iteration])
         return [int(w) for w in rng.permutation(len(self.layout.waves))]
 
-    def _round(self, run: Run, state: State, full: bool, seed: int) -> NDArray[np.float64]:
+    def _round(self, run: Run, state: CoupledState, full: bool, seed: int) -> NDArray[np.float64]:
         """Visit every block once; return the loss, regulariser and gap met on the way."""
         order = self._order_of(state, seed)
         waves = [self.layout.waves[w] for w in self._waves(order)]
@@ -265,9 +265,9 @@ class Joint:
         blocks: NDArray[np.int64],
         couplings: list[NDArray[Any]],
         run: Run,
-        state: State,
+        state: CoupledState,
         full: bool,
-        order: Order,
+        order: RoundSettings,
         first: int = 0,
     ) -> NDArray[np.float64]:
         """Visit the blocks of a wave and let the shared parts follow; `first` is what block 0 counts as elsewhere."""
@@ -291,7 +291,7 @@ class Joint:
             state.multipliers[k], state.candidates[k] = done.multipliers, done.candidates
         return np.asarray(np.sum([done.estimates for done in visits], axis=0))
 
-    def certify(self, state: State) -> Certificate:
+    def certify(self, state: CoupledState) -> Certificate:
         """Evaluate the primal objective and the duality gap, from the multipliers alone, at the best of a few scales.
 
         The shared parts are made anew: what they gathered by way of rounding errors is gone.
@@ -299,7 +299,7 @@ class Joint:
         self._rebuild(state)
         return self._best_scale(self._certify_blocks(state))
 
-    def _rebuild(self, state: State) -> None:
+    def _rebuild(self, state: CoupledState) -> None:
         """Make the shared parts anew."""
         state.shared[:] = 0
         empty = [no_multipliers(self.rows.dtype)] * len(self.layout.blocks)
@@ -310,7 +310,7 @@ class Joint:
         smooth_or_offset = self.loss != "hinge" or self.offset is not None
         return np.array(SCALES[:1] if smooth_or_offset else SCALES, self.rows.dtype)
 
-    def _certify_blocks(self, state: State) -> list[NDArray[np.float64]]:
+    def _certify_blocks(self, state: CoupledState) -> list[NDArray[np.float64]]:
         """Regulariser, gap, and losses at all scales, of every block."""
         scales, code, bias = self._scales, LOSSES[self.loss], self.rows.bias
 
@@ -330,7 +330,7 @@ class Joint:
         gap = max(0.0, float(gap + objectives[best] - objectives[0]))
         return Certificate(float(scales[best]), float(objectives[best]), gap)
 
-    def start(self, multipliers: list[Multipliers] | None = None) -> State:
+    def start(self, multipliers: list[Multipliers] | None = None) -> CoupledState:
         """Return the state to begin with: given multipliers, and the shared parts that belong to them, or nothing."""
         rows, n_blocks = self.rows, len(self.layout.blocks)
         empty = [no_multipliers(rows.dtype)] * n_blocks
@@ -338,7 +338,7 @@ class Joint:
         if multipliers is not None:
             multipliers = [self._feasible(k, given) for k, given in enumerate(multipliers)]
             self._follow(range(n_blocks), empty, multipliers, shared)
-        return State(list(multipliers or empty), [np.empty(0, np.int64)] * n_blocks, shared)
+        return CoupledState(list(multipliers or empty), [np.empty(0, np.int64)] * n_blocks, shared)
 
     def _feasible(self, k: int, given: Multipliers) -> Multipliers:
         """Bring multipliers of another cost to where this one lets them be."""
@@ -362,7 +362,7 @@ class Joint:
         checkpoint: Checkpoint | None = None,
         progress: Progress | None = None,
         key: str = "",
-    ) -> JointSolution:
+    ) -> CoupledSolution:
         """Visit all blocks, round after round, until the duality gap is certified.
 
         Parameters
@@ -403,4 +403,4 @@ class Joint:
             if progress is not None:
                 progress.update(objective=objective, gap=gap / max(objective, tiny))
         converged = certificate.gap <= tol * certificate.objective
-        return JointSolution(state.multipliers, state.shared, certificate, history, converged)
+        return CoupledSolution(state.multipliers, state.shared, certificate, history, converged)

@@ -40,7 +40,7 @@ from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.infer.linear.coupled import Certificate, Costs, Weights
 from arbora.infer.linear.coupled_state import Round
-from arbora.infer.linear.flat import Rows
+from arbora.infer.linear.flat import LinearRows
 from arbora.infer.linear.layout import Layout, lay_out
 
 MOST_FEATURES, MOST_CLASSES = 1000, 1000
@@ -83,7 +83,7 @@ def _losses(m: Array, c: Array) -> tuple[float, Array, Array]:
     return float(np.sum(c * (np.maximum(-m, 0.0) + np.log1p(e)))), slope, c * (near * far)
 
 
-def suits_newton(rows: Rows, n_classes: int, loss: str) -> bool:
+def suits_newton(rows: LinearRows, n_classes: int, loss: str) -> bool:
     """Whether Newton's method pays: logistic loss, dense rows, few features, and pairs that fit into memory.
 
     Sizes alone decide, not the memory that happens to be free, so that a fit is the same on any machine.
@@ -106,7 +106,7 @@ class Newton:
 
     Parameters
     ----------
-    rows : Rows
+    rows : LinearRows
         Dense ones.
     costs : callable
         Gives, for a range of classes and some rows, the array of signs times costs.
@@ -133,7 +133,7 @@ class Newton:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: LinearRows,
         costs: Costs,
         factor: sp.csc_array,
         engine: Any,

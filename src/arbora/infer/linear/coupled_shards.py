@@ -20,9 +20,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.infer.linear.coupled import Certificate, Costs, Joint, JointSolution, Order, Weights
-from arbora.infer.linear.coupled_state import Multipliers, Run, State
-from arbora.infer.linear.flat import Rows
+from arbora.infer.linear.coupled import (
+    Certificate,
+    Costs,
+    CoupledSolution,
+    CoupledSolver,
+    RoundSettings,
+    Weights,
+)
+from arbora.infer.linear.coupled_state import CoupledState, Multipliers, Run
+from arbora.infer.linear.flat import LinearRows
 from arbora.infer.linear.layout import Layout, coupling_of_wave, lay_out, times_seen
 from arbora.infer.linear.row_views import view_all
 from arbora.infer.tree_sum import cut_blocks
@@ -32,16 +39,16 @@ class Resident(list[Multipliers]):
     """Multipliers that are where they are, in the shards: a start for the same shards."""
 
 
-class Common(NamedTuple):
+class CoupledCommon(NamedTuple):
     """What all shards read."""
 
-    rows: Rows
+    rows: LinearRows
     costs: Costs
     loss: str
     offset: Weights | None
 
 
-class Piece(NamedTuple):
+class CoupledShare(NamedTuple):
     """What a shard has."""
 
     layout: Layout  # of its own blocks; shared parts are those that it sees
@@ -50,7 +57,7 @@ class Piece(NamedTuple):
     ids: NDArray[np.int64]  # ... and their numbers among all that cross, sorted
 
 
-class Change(NamedTuple):
+class SharedChange(NamedTuple):
     """What was added to parts that cross."""
 
     ids: NDArray[np.int64]  # sorted
@@ -58,7 +65,7 @@ class Change(NamedTuple):
     values: NDArray[Any]  # len(ids) x len(features)
 
 
-def cut_layout(layout: Layout, runs: Sequence[range]) -> list[Piece]:
+def cut_layout(layout: Layout, runs: Sequence[range]) -> list[CoupledShare]:
     """Cut blocks, and the shared parts that they see, into pieces.
 
     Examples
@@ -85,23 +92,23 @@ def cut_layout(layout: Layout, runs: Sequence[range]) -> list[Piece]:
             layout.shared[parts],
             [wave[(wave >= run.start) & (wave < run.stop)] - run.start for wave in layout.waves],
         )
-        pieces.append(Piece(part, run.start, np.flatnonzero(crosses), number[parts[crosses]]))
+        pieces.append(CoupledShare(part, run.start, np.flatnonzero(crosses), number[parts[crosses]]))
     return pieces
 
 
-def nothing(dtype: Any) -> Change:
+def nothing(dtype: Any) -> SharedChange:
     """No change at all."""
-    return Change(np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, 0), dtype))
+    return SharedChange(np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, 0), dtype))
 
 
-def add_changes(changes: Sequence[Change]) -> Change:
+def add_changes(changes: Sequence[SharedChange]) -> SharedChange:
     """Add up changes of several shards, in their order.
 
     Examples
     --------
-    >>> one = Change(np.array([0, 2]), np.array([5]), np.ones((2, 1)))
-    >>> add_changes([one, Change(np.array([2]), np.array([5, 7]), np.ones((1, 2)))])
-    Change(ids=array([0, 2]), features=array([5, 7]), values=array([[1., 0.],
+    >>> one = SharedChange(np.array([0, 2]), np.array([5]), np.ones((2, 1)))
+    >>> add_changes([one, SharedChange(np.array([2]), np.array([5, 7]), np.ones((1, 2)))])
+    SharedChange(ids=array([0, 2]), features=array([5, 7]), values=array([[1., 0.],
            [2., 1.]]))
     """
     ids, features = (np.unique(np.concatenate([change[axis] for change in changes])) for axis in (0, 1))
@@ -109,26 +116,26 @@ def add_changes(changes: Sequence[Change]) -> Change:
     for change in changes:
         at = np.ix_(np.searchsorted(ids, change.ids), np.searchsorted(features, change.features))
         values[at] += change.values
-    return Change(ids, features, values)
+    return SharedChange(ids, features, values)
 
 
-class JointShard(Joint):
+class CoupledShard(CoupledSolver):
     """The blocks of one shard.
 
     Parameters
     ----------
-    common : Common
-    piece : Piece
+    common : CoupledCommon
+    piece : CoupledShare
     engine : object with ``map(function, items)``
     """
 
-    def __init__(self, common: Common, piece: Piece, engine: Any) -> None:
+    def __init__(self, common: CoupledCommon, piece: CoupledShare, engine: Any) -> None:
         self.rows, self.costs, self.loss, self.offset = common
         self.engine, self.everything = engine, view_all(self.rows)
         self.couple(piece)
         self.now = self.start()
 
-    def couple(self, piece: Piece) -> None:
+    def couple(self, piece: CoupledShare) -> None:
         """Take over other shares of the same blocks."""
         self.piece = piece
         self.set_layout(piece.layout)
@@ -149,27 +156,27 @@ class JointShard(Joint):
         super()._follow(wave, old, new, shared)
         values = shared[crossing]
         features = np.flatnonzero(values.any(axis=0)).astype(np.int32)
-        self.change = Change(self.piece.ids[moves], features, values[:, features])
+        self.change = SharedChange(self.piece.ids[moves], features, values[:, features])
         shared[crossing] = before
 
-    def _receive(self, change: Change) -> None:
+    def _receive(self, change: SharedChange) -> None:
         rows = self.piece.crossing[np.searchsorted(self.piece.ids, change.ids)]
         self.now.shared[np.ix_(rows, change.features)] += change.values
 
-    def begin(self, multipliers: list[Multipliers] | None) -> Change:
+    def begin(self, multipliers: list[Multipliers] | None) -> SharedChange:
         """Begin from nothing, from given multipliers, or from those that are there."""
         self.change = nothing(self.rows.dtype)
         self.now = self.start(self.now.multipliers if isinstance(multipliers, Resident) else multipliers)
         return self.change
 
-    def rebuild(self) -> Change:
+    def rebuild(self) -> SharedChange:
         """Make the shared parts anew; those that cross are zero until all shards have told what they have of them."""
         self._rebuild(self.now)
         return self.change
 
     def wave(
-        self, w: int, full: bool, order: Order, change: Change, times: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], Change]:
+        self, w: int, full: bool, order: RoundSettings, change: SharedChange, times: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], SharedChange]:
         """Visit the blocks of a wave; `times` counts, for the parts that cross, all of its blocks that see them."""
         self._receive(change)
         blocks = self.layout.waves[w]
@@ -181,14 +188,14 @@ class JointShard(Joint):
         estimates = self._wave(blocks, couplings, Run(None), self.now, full, order, self.piece.first)
         return estimates, self.change
 
-    def certify_own(self, change: Change) -> list[NDArray[np.float64]]:
+    def certify_own(self, change: SharedChange) -> list[NDArray[np.float64]]:
         """Evaluate the blocks of this shard."""
         self._receive(change)
         return self._certify_blocks(self.now)
 
-    def _solution(self, scale: float = 1.0) -> JointSolution:
+    def _solution(self, scale: float = 1.0) -> CoupledSolution:
         certificate = Certificate(scale, 0.0, 0.0)
-        return JointSolution(self.now.multipliers, self.now.shared, certificate, [], True)
+        return CoupledSolution(self.now.multipliers, self.now.shared, certificate, [], True)
 
     def weights_of(self, k: int, scale: float) -> NDArray[Any]:
         """Weights of block k of this shard."""
@@ -212,22 +219,22 @@ class JointShard(Joint):
         self.couple(piece)
         # Arrays of a file cannot be written to, and compiled code would have to be made for them.
         own = [Multipliers(*map(np.array, block)) for block in multipliers]
-        self.now = State(own, [np.array(ids) for ids in candidates], np.array(shared))
+        self.now = CoupledState(own, [np.array(ids) for ids in candidates], np.array(shared))
 
 
-class ShardedJoint(Joint):
+class ShardedCoupledSolver(CoupledSolver):
     """A joint problem whose blocks live in the shards of an engine; it is solved, and asked, as any other.
 
     Parameters
     ----------
     rows, costs, factor, loss, offset
-        As in `Joint`; what is called must be something that the shards can be given.
+        As in `CoupledSolver`; what is called must be something that the shards can be given.
     engine : object with ``shards(make, common, pieces)``, ``n_shards`` and ``map(function, items)``
     """
 
     def __init__(
         self,
-        rows: Rows,
+        rows: LinearRows,
         costs: Costs,
         factor: sp.csc_array,
         loss: str,
@@ -237,7 +244,7 @@ class ShardedJoint(Joint):
         self.rows, self.costs, self.loss, self.engine, self.offset = rows, costs, loss, engine, offset
         self.n_shards = engine.n_shards  # once: a cluster may grow or shrink while its shards stay
         self._cut(factor)
-        self.shards = engine.shards(JointShard, Common(rows, costs, loss, offset), self.pieces)
+        self.shards = engine.shards(CoupledShard, CoupledCommon(rows, costs, loss, offset), self.pieces)
 
     def _cut(self, factor: sp.csc_array) -> None:
         self.layout = lay_out(factor, self.n_shards)
@@ -261,23 +268,25 @@ class ShardedJoint(Joint):
         self._cut(factor)
         self.shards.step("couple", each=[[piece] for piece in self.pieces])
 
-    def _outgoing(self) -> list[Change]:
+    def _outgoing(self) -> list[SharedChange]:
         """For each shard, what it has not been told of the parts that cross."""
         parts = []
         for piece in self.pieces:
             seen = np.isin(self.pending.ids, piece.ids)
-            parts.append(Change(self.pending.ids[seen], self.pending.features, self.pending.values[seen]))
+            parts.append(
+                SharedChange(self.pending.ids[seen], self.pending.features, self.pending.values[seen])
+            )
         return parts
 
-    def start(self, multipliers: list[Multipliers] | None = None) -> State:
+    def start(self, multipliers: list[Multipliers] | None = None) -> CoupledState:
         """Let all shards begin; what there is of a state here is the rounds."""
         each: list[list[Any]] = [[multipliers]] * len(self.runs)
         if multipliers is not None and not isinstance(multipliers, Resident):
             each = [[multipliers[run.start : run.stop]] for run in self.runs]
         self.pending = add_changes(self.shards.step("begin", each=each))
-        return State(Resident(), [], np.empty((0, 0)))
+        return CoupledState(Resident(), [], np.empty((0, 0)))
 
-    def _round(self, run: Run, state: State, full: bool, seed: int) -> NDArray[np.float64]:
+    def _round(self, run: Run, state: CoupledState, full: bool, seed: int) -> NDArray[np.float64]:
         if run.checkpoint is not None:
             raise ValueError("shards keep their own states: a checkpoint is for problems of one process.")
         order, total = self._order_of(state, seed), np.zeros(3)
@@ -293,7 +302,7 @@ class ShardedJoint(Joint):
             self.pending = add_changes([change for _, change in found])
         return total
 
-    def certify(self, state: State) -> Certificate:
+    def certify(self, state: CoupledState) -> Certificate:
         """Evaluate the primal objective and the duality gap."""
         self.pending = add_changes(self.shards.step("rebuild"))
         found = self.shards.step("certify_own", each=[[change] for change in self._outgoing()])
@@ -305,12 +314,12 @@ class ShardedJoint(Joint):
         shard = next(s for s, run in enumerate(self.runs) if k in run)
         return shard, k - self.runs[shard].start
 
-    def weights(self, k: int, solution: JointSolution) -> NDArray[Any]:
+    def weights(self, k: int, solution: CoupledSolution) -> NDArray[Any]:
         """Weights (n_features + 1, n_block) of block k, bias last."""
         shard, local = self._home(k)
         return np.asarray(self.shards.ask(shard, "weights_of", local, solution.certificate.scale))
 
-    def parts(self, k: int, solution: JointSolution) -> NDArray[Any]:
+    def parts(self, k: int, solution: CoupledSolution) -> NDArray[Any]:
         """Parts (n_owned, n_features + 1) that block k owns, bias last."""
         shard, local = self._home(k)
         return np.asarray(self.shards.ask(shard, "parts_of", local))

@@ -53,7 +53,7 @@ class Round(NamedTuple):
 
 
 @dataclass
-class State:
+class CoupledState:
     """Multipliers and candidates of every block, the shared parts, and the rounds so far."""
 
     multipliers: list[Multipliers]
@@ -96,7 +96,7 @@ class Run:
     def _name(self, what: str, iteration: int) -> str:
         return f"{self.key}{what}-{iteration % 2}"
 
-    def begin(self, state: State) -> None:
+    def begin(self, state: CoupledState) -> None:
         """Save what the round that begins now begins with; the multipliers were saved by the last one."""
         if self.checkpoint is not None:
             iteration = len(state.history)
@@ -118,7 +118,7 @@ class Run:
         candidates = piece.arrays.pop("candidates")
         return Visit(Multipliers(**piece.arrays), candidates, tuple(piece.meta["estimates"]))
 
-    def resume(self, state: State) -> None:
+    def resume(self, state: CoupledState) -> None:
         """Bring a fresh state to the last round that was begun and of which everything is there."""
         if self.checkpoint is None:
             return

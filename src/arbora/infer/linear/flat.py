@@ -44,7 +44,7 @@ def class_blocks(n_classes: int) -> list[range]:
     return [range(first, stop) for first, stop in pairwise(bounds)]
 
 
-class Rows(NamedTuple):
+class LinearRows(NamedTuple):
     """Samples prepared once for all blocks: CSR arrays, squared norms with the bias feature, its value."""
 
     indptr: NDArray[Any]
@@ -77,7 +77,7 @@ class BlockSolution(NamedTuple):
     converged: bool
 
 
-def prepare_rows(X: sp.csr_array, dtype: Any = np.float32, bias: float = 1.0) -> Rows:
+def prepare_rows(X: sp.csr_array, dtype: Any = np.float32, bias: float = 1.0) -> LinearRows:
     """Cast a CSR matrix to the working precision and compute what every block needs of it.
 
     Parameters
@@ -90,7 +90,7 @@ def prepare_rows(X: sp.csr_array, dtype: Any = np.float32, bias: float = 1.0) ->
 
     Returns
     -------
-    Rows
+    LinearRows
 
     Examples
     --------
@@ -105,10 +105,10 @@ def prepare_rows(X: sp.csr_array, dtype: Any = np.float32, bias: float = 1.0) ->
     # The gradient of an empty row without a bias never changes: a tiny norm takes it to its optimum in one step.
     norm2 = np.maximum(norm2, _SMALLEST_NORM2).astype(dtype)
     dense = X.nnz == X.shape[0] * X.shape[1] and bool(X.has_sorted_indices)
-    return Rows(X.indptr, X.indices, data, norm2, dtype.type(bias), dense, X.shape[1])
+    return LinearRows(X.indptr, X.indices, data, norm2, dtype.type(bias), dense, X.shape[1])
 
 
-def _check_problem(rows: Rows, cost: NDArray[Any], loss: str, max_iter: int) -> None:
+def _check_problem(rows: LinearRows, cost: NDArray[Any], loss: str, max_iter: int) -> None:
     """Refuse what the kernels, which check nothing, would read beyond its end or misunderstand."""
     if loss not in LOSSES:
         raise ValueError(f"loss={loss!r} is not known: choose one of {', '.join(map(repr, LOSSES))}.")
@@ -128,7 +128,7 @@ def _half_squares(weights: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def solve_block(
-    rows: Rows,
+    rows: LinearRows,
     cost: NDArray[Any],
     *,
     loss: str = "hinge",
@@ -140,7 +140,7 @@ def solve_block(
 
     Parameters
     ----------
-    rows : Rows
+    rows : LinearRows
         From `prepare_rows`.
     cost : ndarray of shape (n_samples, n_block)
         Sign times cost of each pair; zero leaves the row out of that class's problem.

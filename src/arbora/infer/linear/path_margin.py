@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.core.progress import Progress
-from arbora.infer.linear.flat import BlockSolution, Rows
+from arbora.infer.linear.flat import BlockSolution, LinearRows
 from arbora.kernels.path_margin import Choices, Masses, Paths, certify_paths, sweep_listed, sweep_paths
 
 FIRST_CAPACITY = 16  # classes that may carry mass in one choice, at first
@@ -45,7 +45,7 @@ def as_paths(P: sp.csr_array, mu: float, unit: float, dtype: Any) -> Paths:
     return Paths(indptr, parts, P.data.astype(dtype), offset.astype(dtype), *scalars)
 
 
-def start(rows: Rows, n_parts: int, choices: Choices) -> PathState:
+def start(rows: LinearRows, n_parts: int, choices: Choices) -> PathState:
     """Zero weights: all mass on the right class of each choice."""
     n_choices = len(choices.right)
     masses = Masses(
@@ -57,12 +57,12 @@ def start(rows: Rows, n_parts: int, choices: Choices) -> PathState:
     return PathState(np.zeros((rows.n_features + 1, n_parts), rows.dtype), masses)
 
 
-def csr_arrays(rows: Rows) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def csr_arrays(rows: LinearRows) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return the arrays of the rows with one type of pointers, so that the kernels are compiled once."""
     return rows.indptr.astype(np.int64, copy=False), rows.indices, rows.data
 
 
-def weights_of(rows: Rows, P: sp.csr_array, choices: Choices, masses: Masses) -> NDArray[Any]:
+def weights_of(rows: LinearRows, P: sp.csr_array, choices: Choices, masses: Masses) -> NDArray[Any]:
     """Make the weights of the multipliers anew, in double precision: sum_ty m_ty (P_r - P_y)' x_i."""
     listed = np.arange(masses.classes.shape[1]) < masses.count[:, None]
     listed[:, 0] = False
@@ -86,7 +86,7 @@ def weights_of(rows: Rows, P: sp.csr_array, choices: Choices, masses: Masses) ->
 
 
 def improve(
-    rows: Rows, paths: Paths, choices: Choices, state: PathState, rng: np.random.Generator
+    rows: LinearRows, paths: Paths, choices: Choices, state: PathState, rng: np.random.Generator
 ) -> tuple[PathState, float, float]:
     """Sweep over all rows, then over the classes that carry mass; return the loss and gap that the sweep met."""
     weights, masses = state
@@ -101,7 +101,9 @@ def improve(
     return PathState(weights, masses), loss, gap
 
 
-def certify(rows: Rows, P: sp.csr_array, paths: Paths, choices: Choices, masses: Masses) -> tuple[Any, ...]:
+def certify(
+    rows: LinearRows, P: sp.csr_array, paths: Paths, choices: Choices, masses: Masses
+) -> tuple[Any, ...]:
     """Return the weights of the multipliers, and the loss and the gap there."""
     weights = weights_of(rows, P, choices, masses)
     loss, gap = certify_paths(*csr_arrays(rows), rows.bias, weights, paths, choices, masses)
@@ -114,7 +116,7 @@ def half_square(weights: NDArray[Any]) -> float:
 
 
 def solve_paths(
-    rows: Rows,
+    rows: LinearRows,
     P: sp.csr_array,
     choices: Choices,
     *,
@@ -129,7 +131,7 @@ def solve_paths(
 
     Parameters
     ----------
-    rows : Rows
+    rows : LinearRows
         From `prepare_rows`.
     P : sparse CSR of shape (n_classes, n_parts)
         With sorted indices.

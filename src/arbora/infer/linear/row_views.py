@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.infer.linear.flat import Rows
+from arbora.infer.linear.flat import LinearRows
 from arbora.kernels.triples import take_rows
 
 
@@ -16,15 +16,15 @@ class View(NamedTuple):
 
     ids: NDArray[np.int64]
     features: NDArray[np.int64]  # the last one is the bias
-    rows: Rows
+    rows: LinearRows
 
 
-def view_all(rows: Rows) -> View:
+def view_all(rows: LinearRows) -> View:
     """All rows, with all features."""
     return View(np.arange(rows.n_samples), np.arange(rows.n_features + 1), rows)
 
 
-def view_some(rows: Rows, ids: NDArray[np.int64]) -> View:
+def view_some(rows: LinearRows, ids: NDArray[np.int64]) -> View:
     """Take some rows, with their features counted anew, so that work on them does not grow with all features."""
     if rows.dense:
         width = rows.n_features
@@ -34,5 +34,5 @@ def view_some(rows: Rows, ids: NDArray[np.int64]) -> View:
     else:
         scratch = np.full(rows.n_features, -1, np.int32)
         indptr, indices, data, features = take_rows(rows.indptr, rows.indices, rows.data, ids, scratch)
-    part = Rows(indptr, indices, data, rows.norm2[ids], rows.bias, rows.dense, len(features))
+    part = LinearRows(indptr, indices, data, rows.norm2[ids], rows.bias, rows.dense, len(features))
     return View(ids, np.append(features, rows.n_features), part)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.infer.linear.coupled_state import Multipliers
-from arbora.infer.linear.flat import Rows
+from arbora.infer.linear.flat import LinearRows
 from arbora.infer.linear.layout import Layout
 from arbora.kernels.coupled import add_changes, add_gathered, gather_changes
 from arbora.kernels.triples import subtract_triples
@@ -35,7 +35,7 @@ _AT_ONCE = (
 
 
 def follow(
-    rows: Rows,
+    rows: LinearRows,
     layout: Layout,
     mix: Sequence[NDArray[Any]],
     engine: Any,
@@ -76,7 +76,7 @@ def follow(
         engine.map(carry, spans(layout, blocks))
 
 
-def gathers(rows: Rows, changed: NDArray[np.int64], n_block: int, n_parts: int) -> bool:
+def gathers(rows: LinearRows, changed: NDArray[np.int64], n_block: int, n_parts: int) -> bool:
     """Whether changes, sorted by row, are gathered in a dense matrix of the block first: by a count of products."""
     if n_parts <= 1:
         return False

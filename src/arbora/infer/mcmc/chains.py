@@ -27,7 +27,7 @@ State = TypeVar("State")
 Data = TypeVar("Data")
 
 
-class Model(Protocol[State, Data]):
+class SamplerModel(Protocol[State, Data]):
     """What a sampler has to offer."""
 
     def sample_prior(self, rng: np.random.Generator) -> State:
@@ -72,7 +72,7 @@ class Schedule(NamedTuple):
 
 
 def sample_chains(
-    model: Model[State, Data],
+    model: SamplerModel[State, Data],
     data: Data,
     schedule: Schedule,
     seed: int,
@@ -88,7 +88,7 @@ def sample_chains(
 
     Parameters
     ----------
-    model : Model
+    model : SamplerModel
     data : object
         Handed to the model as it is.
     schedule : Schedule

@@ -33,7 +33,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 from scipy.stats import norm, rankdata
 
-from arbora.infer.mcmc.chains import Model
+from arbora.infer.mcmc.chains import SamplerModel
 
 Floats = NDArray[np.float64]
 
@@ -128,7 +128,7 @@ def ess_tail(draws: ArrayLike) -> Floats:
 
 
 def geweke_test(
-    model: Model[Any, Any],
+    model: SamplerModel[Any, Any],
     statistics: Callable[[Any, Any], ArrayLike],
     rng: np.random.Generator,
     *,
@@ -141,7 +141,7 @@ def geweke_test(
 
     Parameters
     ----------
-    model : Model
+    model : SamplerModel
         With `sample_prior`, `sample_data` and the `sweep` under test, which must not adapt itself.
     statistics : callable
         `statistics(state, data)` gives the numbers that are compared, as a 1-D array. Means of parameters alone

@@ -27,17 +27,17 @@ import numpy as np
 
 from arbora.core.progress import Progress
 from arbora.core.trace import Trace
-from arbora.infer.mixture.statistics import Matrix, Rows, Scores, Stats, e_step, local
+from arbora.infer.mixture.statistics import LinearScores, Matrix, Stats, WeightedRows, e_step, local
 
 _TINY = float(np.finfo(np.float64).tiny)
 _MOST_FALL = 1.0  # of the bound per unit of weight: more is neither rounding nor the noise of a sampler
 _DELAY, _FORGETTING = 1.0, 0.7  # step t of stepwise EM has rate (t + delay)^-forgetting
 
 
-class Model(NamedTuple):
+class MixtureModel(NamedTuple):
     """The three functions that make a mixture."""
 
-    scores: Callable[[Any], Scores]
+    scores: Callable[[Any], LinearScores]
     update: Callable[[Any, Stats], Any]
     extra: Callable[[Any], float]
 
@@ -60,13 +60,13 @@ class Schedule(NamedTuple):
         settled = iteration >= len(self.temperatures) - 1
         return self.temperatures[-1 if settled else iteration], settled
 
-    def prepare(self, rows: Rows, n_components: int) -> Rows:
+    def prepare(self, rows: WeightedRows, n_components: int) -> WeightedRows:
         """Return the rows with a table of them, where soft sums over all of them will be made of it."""
         whole = self.batch_size is None and self.temperatures[-1] > 0
         return rows.with_table() if whole and rows.has_room(n_components) else rows
 
 
-class Solution(NamedTuple):
+class MixtureFit(NamedTuple):
     """Where a run ended, and how it got there; `bounds` are those at the last temperature."""
 
     params: Any
@@ -77,14 +77,14 @@ class Solution(NamedTuple):
 
 
 def run(
-    model: Model, rows: Rows, params: Any, schedule: Schedule, engine: Any, progress: Progress
-) -> Solution:
+    model: MixtureModel, rows: WeightedRows, params: Any, schedule: Schedule, engine: Any, progress: Progress
+) -> MixtureFit:
     """Iterate from starting parameters until the bound gains no more than the tolerance.
 
     Parameters
     ----------
-    model : Model
-    rows : Rows
+    model : MixtureModel
+    rows : WeightedRows
     params : named tuple
         Where to begin.
     schedule : Schedule
@@ -94,7 +94,7 @@ def run(
 
     Returns
     -------
-    Solution
+    MixtureFit
         The parameters are those of the last bound. Where the bound falls, by far more than rounding should, those
         before are kept, and the run has not converged.
     """
@@ -112,7 +112,7 @@ def run(
         trace.append(objective=bound, gap=gain if bounds else np.nan, temperature=temperature)
         progress.update(objective=bound / total)
         if settled and gain < -_MOST_FALL:
-            return Solution(before, np.array(bounds), trace, False)
+            return MixtureFit(before, np.array(bounds), trace, False)
         if settled:
             bounds.append(bound)
             converged = gain < schedule.tol
@@ -120,7 +120,7 @@ def run(
             break
         before, params = params, model.update(params, stats)
     known = stats if temperature == 1 else None
-    return Solution(params, np.array(bounds), trace, bool(converged), known)
+    return MixtureFit(params, np.array(bounds), trace, bool(converged), known)
 
 
 def _require_finite(bound: float, iteration: int) -> None:
@@ -131,7 +131,9 @@ def _require_finite(bound: float, iteration: int) -> None:
         )
 
 
-def _run_batches(model: Model, rows: Rows, params: Any, schedule: Schedule, progress: Progress) -> Solution:
+def _run_batches(
+    model: MixtureModel, rows: WeightedRows, params: Any, schedule: Schedule, progress: Progress
+) -> MixtureFit:
     """Pass over the data in mini-batches; the bound of a pass is that of each batch before it was learned from."""
     rng = np.random.default_rng(schedule.seed)
     n_samples, total = rows.X.shape[0], max(rows.total, _TINY)
@@ -157,7 +159,7 @@ def _run_batches(model: Model, rows: Rows, params: Any, schedule: Schedule, prog
         if gain < schedule.tol:
             converged = True
             break
-    return Solution(params, np.array(bounds), trace, converged)
+    return MixtureFit(params, np.array(bounds), trace, converged)
 
 
 def blend(average: Stats | None, stats: Stats, scale: float, step: int) -> Stats:
@@ -178,7 +180,7 @@ def blend(average: Stats | None, stats: Stats, scale: float, step: int) -> Stats
     )
 
 
-def best_of(fit: Callable[[int], Solution], n_init: int, engine: Any) -> Solution:
+def best_of(fit: Callable[[int], MixtureFit], n_init: int, engine: Any) -> MixtureFit:
     """Run from several starts, in parallel, and keep the highest bound (of equal ones, the first).
 
     Parameters
@@ -191,10 +193,10 @@ def best_of(fit: Callable[[int], Solution], n_init: int, engine: Any) -> Solutio
 
     Returns
     -------
-    Solution
+    MixtureFit
     """
     if n_init == 1:  # the threads serve the E-step
         return fit(0)
     solutions = engine.map(fit, range(n_init)) if engine.shares_memory else [fit(k) for k in range(n_init)]
-    best: Solution = solutions[int(np.argmax([solution.bounds[-1] for solution in solutions]))]
+    best: MixtureFit = solutions[int(np.argmax([solution.bounds[-1] for solution in solutions]))]
     return best

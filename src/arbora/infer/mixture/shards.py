@@ -18,7 +18,7 @@ from zlib import crc32
 import numpy as np
 
 from arbora.infer.mixture.loop import Schedule
-from arbora.infer.mixture.statistics import Ready, Rows, Stats, parts_of, statistics
+from arbora.infer.mixture.statistics import Ready, Stats, WeightedRows, parts_of, statistics
 from arbora.infer.tree_sum import cut_blocks, fold, parts_of_tree, total
 
 Counted = tuple[Stats, float]
@@ -41,7 +41,7 @@ def _add_kept(left: Counted, right: Counted) -> Counted:
     return Stats(counts + right[0].counts, sums + right[0].sums), bound + right[1]
 
 
-class Common(NamedTuple):
+class MixtureCommon(NamedTuple):
     """What all shards read."""
 
     n_parts: int
@@ -50,17 +50,17 @@ class Common(NamedTuple):
     run: tuple[Any, ...]  # what tells this run from others in the same folder
 
 
-class Piece(NamedTuple):
+class ShardRows(NamedTuple):
     """Rows of a shard: numbers of its parts, and the rows of each."""
 
     own: range
-    parts: list[Rows]
+    parts: list[WeightedRows]
 
 
-class Pieces(Sequence[Piece]):
+class RowsByShard(Sequence[ShardRows]):
     """Pieces for shards, made when they are taken: of rows in a file, one piece at a time is in memory."""
 
-    def __init__(self, rows: Rows, parts: list[slice], n_shards: int) -> None:
+    def __init__(self, rows: WeightedRows, parts: list[slice], n_shards: int) -> None:
         self.rows, self.parts, self.blocks = rows, parts, cut_blocks(len(parts), n_shards)
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class Pieces(Sequence[Piece]):
     def __getitem__(self, index: Any) -> Any:
         own = self.blocks[index]
         rows = [self.rows.load(self.parts[k]) for k in own]
-        return Piece(own, [Rows(held.X[part], held.weight[part]) for held, part in rows])
+        return ShardRows(own, [WeightedRows(held.X[part], held.weight[part]) for held, part in rows])
 
 
 class RowShard:
@@ -77,14 +77,14 @@ class RowShard:
 
     Parameters
     ----------
-    common : Common
-    piece : Piece
+    common : MixtureCommon
+    piece : ShardRows
     engine : ThreadEngine
     """
 
     keeps_state = False
 
-    def __init__(self, common: Common, piece: Piece, engine: Any) -> None:
+    def __init__(self, common: MixtureCommon, piece: ShardRows, engine: Any) -> None:
         self.all_parts, self.own, self.engine = range(common.n_parts), piece.own, engine
         self.parts = [common.schedule.prepare(rows, common.n_components) for rows in piece.parts]
 
@@ -108,13 +108,13 @@ def count_all(shards: Any, n_parts: int, ready: Ready) -> Counted:
     return Stats(stats.counts, np.require(stats.sums, requirements="W")), bound
 
 
-def checksum(rows: Rows) -> tuple[int, ...]:
+def checksum(rows: WeightedRows) -> tuple[int, ...]:
     """Sizes and a checksum of rows and weights (of rows in a file, of their lengths).
 
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
-    >>> rows = Rows(sp.csr_array(np.eye(2)), np.ones(2))
+    >>> rows = WeightedRows(sp.csr_array(np.eye(2)), np.ones(2))
     >>> checksum(rows) == checksum(rows._replace(weight=np.array([1.0, 2.0])))
     False
     """
@@ -128,13 +128,13 @@ def checksum(rows: Rows) -> tuple[int, ...]:
 
 @contextmanager
 def settled(
-    rows: Rows, schedule: Schedule, n_components: int, engine: Any, about: Any = None
-) -> Iterator[Rows]:
+    rows: WeightedRows, schedule: Schedule, n_components: int, engine: Any, about: Any = None
+) -> Iterator[WeightedRows]:
     """Give rows as a run over all of them is best made with: prepared, or in the shards of an engine elsewhere.
 
     Parameters
     ----------
-    rows : Rows
+    rows : WeightedRows
     schedule : Schedule
     n_components : int
     engine : object with ``shards(make, common, pieces)``, ``n_shards`` and ``shares_memory``
@@ -145,7 +145,7 @@ def settled(
     --------
     >>> import numpy as np, scipy.sparse as sp
     >>> from arbora.engine import ThreadEngine
-    >>> rows = Rows(sp.csr_array(np.eye(2)), np.ones(2))
+    >>> rows = WeightedRows(sp.csr_array(np.eye(2)), np.ones(2))
     >>> with settled(rows, Schedule(0.0, 1), 3, ThreadEngine()) as prepared:
     ...     prepared.table is not None
     True
@@ -154,6 +154,6 @@ def settled(
         yield schedule.prepare(rows, n_components)
         return
     parts = parts_of(rows, _NONZEROS_PER_SUM * rows.X.shape[1])
-    common = Common(len(parts), n_components, schedule, (about, checksum(rows)))
-    with engine.shards(RowShard, common, Pieces(rows, parts, engine.n_shards)) as shards:
+    common = MixtureCommon(len(parts), n_components, schedule, (about, checksum(rows)))
+    with engine.shards(RowShard, common, RowsByShard(rows, parts, engine.n_shards)) as shards:
         yield rows._replace(elsewhere=partial(count_all, shards, len(parts)))

@@ -50,7 +50,7 @@ class Table(NamedTuple):
     order: NDArray[np.int64]
 
 
-class Rows(NamedTuple):
+class WeightedRows(NamedTuple):
     """Rows of a mixture and their weights, in the working precision.
 
     Perhaps with a table of them; and, if they live `elsewhere` too, with a function that has them counted there.
@@ -74,21 +74,21 @@ class Rows(NamedTuple):
         """Sum of the weights."""
         return float(self.weight.sum(dtype=np.float64))
 
-    def take(self, ids: NDArray[np.integer[Any]]) -> Rows:
+    def take(self, ids: NDArray[np.integer[Any]]) -> WeightedRows:
         """Return some of the rows."""
-        return Rows(self.X[ids], self.weight[ids])
+        return WeightedRows(self.X[ids], self.weight[ids])
 
-    def load(self, part: slice) -> tuple[Rows, slice]:
+    def load(self, part: slice) -> tuple[WeightedRows, slice]:
         """Return rows in memory with a part of these among them, and where it is."""
         if self.in_memory:
             return self, part
-        return Rows(self.X[part], self.weight[part]), slice(0, part.stop - part.start)
+        return WeightedRows(self.X[part], self.weight[part]), slice(0, part.stop - part.start)
 
     def has_room(self, n_components: int) -> bool:
         """Whether there may be a matrix of responsibilities of all rows."""
         return self.in_memory and self.X.shape[0] * n_components <= MOST_RESPONSIBILITIES
 
-    def with_table(self) -> Rows:
+    def with_table(self) -> WeightedRows:
         """Return the rows with a table of them."""
         X, n_features = self.X, self.X.shape[1]
         order = np.arange(n_features)
@@ -103,7 +103,7 @@ class Rows(NamedTuple):
         return self._replace(table=Table(X, transposed, order))
 
 
-class Scores(NamedTuple):
+class LinearScores(NamedTuple):
     """Log-joint of a row x and component k: `scale[k] * x @ weights[:, k] + offset[k]`.
 
     With a scale, sums of rows can be weights as they are: no pass over them is needed to make them directions.
@@ -122,14 +122,14 @@ class Stats(NamedTuple):
     sums: Matrix
 
 
-def parts_of(rows: Rows, least: int | None = None) -> list[slice]:
+def parts_of(rows: WeightedRows, least: int | None = None) -> list[slice]:
     """Cut the rows into parts of about as many non-zeros, and no fewer than `least`.
 
     By default there are few enough of them that adding their statistics costs little.
 
     Examples
     --------
-    >>> parts_of(Rows(sp.csr_array(np.ones((40, 2))), np.ones(40)))
+    >>> parts_of(WeightedRows(sp.csr_array(np.ones((40, 2))), np.ones(40)))
     [slice(0, 20, None), slice(20, 40, None)]
     """
     (n_samples, n_features), nnz = rows.X.shape, rows.X.nnz
@@ -159,7 +159,7 @@ def cut_rows(indptr: Matrix, n_parts: int) -> list[slice]:
     return [slice(int(first), int(stop)) for first, stop in pairwise(cuts)]
 
 
-def local(scores: Scores, rows: Rows, part: slice) -> tuple[Stats, float]:
+def local(scores: LinearScores, rows: WeightedRows, part: slice) -> tuple[Stats, float]:
     """Statistics and bound of a part of the rows.
 
     The largest offset is taken out before single precision sees it: log-normalisers are large, their differences are
@@ -167,8 +167,8 @@ def local(scores: Scores, rows: Rows, part: slice) -> tuple[Stats, float]:
 
     Examples
     --------
-    >>> rows = Rows(sp.csr_array(np.eye(2)), np.ones(2))
-    >>> stats, bound = local(Scores(100 * np.eye(2), np.zeros(2)), rows, slice(0, 2))
+    >>> rows = WeightedRows(sp.csr_array(np.eye(2)), np.ones(2))
+    >>> stats, bound = local(LinearScores(100 * np.eye(2), np.zeros(2)), rows, slice(0, 2))
     >>> stats.counts.round(6), stats.sums.round(6).tolist(), round(bound, 6)
     (array([1., 1.]), [[1.0, 0.0], [0.0, 1.0]], 200.0)
     """
@@ -185,7 +185,7 @@ class Ready(NamedTuple):
     shift: float
 
 
-def _ready(scores: Scores, dtype: Any) -> Ready:
+def _ready(scores: LinearScores, dtype: Any) -> Ready:
     shift, temperature = float(np.max(scores.offset)), float(scores.temperature)
     sharpness = 1 / temperature if temperature else 1.0
     offset = ((scores.offset - shift) * sharpness).astype(dtype)
@@ -193,14 +193,14 @@ def _ready(scores: Scores, dtype: Any) -> Ready:
     return Ready(np.ascontiguousarray(scores.weights, dtype), scale, offset, temperature, shift)
 
 
-def _local(ready: Ready, rows: Rows, part: slice) -> tuple[Stats, float]:
+def _local(ready: Ready, rows: WeightedRows, part: slice) -> tuple[Stats, float]:
     rows, part = rows.load(part)
     sums, counts = np.zeros(ready.weights.shape, rows.X.dtype), np.zeros(ready.weights.shape[1])
     value = _walk(assign_rows, ready, rows, part, sums, counts)
     return Stats(counts, sums), value
 
 
-def _walk(kernel: Any, ready: Ready, rows: Rows, part: slice, out: Matrix, counts: Matrix) -> float:
+def _walk(kernel: Any, ready: Ready, rows: WeightedRows, part: slice, out: Matrix, counts: Matrix) -> float:
     """Let a kernel go over a part of the rows; return the bound."""
     X, (*given, shift) = rows.X, ready
     value = kernel(*(X.indptr, X.indices, X.data, rows.weight), *given, part.start, part.stop, out, counts)
@@ -234,7 +234,7 @@ def mixed_columns(sums: Matrix, scale: Matrix, shift: Matrix) -> tuple[Matrix, N
     return out, squares
 
 
-def e_step(scores: Scores, rows: Rows, engine: Any) -> tuple[Stats, float]:
+def e_step(scores: LinearScores, rows: WeightedRows, engine: Any) -> tuple[Stats, float]:
     """Statistics and bound of all rows, those of its parts added in their order.
 
     With a table of the rows, parts give responsibilities, and the sums are made of these, each by one thread.
@@ -243,7 +243,7 @@ def e_step(scores: Scores, rows: Rows, engine: Any) -> tuple[Stats, float]:
     return statistics(ready, rows, engine) if rows.elsewhere is None else rows.elsewhere(ready)
 
 
-def statistics(ready: Ready, rows: Rows, engine: Any) -> tuple[Stats, float]:
+def statistics(ready: Ready, rows: WeightedRows, engine: Any) -> tuple[Stats, float]:
     """Statistics and bound of rows that are here."""
     n_components = len(ready.offset)
     if rows.table is None or ready.temperature == 0:
@@ -251,7 +251,7 @@ def statistics(ready: Ready, rows: Rows, engine: Any) -> tuple[Stats, float]:
         return total
     resp = np.empty((rows.X.shape[0], n_components), rows.X.dtype)
     in_order = ready._replace(weights=np.take(ready.weights, rows.table.order, axis=0))
-    seen = Rows(rows.table.X, rows.weight)
+    seen = WeightedRows(rows.table.X, rows.weight)
 
     def respond(part: slice) -> tuple[Matrix, float]:
         counts = np.zeros((2, n_components))
@@ -275,7 +275,7 @@ def weighted_sums(table: Table, resp: Matrix, lengths: NDArray[np.int64], engine
     Examples
     --------
     >>> from arbora.engine import ThreadEngine
-    >>> table = Rows(sp.csr_array([[1.0, 0.0], [1.0, 1.0]]), np.ones(2)).with_table().table
+    >>> table = WeightedRows(sp.csr_array([[1.0, 0.0], [1.0, 1.0]]), np.ones(2)).with_table().table
     >>> weighted_sums(table, np.array([[0.5], [0.25]]), np.array([2]), ThreadEngine(1))
     array([[0.75],
            [0.25]])

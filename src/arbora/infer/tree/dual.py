@@ -20,8 +20,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.core.memory import require_memory
-from arbora.infer.linear.coupled import Joint
-from arbora.infer.linear.coupled_shards import ShardedJoint
+from arbora.infer.linear.coupled import CoupledSolver
+from arbora.infer.linear.coupled_shards import ShardedCoupledSolver
 from arbora.infer.linear.coupled_state import Multipliers, Round
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.tree.blocks import suits_blocks
@@ -155,7 +155,7 @@ class TreeDual:
         self.mean = root_means(problem)
         padding = np.zeros(self.rows.n_features + 1 - len(self.mean))
         self.offset = SameForAll(np.append(self.mean, padding)) if self.mean.any() else None
-        self.joint: ShardedJoint | None = None
+        self.joint: ShardedCoupledSolver | None = None
 
     def _require_memory(self, itemsize: int) -> None:
         problem = self.problem
@@ -172,12 +172,14 @@ class TreeDual:
             "Use fewer rows, or fewer features (for text: a larger min_df).",
         )
 
-    def _joint(self, factor: sp.csc_array) -> Joint:
+    def _joint(self, factor: sp.csc_array) -> CoupledSolver:
         """State the problem for other shares; classes that live in shards stay there, with their multipliers."""
         if self.engine.shares_memory:
-            return Joint(self.rows, self.costs, factor, "logistic", self.engine, self.offset)
+            return CoupledSolver(self.rows, self.costs, factor, "logistic", self.engine, self.offset)
         if self.joint is None:
-            self.joint = ShardedJoint(self.rows, self.costs, factor, "logistic", self.engine, self.offset)
+            self.joint = ShardedCoupledSolver(
+                self.rows, self.costs, factor, "logistic", self.engine, self.offset
+            )
             self.joint.shards.asked_between = True  # for the weights of every solution
         else:
             self.joint.couple(factor)

@@ -22,7 +22,7 @@ from scipy.optimize import linear_sum_assignment
 from arbora.discover._mixture.initialization import label_sums, plus_plus
 from arbora.discover.kmeans import split_rows
 from arbora.discover.vmf.neighbours import unit_vectors
-from arbora.infer.mixture.statistics import Rows
+from arbora.infer.mixture.statistics import WeightedRows
 from arbora.kernels import csr_matmul
 from arbora.structure import Hierarchy
 
@@ -37,20 +37,24 @@ class Seeds(NamedTuple):
     directions: NDArray[np.float64]
 
 
-def random_leaves(rows: Rows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator) -> NDArray[Any]:
+def random_leaves(
+    rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator
+) -> NDArray[Any]:
     """Directions of the leaves (n_leaves, n_features), from random labels of the rows."""
     n_leaves = len(tree.leaf_ids)
     labels = rng.permutation(np.arange(rows.X.shape[0]) % n_leaves)
     return _directions(label_sums(rows, labels, n_leaves), tree, seeds, rows.X.dtype)
 
 
-def scattered_leaves(rows: Rows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator) -> NDArray[Any]:
+def scattered_leaves(
+    rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator
+) -> NDArray[Any]:
     """Directions of the leaves (n_leaves, n_features): seeds, and rows far from each other."""
     given = _given(tree.leaf_ids, seeds)
     return _directions(_centres(rows, len(tree.leaf_ids), given, rng), tree, seeds, rows.X.dtype)
 
 
-def split_leaves(rows: Rows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator) -> NDArray[Any]:
+def split_leaves(rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator) -> NDArray[Any]:
     """Directions of the leaves (n_leaves, n_features), by splits of the rows from the root down."""
     n_samples, n_features = rows.X.shape
     means = np.zeros((tree.n_nodes, n_features))
@@ -117,7 +121,7 @@ def _share(
     n_parts, slots = len(sizes), np.repeat(np.arange(len(sizes)), sizes)
     if n_parts == 1:
         return np.zeros(len(items), np.int64)
-    centres = _centres(Rows(sp.csr_array(items), np.ones(len(items))), n_parts, given, rng)
+    centres = _centres(WeightedRows(sp.csr_array(items), np.ones(len(items))), n_parts, given, rng)
     labels = np.full(len(items), -1)
     for _ in range(_SPLIT_ITERATIONS):
         gain = items @ centres.T + bonus
@@ -143,7 +147,7 @@ def _given(nodes: NDArray[np.int64], seeds: Seeds) -> dict[int, NDArray[np.float
 
 
 def _centres(
-    rows: Rows, n_parts: int, given: Mapping[int, NDArray[np.float64]], rng: np.random.Generator
+    rows: WeightedRows, n_parts: int, given: Mapping[int, NDArray[np.float64]], rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Return the given centres, and for the others rows that are far from them and from each other."""
     free = [k for k in range(n_parts) if k not in given]
@@ -153,12 +157,12 @@ def _centres(
         cosine = csr_matmul(rows.X, np.ascontiguousarray(centres[list(given)].T, rows.X.dtype))
         weight = weight * np.maximum(1 - cosine.max(axis=1), 1e-6)
     if free:
-        centres[free] = rows.X[plus_plus(Rows(rows.X, weight), len(free), rng)].toarray()
+        centres[free] = rows.X[plus_plus(WeightedRows(rows.X, weight), len(free), rng)].toarray()
     return centres
 
 
 def _split(
-    rows: Rows, n_parts: int, given: Mapping[int, NDArray[np.float64]], rng: np.random.Generator
+    rows: WeightedRows, n_parts: int, given: Mapping[int, NDArray[np.float64]], rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Part of each row: k-means from the given centres and from rows away from them."""
     n_samples = rows.X.shape[0]

@@ -64,8 +64,8 @@ from arbora.discover.vmf.posterior import (
     update_posterior,
 )
 from arbora.engine import ThreadEngine
-from arbora.infer.mixture.loop import Model, Solution, run
-from arbora.infer.mixture.statistics import Rows
+from arbora.infer.mixture.loop import MixtureFit, MixtureModel, run
+from arbora.infer.mixture.statistics import WeightedRows
 from arbora.structure import Hierarchy
 
 _FLAT_ITERATIONS = 15  # of the leaves without the tree, at the start
@@ -311,12 +311,12 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         fixed, largest = frozenset(given | set(self._given_prior())), largest_kappa(self.dtype)
         return Inference(POSTERIORS[self.concentration], fixed, largest=largest)
 
-    def _model(self, rows: Rows) -> Model:
+    def _model(self, rows: WeightedRows) -> MixtureModel:
         tree, how = self._tree(rows.X.dtype), self._how()
-        return Model(posterior_scores, partial(update_tree, tree, how), partial(tree_extra, tree, how))
+        return MixtureModel(posterior_scores, partial(update_tree, tree, how), partial(tree_extra, tree, how))
 
     def _begin(
-        self, rows: Rows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
     ) -> TreePosterior:
         names = ("top-down", "bottom-up") if init == "auto" else (init,)
         starts = [self._flat(rows, str(name), rng, engine) for name in names]
@@ -332,7 +332,7 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         prior = VMFPrior(**{**q.prior._asdict(), "log_variance": 1.0, **self._given_prior()})
         return start_tree(self._tree(rows.X.dtype), q._replace(prior=prior), self.node_concentration)
 
-    def _flat(self, rows: Rows, init: str, rng: np.random.Generator, engine: Any) -> Solution:
+    def _flat(self, rows: WeightedRows, init: str, rng: np.random.Generator, engine: Any) -> MixtureFit:
         """Fit the leaves without the tree, from a broad concentration."""
         directions = np.ascontiguousarray(_LEAVES[init](rows, self.hierarchy_, self._seeds(), rng).T)
         n_features, n_leaves = directions.shape
@@ -347,7 +347,7 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         dirichlet = rows.total * start.weights + 1.0
         q = VMFPosterior(start.vectors, CERTAIN * one, dirichlet, known, prior)
         how = Inference(POSTERIORS[self.concentration], frozenset(), largest=largest_kappa(self.dtype))
-        model = Model(posterior_scores, partial(update_posterior, how), posterior_extra)
+        model = MixtureModel(posterior_scores, partial(update_posterior, how), posterior_extra)
         schedule = self._schedule(0)._replace(max_iter=_FLAT_ITERATIONS)
         return run(model, rows, q, schedule, engine, Progress(None, "leaves", False))
 

@@ -51,8 +51,8 @@ from arbora.discover.vmf.temporal.posterior import (
 from arbora.discover.vmf.temporal.prediction import TimedQuestions
 from arbora.discover.vmf.temporal.timeline import UNITS, make_timeline, points_of, read_times
 from arbora.discover.vmf.temporal.weight_walk import WeightWalk, start_walk
-from arbora.infer.mixture.loop import Model, run
-from arbora.infer.mixture.statistics import Rows, Stats
+from arbora.infer.mixture.loop import MixtureModel, run
+from arbora.infer.mixture.statistics import Stats, WeightedRows
 from arbora.special import bessel_ratio, kappa_mle
 
 _FLAT_ITERATIONS = 15  # without times, at the start
@@ -262,16 +262,16 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
         shared, largest = self.shared_concentration, largest_kappa(self.dtype)
         return Inference(POSTERIORS[self.concentration], frozenset(given), shared, largest)
 
-    def _model(self, rows: Rows) -> Model:
+    def _model(self, rows: WeightedRows) -> MixtureModel:
         how = self._how()
-        return Model(chain_scores, partial(update_chain, how), partial(chain_extra, how))
+        return MixtureModel(chain_scores, partial(update_chain, how), partial(chain_extra, how))
 
     def _begin(
-        self, rows: Rows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
     ) -> ChainPosterior:
         """Begin with a Bayesian mixture of all rows, so that a cluster is the same one at all times."""
         n_times, n_features = len(self.times_), self.n_features_in_
-        flat = Rows(from_blocks(rows.X, n_features, n_times)[0], rows.weight)
+        flat = WeightedRows(from_blocks(rows.X, n_features, n_times)[0], rows.weight)
         start = super()._begin(flat, init, n_components, rng, engine)
         schedule = self._schedule(0)._replace(max_iter=_FLAT_ITERATIONS)
         q = run(super()._model(flat), flat, start, schedule, engine, Progress(None, "", False)).params

@@ -44,7 +44,7 @@ from arbora.discover.vmf.temporal.weight_walk import (
     walk_log_weights,
     walk_weights,
 )
-from arbora.infer.mixture.statistics import Scores, Stats
+from arbora.infer.mixture.statistics import LinearScores, Stats
 from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normalizer
 
 Array = NDArray[np.float64]
@@ -129,7 +129,7 @@ def share_counts(q: ChainPosterior) -> Array:
     return walk_weights(q.walk) * (q.counts.sum(axis=1, keepdims=True) + 1.0)
 
 
-def chain_scores(q: ChainPosterior) -> Scores:
+def chain_scores(q: ChainPosterior) -> LinearScores:
     """Return the expected log-joint of rows in blocks and components."""
     n_times, n_features, n_components = q.directions.shape
     slope = (q.kappa.mean * mean_lengths(q)).astype(q.directions.dtype)
@@ -137,7 +137,7 @@ def chain_scores(q: ChainPosterior) -> Scores:
     blocks = weights[: n_times * n_features].reshape(q.directions.shape)
     np.multiply(q.directions, slope[:, None], out=blocks)
     weights[n_times * n_features : -1] = log_weights(q)
-    return Scores(weights, q.kappa.log_normalizer)
+    return LinearScores(weights, q.kappa.log_normalizer)
 
 
 def mean_lengths(q: ChainPosterior) -> Array:
