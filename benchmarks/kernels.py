@@ -15,9 +15,10 @@ import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from arbora import datasets
+from arbora.core.products import csr_matmul
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import BLOCK, prepare_rows, solve_block
-from arbora.kernels import LOSSES, csr_matmul, sweep_block
+from arbora.kernels import LOSSES, sweep_block
 from benchmarks.report import published
 
 

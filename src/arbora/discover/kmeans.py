@@ -27,6 +27,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.core.products import csr_matmul
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
 from arbora.discover._mixture.base import RUN_CONSTRAINTS, warn_unless_converged
@@ -44,7 +45,6 @@ from arbora.discover._mixture.top_features import ClusterLook
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, run
 from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows
-from arbora.kernels import csr_matmul
 
 _MOST_REPAIRS = 10  # times that clusters without rows are put elsewhere
 

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from arbora.core.chunks import split
 from arbora.core.engine import SerialEngine
-from arbora.kernels.products import csr_matmul, csr_rows_times_dense
+from arbora.core.products import csr_matmul
+from arbora.kernels.products import csr_rows_times_dense
 
 _PAIRS = 2**17  # of rows and classes in a chunk: their scores stay in the cache
 _FEWEST_ROWS, _MOST_ROWS = 16, 1024

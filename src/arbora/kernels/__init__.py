@@ -2,14 +2,12 @@
 
 from arbora.kernels.coordinate import LOSSES, certify_block, sweep_active, sweep_block
 from arbora.kernels.path_margin import certify_paths, sweep_listed, sweep_paths
-from arbora.kernels.products import csr_matmul, csr_matmul_sparse, put_columns
+from arbora.kernels.products import put_columns
 
 __all__ = [
     "LOSSES",
     "certify_block",
     "certify_paths",
-    "csr_matmul",
-    "csr_matmul_sparse",
     "put_columns",
     "sweep_active",
     "sweep_block",

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.core.memory import require_memory
+from arbora.core.products import csr_matmul, csr_matmul_sparse
 from arbora.core.trace import Trace
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import BlockSolution
-from arbora.kernels import csr_matmul, csr_matmul_sparse
 
 _SCORES_PER_CHUNK = 1 << 24  # at most 64 MiB of float32 scores at a time where all of them are not needed
 

@@ -19,9 +19,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.core.products import csr_matmul
 from arbora.discover._mixture.memory_mapped import pieces
 from arbora.infer.mixture.statistics import WeightedRows
-from arbora.kernels import csr_matmul
 
 Init = str | NDArray[Any]
 

@@ -16,12 +16,12 @@ from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.core.products import csr_matmul
 from arbora.discover._mixture.memory_mapped import chunks
 from arbora.discover._mixture.rows import check_matrix
 from arbora.discover._mixture.top_features import ClusterLook
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture.statistics import LinearScores
-from arbora.kernels import csr_matmul
 
 LEVELS = 1001  # quantiles of the density that are kept for `is_novel`
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.core.products import csr_matmul
 from arbora.discover._mixture.base import Mixture
 from arbora.discover._mixture.initialization import Init
 from arbora.discover._mixture.rows import as_rows, unit_rows_of_file
@@ -51,7 +52,6 @@ from arbora.engine import ThreadEngine
 from arbora.infer.mcmc.chains import Schedule as Sweeps
 from arbora.infer.mixture.loop import MixtureModel
 from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows
-from arbora.kernels import csr_matmul
 
 _ANNEALING_STEPS = 25
 _ROWS_PER_COMPONENT = 50  # that annealing sees where rows come in mini-batches

@@ -36,6 +36,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
 
+from arbora.core.products import csr_matmul
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
 from arbora.discover._mixture.initialization import Init
@@ -60,7 +61,6 @@ from arbora.discover.vmf.stick_breaking import (
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, run
 from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, e_step
-from arbora.kernels import csr_matmul
 
 Array = NDArray[np.float64]
 

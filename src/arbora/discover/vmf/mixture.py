@@ -33,13 +33,13 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.core.products import csr_matmul
 from arbora.discover._mixture.base import Mixture
 from arbora.discover._mixture.initialization import Init, starting_sums
 from arbora.discover._mixture.rows import unit_columns, unit_rows_of_file
 from arbora.discover.vmf.concentration import largest_kappa
 from arbora.infer.mixture.loop import MixtureModel, Schedule
 from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, squared_lengths
-from arbora.kernels import csr_matmul
 from arbora.special import kappa_mle, sample_vmf, vmf_log_normalizer
 
 _LOG_TINY = -690.0  # logarithm of a weight that is zero; the kernels know no infinity

@@ -36,10 +36,10 @@ from numpy.typing import NDArray
 from arbora.core.checkpoint import Checkpoint, Piece
 from arbora.core.chunks import split
 from arbora.core.engine import SerialEngine
+from arbora.core.products import csr_matmul
 from arbora.core.progress import Progress
 from arbora.core.trace import Trace
 from arbora.infer.likelihood import Likelihood
-from arbora.kernels.products import csr_matmul
 
 Matrix = NDArray[Any]
 _TINY = float(np.finfo(np.float64).tiny)

@@ -19,11 +19,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from arbora.core.products import csr_matmul
 from arbora.discover._mixture.initialization import label_sums, plus_plus
 from arbora.discover.kmeans import split_rows
 from arbora.discover.vmf.neighbours import unit_vectors
 from arbora.infer.mixture.statistics import WeightedRows
-from arbora.kernels import csr_matmul
 from arbora.structure import Hierarchy
 
 _SPLIT_ITERATIONS = 20  # of k-means at a node: the start need not be its last word

@@ -1,17 +1,15 @@
-"""Each numba kernel against a plain twin: scipy for products, a coordinate-by-coordinate loop for descent."""
+"""The kernels of coordinate descent against a plain twin that loops over coordinates."""
 
 import math
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import prepare_rows
-from arbora.kernels import LOSSES, certify_block, csr_matmul, sweep_active, sweep_block
+from arbora.kernels import LOSSES, certify_block, sweep_active, sweep_block
 from arbora.kernels.coordinate import SETTLED
 from support.coordinate_twins import TOLERANCE, best, shuffle, start
 from support.linear_problems import Problem, conjugate, loss_value, random_problem
@@ -21,93 +19,6 @@ ALL_LOSSES = pytest.mark.parametrize("loss", list(LOSSES))
 HINGES = pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 BIASES = pytest.mark.parametrize("bias", [0.0, 1.0, 2.5])
 DENSITIES = pytest.mark.parametrize("density", [0.4, 1.0])
-
-
-# --- products --------------------------------------------------------------------------------------------------
-
-
-def random_csr(shape, density, dtype, index_dtype=np.int32, seed=0):
-    X = sp.random_array(shape, density=density, format="csr", rng=np.random.default_rng(seed), dtype=dtype)
-    X.indices, X.indptr = X.indices.astype(index_dtype), X.indptr.astype(index_dtype)
-    return X
-
-
-@DTYPES
-@pytest.mark.parametrize("index_dtype", [np.int32, np.int64])
-@pytest.mark.parametrize("n_columns", [1, 33])
-@pytest.mark.parametrize(
-    ("shape", "density"),
-    [
-        ((50, 30), 0.1),
-        ((50, 30), 1.0),
-        ((1, 30), 0.5),
-        ((50, 1), 0.5),
-        ((50, 30), 0.0),
-        ((0, 5), 0.0),
-        ((4, 0), 0.0),
-    ],
-)
-def test_product_equals_scipy(dtype, index_dtype, n_columns, shape, density):
-    X = random_csr(shape, density, dtype, index_dtype)
-    W = np.random.default_rng(1).standard_normal((shape[1], n_columns)).astype(dtype)
-    product = csr_matmul(X, W)
-    assert product.dtype == dtype
-    np.testing.assert_allclose(product, X.astype(float) @ W.astype(float), atol=50 * np.finfo(dtype).eps)
-
-
-def test_product_with_rows_of_every_length_and_unsorted_indices():
-    """Rows of 0 to 12 entries pass through the loop over fours and its remainder."""
-    rng = np.random.default_rng(0)
-    indices = [rng.permutation(12)[:length] for length in range(13)]
-    indptr = np.cumsum([0, *map(len, indices)])
-    X = sp.csr_array((rng.standard_normal(indptr[-1]), np.concatenate(indices), indptr), shape=(13, 12))
-    assert not X.has_sorted_indices
-    W = rng.standard_normal((12, 5))
-    np.testing.assert_allclose(csr_matmul(X, W), X.toarray() @ W, atol=1e-14)
-
-
-@DTYPES
-def test_product_does_not_depend_on_threads(dtype):
-    X = random_csr((5000, 40), 0.2, dtype)  # three tasks of rows
-    W = np.random.default_rng(1).standard_normal((40, 17)).astype(dtype)
-    alone = csr_matmul(X, W)
-    for n_jobs in (1, 2):
-        np.testing.assert_array_equal(csr_matmul(X, W, ThreadEngine(n_jobs)), alone)
-
-
-def test_product_takes_strided_weights_and_writes_where_told():
-    X = random_csr((20, 6), 0.5, np.float64)
-    W = np.random.default_rng(1).standard_normal((8, 12)).T[::2]
-    out = np.full((20, 8), np.nan)
-    assert csr_matmul(X, W, out=out) is out
-    np.testing.assert_allclose(out, X @ W, atol=1e-14)
-
-
-def test_product_works_in_the_precision_of_the_weights():
-    X = random_csr((20, 6), 0.5, np.float64)
-    assert csr_matmul(X, np.ones((6, 2), np.float32)).dtype == np.float32
-    counts = sp.csr_array(np.array([[0, 3], [1, 0]]))
-    np.testing.assert_array_equal(csr_matmul(counts, np.array([[0.5], [2.0]])), [[6.0], [0.5]])
-
-
-@pytest.mark.parametrize(
-    ("X", "W", "out", "message"),
-    [
-        (sp.csr_array((3, 4)), np.ones((5, 2)), None, "X has 4 columns but W has 5 rows"),
-        (sp.csc_array((3, 4)), np.ones((4, 2)), None, "got CSC"),
-        (sp.csr_array((3, 4)), np.ones(4), None, "1 dimensions"),
-        (sp.csr_array((3, 4)), np.ones((4, 2), int), None, "int64"),
-        (
-            sp.csr_array((3, 4)),
-            np.ones((4, 2)),
-            np.empty((2, 2)),
-            r"out has shape \(2, 2\), the product \(3, 2\)",
-        ),
-    ],
-)
-def test_product_refuses_what_does_not_fit(X, W, out, message):
-    with pytest.raises(ValueError, match=message):
-        csr_matmul(X, W, out=out)
 
 
 # --- twins of the coordinate kernels: one coordinate at a time, in double precision ------------------------------

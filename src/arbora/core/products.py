@@ -1,0 +1,103 @@
+"""Products of sparse rows with dense or sparse matrices, with chunks of rows on the workers of an engine.
+
+The kernels of `arbora.kernels.products` write each row of the result once and add up its non-zeros in order, so the
+result does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.core.chunks import split
+from arbora.core.engine import Engine, SerialEngine
+from arbora.kernels.products import csr_rows_times_dense, csr_rows_times_sparse
+
+_CHUNK_ROWS = 2048
+
+
+def csr_matmul(
+    X: sp.csr_array, W: NDArray[Any], engine: Engine | None = None, out: NDArray[Any] | None = None
+) -> NDArray[Any]:
+    """Multiply a CSR matrix by a C-contiguous dense matrix.
+
+    Parameters
+    ----------
+    X : sparse CSR of shape (n_samples, n_features)
+    W : ndarray of shape (n_features, n_columns)
+    engine : Engine, optional
+        Runs the chunks of rows. Default: the calling thread.
+    out : ndarray of shape (n_samples, n_columns), optional
+        Receives the result. Default: a new array with the dtype of W.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_columns)
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from arbora.core.products import csr_matmul
+    >>> csr_matmul(sp.csr_array([[0.0, 2.0], [0.0, 0.0]]), np.array([[1.0], [3.0]]))
+    array([[6.],
+           [0.]])
+    """
+    if not sp.issparse(X) or X.format != "csr" or W.ndim != 2 or W.dtype.kind != "f":
+        got = X.format.upper() if sp.issparse(X) else type(X).__name__
+        raise ValueError(
+            f"X must be a CSR matrix and W a 2-D array of floats: got {got} and {W.ndim} dimensions of {W.dtype}."
+        )
+    _require_match(X, W)
+    shape = X.shape[0], W.shape[1]
+    W = np.ascontiguousarray(W)
+    data = X.data.astype(W.dtype, copy=False)
+    result = np.empty(shape, W.dtype) if out is None else out
+    if result.shape != shape:
+        raise ValueError(f"out has shape {result.shape}, but the product has shape {shape}.")
+
+    def multiply(chunk: slice) -> None:
+        csr_rows_times_dense(X.indptr, X.indices, data, W, chunk.start, chunk.stop, result)
+
+    (engine or SerialEngine()).map(multiply, split(shape[0], size=_CHUNK_ROWS, even=False))
+    return result
+
+
+def csr_matmul_sparse(X: sp.csr_array, W: sp.csr_array, engine: Engine | None = None) -> NDArray[Any]:
+    """Multiply two CSR matrices into a dense array, for weights that are mostly zero.
+
+    Parameters
+    ----------
+    X : sparse CSR of shape (n_samples, n_features)
+    W : sparse CSR of shape (n_features, n_columns)
+    engine : Engine, optional
+        Runs the chunks of rows. Default: the calling thread.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_columns)
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from arbora.core.products import csr_matmul_sparse
+    >>> csr_matmul_sparse(sp.csr_array([[0.0, 2.0]]), sp.csr_array([[1.0, 0.0], [3.0, 0.0]]))
+    array([[6., 0.]])
+    """
+    _require_match(X, W)
+    result = np.empty((X.shape[0], W.shape[1]), W.dtype)
+    data = X.data.astype(W.dtype, copy=False)
+
+    def multiply(chunk: slice) -> None:
+        arrays = X.indptr, X.indices, data, W.indptr, W.indices, W.data
+        csr_rows_times_sparse(*arrays, chunk.start, chunk.stop, result)
+
+    (engine or SerialEngine()).map(multiply, split(X.shape[0], size=_CHUNK_ROWS, even=False))
+    return result
+
+
+def _require_match(X: Any, W: Any) -> None:
+    if X.shape[1] != W.shape[0]:
+        raise ValueError(f"X has {X.shape[1]} columns but W has {W.shape[0]} rows: they must be equal.")
