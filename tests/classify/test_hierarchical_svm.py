@@ -1,7 +1,5 @@
 """The path-dependent machine: its kernel against NumPy, its optimum against generic solvers, its certificate."""
 
-import doctest
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -15,7 +13,6 @@ from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.path_margin import as_paths, csr_arrays, improve, solve_paths, start, weights_of
 from arbora.kernels.path_margin import Choices, certify_paths, sweep_listed, sweep_paths
 from arbora.structure import Hierarchy
-from support.paths import ROOT
 
 TREE = Hierarchy.from_edges(
     [
@@ -352,11 +349,3 @@ def test_too_few_sweeps_are_told():
     X, y = random_rows(0, 30, 6), np.arange(30) % 3
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         HierarchicalSVM(C=100.0, max_iter=1, tol=1e-8, calibration=None).fit(X, y)
-
-
-def test_examples_of_the_page_print_what_it_shows():
-    page = ROOT / "docs/peers.md"
-    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-    result = doctest.testfile(str(page), module_relative=False, optionflags=flags, encoding="utf-8")
-    assert result.attempted > 10
-    assert not result.failed

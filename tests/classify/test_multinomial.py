@@ -1,6 +1,5 @@
 """`MultinomialLogistic`: what a user sees of it."""
 
-import doctest
 import warnings
 
 import numpy as np
@@ -14,7 +13,6 @@ from arbora.classify._common.coupling import couple
 from arbora.infer.softmax.problem import SoftmaxProblem
 from arbora.structure import Hierarchy, LabelGraph
 from support.multinomial_problems import objective, random_rows
-from support.paths import ROOT
 
 SOLVERS = ("auto", "lc", "dm", "admm", "lbfgs")
 TREE = Hierarchy.from_edges(
@@ -218,10 +216,3 @@ def test_softmax_and_logistic_share_the_penalty():
         cov = np.empty((K, K))
         cov[np.ix_(order, order)] = (factor.T @ factor).toarray()
         np.testing.assert_allclose(model.coef_.T, C * X.T @ slope @ cov, rtol=1e-5, atol=1e-16)
-
-
-def test_the_page_shows_what_happens():
-    page = ROOT / "docs" / "multinomial.md"
-    failed, attempted = doctest.testfile(str(page), module_relative=False)
-    assert attempted
-    assert not failed

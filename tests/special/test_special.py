@@ -1,6 +1,5 @@
 """Bessel functions and von Mises-Fisher quantities against mpmath, SciPy, integrals, identities and closed forms."""
 
-import doctest
 from itertools import pairwise
 
 import numpy as np
@@ -22,7 +21,6 @@ from arbora.special import (
 )
 from arbora.special.kernels import ENOUGH, SWITCH
 from support.bessel_reference import Exact, exact
-from support.paths import ROOT
 
 MAX_ORDER, MAX_X = 5e5, 1e8
 BESSEL = (log_iv, bessel_ratio, bessel_ratio_complement, bessel_ratio_derivative)
@@ -401,10 +399,3 @@ def test_kappa_mle_refuses_what_has_no_value(r, n_features, message):
 def test_logpdf_refuses_what_has_no_value(X, mu, kappa, message):
     with pytest.raises(ValueError, match=message):
         vmf_logpdf(X, mu, kappa)
-
-
-def test_examples_of_the_page():
-    page = ROOT / "docs" / "special.md"
-    failed, attempted = doctest.testfile(str(page), module_relative=False)
-    assert attempted > 10
-    assert failed == 0

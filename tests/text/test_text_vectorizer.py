@@ -1,6 +1,5 @@
 """LtcVectorizer against closed forms, scikit-learn, invariances, and the manners of an estimator."""
 
-import doctest
 import json
 import lzma
 import pickle
@@ -21,7 +20,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks, get_tags
 
 from arbora.text import ENGLISH_STOP_WORDS, LtcVectorizer
-from support.paths import ROOT
 
 DOCUMENTS = [
     "The cat sat on the mat; the mat was red.",
@@ -455,16 +453,6 @@ def test_long_and_strange_documents():
 def test_lone_surrogates_inside_tokens_survive_stemming():
     vectorizer = LtcVectorizer(token_pattern=r"\S+").fit(["trees \ud800bad", "leaf"])
     assert vectorizer.transform(["tree"]).nnz == 1
-
-
-# ---------------------------------------------------------------- the page of documentation, real text
-
-
-def test_documentation_runs():
-    page = ROOT / "docs" / "text.md"
-    results = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
-    assert results.attempted > 5
-    assert results.failed == 0
 
 
 def test_any_iterable_of_text_will_do():

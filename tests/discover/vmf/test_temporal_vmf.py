@@ -1,7 +1,6 @@
 """The temporal von Mises-Fisher mixture: known cases, a bound that never falls, times of all kinds."""
 
 import datetime
-import doctest
 
 import numpy as np
 import pytest
@@ -30,7 +29,6 @@ from arbora.discover.vmf.temporal.weight_walk import (
 )
 from arbora.metrics import adjusted_rand_index
 from arbora.special import bessel_ratio, sample_vmf
-from support.paths import ROOT
 
 EXACT = {"dtype": "float64", "tol": 1e-6, "max_iter": 100, "random_state": 0}
 EARLY = "ignore::sklearn.exceptions.ConvergenceWarning"
@@ -333,10 +331,3 @@ def test_many_dimensions_and_sparse_rows():
     X = sp.csr_array((np.ones(len(columns)), (np.repeat(np.arange(n), 80), columns)), shape=(n, n_words))
     model = TemporalVMFMixture(2, persistence=0.9, tol=0.01, random_state=0).fit(X, time)
     assert adjusted_rand_index(group, model.predict(X, time)) > 0.95
-
-
-def test_examples_of_the_page():
-    page = ROOT / "docs" / "discover_tree_time.md"
-    failed, attempted = doctest.testfile(str(page), module_relative=False)
-    assert attempted > 10
-    assert failed == 0
