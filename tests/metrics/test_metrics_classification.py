@@ -240,11 +240,11 @@ def test_precision_at_one_is_top_1_accuracy():
         )
 
 
-def test_ranking_in_blocks_is_ranking_at_once(monkeypatch):
+def test_ranking_in_chunks_equals_ranking_at_once(monkeypatch):
     rng = np.random.default_rng(1)
     truth, scores = rng.random((50, 8)) < 0.3, rng.integers(4, size=(50, 8))
     whole = metrics.precision_at_k(truth, scores, 3)
-    monkeypatch.setattr("arbora.metrics.ranking._BLOCK", 24)
+    monkeypatch.setattr("arbora.metrics.ranking._SCORES_PER_CHUNK", 24)
     assert metrics.precision_at_k(truth, scores, 3) == whole
 
 

@@ -278,5 +278,5 @@ def test_bad_bins_are_refused(bins):
 def test_bad_training_counts_are_explained():
     with pytest.raises(ValueError, match="'a' is -1"):
         metrics.f1_by_class_size(["a"], ["a"], {"a": -1})
-    with pytest.raises(ValueError, match="same names"):
+    with pytest.raises(ValueError, match="same class names"):
         metrics.f1_by_class_size(["a"], ["a"], {"b": 3})

@@ -1,7 +1,7 @@
-"""Measures of classifiers, clusterings and rankings, their tables and their significance.
+"""Measures of classifiers, rankings and clusterings, tables that report them, and tests of significance.
 
-Labels may be a 1-d array of names or ids, a list of label lists, or a 0/1 indicator matrix, dense or sparse.
-Numbers equal those of scikit-learn wherever both exist.
+Labels are a 1-d array of names or ids, a list of label lists, or a 0/1 indicator matrix (dense or sparse).
+Where scikit-learn has the same measure, the values are equal.
 """
 
 from arbora.metrics.bootstrap import Interval, bootstrap_interval

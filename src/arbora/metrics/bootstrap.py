@@ -1,14 +1,14 @@
-"""Bootstrap confidence intervals for any measure, alone or as a paired difference of two systems.
+"""Bootstrap confidence intervals of a measure, or of its difference between two systems.
 
-Rows are drawn with replacement. The percentile interval holds the middle of the resampled values; the basic
-interval reflects it about the measured value, ``2 value - high`` to ``2 value - low``, which undoes a bias of
-the resampling. Macro-F1 over many classes with one or two test rows has one: a resample misses some of them
-and doubles others. With a baseline both systems are measured on the same draws, so that such a bias, and
-what makes rows hard, mostly cancel out.
+Rows are drawn with replacement. The percentile interval contains the middle of the resampled values. The basic
+interval reflects it about the measured value, ``2 value - high`` to ``2 value - low``, which corrects a bias of
+the resampling. Macro-F1 over many classes with one or two test rows has such a bias: a resample omits some of
+these classes and doubles others. With a baseline, both systems are measured on the same draws, so most of the
+bias and of the variance due to hard rows cancels.
 
-Micro- and macro-F1 need only class counts, and the counts of a resample are a product of row multiplicities
-with the sparse indicators: many resamples at a time, without reading labels again. Any other measure is
-called once per resample.
+Micro- and macro-F1 depend only on class counts. The counts of many resamples are one product of row
+multiplicities with the sparse indicators, so the labels are read once. Any other measure is called once for
+each resample.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from arbora.metrics.classification import (
     ClassCounts,
@@ -29,13 +28,13 @@ from arbora.metrics.classification import (
 )
 from arbora.metrics.labels import Indicators, object_array, to_indicators
 
-_CELLS = 1 << 22  # weights or counts held at a time by the vectorised path (32 MB of float64)
+_CELLS = 1 << 22  # largest number of weights or counts in memory at a time (32 MB of float64)
 
 Metric = Callable[[Any, Any], float]
 
 
 class Interval(NamedTuple):
-    """Value of a measure (or of a difference), its confidence interval, and the resampled values."""
+    """Value of a measure (or of a difference), its confidence interval and the resampled values."""
 
     value: float
     low: float
@@ -59,20 +58,20 @@ def bootstrap_interval(
     Parameters
     ----------
     metric : callable
-        ``metric(y_true, y_pred) -> float``. :func:`micro_f1` and :func:`macro_f1` themselves take a fast
-        path; use ``functools.partial`` to fix the options of a measure.
+        ``metric(y_true, y_pred) -> float``. :func:`micro_f1` and :func:`macro_f1` use a fast path. Use
+        ``functools.partial`` to set the options of a measure.
     y_true, y_pred : array, list or sparse matrix of n_samples rows
-        Anything that ``metric`` takes.
+        Any form that ``metric`` accepts.
     baseline : same form as ``y_pred``, optional
-        Predictions of another system: the interval is that of ``metric(y_true, y_pred) - metric(y_true,
-        baseline)`` on the same resamples. The systems differ at the level when it does not hold zero.
+        Predictions of another system. The interval is then that of ``metric(y_true, y_pred) -
+        metric(y_true, baseline)`` on the same resamples; the systems differ if it does not contain zero.
     n_resamples : int, default=1000
         Number of resamples.
     level : float, default=0.95
         Coverage, between 0 and 1.
     method : {"percentile", "basic"}, default="percentile"
-        How the interval is read off the resampled values. Take ``"basic"`` for macro-averages over many rare
-        classes.
+        How the interval is computed from the resampled values. Use ``"basic"`` for macro-averages over many
+        rare classes.
     random_state : int, Generator or None, default=None
         Seed of the draws.
 
@@ -117,7 +116,7 @@ def _draw(rng: np.random.Generator, n_samples: int) -> np.ndarray:
 def _resample_any(
     metric: Metric, y_true: Any, systems: list[Any], n_resamples: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Values of each system (rows) on each resample (columns), one call of the measure each."""
+    """Values of each system (rows) on each resample (columns); calls the measure once for each value."""
     truth, *predictions = (_indexable(y) for y in (y_true, *systems))
     samples = np.empty((len(systems), n_resamples))
     for column in range(n_resamples):
@@ -127,16 +126,17 @@ def _resample_any(
 
 
 def _indexable(y: Any) -> Any:
-    """Rows that an integer array can select: arrays and CSR as they are, lists as object arrays."""
-    if sparse.issparse(y):
-        return y.tocsr()
+    """Return y in a form that an integer array can index: an array or CSR matrix."""
+    as_csr: Any = getattr(y, "tocsr", None)
+    if as_csr is not None:
+        return as_csr()
     return y if isinstance(y, np.ndarray) else object_array(y)
 
 
 def _resample_f1(
     metric: Metric, y_true: Any, systems: list[Any], n_resamples: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Compute the same values from class counts, many resamples at a time."""
+    """Compute the values of `_resample_any` from class counts, many resamples at a time."""
     pairs = [to_indicators({"y_true": y_true, "y_pred": system}) for system in systems]
     n_samples = pairs[0].matrices[0].shape[0]
     step = max(1, _CELLS // max(n_samples, *(pair.matrices[0].shape[1] for pair in pairs)))
@@ -153,9 +153,9 @@ def _resample_f1(
 
 def _weighted_f1(metric: Metric, pair: Indicators, weights: np.ndarray) -> np.ndarray:
     true, pred = pair.matrices
-    columns = (sparse.csr_array(matrix, dtype=np.float64) for matrix in (true.multiply(pred), true, pred))
-    counts = ClassCounts(*((matrix.T @ weights.T).T for matrix in columns))
+    hits: Any = true.multiply(pred)
+    counts = ClassCounts(*(weights @ matrix.astype(np.float64) for matrix in (hits, true, pred)))
     if metric is micro_f1:
         return micro_average(counts)
-    # A named class that a resample misses altogether does not exist there; a column of a matrix still does.
+    # A named class that does not occur in a resample is not averaged; a column of an indicator matrix is.
     return macro_average(class_f1(counts, np.nan if pair.named else 0.0))

@@ -1,11 +1,11 @@
-r"""Calibration: predictions made with confidence 0.8 should come true 8 times in 10.
+r"""Calibration of probabilities: of the predictions with confidence 0.8, 8 in 10 should be right.
 
-Rows are binned by confidence; with accuracy and mean confidence of bin ``b`` of :math:`n_b` rows,
+Rows are binned by confidence. With the accuracy and mean confidence of bin ``b``, which holds :math:`n_b` rows,
 
 .. math:: ECE = \sum_b \frac{n_b}{N} \left| \mathrm{accuracy}_b - \mathrm{confidence}_b \right|
 
-(Naeini et al. 2015, Guo et al. 2017). The estimate depends on the bins, so they are part of the result.
-Log-loss and Brier score are in ``sklearn.metrics`` and not repeated here.
+(Naeini et al. 2015, Guo et al. 2017). The estimate depends on the bins, so the result includes them.
+For log-loss and Brier score use ``sklearn.metrics``.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def reliability_curve(
     Parameters
     ----------
     y_true : labels as for :func:`arbora.metrics.precision_at_k`; 0 and 1 when ``proba`` is 1-d
-        Truth. A multilabel row is a hit when its most probable class is one of its labels.
+        Truth. A multilabel row is right if its most probable class is one of its labels.
     proba : array of shape (n_samples, n_classes) or (n_samples,)
-        Probabilities; the confidence of a row is its largest. 1-d: probability of outcome 1. For
-        independent labels, judge all decisions at once with ``indicator.ravel(), proba.ravel()``.
+        Probabilities; the confidence of a row is its largest one. A 1-d array holds the probability of
+        outcome 1. For independent labels, pass ``indicator.ravel(), proba.ravel()``.
     classes : iterable, optional
         Names of the columns of ``proba``.
     n_bins : int, default=15
@@ -76,7 +76,7 @@ def reliability_curve(
     Returns
     -------
     ReliabilityCurve
-        Named tuple ``confidence, accuracy, n_rows, edges``; empty bins are left out of the first three.
+        Named tuple ``confidence, accuracy, n_rows, edges``. Empty bins are omitted from the first three.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def reliability_curve(
         grid = np.quantile(confidence, grid)
     elif strategy != "uniform":
         raise ValueError(f"strategy must be 'uniform' or 'quantile', got {strategy!r}")
-    # Only inner edges decide, so that 0 and 1 fall into the outermost bins.
+    # Compare with the inner edges only, so that 0 and 1 fall into the outermost bins.
     place = np.searchsorted(grid[1:-1], confidence)
     count = np.bincount(place)
     filled = count > 0
@@ -110,7 +110,7 @@ def expected_calibration_error(
     n_bins: int = 15,
     strategy: Literal["uniform", "quantile"] = "uniform",
 ) -> float:
-    """Mean distance of accuracy from confidence over the bins of a reliability curve.
+    """Mean absolute difference of accuracy and confidence over the bins of a reliability curve.
 
     Parameters
     ----------

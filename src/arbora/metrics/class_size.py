@@ -1,12 +1,12 @@
-"""F1 by the number of training instances of a class: Table 3.7 of Gopal's thesis.
+"""F1 of classes grouped by their number of training instances (Table 3.7 of Gopal's thesis).
 
-Rare classes are where a hierarchy should help; one macro-average over all classes hides whether it does.
+A hierarchy should help rare classes most. A single macro-average over all classes does not show whether it does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from arbora.metrics.grouped import (
     Counted,
     GroupedF1,
     average_groups,
-    check_systems,
+    choose_baseline,
     choose_classes,
     named_arguments,
     side_by_side,
@@ -30,21 +30,13 @@ Bins = Sequence[tuple[int, int | None]]
 THESIS_BINS: Bins = ((1, 5), (6, 10), (11, 20), (21, 50), (51, 100), (101, None))
 
 
-class _Sizes(NamedTuple):
-    """Names of the bins, score of each system in each bin, number of classes in each bin."""
-
-    bins: list[str]
-    scores: list[GroupedF1]
-    n_classes: np.ndarray
-
-
 def count_training(y_train: Any) -> dict[Any, int]:
     """Count the training rows of each class.
 
     Parameters
     ----------
     y_train : mapping of class to count, 1-d array of labels, list of label lists, or 0/1 indicator matrix
-        A mapping is returned as it is, after a check.
+        A mapping is checked and copied.
 
     Returns
     -------
@@ -58,7 +50,9 @@ def count_training(y_train: Any) -> dict[Any, int]:
     if isinstance(y_train, Mapping):
         negative = [name for name, count in y_train.items() if not count >= 0]
         if negative:
-            raise ValueError(f"training count of class {negative[0]!r} is {y_train[negative[0]]!r}")
+            raise ValueError(
+                f"the training count of class {negative[0]!r} is {y_train[negative[0]]!r}: it must be at least 0"
+            )
         return dict(y_train)
     part = read_labels(y_train, "y_train")
     if part.n_columns is not None:
@@ -90,7 +84,8 @@ def _name_bin(low: int, high: float) -> str:
     return str(low) if low == high else f"{low}-{int(high)}"
 
 
-def _by_size(read: Indicators, y_train: Any, bins: Bins, classes: str) -> _Sizes:
+def _by_size(read: Indicators, y_train: Any, bins: Bins, classes: str) -> tuple[list[str], GroupedF1]:
+    """Names of the bins and the F1 of each system in each bin."""
     training = count_training(y_train)
     counts = [count_classes(read.matrices[0], system) for system in read.matrices[1:]]
     counted = choose_classes(counts, classes, "classes")
@@ -98,20 +93,16 @@ def _by_size(read: Indicators, y_train: Any, bins: Bins, classes: str) -> _Sizes
     edges = _check_bins(bins)
     if counted.any() and not sizes[counted].any():
         raise ValueError(
-            f"no class of the test data, such as {read.classes[counted][0]!r}, is in the training data; "
-            "are both given by the same names?"
+            f"no class of the test data, such as {read.classes[counted][0]!r}, is in the training data: "
+            "use the same class names in both"
         )
-    # Classes without training data would fall out of the table unseen: give them a row of their own.
+    # Classes without training data get their own row; otherwise the table would omit them.
     if edges[0][0] > 0 and (counted & (sizes == 0)).any():
         edges.insert(0, (0, 0))
     low, high = np.array(edges).T
     groups = np.searchsorted(low, sizes, side="right") - 1
     groups[(groups < 0) | (sizes > high[groups]) | ~counted] = -1
-    return _Sizes(
-        [_name_bin(*edge) for edge in edges],
-        [average_groups(count, groups, len(edges)) for count in counts],
-        np.bincount(groups[groups >= 0], minlength=len(edges)),
-    )
+    return [_name_bin(*edge) for edge in edges], average_groups(counts, groups, len(edges))
 
 
 def f1_by_class_size(
@@ -124,14 +115,14 @@ def f1_by_class_size(
     y_true, y_pred : 1-d array of labels, list of label lists, or 0/1 indicator matrix (dense or sparse)
         Truth and predictions on test data.
     y_train : labels of the training data in the same form, or mapping of class to count
-        Where the sizes of classes come from.
+        Training data, from which class sizes are counted.
     bins : sequence of (smallest, largest) pairs, default=THESIS_BINS
-        Rising and not overlapping; ``None`` as the last largest means no limit. When classes without training
-        data are met and no bin holds them, a row ``0`` is put before the others. Classes between two bins
-        are left out.
+        Increasing pairs that do not overlap. ``None`` as the last ``largest`` means no limit. If some classes
+        have no training data and no bin contains 0, a first row ``0`` is added. Classes between two bins are
+        left out.
     classes : {"seen", "true", "all"}, default="seen"
-        Classes that are averaged: true or predicted in some test row; true in some; or all, for indicator
-        matrices all columns.
+        Classes to average: those true or predicted in some test row, those true in some row, or all (all
+        columns of indicator matrices).
 
     Returns
     -------
@@ -148,8 +139,8 @@ def f1_by_class_size(
     > 5                     100.00    100.00          1
     """
     read = to_indicators({"y_true": y_true, "y_pred": y_pred})
-    sizes = _by_size(read, y_train, bins, classes)
-    return single_table("# Training instances", sizes.bins, sizes.scores[0], sizes.n_classes, "# Classes")
+    names, scores = _by_size(read, y_train, bins, classes)
+    return single_table("# Training instances", names, scores, "# Classes")
 
 
 def compare_by_class_size(
@@ -171,9 +162,9 @@ def compare_by_class_size(
     predictions : mapping of str to labels
         Name of each system and its predictions.
     average : {"macro", "micro"}, default="macro"
-        Which F1 is shown.
+        Which F1 to show.
     baseline : str, optional
-        System that gains are relative to; default: the first.
+        System that gains are relative to; by default the first.
     classes : {"seen", "true", "all"}, default="seen"
         As in :func:`f1_by_class_size`, but seen in the truth or in **any** prediction.
 
@@ -192,14 +183,14 @@ def compare_by_class_size(
     > 5                          100.00         100.00    (+0.00%)          1
     gain: relative to flat
     """
-    check_systems(predictions, baseline)
-    sizes = _by_size(to_indicators(named_arguments(y_true, predictions)), y_train, bins, classes)
-    systems = dict(zip(predictions, sizes.scores, strict=True))
+    baseline = choose_baseline(predictions, baseline)
+    read = to_indicators(named_arguments(y_true, predictions))
+    names, scores = _by_size(read, y_train, bins, classes)
     return side_by_side(
         "# Training instances",
-        sizes.bins,
-        systems,
-        sizes.n_classes,
+        names,
+        list(predictions),
+        scores,
         "# Classes",
         average=average,
         baseline=baseline,

@@ -9,12 +9,12 @@ and :math:`P_c` those where it is predicted,
     \text{macro-}F_1 = \frac{1}{|C|} \sum_{c \in C} F_1(c)
 
 (Gopal, *Large-scale Structured Learning*, appendix B.1). All three counts are column sums of sparse
-indicators: nothing loops over classes, and a million classes cost what their non-zeros cost.
+indicators, so the cost depends on the number of labels, not of classes.
 
-**Which classes.** ``labels`` when given; else the columns when ``y`` is an indicator matrix; else all labels
-that occur in the truth or in the predictions. **Zero division.** A ratio with denominator zero takes the
-value ``zero_division``: 0 (default), 1, or NaN, which leaves the class out of macro-averages. Both rules are
-those of scikit-learn, and the numbers are the same.
+**Which classes.** ``labels`` if given; else all columns of an indicator matrix; else all labels that occur in
+the truth or in the predictions. **Zero division.** A ratio with denominator zero has the value
+``zero_division``: 0 (default), 1, or NaN, which leaves the class out of macro-averages. Both rules, and the
+resulting values, are those of scikit-learn.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ClassCounts(NamedTuple):
 
 
 class ClassScores(NamedTuple):
-    """Precision, recall and F1 of each class, with how often it is true and predicted."""
+    """Precision, recall and F1 of each class, and the numbers of rows where it is true and predicted."""
 
     classes: np.ndarray
     precision: np.ndarray
@@ -49,7 +49,7 @@ class ClassScores(NamedTuple):
 
 
 def count_classes(true: sparse.csr_array, pred: sparse.csr_array) -> ClassCounts:
-    """Confusion counts of every column of two boolean CSR indicators.
+    """Count true positives, true and predicted rows of every column of two boolean CSR indicators.
 
     Examples
     --------
@@ -77,7 +77,8 @@ def divide(numerator: np.ndarray, denominator: np.ndarray, zero_division: float)
     """
     denominator = np.asarray(denominator)
     ratio = np.full(denominator.shape, float(zero_division))
-    return np.divide(numerator, denominator, out=ratio, where=denominator > 0)
+    np.divide(numerator, denominator, out=ratio, where=denominator > 0)
+    return ratio
 
 
 def class_f1(counts: ClassCounts, zero_division: float = 0.0) -> np.ndarray:
@@ -109,18 +110,18 @@ def count_ratios(
 
 
 def micro_average(counts: ClassCounts, zero_division: float = 0.0) -> np.ndarray:
-    """F1 of the pooled counts (over the last axis)."""
+    """F1 of the counts summed over the last axis."""
     return class_f1(ClassCounts(*(count.sum(axis=-1) for count in counts)), zero_division)
 
 
 def macro_average(values: np.ndarray) -> np.ndarray:
-    """Mean over the last axis of the values that are defined; NaN where none is."""
+    """Mean over the last axis, without NaN values; NaN where all values are NaN."""
     known = ~np.isnan(values)
     return divide(np.where(known, values, 0.0).sum(axis=-1), known.sum(axis=-1), np.nan)
 
 
 def check_zero_division(zero_division: float) -> None:
-    """Only 0, 1 and NaN have a meaning."""
+    """Refuse values other than 0, 1 and NaN."""
     if not (zero_division in (0, 1) or np.isnan(zero_division)):
         raise ValueError(f"zero_division must be 0, 1 or nan, got {zero_division!r}")
 
@@ -138,7 +139,7 @@ def micro_f1(
 ) -> float:
     """Micro-averaged F1: every decision has the same weight.
 
-    For one label per row and all classes counted it is the accuracy.
+    With one label per row and all classes counted, it equals the accuracy.
 
     Parameters
     ----------
@@ -147,7 +148,7 @@ def micro_f1(
     labels : iterable, optional
         Fixed set of classes to count (of column ids, for indicator matrices).
     zero_division : {0, 1, nan}, default=0
-        Value when nothing is true and nothing predicted.
+        Value if no label is true and none predicted.
 
     Returns
     -------
@@ -173,9 +174,9 @@ def macro_f1(
     y_true, y_pred : 1-d array of labels, list of label lists, or 0/1 indicator matrix (dense or sparse)
         Truth and predictions, row by row.
     labels : iterable, optional
-        Fixed set of classes to average over. Without it the average is over the classes that occur in
-        ``y_true`` or ``y_pred`` (all columns, for indicator matrices), so two systems that predict different
-        classes are averaged over different sets: give ``labels`` when you compare.
+        Fixed set of classes to average over. By default the average is over the classes that occur in
+        ``y_true`` or ``y_pred`` (all columns of indicator matrices), so two systems that predict different
+        classes are averaged over different sets. Set ``labels`` to compare systems.
     zero_division : {0, 1, nan}, default=0
         F1 of a class that is neither true nor predicted; NaN leaves it out of the average.
 

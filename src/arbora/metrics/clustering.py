@@ -1,17 +1,17 @@
-r"""Agreement of a clustering with known classes, all from one sparse contingency table.
+r"""Agreement of a clustering with known classes, computed from one sparse contingency table.
 
-With :math:`n_{kj}` the rows in cluster ``k`` and class ``j``, :math:`n_{k.}, n_{.j}` its sums, ``N`` rows:
+With :math:`n_{kj}` the rows in cluster ``k`` and class ``j``, :math:`n_{k.}, n_{.j}` its sums, and ``N`` rows:
 
 * mutual information :math:`I = \sum_{kj} \frac{n_{kj}}{N} \log \frac{N n_{kj}}{n_{k.} n_{.j}}` (nats);
 * :math:`NMI = 2 I / (H + H')` with the entropies of clusters and classes. Gopal's thesis (appendix B.2)
-  prints it without the 2 and the entropies without their minus; with the 2 it reaches 1, as its text says;
-* Rand index: share of the ``N (N - 1) / 2`` pairs on which both agree; adjusted Rand index: the same above
-  chance;
+  omits the 2 and the minus signs of the entropies; with the 2 the maximum is 1, as its text states;
+* Rand index: share of the ``N (N - 1) / 2`` pairs on which both partitions agree; adjusted Rand index: the same,
+  corrected for chance;
 * purity: share of rows in the majority class of their cluster; macro-F1: macro-averaged F1 when each cluster
   predicts its majority class (ties go to the class that sorts first);
 * the hard cost of discriminative clustering (Klami, *Regularized Discriminative Clustering*, eq. 4.11).
 
-Held-out likelihood is a property of a model, not of labels: it is the ``score`` method of every mixture.
+For held-out likelihood use the ``score`` method of a mixture.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def contingency_table(y_true: Any, clusters: Any) -> sparse.csr_array:
     Parameters
     ----------
     y_true, clusters : 1-d arrays of labels
-        One class and one cluster per row; names of the two need not be of the same type.
+        One class and one cluster per row; their names may have different types.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def _information(table: sparse.csr_array) -> tuple[float, float, float]:
     n_samples = table.sum()
     rows, columns = _margins(table)
     cells = table.tocoo()
-    # Two ratios, not products of counts: nothing overflows, whatever the number of rows.
+    # Ratios instead of products of counts cannot overflow.
     ratio = (cells.data / rows[cells.row]) * (n_samples / columns[cells.col])
     information = float((cells.data / n_samples) @ np.log(ratio))
     entropy_rows, entropy_columns = (
@@ -103,13 +103,13 @@ def _information(table: sparse.csr_array) -> tuple[float, float, float]:
 
 def _normalize(information: float, entropy_clusters: float, entropy_classes: float) -> float:
     total = entropy_clusters + entropy_classes
-    # One cluster and one class: the same partition, hence complete dependence by convention.
+    # One cluster and one class are the same partition: 1 by convention.
     return min(2 * information / total, 1.0) if total > 0 else 1.0
 
 
 def _count_pairs(table: sparse.csr_array) -> PairCounts:
     rows, columns = _margins(table)
-    # Python integers: products of pair counts pass 2**63 from about 10**5 rows on.
+    # Python integers: products of pair counts exceed 2**63 from about 10**5 rows on.
     both, clusters, classes = (int((n * (n - 1) // 2).sum()) for n in (table.data, rows, columns))
     n_samples = int(rows.sum())
     pairs = n_samples * (n_samples - 1) // 2
@@ -129,7 +129,7 @@ def _adjusted_rand_index(pairs: PairCounts) -> float:
 
 
 def _majority(table: sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """Majority class of each cluster and how many rows of the cluster are in it."""
+    """Majority class of each cluster and the number of rows of the cluster in it."""
     cells = table.tocoo()
     # Last of each cluster after sorting by (cluster, count, class reversed): a segmented argmax.
     order = np.lexsort((-cells.col, cells.data, cells.row))
@@ -169,7 +169,7 @@ def mutual_information(y_true: Any, clusters: Any) -> float:
 def normalized_mutual_information(y_true: Any, clusters: Any) -> float:
     """Mutual information over the mean of the two entropies, between 0 and 1.
 
-    It is 1 when both sides are one group only.
+    It is 1 if both partitions have a single group.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def adjusted_rand_index(y_true: Any, clusters: Any) -> float:
 def purity(y_true: Any, clusters: Any) -> float:
     """Share of rows that are in the majority class of their cluster.
 
-    It never falls when clusters are split; read it beside the number of clusters.
+    Splitting clusters never decreases it, so report it with the number of clusters.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def clustering_macro_f1(y_true: Any, clusters: Any) -> float:
 
 
 def clustering_report(y_true: Any, clusters: Any) -> ClusteringScores:
-    """All clustering measures at once, from one contingency table.
+    """All clustering measures, computed from one contingency table.
 
     Parameters
     ----------
@@ -322,8 +322,8 @@ def discriminative_cost(
     prior : float or array of shape (n_classes,), default=1.0
         Dirichlet prior :math:`n^0`, positive; an array follows the sorted classes.
     n_clusters : int, optional
-        Number of clusters, empty ones included; without it, those that occur. An empty cluster adds a
-        constant, so give it when you compare clusterings of which some lost a cluster.
+        Number of clusters, including empty ones; by default those that occur. An empty cluster adds a
+        constant, so set it to compare clusterings with different numbers of empty clusters.
 
     Returns
     -------
@@ -347,7 +347,7 @@ def discriminative_cost(
     n_empty = (n_clusters or seen) - seen
     cells = table.tocoo()
     sizes, _ = _margins(table)
-    # Empty cells contribute log Gamma(n0_i) each: add them all, then correct the filled ones.
+    # Every empty cell adds log Gamma(n0_i): add it for all cells, then correct the non-empty ones.
     filled = gammaln(alpha[cells.col] + cells.data) - gammaln(alpha[cells.col])
     cost = filled.sum() - gammaln(alpha.sum() + sizes).sum()
     return float(cost + (seen + n_empty) * gammaln(alpha).sum() - n_empty * gammaln(alpha.sum()))

@@ -1,4 +1,7 @@
-"""F1 averaged within groups of classes, several systems side by side: the shape of both thesis tables."""
+"""F1 averaged within groups of classes, for one system or for several side by side.
+
+Used for F1 by level of a hierarchy and by class size.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,22 @@ Counted = Literal["seen", "true", "all"]
 
 
 class GroupedF1(NamedTuple):
-    """Micro- and macro-F1 of each group (NaN for a group without classes)."""
+    """Micro- and macro-F1 by system and group (NaN for a group without classes), and classes in each group."""
 
     micro: np.ndarray
     macro: np.ndarray
+    n_classes: np.ndarray
 
 
 def choose_classes(counts: Sequence[ClassCounts], counted: str, name: str) -> np.ndarray:
-    """Classes to average over, the same for all systems.
+    """Mark the classes to average over, the same ones for all systems.
 
     ``"seen"``: true or predicted by any system; ``"true"``: true at least once; ``"all"``: every class.
+    ``name`` is the name of the option in error messages.
     """
-    true = counts[0].actual > 0
+    true: np.ndarray = counts[0].actual > 0
     if counted == "seen":
-        return np.logical_or.reduce([true, *(count.predicted > 0 for count in counts)])
+        return np.asarray(np.any([true, *(count.predicted > 0 for count in counts)], axis=0))
     if counted == "true":
         return true
     if counted == "all":
@@ -37,14 +42,14 @@ def choose_classes(counts: Sequence[ClassCounts], counted: str, name: str) -> np
     raise ValueError(f"{name} must be 'seen', 'true' or 'all', got {counted!r}")
 
 
-def average_groups(counts: ClassCounts, groups: np.ndarray, n_groups: int) -> GroupedF1:
-    """Micro- and macro-F1 within each group; classes with a negative group are left out.
+def average_groups(counts: Sequence[ClassCounts], groups: np.ndarray, n_groups: int) -> GroupedF1:
+    """Average the F1 of each system within each group; classes with a negative group are left out.
 
     Examples
     --------
     >>> counts = ClassCounts(np.array([1, 1, 0]), np.array([1, 2, 1]), np.array([1, 1, 0]))
-    >>> average_groups(counts, np.array([0, 1, 1]), 2).macro
-    array([1.        , 0.33333333])
+    >>> average_groups([counts], np.array([0, 1, 1]), 2).macro
+    array([[1.        , 0.33333333]])
     """
     inside = groups >= 0
     place = groups[inside]
@@ -52,21 +57,18 @@ def average_groups(counts: ClassCounts, groups: np.ndarray, n_groups: int) -> Gr
     def total(values: np.ndarray) -> np.ndarray:
         return np.bincount(place, weights=values[inside], minlength=n_groups)
 
-    size = np.bincount(place, minlength=n_groups)
-    micro = class_f1(ClassCounts(*map(total, counts)))
-    return GroupedF1(
-        np.where(size > 0, micro, np.nan),
-        divide(total(class_f1(counts)), size, np.nan),
-    )
+    n_classes = np.bincount(place, minlength=n_groups)
+    micro = np.array([class_f1(ClassCounts(*map(total, count))) for count in counts])
+    macro = np.array([divide(total(class_f1(count)), n_classes, np.nan) for count in counts])
+    return GroupedF1(np.where(n_classes > 0, micro, np.nan), macro, n_classes)
 
 
-def single_table(
-    head: str, keys: Sequence[Any], scores: GroupedF1, sizes: np.ndarray, size_name: str
-) -> Table:
-    """One system: key, micro-F1, macro-F1, number of classes."""
+def single_table(head: str, keys: Sequence[Any], scores: GroupedF1, size_name: str) -> Table:
+    """Tabulate one system: group, micro-F1, macro-F1, number of classes."""
+    columns = (scores.micro[0], scores.macro[0], scores.n_classes)
     return Table(
         (head, "Micro-F1", "Macro-F1", size_name),
-        tuple(zip(keys, scores.micro.tolist(), scores.macro.tolist(), sizes.tolist(), strict=True)),
+        tuple(zip(keys, *(column.tolist() for column in columns), strict=True)),
         ("", "percent", "percent", "d"),
     )
 
@@ -74,39 +76,36 @@ def single_table(
 def side_by_side(
     head: str,
     keys: Sequence[Any],
-    systems: Mapping[str, GroupedF1],
-    sizes: np.ndarray,
+    names: Sequence[str],
+    scores: GroupedF1,
     size_name: str,
     *,
     average: Average,
-    baseline: str | None,
+    baseline: str,
 ) -> Table:
-    """Several systems: key, score of each, gain of each over the baseline, number of classes."""
-    base = check_systems(systems, baseline)
+    """Tabulate several systems: group, score of each, gain of each over the baseline, number of classes."""
     if average not in ("macro", "micro"):
         raise ValueError(f"average must be 'macro' or 'micro', got {average!r}")
-    measure = f"{average.capitalize()}-F1"
-    reference = getattr(systems[base], average).tolist()
+    by_system = dict(zip(names, getattr(scores, average).tolist(), strict=True))
     columns, formats, values = [head], [""], [list(keys)]
-    for name, scores in systems.items():
-        score = getattr(scores, average).tolist()
-        columns.append(f"{name} {measure}")
+    for name, score in by_system.items():
+        columns.append(f"{name} {average.capitalize()}-F1")
         formats.append("percent")
         values.append(score)
-        if name != base:
+        if name != baseline:
             columns.append(f"{name} gain")
             formats.append("gain")
-            values.append(list(map(improvement, score, reference)))
+            values.append(list(map(improvement, score, by_system[baseline])))
     return Table(
         (*columns, size_name),
-        tuple(zip(*values, sizes.tolist(), strict=True)),
+        tuple(zip(*values, scores.n_classes.tolist(), strict=True)),
         (*formats, "d"),
-        note=f"gain: relative to {base}" if len(systems) > 1 else "",
+        note=f"gain: relative to {baseline}" if len(names) > 1 else "",
     )
 
 
-def check_systems(systems: Mapping[str, Any], baseline: str | None) -> str:
-    """Name of the baseline (the first system by default), after checking that it exists."""
+def choose_baseline(systems: Mapping[str, Any], baseline: str | None) -> str:
+    """Return the name of the baseline (by default the first system) after checking that it exists."""
     if not systems:
         raise ValueError("predictions is empty: give at least one named system")
     names = list(systems)
@@ -116,5 +115,5 @@ def check_systems(systems: Mapping[str, Any], baseline: str | None) -> str:
 
 
 def named_arguments(y_true: Any, predictions: Mapping[str, Any]) -> dict[str, Any]:
-    """Truth and predictions under the names that error messages use."""
+    """Map the names that error messages use to truth and predictions."""
     return {"y_true": y_true, **{f"predictions[{name!r}]": y for name, y in predictions.items()}}

@@ -1,7 +1,7 @@
-r"""Measures that know the hierarchy: F1 by level, hierarchical F1, tree-induced error.
+r"""Measures over a hierarchy: F1 by level, hierarchical F1 and tree-induced error.
 
 Every label set is first closed under ancestors. With :math:`\hat T_i, \hat P_i` the closed sets of true and
-predicted nodes of row ``i``, root left out,
+predicted nodes of row ``i``, without the root,
 
 .. math::
     hP = \frac{\sum_i |\hat T_i \cap \hat P_i|}{\sum_i |\hat P_i|}, \qquad
@@ -27,7 +27,7 @@ from arbora.metrics.grouped import (
     Counted,
     GroupedF1,
     average_groups,
-    check_systems,
+    choose_baseline,
     choose_classes,
     named_arguments,
     side_by_side,
@@ -41,44 +41,41 @@ if TYPE_CHECKING:
 
 
 class HierarchicalScores(NamedTuple):
-    """Ancestor-augmented micro precision, recall and F1."""
+    """Micro-averaged precision, recall and F1 of label sets closed under ancestors."""
 
     precision: float
     recall: float
     f1: float
 
 
-def _levels(
-    matrices: tuple[sparse.csr_array, ...], hierarchy: Hierarchy, nodes: str
-) -> tuple[list[GroupedF1], np.ndarray]:
-    """F1 by level of each system (all matrices but the first), and the number of nodes averaged."""
+def _by_level(matrices: tuple[sparse.csr_array, ...], hierarchy: Hierarchy, nodes: str) -> GroupedF1:
+    """F1 by level of each system; the first matrix is the truth, the others are the systems."""
     counts = [count_classes(matrices[0], system) for system in matrices[1:]]
     depth = np.asarray(hierarchy.depth)
     groups = np.where(choose_classes(counts, nodes, "nodes"), depth, -1)
-    n_levels = int(depth.max()) + 1
-    scores = [average_groups(count, groups, n_levels) for count in counts]
-    return scores, np.bincount(groups[groups >= 0], minlength=n_levels)
+    return average_groups(counts, groups, int(depth.max()) + 1)
 
 
 def f1_by_level(y_true: Any, y_pred: Any, hierarchy: Hierarchy, *, nodes: Counted = "seen") -> Table:
     """Micro- and macro-F1 at each level of a hierarchy.
 
-    Truth and predictions are closed under ancestors; each node of a level is a class.
+    Truth and predictions are closed under ancestors, and each node of a level is a class.
 
     Parameters
     ----------
     y_true, y_pred : 1-d array of node names or ids, list of lists of them, or 0/1 matrix (n_samples, n_nodes)
-        Truth and predictions; any node may be a label. Integers are node ids unless nodes are named by them.
+        Truth and predictions. Any node may be a label. Integers are node ids, unless some node names are
+        integers.
     hierarchy : Hierarchy
-        Tree, forest or DAG. Level 1 holds the roots; in a DAG a node is as deep as its longest path.
+        Tree, forest or DAG. Level 1 holds the roots. In a DAG the depth of a node is that of its longest path.
     nodes : {"seen", "true", "all"}, default="seen"
-        Nodes that are averaged: true or predicted in some row, true in some row, or all of the hierarchy
-        (where a node neither true nor predicted has F1 zero).
+        Nodes to average: those true or predicted in some row, those true in some row, or all nodes of the
+        hierarchy (a node neither true nor predicted has F1 zero).
 
     Returns
     -------
     Table
-        Columns ``Level, Micro-F1, Macro-F1, # Nodes`` (nodes that are averaged).
+        Columns ``Level, Micro-F1, Macro-F1, # Nodes`` (number of nodes averaged).
 
     Examples
     --------
@@ -92,8 +89,8 @@ def f1_by_level(y_true: Any, y_pred: Any, hierarchy: Hierarchy, *, nodes: Counte
         3     50.00     33.33        2
     """
     matrices = to_node_indicators({"y_true": y_true, "y_pred": y_pred}, hierarchy)
-    (scores,), sizes = _levels(matrices, hierarchy, nodes)
-    return single_table("Level", range(1, len(sizes) + 1), scores, sizes, "# Nodes")
+    scores = _by_level(matrices, hierarchy, nodes)
+    return single_table("Level", range(1, len(scores.n_classes) + 1), scores, "# Nodes")
 
 
 def compare_by_level(
@@ -114,12 +111,12 @@ def compare_by_level(
     predictions : mapping of str to labels
         Name of each system and its predictions.
     average : {"macro", "micro"}, default="macro"
-        Which F1 is shown.
+        Which F1 to show.
     baseline : str, optional
-        System that gains are relative to; default: the first.
+        System that gains are relative to; by default the first.
     nodes : {"seen", "true", "all"}, default="seen"
-        As in :func:`f1_by_level`, but seen in the truth or in **any** prediction: all systems are averaged
-        over the same nodes.
+        As in :func:`f1_by_level`, but seen in the truth or in **any** prediction, so that all systems are
+        averaged over the same nodes.
 
     Returns
     -------
@@ -138,19 +135,20 @@ def compare_by_level(
         3          33.33         100.00  (+200.00%)        2
     gain: relative to flat
     """
-    check_systems(predictions, baseline)
+    baseline = choose_baseline(predictions, baseline)
     matrices = to_node_indicators(named_arguments(y_true, predictions), hierarchy)
-    scores, sizes = _levels(matrices, hierarchy, nodes)
-    systems = dict(zip(predictions, scores, strict=True))
-    levels = range(1, len(sizes) + 1)
-    return side_by_side("Level", levels, systems, sizes, "# Nodes", average=average, baseline=baseline)
+    scores = _by_level(matrices, hierarchy, nodes)
+    levels = range(1, len(scores.n_classes) + 1)
+    return side_by_side(
+        "Level", levels, list(predictions), scores, "# Nodes", average=average, baseline=baseline
+    )
 
 
 def hierarchical_precision_recall_f1(y_true: Any, y_pred: Any, hierarchy: Hierarchy) -> HierarchicalScores:
-    """Hierarchical precision, recall and F1: partial credit for predicting near the truth.
+    """Hierarchical precision, recall and F1, which give partial credit to predictions near the truth.
 
-    The root, which every closed set contains, is left out. In a forest nothing is common to all rows, so its
-    roots count like other nodes. A ratio with denominator zero is 0.
+    A single root is left out, since every closed set contains it. The roots of a forest count like other
+    nodes. A ratio with denominator zero is 0.
 
     Parameters
     ----------
@@ -181,7 +179,7 @@ def hierarchical_precision_recall_f1(y_true: Any, y_pred: Any, hierarchy: Hierar
 
 
 def hierarchical_f1(y_true: Any, y_pred: Any, hierarchy: Hierarchy) -> float:
-    """Hierarchical F1 alone; see :func:`hierarchical_precision_recall_f1`.
+    """Hierarchical F1; see :func:`hierarchical_precision_recall_f1`.
 
     Parameters
     ----------
@@ -205,9 +203,9 @@ def hierarchical_f1(y_true: Any, y_pred: Any, hierarchy: Hierarchy) -> float:
 def tree_induced_error(y_true: Any, y_pred: Any, hierarchy: Hierarchy) -> float:
     """Mean number of edges between truth and prediction.
 
-    For one label per row in a tree it is the length of the path between the two nodes; trees of a forest
-    count as joined under one more node. In general it is the mean size of the symmetric difference of the
-    label sets closed under ancestors: nodes wrongly reached plus nodes missed.
+    For one label per row in a tree it is the length of the path between the two nodes; the trees of a forest
+    are joined under one additional root. In general it is the mean size of the symmetric difference of the
+    label sets closed under ancestors: the nodes wrongly predicted plus the nodes missed.
 
     Parameters
     ----------
@@ -217,7 +215,7 @@ def tree_induced_error(y_true: Any, y_pred: Any, hierarchy: Hierarchy) -> float:
     Returns
     -------
     float
-        Zero when all label sets, closed under ancestors, agree.
+        Zero if all label sets, closed under ancestors, are equal.
 
     Examples
     --------

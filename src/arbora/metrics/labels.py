@@ -1,25 +1,26 @@
-"""Labels in, sparse indicators out: the one door through which every measure reads ``y``.
+"""Convert labels of any accepted form to sparse indicators. Every measure reads ``y`` here.
 
-A label argument may be
+A label argument is one of
 
 * a 1-d array or list of names or ids (one label per row),
-* a list of label lists, tuples or sets (any number of labels per row, none included),
-* a 2-d NumPy array or sparse matrix of zeros and ones (row by class), of one column too. A list of lists is
-  never read as a matrix: ``[[0, 1]]`` is one row with the labels 0 and 1.
+* a list of label lists, tuples or sets (any number of labels per row, possibly none),
+* a 2-d NumPy array or sparse matrix of zeros and ones (row by class), with one column or more. A list of lists
+  is never read as a matrix: ``[[0, 1]]`` is one row with the labels 0 and 1.
 
-Whatever comes in, measures see boolean CSR indicators with the same columns, so that counting is a sparse
-product and single-label, multilabel and node labels share one path.
+All forms become boolean CSR indicators with the same columns, so counting is a sparse product and single-label,
+multilabel and node labels share one implementation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+
+from arbora.structure.names import nearest_name
 
 if TYPE_CHECKING:
     from arbora.structure import Hierarchy
@@ -34,20 +35,20 @@ class LabelRows(NamedTuple):
     values: Any  # numeric array, or list of hashable names
     lengths: np.ndarray
     single: bool
-    n_columns: int | None  # set when the labels came as an indicator matrix
+    n_columns: int | None  # of an indicator matrix; None for other forms
 
 
 class Indicators(NamedTuple):
-    """Boolean CSR matrices (one per argument) over the same columns, and what the columns are."""
+    """Boolean CSR matrices (one per argument) over the same columns, and the classes of the columns."""
 
     matrices: tuple[sparse.csr_array, ...]
     classes: np.ndarray
     single: bool  # every argument has one label per row
-    named: bool  # columns were collected from names, not given as an indicator matrix
+    named: bool  # the labels are names or ids, not an indicator matrix
 
 
 def read_labels(y: Any, name: str) -> LabelRows:
-    """Flatten one label argument; ``name`` is what error messages call it."""
+    """Flatten one label argument; error messages call it ``name``."""
     if isinstance(y, str) or not (sparse.issparse(y) or hasattr(y, "__len__")):
         raise ValueError(f"{name} must hold the labels of many rows, got {y!r}; wrap a single row in a list")
     if not (sparse.issparse(y) or isinstance(y, np.ndarray | list | tuple)):
@@ -103,7 +104,7 @@ def _finite(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def _same_type(values: list[Any], name: str) -> Any:
-    """Numeric labels as an array, others as a list; refuse mixtures, which would never compare equal."""
+    """Return numeric labels as an array and others as a list; refuse mixtures, which never compare equal."""
     kinds = set(map(type, values))
     if all(issubclass(kind, _NUMBERS) for kind in kinds):
         return _finite(np.asarray(values, dtype=np.int64 if not values else None), name)
@@ -118,7 +119,7 @@ def _same_type(values: list[Any], name: str) -> Any:
 
 
 def factorize(parts: Sequence[LabelRows], names: Sequence[str]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Sorted distinct labels of all arguments together, and the codes of each argument in them."""
+    """Find the sorted distinct labels of all arguments, and encode each argument as positions among them."""
     filled = [part.values for part in parts if len(part.values)]
     numeric = [isinstance(values, np.ndarray) for values in filled]
     ends = np.cumsum([len(part.values) for part in parts])[:-1]
@@ -134,14 +135,14 @@ def factorize(parts: Sequence[LabelRows], names: Sequence[str]) -> tuple[np.ndar
         )
         raise ValueError(f"labels cannot be compared: {held}; use names or ids throughout")
     values = list(chain.from_iterable(filled))
-    # Hashing every label and sorting only the distinct ones is several times faster than sorting strings.
+    # Hashing all labels and sorting the distinct ones is several times faster than sorting all strings.
     index = {label: code for code, label in enumerate(sorted(set(values)))}
     codes = np.fromiter(map(index.__getitem__, values), dtype=np.int64, count=len(values))
     return object_array(index), np.split(codes, ends)
 
 
 def object_array(values: Iterable[Any]) -> np.ndarray:
-    """1-d object array; ``np.array`` would make tuples a second dimension."""
+    """Make a 1-d object array; ``np.array`` would turn tuples into a second dimension."""
     listed = list(values)
     array = np.empty(len(listed), dtype=object)
     array[:] = listed
@@ -149,7 +150,7 @@ def object_array(values: Iterable[Any]) -> np.ndarray:
 
 
 def build_indicator(codes: np.ndarray, lengths: np.ndarray, n_columns: int) -> sparse.csr_array:
-    """Boolean CSR from concatenated column codes; negative codes are left out, repeats count once."""
+    """Make a boolean CSR matrix from concatenated column codes; negative codes are left out, repeats merged."""
     known = codes >= 0
     before = np.concatenate(([0], np.cumsum(known)))  # known codes before each position
     indptr = before[np.concatenate(([0], np.cumsum(lengths)))]
@@ -166,7 +167,7 @@ def _check_rows(parts: Sequence[LabelRows], names: Sequence[str]) -> None:
         if len(part.lengths) != n_rows:
             raise ValueError(
                 f"{names[0]} has {n_rows} rows but {name} has {len(part.lengths)}; "
-                "both must describe the same instances in the same order"
+                "both must describe the same rows in the same order"
             )
 
 
@@ -176,8 +177,8 @@ def _check_columns(parts: Sequence[LabelRows], names: Sequence[str]) -> None:
         if (first is None) != (other is None):
             matrix, labels = (names[0], name) if other is None else (name, names[0])
             raise ValueError(
-                f"{matrix} is an indicator matrix but {labels} holds labels, and nothing says which "
-                "column is which label; pass both in the same form"
+                f"{matrix} is an indicator matrix but {labels} holds labels, so columns cannot be matched to labels; "
+                "pass both in the same form"
             )
         if first != other:
             raise ValueError(f"{names[0]} has {first} columns but {name} has {other}")
@@ -208,7 +209,7 @@ def to_indicators(arguments: Mapping[str, Any], labels: Iterable[Any] | None = N
 
 
 def _fixed_classes(labels: Iterable[Any], seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Classes of a fixed set, and the position in it of every seen class (-1 when it is not in the set)."""
+    """Return the fixed classes and the position of every seen class among them (-1 if it is not there)."""
     wanted = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     position = {label: i for i, label in enumerate(wanted)}
     if not wanted or len(position) < len(wanted):
@@ -241,21 +242,23 @@ def _node_ids(part: LabelRows, name: str, hierarchy: Hierarchy) -> np.ndarray:
                 f"{name} has {part.n_columns} columns but the hierarchy has {hierarchy.n_nodes} nodes; "
                 "an indicator matrix needs one column per node, in the order of hierarchy.names"
             )
-        return part.values
+        return np.asarray(part.values)
     classes, (codes,) = factorize([part], [name])
     if classes.dtype.kind in "iu" and not any(isinstance(label, int) for label in hierarchy.names):
-        # No name is a number, so numbers can only be node ids.
+        # No node name is a number, so the numbers are node ids.
         outside = (classes < 0) | (classes >= hierarchy.n_nodes)
         if outside.any():
             raise ValueError(
                 f"{name} holds node id {classes[outside][0]}, but the ids of the hierarchy run from 0 to "
                 f"{hierarchy.n_nodes - 1}"
             )
-        return classes.astype(np.int64)[codes]
-    return np.asarray(hierarchy.encode(classes), dtype=np.int64)[codes]
+        ids = classes.astype(np.int64)
+    else:
+        ids = np.asarray(hierarchy.encode(classes), dtype=np.int64)
+    return np.take(ids, codes)
 
 
 def suggest(name: Any, known: Iterable[Any]) -> str:
-    """``" (did you mean 'x'?)"``, or nothing when no known name is near."""
-    near = get_close_matches(str(name), list(map(str, known)), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    """Return ``" (did you mean 'x'?)"``, or nothing if no known name is similar."""
+    near = nearest_name(name, list(known))
+    return "" if near is None else f" (did you mean {near!r}?)"

@@ -1,8 +1,8 @@
-"""Measures of a score matrix: how much of the truth is among the k best-scored classes of a row.
+"""Measures of a score matrix: how many true labels are among the k classes with the highest scores.
 
-``precision_at_k`` is the mean of ``hits / k``; ``r_precision_at_k`` (RP@k) the mean of ``hits / min(k, R)``
-with ``R`` the number of true labels of the row, which reaches 1 for a perfect ranking whatever ``R`` is.
-Equal scores are ordered by column, first column first, so that results never depend on a sorting algorithm.
+``precision_at_k`` is the mean of ``hits / k``. ``r_precision_at_k`` (RP@k) is the mean of ``hits / min(k, R)``,
+where ``R`` is the number of true labels of the row; it is 1 for a perfect ranking with any ``R``.
+Equal scores are ordered by column, so results do not depend on the sorting algorithm.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from scipy import sparse
 
 from arbora.metrics.labels import LabelRows, build_indicator, factorize, read_labels, suggest
 
-_BLOCK = 1 << 22  # scores ranked at a time: bounds the memory of the partial sort to some tens of megabytes
+_SCORES_PER_CHUNK = 1 << 22  # limits the memory of the partial sort to some tens of megabytes
 
 
 def check_scores(scores: ArrayLike, name: str = "scores") -> np.ndarray:
-    """Two-dimensional array of numbers without NaN.
+    """Return scores as a two-dimensional numeric array; refuse NaN.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def check_scores(scores: ArrayLike, name: str = "scores") -> np.ndarray:
     (1, 2)
     """
     if sparse.issparse(scores):
-        raise ValueError(f"{name} is sparse, and a missing score has no rank: pass {name}.toarray()")
+        raise ValueError(f"{name} is sparse and missing scores cannot be ranked: pass {name}.toarray()")
     array = np.asarray(scores)
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         raise ValueError(
@@ -45,9 +45,9 @@ def check_scores(scores: ArrayLike, name: str = "scores") -> np.ndarray:
 def align_truth(
     y_true: Any, scores: np.ndarray, classes: Iterable[Any] | None
 ) -> tuple[sparse.csr_array, np.ndarray]:
-    """Truth as an indicator over score columns, and the number of distinct true labels per row.
+    """Return the truth as an indicator over score columns, and the number of distinct true labels per row.
 
-    A true label without a score column (a class never seen in training) cannot be hit but still counts.
+    A true label without a score column (a class that was not in the training data) counts as a miss.
     """
     n_rows, n_columns = scores.shape
     part = read_labels(y_true, "y_true")
@@ -67,7 +67,7 @@ def align_truth(
 def _column_of(
     labels: np.ndarray, part: LabelRows, n_columns: int, classes: Iterable[Any] | None
 ) -> np.ndarray:
-    """Score column of each distinct true label, -1 when it has none."""
+    """Score column of each distinct true label, -1 if it has none."""
     if classes is None:
         numbers = np.asarray(labels)
         if not isinstance(part.values, np.ndarray) or not np.isin(numbers, np.arange(n_columns)).all():
@@ -91,7 +91,7 @@ def _column_of(
 
 
 def top_k_mask(scores: np.ndarray, k: int) -> np.ndarray:
-    """Mark the k best scores of each row, ties to the first columns.
+    """Mark the k highest scores of each row; among equal scores the first columns win.
 
     Examples
     --------
@@ -105,24 +105,25 @@ def top_k_mask(scores: np.ndarray, k: int) -> np.ndarray:
     above = scores > threshold
     tied = scores == threshold
     room = k - above.sum(axis=1, keepdims=True)
-    return above | (tied & (np.cumsum(tied, axis=1) <= room))
+    mask: np.ndarray = above | (tied & (np.cumsum(tied, axis=1) <= room))
+    return mask
 
 
 def _hits(truth: sparse.csr_array, scores: np.ndarray, k: int) -> np.ndarray:
-    """Count the true labels among the k best of each row."""
+    """Count the true labels among the k best classes of each row."""
     if not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k must be a positive integer, got {k!r}")
-    step = max(1, _BLOCK // scores.shape[1])
+    step = max(1, _SCORES_PER_CHUNK // scores.shape[1])
     hits = np.empty(len(scores), dtype=np.int64)
     for start in range(0, len(scores), step):
-        block = slice(start, start + step)
-        chosen = truth[block].multiply(top_k_mask(scores[block], k))
-        hits[block] = np.asarray(chosen.sum(axis=1)).ravel()
+        chunk = slice(start, start + step)
+        chosen = truth[chunk].multiply(top_k_mask(scores[chunk], k))
+        hits[chunk] = np.asarray(chosen.sum(axis=1)).ravel()
     return hits
 
 
 def precision_at_k(y_true: Any, scores: ArrayLike, k: int, *, classes: Iterable[Any] | None = None) -> float:
-    """Mean share of true labels among the k best-scored classes.
+    """Mean share of true labels among the k classes with the highest scores.
 
     Parameters
     ----------
@@ -131,7 +132,7 @@ def precision_at_k(y_true: Any, scores: ArrayLike, k: int, *, classes: Iterable[
     scores : array of shape (n_samples, n_classes)
         Larger is better.
     k : int
-        How many classes are looked at. Beyond ``n_classes`` the missing places count as wrong.
+        Number of classes per row. If it exceeds ``n_classes``, the missing places count as wrong.
     classes : iterable, optional
         Names of the score columns (``classes_`` of a classifier). Without it labels are column numbers.
 
@@ -153,9 +154,9 @@ def precision_at_k(y_true: Any, scores: ArrayLike, k: int, *, classes: Iterable[
 def r_precision_at_k(
     y_true: Any, scores: ArrayLike, k: int, *, classes: Iterable[Any] | None = None
 ) -> float:
-    """Mean of hits among the k best over the hits possible, ``min(k, number of true labels)``.
+    """Mean ratio of hits among the k best classes to possible hits, ``min(k, number of true labels)``.
 
-    Rows without true labels have no hits to find and are left out.
+    Rows without true labels are left out.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
 r"""Significance of the difference between two systems on the same test rows.
 
 * **Sign test** for micro-averaged measures (the micro s-test of Yang and Liu 1999). Cases on which both
-  systems are equally right are dropped; of the ``n`` others system A wins ``k``, binomial(n, 1/2) under the
-  null hypothesis. What a case is depends on the labels. With one label per row it is the row: a wrong row
-  holds two wrong decisions, and would count twice. With several labels it is each (row, class) decision;
-  where the systems decide differently, exactly one of them is right. Decisions of one row are not
-  independent, so ``unit="instance"``, which counts rows (fewer wrong decisions wins), is more careful.
+  systems are equally right are dropped. Of the ``n`` others, system A wins ``k``, which is binomial(n, 1/2)
+  under the null hypothesis. With one label per row a case is a row, since a wrong row contains two wrong
+  decisions and would count twice. With several labels a case is a (row, class) decision; where the systems
+  decide differently, exactly one of them is right. Decisions of one row are not independent, so
+  ``unit="instance"``, which counts rows (the system with fewer wrong decisions wins), is more conservative.
 * **Wilcoxon signed-rank test** for macro-averages: the pairs are the F1 scores of each class.
 * **Paired t-test** on any paired scores, such as those of the same folds or restarts.
 
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse, stats
 
 from arbora.metrics.classification import class_f1, count_classes, macro_average, micro_average
-from arbora.metrics.grouped import check_systems, named_arguments
+from arbora.metrics.grouped import choose_baseline, named_arguments
 from arbora.metrics.labels import Indicators, to_indicators
 from arbora.metrics.table import Marked, Table
 
@@ -31,7 +31,7 @@ _ALTERNATIVES = ("two-sided", "greater", "less")
 
 
 class Significance(NamedTuple):
-    """Outcome of a test: its statistic, the pairs that are not ties, and the p-value."""
+    """Result of a test: its statistic, the number of pairs that are not ties, and the p-value."""
 
     statistic: float
     n_pairs: int
@@ -39,7 +39,7 @@ class Significance(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """``"†"`` for p < 1%, ``"*"`` for p < 5%, else nothing."""
+        """``"†"`` for p < 1%, ``"*"`` for p < 5%, else an empty string."""
         return significance_mark(self.p_value)
 
 
@@ -62,7 +62,7 @@ def _check_alternative(alternative: str) -> None:
 def _count_wins(
     true: sparse.csr_array, a: sparse.csr_array, b: sparse.csr_array, by_row: bool
 ) -> tuple[int, int]:
-    """Cases that A, and that B, alone gets right (or gets less wrong, when cases are rows)."""
+    """Count the cases that only A gets right and those that only B does (less wrong, if cases are rows)."""
     a_only, b_only = a > b, b > a
     # Where only A predicts a class, A is right when the class is true, and B is right when it is not.
     a_hits, b_hits = (only.multiply(true).sum(axis=1) for only in (a_only, b_only))
@@ -83,7 +83,7 @@ def _sign(
 
 
 def _wilcoxon(f1_a: np.ndarray, f1_b: np.ndarray, alternative: Alternative) -> Significance:
-    # F1 scores are ratios of small integers: rounding makes equal differences equal again, so that they tie.
+    # F1 scores are ratios of small integers; rounding makes equal differences tie in spite of floating point.
     difference = np.round(f1_a - f1_b, 12)
     difference = difference[difference != 0]
     if not len(difference):
@@ -107,24 +107,24 @@ def sign_test(
     unit: Literal["auto", "instance", "decision"] = "auto",
     alternative: Alternative = "two-sided",
 ) -> Significance:
-    """Test exactly whether one of two systems wins more often where they differ.
+    """Exact test of whether one of two systems is right more often where they differ.
 
     Parameters
     ----------
     y_true, pred_a, pred_b : 1-d array of labels, list of label lists, or 0/1 indicator matrix
         Truth and the predictions of both systems, row by row.
     labels : iterable, optional
-        Classes whose decisions count; default: all.
+        Classes whose decisions count; by default all.
     unit : {"auto", "instance", "decision"}, default="auto"
-        What is counted: rows, won by fewer wrong decisions, or all (row, class) decisions. ``"auto"`` counts
-        rows for one label per row and decisions for several.
+        Count rows (the system with fewer wrong decisions wins) or all (row, class) decisions. ``"auto"``
+        counts rows if there is one label per row, and decisions otherwise.
     alternative : {"two-sided", "greater", "less"}, default="two-sided"
         ``"greater"``: A is better than B.
 
     Returns
     -------
     Significance
-        Named tuple ``statistic`` (cases won by A), ``n_pairs`` (cases that are not ties), ``p_value``.
+        Named tuple ``statistic`` (cases that A wins), ``n_pairs`` (cases that are not ties), ``p_value``.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def wilcoxon_test(
 def paired_t_test(
     scores_a: ArrayLike, scores_b: ArrayLike, *, alternative: Alternative = "two-sided"
 ) -> Significance:
-    """Student's t-test on paired scores: of the same folds, restarts, data sets or classes.
+    """Student's t-test on paired scores, for example of the same folds, restarts or data sets.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def paired_t_test(
         raise ValueError("scores must be finite: drop the pairs in which either is NaN")
     difference = a - b
     error = difference.std(ddof=1) / np.sqrt(len(a))
-    if error == 0:  # the limit of t as the spread of the differences vanishes
+    if error == 0:  # the limit of t as the variance of the differences goes to zero
         statistic = 0.0 if difference[0] == 0 else float(np.copysign(np.inf, difference[0]))
     else:
         statistic = float(difference.mean() / error)
@@ -225,11 +225,10 @@ def compare(
 ) -> Table:
     """Micro- and macro-F1 of several systems, with marks of significance.
 
-    Without ``baseline`` each system is tested against the best one in the column, one-sidedly (the best is
-    better), as in Table 2.2 of the thesis: a mark says that the system is significantly worse. The best was
-    chosen on the same data, so read these p-values as descriptive. With ``baseline``, each system is tested
-    against it, two-sidedly: a mark says that it differs. P-values are not corrected for the number of
-    systems.
+    Without ``baseline``, each system is compared with the best one of the column by a one-sided test, as in
+    Table 2.2 of the thesis; a mark means that the system is significantly worse. The best system is chosen on
+    the same data, so these p-values are descriptive. With ``baseline``, each system is compared with it by a
+    two-sided test; a mark means that it differs. P-values are not corrected for the number of systems.
 
     Parameters
     ----------
@@ -238,9 +237,9 @@ def compare(
     predictions : mapping of str to labels
         Name of each system and its predictions, in the same form as ``y_true``.
     baseline : str, optional
-        Name of the system that others are compared with.
+        Name of the system to compare the others with.
     labels : iterable, optional
-        Fixed set of classes; default: all that occur in the truth or any prediction, the same for all
+        Fixed set of classes; by default all that occur in the truth or in any prediction, the same for all
         systems.
 
     Returns
@@ -259,7 +258,7 @@ def compare(
     constant    50.00          -     33.33             -
     * p < 5%, † p < 1% against constant (two-sided)
     """
-    check_systems(predictions, baseline)
+    choose_baseline(predictions, baseline)
     names = list(predictions)
     read = to_indicators(named_arguments(y_true, predictions), labels)
     true, systems = read.matrices[0], read.matrices[1:]

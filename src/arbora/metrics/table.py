@@ -1,7 +1,7 @@
-"""A small immutable table: what every report of measures returns.
+"""A small immutable table, the return type of every report of measures.
 
-Numbers stay numbers (``column``, ``to_dict``); the text forms (``str``, ``to_markdown``) print them as the
-literature does: F1 in per cent with two decimals, gains in parentheses, a mark behind a significant result.
+``column`` and ``to_dict`` return numbers. ``str`` and ``to_markdown`` format them as in the literature: F1 in per
+cent with two decimals, gains in parentheses, a mark after a significant result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMED_FORMATS = {
 
 
 class Marked(float):
-    """A number with a mark of significance behind it; it computes as a plain float.
+    """A float that prints with a mark of significance after it.
 
     Examples
     --------
@@ -36,12 +36,12 @@ class Marked(float):
         number.mark = mark
         return number
 
-    def __getnewargs__(self) -> tuple[float, str]:
+    def __getnewargs__(self) -> tuple[float, str]:  # type: ignore[override]  # float declares one argument
         return float(self), self.mark
 
 
 def improvement(value: float, baseline: float) -> float:
-    """Relative gain of ``value`` over ``baseline``; NaN over a baseline of zero.
+    """Relative gain of ``value`` over ``baseline``; NaN if the baseline is zero.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def improvement(value: float, baseline: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Named columns, rows of values, and how to print each column.
+    """Named columns, rows of values and a print format for each column.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ class Table:
     rows : tuple of tuples
         One value per column in each row.
     formats : tuple of str, default=()
-        How each column prints: ``"percent"`` (0.7143 as 71.43), ``"gain"`` (0.015 as (+1.50%)), any format
-        specification of Python (``".3f"``, ``",d"``), or ``""`` for ``str``. Empty: ``""`` for all columns.
+        Format of each column: ``"percent"`` (0.7143 as 71.43), ``"gain"`` (0.015 as (+1.50%)), any Python
+        format specification (``".3f"``, ``",d"``), or ``""`` for ``str``. By default ``""`` for all columns.
     title, note : str, default=""
         Lines printed above and below the table.
 
@@ -86,7 +86,7 @@ class Table:
     note: str = ""
 
     def __post_init__(self) -> None:
-        # Lists are welcome in, tuples are kept: a table can be shared without being copied.
+        # Accept lists and store tuples, so that a table can be shared without a copy.
         object.__setattr__(self, "columns", tuple(self.columns))
         object.__setattr__(self, "rows", tuple(map(tuple, self.rows)))
         object.__setattr__(self, "formats", tuple(self.formats) or ("",) * len(self.columns))
@@ -105,14 +105,14 @@ class Table:
         return iter(self.rows)
 
     def column(self, name: str) -> tuple[Any, ...]:
-        """Values of one column, top to bottom."""
+        """Values of one column, from top to bottom."""
         if name not in self.columns:
             raise KeyError(f"no column {name!r}{suggest(name, self.columns)}; columns are {self.columns}")
         place = self.columns.index(name)
         return tuple(row[place] for row in self.rows)
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Column name to list of values: the form ``pandas.DataFrame`` takes.
+        """Map column names to lists of values, as ``pandas.DataFrame`` accepts.
 
         Examples
         --------
@@ -122,7 +122,7 @@ class Table:
         return {name: list(self.column(name)) for name in self.columns}
 
     def to_markdown(self) -> str:
-        """Table in GitHub's Markdown, cells aligned in the source as well.
+        """Format the table in GitHub's Markdown, with aligned cells.
 
         Examples
         --------
@@ -152,7 +152,7 @@ class Table:
 
     def _cells(self) -> list[list[str]]:
         body = [list(map(_print_cell, row, self.formats)) for row in self.rows]
-        # A mark sticks out to the right of its number; unmarked cells of the column leave room for it.
+        # A mark follows its number; pad the cells without a mark so that the numbers stay aligned.
         for place in range(len(self.columns)):
             room = max((len(getattr(row[place], "mark", "")) for row in self.rows), default=0)
             for line, row in zip(body, self.rows, strict=True):
