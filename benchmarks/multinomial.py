@@ -28,7 +28,8 @@ from sklearn.linear_model._linear_loss import LinearModelLoss
 from threadpoolctl import threadpool_limits
 
 from arbora.classify import MultinomialLogistic
-from arbora.infer.softmax.problem import Monitor, SoftmaxProblem
+from arbora.core.monitor import Monitor
+from arbora.infer.softmax.problem import SoftmaxProblem
 from arbora.infer.softmax.solve import memory_of
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Marked, Table

@@ -20,6 +20,7 @@ from arbora.classify import (
     RecursiveSVC,
 )
 from arbora.classify._common.coupling import couple
+from arbora.core.monitor import Monitor
 from arbora.engine import EngineError, RayEngine, ThreadEngine, choose_engine
 from arbora.engine import ray as ray_module
 from arbora.engine.actors import RayShards, ShardStep, Standing, count_slots
@@ -33,7 +34,7 @@ from arbora.infer.softmax import penalty as multinomial_penalty
 from arbora.infer.softmax import shards as multinomial_shards
 from arbora.infer.softmax.lc import prepare
 from arbora.infer.softmax.penalty import CrossingParts, Penalty, ShardParts, split_factor
-from arbora.infer.softmax.problem import Monitor, SoftmaxProblem, squares
+from arbora.infer.softmax.problem import SoftmaxProblem, squares
 from arbora.infer.softmax.shards import solve_lc
 from arbora.infer.tree_sum import cut_blocks, fold, parts_of_tree, total
 from arbora.structure import Hierarchy, LabelGraph

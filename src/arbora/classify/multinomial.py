@@ -45,9 +45,10 @@ from arbora.classify._common.linear_model import LinearModel
 from arbora.classify._common.one_vs_rest import Training
 from arbora.classify.recursive.partial_fit import mixed, mixing_of
 from arbora.core.memory import require_memory
+from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
-from arbora.infer.softmax.problem import Monitor, SoftmaxProblem, class_weights
+from arbora.infer.softmax.problem import SoftmaxProblem, class_weights
 from arbora.infer.softmax.solve import SOLVERS, solve
 from arbora.structure import Hierarchy, LabelGraph
 
@@ -282,7 +283,7 @@ class MultinomialLogistic(LinearClassifier):
             below = sizes_to_keep(X.shape[1], self.prune_below, bias, dtype)
         checkpoint = self._checkpoint(training)
         with Progress(None, "iterations", self.verbose) as progress, self._training_engine() as engine:
-            monitor = Monitor(self.tol, self.max_iter, progress, dtype, checkpoint)
+            monitor = Monitor(self.tol, self.max_iter, progress, checkpoint, dtype)
             try:
                 solution = solve(problem, self.solver, monitor, engine, training.options.seed, below)
             except MemoryError:
@@ -330,7 +331,7 @@ class MultinomialLogistic(LinearClassifier):
         return None, np.arange(len(self.classes_))
 
     def _warn(self, monitor: Monitor) -> None:
-        what = "norm of the gradient" if np.isnan(monitor.gap) else "duality gap"
+        what = "norm of the gradient" if monitor.criterion == "change" else "duality gap"
         why = (
             f"stopped at max_iter={self.max_iter}"
             if self.n_iter_ >= self.max_iter
@@ -338,7 +339,7 @@ class MultinomialLogistic(LinearClassifier):
         )
         warnings.warn(
             f"solver={self.solver!r} {why}, before the relative {what} reached tol={self.tol:g}; it is "
-            f"{monitor.relative_gap:.2g}. Increase max_iter or tol, "
+            f"{monitor.value:.2g}. Increase max_iter or tol, "
             + ("use dtype='float64', " if self.dtype == "float32" else "")
             + "or scale the features.",
             ConvergenceWarning,

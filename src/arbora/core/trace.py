@@ -1,7 +1,7 @@
-"""What happened during a fit: objective, gap, seconds and any other number, iteration by iteration.
+"""History of a fit: objective, seconds and other numbers, one row per iteration.
 
-Every fit leaves a :class:`Trace`. It keeps its own clock, so that no loop has to measure time, and the
-clock goes on where it stopped when a fit is resumed: the seconds are seconds of work, not of calendar.
+Every fit leaves a :class:`Trace`. The trace measures time itself. When a fit is resumed its clock continues from the
+last row, so that `seconds` counts the time of work only.
 """
 
 from __future__ import annotations
@@ -14,14 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_FIRST_COLUMNS = ("objective", "gap", "seconds")
+_FIRST_COLUMNS = ("objective", "seconds")
+LOG_COLUMNS = ("gap", "gap_estimate", "gain", "change")  # positive values are drawn on a logarithmic axis
 
 
 class Trace:
-    """A growing table of numbers with one row for each iteration.
+    """A table of numbers that grows by one row per iteration.
 
-    The columns ``objective``, ``gap`` and ``seconds`` always exist; others appear when they are first
-    given. A value that was not given is NaN. The clock starts when the trace is made.
+    The columns ``objective`` and ``seconds`` always exist; others appear when they are first given. A value that was
+    not given is NaN. The clock starts when the trace is made. Four names have one meaning in all models:
+
+    - ``gap``: certified relative duality gap;
+    - ``gap_estimate``: estimate of it, in iterations that do not compute a certificate;
+    - ``gain``: change of the objective per row;
+    - ``change``: change of the parameters, or relative norm of the gradient.
 
     Examples
     --------
@@ -45,10 +51,9 @@ class Trace:
         self.start()
 
     def start(self) -> None:
-        """Start the clock again from the seconds of the last row.
+        """Restart the clock from the seconds of the last row.
 
-        To be called when a fit goes on with a trace that has rows already; the time that passed in between
-        is not counted.
+        Call it when a fit continues with a trace that has rows already. The time in between is not counted.
 
         Examples
         --------
@@ -75,20 +80,18 @@ class Trace:
 
     @property
     def last(self) -> dict[str, float]:
-        """The last row as a dict; empty when there is none."""
+        """The last row as a dict; empty for an empty trace."""
         return {name: values[-1] for name, values in self._columns.items() if values}
 
-    def append(self, objective: float = np.nan, gap: float = np.nan, **extra: float) -> None:
-        """Add a row; its seconds are measured here.
+    def append(self, objective: float = np.nan, **columns: float) -> None:
+        """Add a row. Its seconds are measured here.
 
         Parameters
         ----------
         objective : float
-            Value of what is minimised or maximised.
-        gap : float
-            Distance from the optimum: a duality gap, a gradient norm, a change of parameters.
-        **extra : float
-            Any other number, under its own name.
+            Value that the fit minimises or maximises.
+        **columns : float
+            Any other number, under its name.
 
         Examples
         --------
@@ -96,13 +99,13 @@ class Trace:
         >>> trace = Trace()
         >>> trace.append(-3.5, step_size=0.1)
         >>> trace.columns
-        ('objective', 'gap', 'seconds', 'step_size')
+        ('objective', 'seconds', 'step_size')
         """
-        if "seconds" in extra:
-            raise ValueError("the trace measures 'seconds' itself; give a duration of yours another name")
-        # Numbers are converted before anything is stored: a bad value must not leave a row half written.
-        row = {name: float(value) for name, value in extra.items()}
-        row.update(objective=float(objective), gap=float(gap), seconds=self.elapsed)
+        if "seconds" in columns:
+            raise ValueError("the trace measures 'seconds' itself: give your duration another name")
+        # Convert all numbers before storing any: a bad value must not leave a row half written.
+        row = {name: float(value) for name, value in columns.items()}
+        row.update(objective=float(objective), seconds=self.elapsed)
         for name in row:
             if name not in self._columns:
                 self._columns[name] = [np.nan] * self._n_rows
@@ -111,21 +114,21 @@ class Trace:
         self._n_rows += 1
 
     def is_monotone(self, column: str = "objective", *, increasing: bool, tolerance: float = 0.0) -> bool:
-        """Tell whether a column never moves the wrong way.
+        """Return whether a column never moves the wrong way.
 
         Parameters
         ----------
         column : str
-            Name of the column; its NaN values are left out.
+            Name of the column; NaN values are ignored.
         increasing : bool
-            True for what must not fall (a bound), False for what must not rise (a loss).
+            True for values that must not fall (a bound), False for values that must not rise (a loss).
         tolerance : float
-            Wrong step that is forgiven, relative to the size of the value before it (and at least to 1).
+            Allowed step in the wrong direction, relative to max(1, |value before it|).
 
         Returns
         -------
         bool
-            True for a column of less than two values.
+            True for a column with fewer than two values.
 
         Examples
         --------
@@ -141,12 +144,12 @@ class Trace:
         if not increasing:
             values = -values
         before, after = values[:-1], values[1:]
-        # Infinite values forgive nothing; as a difference, infinity minus infinity would be NaN.
+        # No tolerance at infinite values: infinity minus infinity would be NaN.
         slack = tolerance * np.where(np.isfinite(before), np.maximum(1.0, np.abs(before)), 0.0)
         return bool(np.all(after >= before - slack))
 
     def to_dict(self) -> dict[str, list[float]]:
-        """Return the columns as lists, ready for a data frame.
+        """Return the columns as lists, for a data frame.
 
         Examples
         --------
@@ -165,7 +168,7 @@ class Trace:
         --------
         >>> from arbora.core.trace import Trace
         >>> Trace().to_state()
-        {'columns': ['objective', 'gap', 'seconds'], 'values': array([], shape=(3, 0), dtype=float64)}
+        {'columns': ['objective', 'seconds'], 'values': array([], shape=(2, 0), dtype=float64)}
         """
         values = np.array(list(self._columns.values()), dtype=np.float64).reshape(
             len(self._columns), self._n_rows
@@ -174,17 +177,17 @@ class Trace:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Trace:
-        """Make a trace from what :meth:`to_state` gave; its clock goes on from the last row.
+        """Make a trace from the result of :meth:`to_state`. Its clock continues from the last row.
 
         Parameters
         ----------
         state : mapping
-            With ``columns`` (names) and ``values`` (one row of numbers for each column).
+            With ``columns`` (names, among them objective and seconds) and ``values`` (one row of numbers per column).
 
         Returns
         -------
         Trace
-            Equal to the one that gave the state.
+            Equal to the trace that gave the state.
 
         Examples
         --------
@@ -196,10 +199,10 @@ class Trace:
         """
         names = [str(name) for name in state["columns"]]
         values = np.asarray(state["values"], dtype=np.float64)
-        if values.ndim != 2 or len(values) != len(names) or tuple(names[:3]) != _FIRST_COLUMNS:
+        if values.ndim != 2 or len(values) != len(names) or not {*_FIRST_COLUMNS} <= {*names}:
             raise ValueError(
                 f"not the state of a trace: columns {names} with values of shape {values.shape}; expected "
-                f"a row of values for each column, the first of them {', '.join(_FIRST_COLUMNS)}"
+                f"one row of values for each column, and columns {' and '.join(_FIRST_COLUMNS)} among them"
             )
         trace = cls()
         trace._columns = dict(zip(names, values.tolist(), strict=True))
@@ -208,7 +211,7 @@ class Trace:
         return trace
 
     def plot(self, x: str = "seconds") -> Any:
-        """Draw the objective and the gap with plotly.
+        """Draw all columns with plotly.
 
         Parameters
         ----------
@@ -218,7 +221,8 @@ class Trace:
         Returns
         -------
         plotly.graph_objects.Figure
-            One panel for every column that has numbers (seconds aside); positive gaps on a logarithmic axis.
+            One panel for every column with numbers, except the seconds; positive gaps, gains and changes on a
+            logarithmic axis.
 
         Examples
         --------
@@ -235,12 +239,12 @@ class Trace:
         horizontal = np.arange(self._n_rows) if x == "iteration" else self[x]
         shown = [name for name in self._columns if name != "seconds" and not np.isnan(self[name]).all()]
         if not shown:
-            raise ValueError("the trace is empty: there is nothing to plot before a fit")
+            raise ValueError("the trace is empty: fit the model before plotting")
         figure = make_subplots(rows=len(shown), cols=1, shared_xaxes=True, vertical_spacing=0.12 / len(shown))
         for row, name in enumerate(shown, start=1):
             values = self[name]
             figure.add_trace(Scatter(x=horizontal, y=values, mode="lines+markers", name=name), row=row, col=1)
-            log_axis = name == "gap" and bool(np.nanmin(values) > 0)
+            log_axis = name in LOG_COLUMNS and bool(np.nanmin(values) > 0)
             figure.update_yaxes(title_text=name, type="log" if log_axis else "linear", row=row, col=1)
         figure.update_xaxes(title_text=x, row=len(shown), col=1)
         figure.update_layout(showlegend=False)
@@ -269,7 +273,7 @@ class Trace:
     __hash__ = None  # type: ignore[assignment]
 
     def __getstate__(self) -> dict[str, Any]:
-        # The clock of another process means nothing: a pickled trace is its rows.
+        # The clock of another process is meaningless: only the rows are pickled.
         return self.to_state()
 
     def __setstate__(self, state: dict[str, Any]) -> None:

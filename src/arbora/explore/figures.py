@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from arbora.core.trace import LOG_COLUMNS
 from arbora.explore.display import seen_in
 from arbora.structure import Hierarchy
 
@@ -92,7 +93,7 @@ def convergence(traces: Any, *, x: str = "seconds", y: str = "objective") -> Any
     x : str
         Column of the horizontal axis, or "iteration".
     y : str
-        Column of the vertical axis; positive gaps are drawn on a logarithmic axis.
+        Column of the vertical axis; positive gaps, gains and changes are drawn on a logarithmic axis.
 
     Returns
     -------
@@ -116,7 +117,7 @@ def convergence(traces: Any, *, x: str = "seconds", y: str = "objective") -> Any
         horizontal = np.arange(len(trace)) if x == "iteration" else trace[x]
         smallest = min(smallest, float(np.nanmin(values, initial=np.inf)))
         figure.add_scatter(x=horizontal, y=values, mode="lines", **style)
-    figure.update_yaxes(type="log" if y == "gap" and smallest > 0 else "linear")
+    figure.update_yaxes(type="log" if y in LOG_COLUMNS and smallest > 0 else "linear")
     return _layout(figure, x=x, y=y)
 
 

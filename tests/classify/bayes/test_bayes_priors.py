@@ -10,7 +10,7 @@ from scipy.stats import gmean, spearmanr
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify import HierarchicalBayesClassifier
-from arbora.classify.bayes.partial_map import Mixture, node_scalars
+from arbora.classify.bayes.partial_map import AndersonMixing, node_scalars
 from arbora.classify.bayes.priors import constant_prior, fisher_prior, inverse_information
 from arbora.infer.tree.gaussian import make_tree, share_precisions
 from support.registry import TREE, labelled_clouds
@@ -100,7 +100,7 @@ def test_priors_that_say_next_to_nothing(covariance, rate):
 
 
 def test_a_mixture_stays_near_the_plain_round():
-    mixture = Mixture()
+    mixture = AndersonMixing()
     mixture.next(np.zeros(2), np.array([1.0, -1.0]))
     image = np.array([1.999999, -1.999999])  # as long a step as before: the end seems a million away
     found = mixture.next(np.array([1.0, -1.0]), image)

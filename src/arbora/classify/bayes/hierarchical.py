@@ -220,7 +220,7 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
             fit = self._fit(self._prepare(X, y, sample_weight))
         if not fit.converged:
             change, what = (
-                fit.trace.last["gap"],
+                fit.change,
                 "lower bound" if self.inference == "variational" else "precisions",
             )
             warnings.warn(

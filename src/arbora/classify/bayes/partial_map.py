@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.classify.bayes.priors import MOST_PRECISION
+from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.core.trace import Trace
 from arbora.infer.tree.blocks import Marginals
@@ -50,6 +51,7 @@ class MapFit(NamedTuple):
     marginals: Marginals
     gammas: Gammas
     trace: Trace
+    change: float  # relative change of the precisions in the last round
     converged: bool
 
 
@@ -96,7 +98,7 @@ def node_scalars(problem: TreeProblem, gammas: Gammas) -> NDArray[np.float64]:
     return node_precisions(problem.sharing, gammas, problem.root, 1)[:, 0]
 
 
-class Mixture:
+class AndersonMixing:
     """Anderson's acceleration of a fixed-point iteration x <- g(x).
 
     Parameters
@@ -106,7 +108,7 @@ class Mixture:
 
     Examples
     --------
-    >>> mixture, x = Mixture(3), np.array([1.0, 1.0])
+    >>> mixture, x = AndersonMixing(3), np.array([1.0, 1.0])
     >>> for _ in range(4):
     ...     x = mixture.next(x, np.array([0.9, -0.5]) * x)  # a linear map of two rates: two rounds tell all
     >>> bool(np.abs(x).max() < 1e-12)
@@ -152,10 +154,10 @@ def fit_partial_map(
     shape = update_gammas(sharing, prior, nothing, n_weights).shape
     low, high = np.log(shape) - _LOG_PRECISION, np.log(shape) + _LOG_PRECISION
     rate = np.log(shape) + np.log(prior.rate) - np.log(prior.shape)  # the precisions that the prior expects
-    trace, mixture, change, reached = Trace(), Mixture(), np.inf, np.inf
+    monitor, mixture, change, done = Monitor(tol, max_iter, progress), AndersonMixing(), np.inf, False
     inner = _inner(problem.given(node_scalars(problem, Gammas(shape, np.exp(rate)))), engine, tol)
     try:
-        while len(trace) < max_iter and (change > tol or reached > inner.tolerance(0.0, tol)):
+        while not done:
             given = problem.given(node_scalars(problem, Gammas(shape, np.exp(rate))))
             reached = inner.tolerance(change, tol)
             mean, objective, _, history, settled, *_ = inner.solve(given, reached)
@@ -164,11 +166,9 @@ def fit_partial_map(
             image = np.clip(np.log(gammas.rate), low, high)
             change = float(np.sqrt(np.mean((image - rate) ** 2))) if rate.size else 0.0
             rate = np.clip(mixture.next(rate.ravel(), image.ravel()).reshape(rate.shape), low, high)
-            trace.append(objective=objective, gap=change, steps=len(history))
-            if progress is not None:
-                progress.update(objective=objective, gap=change)
+            tight = reached <= inner.tolerance(0.0, tol)
+            done = monitor.record(objective, change=change, certified=tight, steps=len(history))
     finally:
         inner.close()
-    converged = settled and change <= tol and reached <= inner.tolerance(0.0, tol)
     marginals = laplace_marginals(given, mean, engine=engine) or Marginals(variance)
-    return MapFit(mean, variance, marginals, gammas, trace, converged)
+    return MapFit(mean, variance, marginals, gammas, monitor.trace, change, settled and monitor.converged)

@@ -24,15 +24,16 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.core.chunks import split
 from arbora.core.engine import SerialEngine
+from arbora.core.monitor import Monitor
 from arbora.infer.softmax.problem import (
     Matrix,
-    Monitor,
     Objective,
     SoftmaxProblem,
-    Solution,
-    certify,
+    SoftmaxSolution,
     gradient_scale,
+    record_gradient,
     scores,
+    solution_of,
     squares,
 )
 from arbora.kernels.softmax import prox_softmax
@@ -92,7 +93,7 @@ def _multipliers(problem: SoftmaxProblem, L: Matrix) -> Matrix:
     return M
 
 
-def solve_admm(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -> Solution:
+def solve_admm(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -> SoftmaxSolution:
     """Minimise by ADMM.
 
     Parameters
@@ -115,9 +116,7 @@ def solve_admm(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) ->
     objective = Objective(problem, engine)
     weights = _Weights(objective, engine)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
-        if problem.free_bias:
-            monitor.scale = gradient_scale(objective)
-        return monitor.solution(_iterate(problem, monitor, objective, weights, engine))
+        return solution_of(monitor, _iterate(problem, monitor, objective, weights, engine))
 
 
 def _iterate(
@@ -130,7 +129,7 @@ def _iterate(
     L = np.full_like(S, -np.log(n_classes))
     # A plain number: one of numpy would make double precision of all that it multiplies.
     rho, z, done = float(problem.cost.mean() / np.sqrt(n_classes)), S, False
-    kept = monitor.resume("admm")
+    kept, scale = monitor.resume("admm"), gradient_scale(objective)
     if kept is not None:
         Z, S, L, z = (kept.arrays[name] for name in ("Z", "S", "L", "z"))
         rho = kept.meta["rho"]
@@ -145,9 +144,11 @@ def _iterate(
         dual = rho * np.sqrt(squares(objective.gather(z - before)))
         Z, S = weights.solve(Z, z - _multipliers(problem, L) / dtype.type(rho), S, rho)
         point = objective.evaluate(Z)
-        certificate = certify(objective, objective.gradient(point))
-        done = monitor.record(point.objective, *certificate, primal=primal, dual=dual, rho=rho)
-        if len(monitor.trace) <= _MOST_CHANGES:
+        residuals = {"primal": primal, "dual": dual, "rho": rho}
+        done = record_gradient(
+            monitor, problem, point.objective, objective.gradient(point), scale, **residuals
+        )
+        if monitor.n_iter <= _MOST_CHANGES:
             rho *= 2.0 if primal > _APART * dual else 0.5 if dual > _APART * primal else 1.0
         if not done:
             monitor.keep("admm", {"Z": Z, "S": S, "L": L, "z": z}, rho=rho)

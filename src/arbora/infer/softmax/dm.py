@@ -22,8 +22,9 @@ import numpy as np
 from scipy.special import expit
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.core.monitor import Monitor
 from arbora.infer.softmax.lc import log_total, merge, partial_sums
-from arbora.infer.softmax.problem import Matrix, Monitor, SoftmaxProblem, Solution
+from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution
 from arbora.infer.softmax.shards import Bound, ClassBlocks, record_round
 
 _MOST_STEPS = 100
@@ -86,7 +87,7 @@ def _bound(cost: Matrix, blocks: list[Matrix], a: Matrix) -> float:
     return float(cost @ (a + sum(softplus(S - a[:, None])[0].sum(axis=1) for S in blocks)))
 
 
-def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> Solution:
+def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> SoftmaxSolution:
     """Minimise Bouchard's bound of the softmax.
 
     Parameters

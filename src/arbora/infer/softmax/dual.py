@@ -23,7 +23,8 @@ from scipy.special import xlogy
 
 from arbora.core.chunks import split
 from arbora.core.engine import SerialEngine
-from arbora.infer.softmax.problem import Matrix, Monitor, SoftmaxProblem, Solution, squares
+from arbora.core.monitor import Monitor
+from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution, solution_of, squares
 from arbora.kernels.softmax import certify_softmax, sweep_softmax
 
 _MOST_STEPS = 30  # of Newton's method for a row
@@ -111,7 +112,7 @@ def _is_slow(gaps: list[float], target: float) -> bool:
 
 def solve_dual(
     problem: SoftmaxProblem, monitor: Monitor, engine: Any = None, seed: int = 0, patient: bool = True
-) -> Solution:
+) -> SoftmaxSolution:
     """Maximise the dual, a row at a time.
 
     Parameters
@@ -158,20 +159,19 @@ def solve_dual(
         )  # fmt: skip
         objective, gap = loss + half, max(gap, 0.0)
         gaps.append(gap)
-        last = len(monitor.trace) == monitor.max_iter - 1
-        if gap * optimism <= monitor.tol * objective or last:
+        if gap * optimism <= monitor.tol * objective or monitor.is_last:
             exact, objective = _certify(problem, shares, Z, L, engine)
             exact = gaps[-1] = max(exact, monitor.rounding * objective)
             optimism = exact / max(gap, np.finfo(np.float64).tiny)
-            done = monitor.record(objective, exact)
+            done = monitor.record(objective, gap=exact)
         else:
-            done = monitor.record(objective, gap, certified=False)
+            done = monitor.record(objective, gap=gap, certified=False)
         if not patient and _is_slow(gaps, monitor.tol * objective):
             break
         if not done:
             where = {"gaps": gaps, "optimism": optimism, "order": rng.bit_generator.state, "patient": patient}
             monitor.keep("dual", {"Z": Z, "L": L}, **where)
-    return monitor.solution(Z)
+    return solution_of(monitor, Z)
 
 
 def _certify(

@@ -11,21 +11,22 @@ import numpy as np
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.core.monitor import Monitor
 from arbora.infer.softmax.problem import (
     Matrix,
-    Monitor,
     Objective,
     SoftmaxProblem,
-    Solution,
-    certify,
+    SoftmaxSolution,
     gradient_scale,
+    record_gradient,
+    solution_of,
 )
 
 PAIRS = 10  # of steps and gradients that are remembered
 _MOST_SEARCHES = 50
 
 
-def solve_lbfgs(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -> Solution:
+def solve_lbfgs(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -> SoftmaxSolution:
     """Minimise by L-BFGS.
 
     Parameters
@@ -52,12 +53,11 @@ def solve_lbfgs(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -
         return point.objective, last["gradient"].ravel()
 
     def note(intermediate_result: Any) -> None:  # the line search ended at the point it evaluated last
-        if monitor.record(float(intermediate_result.fun), *certify(objective, last["gradient"])):
+        if record_gradient(monitor, problem, float(intermediate_result.fun), last["gradient"], scale):
             raise StopIteration
 
     with ThreadpoolController().limit(limits=1, user_api="blas"):
-        if problem.free_bias:
-            monitor.scale = gradient_scale(objective)
+        scale = gradient_scale(objective)
         options: Any = {"maxiter": monitor.max_iter, "maxcor": PAIRS, "maxls": _MOST_SEARCHES, "gtol": 0.0}
         options |= {"ftol": 0.0, "maxfun": 100 * monitor.max_iter}
         found = minimize(
@@ -68,7 +68,7 @@ def solve_lbfgs(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -
             callback=note,
             options=options,
         )
-    if not len(monitor.trace):  # there was nothing to improve
+    if not monitor.n_iter:  # the start is the optimum
         value, gradient = value_and_gradient(found.x)
-        monitor.record(value, *certify(objective, gradient.reshape(shape)))
-    return monitor.solution(found.x.reshape(shape))
+        record_gradient(monitor, problem, value, gradient.reshape(shape), scale)
+    return solution_of(monitor, found.x.reshape(shape))

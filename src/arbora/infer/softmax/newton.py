@@ -17,15 +17,16 @@ import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.core.checkpoint import Piece
+from arbora.core.monitor import Monitor
 from arbora.infer.softmax.problem import (
     Matrix,
-    Monitor,
     Objective,
     Point,
     SoftmaxProblem,
-    Solution,
-    certify,
+    SoftmaxSolution,
     gradient_scale,
+    record_gradient,
+    solution_of,
 )
 
 _MOST_PRODUCTS = 100  # conjugate gradient steps of a Newton step
@@ -93,7 +94,7 @@ def solve_newton(
     engine: Any = None,
     start: Matrix | None = None,
     kept: Piece | None = None,
-) -> Solution:
+) -> SoftmaxSolution:
     """Minimise by Newton's method.
 
     Parameters
@@ -117,15 +118,19 @@ def solve_newton(
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         turn = _turn(problem) if kept is None else kept.arrays.get("turn")
         objective = Objective(problem if turn is None else problem._replace(X=problem.X @ turn), engine)
-        if problem.free_bias:
-            monitor.scale = gradient_scale(objective)
+        scale = gradient_scale(objective)
         Z = np.zeros(problem.shape, problem.dtype) if start is None else start
-        Z = _iterate(objective, monitor, Z if turn is None else turn.T @ Z, turn, kept)
-        return monitor.solution(Z if turn is None else turn @ Z)
+        Z = _iterate(objective, monitor, Z if turn is None else turn.T @ Z, turn, kept, scale)
+        return solution_of(monitor, Z if turn is None else turn @ Z)
 
 
 def _iterate(
-    objective: Objective, monitor: Monitor, Z: Matrix, turn: Matrix | None, kept: Piece | None
+    objective: Objective,
+    monitor: Monitor,
+    Z: Matrix,
+    turn: Matrix | None,
+    kept: Piece | None,
+    scale: float,
 ) -> Matrix:
     """Take Newton steps until the monitor is content, or nothing falls any more."""
     point, problem = objective.evaluate(Z if kept is None else kept.arrays["Z"]), objective.problem
@@ -133,20 +138,21 @@ def _iterate(
         point = objective.evaluate(np.zeros_like(Z))
     gradient = objective.gradient(point)
     smallest, n_idle = (np.inf, 0) if kept is None else (kept.meta["smallest"], kept.meta["n_idle"])
-    done = kept is None and monitor.record(point.objective, *certify(objective, gradient))
+    done = kept is None and record_gradient(monitor, problem, point.objective, gradient, scale)
     while not done:
         here: dict[str, Matrix] = {"Z": point.Z} if turn is None else {"Z": point.Z, "turn": turn}
         monitor.keep("newton", here, smallest=smallest, n_idle=n_idle)
-        target = monitor.tol * monitor.scale
+        target = monitor.tol * scale
         if not objective.problem.free_bias:  # the norm of a gradient at this gap
             target = np.sqrt(2 * monitor.tol * point.objective)
         new = _advance(objective, point, gradient, target)
         if new is None:
             break
-        idle = monitor.gradient_norm >= smallest and new.objective >= point.objective - _rounding(point)
-        smallest, n_idle = min(smallest, monitor.gradient_norm), n_idle + 1 if idle else 0
+        norm = monitor.trace.last["gradient_norm"]
+        idle = norm >= smallest and new.objective >= point.objective - _rounding(point)
+        smallest, n_idle = min(smallest, norm), n_idle + 1 if idle else 0
         if n_idle == _PATIENCE:
             break
         point, gradient = new, objective.gradient(new)
-        done = monitor.record(point.objective, *certify(objective, gradient))
+        done = record_gradient(monitor, problem, point.objective, gradient, scale)
     return point.Z

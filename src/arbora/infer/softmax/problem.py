@@ -26,26 +26,21 @@ LC and DM, which split over classes), `multinomial_admm` and `multinomial_lbfgs`
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.core.checkpoint import Checkpoint, Piece
 from arbora.core.chunks import split
 from arbora.core.engine import SerialEngine
+from arbora.core.monitor import Monitor
 from arbora.core.products import csr_matmul
-from arbora.core.progress import Progress
-from arbora.core.trace import Trace
 from arbora.infer.likelihood import Likelihood
 
 Matrix = NDArray[Any]
 _TINY = float(np.finfo(np.float64).tiny)
 _CHUNK = 1024  # dense rows of a product
-_ROUNDING = 10.0  # error of an objective, in units of the working precision
-_WORTH_KEEPING = 20.0  # times the seconds that it took to save a state, between two of them
 
 
 class SoftmaxProblem(NamedTuple):
@@ -91,7 +86,7 @@ class SoftmaxProblem(NamedTuple):
         return sp.csr_array((ones, self.labels, np.arange(n + 1)), shape=(n, self.n_classes))
 
 
-class Solution(NamedTuple):
+class SoftmaxSolution(NamedTuple):
     """Parts, with their objective, duality gap (NaN where there is none) and norm of the gradient.
 
     With `of_classes`, `Z` holds the weights of the classes instead, Z F.
@@ -225,135 +220,47 @@ class Objective:
         return np.asarray(np.maximum(D, np.finfo(D.dtype).tiny))
 
 
-class Monitor:
-    """Keeps the trace of a solver, shows its progress, and tells when it may stop.
-
-    A gap is counted from the highest dual value met so far. Where there is no dual, the norm of the gradient is
-    compared with that at zero weights. With a checkpoint it also keeps where the solver stands (`keep`), so that one
-    that was interrupted can go on (`resume`) and ends with the same bits.
-
-    Parameters
-    ----------
-    tol : float
-        Relative duality gap, or relative norm of the gradient where there is no gap.
-    max_iter : int
-    progress : Progress, optional
-    dtype : dtype
-        Precision of the objectives: a bound that comes from one of them is no better than that.
-    checkpoint : Checkpoint, optional
-
-    Examples
-    --------
-    >>> monitor = Monitor(tol=0.1, max_iter=2)
-    >>> monitor.record(10.0, gap=2.0), monitor.record(9.0, gap=5.0)  # the optimum is no lower than 8
-    (False, True)
-    >>> monitor.trace["gap"].round(3), monitor.converged
-    (array([0.2  , 0.111]), False)
-    """
-
-    def __init__(
-        self,
-        tol: float,
-        max_iter: int,
-        progress: Progress | None = None,
-        dtype: Any = np.float64,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
-        self.tol, self.max_iter, self.progress, self.checkpoint = tol, max_iter, progress, checkpoint
-        self.rounding = _ROUNDING * float(np.finfo(dtype).eps)
-        self.trace, self.bound, self.scale = Trace(), -np.inf, 0.0
-        self.objective = self.gap = self.gradient_norm = np.nan
-        self.converged = False
-        self._kept_until, self._keeping = 0.0, 0.0  # when a state was saved, and the seconds that this took
-
-    def record(
-        self,
-        objective: float,
-        gap: float = np.nan,
-        gradient_norm: float = np.nan,
-        *,
-        certified: bool = True,
-        **extra: float,
-    ) -> bool:
-        """Add an iteration; return whether it is the last one. An estimate that is not certified ends nothing."""
-        if certified and not np.isnan(gap):
-            self.bound = max(self.bound, objective - gap)
-            gap = min(gap, max(objective - self.bound, self.rounding * abs(objective)))
-        self.objective, self.gap, self.gradient_norm = objective, gap, gradient_norm
-        relative = self.relative_gap
-        self.trace.append(objective, relative, gradient_norm=gradient_norm, **extra)
-        if self.progress is not None:
-            self.progress.update(objective=objective, gap=relative)
-        self.converged = bool(certified and relative <= self.tol)
-        return self.converged or len(self.trace) >= self.max_iter
-
-    def keep(self, solver: str, arrays: dict[str, Matrix], **meta: Any) -> None:
-        """Save where a solver stands after an iteration, unless the last time is so near that it is not worth it.
-
-        Parameters
-        ----------
-        solver : str
-        arrays : dict of str to ndarray
-        **meta : values that JSON can hold
-        """
-        now = perf_counter()
-        if self.checkpoint is None or now - self._kept_until < _WORTH_KEEPING * self._keeping:
-            return
-        table = self.trace.to_state()
-        own = {name: getattr(self, name) for name in ("bound", "scale", "objective", "gap", "gradient_norm")}
-        found = {**arrays, "trace": table["values"]}
-        self.checkpoint.save(solver, found, {"columns": table["columns"], "monitor": own, "own": meta})
-        self._kept_until = perf_counter()
-        self._keeping = self._kept_until - now
-
-    def resume(self, solver: str) -> Piece | None:
-        """Return what `keep` saved of a solver, and go on from there; None if there is nothing of it."""
-        piece = self.checkpoint.load(solver) if self.checkpoint is not None else None
-        if piece is None:
-            return None
-        state = {"columns": piece.meta["columns"], "values": piece.arrays.pop("trace")}
-        self.trace = Trace.from_state(state)
-        self.trace.start()
-        for name, value in piece.meta["monitor"].items():
-            setattr(self, name, value)
-        return Piece(piece.arrays, piece.meta["own"])
-
-    @property
-    def relative_gap(self) -> float:
-        """Gap over the objective, or norm of the gradient over that at zero weights."""
-        if np.isnan(self.gap):
-            return self.gradient_norm / max(self.scale, _TINY)
-        return self.gap / max(self.objective, _TINY)
-
-    def solution(self, Z: Matrix) -> Solution:
-        """Close with the parts of the last iteration."""
-        return Solution(Z, self.objective, self.gap, self.gradient_norm, self.converged)
-
-
 def gradient_scale(objective: Objective) -> float:
-    """Norm of the gradient at zero weights, against which gradients are measured where there is no dual.
+    """Norm of the gradient at zero weights, the scale of gradients with a free bias; 1 where there is a duality gap.
 
     Examples
     --------
     >>> import numpy as np
-    >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
+    >>> X, labels = np.array([[1.0, 1.0], [-1.0, 1.0]]), np.array([0, 1])
+    >>> problem = SoftmaxProblem(X, labels, np.ones(2), 2, free_bias=True)
     >>> round(gradient_scale(Objective(problem)), 4)
     1.4142
     """
     problem = objective.problem
+    if not problem.free_bias:
+        return 1.0
     zero = objective.evaluate(np.zeros(problem.shape, problem.dtype))
     return float(np.sqrt(squares(objective.gradient(zero))))
 
 
-def certify(objective: Objective, gradient: Matrix) -> tuple[float, float]:
-    """Duality gap (NaN with a free bias) and norm of the gradient.
+def record_gradient(
+    monitor: Monitor, problem: SoftmaxProblem, value: float, gradient: Matrix, scale: float, **extra: Any
+) -> bool:
+    """Record an iteration by its gradient: the duality gap, or with a free bias the norm relative to `scale`.
 
     Examples
     --------
     >>> import numpy as np
     >>> problem = SoftmaxProblem(np.array([[1.0], [-1.0]]), np.array([0, 1]), np.ones(2), 2)
-    >>> certify(Objective(problem), np.array([[3.0, 4.0]]))
+    >>> monitor = Monitor(tol=0.1, max_iter=10)
+    >>> record_gradient(monitor, problem, 50.0, np.array([[3.0, 4.0]]), scale=1.0)
+    False
+    >>> monitor.gap, monitor.trace.last["gradient_norm"]
     (12.5, 5.0)
     """
-    size = squares(gradient)
-    return np.nan if objective.problem.free_bias else size / 2, float(np.sqrt(size))
+    square = squares(gradient)
+    norm = float(np.sqrt(square))
+    if problem.free_bias:
+        return monitor.record(value, change=norm / max(scale, _TINY), gradient_norm=norm, **extra)
+    return monitor.record(value, gap=square / 2, gradient_norm=norm, **extra)
+
+
+def solution_of(monitor: Monitor, Z: Any, of_classes: bool = False) -> SoftmaxSolution:
+    """Return the solution with the certificate of the last recorded iteration."""
+    norm = monitor.trace.last.get("gradient_norm", np.nan)
+    return SoftmaxSolution(Z, monitor.objective, monitor.gap, norm, monitor.converged, of_classes)

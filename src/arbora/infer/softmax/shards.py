@@ -29,6 +29,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.core.checkpoint import Piece
 from arbora.core.chunks import split
+from arbora.core.monitor import Monitor
 from arbora.infer.prune import pruned
 from arbora.infer.softmax.lc import (
     BLOCK,
@@ -44,7 +45,7 @@ from arbora.infer.softmax.lc import (
     visit,
 )
 from arbora.infer.softmax.penalty import CrossingParts, Penalty, ShardParts, Tied
-from arbora.infer.softmax.problem import Matrix, Monitor, SoftmaxProblem, Solution, scores, squares
+from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution, scores, solution_of, squares
 from arbora.infer.tree_sum import cut_blocks, fold, parts_of_tree, total
 
 _AT_ONCE = 1 << 26  # weights that are gathered at a time
@@ -262,9 +263,9 @@ class ClassBlocks:
         """Ask the shards for their weights of some features, one after the other."""
         return (self.shards.ask(k, "weights", features, self.common, *below) for k in range(len(self.pieces)))
 
-    def solution(self, monitor: Monitor, below: Matrix | None = None) -> Solution:
+    def solution(self, monitor: Monitor, below: Matrix | None = None) -> SoftmaxSolution:
         """Close with the weights of the classes."""
-        return monitor.solution(self.weights(below))._replace(of_classes=True)
+        return solution_of(monitor, self.weights(below), of_classes=True)
 
     def resume(self, monitor: Monitor, solver: str) -> Piece | None:
         """Take up the weights that `keep` saved; None if there are none."""
@@ -288,7 +289,9 @@ class ClassBlocks:
         self.shards.close()
 
 
-def solve_lc(problem: SoftmaxProblem, monitor: Monitor, engine: Any, below: Matrix | None = None) -> Solution:
+def solve_lc(
+    problem: SoftmaxProblem, monitor: Monitor, engine: Any, below: Matrix | None = None
+) -> SoftmaxSolution:
     """Minimise through the log-concavity bound.
 
     Parameters
@@ -329,13 +332,13 @@ def solve_lc(problem: SoftmaxProblem, monitor: Monitor, engine: Any, below: Matr
 
 
 def record_round(
-    monitor: Monitor, problem: SoftmaxProblem, before: float, value: float, square: float, **extra: float
+    monitor: Monitor, problem: SoftmaxProblem, before: float, value: float, square: float, **extra: Any
 ) -> bool:
     """Record what a round left; the gradient is the one it began with, and bounds the optimum all the same."""
     norm = float(np.sqrt(square))
-    if not len(monitor.trace):
-        monitor.scale = norm  # the weights were zero
-    gap = np.nan
-    if not problem.free_bias:
-        gap = max(value - before + square / 2, monitor.rounding * abs(value))
-    return monitor.record(value, gap, norm, certified=True, **extra)
+    if problem.free_bias:
+        first = monitor.trace["gradient_norm"][0] if monitor.n_iter else norm  # there the weights are zero
+        change = norm / max(float(first), np.finfo(np.float64).tiny)
+        return monitor.record(value, change=change, gradient_norm=norm, **extra)
+    gap = max(value - before + square / 2, monitor.rounding * abs(value))
+    return monitor.record(value, gap=gap, gradient_norm=norm, **extra)

@@ -12,6 +12,7 @@ from typing import Any
 import scipy.sparse as sp
 
 from arbora.core.memory import available_memory, require_memory
+from arbora.core.monitor import Monitor
 from arbora.infer.softmax.admm import solve_admm
 from arbora.infer.softmax.dm import solve_dm
 from arbora.infer.softmax.dual import solve_dual
@@ -19,7 +20,7 @@ from arbora.infer.softmax.lbfgs import PAIRS, solve_lbfgs
 from arbora.infer.softmax.lc import BLOCK
 from arbora.infer.softmax.newton import solve_newton
 from arbora.infer.softmax.penalty import split_factor
-from arbora.infer.softmax.problem import Matrix, Monitor, SoftmaxProblem, Solution
+from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution
 from arbora.infer.softmax.shards import solve_lc
 
 SOLVERS = ("auto", "lc", "dm", "admm", "lbfgs")
@@ -74,7 +75,7 @@ def solve(
     engine: Any,
     seed: int = 0,
     below: Matrix | None = None,
-) -> Solution:
+) -> SoftmaxSolution:
     """Solve a problem by the solver of that name.
 
     Parameters
@@ -126,13 +127,13 @@ def solve(
     return solve_lc(problem, monitor, engine, below)
 
 
-def _solve_auto(problem: SoftmaxProblem, monitor: Monitor, engine: Any, seed: int) -> Solution:
+def _solve_auto(problem: SoftmaxProblem, monitor: Monitor, engine: Any, seed: int) -> SoftmaxSolution:
     start, kept = None, monitor.resume("newton")
     if _first_of_auto(problem) == "dual" and kept is None:
         free = available_memory()
         patient = free is not None and memory_of(problem, "newton") > free
         solution = solve_dual(problem, monitor, engine, seed, patient)
-        if solution.converged or len(monitor.trace) >= monitor.max_iter:
+        if solution.converged or monitor.n_iter >= monitor.max_iter:
             return solution
         start = solution.Z
     return solve_newton(problem, monitor, engine, start, kept)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.core.memory import require_memory
+from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.core.trace import Trace
 from arbora.infer.tree import gaussian as gaussian_tree
@@ -58,12 +59,13 @@ class TreePosterior(NamedTuple):
 
 
 class TreeFit(NamedTuple):
-    """Posterior, lower bound after each iteration, and whether its relative change fell to the tolerance."""
+    """Posterior, lower bound after each iteration, last relative change of it, and whether that met the tolerance."""
 
     posterior: TreePosterior
     marginals: Marginals
     lower_bounds: Array
     trace: Trace
+    change: float
     converged: bool
 
 
@@ -288,16 +290,16 @@ def fit_tree(
     """
     n_samples, n_classes = problem.Y.shape
     require_dense_memory(n_samples, n_classes, problem.tree.n_nodes, problem.n_weights)
-    trace, converged = Trace(), False
+    monitor, done, tiny = Monitor(tol, max_iter, progress), False, np.finfo(np.float64).tiny
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         state = VariationalTree(problem, engine)
-        while not converged and len(trace) < max_iter:
+        while not done:
             before = state.bound
-            change = (state.iterate(tol) - before) / max(abs(state.bound), np.finfo(np.float64).tiny)
-            converged = change <= tol
-            trace.append(objective=state.bound, gap=change)
-            if progress is not None:
-                progress.update(objective=state.bound, gap=change)
+            gain = state.iterate(tol) - before
+            change = gain / max(abs(state.bound), tiny)
+            per_row = gain / n_samples if np.isfinite(before) else None
+            done = monitor.record(state.bound, gain=per_row, converged=change <= tol)
         marginals = state.marginals()
     assert state.posterior is not None
-    return TreeFit(state.posterior, marginals, trace["objective"], trace, converged)
+    bounds = monitor.trace["objective"]
+    return TreeFit(state.posterior, marginals, bounds, monitor.trace, change, monitor.converged)

@@ -1,0 +1,229 @@
+"""Convergence, history, progress and resume of an iterative method, in one place.
+
+Every loop of the library has a :class:`Monitor`. After each iteration it calls :meth:`Monitor.record`, which adds a
+row to the :class:`~arbora.core.trace.Trace`, updates the progress bar, and returns whether to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from arbora.core.checkpoint import Checkpoint, Piece
+from arbora.core.progress import Progress
+from arbora.core.trace import Trace
+
+_TINY = float(np.finfo(np.float64).tiny)
+_ROUNDING = 10.0  # error of an objective, in units of the working precision
+_SAVE_SHARE = 20.0  # seconds between two saved states, in units of the seconds that one takes
+
+
+class Monitor:
+    """Decide when a loop stops, keep its history, show its progress, save and restore its state.
+
+    The first of `gap`, `gain` and `change` that an iteration gives is the criterion:
+
+    - `gap`, a duality gap: stop when gap / objective <= tol. The gap is counted from the highest lower bound
+      (objective - gap) of all certified iterations.
+    - `gain`, the change of the objective per row: stop when gain < tol.
+    - `change`, of the parameters or a relative gradient norm: stop when change <= tol.
+
+    A loop that gives none of them runs for `max_iter` iterations.
+
+    Parameters
+    ----------
+    tol : float
+        Tolerance of the criterion.
+    max_iter : int
+        Maximum number of iterations, including those before a resume.
+    progress : Progress, optional
+        Counts the iterations.
+    checkpoint : Checkpoint, optional
+        Where :meth:`keep` saves states.
+    dtype : dtype
+        Precision in which objectives are computed. A gap is never reported smaller than the rounding error of the
+        objective, unless the loop itself gives a smaller one.
+
+    Attributes
+    ----------
+    trace : Trace
+        One row per iteration: `objective` and `seconds`; `gap` (certified relative duality gap), `gap_estimate`
+        (relative gap that is not certified), `gain` and `change` where they were given.
+    converged : bool
+        Whether the last iteration met the tolerance.
+    criterion : {"gap", "gain", "change"} or None
+        What was compared with `tol` in the last iteration.
+    value : float
+        Value of that criterion; NaN before the first iteration and where there is none.
+    gap : float
+        Absolute duality gap of the last iteration; NaN where there is none.
+    bound : float
+        Highest certified lower bound on the optimum.
+
+    Examples
+    --------
+    >>> from arbora.core.monitor import Monitor
+    >>> monitor = Monitor(tol=0.1, max_iter=2)
+    >>> monitor.record(10.0, gap=2.0), monitor.record(9.0, gap=5.0)  # the optimum is at least 8
+    (False, True)
+    >>> monitor.trace["gap"].round(3), monitor.bound, monitor.converged
+    (array([0.2  , 0.111]), 8.0, False)
+
+    A loop that maximises a bound:
+
+    >>> monitor, bounds, done = Monitor(tol=1e-3, max_iter=100), [-5.0], False
+    >>> while not done:
+    ...     bounds.append(bounds[-1] / 2)
+    ...     done = monitor.record(bounds[-1], gain=bounds[-1] - bounds[-2])
+    >>> monitor.n_iter, monitor.converged, monitor.criterion
+    (13, True, 'gain')
+    """
+
+    def __init__(
+        self,
+        tol: float,
+        max_iter: int,
+        progress: Progress | None = None,
+        checkpoint: Checkpoint | None = None,
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        self.tol, self.max_iter, self.progress, self.checkpoint = tol, max_iter, progress, checkpoint
+        self.rounding = _ROUNDING * float(np.finfo(np.dtype(dtype)).eps)
+        self.trace, self.bound, self.converged = Trace(), -np.inf, False
+        self.criterion: str | None = None
+        self.value = self.gap = np.nan
+        self._saved_at, self._saving = 0.0, 0.0  # end of the last save, and how long it took
+
+    @property
+    def n_iter(self) -> int:
+        """Number of iterations so far."""
+        return len(self.trace)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether `max_iter` allows only one more iteration."""
+        return self.n_iter >= self.max_iter - 1
+
+    @property
+    def objective(self) -> float:
+        """Objective of the last iteration; NaN before the first one."""
+        return self.trace.last.get("objective", np.nan)
+
+    def record(
+        self,
+        objective: float,
+        *,
+        gap: float | None = None,
+        gain: float | None = None,
+        change: float | None = None,
+        certified: bool = True,
+        converged: bool | None = None,
+        **extra: float,
+    ) -> bool:
+        """Add an iteration and return whether it is the last one.
+
+        Parameters
+        ----------
+        objective : float
+        gap : float, optional
+            Absolute duality gap. None or NaN where there is none.
+        gain : float, optional
+            Change of the objective per row (or unit of weight). None in the first iteration.
+        change : float, optional
+            Change of the parameters, or norm of the gradient, relative to a scale that the loop chooses.
+        certified : bool
+            False where this iteration must not stop the loop: its gap is an estimate (it goes to the column
+            `gap_estimate`), or a schedule has not ended yet.
+        converged : bool, optional
+            Replaces the comparison with `tol`, for a loop with another rule.
+        **extra : float
+            Further columns of the trace.
+
+        Returns
+        -------
+        bool
+            True if the loop has converged or `max_iter` is reached.
+        """
+        given = {"gap": gap, "gain": gain, "change": change}
+        columns = {
+            name: float(value) for name, value in given.items() if value is not None and not np.isnan(value)
+        }
+        self.gap = columns.get("gap", np.nan)
+        if "gap" in columns:
+            columns["gap"] = self._relative_gap(float(objective), certified)
+        self.criterion = next(iter(columns), None)
+        self.value = columns[self.criterion] if self.criterion is not None else np.nan
+        met = self.value < self.tol if self.criterion == "gain" else self.value <= self.tol
+        self.converged = bool(certified and (met if converged is None else converged))
+        if "gap" in columns and not certified:
+            columns["gap_estimate"] = columns.pop("gap")
+        self.trace.append(objective, **columns, **extra)
+        if self.progress is not None:
+            shown: dict[str, Any] = {} if self.criterion is None else {self.criterion: self.value}
+            self.progress.update(objective=float(objective), **shown)
+        return self.converged or self.n_iter >= self.max_iter
+
+    def _relative_gap(self, objective: float, certified: bool) -> float:
+        """Count the gap from the highest lower bound; return it relative to the objective."""
+        if certified:
+            self.bound = max(self.bound, objective - self.gap)
+            self.gap = min(self.gap, max(objective - self.bound, self.rounding * abs(objective)))
+        return self.gap / max(objective, _TINY)
+
+    def to_state(self) -> dict[str, Any]:
+        """Return history and bound as values that JSON can hold."""
+        return {"trace": self.trace.to_dict(), "bound": self.bound}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what :meth:`to_state` returned. The clock continues from the last row."""
+        columns = state["trace"]
+        self.trace = Trace.from_state({"columns": list(columns), "values": list(columns.values())})
+        self.bound = state["bound"]
+
+    def keep(self, name: str, arrays: dict[str, NDArray[Any]], **meta: Any) -> None:
+        """Save the state of a loop after an iteration, with the history.
+
+        Nothing is saved without a checkpoint, nor when the last save is so recent that saving would take more than
+        a twentieth of the time.
+
+        Parameters
+        ----------
+        name : str
+            Name of the piece in the checkpoint.
+        arrays : dict of str to ndarray
+        **meta : values that JSON can hold
+        """
+        now = perf_counter()
+        if self.checkpoint is None or now - self._saved_at < _SAVE_SHARE * self._saving:
+            return
+        self.checkpoint.save(name, arrays, {"monitor": self.to_state(), "own": meta})
+        self._saved_at = perf_counter()
+        self._saving = self._saved_at - now
+
+    def resume(self, name: str) -> Piece | None:
+        """Return the arrays and values that :meth:`keep` saved, and restore the history; None if there are none.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from arbora.core.checkpoint import Checkpoint
+        >>> from arbora.core.monitor import Monitor
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     first = Monitor(1e-3, 10, checkpoint=Checkpoint(folder, "fit"))
+        ...     done = first.record(3.0, gap=1.0)
+        ...     first.keep("newton", {"Z": np.ones(2)}, step=1)
+        ...     second = Monitor(1e-3, 10, checkpoint=Checkpoint(folder, "fit"))
+        ...     arrays, meta = second.resume("newton")
+        >>> arrays["Z"], meta["step"], second.n_iter, second.bound
+        (array([1., 1.]), 1, 1, 2.0)
+        """
+        piece = self.checkpoint.load(name) if self.checkpoint is not None else None
+        if piece is None:
+            return None
+        self.restore(piece.meta["monitor"])
+        return Piece(piece.arrays, piece.meta["own"])
