@@ -150,7 +150,7 @@ def clusters(method: str, texts: Texts, labels: np.ndarray, seed: int) -> np.nda
     k, common = int(labels.max()) + 1, {"init": labels, "random_state": seed}
     if method.startswith("B-vMF"):
         model: Any = BayesianVMFMixture(
-            k, shared_concentration=method == "B-vMF", annealing_steps=25, **common
+            k, concentration="shared" if method == "B-vMF" else "own", annealing_steps=25, **common
         )
     elif method == "vMF":
         model = VMFMixture(k, initial_concentration=10.0, **common)
@@ -191,12 +191,15 @@ def measure_held_out(name: str, what: str, number: int, quick: bool) -> dict[str
             model: Any = VMFMixture(number, random_state=seed)
         elif what in CONCENTRATIONS:
             model = BayesianVMFMixture(
-                number, concentration=what, shared_concentration=False, random_state=seed
+                number, concentration_posterior=what, concentration="own", random_state=seed
             )
         else:
             steps = 0 if what == PLAIN else None
             model = BayesianVMFMixture(
-                number, shared_concentration=what != "B-vMF own", annealing_steps=steps, random_state=seed
+                number,
+                concentration="own" if what == "B-vMF own" else "shared",
+                annealing_steps=steps,
+                random_state=seed,
             )
         scores.append(model.fit(X[train]).score(X[test]))
     seconds = (time.perf_counter() - started) / len(scores)
@@ -242,7 +245,7 @@ def measure_novelty(name: str, method: str, quick: bool) -> dict[str, Any]:
                 if method == "B-vMF"
                 else VMFMixture(K, random_state=seed)
             )
-            novel[seen] = model.fit(Z[train]).is_novel(Z[test][seen], LEVEL)
+            novel[seen] = model.fit(Z[train]).is_novel(Z[test][seen], level=LEVEL)
         right = novel == ~known[test]
         accuracy.append([right.mean(), (right[: len(held_out)].mean() + right[len(held_out) :].mean()) / 2])
     plain, balanced = np.mean(accuracy, axis=0).tolist()

@@ -83,7 +83,7 @@ SOURCES = {
 }
 FLAT = {
     "vMF": lambda k, **more: VMFMixture(k, **more),
-    "B-vMF": lambda k, **more: BayesianVMFMixture(k, shared_concentration=False, **more),
+    "B-vMF": lambda k, **more: BayesianVMFMixture(k, concentration="own", **more),
 }
 TEMPORAL = {
     "T-vMF": lambda k, **more: TemporalVMFMixture(k, **more),

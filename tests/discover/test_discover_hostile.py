@@ -25,12 +25,12 @@ def X():
     return make_vmf_mixture(120, 5, 3, random_state=0).X_train
 
 
-@pytest.mark.parametrize("concentration", ["grid", "bound"])
-def test_a_bound_that_falls_by_rounding_is_no_convergence(concentration):
+@pytest.mark.parametrize("posterior", ["grid", "bound"])
+def test_a_bound_that_falls_by_rounding_is_no_convergence(posterior):
     """Equal rows make concentrations that single precision cannot resolve; double precision can."""
     X = np.tile([[1.0, 2.0, 3.0]], (20, 1))
     with pytest.warns(ConvergenceWarning, match=r"fell .* dtype='float64'"):
-        model = BayesianVMFMixture(1, concentration=concentration, max_iter=30, random_state=0).fit(X)
+        model = BayesianVMFMixture(1, concentration_posterior=posterior, max_iter=30, random_state=0).fit(X)
     assert not model.converged_
     assert model.trace_["objective"][-1] < model.lower_bounds_[-1] == model.lower_bounds_.max()
     assert model.score(X) > 0

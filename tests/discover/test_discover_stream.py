@@ -109,8 +109,7 @@ def test_a_file_gives_the_same_model_as_memory(tmp_path, small_blocks, model):
     np.testing.assert_allclose(found.score_samples(mapped), known.score_samples(X), rtol=1e-9)
     np.testing.assert_array_equal(found.predict(mapped), known.predict(X))
     first, second = found.representatives(mapped), known.representatives(X)
-    keys = range(len(first)) if isinstance(first, list) else first
-    assert all(np.array_equal(first[key], second[key]) for key in keys)
+    assert all(np.array_equal(*pair) for pair in zip(first, second, strict=True))
 
 
 def test_zero_rows_and_values_that_are_no_numbers_are_found_in_files(tmp_path, small_blocks):

@@ -92,7 +92,7 @@ def test_samples_have_the_length_and_the_shares(data):
         share = drawn[labels == k].sum(axis=0) / (25 * np.sum(labels == k))
         np.testing.assert_allclose(share, model.means_[k], atol=0.03)
     assert model.sample(2, length=7)[0].sum() == 14
-    assert model.is_novel(X, 0.1).mean() < 0.15
+    assert model.is_novel(X, level=0.1).mean() < 0.15
     assert model.is_novel(np.roll(X, 5, axis=1)).mean() > 0.5
 
 

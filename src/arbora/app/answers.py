@@ -210,6 +210,8 @@ def topic_probabilities(model: Any, X: Any, times: Any = None) -> NDArray[np.flo
     """
     if times is not None:
         return np.asarray(model.predict_proba(X, times))
+    if hasattr(model, "predict_node_proba"):
+        return np.asarray(model.predict_node_proba(X))
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(X))
     return np.eye(model.n_clusters)[model.predict(X)]

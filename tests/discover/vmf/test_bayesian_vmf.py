@@ -124,10 +124,14 @@ def test_metropolis_agrees_with_quadrature():
     np.testing.assert_allclose(drawn.entropy, grid.entropy, atol=0.4)
 
 
-@pytest.mark.parametrize("concentration", ["grid", "bound"])
+@pytest.mark.parametrize("posterior", ["grid", "bound"])
 @pytest.mark.parametrize(("init", "shared"), [("k-means++", True), ("random", False)])
-def test_the_bound_never_falls(data, concentration, init, shared):
-    options = {"concentration": concentration, "init": init, "shared_concentration": shared}
+def test_the_bound_never_falls(data, posterior, init, shared):
+    options = {
+        "concentration_posterior": posterior,
+        "init": init,
+        "concentration": "shared" if shared else "own",
+    }
     model = BayesianVMFMixture(5, annealing_steps=2, **options, **{**EXACT, "tol": 1e-4}).fit(data.X_train)
     assert (len(np.unique(model.concentrations_)) == 1) == shared
     steps, size = np.diff(model.lower_bounds_), np.abs(model.lower_bounds_[:-1])
@@ -166,16 +170,22 @@ def test_the_bound_is_below_the_evidence_by_enumeration(n_components, shared, sl
     X = make_vmf_mixture(6, 2, 2, kappa=20.0, random_state=2).X_train
     exact = evidence(X, n_components, shared)
     bounds = {}
-    options = {"shared_concentration": shared, "annealing_steps": 0, "n_init": 2, **FIXED, **EXACT}
-    for concentration in ("grid", "bound"):
-        model = BayesianVMFMixture(n_components, concentration=concentration, **options).fit(X)
-        bounds[concentration] = model.lower_bounds_[-1]
+    options = {
+        "concentration": "shared" if shared else "own",
+        "annealing_steps": 0,
+        "n_init": 2,
+        **FIXED,
+        **EXACT,
+    }
+    for posterior in ("grid", "bound"):
+        model = BayesianVMFMixture(n_components, concentration_posterior=posterior, **options).fit(X)
+        bounds[posterior] = model.lower_bounds_[-1]
     assert exact - slack < bounds["grid"] < exact
     assert bounds["bound"] <= bounds["grid"] + 1e-8
 
 
 def test_no_factor_and_no_learned_prior_can_be_improved(data):
-    model = BayesianVMFMixture(3, shared_concentration=False, **EXACT).fit(data.X_train)
+    model = BayesianVMFMixture(3, concentration="own", **EXACT).fit(data.X_train)
     q = model._params()
     best = posterior_extra(q)
     for name in ("alpha", "concentration", "log_variance"):
@@ -234,17 +244,17 @@ def test_a_certain_prior_gives_the_mixture_without_one(data):
     np.testing.assert_allclose(ours.weights_, known.weights_, atol=0.05)
 
 
-@pytest.mark.parametrize("concentration", ["grid", "bound", "sample"])
-def test_the_truth_is_found(concentration):
+@pytest.mark.parametrize("posterior", ["grid", "bound", "sample"])
+def test_the_truth_is_found(posterior):
     data = make_vmf_mixture(300, 5, 3, kappa=[20.0, 40.0, 80.0], random_state=5)
-    options = {"shared_concentration": False, "n_init": 2, "random_state": 0}
-    model = BayesianVMFMixture(3, concentration=concentration, **options).fit(data.X_train)
+    options = {"concentration": "own", "n_init": 2, "random_state": 0}
+    model = BayesianVMFMixture(3, concentration_posterior=posterior, **options).fit(data.X_train)
     labels = model.predict(data.X_train)
     assert adjusted_rand_index(data.truth.components, labels) > 0.85
     used = np.unique(labels)
     order = [used[np.argmax(model.means_[used] @ mean)] for mean in data.truth.means]
     assert np.min(np.sum(model.means_[order] * data.truth.means, axis=1)) > 0.98
-    if concentration == "grid":
+    if posterior == "grid":
         np.testing.assert_allclose(model.concentrations_[order], data.truth.concentrations, rtol=0.4)
 
 
@@ -312,16 +322,16 @@ def word_rows(n_samples, n_features, seed):
     return X
 
 
-@pytest.mark.parametrize("concentration", ["grid", "bound", "sample"])
+@pytest.mark.parametrize("posterior", ["grid", "bound", "sample"])
 @pytest.mark.parametrize("n_features", [3000, 20_000])
-def test_repeated_rows_do_no_harm_in_single_precision(n_features, concentration):
+def test_repeated_rows_do_no_harm_in_single_precision(n_features, posterior):
     X = word_rows(150, n_features, 0)
     repeated = sp.csr_array(sp.vstack([X, X[[0, 0]]]))
-    model = BayesianVMFMixture(20, shared_concentration=False, concentration=concentration, random_state=0)
+    model = BayesianVMFMixture(20, concentration="own", concentration_posterior=posterior, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the bound must not fall
         model.fit(repeated)
     assert np.all(model.concentrations_ < 2e8)
     test = word_rows(50, n_features, 1)
-    single = BayesianVMFMixture(20, shared_concentration=False, random_state=0).fit(X)
+    single = BayesianVMFMixture(20, concentration="own", random_state=0).fit(X)
     assert model.score(test) == pytest.approx(single.score(test), rel=1e-2)

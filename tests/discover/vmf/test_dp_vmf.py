@@ -57,7 +57,12 @@ def test_no_other_law_of_the_sticks_is_better():
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_bound_never_falls_and_components_are_sorted(data, shared):
-    options = {"shared_concentration": shared, "annealing_steps": 0, "dtype": "float64", "tol": 1e-3}
+    options = {
+        "concentration": "shared" if shared else "own",
+        "annealing_steps": 0,
+        "dtype": "float64",
+        "tol": 1e-3,
+    }
     model = DirichletProcessVMFMixture(8, init="random", **options, random_state=0).fit(data.X_train)
     assert len(model.lower_bounds_) > 3
     assert np.all(np.diff(model.lower_bounds_) >= -1e-9 * np.abs(model.lower_bounds_[:-1]))

@@ -17,7 +17,7 @@ from arbora.special import bessel_ratio, sample_vmf, vmf_log_normalizer
 from arbora.structure import Hierarchy
 
 EXACT = {"dtype": "float64", "tol": 1e-11, "max_iter": 200, "random_state": 0}
-OWN = {"shared_concentration": False}
+OWN = {"concentration": "own"}
 UNEVEN = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "c"), ("c", "d"), ("c", "e"), ("a", "f")])
 
 
@@ -39,7 +39,7 @@ def data():
     [
         (None, {}),
         (UNEVEN, {"prior_concentration": np.inf}),
-        (UNEVEN, {"concentration": "bound", "init": "random"}),
+        (UNEVEN, {"concentration_posterior": "bound", "init": "random"}),
     ],
     ids=["regular", "known root", "bound"],
 )
@@ -104,14 +104,18 @@ def test_updates_maximise_the_bound():
 
     def bound(vectors):
         vectors = vectors.reshape(2, 3)
-        spreads, directions = q.nodes.spreads.copy(), q.nodes.directions.copy()
-        spreads[[0, 1]] = np.linalg.norm(vectors, axis=1)
-        directions[[0, 1]] = vectors / spreads[[0, 1], None]
+        mean_concentrations, directions = q.nodes.mean_concentrations.copy(), q.nodes.directions.copy()
+        mean_concentrations[[0, 1]] = np.linalg.norm(vectors, axis=1)
+        directions[[0, 1]] = vectors / mean_concentrations[[0, 1], None]
         return tree_extra(
-            arrays, how, q._replace(nodes=q.nodes._replace(directions=directions, spreads=spreads))
+            arrays,
+            how,
+            q._replace(
+                nodes=q.nodes._replace(directions=directions, mean_concentrations=mean_concentrations)
+            ),
         )
 
-    here = (q.nodes.directions * q.nodes.spreads[:, None])[[0, 1]].ravel()
+    here = (q.nodes.directions * q.nodes.mean_concentrations[:, None])[[0, 1]].ravel()
     best = minimize(lambda v: -bound(v), here + 0.3 * rng.standard_normal(6), tol=1e-10)
     np.testing.assert_allclose(bound(here), -best.fun, rtol=1e-9)
     np.testing.assert_allclose(here, best.x, atol=1e-3)
@@ -128,7 +132,7 @@ def test_the_bound_has_all_constants():
     kappa = KappaPosterior(*(np.zeros(2) for _ in range(5)))
     prior = VMFPrior(1.0, np.eye(4)[0], 3.0, 0.0, 1.0)
     q = start_tree(arrays, VMFPosterior(mu[1:].T, np.full(2, 50.0), np.ones(2), kappa, prior), 2.0)
-    nodes = q.nodes._replace(directions=mu, spreads=np.full(3, 50.0))
+    nodes = q.nodes._replace(directions=mu, mean_concentrations=np.full(3, 50.0))
     length = bessel_ratio(1.0, 50.0)
     entropy = -3 * (vmf_log_normalizer(50.0, 4) + 50.0 * length)
     known = vmf_log_normalizer(3.0, 4) + 3.0 * length * mu[0, 0]
@@ -185,7 +189,7 @@ def test_seeds_say_where_things_go(data):
         branching=(2, 3), seeds={"1/2": [word]}, feature_names=names, seed_weight=1e6
     )
     model.set_params(random_state=0, max_iter=20).fit(data.X_train)
-    assert model.top_features(n=1)["1/2"][0][0] == word
+    assert dict(zip(model.nodes_, model.top_features(n=1), strict=True))["1/2"][0][0] == word
 
 
 @pytest.mark.parametrize(
@@ -230,21 +234,22 @@ def test_rotation_changes_nothing(data):
 def test_what_a_fitted_tree_tells(data):
     forest = Hierarchy.from_paths(["a/x", "a/y", "b/x", "b/y", "b/z"])
     model = HierarchicalVMFMixture(forest, random_state=0, tol=0.01).fit(data.X_train)
-    proba = model.predict_proba(data.X_train)
+    proba = model.predict_node_proba(data.X_train)
     for node in model.hierarchy_.order.tolist():
         children = np.flatnonzero(model.hierarchy_.parent == node)
         if len(children):
             np.testing.assert_allclose(proba[:, node], proba[:, children].sum(axis=1), atol=1e-12)
             assert model.weights_[node] == pytest.approx(model.weights_[children].sum())
-    leaves = proba[:, model.leaf_ids_]
+    leaves = model.predict_proba(data.X_train)
+    np.testing.assert_allclose(leaves, proba[:, model.leaf_ids_], atol=1e-12)
     np.testing.assert_array_equal(
         model.nodes_[model.leaf_ids_[leaves.argmax(axis=1)]], model.predict(data.X_train)
     )
-    assert list(model.top_features(n=2)) == model.nodes_[model.hierarchy_.order].tolist()
+    assert [top[0][0] for top in model.top_features(n=2)] == model.means_.argmax(axis=1).tolist()
     shown = model.representatives(data.X_train, n=3)
     assert all(
         model.predict(data.X_train[ids]).tolist() == [leaf] * len(ids)
-        for leaf, ids in shown.items()
+        for leaf, ids in zip(model.nodes_, shown, strict=True)
         if "/" in leaf
     )
     X, names = model.sample(50)

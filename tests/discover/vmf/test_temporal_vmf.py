@@ -14,7 +14,7 @@ from arbora.discover.vmf.temporal.posterior import (
     Pulls,
     chain_value,
     from_blocks,
-    marginal_spreads,
+    marginal_concentrations,
     smoothed,
     sweep,
     to_blocks,
@@ -52,7 +52,7 @@ def fitted(data, times):
 @pytest.mark.filterwarnings(EARLY)
 @pytest.mark.parametrize(
     "more",
-    [{}, {"weights": "evolving"}, {"persistence": "learn"}, {"shared_concentration": True, "init": "random"}],
+    [{}, {"weights": "evolving"}, {"persistence": "learn"}, {"concentration": "shared", "init": "random"}],
     ids=str,
 )
 def test_the_bound_never_falls(data, times, more):
@@ -66,7 +66,7 @@ def test_the_bound_never_falls(data, times, more):
 def test_one_point_of_time_is_the_bayesian_mixture(data):
     make = {**EXACT, "tol": 1e-12, "alpha": 1.0}
     one = TemporalVMFMixture(3, **make).fit(data.X_train, np.full(400, 1999))
-    flat = BayesianVMFMixture(3, shared_concentration=False, **make).fit(data.X_train)
+    flat = BayesianVMFMixture(3, concentration="own", **make).fit(data.X_train)
     np.testing.assert_allclose(one.lower_bounds_[-1], flat.lower_bounds_[-1], rtol=1e-8)
     np.testing.assert_allclose(one.means_[0], flat.means_, atol=1e-5)
     np.testing.assert_allclose(one.concentrations_, flat.concentrations_, rtol=1e-4)
@@ -86,7 +86,7 @@ def test_truth_is_found_again(data, times, fitted):
     assert sorted(match) == [0, 1, 2]
     cosine = np.einsum("tkd,tkd->tk", fitted.means_, data.truth.means[:, match])
     assert cosine.min() > 0.9  # the same clusters at all times
-    still = BayesianVMFMixture(3, shared_concentration=False, random_state=0).fit(data.X_train)
+    still = BayesianVMFMixture(3, concentration="own", random_state=0).fit(data.X_train)
     assert fitted.score(data.X_train, times) > still.score(data.X_train) + 0.1
 
 
@@ -95,7 +95,7 @@ def test_the_next_time_is_foreseen():
     past = data.extra["time"] < 5
     X, new = data.X_train[past], data.X_train[~past]
     model = TemporalVMFMixture(3, persistence=0.97, random_state=0).fit(X, data.extra["time"][past])
-    still = BayesianVMFMixture(3, shared_concentration=False, random_state=0).fit(X)
+    still = BayesianVMFMixture(3, concentration="own", random_state=0).fit(X)
     assert model.score_next(new) > still.score(new) + 0.1
     assert adjusted_rand_index(data.truth.components[~past], model.predict_next(new)) > 0.9
     assert model.score(new, "next") == model.score_next(new)
@@ -112,8 +112,8 @@ def test_times_without_rows_are_passed_over(data, times):
     rest = model.means_[[2, 3, 4, 5]]
     cosine = np.einsum("tkd,ukd->tuk", rest, rest)
     assert np.all(cosine[0, 1] > cosine[0, 3])  # on the way from the one before to the one after
-    spreads = marginal_spreads(model._params())
-    assert np.all(spreads[3] < spreads[2])  # and less certain
+    mean_concentrations = marginal_concentrations(model._params())
+    assert np.all(mean_concentrations[3] < mean_concentrations[2])  # and less certain
     assert np.isnan(model.dynamics()[0].share[3])
 
 
@@ -162,9 +162,11 @@ def chain_of(n_times, coupling, seed=0):
     directions = (
         sample_vmf(np.eye(6)[0], 5.0, n_times * 2, rng).reshape(n_times, 2, 6).transpose(0, 2, 1).copy()
     )
-    spreads = np.full((n_times, 2), 20.0)
+    mean_concentrations = np.full((n_times, 2), 20.0)
     pulls = Pulls(10 * rng.standard_normal(shape), 2 * np.eye(6)[0][:, None], coupling)
-    return Chain(directions, directions * bessel_ratio(2.0, spreads)[:, None], spreads), pulls
+    return Chain(
+        directions, directions * bessel_ratio(2.0, mean_concentrations)[:, None], mean_concentrations
+    ), pulls
 
 
 def test_sweeps_end_where_nothing_raises_the_bound_and_the_solution_of_all_times_agrees():
@@ -178,25 +180,27 @@ def test_sweeps_end_where_nothing_raises_the_bound_and_the_solution_of_all_times
     np.testing.assert_allclose(jump.directions, chain.directions, atol=1e-6)
     rng = np.random.default_rng(1)
     for _ in range(20):
-        natural = chain.directions * chain.spreads[:, None] + 0.5 * rng.standard_normal(
+        natural = chain.directions * chain.mean_concentrations[:, None] + 0.5 * rng.standard_normal(
             chain.directions.shape
         )
-        spreads = np.linalg.norm(natural, axis=1)
-        directions = natural / spreads[:, None]
-        other = Chain(directions, directions * bessel_ratio(2.0, spreads)[:, None], spreads)
+        mean_concentrations = np.linalg.norm(natural, axis=1)
+        directions = natural / mean_concentrations[:, None]
+        other = Chain(
+            directions, directions * bessel_ratio(2.0, mean_concentrations)[:, None], mean_concentrations
+        )
         assert chain_value(other, pulls) < values[-1]
 
 
 def test_linear_response_is_the_covariance_of_a_gaussian_chain(fitted):
     """Inverse of the whole matrix, formed densely."""
     q = fitted._params()
-    lengths = bessel_ratio(3.0, q.spreads)
+    lengths = bessel_ratio(3.0, q.mean_concentrations)
     for k in range(3):
-        matrix = np.diag(q.spreads[:, k] / lengths[:, k])
+        matrix = np.diag(q.mean_concentrations[:, k] / lengths[:, k])
         off = np.arange(len(matrix) - 1)
         matrix[off, off + 1] = matrix[off + 1, off] = -q.transition
         variance = (1 - lengths[:, k] ** 2) * np.diag(matrix) * np.diag(np.linalg.inv(matrix))
-        found = bessel_ratio(3.0, marginal_spreads(q)[:, k])
+        found = bessel_ratio(3.0, marginal_concentrations(q)[:, k])
         np.testing.assert_allclose(found, np.sqrt(1 - variance), rtol=1e-8)
 
 

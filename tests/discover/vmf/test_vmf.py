@@ -264,10 +264,10 @@ def test_novel_rows(data, fitted):
     z = rng.choice(3, size=2000, p=data.truth.weights)
     X = sample_vmf(data.truth.means[z], data.truth.concentrations[z], random_state=rng)
     for level in (0.05, 0.2):
-        assert fitted.is_novel(X, level).mean() == pytest.approx(level, abs=0.05)
+        assert fitted.is_novel(X, level=level).mean() == pytest.approx(level, abs=0.05)
     assert fitted.is_novel(-data.truth.means.sum(axis=0, keepdims=True)).all()
     with pytest.raises(ValueError, match="between 0 and 1"):
-        fitted.is_novel(X, 5)
+        fitted.is_novel(X, level=5)
 
 
 def test_density_without_oneself_is_that_of_a_model_without_the_row():

@@ -91,7 +91,7 @@ def test_chains_begin_at_their_own_states_whatever_the_order_of_the_threads():
 @pytest.fixture(scope="module")
 def sampled():
     data = make_vmf_mixture(150, 4, 3, kappa=40.0, random_state=0)
-    options = {"shared_concentration": False, "random_state": 0}
+    options = {"concentration": "own", "random_state": 0}
     fitted = BayesianVMFMixture(3, inference="gibbs", n_warmup=50, n_samples=100, **options).fit(data.X_train)
     return data, fitted, BayesianVMFMixture(3, **options).fit(data.X_train)
 

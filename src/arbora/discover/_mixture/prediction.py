@@ -181,7 +181,7 @@ class Questions(ClusterLook):
         """
         return float(-2 * self.score_samples(X).sum() + 2 * self._n_parameters())
 
-    def is_novel(self, X: Any, level: float = 0.05) -> NDArray[np.bool_]:
+    def is_novel(self, X: Any, *, level: float = 0.05) -> NDArray[np.bool_]:
         """Tell which rows are unlike the training data.
 
         A row is novel when its density is lower than that of a share `level` of the training rows, each of them

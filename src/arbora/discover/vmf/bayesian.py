@@ -68,12 +68,12 @@ class BayesianVMFMixture(Mixture):
     inference : {"variational", "gibbs"}
         How the posterior is found. "gibbs" draws from it, with the means integrated out; chains start at variational
         solutions, from which they take those parts of the prior that are not given.
-    concentration : {"grid", "bound", "sample"}
-        How the posterior of a concentration is found: by quadrature (the default; exact), by a log-normal law under a
+    concentration : {"shared", "own"}
+        "shared": all components have the same concentration. "own": each component has its own. Own concentrations
+        describe new rows better, but find known classes less often.
+    concentration_posterior : {"grid", "bound", "sample"}
+        How the posterior of a concentration is computed: by quadrature (exact), as a log-normal distribution under a
         bound, or by Metropolis sampling.
-    shared_concentration : bool
-        Whether all components have one concentration, or each its own. One of its own for each component describes
-        new rows better, but finds known classes less often.
     alpha : float, optional
         Parameter of the Dirichlet prior of the weights. None, here and below: learned from the data.
     prior_direction : array-like of shape (n_features,), optional
@@ -172,8 +172,8 @@ class BayesianVMFMixture(Mixture):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **Mixture._parameter_constraints,
         "inference": [StrOptions({"variational", "gibbs"})],
-        "concentration": [StrOptions(set(POSTERIORS))],
-        "shared_concentration": ["boolean"],
+        "concentration": [StrOptions({"shared", "own"})],
+        "concentration_posterior": [StrOptions(set(POSTERIORS))],
         "alpha": [Interval(Real, 0, None, closed="neither"), None],
         "prior_direction": ["array-like", None],
         "prior_concentration": [Interval(Real, 0, None, closed="left"), None],
@@ -192,8 +192,8 @@ class BayesianVMFMixture(Mixture):
         n_components: int | str = 8,
         *,
         inference: str = "variational",
-        concentration: str = "grid",
-        shared_concentration: bool = True,
+        concentration: str = "shared",
+        concentration_posterior: str = "grid",
         alpha: float | None = None,
         prior_direction: Any = None,
         prior_concentration: float | None = None,
@@ -218,7 +218,7 @@ class BayesianVMFMixture(Mixture):
         self.n_components = n_components
         self.inference = inference
         self.concentration = concentration
-        self.shared_concentration = shared_concentration
+        self.concentration_posterior = concentration_posterior
         self.alpha = alpha
         self.prior_direction = prior_direction
         self.prior_concentration = prior_concentration
@@ -295,7 +295,7 @@ class BayesianVMFMixture(Mixture):
             for params in (self._params(), *others)
         ]
         prior = VMFPrior(**self.prior_)
-        sampler = CollapsedVMF(prior, n_components, seen.shape[0], self.shared_concentration)
+        sampler = CollapsedVMF(prior, n_components, seen.shape[0], self.concentration == "shared")
         found = sample_posterior(
             sampler, seen, states, Sweeps(self.n_warmup, self.n_samples), seed, engine.map
         )
@@ -320,12 +320,14 @@ class BayesianVMFMixture(Mixture):
     def _how(self) -> Inference:
         fixed = frozenset(self._given_prior())
         largest = largest_kappa(self.dtype)
-        return Inference(POSTERIORS[self.concentration], fixed, self.shared_concentration, largest)
+        return Inference(
+            POSTERIORS[self.concentration_posterior], fixed, self.concentration == "shared", largest
+        )
 
     def _model(self, rows: WeightedRows) -> MixtureModel:
-        how, shared = self._how(), self.shared_concentration
+        how = self._how()
         return MixtureModel(
-            posterior_scores, partial(update_posterior, how), partial(posterior_extra, shared=shared)
+            posterior_scores, partial(update_posterior, how), partial(posterior_extra, shared=how.shared)
         )
 
     def _scores(self, params: VMFPosterior) -> LinearScores:
@@ -355,7 +357,7 @@ class BayesianVMFMixture(Mixture):
     def _set(self, params: VMFPosterior) -> None:
         means = params.directions.T.astype(np.float64)
         self.means_ = means / np.linalg.norm(means, axis=1, keepdims=True)
-        self.mean_concentrations_ = params.spreads
+        self.mean_concentrations_ = params.mean_concentrations
         self.kappa_posterior_ = np.array(params.kappa)
         self.concentrations_ = params.kappa.mean
         self.dirichlet_ = params.dirichlet
@@ -371,12 +373,12 @@ class BayesianVMFMixture(Mixture):
 
     def _n_parameters(self) -> int:
         n_components, n_features = self.means_.shape
-        n_kappa = 1 if self.shared_concentration else n_components
+        n_kappa = 1 if self.concentration == "shared" else n_components
         return n_components * (n_features - 1) + n_kappa + n_components - 1
 
     def _density(self, params: VMFPosterior, X: sp.csr_array) -> NDArray[np.float64]:
         cosine = csr_matmul(X, params.directions.astype(np.float64, copy=False))
-        density = predictive_log_density(cosine, params.spreads, params.kappa, X.shape[1])
+        density = predictive_log_density(cosine, params.mean_concentrations, params.kappa, X.shape[1])
         return logsumexp(density + np.log(params.dirichlet / params.dirichlet.sum()), axis=1)
 
     def _left_out(

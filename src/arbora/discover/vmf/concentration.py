@@ -174,9 +174,9 @@ def bounded_log_normalizer(kappa: Array, n_features: int) -> Array:
     """Lower bound of log C_D(kappa), equal to it at 0."""
     v = n_features / 2 - 1
     s = np.sqrt(kappa**2 + v**2)
-    spread = v * np.log1p(s / v) if v > 0 else 0.0
+    growth = v * np.log1p(s / v) if v > 0 else 0.0
     with_v = gammaln(v + 1) - (v + 1) * np.log(2 * np.pi)
-    return spread - kappa**2 / np.maximum(s + v, 1e-300) + with_v
+    return growth - kappa**2 / np.maximum(s + v, 1e-300) + with_v
 
 
 def bound_posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> KappaPosterior:

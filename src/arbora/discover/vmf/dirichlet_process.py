@@ -95,7 +95,9 @@ def dp_update(how: Inference, learn: bool, params: DPPosterior, stats: Stats) ->
         stats = Stats(stats.counts[order], np.ascontiguousarray(stats.sums[:, order]))
         kappa = KappaPosterior(*(value[order] for value in q.kappa))
         q = q._replace(
-            directions=np.ascontiguousarray(q.directions[:, order]), spreads=q.spreads[order], kappa=kappa
+            directions=np.ascontiguousarray(q.directions[:, order]),
+            mean_concentrations=q.mean_concentrations[order],
+            kappa=kappa,
         )
     sticks = update_sticks(params.sticks, stats.counts, learn)
     q = update_posterior(how, q, stats)
@@ -136,16 +138,21 @@ def known_fit(scores: LinearScores, known: Stats) -> float:
 def born(params: DPPosterior, rows: WeightedRows) -> DPPosterior:
     """Put components without rows on rows that are far from all means, and from each other."""
     empty = np.flatnonzero(params.stats.counts <= _USED)
-    directions, spreads = params.components.directions.copy(), params.components.spreads.copy()
-    used = np.setdiff1d(np.arange(len(spreads)), empty)
+    directions, mean_concentrations = (
+        params.components.directions.copy(),
+        params.components.mean_concentrations.copy(),
+    )
+    used = np.setdiff1d(np.arange(len(mean_concentrations)), empty)
     if not len(used):  # rows of so little weight that there is no cluster yet
         return params
     nearest = csr_matmul(rows.X, np.ascontiguousarray(directions[:, used], rows.X.dtype)).max(axis=1)
     for k in empty[:_MOST_BIRTHS]:
         seed = rows.X[[int(np.argmin(nearest))]].toarray()[0]
-        directions[:, k], spreads[k] = seed, spreads[used].max()
+        directions[:, k], mean_concentrations[k] = seed, mean_concentrations[used].max()
         nearest = np.maximum(nearest, rows.X @ seed)
-    return params._replace(components=params.components._replace(directions=directions, spreads=spreads))
+    return params._replace(
+        components=params.components._replace(directions=directions, mean_concentrations=mean_concentrations)
+    )
 
 
 def batch_turns(
@@ -170,10 +177,10 @@ class DirichletProcessVMFMixture(BayesianVMFMixture):
     ----------
     n_components : int
         Most clusters there can be; those that are not needed have no rows.
-    concentration : {"grid", "bound", "sample"}
-        How the posterior of a concentration is found; see `BayesianVMFMixture`.
-    shared_concentration : bool
-        Whether all components have one concentration, or each its own.
+    concentration : {"shared", "own"}
+        "shared": all components have the same concentration. "own": each component has its own.
+    concentration_posterior : {"grid", "bound", "sample"}
+        How the posterior of a concentration is computed; see `BayesianVMFMixture`.
     alpha : float, optional
         Concentration of the process: the larger, the more clusters. None, here and below: learned from the data.
     prior_direction : array-like of shape (n_features,), optional
@@ -239,8 +246,8 @@ class DirichletProcessVMFMixture(BayesianVMFMixture):
         self,
         n_components: int = 30,
         *,
-        concentration: str = "grid",
-        shared_concentration: bool = True,
+        concentration: str = "shared",
+        concentration_posterior: str = "grid",
         alpha: float | None = None,
         prior_direction: Any = None,
         prior_concentration: float | None = None,
@@ -260,7 +267,7 @@ class DirichletProcessVMFMixture(BayesianVMFMixture):
     ) -> None:
         self.n_components = n_components
         self.concentration = concentration
-        self.shared_concentration = shared_concentration
+        self.concentration_posterior = concentration_posterior
         self.alpha = alpha
         self.prior_direction = prior_direction
         self.prior_concentration = prior_concentration
@@ -282,7 +289,7 @@ class DirichletProcessVMFMixture(BayesianVMFMixture):
         how = self._how()
         how = how._replace(fixed=how.fixed | {"alpha"})
         update = partial(dp_update, how, self.alpha is None)
-        return MixtureModel(dp_scores, update, partial(dp_extra, self.shared_concentration))
+        return MixtureModel(dp_scores, update, partial(dp_extra, how.shared))
 
     def _solve(
         self, rows: WeightedRows, init: Init, n_components: int, seed: int, engine: ThreadEngine

@@ -272,9 +272,9 @@ def project(resp: Array, u: Array, X: sp.csr_array, prior: VMFPrior) -> VMFPoste
     log_normalizer = vmf_log_normalizer(kappa, X.shape[1]).mean(axis=0)
     law = KappaPosterior(kappa.mean(axis=0), log_normalizer, u.mean(axis=0), (u**2).mean(axis=0), entropy)
     mixed = (X.T @ resp) * law.mean + (prior.concentration * prior.direction)[:, None]
-    spreads = np.linalg.norm(mixed, axis=0)
-    directions = mixed / np.where(spreads > 0, spreads, 1.0)
-    return VMFPosterior(directions, spreads, prior.alpha + resp.sum(axis=0), law, prior)
+    mean_concentrations = np.linalg.norm(mixed, axis=0)
+    directions = mixed / np.where(mean_concentrations > 0, mean_concentrations, 1.0)
+    return VMFPosterior(directions, mean_concentrations, prior.alpha + resp.sum(axis=0), law, prior)
 
 
 class Sampled(NamedTuple):

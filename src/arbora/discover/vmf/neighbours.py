@@ -30,7 +30,7 @@ class Settled(NamedTuple):
     """Means and concentrations that fit each other."""
 
     directions: NDArray[Any]
-    spreads: Array
+    mean_concentrations: Array
     kappa: KappaPosterior
 
 
@@ -97,5 +97,7 @@ def joint_update(
         return KappaPosterior(*(np.where(free, new, old) for new, old in zip(found, before, strict=True)))
 
     used, kappa = settle(posterior, likelihood, products, kappa)
-    directions, spreads = unit_vectors(around * used.astype(around.dtype)[:, None] + above, before)
-    return Settled(directions, spreads, kappa)
+    directions, mean_concentrations = unit_vectors(
+        around * used.astype(around.dtype)[:, None] + above, before
+    )
+    return Settled(directions, mean_concentrations, kappa)

@@ -38,7 +38,7 @@ from arbora.special import bessel_ratio, kappa_mle, sample_vmf, vmf_entropy, vmf
 
 Array = NDArray[np.float64]
 
-CERTAIN = 1e12  # spread of a mean that is taken as known, for a start
+CERTAIN = 1e12  # concentration of a mean that is taken as known, for a start
 _TURNS = 4  # of (mean, concentration) between two E-steps, at most
 _SETTLED = 1e-6  # relative change of the concentrations that ends them
 _LEAST_VARIANCE = 1e-6  # of the prior of log(kappa), which could shrink to a point
@@ -59,10 +59,23 @@ class VMFPrior(NamedTuple):
 
 
 class VMFPosterior(NamedTuple):
-    """Factors of the posterior: directions (n_features, n_components) and spreads of the means, rest by component."""
+    """Factors of the posterior.
+
+    Attributes
+    ----------
+    directions : ndarray of shape (n_features, n_components)
+        Directions psi_k of the means.
+    mean_concentrations : ndarray of shape (n_components,)
+        Concentrations gamma_k of the means around these directions: how certain the means are.
+    dirichlet : ndarray of shape (n_components,)
+        Parameters rho_k of the weights.
+    kappa : KappaPosterior
+        Concentrations of the rows around the means.
+    prior : VMFPrior
+    """
 
     directions: NDArray[Any]
-    spreads: Array
+    mean_concentrations: Array
     dirichlet: Array
     kappa: KappaPosterior
     prior: VMFPrior
@@ -115,7 +128,7 @@ def expected_log_weights(dirichlet: Array) -> Array:
 
 def mean_lengths(q: VMFPosterior) -> Array:
     """Lengths of the means E[mu_k]."""
-    return bessel_ratio(q.directions.shape[0] / 2 - 1, q.spreads)
+    return bessel_ratio(q.directions.shape[0] / 2 - 1, q.mean_concentrations)
 
 
 def begin_posterior(
@@ -146,14 +159,14 @@ def begin_posterior(
         "log_mean": float(np.log(start.concentrations).mean()),
         "log_variance": 1.0,
     }
-    spreads = np.full(len(start.weights), CERTAIN)
+    mean_concentrations = np.full(len(start.weights), CERTAIN)
     dirichlet = total * start.weights + 1.0
     prior = VMFPrior(**{**first, **given})
     pulls = dirichlet * bessel_ratio(n_features / 2 - 1, start.concentrations)
     likelihood = KappaLikelihood(dirichlet, pulls, prior.log_mean, prior.log_variance, n_features)
     # A law, not a point, which would have no entropy: the first bound is one already.
     kappa = how.posterior(likelihood, point_posterior(start.concentrations, n_features))
-    return VMFPosterior(start.vectors, spreads, dirichlet, kappa, prior)
+    return VMFPosterior(start.vectors, mean_concentrations, dirichlet, kappa, prior)
 
 
 def posterior_scores(q: VMFPosterior) -> LinearScores:
@@ -176,10 +189,12 @@ def settle(
     square, along, rest, strength = products
     for _ in range(_TURNS):
         used = kappa.mean
-        spreads = np.sqrt(np.maximum(used**2 * square + 2 * used * strength * along + rest, 0.0))
+        mean_concentrations = np.sqrt(np.maximum(used**2 * square + 2 * used * strength * along + rest, 0.0))
         pulls = used * square + strength * along
-        pulls = np.divide(pulls, spreads, out=np.zeros_like(spreads), where=spreads > 0)
-        pulls = bessel_ratio(likelihood.n_features / 2 - 1, spreads) * pulls
+        pulls = np.divide(
+            pulls, mean_concentrations, out=np.zeros_like(mean_concentrations), where=mean_concentrations > 0
+        )
+        pulls = bessel_ratio(likelihood.n_features / 2 - 1, mean_concentrations) * pulls
         kappa = posterior(likelihood._replace(pulls=pulls), kappa)
         if np.all(np.abs(kappa.mean - used) <= _SETTLED * used):
             break
@@ -195,12 +210,12 @@ def update_posterior(how: Inference, q: VMFPosterior, stats: Stats) -> VMFPoster
         how.posterior, likelihood, Products(squared_lengths(sums), along, c0**2, c0), q.kappa
     )
     directions, squares = mixed_columns(np.ascontiguousarray(sums), used, c0 * prior.direction)
-    spreads = np.sqrt(squares)
-    empty = spreads == 0
-    directions /= np.where(empty, 1.0, spreads).astype(sums.dtype)
+    mean_concentrations = np.sqrt(squares)
+    empty = mean_concentrations == 0
+    directions /= np.where(empty, 1.0, mean_concentrations).astype(sums.dtype)
     if empty.any():
         directions[:, empty] = q.directions[:, empty]
-    new = VMFPosterior(directions, spreads, prior.alpha + counts, kappa, prior)
+    new = VMFPosterior(directions, mean_concentrations, prior.alpha + counts, kappa, prior)
     return new._replace(prior=empirical_bayes(new, how.settled))
 
 
@@ -269,7 +284,7 @@ def component_extra(q: VMFPosterior, shared: bool = False) -> float:
     cosine = np.asarray(prior.direction.astype(q.directions.dtype) @ q.directions, dtype=np.float64)
     c0 = prior.concentration
     means = vmf_log_normalizer(c0, n_features) + c0 * mean_lengths(q) * cosine
-    means = np.sum(means + vmf_entropy(q.spreads, n_features))
+    means = np.sum(means + vmf_entropy(q.mean_concentrations, n_features))
     kappa = prior_divergence(q.kappa, prior.log_mean, prior.log_variance)
     return float(means - (kappa[0] if shared else kappa.sum()))
 
@@ -279,7 +294,9 @@ def posterior_extra(q: VMFPosterior, shared: bool = False) -> float:
     return dirichlet_gain(q.dirichlet, q.prior.alpha) + component_extra(q, shared)
 
 
-def predictive_log_density(cosine: Array, spreads: Array, kappa: KappaPosterior, n_features: int) -> Array:
+def predictive_log_density(
+    cosine: Array, mean_concentrations: Array, kappa: KappaPosterior, n_features: int
+) -> Array:
     r"""Log-densities of rows under components whose mean and concentration are not known for certain.
 
     The mean is integrated out exactly,
@@ -290,7 +307,7 @@ def predictive_log_density(cosine: Array, spreads: Array, kappa: KappaPosterior,
     ----------
     cosine : ndarray of shape (n_samples, n_components)
         Of rows and directions.
-    spreads : ndarray of shape (n_components,) or (n_samples, n_components)
+    mean_concentrations : ndarray of shape (n_components,) or (n_samples, n_components)
     kappa : KappaPosterior
     n_features : int
 
@@ -298,13 +315,15 @@ def predictive_log_density(cosine: Array, spreads: Array, kappa: KappaPosterior,
     -------
     ndarray of shape (n_samples, n_components)
     """
-    log_spread = vmf_log_normalizer(spreads, n_features)
+    log_mean_normalizer = vmf_log_normalizer(mean_concentrations, n_features)
     terms = np.empty((len(_NODES), *cosine.shape))
     for term, node, weight in zip(terms, _NODES, _NODE_WEIGHTS, strict=True):
         k = np.minimum(np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * node), _LARGEST)
         # ||k x + s psi||, without cancellation where the row points the other way
-        length = np.sqrt((k - spreads) ** 2 + 2 * k * spreads * np.maximum(1 + cosine, 0.0))
-        term[:] = np.log(weight) + vmf_log_normalizer(k, n_features) + log_spread
+        length = np.sqrt(
+            (k - mean_concentrations) ** 2 + 2 * k * mean_concentrations * np.maximum(1 + cosine, 0.0)
+        )
+        term[:] = np.log(weight) + vmf_log_normalizer(k, n_features) + log_mean_normalizer
         term -= vmf_log_normalizer(length, n_features)
     return np.asarray(logsumexp(terms, axis=0))
 
@@ -323,18 +342,22 @@ def left_out_log_density(q: VMFPosterior, cosine: Array, part: Array) -> Array:
     ndarray of shape (n_samples, n_components)
     """
     pull = part * q.kappa.mean  # the row's own part of gamma_k psi_k
-    square = (q.spreads - pull) ** 2 + 2 * q.spreads * pull * np.maximum(1 - cosine, 0.0)
-    spreads = np.sqrt(square)
-    left = spreads > 1e-9 * (q.spreads + pull)
-    rest = np.divide(q.spreads * cosine - pull, spreads, out=np.zeros_like(cosine), where=left)
-    return predictive_log_density(np.clip(rest, -1, 1), spreads, q.kappa, q.directions.shape[0])
+    square = (q.mean_concentrations - pull) ** 2 + 2 * q.mean_concentrations * pull * np.maximum(
+        1 - cosine, 0.0
+    )
+    mean_concentrations = np.sqrt(square)
+    left = mean_concentrations > 1e-9 * (q.mean_concentrations + pull)
+    rest = np.divide(
+        q.mean_concentrations * cosine - pull, mean_concentrations, out=np.zeros_like(cosine), where=left
+    )
+    return predictive_log_density(np.clip(rest, -1, 1), mean_concentrations, q.kappa, q.directions.shape[0])
 
 
 def sample_predictive(
-    means: Array, spreads: Array, kappa: KappaPosterior, rng: np.random.Generator
+    means: Array, mean_concentrations: Array, kappa: KappaPosterior, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Draw a row from the predictive distribution of each component that is given, one entry for each draw."""
-    means = sample_vmf(means, spreads, random_state=rng)
+    means = sample_vmf(means, mean_concentrations, random_state=rng)
     noise = rng.standard_normal(len(means))
     concentration = np.minimum(np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * noise), _LARGEST)
     return sample_vmf(means, concentration, random_state=rng)

@@ -100,8 +100,9 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         Any tree; rows belong to its leaves. Several roots are put under a new one. None: the tree of `branching`.
     branching : sequence of int
         Children of the nodes at each depth: (4, 4, 4) has 64 leaves, three levels below the root.
-    concentration : {"grid", "bound", "sample"}
-        How the posterior of a concentration is found; see `BayesianVMFMixture`.
+    concentration_posterior : {"grid", "bound", "sample"}
+        How the posterior of a concentration is computed; see `BayesianVMFMixture`. Every node has its own
+        concentration.
     alpha : float, optional
         Parameter of the Dirichlet prior of the weights of the leaves. None, here and below: learned from the data.
     node_concentration : float, optional
@@ -199,7 +200,7 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
     >>> model = HierarchicalVMFMixture(branching=(2, 3), random_state=0).fit(data.X_train)
     >>> [len(path) for path in model.predict_path(data.X_train[:2])]
     [3, 3]
-    >>> proba = model.predict_proba(data.X_train)
+    >>> proba = model.predict_node_proba(data.X_train)
     >>> bool(abs(proba[:, model.nodes_ == "root"] - 1).max() < 1e-9)
     True
     """
@@ -222,7 +223,7 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         structure: Hierarchy | None = None,
         branching: Any = (4, 4, 4),
         *,
-        concentration: str = "grid",
+        concentration_posterior: str = "grid",
         alpha: float | None = None,
         node_concentration: float | None = None,
         prior_direction: Any = None,
@@ -246,7 +247,7 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
     ) -> None:
         self.structure = structure
         self.branching = branching
-        self.concentration = concentration
+        self.concentration_posterior = concentration_posterior
         self.alpha = alpha
         self.node_concentration = node_concentration
         self.prior_direction = prior_direction
@@ -309,7 +310,7 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
     def _how(self) -> Inference:
         given = {"node_concentration"} if self.node_concentration is not None else set()
         fixed, largest = frozenset(given | set(self._given_prior())), largest_kappa(self.dtype)
-        return Inference(POSTERIORS[self.concentration], fixed, largest=largest)
+        return Inference(POSTERIORS[self.concentration_posterior], fixed, largest=largest)
 
     def _model(self, rows: WeightedRows) -> MixtureModel:
         tree, how = self._tree(rows.X.dtype), self._how()
@@ -327,7 +328,7 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
             order = arrange(self.hierarchy_, q.directions.T, self._seeds(), rng)
             kappa = KappaPosterior(*(part[order] for part in q.kappa))
             directions = np.ascontiguousarray(q.directions[:, order])
-            q = VMFPosterior(directions, q.spreads[order], q.dirichlet[order], kappa, q.prior)
+            q = VMFPosterior(directions, q.mean_concentrations[order], q.dirichlet[order], kappa, q.prior)
         # The law that the leaves share may be narrow; that of the inner nodes is still to be learned.
         prior = VMFPrior(**{**q.prior._asdict(), "log_variance": 1.0, **self._given_prior()})
         return start_tree(self._tree(rows.X.dtype), q._replace(prior=prior), self.node_concentration)
@@ -346,7 +347,9 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         known = point_posterior(start.concentrations, n_features)
         dirichlet = rows.total * start.weights + 1.0
         q = VMFPosterior(start.vectors, CERTAIN * one, dirichlet, known, prior)
-        how = Inference(POSTERIORS[self.concentration], frozenset(), largest=largest_kappa(self.dtype))
+        how = Inference(
+            POSTERIORS[self.concentration_posterior], frozenset(), largest=largest_kappa(self.dtype)
+        )
         model = MixtureModel(posterior_scores, partial(update_posterior, how), posterior_extra)
         schedule = self._schedule(0)._replace(max_iter=_FLAT_ITERATIONS)
         return run(model, rows, q, schedule, engine, Progress(None, "leaves", False))
@@ -358,7 +361,7 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         nodes = params.nodes
         means = nodes.directions.astype(np.float64)
         self.means_ = means / np.linalg.norm(means, axis=1, keepdims=True)
-        self.mean_concentrations_ = nodes.spreads
+        self.mean_concentrations_ = nodes.mean_concentrations
         self.kappa_posterior_ = np.array(nodes.kappa)
         self.concentrations_ = nodes.kappa.mean
         self.dirichlet_ = params.dirichlet

@@ -62,8 +62,8 @@ class TreeLook:
         X, columns = super().sample(n_samples)
         return X, self._names(self.leaf_ids_[columns])
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of every node given the row; a parent's is the sum of its children's.
+    def predict_node_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of every node given the row. The probability of a parent is the sum of its children.
 
         Parameters
         ----------
@@ -72,9 +72,9 @@ class TreeLook:
         Returns
         -------
         ndarray of shape (n_samples, n_nodes)
-            Columns in the order of `nodes_`.
+            Columns in the order of `nodes_`. `predict_proba` has the columns ``nodes_[leaf_ids_]``.
         """
-        return self._carried(super().predict_proba(X))
+        return self._carried(self.predict_proba(X))
 
     def predict_path(self, X: Any) -> list[list[Any]]:
         """Return the names from the root to the most probable leaf of each row.
@@ -91,48 +91,47 @@ class TreeLook:
         paths = {leaf: self.hierarchy_.path(leaf) for leaf in dict.fromkeys(leaves)}
         return [paths[leaf].copy() for leaf in leaves]
 
-    def top_features(self, feature_names: Any = None, n: int = 10) -> dict[Any, list[tuple[Any, float]]]:
-        """List the largest features of the mean of each node: what it is about.
+    def top_features(self, feature_names: Any = None, n: int = 10) -> list[list[tuple[Any, float]]]:
+        """List the largest features of the mean of each node.
 
         Parameters
         ----------
         feature_names : sequence of n_features names, optional
-            By default those of the fit, or numbers of columns.
+            Names of the columns; by default the parameter `feature_names`, the column names of the data frame of the
+            fit, or column numbers.
         n : int
-            How many.
+            Number of features in each list.
 
         Returns
         -------
-        dict of lists of (name, value)
-            One list for each node, parents first; largest features first.
+        list of lists of (name, weight)
+            One list for each node, in the order of `nodes_`; largest weights first. Only positive weights are listed.
         """
         check_is_fitted(self)
         names = self.feature_names if feature_names is None else feature_names
-        order = self.hierarchy_.order
-        listed = largest_features(self, self.means_[order], names, n)
-        return dict(zip(self.nodes_[order].tolist(), listed, strict=True))
+        return largest_features(self, self.means_, names, n)
 
-    def representatives(self, X: Any, n: int = 5) -> dict[Any, NDArray[np.int64]]:
-        """Find the rows that stand for each node: of those in leaves at or below it, the nearest to its mean.
+    def representatives(self, X: Any, n: int = 5) -> list[NDArray[np.int64]]:
+        """Find the most typical rows of each node: of the rows in leaves at or below it, those nearest to its mean.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         n : int
-            How many; nodes with fewer rows have fewer.
+            Number of rows for each node; fewer if the node has fewer.
 
         Returns
         -------
-        dict of ndarray of int
-            Row numbers for each node, parents first; nearest rows first.
+        list of ndarray of int
+            Row numbers for each node, in the order of `nodes_`; nearest rows first.
         """
         check_count(n)
         leaves = self.hierarchy_.encode(self.predict(X))
         checked, above = self._checked(X), self.hierarchy_.ancestor_matrix.tocsc()
-        found = {}
-        for node in self.hierarchy_.order.tolist():
+        found = []
+        for node in range(self.hierarchy_.n_nodes):
             below = above.indices[above.indptr[node] : above.indptr[node + 1]]
             members = np.flatnonzero(np.isin(leaves, below))
             cosine = checked[members] @ self.means_[node]
-            found[self.nodes_[node]] = members[np.argsort(-cosine, kind="stable")[:n]]
+            found.append(members[np.argsort(-cosine, kind="stable")[:n]])
         return found

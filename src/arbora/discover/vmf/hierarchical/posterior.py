@@ -82,10 +82,10 @@ class Tree(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Directions (n_nodes, n_features) and spreads of the means of all nodes, and their concentrations."""
+    """All nodes: directions (n_nodes, n_features) and concentrations of their means; concentrations of the rows."""
 
     directions: NDArray[Any]
-    spreads: Array
+    mean_concentrations: Array
     kappa: KappaPosterior
 
 
@@ -93,7 +93,7 @@ class TreePosterior(NamedTuple):
     """Factors of the posterior. The first five are the leaves, as components of a `VMFPosterior`; then all nodes."""
 
     directions: NDArray[Any]
-    spreads: Array
+    mean_concentrations: Array
     dirichlet: Array
     kappa: KappaPosterior
     prior: VMFPrior
@@ -121,7 +121,7 @@ def with_leaves(tree: Tree, nodes: Nodes, dirichlet: Array, prior: VMFPrior) -> 
     leaves = tree.leaves
     directions = np.ascontiguousarray(nodes.directions[leaves].T)
     kappa = KappaPosterior(*(part[leaves] for part in nodes.kappa))
-    return TreePosterior(directions, nodes.spreads[leaves], dirichlet, kappa, prior, nodes)
+    return TreePosterior(directions, nodes.mean_concentrations[leaves], dirichlet, kappa, prior, nodes)
 
 
 def start_tree(tree: Tree, leaves: VMFPosterior, node_concentration: float | None) -> TreePosterior:
@@ -132,22 +132,22 @@ def start_tree(tree: Tree, leaves: VMFPosterior, node_concentration: float | Non
     n_nodes, (n_features, _) = len(tree.parent), leaves.directions.shape
     directions = np.zeros((n_nodes, n_features), leaves.directions.dtype)
     directions[tree.leaves] = leaves.directions.T
-    spreads, concentrations = np.full(n_nodes, CERTAIN), np.ones(n_nodes)
-    spreads[tree.leaves] = leaves.spreads
+    mean_concentrations, node_kappa = np.full(n_nodes, CERTAIN), np.ones(n_nodes)
+    mean_concentrations[tree.leaves] = leaves.mean_concentrations
     for level in reversed(tree.levels):
         ids = level[tree.inner[level]]
         sums = tree.children[ids] @ directions
         directions[ids], lengths = unit_vectors(sums, np.eye(1, n_features)[np.zeros(len(ids), int)])
         resultant = np.clip(lengths / np.diff(tree.children.indptr)[ids], 0.0, _MOST_ALIKE)
-        concentrations[ids] = np.maximum(kappa_mle(resultant, n_features), _LEAST)
+        node_kappa[ids] = np.maximum(kappa_mle(resultant, n_features), _LEAST)
     if not np.isfinite(leaves.prior.concentration):
         directions[tree.levels[0]] = leaves.prior.direction
     if node_concentration is not None:
-        concentrations[tree.inner] = node_concentration
-    kappa = point_posterior(concentrations, n_features)
+        node_kappa[tree.inner] = node_concentration
+    kappa = point_posterior(node_kappa, n_features)
     for whole, part in zip(kappa, leaves.kappa, strict=True):
         whole[tree.leaves] = part
-    nodes = Nodes(directions, spreads, kappa)
+    nodes = Nodes(directions, mean_concentrations, kappa)
     return with_leaves(tree, nodes, leaves.dirichlet, leaves.prior)
 
 
@@ -158,9 +158,9 @@ def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> T
     counts, sums = tree.counts.copy(), np.zeros((len(inner), n_features), stats.sums.dtype)
     counts[tree.leaves] += stats.counts
     sums[tree.leaves] = stats.sums.T
-    directions, spreads = q.nodes.directions.copy(), q.nodes.spreads.copy()
+    directions, mean_concentrations = q.nodes.directions.copy(), q.nodes.mean_concentrations.copy()
     kappa = KappaPosterior(*(part.copy() for part in q.nodes.kappa))
-    expected = expected_means(directions, spreads)
+    expected = expected_means(directions, mean_concentrations)
 
     def update(ids: Ids) -> None:
         around = surroundings(tree, ids, expected) + sums[ids]
@@ -168,10 +168,10 @@ def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> T
         likelihood = KappaLikelihood(counts[ids], np.empty(0), prior.log_mean, prior.log_variance, n_features)
         before = KappaPosterior(*(part[ids] for part in kappa))
         new = joint_update(how, likelihood, Links(around, above), before, free[ids], directions[ids])
-        directions[ids], spreads[ids] = new.directions, new.spreads
+        directions[ids], mean_concentrations[ids] = new.directions, new.mean_concentrations
         for whole, part in zip(kappa, new.kappa, strict=True):
             whole[ids] = part
-        expected[ids] = expected_means(new.directions, new.spreads)
+        expected[ids] = expected_means(new.directions, new.mean_concentrations)
 
     for level in reversed(tree.levels):
         if level is tree.levels[0]:
@@ -180,13 +180,13 @@ def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> T
     for level in tree.levels[1:]:
         if inner[level].any():
             update(level[inner[level]])
-    q = with_leaves(tree, Nodes(directions, spreads, kappa), prior.alpha + stats.counts, prior)
+    q = with_leaves(tree, Nodes(directions, mean_concentrations, kappa), prior.alpha + stats.counts, prior)
     return q._replace(prior=learned_prior(tree, how, q))
 
 
-def expected_means(directions: NDArray[Any], spreads: Array) -> NDArray[Any]:
+def expected_means(directions: NDArray[Any], mean_concentrations: Array) -> NDArray[Any]:
     """E[mu], shorter than 1 by what is not certain."""
-    lengths = bessel_ratio(directions.shape[1] / 2 - 1, spreads)
+    lengths = bessel_ratio(directions.shape[1] / 2 - 1, mean_concentrations)
     return directions * lengths.astype(directions.dtype)[:, None]
 
 
@@ -221,7 +221,7 @@ def learned_prior(tree: Tree, how: Inference, q: TreePosterior) -> VMFPrior:
     The prior of the root is that of one mean: the highest bound would make it a point, so it stays as it is.
     """
     kappa = KappaPosterior(*(part[free_nodes(tree, how)] for part in q.nodes.kappa))
-    leaves = VMFPosterior(q.directions, q.spreads, q.dirichlet, kappa, q.prior)
+    leaves = VMFPosterior(q.directions, q.mean_concentrations, q.dirichlet, kappa, q.prior)
     return empirical_bayes(leaves, how.fixed | {"direction", "concentration"})
 
 
@@ -229,10 +229,10 @@ def tree_extra(tree: Tree, how: Inference, q: TreePosterior) -> float:
     """Bound without the rows: weights, means around their parents, seeds, and concentrations."""
     nodes, prior = q.nodes, q.prior
     n_nodes, n_features = nodes.directions.shape
-    expected = expected_means(nodes.directions, nodes.spreads)
+    expected = expected_means(nodes.directions, nodes.mean_concentrations)
     around = surroundings(tree, np.arange(n_nodes), expected)
     means = tree.counts @ nodes.kappa.log_normalizer + nodes.kappa.mean @ row_products(around, expected)
-    entropy, root = vmf_entropy(nodes.spreads, n_features), tree.levels[0][0]
+    entropy, root = vmf_entropy(nodes.mean_concentrations, n_features), tree.levels[0][0]
     if np.isfinite(prior.concentration):
         along = float(expected[root].astype(np.float64) @ prior.direction)
         means += float(vmf_log_normalizer(prior.concentration, n_features)) + prior.concentration * along

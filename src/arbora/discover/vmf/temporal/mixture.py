@@ -43,7 +43,7 @@ from arbora.discover.vmf.temporal.posterior import (
     chain_extra,
     chain_scores,
     from_blocks,
-    marginal_spreads,
+    marginal_concentrations,
     share_counts,
     to_blocks,
     update_chain,
@@ -75,10 +75,10 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
         concentration C follows. "learn": from the data. That is most often too low, as the papers say.
     weights : {"static", "evolving"}
         Whether the shares of clusters are the same at all times, or follow a random walk.
-    concentration : {"grid", "bound", "sample"}
-        How the posterior of a concentration is found; see `BayesianVMFMixture`.
-    shared_concentration : bool
-        Whether all components have one concentration, or each its own.
+    concentration : {"shared", "own"}
+        "shared": all components have the same concentration. "own": each component has its own.
+    concentration_posterior : {"grid", "bound", "sample"}
+        How the posterior of a concentration is computed; see `BayesianVMFMixture`.
     alpha : float, optional
         Parameter of the Dirichlet prior of weights that are static. None, here and below: learned from the data.
     prior_direction : array-like of shape (n_features,), optional
@@ -184,8 +184,8 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
         bins: Any = None,
         persistence: float | str = 0.98,
         weights: str = "static",
-        concentration: str = "grid",
-        shared_concentration: bool = False,
+        concentration: str = "own",
+        concentration_posterior: str = "grid",
         alpha: float | None = None,
         prior_direction: Any = None,
         prior_concentration: float | None = None,
@@ -208,7 +208,7 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
         self.persistence = persistence
         self.weights = weights
         self.concentration = concentration
-        self.shared_concentration = shared_concentration
+        self.concentration_posterior = concentration_posterior
         self.alpha = alpha
         self.prior_direction = prior_direction
         self.prior_concentration = prior_concentration
@@ -259,8 +259,8 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
 
     def _how(self) -> Inference:
         given = set(self._given_prior()) | ({"transition"} if self.persistence != _LEARN else set())
-        shared, largest = self.shared_concentration, largest_kappa(self.dtype)
-        return Inference(POSTERIORS[self.concentration], frozenset(given), shared, largest)
+        shared, largest = self.concentration == "shared", largest_kappa(self.dtype)
+        return Inference(POSTERIORS[self.concentration_posterior], frozenset(given), shared, largest)
 
     def _model(self, rows: WeightedRows) -> MixtureModel:
         how = self._how()
@@ -279,7 +279,7 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
         shape = (n_times, n_components)
         return ChainPosterior(
             directions=np.repeat(q.directions[None], n_times, axis=0),
-            spreads=np.broadcast_to(q.spreads, shape).copy(),
+            mean_concentrations=np.broadcast_to(q.mean_concentrations, shape).copy(),
             dirichlet=q.dirichlet,
             kappa=q.kappa,
             prior=q.prior,
@@ -292,7 +292,7 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
     def _set(self, params: ChainPosterior) -> None:
         means = params.directions.transpose(0, 2, 1).astype(np.float64)
         self.means_ = means / np.linalg.norm(means, axis=2, keepdims=True)
-        self.mean_concentrations_ = params.spreads
+        self.mean_concentrations_ = params.mean_concentrations
         self.kappa_posterior_ = np.array(params.kappa)
         self.predictive_kappa_ = np.array(params.predictive)
         self.concentrations_ = params.kappa.mean
@@ -307,7 +307,7 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
     def _params(self) -> ChainPosterior:
         return ChainPosterior(
             directions=np.ascontiguousarray(self.means_.transpose(0, 2, 1)),
-            spreads=self.mean_concentrations_,
+            mean_concentrations=self.mean_concentrations_,
             dirichlet=self.dirichlet_,
             kappa=KappaPosterior(*self.kappa_posterior_),
             prior=VMFPrior(**self.prior_),
@@ -319,7 +319,7 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
 
     def _n_parameters(self) -> int:
         n_times, n_components, n_features = self.means_.shape
-        n_kappa = 1 if self.shared_concentration else n_components
+        n_kappa = 1 if self.concentration == "shared" else n_components
         n_weights = (n_times if self.walk_ else 1) * (n_components - 1)
         n_transitions = int(self.persistence == _LEARN and n_times > 1)
         return n_times * n_components * (n_features - 1) + n_kappa + n_weights + n_transitions
@@ -334,10 +334,10 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
     ) -> NDArray[np.float64]:
         """Apply a function of a Bayesian mixture, its rows and their numbers to the rows of each time."""
         plain, points = from_blocks(X, self.n_features_in_, len(self.times_))
-        parts, spreads = [], marginal_spreads(params)
+        parts, mean_concentrations = [], marginal_concentrations(params)
         order = np.argsort(points, kind="stable")
         for ids in np.split(order, np.flatnonzero(np.diff(points[order])) + 1):
-            parts.append(function(at_time(params, int(points[ids[0]]), spreads), plain[ids], ids))
+            parts.append(function(at_time(params, int(points[ids[0]]), mean_concentrations), plain[ids], ids))
         found = np.concatenate(parts)
         out = np.empty_like(found)
         out[order] = found

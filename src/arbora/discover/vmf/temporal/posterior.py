@@ -60,7 +60,7 @@ class ChainPosterior(NamedTuple):
     Attributes
     ----------
     directions : ndarray of shape (n_times, n_features, n_components)
-    spreads : ndarray of shape (n_times, n_components)
+    mean_concentrations : ndarray of shape (n_times, n_components)
     dirichlet : ndarray of shape (n_components,)
         Of weights that do not change.
     kappa : KappaPosterior
@@ -73,11 +73,11 @@ class ChainPosterior(NamedTuple):
     walk : WeightWalk or None
         Of weights that change.
     predictive : KappaPosterior
-        Concentrations for answers about rows, given means that are as uncertain as `marginal_spreads` says.
+        Concentrations for answers about rows, given means that are as uncertain as `marginal_concentrations` says.
     """
 
     directions: NDArray[Any]
-    spreads: Array
+    mean_concentrations: Array
     dirichlet: Array
     kappa: KappaPosterior
     prior: VMFPrior
@@ -119,13 +119,13 @@ def log_weights(q: ChainPosterior) -> Array:
     """Return the expected log-weights (n_times, n_components)."""
     if q.walk is not None:
         return walk_log_weights(q.walk)
-    return np.broadcast_to(expected_log_weights(q.dirichlet), q.spreads.shape)
+    return np.broadcast_to(expected_log_weights(q.dirichlet), q.mean_concentrations.shape)
 
 
 def share_counts(q: ChainPosterior) -> Array:
     """Weights at each time, times the number of rows that they are known from."""
     if q.walk is None:
-        return np.broadcast_to(q.dirichlet, q.spreads.shape)
+        return np.broadcast_to(q.dirichlet, q.mean_concentrations.shape)
     return walk_weights(q.walk) * (q.counts.sum(axis=1, keepdims=True) + 1.0)
 
 
@@ -142,15 +142,15 @@ def chain_scores(q: ChainPosterior) -> LinearScores:
 
 def mean_lengths(q: ChainPosterior) -> Array:
     """Lengths of the expected means (n_times, n_components)."""
-    return bessel_ratio(q.directions.shape[1] / 2 - 1, q.spreads)
+    return bessel_ratio(q.directions.shape[1] / 2 - 1, q.mean_concentrations)
 
 
 class Chain(NamedTuple):
-    """Means of all times: directions and their expectations (n_times, n_features, n_components), and spreads."""
+    """Means of all times: directions and expectations (n_times, n_features, n_components), and concentrations."""
 
     directions: NDArray[Any]
     expected: NDArray[Any]
-    spreads: Array
+    mean_concentrations: Array
 
 
 class Pulls(NamedTuple):
@@ -163,27 +163,27 @@ class Pulls(NamedTuple):
 
 def sweep(chain: Chain, pulls: Pulls, backward: bool) -> Chain:
     """Update the means one time after the other, in place."""
-    directions, expected, spreads = chain
+    directions, expected, mean_concentrations = chain
     n_times, n_features, _ = directions.shape
     dtype = directions.dtype
     for t in range(n_times - 1, -1, -1) if backward else range(n_times):
         neighbours = expected[t - 1] * dtype.type(pulls.transition) if t else pulls.first
         if t < n_times - 1:
             neighbours = neighbours + expected[t + 1] * dtype.type(pulls.transition)
-        directions[t], spreads[t] = unit_columns(pulls.rows[t] + neighbours, directions[t])
-        expected[t] = directions[t] * bessel_ratio(n_features / 2 - 1, spreads[t]).astype(dtype)
+        directions[t], mean_concentrations[t] = unit_columns(pulls.rows[t] + neighbours, directions[t])
+        expected[t] = directions[t] * bessel_ratio(n_features / 2 - 1, mean_concentrations[t]).astype(dtype)
     return chain
 
 
 def chain_value(chain: Chain, pulls: Pulls) -> float:
     """Part of the bound that depends on the means."""
-    _, expected, spreads = chain
+    _, expected, mean_concentrations = chain
     value = np.einsum("tdk,tdk->", pulls.rows, expected, dtype=np.float64)
     value += np.einsum(
         "dk,dk->", np.broadcast_to(pulls.first, expected[0].shape), expected[0], dtype=np.float64
     )
     value += pulls.transition * np.einsum("tdk,tdk->", expected[1:], expected[:-1], dtype=np.float64)
-    return float(value + vmf_entropy(spreads, expected.shape[1]).sum())
+    return float(value + vmf_entropy(mean_concentrations, expected.shape[1]).sum())
 
 
 def smoothed(chain: Chain, pulls: Pulls) -> Chain | None:
@@ -192,10 +192,10 @@ def smoothed(chain: Chain, pulls: Pulls) -> Chain | None:
     With :math:`e_t = E[\mu_t]` the equations of all times are :math:`(\gamma_t / \ell_t) e_t - C e_{t-1} - C e_{t+1}
     = E[\kappa] S_t`: one tridiagonal system for all features of a component.
     """
-    directions, expected, spreads = chain
+    directions, expected, mean_concentrations = chain
     n_times, n_features, _ = directions.shape
     dtype, coupling = directions.dtype, pulls.transition
-    pivot = spreads / np.maximum(bessel_ratio(n_features / 2 - 1, spreads), 1e-300)
+    pivot = mean_concentrations / np.maximum(bessel_ratio(n_features / 2 - 1, mean_concentrations), 1e-300)
     for t in range(1, n_times):
         pivot[t] -= coupling**2 / pivot[t - 1]
         if not np.all(pivot[t] > 0):
@@ -208,10 +208,10 @@ def smoothed(chain: Chain, pulls: Pulls) -> Chain | None:
         if t < n_times - 1:
             solution[t] += solution[t + 1] * dtype.type(coupling)
         solution[t] /= pivot[t].astype(dtype)
-    lengths = bessel_ratio(n_features / 2 - 1, spreads).astype(dtype)
+    lengths = bessel_ratio(n_features / 2 - 1, mean_concentrations).astype(dtype)
     for t in range(n_times):
         solution[t] = unit_columns(solution[t], directions[t])[0]
-    return Chain(solution, solution * lengths[:, None], spreads.copy())
+    return Chain(solution, solution * lengths[:, None], mean_concentrations.copy())
 
 
 def update_means(chain: Chain, pulls: Pulls) -> Chain:
@@ -220,7 +220,7 @@ def update_means(chain: Chain, pulls: Pulls) -> Chain:
     Where neighbours are tied strongly, steps from one time to the next alone would need very many rounds.
     """
     chain = sweep(chain, pulls, backward=False)
-    if len(chain.spreads) > 1:
+    if len(chain.mean_concentrations) > 1:
         jump = smoothed(chain, pulls)
         if jump is not None:
             jump = sweep(jump, pulls, backward=True)
@@ -236,7 +236,7 @@ def update_chain(how: Inference, q: ChainPosterior, stats: Stats) -> ChainPoster
     dtype, prior, kappa = q.directions.dtype, q.prior, q.kappa
     first = (prior.concentration * prior.direction).astype(dtype)[:, None]
     lengths = mean_lengths(q).astype(dtype)
-    chain = Chain(q.directions.copy(), q.directions * lengths[:, None], q.spreads.copy())
+    chain = Chain(q.directions.copy(), q.directions * lengths[:, None], q.mean_concentrations.copy())
 
     def posterior(lengths: Array, before: KappaPosterior) -> KappaPosterior:
         pulls = np.sum(lengths * np.einsum("tdk,tdk->tk", sums, chain.directions, dtype=np.float64), axis=0)
@@ -245,9 +245,9 @@ def update_chain(how: Inference, q: ChainPosterior, stats: Stats) -> ChainPoster
 
     for _ in range(_TURNS):
         chain = update_means(chain, Pulls(sums * kappa.mean.astype(dtype), first, q.transition))
-        kappa = posterior(bessel_ratio(n_features / 2 - 1, chain.spreads), kappa)
-    q = q._replace(directions=chain.directions, spreads=chain.spreads, kappa=kappa)
-    marginal = bessel_ratio(n_features / 2 - 1, marginal_spreads(q))
+        kappa = posterior(bessel_ratio(n_features / 2 - 1, chain.mean_concentrations), kappa)
+    q = q._replace(directions=chain.directions, mean_concentrations=chain.mean_concentrations, kappa=kappa)
+    marginal = bessel_ratio(n_features / 2 - 1, marginal_concentrations(q))
     counts = stats.sums[n_times * n_features : -1].astype(np.float64)
     q = q._replace(counts=counts, dirichlet=prior.alpha + stats.counts, predictive=posterior(marginal, kappa))
     return _update_rest(how, q, chain.expected)
@@ -262,10 +262,13 @@ def _update_rest(how: Inference, q: ChainPosterior, expected: NDArray[Any]) -> C
     if q.walk is not None:
         q = q._replace(walk=update_walk(q.walk, q.counts))
     if "transition" not in how.fixed and len(expected) > 1:
-        cosine = np.einsum("tdk,tdk->", expected[1:], expected[:-1], dtype=np.float64) / q.spreads[1:].size
+        cosine = (
+            np.einsum("tdk,tdk->", expected[1:], expected[:-1], dtype=np.float64)
+            / q.mean_concentrations[1:].size
+        )
         transition = float(kappa_mle(np.clip(cosine, 0.0, _MOST_ALIKE), expected.shape[1]))
         q = q._replace(transition=transition)
-    beginning = VMFPosterior(q.directions[0], q.spreads[0], q.dirichlet, q.kappa, q.prior)
+    beginning = VMFPosterior(q.directions[0], q.mean_concentrations[0], q.dirichlet, q.kappa, q.prior)
     fixed = how.settled if len(expected) == 1 else how.settled | {"direction", "concentration"}
     return q._replace(prior=empirical_bayes(beginning, fixed))
 
@@ -277,15 +280,17 @@ def chain_extra(how: Inference, q: ChainPosterior) -> float:
     along = np.asarray(prior.direction.astype(expected.dtype) @ expected[0], dtype=np.float64)
     means = np.sum(vmf_log_normalizer(prior.concentration, n_features) + prior.concentration * along)
     cosine = np.einsum("tdk,tdk->", expected[1:], expected[:-1], dtype=np.float64)
-    means += q.spreads[1:].size * vmf_log_normalizer(q.transition, n_features) + q.transition * cosine
-    means += vmf_entropy(q.spreads, n_features).sum()
+    means += (
+        q.mean_concentrations[1:].size * vmf_log_normalizer(q.transition, n_features) + q.transition * cosine
+    )
+    means += vmf_entropy(q.mean_concentrations, n_features).sum()
     weights = dirichlet_gain(q.dirichlet, prior.alpha) if q.walk is None else walk_extra(q.walk)
     divergence = prior_divergence(q.kappa, prior.log_mean, prior.log_variance)
     return float(weights + means - (divergence[0] if how.shared else divergence.sum()))
 
 
-def marginal_spreads(q: ChainPosterior) -> Array:
-    r"""Spreads of the means, with what is not certain because their neighbours are not (n_times, n_components).
+def marginal_concentrations(q: ChainPosterior) -> Array:
+    r"""Concentrations (n_times, n_components) of the means, with the uncertainty of their neighbours.
 
     A factor knows its neighbours as if they were certain, and is the more overconfident the stronger they are tied.
     Linear response (Giordano, Broderick and Jordan 2018) sets that right: the covariance of the means of a feature is
@@ -293,7 +298,7 @@ def marginal_spreads(q: ChainPosterior) -> Array:
     mean is greater by the factor :math:`M_{tt} (M^{-1})_{tt}`.
     """
     lengths, n_features = mean_lengths(q), q.directions.shape[1]
-    diagonal = q.spreads / np.maximum(lengths, 1e-300)
+    diagonal = q.mean_concentrations / np.maximum(lengths, 1e-300)
     forward, backward = diagonal.copy(), diagonal.copy()
     for t in range(1, len(diagonal)):
         forward[t] -= q.transition**2 / np.maximum(forward[t - 1], 1e-300)
@@ -302,17 +307,19 @@ def marginal_spreads(q: ChainPosterior) -> Array:
     solved = (forward > 0).all(axis=0) & (backward > 0).all(axis=0) & (left > 0).all(axis=0)
     factor = np.divide(diagonal, left, out=np.ones_like(left), where=solved & (left > 0))
     variance = np.minimum((1 - lengths**2) * np.maximum(factor, 1.0), 1.0)
-    return np.where(factor > 1, kappa_mle(np.sqrt(1 - variance), n_features), q.spreads)
+    return np.where(factor > 1, kappa_mle(np.sqrt(1 - variance), n_features), q.mean_concentrations)
 
 
-def at_time(q: ChainPosterior, t: int, spreads: Array) -> VMFPosterior:
-    """Mixture at a point of time, with the given spreads. At the next one, means are known less by one transition.
+def at_time(q: ChainPosterior, t: int, mean_concentrations: Array) -> VMFPosterior:
+    """Mixture at a point of time, with the given concentrations of the means.
+
+    At the next point of time, the means are less certain by one transition.
 
     The mean of the next time, drawn around one that is not certain, has no von Mises-Fisher law; here it has the one
     with the same expectation, of length A(gamma) A(C).
     """
-    now, n_features = min(t, len(q.spreads) - 1), q.directions.shape[1]
-    found = spreads[now]
+    now, n_features = min(t, len(q.mean_concentrations) - 1), q.directions.shape[1]
+    found = mean_concentrations[now]
     if t > now:
         order = n_features / 2 - 1
         found = kappa_mle(bessel_ratio(order, found) * bessel_ratio(order, q.transition), n_features)

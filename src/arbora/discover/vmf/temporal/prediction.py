@@ -17,7 +17,7 @@ from arbora.discover._mixture.prediction import draw_seed
 from arbora.discover._mixture.top_features import largest_features
 from arbora.discover.vmf.concentration import KappaPosterior
 from arbora.discover.vmf.posterior import sample_predictive
-from arbora.discover.vmf.temporal.posterior import at_time, marginal_spreads, to_blocks
+from arbora.discover.vmf.temporal.posterior import at_time, marginal_concentrations, to_blocks
 from arbora.discover.vmf.temporal.timeline import Timeline, points_of, read_times
 
 NEXT = "next"
@@ -107,9 +107,9 @@ class TimedQuestions:
         "ndarray of bool, shape (n_samples,)",
         more="        level : float\n            Share of false alarms, between 0 and 1.\n",
     )
-    def is_novel(self, X: Any, times: Any = None, level: float = 0.05) -> NDArray[np.bool_]:
+    def is_novel(self, X: Any, times: Any = None, *, level: float = 0.05) -> NDArray[np.bool_]:
         """Tell which rows are unlike the training data of their time."""
-        return super().is_novel(stamped(X, times), level)
+        return super().is_novel(stamped(X, times), level=level)
 
     @documented(
         "list of ndarray of int\n            Row numbers for each cluster, nearest first.",
@@ -165,11 +165,13 @@ class TimedQuestions:
         """
         check_is_fitted(self)
         params, is_next = self._params(), isinstance(time, str) and time == NEXT
-        q = at_time(params, len(self.times_) if is_next else self._point(time), marginal_spreads(params))
+        q = at_time(
+            params, len(self.times_) if is_next else self._point(time), marginal_concentrations(params)
+        )
         rng = np.random.default_rng(draw_seed(self.random_state))
         labels = rng.choice(len(q.dirichlet), size=n_samples, p=q.dirichlet / q.dirichlet.sum())
         kappa = KappaPosterior(*(part[labels] for part in q.kappa))
-        return sample_predictive(q.directions.T[labels], q.spreads[labels], kappa, rng), labels
+        return sample_predictive(q.directions.T[labels], q.mean_concentrations[labels], kappa, rng), labels
 
     # --- rows and their times -------------------------------------------------------------------------------------
 
