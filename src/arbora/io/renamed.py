@@ -40,7 +40,18 @@ CLASSES: dict[str, str] = {
 }
 
 # Current class name in files -> what changed in the class since format 1.
-SINCE_FORMAT_1: dict[str, Renamed] = {}
+_BAYESIAN_VMF = Renamed(
+    parameters={"concentration": "concentration_posterior", "shared_concentration": "concentration"},
+    values={"shared_concentration": lambda shared: "shared" if shared else "own"},
+)
+SINCE_FORMAT_1: dict[str, Renamed] = {
+    "arbora.discover.BayesianVMFMixture": _BAYESIAN_VMF,
+    "arbora.discover.DirichletProcessVMFMixture": _BAYESIAN_VMF,
+    "arbora.discover.TemporalVMFMixture": _BAYESIAN_VMF,
+    "arbora.discover.HierarchicalVMFMixture": Renamed(
+        parameters={"concentration": "concentration_posterior"}
+    ),
+}
 
 
 def current_class(name: str) -> str:
