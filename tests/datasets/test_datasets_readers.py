@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from arbora.datasets import DataFormatError, read_cluto, read_csv, read_folder, read_hmc_arff, read_jsonl
+from arbora.datasets.readers.texts import Fields, csv_rows
 
 any_text = st.text(st.characters(codec="utf-8"), max_size=40)
 name = st.text(
@@ -233,6 +234,17 @@ def test_csv_fields_longer_than_the_default_limit(tmp_path):
     path = tmp_path / "long.csv"
     path.write_text("text,label\n" + "x" * (limit + 10) + ",a\n")
     assert len(read_csv(path).texts[0]) == limit + 10
+    assert csv.field_size_limit() == limit
+
+
+def test_interleaved_csv_readers_leave_the_limit_as_it_was(tmp_path):
+    limit = csv.field_size_limit()
+    path = tmp_path / "long.csv"
+    path.write_text("text,label\n" + ("x" * (limit + 10) + ",a\n") * 2)
+    first, second = csv_rows(path, Fields()), csv_rows(path, Fields())
+    assert len(next(first).text) == len(next(second).text) == limit + 10
+    assert csv.field_size_limit() == limit  # also while both are open
+    assert [len(list(rows)) for rows in (first, second)] == [1, 1]
     assert csv.field_size_limit() == limit
 
 

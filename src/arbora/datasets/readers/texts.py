@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import csv
 import json
+import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -180,14 +180,23 @@ def read_jsonl(
     )
 
 
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Let the csv module read fields of any length (its default stops at 128 kB), then put it back."""
-    before = csv.field_size_limit(2**31 - 1)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
+# The csv module has one limit on the length of a field for the whole process, 128 kB by default.
+_LONGEST_FIELD = 2**31 - 1
+_LIMIT_LOCK = threading.RLock()
+
+
+def _next_record(reader: Iterator[list[str]]) -> list[str] | None:
+    """Next record of a ``csv.reader`` with fields of any length; ``None`` at the end of the file.
+
+    The limit is raised for this one record and restored before the record is handed out. Readers that run at
+    the same time, in turns or in threads, therefore cannot leave a raised limit behind.
+    """
+    with _LIMIT_LOCK:
+        before = csv.field_size_limit(_LONGEST_FIELD)
+        try:
+            return next(reader, None)
+        finally:
+            csv.field_size_limit(before)
 
 
 def _positions(header: list[str], names: Sequence[str], path: Path) -> list[int]:
@@ -205,18 +214,17 @@ def csv_records(
     """Give the header and all records of a file, which must be as wide, each with the line it ends on."""
     path = Path(path)
     width = 0
-    with _long_fields():
-        reader = csv.reader(read_lines(path, encoding), delimiter=delimiter, strict=True)
-        try:
-            for cells in filter(None, reader):  # without blank lines
-                width = width or len(cells)
-                if len(cells) != width:
-                    raise DataFormatError(
-                        path, reader.line_num, f"{len(cells)} cells, the header has {width}"
-                    )
-                yield reader.line_num, cells
-        except csv.Error as error:
-            raise DataFormatError(path, reader.line_num, f"not valid CSV: {error}") from error
+    reader = csv.reader(read_lines(path, encoding), delimiter=delimiter, strict=True)
+    try:
+        while (cells := _next_record(reader)) is not None:
+            if not cells:  # a blank line
+                continue
+            width = width or len(cells)
+            if len(cells) != width:
+                raise DataFormatError(path, reader.line_num, f"{len(cells)} cells, the header has {width}")
+            yield reader.line_num, cells
+    except csv.Error as error:
+        raise DataFormatError(path, reader.line_num, f"not valid CSV: {error}") from error
 
 
 def read_csv_rows(
