@@ -10,7 +10,6 @@ import argparse
 import gc
 import json
 import lzma
-import os
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from arbora.datasets import data_folder
 from arbora.text import ENGLISH_STOP_WORDS, LtcVectorizer
 from benchmarks.report import published
 
@@ -90,13 +90,11 @@ def compare(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    default = Path(os.environ.get("ARBORA_DATA", Path(__file__).parents[2] / "shared" / "data"))
     parser = argparse.ArgumentParser(description="Time and memory of LtcVectorizer beside TfidfVectorizer.")
-    parser.add_argument("--data", type=Path, default=default, help="folder of the shared data sets")
     parser.add_argument("--turns", type=int, default=3, help="turns of each vectoriser; the best counts")
     options = parser.parse_args(arguments)
     with published("Text: LtcVectorizer against TfidfVectorizer"):
-        report(read_documents(options.data / "classification" / "news20"), options.turns)
+        report(read_documents(data_folder() / "classification" / "news20"), options.turns)
 
 
 def report(documents: Sequence[str], turns: int) -> None:

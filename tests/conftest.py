@@ -1,15 +1,21 @@
-"""Fixtures shared by all tests."""
+"""Set-up and fixtures shared by all tests."""
 
 import os
 from pathlib import Path
 
 import pytest
 
+# The library reads the real data sets from $ARBORA_DATA only. The tests also look beside the repository. The
+# variable is set here, at import, so that subprocesses inherit it.
+_BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
+if not os.environ.get("ARBORA_DATA") and _BESIDE.is_dir():
+    os.environ["ARBORA_DATA"] = str(_BESIDE)
+
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Folder of the real data sets; tests that need it are skipped on a machine without it."""
-    folder = Path(os.environ.get("ARBORA_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    if not folder.is_dir():
-        pytest.skip("the real data sets are not on this machine (set ARBORA_DATA)")
-    return folder
+    """Folder of the real data sets; tests that use it are skipped when there is none."""
+    folder = os.environ.get("ARBORA_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("the real data sets are not available: set ARBORA_DATA to their folder")
+    return Path(folder)

@@ -7,8 +7,6 @@ from scipy import sparse
 from arbora.datasets import Dataset, available, data_folder, load
 from arbora.datasets.base import label_names
 
-pytestmark = pytest.mark.shared_data
-
 # name: train, test, features, nodes with the root, leaves, height
 TREES = {
     "imclef07a": (10000, 1006, 80, 97, 63, 3),
@@ -242,7 +240,7 @@ def test_dated_texts(shared_data):
     assert (sotu.extra["time"].min(), sotu.extra["time"].max()) == (1790, 2020)
 
 
-def test_folders_that_no_loader_knows_are_passed_over(tmp_path, monkeypatch):
+def test_folders_without_a_loader_are_ignored(tmp_path, monkeypatch):
     monkeypatch.setenv("ARBORA_DATA", str(tmp_path))
     for folder in ("classification/notes", "classification/news20", "clustering/tiny"):
         (tmp_path / folder).mkdir(parents=True)
@@ -275,10 +273,15 @@ def test_unknown_names_and_options(shared_data):
         load("lshtc_small", task=3)
 
 
-def test_missing_folder_says_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setenv("ARBORA_DATA", str(tmp_path / "none"))
+@pytest.mark.parametrize("named", [None, "", "nowhere"])
+def test_a_missing_folder_says_what_to_do(tmp_path, monkeypatch, named):
+    if named is None:
+        monkeypatch.delenv("ARBORA_DATA", raising=False)
+    else:
+        monkeypatch.setenv("ARBORA_DATA", named and str(tmp_path / named))
+    message = "nowhere', which is not a folder: set it" if named else "ARBORA_DATA is not set: set it"
     for call in (available, data_folder, lambda: load("iris")):
-        with pytest.raises(FileNotFoundError, match="set the environment variable ARBORA_DATA"):
+        with pytest.raises(FileNotFoundError, match=message):
             call()
 
 

@@ -1,7 +1,7 @@
-"""The sets of the shared data folder by name, in their official splits, values as they were measured.
+"""Real data sets by name, from the folder ``$ARBORA_DATA``.
 
-The folder is ``$ARBORA_DATA``, or ``../shared/data`` beside the checkout. Labels become node names, integer
-features float32; weighting and standardising are left to the caller.
+Rows keep their official split and their raw values. Labels become node names and integer features become
+float32. Weighting and standardising are left to the caller.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from arbora.datasets.base import Dataset
 from arbora.datasets.errors import did_you_mean
 
 VARIABLE = "ARBORA_DATA"
-_YEAST = "yeast_funcat_go"  # a folder of sets
-_MATRICES = ("_X.npz", ".npz")  # how the file of a plain sparse or dense set ends
+_YEAST = "yeast_funcat_go"  # a folder that holds several sets
+_MATRICES = ("_X.npz", ".npz")  # endings of the matrix file of a sparse set and of a dense set
 
 _LOADERS: dict[str, Callable[..., Dataset]] = {
     "imclef07a": classify.load_svmlight_set,
@@ -42,42 +42,39 @@ _LOADERS: dict[str, Callable[..., Dataset]] = {
 
 
 def data_folder() -> Path:
-    """Folder of the real data sets.
+    """Folder of the real data sets: the value of ``$ARBORA_DATA``.
 
     Returns
     -------
     Path
-        ``$ARBORA_DATA`` if set, else ``shared/data`` beside the checkout.
+        A folder with the sub-folders ``classification`` and ``clustering``.
 
     Raises
     ------
     FileNotFoundError
-        When there is no such folder; the message says how to name one.
+        If the variable is not set, or names no folder.
 
     Examples
     --------
     >>> import os, tempfile
+    >>> from unittest.mock import patch
     >>> from arbora.datasets import data_folder
-    >>> before = os.environ.get("ARBORA_DATA")
-    >>> os.environ["ARBORA_DATA"] = tempfile.gettempdir()
-    >>> str(data_folder()) == tempfile.gettempdir()
+    >>> with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, ARBORA_DATA=folder):
+    ...     str(data_folder()) == folder
     True
-    >>> del os.environ["ARBORA_DATA"]
-    >>> if before is not None:
-    ...     os.environ["ARBORA_DATA"] = before
     """
     named = os.environ.get(VARIABLE)
-    folder = Path(named).expanduser() if named else Path(__file__).resolve().parents[4] / "shared" / "data"
-    if not folder.is_dir():
-        how = f"set the environment variable {VARIABLE} to the folder of classification/ and clustering/"
-        raise FileNotFoundError(
-            f"the real data sets are not in {folder}: {how}; load_python_docs() needs none"
-        )
-    return folder
+    if named and Path(named).expanduser().is_dir():
+        return Path(named).expanduser()
+    problem = f"{VARIABLE} names {named!r}, which is not a folder" if named else f"{VARIABLE} is not set"
+    raise FileNotFoundError(
+        f"the environment variable {problem}: set it to the folder that holds classification/ and clustering/; "
+        "load_python_docs() needs no such folder"
+    )
 
 
 def _find(folder: Path) -> dict[str, Path]:
-    """Folder of each set that is there, by name; folders that no loader knows are passed over."""
+    """Folder of each set present, by name; folders without a loader are ignored."""
     found = {}
     for group in ("classification", "clustering"):
         for path in sorted((folder / group).glob("*/")):
@@ -89,7 +86,7 @@ def _find(folder: Path) -> dict[str, Path]:
 
 
 def available() -> list[str]:
-    """Names that :func:`load` knows and finds in the data folder.
+    """Names of the sets that :func:`load` can read from the data folder.
 
     Returns
     -------
@@ -98,13 +95,15 @@ def available() -> list[str]:
 
     Examples
     --------
+    >>> import os, pathlib, tempfile
+    >>> from unittest.mock import patch
+    >>> import numpy as np
     >>> from arbora.datasets import available
-    >>> try:
-    ...     found = "iris" in available()
-    ... except FileNotFoundError:  # no data on this machine
-    ...     found = True
-    >>> found
-    True
+    >>> with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, ARBORA_DATA=folder):
+    ...     pathlib.Path(folder, "clustering", "tiny").mkdir(parents=True)
+    ...     np.savez(pathlib.Path(folder, "clustering", "tiny", "tiny.npz"), X=np.eye(3), y=[0, 1, 0])
+    ...     available()
+    ['tiny']
     """
     return sorted(_find(data_folder()))
 
@@ -126,7 +125,7 @@ def load(name: str, **options: Any) -> Dataset:
     name : str
         One of :func:`available`.
     **options
-        What the set offers: ``news20`` ``hierarchy="dotted"/"2level"`` and ``texts=True/False``;
+        Options of the set: ``news20`` ``hierarchy="dotted"/"2level"`` and ``texts=True/False``;
         ``lshtc_small`` ``task=1/2``; ``reuters21578`` ``subset="modapte"/"r8"/"r52"``; ``k9_k1a_k1b``
         ``labels="k1a"/"k1b"``.
 
@@ -137,26 +136,26 @@ def load(name: str, **options: Any) -> Dataset:
 
     Examples
     --------
+    >>> import os, pathlib, tempfile
+    >>> from unittest.mock import patch
+    >>> import numpy as np
     >>> from arbora.datasets import load
-    >>> try:
-    ...     shape = load("iris").X_train.shape
-    ... except FileNotFoundError:  # no data on this machine
-    ...     shape = (150, 4)
-    >>> shape
-    (150, 4)
+    >>> with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, ARBORA_DATA=folder):
+    ...     pathlib.Path(folder, "clustering", "tiny").mkdir(parents=True)
+    ...     np.savez(pathlib.Path(folder, "clustering", "tiny", "tiny.npz"), X=np.eye(3), y=[0, 1, 0])
+    ...     load("tiny")
+    Dataset 'tiny': 3 train, 0 test, 3 features, 2 labels
     """
     found = _find(data_folder())
     if name not in found:
         hint = did_you_mean(name, found) or did_you_mean(f"{_YEAST}/{name}", found)
-        raise ValueError(
-            f"unknown data set {name!r}{hint}; available() lists the {len(found)} that are there"
-        )
+        raise ValueError(f"unknown data set {name!r}{hint}; available() lists the {len(found)} names")
     path = found[name]
     loader = _loader(name, path)
     known = list(inspect.signature(loader).parameters)[2:]
     for option in options:
         if option not in known:
-            offered = f"it offers {', '.join(known)}" if known else "it has no options"
+            offered = f"its options are {', '.join(known)}" if known else "it has no options"
             raise TypeError(
                 f"data set {name!r} has no option {option!r}{did_you_mean(option, known)}: {offered}"
             )
