@@ -1,7 +1,7 @@
 """Seconds to build, validate and use structures of 500,000 nodes: ``python -m benchmarks.structure``.
 
-Each line is the best of three runs; on a busy machine the processor time is the one to read. The tree is
-bushy; a "deep" structure is a chain, or a chain with a second edge over every node, 100,000 levels deep.
+Each line is the best of three runs; on a busy machine read the processor time. The tree is bushy. A "deep"
+structure has 100,000 levels: a chain, or a chain with extra edges from each node to its grandchild.
 """
 
 import tempfile
@@ -22,7 +22,7 @@ REPEATS = 3
 
 
 def best_of(function: Callable[[], Any]) -> tuple[float, float]:
-    """Shortest of a few runs, in seconds by the clock and of processor time."""
+    """Shortest of a few runs, in seconds of wall clock and of processor time."""
     wall, processor = [], []
     for _ in range(REPEATS):
         start = time.perf_counter(), time.process_time()
@@ -93,7 +93,7 @@ def use_cases(rng: np.random.Generator) -> dict[str, Callable[[], Any]]:
     names = tree.names[labels]
 
     def fresh(structure: Any, use: Callable[[Any], Any]) -> Callable[[], Any]:
-        # A structure keeps what it has computed, so a new one is built for every run.
+        # A structure caches its arrays, so every run builds a new one.
         state = structure.to_state()
         return lambda: use(type(structure).from_state(state))
 
@@ -109,7 +109,6 @@ def use_cases(rng: np.random.Generator) -> dict[str, Callable[[], Any]]:
         "subtree of the root": lambda: tree.subtree(0),
         "collapse_chains": tree.collapse_chains,
         "rebuild a graph of 1,500,000 edges": fresh(graph, lambda g: g),
-        "... and colouring": fresh(graph, lambda g: g.colouring()),
     }
 
 

@@ -1,4 +1,4 @@
-"""Building, printing, saving and refusing structures."""
+"""Build, validate, print and save structures."""
 
 import copy
 import json
@@ -109,7 +109,7 @@ def test_importing_structure_does_not_import_networkx():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-# ---- refusing ------------------------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_importing_structure_does_not_import_networkx():
         (lambda: LabelGraph.from_edges([("a", "b"), ("b", "a")], weights=[1, 2]), "'a' - 'b' is given twice"),
     ],
 )
-def test_bad_input_is_named(build, message):
+def test_bad_input_raises_a_clear_error(build, message):
     with pytest.raises(StructureError, match=message):
         build()
 
@@ -180,15 +180,12 @@ def test_the_message_of_a_cycle():
         Hierarchy.from_edges([(i, (i + 1) % 1000) for i in range(1000)])
 
 
-def test_a_tree_asked_of_a_dag_names_the_node():
+def test_tree_only_methods_name_the_node_with_several_parents():
     dag = Hierarchy.from_edges(DIAMOND)
     assert not dag.is_tree
     for ask in (lambda: dag.parent, dag.to_dict):
         with pytest.raises(StructureError, match=r"node 'bottom' has 2 parents \('left', 'right'\)"):
             ask()
-    skewed = Hierarchy.from_edges([*DIAMOND, ("top", "bottom")])
-    with pytest.raises(StructureError, match=r"'top' and its child 'bottom'.*colour_groups"):
-        _ = skewed.odd_even
 
 
 @pytest.mark.parametrize(
@@ -214,7 +211,7 @@ def test_a_number_in_the_wrong_type_is_suggested():
         Hierarchy.from_edges([("1", "12")]).encode([12])
 
 
-def test_suggestions_stay_quick_among_many_names():
+def test_suggestions_are_fast_among_many_names():
     h = Hierarchy.from_parents([-1] + [0] * 199_999, names=[f"category-{i:06d}" for i in range(200_000)])
     start = time.perf_counter()
     with pytest.raises(UnknownLabelError, match=r"did you mean 'category-123456'\?"):
@@ -246,7 +243,7 @@ def test_encode_and_decode(news):
         news.close(np.ones((2, 3)))
 
 
-# ---- being immutable -----------------------------------------------------------------------------------
+# ---- immutability --------------------------------------------------------------------------------------
 
 
 def test_arrays_and_attributes_cannot_be_changed(news):
@@ -268,7 +265,7 @@ def test_arrays_and_attributes_cannot_be_changed(news):
             matrix.data[:] = 0
 
 
-def test_the_input_stays_the_users():
+def test_the_input_is_copied():
     edges = np.array([[0, 1], [0, 2]])
     h = Hierarchy([1, 2, 3], edges)
     edges[0] = 9
@@ -283,7 +280,6 @@ def test_the_input_stays_the_users():
 def test_equality_hash_copy_and_pickle(news):
     graph = LabelGraph.from_edges([("a", "b"), ("b", 3)], weights=[2, 0.5])
     for structure in (news, Hierarchy.from_edges(DIAMOND), graph):
-        _ = structure.colouring()
         again = pickle.loads(pickle.dumps(structure))
         assert again == structure
         assert hash(again) == hash(structure)
@@ -337,28 +333,19 @@ def test_graph_agrees_with_networkx():
     g = LabelGraph.from_networkx(graph)
     assert g.names.tolist() == list(graph)
     np.testing.assert_array_equal(g.adjacency.toarray(), nx.to_numpy_array(graph))
-    np.testing.assert_array_equal(g.degree, [graph.degree[name] for name in graph])
     assert set(g.neighbours("Valjean")) == set(graph["Valjean"])
-    some = list(graph)[10:40]
-    part = g.subgraph(some)
-    np.testing.assert_array_equal(
-        part.adjacency.toarray(), nx.to_numpy_array(graph.subgraph(some), nodelist=some)
-    )
-    greedy = nx.greedy_color(graph, strategy="largest_first")
-    assert g.colouring().max() <= max(greedy.values())
 
 
 def test_hierarchy_to_graph(news):
     graph = news.to_graph()
     assert set(map(frozenset, graph.to_edges())) == set(map(frozenset, NEWS))
     np.testing.assert_array_equal(graph.names, news.names)
-    assert graph.colouring().max() == 1
 
 
 # ---- large and deep ------------------------------------------------------------------------------------
 
 
-def test_a_chain_of_100_000_nodes_is_no_trouble():
+def test_a_chain_of_100_000_nodes_is_fast():
     n_nodes = 100_000
     start = time.perf_counter()
     chain = Hierarchy.from_edges(np.column_stack([np.arange(n_nodes - 1), np.arange(1, n_nodes)]))
@@ -368,8 +355,6 @@ def test_a_chain_of_100_000_nodes_is_no_trouble():
     assert chain.distance_ids(n_nodes - 1, 0) == n_nodes - 1
     assert len(chain.ancestors(n_nodes - 1)) == len(chain.descendants(0)) == n_nodes - 1
     assert chain.path(n_nodes - 1)[:3] == [0, 1, 2]
-    assert set(chain.colouring().tolist()) == {0, 1}
-    assert set(chain.to_graph().colouring().tolist()) == {0, 1}
     assert chain.collapse_chains().hierarchy.names.tolist() == [n_nodes - 1]
     assert len(str(chain).splitlines()) < 10
     assert pickle.loads(pickle.dumps(chain)) == chain
@@ -389,8 +374,8 @@ def test_a_deep_dag_is_linear():
     np.testing.assert_array_equal(h.depth, nodes)
 
 
-def test_the_ancestor_matrix_of_a_dag_is_refused_before_it_is_spent(monkeypatch):
-    from arbora.structure import coded as _coded
+def test_a_too_large_ancestor_matrix_of_a_dag_is_refused(monkeypatch):
+    from arbora.structure import ancestry
 
     rng = np.random.default_rng(0)
     tops = np.repeat(np.arange(20), 400) * 50
@@ -399,7 +384,7 @@ def test_the_ancestor_matrix_of_a_dag_is_refused_before_it_is_spent(monkeypatch)
     n_entries = h.ancestor_matrix.nnz
     lower_bound = int(h.depth.sum()) + h.n_nodes
     assert lower_bound < n_entries / 2
-    monkeypatch.setattr(_coded, "MAX_CLOSURE_BYTES", _coded._BYTES_PER_ENTRY * (n_entries // 2))
+    monkeypatch.setattr(ancestry, "MAX_CLOSURE_BYTES", ancestry._BYTES_PER_ENTRY * (n_entries // 2))
     fresh = pickle.loads(pickle.dumps(h))
     with pytest.raises(MemoryError, match="use close"):
         _ = fresh.ancestor_matrix
@@ -416,5 +401,5 @@ def test_half_a_million_nodes_build_quickly():
     h = Hierarchy.from_edges(edges)
     seconds = time.perf_counter() - start
     assert (h.n_nodes, h.n_edges, h.root_ids.tolist()) == (n_nodes, n_nodes - 1, [0])
-    # The benchmark measures; this only guards against a loop slipping in.
+    # Not a benchmark: this fails if a Python loop over nodes slips in.
     assert seconds < 5

@@ -1,7 +1,6 @@
-"""Label structures: what a classifier files things into.
+"""Label structures: `Hierarchy` (tree, forest or DAG) and `LabelGraph` (undirected graph).
 
-`Hierarchy` is a tree, a forest or a DAG; `LabelGraph` an undirected graph. Both are immutable, work on
-integer ids inside and show names outside.
+Both are immutable. Nodes have names; arrays are indexed by integer node ids.
 """
 
 from arbora.structure.errors import CycleError, StructureError, UnknownLabelError

@@ -1,10 +1,10 @@
-"""Integer-coded graph algorithms on plain arrays: rows of CSR, depths, cycles, ancestors.
+"""Graph algorithms on integer arrays: CSR rows, depths, cycles, ancestors.
 
-Nothing here knows a name. A graph is an ``(n_edges, 2)`` array of node ids, or its CSR form (``indptr``,
-``indices``). Two ways of sweeping are used, because label structures come in two shapes:
+A graph is an ``(n_edges, 2)`` array of node ids, or its CSR form (``indptr``, ``indices``). Depths are computed in
+one of two ways:
 
-* *pointer doubling* (a node asks its parent, then its grandparent, then the fourth ancestor, ...) where every
-  node has one parent: ``log2(height)`` vectorised steps, so that a chain of 100,000 nodes costs 17;
+* *pointer doubling* where every node has at most one parent: each node jumps to its parent, then to the 2nd,
+  4th, 8th, ... ancestor. This takes ``log2(height)`` vectorised steps, 17 for a chain of 100,000 nodes;
 * *peeling* (Kahn's algorithm, one vectorised step per level) where nodes have several parents.
 """
 
@@ -27,14 +27,14 @@ class Csr(NamedTuple):
 
 
 def compress(n_nodes: int, sources: Ids, targets: Ids) -> Csr:
-    """CSR form of the edges ``sources -> targets``; the order of edges is kept within each row."""
+    """CSR form of the edges ``sources -> targets``; each row keeps the order of its edges."""
     indptr = np.zeros(n_nodes + 1, dtype=np.int64)
     np.cumsum(np.bincount(sources, minlength=n_nodes), out=indptr[1:])
     return Csr(indptr, targets[np.argsort(sources, kind="stable")])
 
 
 def distinct(values: Ids) -> Ids:
-    """Sort values and drop repeated ones: on integers several times faster than ``np.unique``.
+    """Sorted distinct values; on integers several times faster than ``np.unique``.
 
     >>> distinct(np.array([3, 1, 3]))
     array([1, 3])
@@ -60,7 +60,7 @@ def ragged_positions(starts: Ids, counts: Ids) -> Ids:
 
 def gather_rows(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
     """Positions of the entries of some CSR rows, and how many each row has."""
-    if rows.size == 1:  # one level of a chain: no need for the general machinery
+    if rows.size == 1:  # fast path for a level of a chain
         positions = np.arange(indptr[rows[0]], indptr[rows[0] + 1])
         return positions, np.array([positions.size])
     starts = indptr[rows]
@@ -71,7 +71,7 @@ def gather_rows(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
 def jump_to_end(hop: Ids) -> tuple[Ids, Ids] | None:
     """Follow ``hop`` from every node to its fixed point by pointer doubling.
 
-    Returns the fixed point and the number of hops to it, or None when some node never arrives (a cycle).
+    Returns the fixed point and the number of hops to it, or None if there is a cycle.
 
     >>> jump_to_end(np.array([0, 0, 1, 2]))
     (array([0, 0, 0, 0]), array([0, 1, 2, 3]))
@@ -94,7 +94,7 @@ def depths(n_nodes: int, edges: Ids) -> Ids | None:
     hop = np.arange(n_nodes)
     hop[edges[:, 1]] = edges[:, 0]
     arrived = jump_to_end(hop)
-    # Pointers on a cycle of length 2^k come to rest on themselves: then the "root" has a parent.
+    # Pointers on a cycle of length 2^k end on themselves: then the fixed point has a parent.
     if arrived is None or n_parents[arrived[0]].any():
         return None
     return arrived[1]
@@ -117,13 +117,13 @@ def _peel(children: Csr, n_parents: Ids) -> Ids | None:
 
 
 def find_cycle(n_nodes: int, edges: Ids) -> list[int]:
-    """Find a shortest cycle through the smallest id that lies on one; the first id is repeated at the end."""
+    """Shortest cycle through the smallest id that lies on a cycle; the first id is repeated at the end."""
     graph = as_matrix(compress(n_nodes, edges[:, 0], edges[:, 1]))
     _, component = csgraph.connected_components(graph, directed=True, connection="strong")
     start = int(np.flatnonzero(np.bincount(component)[component] > 1)[0])
     reached, previous = csgraph.breadth_first_order(graph, start)
     closing = edges[edges[:, 1] == start, 0]
-    # Reached nodes come nearest first, so the first that closes the cycle closes the shortest.
+    # Nodes are reached in order of distance, so the first one that closes a cycle closes a shortest one.
     cycle = [start, int(reached[np.isin(reached, closing)][0])]
     while cycle[-1] != start:
         cycle.append(int(previous[cycle[-1]]))
@@ -131,24 +131,24 @@ def find_cycle(n_nodes: int, edges: Ids) -> list[int]:
 
 
 def as_matrix(rows: Csr) -> sparse.csr_matrix:
-    """Square CSR matrix of ones, in the dtype that ``scipy.sparse.csgraph`` wants."""
+    """Square CSR matrix of ones, in the dtype that ``scipy.sparse.csgraph`` needs."""
     n_nodes = rows.indptr.size - 1
     ones = np.ones(rows.indices.size)
     return sparse.csr_matrix((ones, rows.indices, rows.indptr), shape=(n_nodes, n_nodes))
 
 
 def split_by(order: Ids, keys: Ids) -> tuple[Ids, ...]:
-    """Cut ``order``, sorted by ``keys[order]`` (0, 1, 2, ... all present), into one piece per key."""
+    """Split ``order``, which is sorted by ``keys[order]``, into one array per key; keys are 0, 1, 2, ..."""
     ends = np.cumsum(np.bincount(keys))
     starts = np.concatenate([[0], ends[:-1]])
     return tuple(order[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
 
 
 def ancestor_rows(parents: Csr, levels: Sequence[Ids], max_entries: int) -> tuple[Ids, NDArray[np.int32]]:
-    """List for every node the sorted ids of itself and all its ancestors, as CSR ``indptr, indices``.
+    """Sorted ids of each node and all its ancestors, as CSR ``indptr, indices``.
 
-    The row of a node is the union of the rows of its parents, so levels are filled from the top, each with
-    one gather. ``MemoryError`` is raised before a level is allocated if it could pass ``max_entries``.
+    The row of a node is the union of the rows of its parents, so levels are filled from the top, one gather per
+    level. MemoryError is raised before a level is allocated if it could exceed ``max_entries``.
     """
     n_nodes = parents.indptr.size - 1
     start, size = np.zeros((2, n_nodes), dtype=np.int64)
@@ -162,7 +162,7 @@ def ancestor_rows(parents: Csr, levels: Sequence[Ids], max_entries: int) -> tupl
         inherited = buffer[ragged_positions(start[above], size[above])]
         place = np.arange(level.size)
         owner = np.repeat(np.repeat(place, n_parents), size[above])
-        # One number per (node, ancestor): sorting it sorts the rows and drops what two parents share.
+        # One number per (node, ancestor): sorting it sorts the rows and merges ancestors that parents share.
         entries = distinct(np.concatenate([owner * n_nodes + inherited, place * n_nodes + level]))
         size[level] = np.bincount(entries // n_nodes, minlength=level.size)
         start[level] = n_filled + np.cumsum(size[level]) - size[level]

@@ -1,6 +1,6 @@
-"""From what users have (pairs, parent arrays, paths, nested dicts, networkx graphs) to names and coded edges.
+"""Names and coded edges from pairs, parent arrays, paths, nested dicts and networkx graphs.
 
-Ids are given in order of first appearance, after those listed in ``nodes``.
+The names in ``nodes`` get the first ids; other names follow in order of first appearance.
 """
 
 from collections import defaultdict, deque
@@ -14,7 +14,7 @@ from arbora.structure.arrays import Ids
 from arbora.structure.errors import CycleError, StructureError
 from arbora.structure.names import as_list, check_names, refuse_repeated, repeated
 
-_CONTAINERS = (Mapping, list, tuple, set, frozenset)  # what a nested tree is made of
+_CONTAINERS = (Mapping, list, tuple, set, frozenset)  # containers of a nested tree
 
 
 class Coded(NamedTuple):
@@ -40,12 +40,12 @@ def code_edges(edges: Any, nodes: Iterable[Any] | None = None) -> Coded:
 
 
 def code_flat(flat: list[Any], first: list[Any]) -> Coded:
-    """Code names of which each two in a row are an edge; those of ``first`` get the first ids."""
+    """Code a flat list ``parent, child, parent, child, ...``; the names in ``first`` get the first ids."""
     check_names(first)
     check_names(flat)
     refuse_repeated(first)
     index: defaultdict[Any, int] = defaultdict()
-    index.default_factory = index.__len__  # a name not met before gets the next id
+    index.default_factory = index.__len__  # a new name gets the next id
     for name in first:
         index[name]
     codes = np.fromiter(map(index.__getitem__, flat), dtype=np.int64, count=len(flat))
@@ -150,8 +150,8 @@ def code_dict(tree: Mapping[Any, Any], sep: str) -> Coded:
 
 
 def _refuse_endless(tree: Any) -> None:
-    """Raise an error that names the way by which a container comes to hold itself, if one does."""
-    walked: set[int] = set()  # containers all of whose content was seen: met again, they are merely shared
+    """Raise CycleError if a container contains itself, with the names along the way."""
+    walked: set[int] = set()  # containers that are fully visited; a second visit means shared, not cyclic
     way: dict[int, tuple[Any, Any]] = {id(tree): (None, tree)}
     stack = [_members(tree)]
     while stack:
@@ -170,7 +170,7 @@ def _refuse_endless(tree: Any) -> None:
 
 
 def _members(inside: Any) -> Iterator[tuple[Any, Any]]:
-    """Name and content of what a container holds; entries of a list have no name."""
+    """Name and content of each entry of a container; entries of a list have no name."""
     if isinstance(inside, Mapping):
         return iter(inside.items())
     return ((None, entry) for entry in (inside if isinstance(inside, _CONTAINERS) else ()))

@@ -1,12 +1,12 @@
-"""Errors of the structure package: each says what is wrong, where, and what to do about it."""
+"""Errors of the structure package."""
 
 from collections.abc import Sequence
 
-_SHOWN = 12  # nodes of a long cycle that are worth printing
+_SHOWN = 12  # nodes of a long cycle that the message shows
 
 
 class StructureError(ValueError):
-    """A label structure cannot be built from, or used in, the way it was asked.
+    """The input does not describe a valid label structure, or a structure does not support an operation.
 
     Examples
     --------
@@ -20,7 +20,7 @@ class StructureError(ValueError):
 
 
 class CycleError(StructureError):
-    """The edges of a hierarchy lead back to where they started.
+    """The edges of a hierarchy contain a cycle.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class CycleError(StructureError):
 
 
 class UnknownLabelError(StructureError):
-    """A label is not a node of the structure; the message suggests the nearest name.
+    """A label is not a node of the structure; the message suggests the most similar name.
 
     Examples
     --------

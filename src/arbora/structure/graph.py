@@ -9,20 +9,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from arbora.structure import build as _build
-from arbora.structure import read as _read
-from arbora.structure import reshape as _reshape
+from arbora.structure import build
 from arbora.structure.arrays import Ids
-from arbora.structure.base import NamedNodes
 from arbora.structure.errors import StructureError
+from arbora.structure.named_nodes import NamedNodes
 from arbora.structure.names import as_list, counted, freeze
+from arbora.structure.read import FilePath, naming, read_graph
 
 
 def merge_edges(edges: Ids, weights: NDArray[np.float64], n_nodes: int) -> tuple[Ids, Ids]:
     """Edges as sorted pairs ``a < b``, once each, and the position of each in the input.
 
-    A pair given twice (in either direction) must have one weight; otherwise the positions of the two that
-    disagree are raised as a `_Disagreement`.
+    A pair given twice, in either direction, must have the same weight both times. Otherwise `_Disagreement` is
+    raised with the two positions.
     """
     low, high = edges.min(axis=1, initial=n_nodes), edges.max(axis=1, initial=-1)
     keys = low * n_nodes + high
@@ -51,7 +50,7 @@ class LabelGraph(NamedNodes):
     edges : array-like of shape (n_edges, 2)
         Node ids. A pair given twice, in either direction, counts once.
     weights : array-like of shape (n_edges,), optional
-        Positive; 1 by default. The two mentions of a pair given twice must agree.
+        Positive; 1 by default. A pair given twice must have the same weight both times.
 
     Attributes
     ----------
@@ -107,7 +106,7 @@ class LabelGraph(NamedNodes):
         edges : iterable of pairs, or array of shape (n_edges, 2)
         weights : array-like of shape (n_edges,), optional
         nodes : iterable of names, optional
-            These get the ids 0, 1, ... in this order, and may be isolated.
+            Names that get the ids 0, 1, ... in this order; they may be isolated.
 
         Examples
         --------
@@ -117,25 +116,25 @@ class LabelGraph(NamedNodes):
                [1., 0., 3.],
                [0., 3., 0.]])
         """
-        return cls(*_build.code_edges(edges, nodes), weights=weights)
+        return cls(*build.code_edges(edges, nodes), weights=weights)
 
     @classmethod
     def from_networkx(cls, graph: Any, weight: str = "weight") -> "LabelGraph":
-        """Build from a ``networkx.Graph``; edges without the attribute ``weight`` count 1.
+        """Build from a ``networkx.Graph``; edges without the attribute ``weight`` have weight 1.
 
         Examples
         --------
         >>> import networkx as nx
         >>> from arbora.structure import LabelGraph
-        >>> LabelGraph.from_networkx(nx.cycle_graph(5)).colouring()
-        array([0, 1, 0, 2, 1])
+        >>> LabelGraph.from_networkx(nx.cycle_graph(5))
+        LabelGraph(5 nodes, 5 edges, 1 component)
         """
-        coded = _build.code_networkx(graph, directed=False)
+        coded = build.code_networkx(graph, directed=False)
         return cls(*coded, weights=[value for *_, value in graph.edges(data=weight, default=1.0)])
 
     @classmethod
-    def read(cls, path: _read.FilePath, nodes: Iterable[Any] | None = None) -> "LabelGraph":
-        r"""Read lines ``a<TAB>b`` or ``a<TAB>b<TAB>weight``; the file may be compressed. Names are strings.
+    def read(cls, path: FilePath, nodes: Iterable[Any] | None = None) -> "LabelGraph":
+        r"""Read lines ``a<TAB>b`` or ``a<TAB>b<TAB>weight``; the file may be compressed. All names are strings.
 
         Examples
         --------
@@ -147,9 +146,9 @@ class LabelGraph(NamedNodes):
         ...     LabelGraph.read(file).weights
         array([12.])
         """
-        content = _read.read_graph(path)
-        with _read.naming(path):
-            coded = _build.code_flat(content.flat, [] if nodes is None else as_list(nodes))
+        content = read_graph(path)
+        with naming(path):
+            coded = build.code_flat(content.flat, [] if nodes is None else as_list(nodes))
             return cls(*coded, weights=content.weights)
 
     @cached_property
@@ -164,17 +163,12 @@ class LabelGraph(NamedNodes):
         return matrix
 
     @cached_property
-    def degree(self) -> Ids:
-        """Number of neighbours of each node."""
-        return freeze(np.diff(self.adjacency.indptr).astype(np.int64))
-
-    @cached_property
     def component(self) -> Ids:
-        """Number of the connected component of each node, from 0."""
+        """Connected component of each node, numbered from 0."""
         return freeze(csgraph.connected_components(self.adjacency, directed=False)[1].astype(np.int64))
 
     def neighbours(self, name: Any) -> list[Any]:
-        """Names of the neighbours of a node, by id.
+        """Names of the neighbours of a node, in order of id.
 
         Examples
         --------
@@ -186,22 +180,8 @@ class LabelGraph(NamedNodes):
         start, end = self.adjacency.indptr[[node, node + 1]]
         return list(self.names[self.adjacency.indices[start:end]].tolist())
 
-    def subgraph(self, nodes: Iterable[Any]) -> "LabelGraph":
-        """Return the graph of some nodes and the edges between them.
-
-        Examples
-        --------
-        >>> from arbora.structure import LabelGraph
-        >>> LabelGraph.from_edges([("a", "b"), ("b", "c")]).subgraph(["b", "c"]).to_edges()
-        [('b', 'c')]
-        """
-        kept = np.zeros(self.n_nodes, dtype=bool)
-        kept[self.encode(nodes)] = True
-        inside = kept[self.edges].all(axis=1)
-        return LabelGraph(*_reshape.restrict(self.names, self.edges, kept), weights=self.weights[inside])
-
     def to_state(self) -> dict[str, Any]:
-        """Everything needed to build the same graph again: JSON scalars, lists and numpy arrays."""
+        """State to rebuild the graph: a dict of JSON scalars, lists and numpy arrays."""
         return {**super().to_state(), "weights": self.weights}
 
     def __repr__(self) -> str:

@@ -5,16 +5,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arbora.structure import build as _build
-from arbora.structure import read as _read
-from arbora.structure import reshape as _reshape
+from arbora.structure import build, render, reshape
+from arbora.structure.arrays import Ids
+from arbora.structure.coded import CodedHierarchy
 from arbora.structure.graph import LabelGraph
-from arbora.structure.names import as_list
-from arbora.structure.navigate import NavigableHierarchy
+from arbora.structure.names import as_list, counted
+from arbora.structure.read import FilePath, naming, read_hierarchy
 
 
 class Reshaped(NamedTuple):
-    """A new hierarchy, and where the names that changed went.
+    """A new hierarchy, and the new name of each node that was renamed or removed.
 
     Examples
     --------
@@ -28,7 +28,7 @@ class Reshaped(NamedTuple):
     mapping: dict[Any, Any]
 
 
-class Hierarchy(NavigableHierarchy):
+class Hierarchy(CodedHierarchy):
     """An immutable tree, forest or DAG of named nodes.
 
     Parameters
@@ -41,7 +41,7 @@ class Hierarchy(NavigableHierarchy):
     See Also
     --------
     Hierarchy.from_edges, Hierarchy.from_parents, Hierarchy.from_paths
-        The usual ways to build one.
+        Builders for pairs of names, parent arrays and paths.
 
     Examples
     --------
@@ -50,6 +50,8 @@ class Hierarchy(NavigableHierarchy):
     >>> h.n_nodes, h.height, h.is_tree
     (6, 2, True)
     """
+
+    # ---- build --------------------------------------------------------------------------------------
 
     @classmethod
     def from_edges(cls, edges: Any, nodes: Iterable[Any] | None = None) -> "Hierarchy":
@@ -60,8 +62,8 @@ class Hierarchy(NavigableHierarchy):
         edges : iterable of pairs, or array of shape (n_edges, 2)
             Strings or integers. A repeated edge counts once.
         nodes : iterable of names, optional
-            These get the ids 0, 1, ... in this order, and may be isolated; other names follow in order of
-            first appearance.
+            Names that get the ids 0, 1, ... in this order; they may be isolated. Other names follow in order
+            of first appearance.
 
         Examples
         --------
@@ -71,7 +73,7 @@ class Hierarchy(NavigableHierarchy):
         >>> Hierarchy.from_edges([(7, 3)], nodes=[3, 5]).parent
         array([ 2, -1, -1])
         """
-        return cls(*_build.code_edges(edges, nodes))
+        return cls(*build.code_edges(edges, nodes))
 
     @classmethod
     def from_parents(cls, parents: Any, names: Iterable[Any] | None = None) -> "Hierarchy":
@@ -90,20 +92,19 @@ class Hierarchy(NavigableHierarchy):
         >>> Hierarchy.from_parents([-1, 0, 0, 1], names=["root", "a", "b", "c"]).depth
         array([0, 1, 1, 2])
         """
-        return cls(*_build.code_parents(parents, names))
+        return cls(*build.code_parents(parents, names))
 
     @classmethod
     def from_paths(cls, paths: Iterable[Any], sep: str = "/") -> "Hierarchy":
         """Build a forest from full paths; each prefix of a path is a node, named by the whole prefix.
 
-        The same last component under two parents is two nodes. Repeated paths (a column of labels, say) are
-        allowed.
+        The same last component under two parents is two nodes. Paths may be repeated, as in a column of labels.
 
         Parameters
         ----------
         paths : iterable of str, or of tuples of components
         sep : str
-            What separates the components of a string, and joins those of a tuple.
+            Separator of the components of a string; it also joins the components of a tuple.
 
         Examples
         --------
@@ -111,14 +112,14 @@ class Hierarchy(NavigableHierarchy):
         >>> Hierarchy.from_paths(["comp/sys/hardware", ("rec", "hardware")]).names
         array(['comp', 'comp/sys', 'comp/sys/hardware', 'rec', 'rec/hardware'], dtype=object)
         """
-        return cls(*_build.code_paths(paths, sep))
+        return cls(*build.code_paths(paths, sep))
 
     @classmethod
     def from_dict(cls, tree: Mapping[Any, Any], sep: str = "/") -> "Hierarchy":
         """Build a forest from nested dicts and lists.
 
-        A name that occurs once is kept as it is; one that occurs several times is replaced by its path from
-        the top, joined by ``sep``.
+        A name that occurs once is kept. A name that occurs several times is replaced by its path from the top,
+        joined by ``sep``.
 
         Examples
         --------
@@ -126,7 +127,7 @@ class Hierarchy(NavigableHierarchy):
         >>> Hierarchy.from_dict({"comp": ["misc", "os"], "rec": {"misc": None}}).names
         array(['comp', 'rec', 'comp/misc', 'os', 'rec/misc'], dtype=object)
         """
-        return cls(*_build.code_dict(tree, sep))
+        return cls(*build.code_dict(tree, sep))
 
     @classmethod
     def from_networkx(cls, graph: Any) -> "Hierarchy":
@@ -139,13 +140,11 @@ class Hierarchy(NavigableHierarchy):
         >>> Hierarchy.from_networkx(nx.DiGraph([("a", "b"), ("a", "c")])).n_nodes
         3
         """
-        return cls(*_build.code_networkx(graph, directed=True))
+        return cls(*build.code_networkx(graph, directed=True))
 
     @classmethod
-    def read(
-        cls, path: _read.FilePath, format: str = "auto", nodes: Iterable[Any] | None = None
-    ) -> "Hierarchy":
-        r"""Read a file of edges, plain or compressed (gzip, xz, bzip2). Names are strings.
+    def read(cls, path: FilePath, format: str = "auto", nodes: Iterable[Any] | None = None) -> "Hierarchy":
+        r"""Read a file of edges, plain or compressed (gzip, xz, bzip2). All names are strings.
 
         Parameters
         ----------
@@ -155,7 +154,7 @@ class Hierarchy(NavigableHierarchy):
             nodes from the root to a leaf, separated by blanks (LSHTC). ``rcv1``: lines of ``topics.hier``.
             ``auto`` decides by the first line.
         nodes : iterable of names, optional
-            These get the ids 0, 1, ... in this order.
+            Names that get the ids 0, 1, ... in this order.
 
         Examples
         --------
@@ -167,9 +166,120 @@ class Hierarchy(NavigableHierarchy):
         ...     Hierarchy.read(file)
         Hierarchy(tree, 4 nodes, 2 leaves, height 2)
         """
-        content = _read.read_hierarchy(path, format)
-        with _read.naming(path):
-            return cls(*_build.code_flat(content.flat, content.nodes if nodes is None else as_list(nodes)))
+        content = read_hierarchy(path, format)
+        with naming(path):
+            return cls(*build.code_flat(content.flat, content.nodes if nodes is None else as_list(nodes)))
+
+    # ---- walk: names in, names out ------------------------------------------------------------------
+
+    def children(self, name: Any) -> list[Any]:
+        """Names of the children of a node, in order of id.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> Hierarchy.from_edges([("a", "b"), ("a", "c")]).children("a")
+        ['b', 'c']
+        """
+        node = self.id_of(name)
+        return self._named(self.child_indices[self.child_indptr[node] : self.child_indptr[node + 1]])
+
+    def parents(self, name: Any) -> list[Any]:
+        """Names of the parents of a node, in order of id: none for a root, several only in a DAG.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> Hierarchy.from_edges([("a", "c"), ("b", "c")]).parents("c")
+        ['a', 'b']
+        """
+        node = self.id_of(name)
+        return self._named(self.parent_indices[self.parent_indptr[node] : self.parent_indptr[node + 1]])
+
+    def ancestors(self, name: Any) -> list[Any]:
+        """Names of all proper ancestors of a node, roots first.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> Hierarchy.from_edges([("a", "b"), ("b", "c")]).ancestors("c")
+        ['a', 'b']
+        """
+        return self._named(self.ancestor_ids(self.id_of(name)))
+
+    def descendants(self, name: Any) -> list[Any]:
+        """Names of all proper descendants of a node, in order of depth.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> Hierarchy.from_edges([("a", "b"), ("b", "c")]).descendants("a")
+        ['b', 'c']
+        """
+        return self._named(self.descendant_ids(self.id_of(name)))
+
+    def leaves(self, name: Any = None) -> list[Any]:
+        """Names of all leaves, or of the leaves at and below a node, in order of id.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> h = Hierarchy.from_edges([("a", "b"), ("b", "c"), ("a", "d")])
+        >>> h.leaves(), h.leaves("b")
+        (['c', 'd'], ['c'])
+        """
+        if name is None:
+            return self._named(self.leaf_ids)
+        node = self.id_of(name)
+        below = np.sort(np.append(self.descendant_ids(node), node))
+        return self._named(below[self.is_leaf[below]])
+
+    def path(self, name: Any) -> list[Any]:
+        """Names from a root to the node, both included.
+
+        In a DAG this is a longest path: each step goes to the deepest parent (the smallest id among equals), so
+        ``len(path) - 1`` is the depth.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> Hierarchy.from_edges([("a", "b"), ("b", "c")]).path("c")
+        ['a', 'b', 'c']
+        """
+        steps = [self.id_of(name)]
+        while (above := int(self._main_parent[steps[-1]])) >= 0:
+            steps.append(above)
+        return self._named(np.array(steps[::-1]))
+
+    def lowest_common_ancestor(self, a: Any, b: Any) -> Any:
+        """Name of the lowest common ancestor of two nodes, or None (see `lca_ids`).
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> Hierarchy.from_paths(["comp/os/linux", "comp/graphics"]).lowest_common_ancestor(
+        ...     "comp/os/linux", "comp/graphics")
+        'comp'
+        """
+        found = int(self.lca_ids(self.id_of(a), self.id_of(b)))
+        return None if found < 0 else self.names[found]
+
+    def distance(self, a: Any, b: Any) -> int | None:
+        """Count the edges from one node up to a common ancestor and down to the other, or return None.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> Hierarchy.from_paths(["comp/os/linux", "comp/ai"]).distance("comp/os/linux", "comp/ai")
+        3
+        """
+        found = int(self.distance_ids(self.id_of(a), self.id_of(b)))
+        return None if found < 0 else found
+
+    def _named(self, ids: Ids) -> list[Any]:
+        return list(self.names[ids].tolist())
+
+    # ---- reshape ------------------------------------------------------------------------------------
 
     def subtree(self, name: Any) -> "Hierarchy":
         """Return the hierarchy of a node and its descendants, in the order of their ids.
@@ -183,24 +293,23 @@ class Hierarchy(NavigableHierarchy):
         node = self.id_of(name)
         kept = np.zeros(self.n_nodes, dtype=bool)
         kept[self.descendant_ids(node)] = kept[node] = True
-        return Hierarchy(*_reshape.restrict(self.names, self.edges, kept))
+        return Hierarchy(*reshape.restrict(self.names, self.edges, kept))
 
     def collapse_chains(self, keep: Iterable[Any] = ()) -> Reshaped:
-        """Remove nodes with exactly one child; the lowest name of each chain survives.
+        """Remove nodes with exactly one child; the lowest name of each chain is kept.
 
-        A node that is removed is replaced by its only child, which takes over its parents. This holds
-        for roots too.
+        The only child of a removed node inherits its parents. Roots are treated the same way.
 
         Parameters
         ----------
         keep : iterable of names
-            Nodes that stay whatever the number of their children; list those that carry labels.
+            Nodes that are never removed. List the nodes that carry labels.
 
         Returns
         -------
         hierarchy : Hierarchy
         mapping : dict
-            Removed name to the name that stands for it.
+            Removed name to the name that replaces it.
 
         Examples
         --------
@@ -212,18 +321,18 @@ class Hierarchy(NavigableHierarchy):
         >>> h.collapse_chains(keep=["b"]).hierarchy.to_edges()
         [('root', 'b'), ('root', 'd'), ('b', 'c')]
         """
-        coded, mapping = _reshape.collapse_chains(self.names, self.edges, self.encode(keep))
+        coded, mapping = reshape.collapse_chains(self.names, self.edges, self.encode(keep))
         return Reshaped(Hierarchy(*coded), mapping)
 
     def spawn_leaves(self, nodes: Iterable[Any], suffix: str = "/*") -> Reshaped:
-        """Give internal nodes a leaf of their own, for data that sits on them.
+        """Add a leaf below internal nodes, for data labelled with the internal nodes themselves.
 
         Parameters
         ----------
         nodes : iterable of names
-            Nodes that carry data. Leaves among them need nothing and are left alone.
+            Nodes that carry data. Leaves among them are unchanged.
         suffix : str
-            The new leaf of node ``n`` is called ``n`` + suffix.
+            The new leaf of node ``n`` is named ``n`` + suffix.
 
         Returns
         -------
@@ -241,13 +350,13 @@ class Hierarchy(NavigableHierarchy):
         """
         wanted = np.unique(self.encode(nodes))
         internal = wanted[~self.is_leaf[wanted]]
-        coded, mapping = _reshape.spawn_leaves(self.names, self.edges, internal, suffix)
+        coded, mapping = reshape.spawn_leaves(self.names, self.edges, internal, suffix)
         return Reshaped(Hierarchy(*coded), mapping)
 
     def join_roots(self, name: Any = "root") -> "Hierarchy":
-        """Put one new root above all roots; with a single root already, return the hierarchy as it is.
+        """Put one new root above all roots. A hierarchy with a single root is returned unchanged.
 
-        Old nodes keep their ids, the new root comes last.
+        Old nodes keep their ids; the new root gets the last id.
 
         Examples
         --------
@@ -257,7 +366,7 @@ class Hierarchy(NavigableHierarchy):
         """
         if self.root_ids.size == 1:
             return self
-        return Hierarchy(*_reshape.join_roots(self.names, self.edges, self.root_ids, name))
+        return Hierarchy(*reshape.join_roots(self.names, self.edges, self.root_ids, name))
 
     def with_edges(self, new_edges: Any, nodes: Iterable[Any] = ()) -> "Hierarchy":
         """Add (parent, child) pairs and nodes; old nodes keep their ids, new ones follow.
@@ -268,10 +377,12 @@ class Hierarchy(NavigableHierarchy):
         >>> Hierarchy.from_edges([("a", "b")]).with_edges([("b", "c")]).names
         array(['a', 'b', 'c'], dtype=object)
         """
-        return Hierarchy(*_reshape.extend(self.names, self.edges, new_edges, nodes))
+        return Hierarchy(*reshape.extend(self.names, self.edges, new_edges, nodes))
+
+    # ---- convert and print --------------------------------------------------------------------------
 
     def to_graph(self) -> LabelGraph:
-        """Forget the direction of the edges.
+        """Return the same nodes and edges as an undirected `LabelGraph`.
 
         Examples
         --------
@@ -282,7 +393,7 @@ class Hierarchy(NavigableHierarchy):
         return LabelGraph(self.names, self.edges)
 
     def to_dict(self) -> dict[Any, Any]:
-        """Nested dicts of names, a leaf an empty dict; an error for a DAG that is no tree.
+        """Nested dicts of names, with an empty dict for a leaf; an error if a node has several parents.
 
         Examples
         --------
@@ -297,3 +408,40 @@ class Hierarchy(NavigableHierarchy):
         ):
             (top if above < 0 else inside[above])[name] = inside[node]
         return top
+
+    def format_tree(
+        self, max_depth: int | None = None, max_children: int | None = None, counts: Any = None
+    ) -> str:
+        """Draw the hierarchy as text.
+
+        Parameters
+        ----------
+        max_depth : int, optional
+            Deepest level that is shown.
+        max_children : int, optional
+            Number of children shown for each node, and of roots.
+        counts : mapping of names, or array of shape (n_nodes,), optional
+            Number printed after each name, such as a number of documents.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> h = Hierarchy.from_edges([("root", "comp"), ("comp", "os"), ("comp", "ai"), ("root", "rec")])
+        >>> print(h.format_tree(counts={"os": 12, "rec": 3}))
+        root
+        ├── comp
+        │   ├── os (12)
+        │   └── ai
+        └── rec (3)
+        """
+        lines = render.tree_lines(self.names, self._children, self.root_ids, max_depth, max_children, counts)
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        kind = "DAG" if not self.is_tree else "tree" if self.root_ids.size == 1 else "forest"
+        nodes = counted(self.n_nodes, "node", "nodes")
+        leaves = counted(self.leaf_ids.size, "leaf", "leaves")
+        return f"Hierarchy({kind}, {nodes}, {leaves}, height {self.height})"
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.format_tree(max_depth=2, max_children=4)}"

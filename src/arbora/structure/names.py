@@ -1,4 +1,4 @@
-"""Node names and their integer codes: checking, encoding, decoding, suggesting the nearest name."""
+"""Node names: validation, conversion, and suggestions for unknown labels."""
 
 import difflib
 import heapq
@@ -14,11 +14,11 @@ from arbora.structure.errors import StructureError, UnknownLabelError
 Names = NDArray[np.object_]
 Array = TypeVar("Array", bound=NDArray[Any])
 
-_FEW = 2_000  # difflib is slow: among more names than this, only the likeliest are compared
+_FEW = 2_000  # difflib is slow: at most this many candidates are compared
 
 
 def as_list(values: Any) -> list[Any]:
-    """Python objects of any array, series or iterable: ``np.str_`` becomes str, ``np.int64`` int."""
+    """Python objects of an array, series or iterable: ``np.str_`` becomes str, ``np.int64`` becomes int."""
     if isinstance(values, str):
         raise TypeError(f"expected several labels, got the single string {values!r}: put it in a list")
     if hasattr(values, "__array__"):
@@ -33,7 +33,7 @@ def as_list(values: Any) -> list[Any]:
 
 
 def check_names(names: Sequence[Any]) -> None:
-    """Names are strings or integers, so that they survive JSON; anything else is named and refused."""
+    """Raise StructureError unless all names are strings or integers, which JSON preserves."""
     kinds = set(map(type, names))
     if kinds <= {str, int}:
         return
@@ -44,7 +44,7 @@ def check_names(names: Sequence[Any]) -> None:
 
 
 def refuse_repeated(names: Sequence[Any]) -> None:
-    """Raise an error that says which name is given twice, if one is."""
+    """Raise StructureError if a name occurs twice."""
     if len(set(names)) < len(names):
         twice = min(repeated(names), key=names.index)
         raise StructureError(f"node name {twice!r} is given twice: names must be distinct (full paths are)")
@@ -85,7 +85,7 @@ def repeated(names: Iterable[Any]) -> set[Any]:
 
 
 def nearest_name(label: object, names: Sequence[object]) -> object | None:
-    """Find the name most like ``label``, or None when nothing is like it.
+    """Name most similar to ``label``, or None if no name is similar.
 
     >>> nearest_name("Grafics", ["comp", "graphics"])
     'graphics'
@@ -102,7 +102,7 @@ def nearest_name(label: object, names: Sequence[object]) -> object | None:
 
 
 def _shared_ends(a: str, b: str) -> int:
-    """Characters in common at the beginning and the end: cheap, and high when there is one slip in a name."""
+    """Length of the common prefix plus that of the common suffix: a cheap similarity for one typing error."""
     return _shared_start(a, b) + _shared_start(a[::-1], b[::-1])
 
 
@@ -112,7 +112,7 @@ def _shared_start(a: str, b: str) -> int:
 
 
 def unknown(label: object, names: Sequence[object], what: str, others: int = 0) -> UnknownLabelError:
-    """Make the error for a label that is not among the names."""
+    """Error for a label that is not among the names."""
     near = nearest_name(label, names)
     hint = f" (did you mean {near!r}?)" if near is not None else ""
     more = f"; {counted(others, 'other label is', 'other labels are')} unknown too" if others else ""

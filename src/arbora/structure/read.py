@@ -1,19 +1,19 @@
-"""Files of label structures: lines to pairs of names, with the file and line number in every complaint.
+"""Readers of label structures; errors name the file and the line.
 
 Formats of a hierarchy:
 
 ``tsv``
     ``parent<TAB>child``.
 ``pairs``
-    ``parent child`` separated by blanks (the LSHTC way, ``cat_hier.txt``).
+    ``parent child`` separated by blanks (LSHTC, ``cat_hier.txt``).
 ``paths``
-    All nodes from the root to a leaf, separated by blanks (the other LSHTC way).
+    All nodes from the root to a leaf, separated by blanks (LSHTC).
 ``rcv1``
     ``parent: None child: Root child-description: Root`` (RCV1 ``topics.hier``); descriptions are not kept.
 
-``auto`` looks at the first line: ``parent:`` means ``rcv1``, a tab ``tsv``, two fields ``pairs``, more
-``paths``. A file compressed by gzip, xz or bzip2 is recognised by its content, not by its name. Blank lines
-are skipped.
+``auto`` decides by the first line: ``parent:`` means ``rcv1``, a tab means ``tsv``, two fields mean ``pairs`` and
+more fields ``paths``. Compression by gzip, xz or bzip2 is recognised by content, not by name. Blank lines are
+skipped.
 """
 
 import bz2
@@ -42,7 +42,7 @@ _RCV1 = re.compile(r"parent:\s*(\S+)\s+child:\s*(\S+)(?:\s+child-description:.*)
 
 
 class EdgeFile(NamedTuple):
-    """Names of which each two in a row are an edge, nodes named alone, and the weights of the edges."""
+    """Content of a file: ``parent, child, parent, child, ...``, isolated nodes, and the weights of the edges."""
 
     flat: list[str]
     nodes: list[str]
@@ -66,13 +66,13 @@ def read_lines(path: FilePath) -> list[str]:
         raise StructureError(f"{path}, line {line}: not UTF-8 text: convert the file") from None
     if not text or text.isspace():
         raise StructureError(f"{path}: the file is empty")
-    # Only newlines end a line: str.splitlines would also cut names at rarer separators.
+    # Not str.splitlines: it also splits at rarer separators, which may occur in names.
     return text.split("\n")
 
 
 @contextmanager
 def naming(path: FilePath) -> Iterator[None]:
-    """Put the file in front of the complaint about a structure that was read from it."""
+    """Prefix the path of the file to the message of a StructureError."""
     try:
         yield
     except StructureError as error:

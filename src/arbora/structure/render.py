@@ -1,4 +1,4 @@
-"""Trees as text."""
+"""A hierarchy drawn as text."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,10 +13,10 @@ from arbora.structure.names import Names
 def tree_lines(
     names: Names, children: Csr, roots: Ids, max_depth: int | None, max_children: int | None, counts: Any
 ) -> Iterator[str]:
-    """Lines of the printed tree; a node with several parents is unfolded where it is met first."""
+    """Lines of the drawn tree; a node with several parents is expanded at its first occurrence only."""
     suffixes = _suffixes(names, counts)
     shown: set[int] = set()
-    # A stack entry is a node, or minus the number of siblings left out; no recursion, chains may be deep.
+    # An entry is a node id, or minus the number of omitted siblings. No recursion: chains may be deep.
     stack = [("", "", entry, 0) for entry in _shorten(roots, max_children)]
     while stack:
         prefix, branch, entry, depth = stack.pop()
@@ -37,7 +37,7 @@ def tree_lines(
 
 
 def _shorten(ids: Ids, max_children: int | None) -> list[int]:
-    """Reverse order (for the stack), with the tail replaced by minus its length."""
+    """Ids in reverse order (for the stack); omitted ids are replaced by minus their number."""
     left_out = 0 if max_children is None else max(ids.size - max_children, 0)
     kept = ids[: ids.size - left_out].tolist()[::-1]
     return [-left_out, *kept] if left_out else kept

@@ -1,4 +1,4 @@
-"""New hierarchies from old ones, on names and coded edges: restrict, collapse, spawn, join, extend."""
+"""Changes to a hierarchy as functions of its names and coded edges: restrict, collapse, spawn, join, extend."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

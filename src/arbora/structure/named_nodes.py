@@ -1,4 +1,4 @@
-"""What a hierarchy and a label graph share: named nodes with integer codes, immutability, equality."""
+"""`NamedNodes`: base class of `Hierarchy` and `LabelGraph`, immutable nodes with names and integer ids."""
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from arbora.structure.arrays import Ids, distinct, split_by
-from arbora.structure.colour import colouring
+from arbora.structure.arrays import Ids, distinct
 from arbora.structure.errors import StructureError
-from arbora.structure.names import Names, as_list, freeze, name_array, unknown
+from arbora.structure.names import Names, as_list, name_array, unknown
 
 
 class NamedNodes:
     """An immutable set of named nodes with edges between them.
 
-    Node ids are ``0, ..., n_nodes - 1``; ``names[i]`` is what users see of node ``i``.
+    Node ids are ``0, ..., n_nodes - 1``; ``names[i]`` is the name of node ``i``.
     """
 
     _kind: ClassVar[str]
@@ -39,7 +38,7 @@ class NamedNodes:
         loops = np.flatnonzero(coded[:, 0] == coded[:, 1])
         if loops.size:
             self._refuse_loop(checked[coded[loops[0], 0]], int(loops[0]))
-        # Attributes are written once, here; __setattr__ refuses later changes.
+        # __setattr__ refuses changes, so attributes are written through __dict__.
         self.__dict__.update(names=checked, edges=coded)
 
     def _refuse_loop(self, name: object, position: int) -> NoReturn:
@@ -91,7 +90,7 @@ class NamedNodes:
         Raises
         ------
         UnknownLabelError
-            Names the first label that is not a node, and the nearest name that is.
+            If a label is not a node. The message names the first such label and the most similar node.
 
         Examples
         --------
@@ -137,7 +136,7 @@ class NamedNodes:
     def _check_ids(self, ids: ArrayLike) -> Ids:
         codes = np.asarray(ids)
         if codes.size and codes.dtype.kind not in "iu":
-            raise TypeError(f"node ids are integers, got {codes.dtype}: encode goes from names to ids")
+            raise TypeError(f"node ids are integers, got {codes.dtype}: encode(names) gives the ids")
         if codes.size and not 0 <= codes.min() <= codes.max() < self.n_nodes:
             wrong = codes[(codes < 0) | (codes >= self.n_nodes)].flat[0]
             raise StructureError(f"{wrong} is not a node id: the ids are 0 to {self.n_nodes - 1}")
@@ -149,7 +148,7 @@ class NamedNodes:
         Parameters
         ----------
         label_sets : sequence
-            One entry per sample: a name, or a collection of names (possibly empty).
+            One entry per sample: a name, or a collection of names (it may be empty).
 
         Examples
         --------
@@ -184,29 +183,6 @@ class NamedNodes:
         ends = self.names[self.edges].tolist()
         return [(first, second) for first, second in ends]
 
-    def colouring(self) -> Ids:
-        """Colour nodes 0, 1, ... so that the ends of every edge differ.
-
-        Two colours when the edges allow it (always for a tree), else greedily, nodes of high degree first.
-        The same structure always gets the same colours.
-
-        Examples
-        --------
-        >>> from arbora.structure import LabelGraph
-        >>> LabelGraph.from_edges([("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")]).colouring()
-        array([1, 2, 0, 1])
-        """
-        return self._colours
-
-    @property
-    def colour_groups(self) -> tuple[Ids, ...]:
-        """Node ids of each colour: a solver may update the nodes of one group at the same time."""
-        return split_by(freeze(np.argsort(self._colours, kind="stable")), self._colours)
-
-    @cached_property
-    def _colours(self) -> Ids:
-        return freeze(colouring(self.n_nodes, self.edges))
-
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
@@ -234,7 +210,7 @@ class NamedNodes:
         return type(self).from_state, (self.to_state(),)
 
     def to_state(self) -> dict[str, Any]:
-        """Everything needed to build the same object again: JSON scalars, lists and numpy arrays.
+        """State to rebuild the object: a dict of JSON scalars, lists and numpy arrays.
 
         Examples
         --------
@@ -246,7 +222,7 @@ class NamedNodes:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Any:
-        """Rebuild from ``to_state()``; the arrays are validated again.
+        """Rebuild from ``to_state()``; the state is validated.
 
         Examples
         --------
