@@ -25,7 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify import MultinomialLogistic, RecursiveSVC
 from arbora.classify._common.coupling import couple
-from arbora.classify._common.feature_subset import with_bias
+from arbora.classify._common.feature_subset import design_matrix
 from arbora.datasets import make_hierarchical_text
 from arbora.discover import VMFMixture
 from arbora.engine import RayEngine, ThreadEngine
@@ -274,7 +274,7 @@ def rows_of(name: str, train: Any, text: Any, size: Size) -> list[list[str]]:
 def report(text: Any) -> None:
     """Measure, and print the tables."""
     X, y, _ = text
-    rows, _ = with_bias(X, 1.0, np.float32)
+    rows, _ = design_matrix(X, 1.0, np.float32)
     size = Size(*rows.shape[:1], rows.nnz, rows.shape[1], len(set(y)))
     print(
         f"`python -m benchmarks.cluster`: {size.documents:,} documents, {size.classes:,} classes, {size.features:,} "

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from arbora import io
 from arbora.classify import MultinomialLogistic
 from arbora.classify import multinomial as module
-from arbora.classify._common import feature_subset as _occurring
-from arbora.classify._common.feature_subset import all_weights, pruned_weights, sizes_to_keep, with_bias
+from arbora.classify._common import feature_subset
+from arbora.classify._common.feature_subset import dense_model, design_matrix, pruned_model, pruning_limits
 from arbora.core import monitor as monitoring
 from arbora.core.checkpoint import CheckpointError
 from arbora.core.monitor import Monitor
@@ -152,7 +152,7 @@ def test_a_checkpoint_belongs_to_its_fit_and_damage_costs_time_alone(monkeypatch
     np.testing.assert_array_equal(model.coef_, make(solver="lc").fit(X, Y).coef_)
 
 
-def test_what_cannot_be_taken_up_is_refused(tmp_path):
+def test_checkpoints_that_cannot_be_resumed_are_refused(tmp_path):
     with pytest.raises(ValueError, match="lbfgs"):
         make(solver="lbfgs", checkpoint=tmp_path / "fit").fit(X, Y)
     with pytest.raises(ValueError, match="resume=True"):
@@ -161,7 +161,7 @@ def test_what_cannot_be_taken_up_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("params", [{}, {"solver": "lc"}, {"structure": TREE}, {"fit_intercept": False}])
-def test_pruned_weights_are_those_that_are_large_enough(params, tmp_path):
+def test_pruned_model_keeps_the_large_weights(params, tmp_path):
     dense, model = make(**params).fit(X, Y), make(prune_below=0.05, **params).fit(X, Y)
     expected = np.where(np.abs(dense.coef_) > 0.05, dense.coef_, 0)
     assert 0 < model.coef_.nnz < 0.9 * dense.coef_.size
@@ -183,28 +183,28 @@ def test_pruned_weights_are_those_that_are_large_enough(params, tmp_path):
 @pytest.mark.parametrize("seen", [[], [2], [0, 1], [1, 3, 4, 5], list(range(7))])
 @pytest.mark.parametrize("at_once", [1, 1000])
 @pytest.mark.parametrize("position", [None, [2, 0, 1]])
-def test_weights_of_features_that_occur_get_to_their_places(bias, seen, at_once, position, monkeypatch):
-    monkeypatch.setattr(_occurring, "_AT_ONCE", at_once)
+def test_trained_weights_are_expanded_to_all_features(bias, seen, at_once, position, monkeypatch):
+    monkeypatch.setattr(feature_subset, "_WEIGHTS_PER_CHUNK", at_once)
     n_features, seen = 7, np.array(seen, np.int64)
     W = np.arange(1.0, 1 + 3 * (len(seen) + bool(bias))).reshape(-1, 3)
     columns = slice(None) if position is None else position
     known = np.zeros((n_features, 3))
     known[seen] = W[: len(seen), columns]
     intercept = bias * W[-1, columns] if bias else np.zeros(3)
-    below = sizes_to_keep(len(W), 5.0, bias, W.dtype)
-    sparse = pruned_weights(W, seen, n_features, bias, below, position)
+    below = pruning_limits(len(W), 5.0, bias, W.dtype)
+    sparse = pruned_model(W, seen, n_features, bias, below, position)
     np.testing.assert_array_equal(sparse.coef.toarray(), np.where(known > 5, known, 0).T)
     np.testing.assert_array_equal(sparse.intercept, intercept)
-    model = all_weights(W, seen, n_features, bias, ThreadEngine(), position)
+    model = dense_model(W, seen, n_features, bias, ThreadEngine(), position)
     np.testing.assert_array_equal(model.coef, known.T)
     np.testing.assert_array_equal(model.intercept, intercept)
     assert model.coef.T.flags.c_contiguous
 
 
 @pytest.mark.parametrize("n_missing", [10, 100])
-def test_all_features_are_trained_where_most_occur(n_missing):
+def test_all_features_are_trained_if_most_occur(n_missing):
     rows = sp.csr_array(sp.hstack([X[:, 1::2], sp.csr_array((X.shape[0], n_missing))]))
-    trained, seen = with_bias(rows, 1.0, np.float32)
+    trained, seen = design_matrix(rows, 1.0, np.float32)
     occur = (abs(rows).sum(axis=0) > 0).sum()
     assert trained.shape[1] - 1 == len(seen) == (rows.shape[1] if n_missing == 10 else occur)
     model, plain = (
@@ -217,10 +217,10 @@ def test_all_features_are_trained_where_most_occur(n_missing):
 
 @pytest.mark.parametrize("over_a_tree", [False, True])
 @pytest.mark.parametrize("more", [{}, {"prune_below": 0.5}, {"fit_intercept": False}])
-def test_lc_takes_the_memory_that_was_counted(over_a_tree, more, monkeypatch):
-    """Weights of the classes are never held twice, with a structure neither."""
-    for place in (_occurring, multinomial_penalty):
-        monkeypatch.setattr(place, "_AT_ONCE", 100_000)
+def test_lc_needs_no_more_memory_than_estimated(over_a_tree, more, monkeypatch):
+    """The weights are never in memory twice, with or without a structure."""
+    monkeypatch.setattr(feature_subset, "_WEIGHTS_PER_CHUNK", 100_000)
+    monkeypatch.setattr(multinomial_penalty, "_AT_ONCE", 100_000)
     names = np.array([f"{k % 8}/{k}" for k in range(1500)])
     rows = sp.random_array((1500, 3000), density=0.005, rng=np.random.default_rng(0), format="csr")
     structure = Hierarchy.from_paths(names.tolist()) if over_a_tree else None
@@ -241,7 +241,7 @@ def test_lc_takes_the_memory_that_was_counted(over_a_tree, more, monkeypatch):
     assert counted[-1] < 2 * weights  # a second copy would be seen
 
 
-def test_dense_weights_that_would_not_fit_are_refused_before_training(monkeypatch):
+def test_dense_weights_beyond_memory_are_refused_before_training(monkeypatch):
     def refuse(n_bytes, what, advice):
         if "dense weights" in what:
             raise MemoryError(f"{n_bytes} {advice}")

@@ -1,4 +1,4 @@
-"""Thresholds against enumeration of every cut, their invariances, and hostile scores."""
+"""Thresholds: comparison with enumeration of all cuts, invariances, edge cases."""
 
 import itertools
 
@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from arbora import io
-from arbora.classify._common import linear_model as _linear
+from arbora.classify._common import linear_model
 from arbora.classify._common.cuts import label_ranks, top_columns
 from arbora.classify.thresholds import (
     GlobalCut,
@@ -132,7 +132,7 @@ def test_the_instance_cut_finds_the_gap_that_tells_the_number_of_labels():
 @pytest.mark.parametrize(
     "transform", [np.exp, np.cbrt, lambda s: 1e6 * s - 3, lambda s: np.where(s > 0, np.inf, s)]
 )
-def test_ranks_alone_decide(transform):
+def test_only_the_order_of_scores_matters(transform):
     scores, truth = simulated()
     scores = np.where(scores > 2, 2, scores)
     bent = transform(scores)
@@ -143,7 +143,7 @@ def test_ranks_alone_decide(transform):
         assert (one != other).nnz == 0
 
 
-def test_each_class_and_each_row_has_a_scale_of_its_own():
+def test_scale_of_each_class_and_of_each_row_does_not_matter():
     """SCut does not compare classes, and RCut does not compare rows."""
     scores, truth = simulated()
     rng = np.random.default_rng(1)
@@ -155,14 +155,14 @@ def test_each_class_and_each_row_has_a_scale_of_its_own():
     assert (RCut().fit(scores, truth).predict(scores) != RCut().fit(by_row, truth).predict(by_row)).nnz == 0
 
 
-def test_the_instance_cut_does_not_ask_in_which_units_the_scores_are():
+def test_the_instance_cut_is_invariant_to_scale_and_shift():
     scores, truth = simulated()
     one, other = (InstanceCut().fit(s, truth).predict(s) for s in (scores, 1000 * scores + 7))
     assert (one != other).nnz == 0
 
 
 @by_name
-def test_classes_in_another_order_and_rows_in_another_order(threshold):
+def test_invariant_to_the_order_of_rows_and_classes(threshold):
     scores, truth = simulated()
     rng = np.random.default_rng(2)
     rows, columns = rng.permutation(len(scores)), rng.permutation(scores.shape[1])
@@ -173,10 +173,10 @@ def test_classes_in_another_order_and_rows_in_another_order(threshold):
 
 
 @by_name
-def test_chunks_do_not_show(threshold, monkeypatch):
+def test_chunks_do_not_change_the_result(threshold, monkeypatch):
     scores, truth = simulated(60)
     whole = clone(threshold).fit(scores, truth)
-    monkeypatch.setattr(_linear, "_SCORES_PER_CHUNK", 3 * scores.shape[1])
+    monkeypatch.setattr(linear_model, "_SCORES_PER_CHUNK", 3 * scores.shape[1])
     parts = clone(threshold).fit(scores, truth)
     assert (whole.predict(scores) != parts.predict(scores)).nnz == 0
 
@@ -236,14 +236,14 @@ def test_weak_classes_fall_back():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("value", [0.1, 1e30, -1e-30, 16777216.0])
-def test_a_threshold_parts_scores_that_are_next_to_each_other(dtype, value):
+def test_a_threshold_separates_adjacent_floats(dtype, value):
     low = dtype(value)
     scores = np.array([[np.nextafter(low, dtype(np.inf))], [low]])
     for threshold in (SCut(), GlobalCut()):
         assert threshold.fit(scores, [[1], [0]]).predict(scores).toarray().tolist() == [[True], [False]]
 
 
-def test_infinite_scores_are_ranked_by_all_but_the_regression():
+def test_infinite_scores_are_refused_by_the_regression_only():
     scores = np.array([[np.inf, 1.0], [-np.inf, 0.0], [2.0, -np.inf]])
     truth = np.array([[1, 1], [0, 0], [0, 0]])
     for threshold in (SCut(), GlobalCut(), RCut()):
@@ -281,12 +281,12 @@ def test_saved_and_loaded(threshold, tmp_path):
 @pytest.mark.parametrize(
     ("threshold", "call", "message"),
     [
-        (SCut(), ([[1.0, np.nan]], [[0, 1]]), "row 0, class 1 is not a number"),
-        (SCut(), ([1.0, 2.0], [0, 1]), "a row for each item"),
+        (SCut(), ([[1.0, np.nan]], [[0, 1]]), "row 0, class 1 is NaN"),
+        (SCut(), ([1.0, 2.0], [0, 1]), "n_samples, n_classes"),
         (SCut(), ([[1.0, 2.0]], [[0, 1, 1]]), "shape"),
         (SCut(), ([[1.0, 2.0]], [[0, 2]]), "zeros and ones"),
         (SCut(), (np.empty((0, 2)), np.empty((0, 2))), "at least one row"),
-        (SCut(), ([[1.0, 2.0]], [[0, 1]], [True]), "one value a class"),
+        (SCut(), ([[1.0, 2.0]], [[0, 1]], [True]), "one value per class"),
         (SCut(fbr=2), ([[1.0]], [[1]]), "fbr"),
         (SCut(fallback="lowest"), ([[1.0]], [[1]]), "fallback"),
         (RCut(0), ([[1.0]], [[1]]), "'r'"),
@@ -299,7 +299,7 @@ def test_bad_input_is_refused_with_the_reason(threshold, call, message):
 
 
 @pytest.mark.parametrize("threshold", LEARNED, ids=str)
-def test_what_was_not_fitted_or_fitted_on_other_classes_is_refused(threshold):
+def test_predict_refuses_unfitted_thresholds_and_other_classes(threshold):
     with pytest.raises(NotFittedError):
         clone(threshold).predict([[1.0]])
     fitted = clone(threshold).fit([[1.0, 2.0], [0.0, 0.0]], [[1, 0], [0, 1]])

@@ -34,11 +34,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.classify._common.coupling import couple
 from arbora.classify._common.feature_subset import (
-    all_weights,
-    is_final,
-    pruned_weights,
-    sizes_to_keep,
-    with_bias,
+    dense_model,
+    design_matrix,
+    needs_no_copy,
+    pruned_model,
+    pruning_limits,
 )
 from arbora.classify._common.linear_classifier import LinearClassifier
 from arbora.classify._common.linear_model import LinearModel
@@ -271,7 +271,7 @@ class MultinomialLogistic(LinearClassifier):
         free_bias = self.fit_intercept and self.intercept_scaling is None
         bias = 1.0 if free_bias else training.options.bias
         n_features, dtype = training.X.shape[1], training.options.dtype
-        X, seen = with_bias(training.X, bias, dtype)
+        X, seen = design_matrix(training.X, bias, dtype)
         factor, order = self._coupled()
         position = np.argsort(order)
         labels = position[training.positives.indices]
@@ -280,7 +280,7 @@ class MultinomialLogistic(LinearClassifier):
         if self.prune_below is None:
             self._require_room(len(seen), n_features, bias)
         else:
-            below = sizes_to_keep(X.shape[1], self.prune_below, bias, dtype)
+            below = pruning_limits(X.shape[1], self.prune_below, bias, dtype)
         checkpoint = self._checkpoint(training)
         with Progress(None, "iterations", self.verbose) as progress, self._training_engine() as engine:
             monitor = Monitor(self.tol, self.max_iter, progress, checkpoint, dtype)
@@ -293,9 +293,9 @@ class MultinomialLogistic(LinearClassifier):
         W = solution.Z if solution.of_classes else class_weights(factor, solution.Z)
         W, columns = W.astype(dtype, copy=False), None if factor is None else position
         if below is None:
-            self.coef_, self.intercept_ = all_weights(W, seen, n_features, bias, engine, columns)
+            self.coef_, self.intercept_ = dense_model(W, seen, n_features, bias, engine, columns)
         else:
-            self.coef_, self.intercept_ = pruned_weights(W, seen, n_features, bias, below, columns)
+            self.coef_, self.intercept_ = pruned_model(W, seen, n_features, bias, below, columns)
         self.structure_, self.trace_, self.n_iter_ = self.structure, monitor.trace, len(monitor.trace)
         self.objective_, self.gradient_norm_ = solution.objective, solution.gradient_norm
         self.duality_gap_ = solution.gap / max(solution.objective, np.finfo(np.float64).tiny)
@@ -313,7 +313,7 @@ class MultinomialLogistic(LinearClassifier):
         row = n_classes * np.dtype(self.dtype).itemsize
         # In a new matrix, pages without a feature that occurs take no memory.
         n_new = n_seen if row >= mmap.PAGESIZE else min(n_features, n_seen * mmap.PAGESIZE // row)
-        n_rows = n_features if is_final(n_seen, n_features, bias, engine) else n_seen + n_new
+        n_rows = n_features if needs_no_copy(n_seen, n_features, bias, engine) else n_seen + n_new
         require_memory(
             (n_rows + 1) * row,
             f"The dense weights of {n_classes} classes and {n_features} features",

@@ -1,19 +1,19 @@
-"""From scores to label sets, where an item may carry any number of labels.
+"""Thresholds: choose the label set of each row from the scores of its classes.
 
-A classifier ranks the classes of an item by a score; a threshold says how far down the ranking its labels reach.
-With scores s_ic of item i and class c, and labels y_ic in {0, 1} of items that the scores were not trained on:
+Given scores s_ic of row i and class c, and, for learning, labels y_ic in {0, 1} of rows that the scoring model was
+not trained on:
 
-    ZeroThreshold   s_ic > 0: the decision that the losses of one-vs-rest aim at, nothing learned
-    GlobalCut       s_ic > t, one t for all classes that maximises micro-F1
-    RCut            the r best classes of every item, r given or the one that maximises micro-F1
-    SCut            s_ic > t_c, each t_c maximises the F1 of its class
-    InstanceCut     the k_i best classes of item i, k_i = round(b + sum_j w_j s_i(j)) with s_i(1) >= s_i(2) >= ...
+    ZeroThreshold   s_ic > 0, the decision rule of one-vs-rest losses; nothing is learned
+    GlobalCut       s_ic > t, with one t for all classes that maximises micro-F1
+    RCut            the r best classes of every row; r is given or maximises micro-F1
+    SCut            s_ic > t_c, where each t_c maximises the F1 of its class
+    InstanceCut     the k_i best classes of row i, k_i = round(b + sum_j w_j s_i(j)) with s_i(1) >= s_i(2) >= ...
 
-RCut and SCut, with the fall-back `fbr` against thresholds of tiny classes that fit noise, are those of Y. Yang, A
-study of thresholding strategies for text categorization (SIGIR 2001). The instance-based cut-off was used by S. Gopal
-and Y. Yang, Multilabel classification with meta-level features (SIGIR 2010). A. Elisseeff and J. Weston, A kernel
-method for multi-labelled classification (NIPS 2001), regress the threshold of an item on its scores; L. Tang, S.
-Rajan and V. K. Narayanan, MetaLabeler (WWW 2009), predict its number of labels. Here the number is regressed on the
+RCut and SCut, and the fallback `fbr` for small classes whose thresholds overfit, are from Y. Yang, A study of
+thresholding strategies for text categorization (SIGIR 2001). S. Gopal and Y. Yang, Multilabel classification with
+meta-level features (SIGIR 2010), use an instance-based cut-off. A. Elisseeff and J. Weston, A kernel method for
+multi-labelled classification (NIPS 2001), regress the threshold of a row on its scores; L. Tang, S. Rajan and V. K.
+Narayanan, MetaLabeler (WWW 2009), predict its number of labels. InstanceCut regresses the number of labels on the
 ranked scores.
 """
 
@@ -34,7 +34,7 @@ from arbora.classify._common.linear_model import by_chunks
 
 
 def _as_sets(columns: NDArray[np.int64], counts: NDArray[np.int64], n_classes: int) -> sp.csr_array:
-    """CSR matrix of the first columns of each row, as many as its count."""
+    """Return a CSR matrix that marks the first `counts[i]` of the given columns of each row i."""
     indices = columns[np.arange(columns.shape[1]) < counts[:, None]]
     indptr = np.concatenate([[0], np.cumsum(counts)])
     found = sp.csr_array((np.ones(indices.size, bool), indices, indptr), shape=(len(counts), n_classes))
@@ -42,59 +42,58 @@ def _as_sets(columns: NDArray[np.int64], counts: NDArray[np.int64], n_classes: i
     return found
 
 
-def _check_scores(scores: Any) -> NDArray[Any]:
-    scores = np.asarray(scores)
+def _check_scores(given: Any) -> NDArray[Any]:
+    scores: NDArray[Any] = np.asarray(given)
     if scores.dtype.kind != "f":
         scores = scores.astype(np.float64)
     if scores.ndim != 2 or not scores.shape[1]:
         raise ValueError(
-            f"scores must have a row for each item and a column for each class, got the shape {scores.shape}."
+            f"scores must have shape (n_samples, n_classes) with at least one class, got {scores.shape}."
         )
     if np.isnan(scores).any():
         row, column = np.argwhere(np.isnan(scores))[0]
-        raise ValueError(
-            f"the score of row {row}, class {column} is not a number (NaN): it cannot be ranked."
-        )
+        raise ValueError(f"the score of row {row}, class {column} is NaN: scores must be numbers.")
     return scores
 
 
-def _check_labels(Y: Any, shape: tuple[int, ...]) -> sp.csr_array:
-    Y = sp.csr_array(Y, copy=True)
+def _check_labels(given: Any, shape: tuple[int, ...]) -> sp.csr_array:
+    Y: sp.csr_array = sp.csr_array(given, copy=True)
     Y.sum_duplicates()
     if Y.shape != shape:
-        raise ValueError(f"Y has the shape {Y.shape}, the scores have {shape}: both need a column a class.")
+        raise ValueError(f"Y has shape {Y.shape}, but the scores have shape {shape}: they must be equal.")
     if not np.isin(Y.data, (0, 1)).all():
-        raise ValueError("Y must be an indicator of labels: zeros and ones only.")
+        raise ValueError("Y must be an indicator matrix of zeros and ones.")
     Y.eliminate_zeros()
     return Y.astype(bool)
 
 
 class Threshold(BaseEstimator):
-    """Base of the thresholds: `fit(scores, Y)` on items that the scores were not trained on, then `predict(scores)`.
+    """Base class of the thresholds.
 
-    A threshold of your own derives from this class and defines `_learn(scores, Y, with_data)` and `_choose(scores)`.
+    Call `fit(scores, Y)` with rows that the scoring model was not trained on, then `predict(scores)`. To write your
+    own threshold, derive from this class and define `_learn(scores, Y, with_data)` and `_choose(scores)`.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
     @property
     def learns(self) -> bool:
-        """Whether `fit` must come before `predict`."""
+        """Whether `fit` must be called before `predict`."""
         return True
 
     def fit(self, scores: Any, Y: Any, with_data: Any = None) -> Self:
-        """Learn where to cut.
+        """Learn the threshold.
 
         Parameters
         ----------
         scores : array-like of shape (n_samples, n_classes)
-            Higher is likelier. They should come from a model that was not trained on these rows: scores of
-            training rows are too good, and a threshold learned from them too strict or too lax for new ones.
+            A higher score means a likelier class. The scores should come from a model that was not trained on these
+            rows: scores of training rows are biased, and so is a threshold learned from them.
         Y : array-like or sparse matrix of shape (n_samples, n_classes)
-            1 where the row carries the label.
+            1 where the row has the label.
         with_data : array-like of bool of shape (n_classes,), optional
-            Classes that the model was trained to know, whether or not one of these rows carries them. By default
-            those with a label in Y. Only `SCut` asks.
+            Classes that the model was trained on, which may be missing in these rows. By default the classes
+            with a label in Y. Used by `SCut` only.
 
         Returns
         -------
@@ -103,13 +102,13 @@ class Threshold(BaseEstimator):
         self._validate_params()
         scores = _check_scores(scores)
         if not len(scores):
-            raise ValueError("there are no scores to learn a threshold from: give at least one row.")
+            raise ValueError("scores has no rows: a threshold is learned from at least one row.")
         Y = _check_labels(Y, scores.shape)
         if with_data is None:
             with_data = np.bincount(Y.indices, minlength=scores.shape[1]) > 0
         with_data = np.asarray(with_data, bool)
         if with_data.shape != scores.shape[1:]:
-            raise ValueError(f"with_data has the shape {with_data.shape}: it needs one value a class.")
+            raise ValueError(f"with_data has shape {with_data.shape}: it needs one value per class.")
         self.n_classes_ = scores.shape[1]
         self._learn(scores, Y, with_data)
         return self
@@ -131,10 +130,10 @@ class Threshold(BaseEstimator):
         expected = getattr(self, "n_classes_", scores.shape[1])
         if scores.shape[1] != expected:
             raise ValueError(
-                f"the scores have {scores.shape[1]} columns, but the threshold was fitted on {expected} classes."
+                f"scores has {scores.shape[1]} columns, but the threshold was fitted on {expected} classes."
             )
-        parts = by_chunks(scores, scores.shape[1], self._choose)
-        return sp.vstack(parts, format="csr") if parts else sp.csr_array(scores.shape, dtype=bool)
+        chosen = by_chunks(scores, scores.shape[1], self._choose)
+        return sp.vstack(chosen, format="csr") if chosen else sp.csr_array(scores.shape, dtype=bool)
 
     def _learn(self, scores: NDArray[Any], Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
         raise NotImplementedError
@@ -144,7 +143,7 @@ class Threshold(BaseEstimator):
 
 
 class ZeroThreshold(Threshold):
-    """Labels with a positive score.
+    """Choose the labels with a positive score.
 
     Examples
     --------
@@ -156,7 +155,7 @@ class ZeroThreshold(Threshold):
 
     @property
     def learns(self) -> bool:
-        """Nothing is learned."""
+        """False: there is nothing to learn."""
         return False
 
     def _learn(self, scores: NDArray[Any], Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
@@ -167,7 +166,7 @@ class ZeroThreshold(Threshold):
 
 
 class GlobalCut(Threshold):
-    """Labels with a score above one threshold, the same for all classes and items: the one of the best micro-F1.
+    """Choose the labels with a score above one threshold for all classes, which maximises micro-F1.
 
     Attributes
     ----------
@@ -184,28 +183,27 @@ class GlobalCut(Threshold):
     def _learn(self, scores: NDArray[Any], Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
         rows, columns = Y.nonzero()
         position = rows.astype(np.int64) * scores.shape[1] + columns
-        thresholds, _ = best_cuts(
-            scores.reshape(-1, 1), position, np.zeros_like(position)
-        )  # one class of all
+        # Pool the scores of all classes into one column.
+        thresholds, _ = best_cuts(scores.reshape(-1, 1), position, np.zeros_like(position))
         self.threshold_ = float(thresholds[0])
 
     def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
-        # A Python float would be rounded to the precision of the scores, and could then equal one of them.
+        # A Python float would be rounded to the dtype of the scores and could then equal one of them.
         return sp.csr_array(scores > np.float64(self.threshold_))
 
 
 class RCut(Threshold):
-    """The r best classes of every item.
+    """Choose the r best classes of every row.
 
     Parameters
     ----------
     r : int or None
-        How many; None learns the number of the best micro-F1 (of equally good ones the smallest).
+        Number of classes. None learns the number that maximises micro-F1, the smallest if several do.
 
     Attributes
     ----------
     r_ : int
-        The number in use, after a fit.
+        Number of classes after `fit`.
 
     Examples
     --------
@@ -224,7 +222,7 @@ class RCut(Threshold):
 
     @property
     def learns(self) -> bool:
-        """Whether r is to be learned."""
+        """Whether r is learned."""
         return self.r is None
 
     def _learn(self, scores: NDArray[Any], Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
@@ -243,24 +241,24 @@ class RCut(Threshold):
 
 
 class SCut(Threshold):
-    """Labels with a score above the threshold of their class, each the one of the best F1 of its class.
+    """Choose the labels with a score above the threshold of their class, which maximises the F1 of the class.
 
-    The threshold of a class with a handful of labels fits noise: if one of 10,000 rows carries it and ranks last, the
-    best F1 is that of choosing every row. Where the best F1 is below `fbr`, the fall-back decides instead.
+    The threshold of a class with few labels overfits: if one of 10,000 rows has the label and ranks last, the best F1
+    is reached by choosing every row. A class whose best F1 is below `fbr` uses the fallback instead.
 
     Parameters
     ----------
     fbr : float in [0, 1]
-        F1 below which a class falls back.
+        F1 below which a class uses the fallback.
     fallback : "highest" or "never"
-        Threshold that such a class gets: the highest score that it had on any row (Yang's fbr.1), so that only items
-        that beat all those rows get the label; or infinity (fbr.0), so that none does.
+        Threshold of such a class: its highest score on any row (Yang's fbr.1), so that only rows with a higher score
+        get the label; or infinity (fbr.0), so that no row does.
 
     Attributes
     ----------
     thresholds_ : ndarray of shape (n_classes,)
-        -inf where every row is chosen, inf where none is. A class without labels in Y is never chosen, unless
-        `with_data` of `fit` says that the model knows it: then it falls back.
+        -inf if every row is chosen, inf if none is. A class without labels in Y is never chosen; if `with_data`
+        marks it, it uses the fallback.
 
     Examples
     --------
@@ -294,19 +292,19 @@ class SCut(Threshold):
 
 
 class InstanceCut(Threshold):
-    """The k best classes of an item, k by a ridge regression of the number of labels on its highest scores.
+    """Choose the k best classes of a row, where a ridge regression on its highest scores predicts k.
 
     Parameters
     ----------
     n_scores : int
-        How many of the highest scores, in order, the regression sees.
+        Number of highest scores, in descending order, that are the features of the regression.
     alpha : float
         Strength of the ridge penalty on the weights of the standardised scores.
 
     Attributes
     ----------
     coef_ : ndarray of shape (min(n_scores, n_classes),)
-        Weights of the highest score, the second, ...
+        Weights of the highest score, the second highest, and so on.
     intercept_ : float
 
     Examples
@@ -329,21 +327,21 @@ class InstanceCut(Threshold):
         self.alpha = alpha
 
     def _learn(self, scores: NDArray[Any], Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
-        parts = by_chunks(scores, scores.shape[1], lambda rows: self._features(rows)[1])
+        features = by_chunks(scores, scores.shape[1], lambda rows: self._features(rows)[1])
         n_labels = np.asarray(Y.sum(axis=1), np.float64).ravel()
-        self.coef_, self.intercept_ = ridge(np.vstack(parts), n_labels, self.alpha)
+        self.coef_, self.intercept_ = ridge(np.vstack(features), n_labels, self.alpha)
 
     def _features(self, scores: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         columns = top_columns(scores, self.n_scores)
         features = np.take_along_axis(scores, columns, axis=1).astype(np.float64)
         if not np.isfinite(features).all():
-            raise ValueError("a score is infinite: InstanceCut needs finite ones; use RCut or SCut.")
+            raise ValueError("a score is infinite: InstanceCut needs finite scores. Use RCut or SCut.")
         return columns, features
 
     def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
         columns, features = self._features(scores)
-        # Not a product of matrices, whose rounding may depend on how many rows there are.
-        features = features[:, : len(self.coef_)]  # a model that has grown has more classes now
+        features = features[:, : len(self.coef_)]  # partial_fit may have added classes
+        # einsum, because the rounding of a matrix product may depend on the number of rows.
         counts = np.rint(np.einsum("ij,j->i", features, self.coef_) + self.intercept_)
         counts = counts.clip(0, scores.shape[1]).astype(np.int64)
         if (most := counts.max(initial=0)) > columns.shape[1]:
@@ -359,12 +357,12 @@ _BY_NAME: dict[str, type[Threshold]] = {
     "instance": InstanceCut,
 }
 
-# What estimators accept as their parameter `threshold`.
+# Valid values of the parameter `threshold` of estimators.
 THRESHOLD_CONSTRAINT = [StrOptions(set(_BY_NAME)), Threshold]
 
 
 def make_threshold(threshold: str | Threshold) -> Threshold:
-    """Make a new threshold of a name, or of one with the parameters you want.
+    """Make a new threshold from a name or from another threshold.
 
     Parameters
     ----------
@@ -373,7 +371,7 @@ def make_threshold(threshold: str | Threshold) -> Threshold:
     Returns
     -------
     Threshold
-        Not fitted.
+        A new object that is not fitted.
 
     Examples
     --------

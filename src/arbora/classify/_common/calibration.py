@@ -1,14 +1,14 @@
-"""From scores to probabilities, with one or two parameters fitted on scores of rows the weights have not seen.
+"""Calibrate scores to probabilities with one or two parameters.
 
 Single label: ``p(class | x) = softmax(scale * scores)``. Multilabel: ``p(class | x) = sigmoid(scale * score +
-shift)``, pooled over classes. With thousands of classes of a few documents each, more parameters than these
-cannot be learned. Rows may be weighted: the likelihood is then the weighted one, and the smoothing of the targets
-counts as many rows as the weights are worth (Kish: the square of their sum over the sum of their squares).
+shift)`` with the same parameters for all classes. More parameters cannot be learned from thousands of classes with a
+few documents each. With row weights, the likelihood is weighted, and the smoothing of the targets uses the effective
+number of rows (Kish: the square of the sum of the weights over the sum of their squares).
 
-The scores must come from rows that were not trained on (`_held_out`). Estimating them from the multipliers of a
-single training, by taking off what a row contributes to its own score (Jaakkola and Haussler, 1999), is free but
-was far too pessimistic with many classes: on 20 newsgroups it left a mean confidence of 0.46 at an accuracy of
-0.86, on LSHTC-small it found no signal at all.
+The scores must come from models that were not trained on the same rows (see `held_out`). The leave-one-out estimate
+of Jaakkola and Haussler (1999), which subtracts the contribution of a row to its own score, needs no second training
+but is far too pessimistic with many classes: on 20 newsgroups the mean confidence was 0.46 at an accuracy of 0.86,
+and on LSHTC-small it found no signal.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def fit_scale(mean_log_likelihood: Callable[[float], float]) -> Calibration:
 
 
 def n_effective(weight: NDArray[Any]) -> float:
-    """Count the rows of equal weight that are worth as much as these: zeros do not count, nor does the scale.
+    """Effective number of rows: the square of the sum of the weights over the sum of their squares.
 
     Examples
     --------
@@ -67,8 +67,8 @@ def fit_softmax_scale(
 ) -> Calibration:
     """Maximise the likelihood of the true classes over the scale of a softmax.
 
-    The targets are smoothed as if one more row had been of any other class: a few rows that are all classified
-    rightly do not make the model sure of everything.
+    The targets are smoothed as if one additional row belonged to another class, so that a few rows that are all
+    classified correctly do not give probabilities of 1.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def fit_softmax_scale(
 
 
 def smoothed_targets(n_choices: float, n_ways: Any) -> tuple[Any, Any]:
-    """Probabilities to aim at for the way that was taken and for each of the others, after n_choices choices.
+    """Target probabilities of the observed outcome and of each of the other n_ways - 1, after n_choices choices.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def smoothed_targets(n_choices: float, n_ways: Any) -> tuple[Any, Any]:
 
 def _logsumexp(scores: NDArray[Any]) -> NDArray[Any]:
     top = scores.max(axis=1, keepdims=True)
-    return np.log(np.exp(scores - top).sum(axis=1)) + top[:, 0]
+    return np.asarray(np.log(np.exp(scores - top).sum(axis=1)) + top[:, 0])
 
 
 def fit_sigmoid(
@@ -121,11 +121,12 @@ def fit_sigmoid(
     weight: NDArray[Any] | None = None,
     n_steps: int = 50,
 ) -> Calibration:
-    """Fit ``sigmoid(scale * score + shift)`` to all decisions at once by Newton's method with step halving.
+    """Fit ``sigmoid(scale * score + shift)`` to all decisions by Newton's method with step halving.
 
-    The targets are Platt's smoothed ones, so that separable scores keep the scale finite. The scale stays
-    positive, so that a higher score never means a lower probability; scores that tell nothing, or the reverse of
-    the truth, get the smallest one and the share of the positives. `weight` has the shape of the scores.
+    The targets are smoothed as Platt's, so that the scale stays finite for separable scores. The scale stays
+    positive, so that a higher score never has a lower probability. Scores without information, or negatively
+    correlated with the truth, get the smallest scale and the share of the positives. `weight` has the shape of the
+    scores.
 
     Examples
     --------
@@ -147,7 +148,7 @@ def fit_sigmoid(
         return -float(share @ (t * log_expit(z) + (1 - t) * log_expit(-z)))
 
     constant = float(logit(share @ t))
-    theta = np.array([0.0, constant])  # the best of the constants
+    theta = np.array([0.0, constant])  # the best constant probability
     value = objective(theta)
     for _ in range(n_steps):
         p = expit(theta[0] * s + theta[1])
@@ -169,7 +170,7 @@ def fit_sigmoid(
 
 
 def class_probabilities(scores: NDArray[Any], calibration: Calibration, multilabel: bool) -> NDArray[Any]:
-    """Turn scores into probabilities: a softmax over classes, or independent sigmoids."""
+    """Compute probabilities from scores: a softmax over classes, or independent sigmoids."""
     if multilabel:
-        return expit(calibration.scale * scores.astype(np.float64) + calibration.shift)
-    return softmax(calibration.scale * scores.astype(np.float64), axis=1)
+        return np.asarray(expit(calibration.scale * scores.astype(np.float64) + calibration.shift))
+    return np.asarray(softmax(calibration.scale * scores.astype(np.float64), axis=1))

@@ -1,7 +1,7 @@
-"""Where to cut ranked scores: the searches behind the thresholds, each exact for its measure.
+"""Exact searches for the best place to cut ranked scores, used by the thresholds.
 
-Scores that tie are ranked by their column, and of equally good cuts the one with fewer labels is taken, so that every
-answer is the same on every machine.
+Equal scores are ranked by column, and of equally good cuts the one with fewer labels is chosen, so that results do
+not depend on the machine.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from arbora.classify._common.linear_model import by_chunks
 
 
 def top_columns(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
-    """Columns of the k highest scores of each row, best first; of equal scores the first columns.
+    """Columns of the k highest scores of each row, best first; equal scores are ranked by column.
 
     Parameters
     ----------
     scores : ndarray of shape (n_samples, n_classes)
     k : int
-        All columns if there are fewer.
+        If it exceeds the number of columns, all columns are returned.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def top_columns(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
 
 
 def label_ranks(scores: NDArray[Any], Y: sp.csr_array) -> NDArray[np.int64]:
-    """Rank, from 0, of every label that is set in Y among the scores of its row.
+    """Rank of every label in Y among the scores of its row, counted from 0.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def label_ranks(scores: NDArray[Any], Y: sp.csr_array) -> NDArray[np.int64]:
         own, column = scores[rows[labels]], columns[labels, None]
         value = np.take_along_axis(own, column, axis=1)
         before = np.arange(scores.shape[1]) < column
-        return np.count_nonzero((own > value) | ((own == value) & before), axis=1)
+        return np.asarray(np.count_nonzero((own > value) | ((own == value) & before), axis=1))
 
     parts = by_chunks(np.arange(len(rows)), scores.shape[1], ranks)
     return np.concatenate([np.empty(0, np.int64), *parts])
@@ -74,18 +74,19 @@ def label_ranks(scores: NDArray[Any], Y: sp.csr_array) -> NDArray[np.int64]:
 def best_cuts(
     scores: NDArray[Any], rows: NDArray[Any], columns: NDArray[Any]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Thresholds that maximise the F1 of each column, and that F1; of equally good ones the highest.
+    """Find the thresholds that maximise the F1 of each column, and that F1; the highest of equally good ones.
 
     Parameters
     ----------
     scores : ndarray of shape (n_samples, n_classes)
     rows, columns : ndarrays of int of shape (n_labels,)
-        Where the labels are.
+        Positions of the labels.
 
     Returns
     -------
     thresholds, f1 : ndarrays of shape (n_classes,)
-        Half-way between two scores; -inf where it is best to choose every row, inf (and 0) without labels.
+        A threshold is half-way between two scores. It is -inf if it is best to choose every row; for a column
+        without labels it is inf, and the F1 is 0.
 
     Examples
     --------
@@ -100,7 +101,7 @@ def best_cuts(
     column, value = columns[order], value[order]
     n_labels = np.bincount(column, minlength=n_classes)
     first = np.cumsum(n_labels) - n_labels
-    # The best cut lies just below the score of a label. Of labels that tie, the last counts the hits of all.
+    # The best cut is just below the score of a label. Of labels with equal scores, the last counts all hits.
     hits = np.arange(1, len(value) + 1) - first[column]
     start = _first_at_least(by_class, column, value)
     f1 = 2 * hits / (n_samples - start + n_labels[column])
@@ -113,7 +114,10 @@ def best_cuts(
 
 
 def _first_at_least(ordered: NDArray[Any], line: NDArray[Any], value: NDArray[Any]) -> NDArray[np.int64]:
-    """Position in its line, sorted upwards, of the first number that is at least the value; there is one."""
+    """Position of the first number that is at least the value in a line sorted in ascending order.
+
+    One such number must exist.
+    """
     low = np.zeros(len(value), np.int64)
     high = np.full(len(value), ordered.shape[1] - 1)
     for _ in range(ordered.shape[1].bit_length()):
@@ -124,18 +128,18 @@ def _first_at_least(ordered: NDArray[Any], line: NDArray[Any], value: NDArray[An
 
 
 def _between(lower: NDArray[Any], upper: NDArray[Any]) -> NDArray[np.float64]:
-    """Thresholds that `upper` exceeds and `lower` does not: the middle, unless it is infinite or rounds to upper."""
+    """Thresholds in [lower, upper): the middle, or `lower` if the middle is not finite or rounds to `upper`."""
     lower, upper = lower.astype(np.float64), upper.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         middle = lower + (upper - lower) / 2
-        return np.where((lower <= middle) & (middle < upper), middle, lower)
+        return np.asarray(np.where((lower <= middle) & (middle < upper), middle, lower))
 
 
 def ridge(features: NDArray[Any], target: NDArray[Any], alpha: float) -> tuple[NDArray[Any], float]:
-    """Weights and constant of a ridge regression on standardised features, for use with the features as they are."""
-    centre, spread = features.mean(axis=0), features.std(axis=0)
-    spread[spread <= 1e-12 * np.abs(features).max(axis=0, initial=0.0)] = 1.0  # a constant tells nothing
-    Z = (features - centre) / spread
+    """Fit a ridge regression on standardised features; return weights of the original features and the intercept."""
+    centre, std = features.mean(axis=0), features.std(axis=0)
+    std[std <= 1e-12 * np.abs(features).max(axis=0, initial=0.0)] = 1.0  # constant features
+    Z = (features - centre) / std
     penalised = Z.T @ Z + alpha * np.eye(Z.shape[1])
-    weights = np.linalg.solve(penalised, Z.T @ (target - target.mean())) / spread
+    weights = np.linalg.solve(penalised, Z.T @ (target - target.mean())) / std
     return weights, float(target.mean() - weights @ centre)

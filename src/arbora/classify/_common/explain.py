@@ -1,8 +1,8 @@
-"""Which words decided: the parts of a linear score.
+"""Explain predictions: the contributions of words to a linear score.
 
-The score of class c for a row x is a sum over features, b_c + sum_j w_cj x_j, so that every feature has a part in it.
-A classifier that goes down a tree makes a decision at each node; the parts of a class are then added up over the
-decisions on the way to it.
+The score of class c for a row x is a sum over features, b_c + sum_j w_cj x_j, so feature j contributes w_cj x_j. A
+top-down classifier makes one decision at each node on the path; the contributions to a class are summed over the
+decisions on its path.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-_NODES_AT_ONCE = 64  # whose weights are held in full
+from arbora.structure import Hierarchy
+
+_NODES_PER_CHUNK = 64  # nodes whose dense weights are in memory at a time
 
 
 class Word(NamedTuple):
-    """A word of a document and what it adds to the score of a class."""
+    """A word of a document and its contribution to the score of a class."""
 
     word: str
     contribution: float
 
 
 def deciding_words(x: Any, weights: NDArray[Any], names: Any, n_words: int = 5) -> list[Word]:
-    """Words of a document that add most to the score of a class, the largest first.
+    """Words of a document that contribute most to the score of a class, the largest contribution first.
 
     Parameters
     ----------
@@ -35,7 +37,7 @@ def deciding_words(x: Any, weights: NDArray[Any], names: Any, n_words: int = 5) 
     names : sequence of n_features names
         Readable names of the features.
     n_words : int
-        Most words that are given; words that speak against the class are left out.
+        Maximum number of words. Words with a negative contribution are left out.
 
     Returns
     -------
@@ -53,7 +55,7 @@ def deciding_words(x: Any, weights: NDArray[Any], names: Any, n_words: int = 5) 
 
 
 def class_parts(model: Any) -> sp.csr_array:
-    """Say of each class which rows of `coef_` add up to its weights.
+    """Return which rows of `coef_` add up to the weights of each class.
 
     Parameters
     ----------
@@ -62,7 +64,8 @@ def class_parts(model: Any) -> sp.csr_array:
     Returns
     -------
     CSR array of shape (n_classes, n_rows of coef_)
-        The identity; of two classes that share one classifier, its sign; of a top-down model, the edges on the way.
+        The identity; the signs -1 and 1 if two classes share one classifier; the edges on the path of each class of
+        a top-down model.
 
     Examples
     --------
@@ -72,32 +75,33 @@ def class_parts(model: Any) -> sp.csr_array:
            [ 1.]])
     """
     n_classes, n_rows = len(model.classes_), model.coef_.shape[0]
-    if not hasattr(model, "_edge_scores"):  # its rows are classes, not decisions on the way to them
-        return sp.csr_array([[-1.0], [1.0]]) if n_rows < n_classes else sp.eye_array(n_classes, format="csr")
-    ways = [_edges_to(model.routes_, leaf) for leaf in model.class_leaves_.tolist()]
-    indptr = np.cumsum([0, *map(len, ways)])
-    return sp.csr_array((np.ones(indptr[-1]), np.concatenate(ways), indptr), shape=(n_classes, n_rows))
+    if not hasattr(model, "_edge_scores"):  # the rows of coef_ are classes, not edges
+        signs = np.array([[-1.0], [1.0]])
+        return sp.csr_array(signs) if n_rows < n_classes else sp.eye_array(n_classes, format="csr")
+    paths = [_edges_to(model.routes_, leaf) for leaf in model.class_leaves_.tolist()]
+    indptr = np.cumsum([0, *map(len, paths)])
+    return sp.csr_array((np.ones(indptr[-1]), np.concatenate(paths), indptr), shape=(n_classes, n_rows))
 
 
-def _edges_to(routes: Any, node: int) -> NDArray[np.int64]:
-    """Numbers of the edges on the way from the root to a node, in the order of `routes.child_indices`."""
-    way = routes.encode(routes.path(routes.names[node]))
+def _edges_to(routes: Hierarchy, node: int) -> NDArray[np.int64]:
+    """Numbers of the edges on the path from the root to a node, in the order of `routes.child_indices`."""
+    path = np.asarray(routes.encode(routes.path(routes.names[node])))
     parent = np.repeat(np.arange(routes.n_nodes), np.diff(routes.child_indptr))
-    keys = parent * routes.n_nodes + routes.child_indices  # ascending: edges go by parent, then by child
-    return np.searchsorted(keys, way[:-1] * routes.n_nodes + way[1:])
+    keys = parent * routes.n_nodes + routes.child_indices  # ascending: edges are sorted by parent, then child
+    return np.searchsorted(keys, path[:-1] * routes.n_nodes + path[1:])
 
 
 def _weights(parts: sp.csr_array, coef: Any) -> NDArray[Any]:
-    """Add up rows of weights; dense."""
-    rows = np.unique(parts.indices)  # only these are touched: all weights may be many
-    total = parts[:, rows] @ coef[rows]
-    return np.asarray(total.toarray() if sp.issparse(total) else total)
+    """Sum the rows of weights that `parts` selects; the result is dense."""
+    rows = np.unique(parts.indices)  # read only these rows, since coef may be large
+    total: Any = parts[:, rows] @ coef[rows]
+    return np.asarray(total.toarray() if hasattr(total, "toarray") else total)
 
 
 def explain(
     model: Any, X: Any, feature_names: Any, *, classes: Any = None, n_words: int = 5
 ) -> list[list[Word]]:
-    """Words of each row that add most to the score of its class.
+    """Words of each row that contribute most to the score of its class.
 
     Parameters
     ----------
@@ -105,15 +109,15 @@ def explain(
     X : CSR matrix of shape (n_samples, n_features)
     feature_names : sequence of n_features names
     classes : sequence of n_samples names, optional
-        The class to explain for each row, one of `classes_`; by default the predicted one, which models of several
-        labels have not.
+        The class to explain for each row, one of `classes_`. By default the predicted class; required for
+        multilabel models.
     n_words : int
-        Most words for each row.
+        Maximum number of words for each row.
 
     Returns
     -------
     list of lists of Word
-        Largest contribution first; words that speak against the class are left out.
+        Largest contribution first. Words with a negative contribution are left out.
 
     Examples
     --------
@@ -127,22 +131,24 @@ def explain(
     X = sp.csr_array(X)
     if len(feature_names) != model.n_features_in_:
         raise ValueError(
-            f"{len(feature_names)} feature_names for a model of {model.n_features_in_} features."
+            f"feature_names has {len(feature_names)} names, but the model has {model.n_features_in_} features."
         )
     if classes is None:
         classes = model.predict(X)
         if model.label_kind_ != "single":
-            raise ValueError("a model of several labels needs classes=, one a row, to know what to explain.")
+            raise ValueError("the model is multilabel: set classes= to the class to explain for each row.")
     if len(classes) != X.shape[0]:
-        raise ValueError(f"{len(classes)} classes for {X.shape[0]} rows: give one a row.")
+        raise ValueError(
+            f"classes has {len(classes)} entries, but X has {X.shape[0]} rows: give one per row."
+        )
     column_of = {name: column for column, name in enumerate(model.classes_.tolist())}
     unknown = [name for name in classes if name not in column_of]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is not a class that the model was trained for.")
+        raise ValueError(f"{unknown[0]!r} is not a class of the model: see classes_.")
     columns = np.array([column_of[name] for name in classes], np.int64)
     found: list[list[Word]] = [[] for _ in range(len(columns))]
     parts, coef = class_parts(model), model.coef_
-    for column in np.unique(columns).tolist():  # the weights of one class at a time
+    for column in np.unique(columns).tolist():  # one class at a time to limit memory
         (weights,) = _weights(parts[[column]], coef)
         for row in np.flatnonzero(columns == column).tolist():
             found[row] = deciding_words(X[[row]], weights, feature_names, n_words)
@@ -152,7 +158,7 @@ def explain(
 def words_of_nodes(model: Any, feature_names: Any, n_words: int = 12) -> list[list[tuple[str, float]]]:
     """Words with the largest positive weights at each node of the structure of a classifier.
 
-    The weights of an inner node are those that the model has for it, or else the mean of the classes at and below it.
+    The weights of an inner node are those of the model or, if it has none, the mean over the classes at and below it.
 
     Parameters
     ----------
@@ -179,12 +185,12 @@ def words_of_nodes(model: Any, feature_names: Any, n_words: int = 12) -> list[li
     below = sp.csr_array(model.hierarchy_.ancestor_matrix[model.class_nodes_], dtype=np.float64).T.tocsr()
     n_below = np.diff(below.indptr)
     with_class, parts, coef = np.flatnonzero(n_below), class_parts(model), model.coef_
-    structured = model.structure is not None and coef.shape[0] == len(model.classes_)
-    own = structured and hasattr(model, "node_weights")
+    per_class = coef.shape[0] == len(model.classes_)
+    has_node_weights = model.structure is not None and per_class and hasattr(model, "node_weights")
     found: list[list[tuple[str, float]]] = [[] for _ in n_below]
-    for start in range(0, len(with_class), _NODES_AT_ONCE):
-        ids = with_class[start : start + _NODES_AT_ONCE]
-        if own:
+    for start in range(0, len(with_class), _NODES_PER_CHUNK):
+        ids = with_class[start : start + _NODES_PER_CHUNK]
+        if has_node_weights:
             weights = np.asarray(model.node_weights(model.nodes_[ids].tolist())[0])
         else:
             weights = _weights(sp.csr_array(below[ids] @ parts), coef) / n_below[ids, None]
