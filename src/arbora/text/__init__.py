@@ -1,4 +1,4 @@
-"""Raw text to rows on the unit sphere: tokens, stop words, stems, n-grams and ``ltc`` weights."""
+"""Text vectorisers: tokens, stop words, stems, n-grams and ``ltc`` weights; rows have unit length."""
 
 from arbora.text.counts import LtcTransformer
 from arbora.text.ltc import LtcVectorizer

@@ -1,4 +1,4 @@
-"""Checks of documents and parameters: errors that say what is wrong, where, and what to do."""
+"""Validation of documents and parameters."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_MISSING = ("None", "nan", "NaT", "<NA>")  # how the marks of pandas for a missing text print
+_MISSING = ("None", "nan", "NaT", "<NA>")  # str() of the missing values of Python, NumPy and pandas
 
 
 def check_document(document: object, row: int) -> str:
@@ -24,7 +24,7 @@ def check_document(document: object, row: int) -> str:
 
 
 def check_collection(documents: object) -> Iterable[object]:
-    """Return `documents` if it can be a collection of texts; a lone text or a table cannot."""
+    """Return `documents` if it is a collection of texts; a single text or a table raises an error."""
     if isinstance(documents, str | bytes):
         raise ValueError(
             f"an iterable of documents is expected, not a single {type(documents).__name__}; "
@@ -43,7 +43,7 @@ def check_collection(documents: object) -> Iterable[object]:
 
 
 def check_ngram_range(ngram_range: Sequence[int], words: Iterable[str] = ()) -> tuple[int, int]:
-    """Return the shortest and longest run, after checking that `words` joined by spaces stay unambiguous."""
+    """Return the shortest and longest n; words that contain a space are refused where n-grams are formed."""
     limits = tuple(ngram_range)
     integers = len(limits) == 2 and all(isinstance(n, Integral) for n in limits)
     if not integers or not 1 <= limits[0] <= limits[1]:
@@ -54,14 +54,14 @@ def check_ngram_range(ngram_range: Sequence[int], words: Iterable[str] = ()) -> 
         spaced = next((word for word in words if " " in word), None)
         if spaced is not None:
             raise ValueError(
-                f"token_pattern matches a token with a space, {spaced!r}, which cannot be told from an "
+                f"token_pattern matches a token with a space, {spaced!r}, which is indistinguishable from an "
                 "n-gram; change token_pattern, or use ngram_range=(1, 1)"
             )
     return limits[0], limits[1]
 
 
 def check_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """Return `dtype` if weights can have it."""
+    """Return `dtype` if it is float32 or float64."""
     checked = np.dtype(dtype)
     if checked not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise ValueError(f"dtype must be numpy.float32 or numpy.float64, got {dtype!r}")

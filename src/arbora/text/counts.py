@@ -1,4 +1,4 @@
-"""``ltc`` weighting of counts that exist already: for collections that come as term counts, not as text."""
+"""`LtcTransformer`: ``ltc`` weights for data that are term counts already."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from arbora.text.weights import inverse_document_frequency, ltc_rows
 
 
 class LtcTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Weigh term counts by ``(1 + log tf) * log(N / df)`` and scale rows to unit length.
+    """Weight term counts by ``(1 + log tf) * log(N / df)`` and scale rows to unit length.
 
-    The second half of `LtcVectorizer`. Counts are meant to be whole numbers: below 1 the logarithm is negative.
+    `LtcVectorizer` applies the same weights to raw text. Counts should be whole numbers: the logarithm of a value
+    below 1 is negative.
 
     Parameters
     ----------
     sublinear_tf : bool
-        Whether to take ``1 + log tf`` instead of ``tf``.
+        Use ``1 + log tf`` instead of ``tf``.
     smooth_idf : bool
-        Whether to take scikit-learn's ``log((1 + N) / (1 + df)) + 1`` instead of ``log(N / df)``, which is zero for
-        a term that all documents have.
+        Use scikit-learn's ``log((1 + N) / (1 + df)) + 1`` instead of ``log(N / df)``, which is zero for a term that
+        occurs in all documents.
 
     Attributes
     ----------
@@ -49,7 +50,7 @@ class LtcTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.smooth_idf = smooth_idf
 
     def fit(self, X: Any, y: Any = None) -> LtcTransformer:
-        """Learn in how many documents each term occurs.
+        """Learn the document frequency of each term.
 
         Parameters
         ----------
@@ -68,7 +69,7 @@ class LtcTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> sparse.csr_matrix:
-        """Weigh counts with what `fit` learned.
+        """Weight counts with the learned document frequencies.
 
         Parameters
         ----------
@@ -78,13 +79,13 @@ class LtcTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         csr_matrix of shape (n_samples, n_features)
-            Rows of length one, or of zeros where a document has no weighted term.
+            Rows of unit length; a document without a weighted term is a zero row.
         """
         check_is_fitted(self)
         return ltc_rows(self._counts(X, reset=False), self.idf_, self.sublinear_tf)
 
     def _counts(self, X: Any, reset: bool) -> sparse.csr_matrix:
-        """Check counts and return a copy without zeros, in the floating precision they came in."""
+        """Validate counts and return a copy without stored zeros; float32 stays float32."""
         dtypes = (np.float64, np.float32)
         X = validate_data(self, X, accept_sparse="csr", dtype=dtypes, ensure_non_negative=True, reset=reset)
         counts = sparse.csr_matrix(X, copy=True)

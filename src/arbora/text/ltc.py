@@ -1,7 +1,7 @@
-"""The vectoriser: tokens, stop words, stems, n-grams and ``ltc`` weights behind scikit-learn's interface.
+"""`LtcVectorizer`: tokens, stop words, stems, n-grams and ``ltc`` weights with scikit-learn's interface.
 
-The work is done elsewhere: `tokens` (documents to word numbers), `terms` (words to counted stems and
-n-grams), `weights` (counts to rows of unit length, with the equations).
+The steps are functions of three modules: `tokens` (documents to word ids), `terms` (words to counted stems and
+n-grams) and `weights` (counts to rows of unit length, with the equations).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,16 +10,16 @@ from itertools import pairwise, repeat
 from numbers import Integral
 from operator import add
 from typing import Any, ClassVar, Literal, Self
-from warnings import warn
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags, check_array
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.core.warn_caller import warn_caller
 from arbora.text.checks import check_dtype, check_ngram_range
 from arbora.text.terms import commonest_forms, count, document_frequencies, grams, join, number_stems, select
 from arbora.text.tokens import (
@@ -35,53 +35,51 @@ from arbora.text.weights import inverse_document_frequency, ltc_rows
 
 
 class LtcVectorizer(TransformerMixin, BaseEstimator):
-    r"""Turn documents into sparse rows of unit length: stop words, stems, n-grams and ``ltc`` weights.
+    r"""Convert documents to sparse rows of unit length: stop words, stems, n-grams and ``ltc`` weights.
 
-    It is used like scikit-learn's ``TfidfVectorizer``. Features are stems, but are shown as words:
-    :meth:`get_feature_names_out` gives the commonest form in which the training documents write each of them.
+    The interface is that of scikit-learn's ``TfidfVectorizer``. Features are stems, but have readable names:
+    :meth:`get_feature_names_out` returns the most frequent form of each stem in the training documents.
 
     Parameters
     ----------
     stop_words : {"english"}, list of str or None, default="english"
-        Words to leave out: :data:`ENGLISH_STOP_WORDS`, your own, or none. They are matched before stemming,
-        after lower-casing and stripping of accents (which your list goes through too), and before n-grams are
-        formed.
+        Words to ignore: :data:`ENGLISH_STOP_WORDS`, a list of your own, or none. They are matched after
+        lower-casing and stripping of accents (a list of your own is treated the same way), before stemming and
+        before n-grams are formed.
     stem : str or None, default="english"
-        Language of the Snowball stemmer ("french", "german", ..., as ``Stemmer.algorithms()`` lists them);
-        None leaves words as they are.
+        Language of the Snowball stemmer ("french", "german", ...; ``Stemmer.algorithms()`` lists them). None
+        disables stemming.
     ngram_range : tuple (min_n, max_n), default=(1, 1)
-        Lengths of the runs of words to count, both included.
+        Shortest and longest n-gram.
     min_df, max_df : int or float, default=1 and 1.0
-        Drop terms that occur in fewer, or more, training documents than this: an int is a number of
-        documents, a float a share of them.
+        Drop terms that occur in fewer, or more, training documents than this. An int is a number of
+        documents, a float a proportion.
     max_features : int or None, default=None
-        Keep only so many terms: those with most occurrences, and of equals the first in the alphabet.
+        Keep only the terms with most occurrences; ties are broken alphabetically.
     lowercase : bool, default=True
-        Work on the text in lower case.
+        Convert the text to lower case.
     strip_accents : {"ascii", "unicode"} or None, default=None
-        Remove accents, as scikit-learn does; "ascii" drops every other character too.
+        Remove accents, as scikit-learn does; "ascii" also drops all non-ASCII characters.
     token_pattern : str, default=r"(?u)\b\w\w+\b"
-        Regular expression of a token; if it has a group, the group is the token.
+        Regular expression of a token; if it has a capturing group, the group is the token.
     vocabulary : list of str or None, default=None
-        Words or n-grams that are to be the columns, in this order, instead of learning them; each goes
-        through the same analysis as the documents. `min_df`, `max_df` and `max_features` are then without
-        effect.
+        Words or n-grams to use as columns, in this order, instead of learning them. Each is analysed like the
+        documents. `min_df`, `max_df` and `max_features` are then ignored.
     sublinear_tf : bool, default=True
         Use 1 + log tf (the "l" of ltc) instead of tf.
     smooth_idf : bool, default=False
-        Use log((1 + N) / (1 + df)) + 1 instead of log(N / df) (the "t"). It never vanishes, which a handful
-        of documents may need; ``smooth_idf=True`` gives the weights of
-        ``TfidfVectorizer(sublinear_tf=True)``.
+        Use log((1 + N) / (1 + df)) + 1 instead of log(N / df) (the "t"). It is never zero, which helps with very
+        few documents. The weights are then those of ``TfidfVectorizer(sublinear_tf=True)``.
     dtype : {numpy.float32, numpy.float64}, default=numpy.float32
         Type of the weights.
 
     Attributes
     ----------
     vocabulary_ : dict of str to int
-        Column of each term; keys are stems, and stems joined by a space, as :meth:`analyze` gives them.
-        Columns go by n, then alphabetically.
+        Column of each term. Keys are stems, joined by spaces for n-grams, as :meth:`analyze` returns them.
+        Columns are ordered by n, then alphabetically.
     feature_names_ : list of str
-        The readable name of each column.
+        Readable name of each column.
     idf_ : ndarray of shape (n_features,)
         Inverse document frequency of each column.
 
@@ -146,14 +144,13 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         self.smooth_idf = smooth_idf
         self.dtype = dtype
 
-    @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, raw_documents: Iterable[str], y: object = None) -> Self:
         """Learn the vocabulary and the document frequencies.
 
         Parameters
         ----------
         raw_documents : iterable of str
-            Read once.
+            Iterated over once.
         y : None
             Ignored.
 
@@ -169,21 +166,20 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         self._learn(raw_documents)
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
     def fit_transform(self, raw_documents: Iterable[str], y: object = None) -> sparse.csr_matrix:
-        """Learn from the documents and return their rows, in one pass over them.
+        """Fit, and return the rows of the training documents, in one pass.
 
         Parameters
         ----------
         raw_documents : iterable of str
-            Read once.
+            Iterated over once.
         y : None
             Ignored.
 
         Returns
         -------
         X : csr_matrix of shape (n_samples, n_features)
-            Sorted indices, no stored zeros; rows of length one, or zero.
+            Sorted indices and no stored zeros; each row has unit length or is zero.
 
         Examples
         --------
@@ -195,12 +191,12 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         return ltc_rows(counts, self.idf_, self.sublinear_tf)
 
     def transform(self, raw_documents: Iterable[str]) -> sparse.csr_matrix:
-        """Return the rows of documents; terms that were not in the training documents are ignored.
+        """Return the rows of documents; terms outside the vocabulary are ignored.
 
         Parameters
         ----------
         raw_documents : iterable of str
-            Read once.
+            Iterated over once.
 
         Returns
         -------
@@ -218,7 +214,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         return ltc_rows(counts, self.idf_, self.sublinear_tf)
 
     def inverse_transform(self, X: Any) -> list[npt.NDArray[np.object_]]:
-        """Return the names of the terms with an entry in each row.
+        """Return the names of the terms of each row.
 
         Parameters
         ----------
@@ -243,12 +239,12 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         return [names[rows.indices[start:end]] for start, end in pairwise(rows.indptr)]
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
-        """Return a readable name for each column: the commonest form of its term in the training documents.
+        """Return a readable name for each column: the most frequent form of its term in the training documents.
 
         Parameters
         ----------
         input_features : None
-            Ignored; there for scikit-learn.
+            Ignored; present for compatibility with scikit-learn.
 
         Returns
         -------
@@ -264,7 +260,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         return np.array(self.feature_names_, dtype=object)
 
     def build_analyzer(self) -> Callable[[str], list[str]]:
-        """Return the function that turns a document into its terms, the keys of ``vocabulary_``.
+        """Return a function that maps a document to its terms, the keys of ``vocabulary_``.
 
         Examples
         --------
@@ -286,7 +282,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         return analyze
 
     def analyze(self, document: str) -> list[str]:
-        """Return the terms of one document, to see what becomes of it; works before fitting.
+        """Return the terms of one document; the vectoriser need not be fitted.
 
         Examples
         --------
@@ -297,6 +293,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
 
     def _learn(self, raw_documents: Iterable[str]) -> sparse.csr_matrix:
         """Set the fitted attributes; return the counts of the training documents."""
+        self._validate_params()
         dtype = check_dtype(self.dtype)
         rules = self._rules()
         limits = check_ngram_range(self.ngram_range)
@@ -315,11 +312,9 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         df = document_frequencies(counts)
         self.idf_ = inverse_document_frequency(df, n_samples, self.smooth_idf).astype(dtype)
         if not self.idf_.any():
-            warn(
-                f"every term occurs in all {n_samples} documents, so that log(N / df) is 0 and all rows are "
-                "zero; smooth_idf=True gives such terms a weight",
-                UserWarning,
-                stacklevel=2,
+            warn_caller(
+                f"every term occurs in all {n_samples} documents: log(N / df) is 0 and all rows are zero; "
+                "use smooth_idf=True to give such terms a weight"
             )
         return counts
 
@@ -334,8 +329,8 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         counts = blocks[0] if len(blocks) == 1 else sparse.hstack(blocks, format="csr")
         if counts.shape[1] == 0:
             raise ValueError(
-                "empty vocabulary: the documents hold no term; perhaps they are empty, only stop words, "
-                "shorter than ngram_range asks, or in characters that token_pattern does not match"
+                "empty vocabulary: the documents contain no term; they may be empty, contain only stop words, "
+                "be shorter than ngram_range, or use characters that token_pattern does not match"
             )
         kept = select(counts, self.min_df, self.max_df, self.max_features)
         terms, names = [], []
@@ -353,7 +348,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
             columns = map(self.vocabulary_.get, join(level.terms, stems), repeat(-1))
             column_of = np.fromiter(columns, dtype=np.int32, count=len(level.terms))
             blocks.append(count(level, column_of, len(self.vocabulary_), self.dtype))
-        return reduce(add, blocks)  # lengths do not share columns
+        return reduce(add, blocks)  # n-grams of different n have different columns
 
     def _rules(self) -> Rules:
         return make_rules(

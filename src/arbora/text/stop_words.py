@@ -1,13 +1,13 @@
-"""Words that carry grammar rather than a subject.
+"""Stop words: the built-in English list, and the normalisation of a user's list.
 
-The English list holds function words only (articles, pronouns, prepositions, conjunctions, auxiliaries and
-the adverbs that join or grade sentences), by word class so that it can be checked by eye. Words such as
-"back", "second" or "well", as often nouns or adjectives, are left to the document frequencies. Contractions
-appear as the pieces that a tokeniser leaves of them: "don't" is "don" and "t".
+The English list contains function words only: articles, pronouns, prepositions, conjunctions, auxiliaries and
+connecting adverbs, grouped by word class. Words such as "back", "second" or "well" are excluded because they are
+also nouns or adjectives. Contractions are listed as the tokens they are split into: "don't" is "don" and "t".
 """
 
 from collections.abc import Callable, Iterable
-from warnings import warn
+
+from arbora.core.warn_caller import warn_caller
 
 _ARTICLES_AND_QUANTIFIERS = """
 a an the all another any both each either enough every few fewer less many more most much neither no none
@@ -65,15 +65,15 @@ def resolve_stop_words(
     normalize: Callable[[str], str],
     split: Callable[[str], list[str]],
 ) -> frozenset[str]:
-    """Return the stop words in the form in which tokens meet them.
+    """Return stop words normalised like tokens.
 
     Parameters
     ----------
     stop_words : {"english"}, iterable of str or None
         The parameter of :class:`~arbora.text.LtcVectorizer`.
     normalize, split : callable
-        What happens to a document before its words are looked up. A user's list goes through `normalize` too,
-        so that "The" stops "the"; a word that `split` would break can never be met, and is warned about.
+        Normalisation and tokenisation of a document. A user's list is normalised too, so "The" removes "the". A
+        word that `split` breaks into several tokens can never match; a warning lists such words.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def resolve_stop_words(
     """
     if stop_words is None:
         return frozenset()
-    if isinstance(stop_words, str):  # parameter validation lets only "english" pass
+    if isinstance(stop_words, str):  # "english", by parameter validation
         return frozenset(map(normalize, ENGLISH_STOP_WORDS))
     words = list(stop_words)
     for position, word in enumerate(words):
@@ -95,10 +95,8 @@ def resolve_stop_words(
     normal = frozenset(map(normalize, words))
     broken = sorted(word for word in normal if split(word) not in ([], [word]))
     if broken:
-        warn(
-            f"stop words {broken[:5]} never match, because token_pattern breaks them into several tokens "
-            "or shortens them; list the tokens instead",
-            UserWarning,
-            stacklevel=2,
+        warn_caller(
+            f"stop words {broken[:5]} never match, because token_pattern splits or shortens them; "
+            "list the resulting tokens instead"
         )
     return normal

@@ -1,9 +1,8 @@
 """Words to terms: stems and their n-grams, counted with arrays.
 
-A *form* is a run of n words as written, a *term* the run of their stems: the forms "neural network" and
-"neural networks" are one term. Runs of n are built from runs of n - 1 by numbering distinct pairs (shorter
-run, next word), so that no string is made until the terms to keep are known, and then one for each term
-instead of one for each occurrence.
+A *form* is a run of n words as written; a *term* is the run of their stems. The forms "neural network" and
+"neural networks" are one term. Runs of n words are built from runs of n - 1 words by numbering distinct pairs
+(shorter run, next word). Strings are created once per kept term, not once per occurrence.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ Ints = npt.NDArray[np.integer]
 
 
 class Grams(NamedTuple):
-    """Runs of n consecutive words: the distinct ones, and where they occur.
+    """Runs of n consecutive words: the distinct runs and their occurrences.
 
     Attributes
     ----------
@@ -43,7 +42,7 @@ class Grams(NamedTuple):
 
 
 def number_stems(stems: list[str]) -> tuple[list[str], Ints]:
-    """Return the distinct stems in alphabetical order, and the number of the stem of each word.
+    """Return the distinct stems in alphabetical order, and the index of the stem of each word.
 
     Examples
     --------
@@ -79,7 +78,7 @@ def grams(tokens: Tokens, stem_of: Ints, n_stems: int, ngram_range: tuple[int, i
 
 
 def _lengthen(level: Grams, tokens: Tokens, stem_of: Ints, n_stems: int) -> Grams:
-    """Add to each run the word after it; a run at the end of its document has none."""
+    """Extend each run by the next word; runs at the end of a document are dropped."""
     n = level.forms.shape[1]
     runs = np.maximum(np.diff(tokens.indptr) - n, 0)
     indptr = np.concatenate(([0], np.cumsum(runs)))
@@ -102,7 +101,7 @@ def _pairs(left: Ints, right: Ints, n_right: int) -> tuple[Ints, Ints, Ints]:
 
 
 def join(runs: Ints, words: list[str]) -> list[str]:
-    """Write runs of word numbers as text.
+    """Return runs of word ids as strings.
 
     Examples
     --------
@@ -114,7 +113,7 @@ def join(runs: Ints, words: list[str]) -> list[str]:
 
 
 def commonest_forms(level: Grams) -> Ints:
-    """Return the most frequent form of each term; of equally frequent ones the first in the alphabet.
+    """Return the most frequent form of each term; ties are broken alphabetically.
 
     Examples
     --------
@@ -124,13 +123,13 @@ def commonest_forms(level: Grams) -> Ints:
     [1]
     """
     frequency = np.bincount(level.ids, minlength=len(level.forms))
-    order = np.lexsort((-frequency, level.term_of))  # stable: ties stay in the order of forms
+    order = np.lexsort((-frequency, level.term_of))  # stable: ties keep the order of forms
     first = np.diff(level.term_of[order], prepend=-1) > 0
     return order[first]
 
 
 def count(level: Grams, column_of: Ints, n_columns: int, dtype: npt.DTypeLike) -> sparse.csr_matrix:
-    """Count terms by document; ``column_of[term]`` is -1 for a term without a column.
+    """Count the terms of each document; ``column_of[term]`` is -1 for a term without a column.
 
     Examples
     --------
@@ -147,7 +146,7 @@ def count(level: Grams, column_of: Ints, n_columns: int, dtype: npt.DTypeLike) -
         columns = columns[known]
     shape = (len(indptr) - 1, n_columns)
     counts = sparse.csr_matrix((np.ones(len(columns), dtype=dtype), columns, indptr), shape=shape)
-    counts.sum_duplicates()  # sorts the indices of each row too
+    counts.sum_duplicates()  # also sorts the indices of each row
     return counts
 
 
@@ -159,9 +158,9 @@ def document_frequencies(counts: sparse.csr_matrix) -> npt.NDArray[np.int64]:
 def select(
     counts: sparse.csr_matrix, min_df: float, max_df: float, max_features: int | None
 ) -> npt.NDArray[np.bool_]:
-    """Mark the columns to keep: document frequency between two limits, then the most frequent ones.
+    """Mark the columns to keep: those with document frequency between two limits, then the most frequent.
 
-    A limit that is an int is a number of documents, a float a share of them.
+    An int limit is a number of documents, a float limit a proportion.
 
     Examples
     --------
@@ -186,6 +185,6 @@ def select(
         kept[best] = True
     if not kept.any():
         raise ValueError(
-            f"no term is left of {len(kept)} after pruning; lower min_df={min_df} or raise max_df={max_df}"
+            f"none of {len(kept)} terms is left after pruning; lower min_df={min_df} or raise max_df={max_df}"
         )
     return kept

@@ -1,11 +1,11 @@
-r"""Documents to integer word ids: the only part of the package that touches every character.
+r"""Documents to integer word ids: the only step that processes every character.
 
-A document costs one split and one C-level ``map`` over a dictionary that numbers new words as it meets them;
-stop words, sorting and stemming are then done once per distinct word, not once per occurrence.
+A document costs one split and one C-level ``map`` over a dictionary that numbers new words. Stop words, sorting and
+stemming are then handled once per distinct word, not once per occurrence.
 
-For the default token pattern ``\b\w\w+\b``, an ASCII document is split by ``str.translate`` and
-``str.split``, four times faster than the regular expression and token for token equal to it: every non-word
-character becomes a space, and words of one letter are numbered among the words to drop.
+With the default token pattern ``\b\w\w+\b``, ASCII documents are split by ``str.translate`` and ``str.split``. This
+is four times faster than the regular expression and gives the same tokens: every non-word character becomes a
+space, and words of one character are dropped with the stop words.
 """
 
 import re
@@ -28,23 +28,23 @@ TOKEN_PATTERN = r"(?u)\b\w\w+\b"
 
 _ASCII_TO_WORDS = {code: chr(code) if re.match(r"\w", chr(code)) else " " for code in range(128)}
 _ONE_LETTER_WORDS = frozenset(_ASCII_TO_WORDS.values()) - {" "}
-_CHUNK = 1 << 20  # tokens turned into an array at a time: bounds the temporaries, not the result
+_CHUNK = 1 << 20  # tokens converted to an array at a time; bounds the temporary memory
 _ACCENTS = {None: None, "ascii": strip_accents_ascii, "unicode": strip_accents_unicode}
 
 
 class Rules(NamedTuple):
-    """How a document becomes words.
+    """Functions that turn a document into words.
 
     Attributes
     ----------
     normalize : callable
-        Lower-casing and accents, on the text of a whole document.
+        Lower-cases a whole document and strips its accents.
     split : callable
-        Normal text to tokens, in order.
+        Splits normalised text into tokens, in order.
     dropped : frozenset of str
-        Tokens that are not words: stop words, the empty token, and what `split` leaves for us to drop.
+        Tokens to ignore: stop words, the empty token, and one-character tokens of the fast split.
     stem : callable
-        Distinct words to their stems.
+        Maps distinct words to their stems.
     """
 
     normalize: Callable[[str], str]
@@ -59,11 +59,11 @@ class Tokens(NamedTuple):
     Attributes
     ----------
     ids : ndarray of int32, shape (n_tokens,)
-        Word of each token, document after document.
+        Word id of each token, one document after the other.
     indptr : ndarray of int64, shape (n_samples + 1,)
         Tokens of document i are ``ids[indptr[i]:indptr[i + 1]]``.
     words : list of str
-        Distinct words in alphabetical order, so that ids do not depend on the order of documents.
+        Distinct words in alphabetical order; ids do not depend on the order of documents.
     """
 
     ids: npt.NDArray[np.int32]
@@ -74,7 +74,7 @@ class Tokens(NamedTuple):
 def make_rules(
     *, lowercase: bool, strip_accents: str | None, token_pattern: str, stop_words: Any, stem: str | None
 ) -> Rules:
-    """Turn parameters of :class:`~arbora.text.LtcVectorizer` into functions, or say what is wrong with them.
+    """Make the functions from validated parameters of :class:`~arbora.text.LtcVectorizer`.
 
     Examples
     --------
@@ -124,12 +124,12 @@ def _make_stem(language: str | None) -> Callable[[list[str]], list[str]]:
         near = get_close_matches(language, languages, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise ValueError(f"stem={language!r} is not a stemmer{hint}; known: None, {', '.join(languages)}")
-    stemmer = Stemmer.Stemmer(language, 0)  # no cache: every word is asked for once
+    stemmer = Stemmer.Stemmer(language, 0)  # no cache: each distinct word is stemmed once
 
     def stem(words: list[str]) -> list[str]:
         try:
             stems = stemmer.stemWords(words)
-        except UnicodeEncodeError:  # a lone surrogate, which only a token_pattern such as \S+ lets in
+        except UnicodeEncodeError:  # a lone surrogate, which only a token_pattern such as \S+ matches
             stems = stemmer.stemWords([word.encode("utf-8", "replace").decode() for word in words])
         return [short or word for short, word in zip(stems, words, strict=True)]
 
@@ -137,12 +137,12 @@ def _make_stem(language: str | None) -> Callable[[list[str]], list[str]]:
 
 
 def tokenize(documents: object, rules: Rules) -> Tokens:
-    """Turn a collection into word numbers in one pass.
+    """Convert a collection to word ids in one pass.
 
     Parameters
     ----------
     documents : iterable of str
-        Read once, one document at a time.
+        Iterated over once, one document at a time.
     rules : Rules
 
     Returns
@@ -180,7 +180,7 @@ def tokenize(documents: object, rules: Rules) -> Tokens:
             flush()
     flush()
 
-    number.default_factory = None  # breaks the reference cycle, so that the dictionary goes at once
+    number.default_factory = None  # breaks a reference cycle, so the dictionary is freed at once
     indptr = np.concatenate(([0], np.cumsum(np.concatenate(lengths))))
     first_seen = list(number)[len(rules.dropped) :]
     order = sorted(range(len(first_seen)), key=first_seen.__getitem__)
@@ -204,7 +204,7 @@ def stems_of_document(document: str, rules: Rules) -> list[str]:
 
 
 def given_terms(vocabulary: Sequence[str], rules: Rules, ngram_range: tuple[int, int]) -> list[str]:
-    """Return the term of each word or n-gram of a given vocabulary: distinct, and of an allowed length.
+    """Return the term of each word or n-gram of a given vocabulary; terms must be distinct and fit `ngram_range`.
 
     Examples
     --------
@@ -221,8 +221,8 @@ def given_terms(vocabulary: Sequence[str], rules: Rules, ngram_range: tuple[int,
         stems = stems_of_document(name, rules)
         if not shortest <= len(stems) <= longest:
             raise ValueError(
-                f"vocabulary[{column}] is {name!r}, of which {len(stems)} terms are left after tokenising "
-                f"and stop words; ngram_range asks for {shortest} to {longest}"
+                f"vocabulary[{column}] is {name!r}, which has {len(stems)} terms after tokenising and removing stop "
+                f"words; ngram_range requires {shortest} to {longest}"
             )
         term = " ".join(stems)
         if term in column_of:

@@ -91,9 +91,9 @@ def _matrix(path: Path, arrays: dict[str, np.ndarray]) -> Any:
         else:
             data, indices, indptr, shape = (arrays[name] for name in _PARTS)
             make = sparse.csc_matrix if arrays.get("format") == b"csc" else sparse.csr_matrix
-            X = make((data, indices, indptr), shape=tuple(shape.tolist()))
-            X.check_format(full_check=True)
-            X = X.tocsr()
+            stored = make((data, indices, indptr), shape=tuple(shape.tolist()))
+            stored.check_format(full_check=True)
+            X = stored.tocsr()
         X = X.astype(np.float32)
     except (ValueError, TypeError) as error:
         raise DataFormatError(path, None, f"the matrix is damaged: {error}") from error

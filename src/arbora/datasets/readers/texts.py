@@ -321,8 +321,9 @@ def read_csv(
     TextData(texts=['one, two', 'three'], y=[['a', 'b'], []], extra={})
     """
     fields = Fields(_as_fields(text), label, tuple(extra))
-    how = {"label_separator": label_separator, "delimiter": delimiter, "encoding": encoding}
-    rows = list(csv_rows(path, fields, **how))
+    rows = list(
+        csv_rows(path, fields, label_separator=label_separator, delimiter=delimiter, encoding=encoding)
+    )
     labels = [row.label for row in rows]
     y = None if label is None else labels if label_separator is not None else name_array(labels)
     return TextData(
