@@ -77,7 +77,7 @@ def test_an_empty_row_tells_nothing(data):
 def test_negative_counts_are_refused_by_row(data):
     X = data[0].astype(float)
     X[4, 2] = -1
-    with pytest.raises(ValueError, match=r"have negative values.*: 4\. Give counts"):
+    with pytest.raises(ValueError, match=r"contains -1 in row 4, column 2\. Negative .* Give counts"):
         MultinomialMixture(2).fit(X)
 
 

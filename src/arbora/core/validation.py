@@ -1,67 +1,216 @@
-"""Checks of the feature matrix that say where a fault is, and that keep the kernels inside their arrays."""
+"""Validation of feature matrices, one for all estimators.
+
+`check_features` returns a dense or a CSR matrix, as X was given; `check_rows` always returns a canonical CSR array.
+Both take the same steps:
+
+1. **structure**: the index arrays of a sparse matrix must stay inside its shape, because compiled kernels trust them;
+2. **conversion**: scikit-learn's `validate_data` (dimensions, number of features, dtype, CSR);
+3. **finiteness**: NaN and infinity are refused.
+
+Models add rules of their own with `check_not_negative`, `check_not_above` and `refuse_rows`.
+Every error says what is wrong, where (row and column, or rows), and what to do.
+Entries are examined in chunks, so that a memory-mapped matrix is never copied as a whole.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from arbora.core.chunks import split
+from arbora.core.memory import require_memory
 
-def check_features(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Check X as scikit-learn does, with errors that name the row and the column of a bad value.
+Mask = Callable[[NDArray[Any]], NDArray[np.bool_]]
+
+_DTYPES = (np.float64, np.float32)
+_ENTRIES_AT_ONCE = 1 << 20  # entries examined at a time
+_LISTED = 5  # rows that an error message lists by number
+
+
+def check_features(estimator: Any, X: Any, *, reset: bool, min_features: int = 1) -> Any:
+    """Check a feature matrix that may stay dense.
 
     Parameters
     ----------
     estimator : estimator
-        Whose `n_features_in_` is set (`reset`) or compared.
+        Its `n_features_in_` is set (`reset`) or compared.
     X : array-like or sparse matrix of shape (n_samples, n_features)
     reset : bool
+        True in `fit`, False afterwards.
+    min_features : int
+        Smallest number of features in `fit`.
 
     Returns
     -------
     ndarray or CSR matrix of float64 or float32
+
+    Examples
+    --------
+    >>> from sklearn.base import BaseEstimator
+    >>> check_features(BaseEstimator(), [[1.0, float("nan")]], reset=True)
+    Traceback (most recent call last):
+    ...
+    ValueError: X contains NaN in row 0, column 1. BaseEstimator needs finite numbers: impute ...
     """
-    if getattr(X, "format", None) in ("csr", "csc"):
-        _refuse_foreign_indices(X)
-    dtypes = (np.float64, np.float32)
-    X = validate_data(estimator, X, accept_sparse="csr", dtype=dtypes, ensure_all_finite=False, reset=reset)
-    _refuse_infinite(X, type(estimator).__name__)
+    check_structure(X)
+    X = validate_data(
+        estimator,
+        X,
+        accept_sparse="csr",
+        dtype=_DTYPES,
+        ensure_all_finite=False,  # checked below, with the row and the column in the error
+        ensure_min_features=min_features
+        if reset
+        else 1,  # later, a wrong number of features has its own error
+        reset=reset,
+    )
+    check_finite(X, type(estimator).__name__)
     return X
 
 
-def _refuse_foreign_indices(X: Any) -> None:
-    """Refuse a sparse matrix whose index arrays point outside it: scipy builds such a thing without a word."""
-    n_minor = X.shape[1] if X.format == "csr" else X.shape[0]
-    inside = X.indices[: X.indptr[-1]]
+def check_rows(estimator: Any, X: Any, *, reset: bool, min_features: int = 1) -> sp.csr_array:
+    """Check a feature matrix and return it as a CSR array with sorted indices and no duplicates.
+
+    A CSR matrix in canonical format is not copied, so that memory-mapped arrays stay in their files.
+
+    Parameters
+    ----------
+    estimator, X, reset, min_features
+        See `check_features`.
+
+    Returns
+    -------
+    CSR array of float64 or float32
+    """
+    checked = check_features(estimator, X, reset=reset, min_features=min_features)
+    rows: sp.csr_array = sp.csr_array(checked)
+    if not rows.has_canonical_format:
+        n_bytes = rows.data.nbytes + rows.indices.nbytes
+        require_memory(n_bytes, "A copy of X with sorted indices", "Store X after X.sum_duplicates().")
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def check_structure(X: Any) -> None:
+    """Refuse a CSR or CSC matrix whose index arrays point outside it; scipy accepts such arrays without an error.
+
+    Examples
+    --------
+    >>> X = sp.csr_array(np.eye(2))
+    >>> X.indices[1] = 7
+    >>> check_structure(X)
+    Traceback (most recent call last):
+    ...
+    ValueError: X is damaged: it has shape (2, 2), but an entry in column 7. Build it with ...
+    """
+    if getattr(X, "format", None) not in ("csr", "csc"):
+        return
+    is_csr = X.format == "csr"
+    n_major, n_minor = X.shape if is_csr else X.shape[::-1]
+    ends = np.asarray(X.indptr)
+    if len(ends) != n_major + 1 or ends[0] != 0 or np.any(ends[1:] < ends[:-1]):
+        _refuse_structure(X, f"its indptr has {len(ends)} entries that do not rise from 0")
+    if ends[-1] > min(len(X.indices), len(X.data)):
+        _refuse_structure(X, f"its indptr ends at {ends[-1]}, beyond its {len(X.indices)} indices")
+    inside = X.indices[: ends[-1]]
     if len(inside) and not 0 <= inside.min() <= inside.max() < n_minor:
         wrong = inside[(inside < 0) | (inside >= n_minor)][0]
-        kind = "column" if X.format == "csr" else "row"
-        raise ValueError(
-            f"X is damaged: its shape is {X.shape}, but it has an entry in {kind} {wrong}; build it with the "
-            "shape that its indices need, and check it with X.check_format()."
-        )
+        _refuse_structure(X, f"an entry in {'column' if is_csr else 'row'} {wrong}")
 
 
-def _refuse_infinite(X: Any, name: str) -> None:
-    sparse = sp.issparse(X)
-    data = X.data if sparse else X
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(data.sum()):  # cheap; a sum may overflow without any value being infinite
-            return
-    wrong = ~np.isfinite(data)
-    if not wrong.any():
-        return
-    if sparse:
-        first = int(np.flatnonzero(wrong)[0])
-        row, column = int(np.searchsorted(X.indptr, first, side="right")) - 1, int(X.indices[first])
-        value = data[first]
-    else:
-        row, column = (int(i) for i in np.argwhere(wrong)[0])
-        value = X[row, column]
-    kind = "NaN" if np.isnan(value) else "infinity"
+def _refuse_structure(X: Any, what: str) -> NoReturn:
     raise ValueError(
-        f"X contains {kind} in row {row}, column {column} ({int(wrong.sum())} values are not finite): {name} needs "
-        "numbers; impute or drop them (scikit-learn's SimpleImputer)."
+        f"X is damaged: it has shape {X.shape}, but {what}. Build it with the shape that its indices need; "
+        "X.check_format() checks it."
     )
+
+
+def check_finite(X: Any, name: str) -> None:
+    """Refuse NaN and infinity in a dense or CSR matrix; `name` is that of the estimator."""
+    data = X.data if hasattr(X, "indptr") else X
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(
+            data.sum()
+        ):  # cheap. A sum may overflow although every value is finite: then look closer.
+            return
+    refuse_entries(
+        X,
+        lambda values: ~np.isfinite(values),
+        lambda value: f"contains {'NaN' if np.isnan(value) else 'infinity'}",
+        f"{name} needs finite numbers: impute the missing values (scikit-learn's SimpleImputer) or drop the rows",
+    )
+
+
+def check_not_negative(X: sp.csr_array, name: str, advice: str) -> None:
+    """Refuse negative values in a CSR array.
+
+    Examples
+    --------
+    >>> check_not_negative(sp.csr_array([[0.0, 1.0], [-1.0, 0.0]]), "MultinomialMixture", "Give counts")
+    Traceback (most recent call last):
+    ...
+    ValueError: X contains -1 in row 1, column 0. Negative values in data are not allowed by ...
+    """
+    advice = f"Negative values in data are not allowed by {name}. {advice}"
+    refuse_entries(X, lambda values: values < 0, lambda value: f"contains {value:g}", advice)
+
+
+def check_not_above(X: sp.csr_array, largest: float, advice: str) -> None:
+    """Refuse values above `largest` in a CSR array."""
+    refuse_entries(
+        X, lambda values: values > largest, lambda value: f"contains {value:g}, above {largest:g},", advice
+    )
+
+
+def refuse_entries(X: Any, wrong: Mask, what: Callable[[Any], str], advice: str) -> None:
+    """Raise an error if any entry is wrong. It has the first one, by row and column, and the rows of all.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix
+    wrong : callable
+        Marks the wrong ones of an array of entries.
+    what : callable
+        Describes the first wrong value: "contains NaN".
+    advice : str
+        What the user can do.
+    """
+    is_csr = hasattr(X, "indptr")
+    values: NDArray[Any] = X.data if is_csr else X
+    size = _ENTRIES_AT_ONCE if is_csr else max(1, _ENTRIES_AT_ONCE // X.shape[1])
+    found = [(part.start, np.argwhere(wrong(values[part]))) for part in split(len(values), size=size)]
+    if not any(len(places) for _, places in found):
+        return
+    places = np.concatenate([places + [start, 0][: values.ndim] for start, places in found])
+    first = tuple(places[0].tolist())
+    if is_csr:
+        rows = np.unique(np.searchsorted(X.indptr, places[:, 0], side="right") - 1)
+        column = int(X.indices[first[0]])
+    else:
+        rows, column = np.unique(places[:, 0]), first[1]
+    more = f" (wrong rows: {_listed(rows)})" if len(rows) > 1 else ""
+    raise ValueError(f"X {what(values[first])} in row {rows[0]}, column {column}{more}. {advice}.")
+
+
+def refuse_rows(rows: NDArray[Any], what: str, advice: str) -> NoReturn:
+    """Raise an error about whole rows.
+
+    Examples
+    --------
+    >>> refuse_rows(np.array([3, 17]), "has only zeros", "Drop these rows")
+    Traceback (most recent call last):
+    ...
+    ValueError: X has only zeros in rows 3, 17. Drop these rows.
+    """
+    raise ValueError(f"X {what} in row{'s' * (len(rows) > 1)} {_listed(rows)}. {advice}.")
+
+
+def _listed(rows: NDArray[Any]) -> str:
+    more = f" and {len(rows) - _LISTED} more" if len(rows) > _LISTED else ""
+    return ", ".join(str(row) for row in rows[:_LISTED].tolist()) + more

@@ -30,12 +30,12 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.core.products import csr_matmul
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
+from arbora.core.validation import check_rows
 from arbora.discover._mixture.base import RUN_CONSTRAINTS, warn_unless_converged
 from arbora.discover._mixture.initialization import Init, check_init, starting_sums
 from arbora.discover._mixture.prediction import draw_seed
 from arbora.discover._mixture.rows import (
     as_rows,
-    check_matrix,
     check_weight,
     refuse_few,
     unit_columns,
@@ -172,7 +172,7 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
     def _fit(self, X: Any, sample_weight: Any) -> tuple[MixtureFit, NDArray[np.float64]]:
         """Find the clusters, without a word; return how, and the weights of the rows."""
         self._validate_params()
-        X = check_matrix(self, X, reset=True, min_features=2)
+        X = check_rows(self, X, reset=True, min_features=2)
         weight = check_weight(sample_weight, X)
         X = unit_rows(X, weight)
         rows = as_rows(X, weight, np.dtype(self.dtype))
@@ -251,7 +251,7 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
 
     def _checked(self, X: Any) -> sp.csr_array:
         check_is_fitted(self)
-        return unit_rows(check_matrix(self, X, reset=False, min_features=2))
+        return unit_rows(check_rows(self, X, reset=False, min_features=2))
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Return the cosines of rows and centres.

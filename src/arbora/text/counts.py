@@ -8,8 +8,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from arbora.core.validation import check_not_negative, check_rows
 from arbora.text.weights import inverse_document_frequency, ltc_rows
 
 
@@ -86,10 +87,9 @@ class LtcTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _counts(self, X: Any, reset: bool) -> sparse.csr_matrix:
         """Validate counts and return a copy without stored zeros; float32 stays float32."""
-        dtypes = (np.float64, np.float32)
-        X = validate_data(self, X, accept_sparse="csr", dtype=dtypes, ensure_non_negative=True, reset=reset)
-        counts = sparse.csr_matrix(X, copy=True)
-        counts.sum_duplicates()
+        checked = check_rows(self, X, reset=reset)
+        check_not_negative(checked, type(self).__name__, "Give term counts")
+        counts = sparse.csr_matrix(checked, copy=True)
         counts.eliminate_zeros()
         return counts
 

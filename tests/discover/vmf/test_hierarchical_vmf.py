@@ -217,7 +217,7 @@ def test_bad_input_is_refused(data, arguments, message):
 def test_zero_rows_are_refused():
     X = np.eye(8)
     X[3] = 0
-    with pytest.raises(ValueError, match="zero and have no direction: 3"):
+    with pytest.raises(ValueError, match="X is zero in row 3"):
         HierarchicalVMFMixture(branching=(2,)).fit(X)
 
 

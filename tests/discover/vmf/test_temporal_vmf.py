@@ -142,7 +142,7 @@ def test_rows_of_another_width_are_refused(data, fitted):
 def test_zero_rows_are_refused():
     X = np.eye(6)
     X[2] = 0
-    with pytest.raises(ValueError, match="zero and have no direction: 2"):
+    with pytest.raises(ValueError, match="X is zero in row 2"):
         TemporalVMFMixture(2).fit(X, np.arange(6))
 
 

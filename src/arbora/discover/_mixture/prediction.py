@@ -17,8 +17,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.products import csr_matmul
+from arbora.core.validation import check_rows
 from arbora.discover._mixture.memory_mapped import chunks
-from arbora.discover._mixture.rows import check_matrix
 from arbora.discover._mixture.top_features import ClusterLook
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture.statistics import LinearScores
@@ -39,7 +39,7 @@ class Questions(ClusterLook):
     # --- what a model gives ---------------------------------------------------------------------------------------
 
     def _check_matrix(self, X: Any, reset: bool) -> sp.csr_array:
-        return check_matrix(self, X, reset=reset, min_features=self._min_features)
+        return check_rows(self, X, reset=reset, min_features=self._min_features)
 
     @abstractmethod
     def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:

@@ -11,45 +11,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight
 
-from arbora.core.chunks import split
-from arbora.core.memory import require_memory
+from arbora.core.validation import check_not_above, check_not_negative, refuse_rows
 from arbora.discover._mixture.memory_mapped import UnitRows, is_mapped, pieces, select_rows
 from arbora.infer.mixture.statistics import WeightedRows, squared_lengths
 
 _LARGEST = 1e30  # count or weight of a row: single precision ends at 3e38
-_SHOWN = 5  # rows that a message lists by number
-_ENTRIES_AT_ONCE = 1 << 20  # that are looked at for NaN
-
-
-def check_matrix(estimator: Any, X: Any, *, reset: bool, min_features: int) -> sp.csr_array:
-    """Check X as scikit-learn does and return it as CSR of float32 or float64; dense rows keep no zeros."""
-    X = validate_data(
-        estimator,
-        X,
-        accept_sparse="csr",
-        dtype=(np.float64, np.float32),
-        ensure_all_finite=False,  # refused below, by row
-        ensure_min_features=min_features if reset else 1,  # later, a wrong number is the better message
-        reset=reset,
-    )
-    if sp.issparse(X):
-        X = sp.csr_array(X)
-        X.check_format(full_check=True)  # the kernels trust the indices
-        if not X.has_canonical_format:
-            n_bytes = X.data.nbytes + X.indices.nbytes
-            require_memory(n_bytes, "A copy of X with sorted indices", "Store X after X.sum_duplicates().")
-            X = X.copy()
-            X.sum_duplicates()
-    else:
-        X = sp.csr_array(X)
-    parts = split(X.nnz, size=_ENTRIES_AT_ONCE)
-    wrong = [part.start + np.flatnonzero(~np.isfinite(X.data[part])) for part in parts]
-    if any(map(len, wrong)):
-        rows = _rows_of(X, np.concatenate(wrong))
-        _refuse(rows, "contain NaN or inf", "Impute or drop them (scikit-learn's SimpleImputer)")
-    return X
 
 
 def unit_rows(X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
@@ -102,18 +70,9 @@ def unit_columns(sums: NDArray[Any], before: NDArray[Any]) -> tuple[NDArray[Any]
 
 
 def count_rows(X: sp.csr_array) -> sp.csr_array:
-    """Check that no entry is negative, or too large for single precision.
-
-    A row of zeros is an empty document: it tells nothing, and does no harm.
-    """
-    negative = X.data < 0
-    if negative.any():
-        what = "have negative values (Negative values in data: a multinomial mixture is one of counts)"
-        _refuse(_rows_of(X, np.flatnonzero(negative)), what, "Give counts or frequencies")
-    huge = X.data > _LARGEST
-    if huge.any():
-        what = f"have values above {_LARGEST:g}, which cannot be added up in single precision"
-        _refuse(_rows_of(X, np.flatnonzero(huge)), what, "Divide X by a number")
+    """Refuse entries that are negative, or too large for single precision. A row of zeros is an empty document."""
+    check_not_negative(X, "MultinomialMixture", "Give counts or frequencies")
+    check_not_above(X, _LARGEST, "Divide X by a number: larger values cannot be summed in single precision")
     return X
 
 
@@ -151,21 +110,14 @@ def as_rows(X: Any, weight: NDArray[Any], dtype: Any) -> WeightedRows:
     return WeightedRows(X.astype(dtype, copy=False), weight.astype(dtype, copy=False))
 
 
-def _rows_of(X: sp.csr_array, entries: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.unique(np.searchsorted(X.indptr, entries, side="right") - 1)
-
-
 def _refuse_zero(sizes: NDArray[np.float64], weight: NDArray[Any] | None) -> None:
-    """Refuse rows without a direction; let others of weight 0 pass, as rows of length 1."""
+    """Refuse rows without a direction. Zero rows of weight 0 pass, as rows of length 1."""
     zero = sizes[1] == 0
     wrong = zero if weight is None else zero & (weight > 0)
     if wrong.any():
-        advice = "Leave them out, e.g. X[abs(X).sum(axis=1) > 0] (documents that share no word with the vocabulary)"
-        _refuse(np.flatnonzero(wrong), "are zero and have no direction", advice)
+        advice = (
+            "A zero row has no direction: drop it, e.g. X[abs(X).sum(axis=1) > 0] (documents that share no word with "
+            "the vocabulary)"
+        )
+        refuse_rows(np.flatnonzero(wrong), "is zero", advice)
     sizes[1, zero] = 1.0
-
-
-def _refuse(rows: NDArray[Any], what: str, advice: str) -> None:
-    listed = ", ".join(str(row) for row in rows[:_SHOWN].tolist())
-    more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
-    raise ValueError(f"X has rows that {what}: {listed}{more}. {advice}.")
