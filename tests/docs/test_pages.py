@@ -1,7 +1,6 @@
 """The documentation is true: the code of every page runs and prints what the page shows; links and names exist."""
 
 import functools
-import os
 import pkgutil
 import re
 import shutil
@@ -19,11 +18,9 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*
 LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
 WITHOUT_CODE = {"index.md", "glossary.md", "demo.md"}
 # Pages that are being rewritten.
-UNFINISHED = {"bayes.md", "cluster.md", "command_line.md", "datasets.md"} | {
-    "infer.md",
-    "metrics.md",
-    "model_folder.md",
-    "tutorial.md",
+UNFINISHED = {
+    *("CONTRIBUTING.md", "bayes.md", "cluster.md", "command_line.md", "datasets.md", "glossary.md"),
+    *("infer.md", "metrics.md", "model_folder.md", "tutorial.md"),
 }
 
 DOCUMENTS = {
@@ -67,9 +64,6 @@ def reader(workshop, tmp_path, monkeypatch):
     shutil.copytree(workshop, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_registry", dict(registry._registry))
-    data = os.environ.get("ARBORA_DATA", ROOT.parent / "shared" / "data")
-    if os.path.isdir(data):
-        monkeypatch.setenv("ARBORA_DATA", str(data))
 
 
 @pytest.fixture(scope="module")
