@@ -105,13 +105,8 @@ instance.
 
 def class_probabilities(model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
     """Probabilities with a column for each of some classes; 0 for those that the model does not know."""
-    if hasattr(
-        model, "predict_top_k"
-    ):  # `predict_proba` has the nodes, which hold the classes below them too
-        names, values = model.predict_top_k(X, len(model.classes_))
-    else:
-        values = model.predict_proba(X)
-        names = np.broadcast_to(model.classes_, values.shape)
+    values = model.predict_proba(X)
+    names = np.broadcast_to(model.classes_, values.shape)
     order = np.argsort(classes)
     columns = order[np.searchsorted(classes, names, sorter=order)]
     proba = np.zeros((len(values), len(classes)))

@@ -177,7 +177,7 @@ def test_tiny_collections(estimator, how, n_samples):
     X, y = rng.normal(size=(n_samples, 2)), np.arange(n_samples) % 2
     for labels in (y, [[int(label)] for label in 2 + y], np.arange(n_samples)):
         model = estimator(calibration=how, random_state=0).fit(X, labels)
-        proba = model.predict_proba(X)
+        proba = model.predict_node_proba(X)
         assert np.isfinite(proba).all()
         if how is None or n_samples < (5 if how == "holdout" else how):
             assert model.calibration_.tolist() == [1.0, 0.0]
@@ -227,10 +227,9 @@ def test_calibrated_confidence_is_accuracy(estimator, structure, how):
     errors = {}
     for calibration in (how, None):
         model = estimator(structure=structure, calibration=calibration, random_state=0).fit(X, y)
-        proba = model.predict_proba(Z)[:, np.isin(model.nodes_, model.classes_)]
+        proba = model.predict_proba(Z)
         best = proba.argmax(axis=1)
-        names = model.nodes_[np.isin(model.nodes_, model.classes_)]
-        errors[calibration] = calibration_error(proba.max(axis=1), names[best] == truth)
+        errors[calibration] = calibration_error(proba.max(axis=1), model.classes_[best] == truth)
     assert errors[how] < 0.05
     if not (estimator is TopDownSVC and structure is TREE):  # where one scale serves unlike choices
         assert errors[how] < errors[None] / 2

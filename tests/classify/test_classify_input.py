@@ -145,7 +145,7 @@ def test_rows_and_features_of_zeros(estimator, fit_intercept):
     coef = model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_
     assert (coef[:, 3] == 0).all()
     assert coef.any()
-    proba = model.predict_proba(sp.csr_array((2, 10)))
+    proba = model.predict_node_proba(sp.csr_array((2, 10)))
     np.testing.assert_array_equal(proba[0], proba[1])
     np.testing.assert_allclose(proba[:, TREE.id_of("r")], 1)
     nothing = estimator(structure=TREE, fit_intercept=fit_intercept, random_state=0).fit(

@@ -144,7 +144,7 @@ def test_indicators(estimator, with_structure, form, dtype):
     found = model.predict(X)
     assert sp.issparse(found) == sp.issparse(form(Y))
     np.testing.assert_array_equal(found.toarray() if sp.issparse(found) else found, Y)
-    assert model.predict_proba(X).shape == (N, 4)
+    assert model.predict_node_proba(X).shape == (N, 4)
     assert len(model.classes_) == (2 if with_structure else 4)
 
 
@@ -237,7 +237,7 @@ def test_structures(estimator, structure, names, multilabel):
     for label, path in zip(y, [p[0] for p in paths] if multilabel else paths, strict=True):
         assert path == structure.path(label)
         assert path[0] in structure.names[structure.root_ids].tolist()
-    proba = model.predict_proba(features)
+    proba = model.predict_node_proba(features)
     assert proba.shape == (len(y), structure.n_nodes)
     empty = ~structure.close(structure.indicator([names])).toarray()[0]
     assert (proba[:, empty] == 0).all()  # nothing lies at or below these nodes
@@ -270,8 +270,8 @@ def test_a_label_that_every_row_carries(estimator):
     chain = Hierarchy.from_edges([("r", "a"), ("a", "b"), ("r", "c")])
     model = estimator(random_state=0, structure=chain).fit(X, [["b"]] * N)
     assert model.predict(X) == [["b"]] * N
-    assert (model.predict_proba(X)[:, chain.encode(["r", "a", "b"])] > 0.5).all()
-    assert (model.predict_proba(X)[:, chain.id_of("c")] == 0).all()
+    assert (model.predict_node_proba(X)[:, chain.encode(["r", "a", "b"])] > 0.5).all()
+    assert (model.predict_node_proba(X)[:, chain.id_of("c")] == 0).all()
 
 
 @BOTH

@@ -34,7 +34,7 @@ FITS = {
 def test_a_fit_that_fails_leaves_the_one_before_usable(estimator, monkeypatch):
     """Bad labels are found when features have been checked already; a calibration may fail when weights are there."""
     model = estimator(structure=TREE, random_state=0).fit(X, Y)
-    before, state = model.predict_proba(X_NEW), set(vars(model))
+    before, state = model.predict_node_proba(X_NEW), set(vars(model))
 
     def fails(*_, **__):
         raise RuntimeError("the machine is on fire")
@@ -43,7 +43,7 @@ def test_a_fit_that_fails_leaves_the_one_before_usable(estimator, monkeypatch):
         with pytest.raises(error, match=message):
             model.fit(x, y)
         assert set(vars(model)) == state
-        np.testing.assert_array_equal(model.predict_proba(X_NEW), before)
+        np.testing.assert_array_equal(model.predict_node_proba(X_NEW), before)
 
     refit_fails(ValueError, "'a4' is not a node", X[:, :3], [*Y[:-1], "a4"])
     refit_fails(ValueError, "at least 2 classes", X[:, :3], ["a1"] * len(Y))
@@ -62,7 +62,7 @@ def test_a_first_fit_that_fails_leaves_no_fit():
 
 def test_back_off_is_the_same_in_chunks_and_keeps_no_probabilities_of_all_rows(monkeypatch):
     model = RecursiveSVC(structure=TREE, random_state=0).fit(X, Y)
-    whole, proba = model.predict_backoff(X_NEW, 0.6), model.predict_proba(X_NEW)
+    whole, proba = model.predict_backoff(X_NEW, 0.6), model.predict_node_proba(X_NEW)
     depth = model.hierarchy_.depth
     for name, row in zip(whole, proba, strict=True):  # by definition
         passing = np.flatnonzero(row >= 0.6 * (1 - 1e-9))

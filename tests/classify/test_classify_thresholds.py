@@ -202,7 +202,7 @@ def test_top_k_is_the_head_of_a_full_sort(estimator, calibration, draw, k, monke
     if calibration is None:
         values = model.decision_function(X)
     else:
-        values = model.predict_proba(X)[:, TREE.encode(model.classes_)]
+        values = model.predict_proba(X)
     labels, found = model.predict_top_k(X, k)
     order = np.argsort(-values, axis=1, kind="stable")[:, :k]
     assert labels.shape == found.shape == (150, k)

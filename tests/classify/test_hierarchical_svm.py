@@ -225,7 +225,7 @@ def test_optimum_equals_a_generic_solver(structure, leaves, margin):
         delta = (closure[:, None] != closure[None]).sum(-1) / 2
     else:
         delta = 1 - np.eye(len(closure))
-    right = np.searchsorted(model.class_nodes_, structure.encode(y))
+    right = np.searchsorted(model.classes_, y)
     value = generic_optimum(np.column_stack([X, np.ones(len(X))]), right, 0.7 * weight, closure, delta)
     np.testing.assert_allclose(model.trace_["objective"][-1], value, rtol=1e-5)
 
@@ -318,7 +318,7 @@ def test_probabilities_paths_and_backoff(structure, leaves):
     X = np.array([centres[name] for name in y]) + rng.standard_normal((len(y), 8)) * 0.7
     model = HierarchicalSVM(structure=structure, random_state=0).fit(X, y)
     assert model.score(X, y) > 0.9
-    proba = model.predict_proba(X)
+    proba = model.predict_node_proba(X)
     root = list(model.nodes_).index(structure.names[structure.root_ids[0]])
     np.testing.assert_allclose(proba[:, root], 1.0)
     assert model.predict_path(X[:1])[0][-1] == model.predict(X[:1])[0]

@@ -128,7 +128,7 @@ def test_strong_coupling_brings_siblings_together():
 def test_class_of_the_structure_without_documents():
     X, y, _ = data()
     model = MultinomialLogistic(structure=TREE).fit(X, y)
-    proba = model.predict_proba(X)
+    proba = model.predict_node_proba(X)
     column = {name: i for i, name in enumerate(model.nodes_.tolist())}
     assert (proba[:, column["empty"]] == 0).all()
     np.testing.assert_allclose(proba[:, column["root"]], 1.0)

@@ -263,7 +263,7 @@ def test_probabilities_paths_and_backoff():
     X, y = clouds(5, n=200, d=8, noise=0.5)
     model = OrthogonalTransfer(structure=TREE, random_state=0).fit(X, y)
     assert model.score(X, y) > 0.8
-    proba = dict(zip(model.nodes_, model.predict_proba(X).T, strict=True))
+    proba = dict(zip(model.nodes_, model.predict_node_proba(X).T, strict=True))
     np.testing.assert_allclose(proba["r"], 1.0)
     np.testing.assert_allclose(proba["a"], proba["a1"] + proba["p"] + proba["q"])
     assert model.predict_path(X[:1])[0][-1] == model.predict(X[:1])[0]

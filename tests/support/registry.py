@@ -192,7 +192,7 @@ def correlated_reduces(data: Data) -> tuple[Any, Any]:
     ours = classify.CorrelatedMultinomialLogit(shape=1e14, **{**_SMALL, **_FEW_DRAWS}).fit(data.X, data.y)
     shares = {"root": 1.0, "a": 0.6, "b": 0.4}
     known = np.array([shares.get(name, 0.2) for name in ours.nodes_.tolist()])
-    return ours.predict_proba(data.X_new), np.tile(known, (len(data.X_new), 1))
+    return ours.predict_node_proba(data.X_new), np.tile(known, (len(data.X_new), 1))
 
 
 def multinomial_reduces(data: Data) -> tuple[Any, Any]:

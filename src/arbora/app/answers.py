@@ -86,7 +86,7 @@ def file_rows(model: Any, X: Any) -> Filing:
     best: list[int] = []
     confidence: list[float] = []
     for part in chunks(X.shape[0], len(model.classes_)):
-        proba = model.predict_class_proba(X[part])
+        proba = model.predict_proba(X[part])
         found = names_of(model, model.predict(X[part]))
         labels += found
         for row, given in enumerate(found):
@@ -171,7 +171,7 @@ def _round(p: float) -> float:
 def _answer_classes(
     model: Any, X: sp.csr_array, feature_names: Any, n_words: int, threshold: float | None
 ) -> list[dict[str, Any]]:
-    proba, paths = model.predict_proba(X), model.predict_path(X)
+    proba, paths = model.predict_node_proba(X), model.predict_path(X)
     node_of = {name: node for node, name in enumerate(model.nodes_.tolist())}
     count = min(N_NEAREST, len(model.classes_))
     near, near_values = model.predict_top_k(X, count)

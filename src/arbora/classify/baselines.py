@@ -66,7 +66,9 @@ class OneVsRest(LinearClassifier):
         """Weights of the positives of each class, as LIBLINEAR applies `class_weight` in one-vs-rest."""
         if isinstance(self.class_weight, dict):
             self._check_class_weight(self.class_weight)
-            return np.array([self.class_weight.get(name, 1.0) for name in self.classes_.tolist()])
+            return np.array(
+                [self.class_weight.get(name, 1.0) for name in self.nodes_[self.class_nodes_].tolist()]
+            )
         if self.class_weight is None:
             return training.positive_weight
         counts = np.asarray(training.positives.sum(axis=0)).ravel()
@@ -95,8 +97,8 @@ class OneVsRestSVC(OneVsRest):
         Cost of a unit of loss: the larger, the closer the fit to the training data.
     loss : {"hinge", "squared_hinge"}
     structure : Hierarchy, optional
-        Label structure whose nodes the labels name. It lets `predict_proba`, `predict_path` and `predict_backoff`
-        speak of all nodes; the weights do not depend on it.
+        Label structure whose nodes the labels name. `predict_node_proba`, `predict_path` and `predict_backoff`
+        then return nodes; the weights do not depend on the structure.
     tol : float
         Relative duality gap at which training stops; it is certified, so that the objective is at most this
         share above its optimum.
@@ -136,7 +138,7 @@ class OneVsRestSVC(OneVsRest):
         One row only when there are two classes, as everywhere in scikit-learn.
     intercept_ : ndarray of shape (n_classes,)
     nodes_ : ndarray
-        Names of the columns of `predict_proba`.
+        Names of the columns of `predict_node_proba`.
     hierarchy_ : Hierarchy
         The structure, or one root for each class.
     class_nodes_ : ndarray of int
@@ -236,8 +238,8 @@ class OneVsRestLogistic(OneVsRest):
     C : float
         Cost of a unit of loss: the larger, the closer the fit to the training data.
     structure : Hierarchy, optional
-        Label structure whose nodes the labels name. It lets `predict_proba`, `predict_path` and `predict_backoff`
-        speak of all nodes; the weights do not depend on it.
+        Label structure whose nodes the labels name. `predict_node_proba`, `predict_path` and `predict_backoff`
+        then return nodes; the weights do not depend on the structure.
     tol : float
         Relative duality gap at which training stops; it is certified, so that the objective is at most this
         share above its optimum.
@@ -277,7 +279,7 @@ class OneVsRestLogistic(OneVsRest):
         One row only when there are two classes, as everywhere in scikit-learn.
     intercept_ : ndarray of shape (n_classes,)
     nodes_ : ndarray
-        Names of the columns of `predict_proba`.
+        Names of the columns of `predict_node_proba`.
     hierarchy_ : Hierarchy
         The structure, or one root for each class.
     class_nodes_ : ndarray of int

@@ -61,7 +61,7 @@ class MultinomialLogistic(LinearClassifier):
     C : float
         Cost of a unit of loss: the larger, the closer the fit to the training data.
     structure : Hierarchy or LabelGraph, optional
-        Label structure whose nodes the labels name. Classes near each other share weights, and `predict_proba`,
+        Label structure whose nodes the labels name. Classes near each other share weights, and `predict_node_proba`,
         `predict_path` and `predict_backoff` speak of all nodes.
     coupling : float, sequence of floats or dict
         How much classes share with those near them, as in `RecursiveSVC`: 0 is flat training. Of no meaning without
@@ -113,7 +113,7 @@ class MultinomialLogistic(LinearClassifier):
         Two classes have two rows. Of a pruned model sparse.
     intercept_ : ndarray of shape (n_classes,)
     nodes_ : ndarray
-        Names of the columns of `predict_proba`.
+        Names of the columns of `predict_node_proba`.
     hierarchy_ : Hierarchy
         The structure, or one root for each class.
     class_nodes_ : ndarray of int

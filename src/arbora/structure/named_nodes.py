@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +22,7 @@ class NamedNodes:
     _kind: ClassVar[str]
     names: Names
     edges: Ids
+    labels: Names | None = None  # remembered by `for_labels`
 
     def __init__(self, names: Iterable[Any], edges: ArrayLike) -> None:
         checked = name_array(names)
@@ -119,6 +120,45 @@ class NamedNodes:
         """
         return int(self.encode([label])[0])
 
+    def for_labels(self, y: Iterable[Any]) -> Self:
+        """Return an equal structure that remembers the sorted distinct labels of a data set.
+
+        Some tools of scikit-learn (`cross_val_predict`, `VotingClassifier`) replace labels by their positions in
+        ``np.unique(y)``. A classifier whose structure remembers the labels reads integer labels as these positions.
+        Structures that are derived from this one do not remember them.
+
+        Parameters
+        ----------
+        y : array-like of names
+            All labels of the data, one per row.
+
+        Returns
+        -------
+        Hierarchy or LabelGraph
+            Its attribute ``labels`` holds the sorted names.
+
+        Examples
+        --------
+        >>> from arbora.structure import Hierarchy
+        >>> tree = Hierarchy.from_edges([("root", "b"), ("root", "a"), ("root", "c")])
+        >>> known = tree.for_labels(["b", "a", "b"])
+        >>> known.labels, known == tree
+        (array(['a', 'b'], dtype=object), True)
+        """
+        distinct_labels = list(dict.fromkeys(as_list(y)))
+        self.encode(distinct_labels)
+        try:
+            return self._remembering(sorted(distinct_labels))
+        except TypeError:
+            raise StructureError(
+                "the labels mix strings and integers, which have no order: name all nodes by strings"
+            ) from None
+
+    def _remembering(self, labels: Iterable[Any]) -> Self:
+        same = object.__new__(type(self))
+        same.__dict__.update(self.__dict__, labels=name_array(labels))
+        return same
+
     def decode(self, ids: ArrayLike) -> Names:
         """Names of node ids, in an object array of the same shape.
 
@@ -187,6 +227,7 @@ class NamedNodes:
         if type(other) is not type(self):
             return NotImplemented
         mine, theirs = self.to_state(), other.to_state()
+        mine.pop("labels", None)  # what a structure remembers is no part of it
         # Lists of names are compared as lists: as arrays, 1 and "1" would be equal.
         return all(
             np.array_equal(value, theirs[key]) if isinstance(value, np.ndarray) else value == theirs[key]
@@ -218,7 +259,8 @@ class NamedNodes:
         >>> Hierarchy.from_edges([("a", "b")]).to_state()
         {'kind': 'hierarchy', 'names': ['a', 'b'], 'edges': array([[0, 1]])}
         """
-        return {"kind": self._kind, "names": self.names.tolist(), "edges": self.edges}
+        state = {"kind": self._kind, "names": self.names.tolist(), "edges": self.edges}
+        return state if self.labels is None else {**state, "labels": self.labels.tolist()}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Any:
@@ -237,7 +279,9 @@ class NamedNodes:
             raise StructureError(f"this is the state of a {kind!r}, not of a {cls._kind!r}")
         if not {"names", "edges"} <= set(rest):
             raise StructureError(f"the state of a {cls._kind} needs 'names' and 'edges', got {sorted(rest)}")
-        return cls(**rest)
+        labels = rest.pop("labels", None)
+        structure = cls(**rest)
+        return structure if labels is None else structure._remembering(labels)
 
 
 def _is_key(label: object) -> bool:

@@ -42,7 +42,7 @@ def quiet_fit(X, y, structure=None, **options):
 @kinds
 def test_probabilities_are_coherent(kind):
     model = quiet_fit(DATA.X, DATA.y, TREE, **kind)
-    proba = model.predict_proba(DATA.X_new)
+    proba = model.predict_node_proba(DATA.X_new)
     place = {name: i for i, name in enumerate(model.nodes_)}
     np.testing.assert_allclose(proba[:, place["root"]], 1.0)
     for parent in ("root", "a", "b"):
@@ -146,7 +146,7 @@ def test_scikit_learn_agrees_with_averaged_scores():
 def test_averaging_is_less_sure_than_the_mean():
     for kind in KINDS[-4:]:
         fits = [quiet_fit(DATA.X, DATA.y, TREE, prediction=how, **kind) for how in ("mean", "predictive")]
-        mean, averaged = (fit.predict_proba(DATA.X_new)[:, fit.class_nodes_] for fit in fits)
+        mean, averaged = (fit.predict_proba(DATA.X_new) for fit in fits)
         assert averaged.max(axis=1).mean() < mean.max(axis=1).mean()
 
 
@@ -212,7 +212,7 @@ def test_several_labels():
     assert np.mean([set(a) == set(b) for a, b in zip(found, sets, strict=True)]) > 0.8
     plain = quiet_fit(X, Y, likelihood="logistic")
     assert plain.predict(X).shape == Y.shape
-    proba = model.predict_proba(X)[:, TREE.encode(["a", "a1", "a2"])]
+    proba = model.predict_node_proba(X)[:, TREE.encode(["a", "a1", "a2"])]
     np.testing.assert_allclose(proba[:, 0], 1 - (1 - proba[:, 1]) * (1 - proba[:, 2]))
 
 
@@ -258,7 +258,7 @@ def test_a_star_of_many_leaves():
     y = np.array(names, dtype=object)[k * 333]
     model = quiet_fit(X, y, star)
     assert model.score(X, y) > 0.3
-    proba = model.predict_proba(X[:5])
+    proba = model.predict_node_proba(X[:5])
     assert proba.shape == (5, 20_001)
     np.testing.assert_allclose(proba[:, 0], 1.0)
 

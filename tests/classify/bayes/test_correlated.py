@@ -218,7 +218,7 @@ def test_posterior_of_a_tree_equals_a_grid():
     np.testing.assert_allclose(model.coef_std_[order, 0], np.sqrt(square - mean**2), rtol=0.1)
     proba = [np.sum(weight * one) for one in softmax(0.7 * w, axis=0)]
     columns = [model.nodes_.tolist().index(name) for name in ("a1", "a2", "b")]
-    np.testing.assert_allclose(model.predict_proba([[0.7]])[0, columns], proba, atol=0.03)
+    np.testing.assert_allclose(model.predict_node_proba([[0.7]])[0, columns], proba, atol=0.03)
 
 
 def test_without_a_structure_it_is_bayesian_multinomial_logistic_regression():
@@ -280,7 +280,7 @@ def fitted():
 class TestEstimator:
     def test_probabilities_are_averages_and_coherent(self, fitted):
         (X, y), model = clouds(), fitted
-        proba = dict(zip(model.nodes_.tolist(), model.predict_proba(X).T, strict=True))
+        proba = dict(zip(model.nodes_.tolist(), model.predict_node_proba(X).T, strict=True))
         Xc = np.column_stack([X, np.ones(len(X))])
         expected = np.mean([softmax(Xc @ draw.T, axis=1) for draw in model.draws_.astype(float)], axis=0)
         for name, column in zip(model.classes_, expected.T, strict=True):
@@ -308,7 +308,7 @@ class TestEstimator:
         model = quick(tree).fit(X, y)
         assert sorted(model.classes_) == ["a", "a1", "a2", "deep"]
         assert "empty" not in model.routes_
-        proba = dict(zip(model.nodes_.tolist(), model.predict_proba(X).T, strict=True))
+        proba = dict(zip(model.nodes_.tolist(), model.predict_node_proba(X).T, strict=True))
         np.testing.assert_allclose(proba["root"], 1)
         np.testing.assert_allclose(proba["b"], proba["deep"])
         assert np.all(proba["empty"] == 0)
@@ -322,7 +322,7 @@ class TestEstimator:
         # Many rows of one class and no feature: its share is all that can be learned, and only by a bias.
         y = np.array(["a1"] * 90 + ["b"] * 10, dtype=object)
         model = quick(intercept_scaling=5.0, n_samples=100).fit(np.zeros((100, 1)), y)
-        share = model.predict_proba([[0.0]])[0, model.nodes_.tolist().index("b")]
+        share = model.predict_node_proba([[0.0]])[0, model.nodes_.tolist().index("b")]
         assert share == pytest.approx(0.1, abs=0.04)
         odds = dict(zip(model.classes_, model.intercept_, strict=True))
         assert odds["a1"] - odds["b"] == pytest.approx(np.log(9), abs=0.6)
@@ -365,7 +365,7 @@ class TestEstimator:
     def test_few_rows_to_predict(self):
         X, y = clouds()
         model = quick(n_samples=4, n_warmup=4).fit(sp.csr_matrix(X), y)
-        assert model.predict_proba(X[:1]).shape == (1, 5)
+        assert model.predict_node_proba(X[:1]).shape == (1, 5)
         with pytest.raises(ValueError, match="minimum of 1"):
             model.predict(X[:0])
 

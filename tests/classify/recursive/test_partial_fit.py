@@ -76,7 +76,7 @@ def test_a_new_class_is_found_and_old_ones_are_not_forgotten(model, flat, params
     assert ours.score(*clouds(40, 5, ["b3"], noise=0.2)) > 0.8
     assert ours.score(*test) > accuracy - 0.1
     assert ours.coef_.shape == (6, 8)
-    assert ours.predict_proba(X_NEW).shape == (60, len(ours.nodes_))
+    assert ours.predict_node_proba(X_NEW).shape == (60, len(ours.nodes_))
 
 
 @every_structure

@@ -166,7 +166,7 @@ def test_data_on_inner_nodes():
     y[:30] = "a"
     model = RecursiveSVC(structure=TREE, **QUICK).fit(X, y)
     assert set(model.classes_) == {"a", *LEAVES}
-    proba = model.predict_proba(X_NEW)
+    proba = model.predict_node_proba(X_NEW)
     at = {name: i for i, name in enumerate(model.nodes_.tolist())}
     below = proba[:, [at[n] for n in ("a1", "a2", "a3")]].sum(axis=1)
     assert (proba[:, at["a"]] >= below - 1e-9).all()  # what is left is its own
@@ -196,7 +196,7 @@ def test_multilabel(kind, structure):
 @pytest.mark.parametrize("labels", [Y, SETS], ids=["single", "sets"])
 def test_predictions_hang_together(structure, labels):
     model = RecursiveSVC(structure=structure, random_state=0).fit(X, labels)
-    proba, nodes = model.predict_proba(X_NEW), model.nodes_.tolist()
+    proba, nodes = model.predict_node_proba(X_NEW), model.nodes_.tolist()
     assert ((proba >= 0) & (proba <= 1 + 1e-9)).all()
     for parent, child in model.hierarchy_.names[model.hierarchy_.edges]:
         assert (proba[:, nodes.index(parent)] >= proba[:, nodes.index(child)] - 1e-9).all()

@@ -141,7 +141,8 @@ def explain(
         raise ValueError(
             f"classes has {len(classes)} entries, but X has {X.shape[0]} rows: give one per row."
         )
-    column_of = {name: column for column, name in enumerate(model.classes_.tolist())}
+    names = [*model.nodes_[model.class_nodes_].tolist(), *model.classes_.tolist()]
+    column_of = {name: column % len(model.classes_) for column, name in enumerate(names)}
     unknown = [name for name in classes if name not in column_of]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is not a class of the model: see classes_.")

@@ -47,8 +47,9 @@ class Targets(NamedTuple):
 def encode_targets(y: Any, structure: Hierarchy | LabelGraph | None) -> Targets:
     """Encode labels of any accepted form; errors name the label and say what to do."""
     if isinstance(structure, LabelGraph):
-        # Nothing is above anything in a graph: for predictions its nodes are roots.
-        structure = Hierarchy.from_edges([], nodes=structure.names.tolist())
+        # A graph has no ancestors: for predictions its nodes are roots.
+        roots = Hierarchy.from_edges([], nodes=structure.names.tolist())
+        structure = roots if structure.labels is None else roots.for_labels(structure.labels)
     if structure is not None and not isinstance(structure, Hierarchy):
         raise TypeError(
             f"structure must be an arbora.structure.Hierarchy, a LabelGraph or None, got {type(structure).__name__}: "
@@ -112,29 +113,89 @@ def _forest(classes: NDArray[Any], indicator: sp.csr_array, kind: str) -> Target
 
 def _from_single(y: Any, structure: Hierarchy | None) -> Targets:
     if structure is not None and isinstance(y, Sequence) and np.ndim(y[0]) == 0:
-        y = np.array([*y, None], dtype=object)[:-1]  # else numpy would spell out the integers among words
+        y = np.array([*y, None], dtype=object)[:-1]  # numpy would convert integers among strings to strings
     y = column_or_1d(y, warn=True)
     if y.dtype == object:
         missing = [row for row, label in enumerate(y.tolist()) if _is_missing(label)]
         if missing:
             raise ValueError(
-                f"row {missing[0]} of y has no label ({y[missing[0]]!r}): leave such rows out of a fit."
+                f"row {missing[0]} of y has no label ({y[missing[0]]!r}): remove such rows before fit."
             )
     if structure is None:
-        if not _are_names(y):  # of names with a row each it would say that they may be numbers to regress on
+        if not _are_names(y):  # strings are classes, even if each has one row
             check_classification_targets(y)
-    elif y.dtype.kind in "iu" and not any(isinstance(name, int) for name in structure.names.tolist()):
-        # Taken for node ids, labels that scikit-learn has recoded (cross_val_predict) would be misread in silence.
-        raise ValueError(
-            "the labels are integers, but the nodes of the structure have names: if they are node ids, give "
-            "structure.decode(y), or an indicator matrix with a column for each node."
-        )
-    names, codes = np.unique(y if structure is None else structure.encode(y), return_inverse=True)
-    shape = (len(y), len(names))
-    indicator = sp.csr_array((np.ones(len(y), np.float32), codes, np.arange(len(y) + 1)), shape=shape)
-    if structure is None:
-        return _forest(names, indicator, SINGLE)
-    return Targets(structure.decode(names), names, structure, structure.names, indicator, SINGLE)
+        classes, codes = np.unique(y, return_inverse=True)
+        return _forest(classes, _one_per_row(codes, len(classes)), SINGLE)
+    positions = _positions(y, structure)
+    if positions is not None:
+        classes, codes = np.unique(y.astype(np.int64), return_inverse=True)
+        nodes = structure.encode(positions[classes])
+    else:
+        nodes, codes = np.unique(structure.encode(y), return_inverse=True)
+        classes = structure.decode(nodes)
+        order = _sorted_order(classes)
+        classes, nodes, codes = classes[order], nodes[order], np.argsort(order)[codes]
+    return Targets(classes, nodes, structure, structure.names, _one_per_row(codes, len(classes)), SINGLE)
+
+
+def _one_per_row(codes: NDArray[Any], n_classes: int) -> sp.csr_array:
+    n_rows = len(codes)
+    entries = np.ones(n_rows, np.float32), codes, np.arange(n_rows + 1)
+    return sp.csr_array(entries, shape=(n_rows, n_classes))
+
+
+def _sorted_order(names: NDArray[Any]) -> NDArray[np.int64]:
+    """Order that sorts names, as `np.unique` does; names that have no order keep theirs."""
+    try:
+        return np.array(sorted(range(len(names)), key=names.tolist().__getitem__), dtype=np.int64)
+    except TypeError:
+        return np.arange(len(names))
+
+
+def _positions(y: NDArray[Any], structure: Hierarchy) -> NDArray[Any] | None:
+    """Names that integer labels are positions of, or None if the labels are names themselves.
+
+    Parts of scikit-learn replace labels by their positions in ``np.unique(y)``. They are read as positions in the
+    labels that the structure remembers, or else in the sorted names of its leaves, if every leaf occurs.
+    """
+    if not _are_integers(y):
+        return None
+    values = np.unique(y.astype(np.int64))
+    names_are_integers = any(isinstance(name, int) for name in structure.names.tolist())
+    if structure.labels is not None:
+        labels = structure.labels
+        are_names = names_are_integers and set(values.tolist()) <= set(labels.tolist())
+        are_positions = bool(values[0] >= 0 and values[-1] < len(labels))
+        if are_names and are_positions and labels[values].tolist() != values.tolist():
+            raise ValueError(
+                "the labels are integers that may be names of nodes or positions in the labels that the structure "
+                "remembers: rename the nodes to strings."
+            )
+        if are_names:
+            return None
+        if not are_positions:
+            raise ValueError(
+                f"the label {values[-1] if values[0] >= 0 else values[0]} is neither a node nor a position in the "
+                f"{len(labels)} labels that the structure remembers: call structure.for_labels(y) with all labels."
+            )
+        return labels
+    if names_are_integers:
+        return None
+    leaves = structure.names[structure.is_leaf]
+    if np.array_equal(values, np.arange(len(leaves))):
+        return leaves[_sorted_order(leaves)]
+    raise ValueError(
+        f"the labels are integers, the nodes of the structure have other names, and the {len(values)} labels "
+        f"are not the positions 0 to {len(leaves) - 1} of all leaves. If they are positions in np.unique(y), as in "
+        "cross_val_predict, give structure=tree.for_labels(y) to the estimator; if they are node ids, give "
+        "tree.decode(y) as labels."
+    )
+
+
+def _are_integers(y: NDArray[Any]) -> bool:
+    if y.dtype == object:
+        return len(y) > 0 and all(type(label) is int or isinstance(label, np.integer) for label in y.tolist())
+    return y.dtype.kind in "iu"
 
 
 def _from_sets(y: Sequence[Any], structure: Hierarchy | None) -> Targets:

@@ -74,6 +74,22 @@ class NodePredictor(Explorable):
         return self.label_kind_ in (SETS, INDICATOR)
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Probability of every class.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of `classes_`. With one label per row they sum to 1.
+        """
+        X = self._check_X(X)
+        found = by_chunks(X, len(self.classes_), self._class_proba)
+        return np.vstack(found or [np.empty((0, len(self.classes_)))])
+
+    def predict_node_proba(self, X: Any) -> NDArray[Any]:
         """Probability of every node of the structure.
 
         Parameters
@@ -83,29 +99,13 @@ class NodePredictor(Explorable):
         Returns
         -------
         ndarray of shape (n_samples, n_nodes)
-            Columns in the order of `nodes_`; without a structure these are the classes.
+            Columns in the order of `nodes_`. With one label per row, the probability of a node is the sum over the
+            classes at or below it. Without a structure the nodes are the classes.
         """
         X = self._check_X(X)
         closure = self.hierarchy_.ancestor_matrix[self.class_nodes_]
-        return np.vstack(
-            by_chunks(X, closure.shape[1], lambda rows: self._node_proba(rows, closure))
-            or [np.empty((0, closure.shape[1]))]
-        )
-
-    def predict_class_proba(self, X: Any) -> NDArray[Any]:
-        """Probability of every class, without the nodes above them.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of `classes_`. With one label a row they sum to 1.
-        """
-        X = self._check_X(X)
-        return np.vstack(by_chunks(X, len(self.classes_), self._class_proba))
+        found = by_chunks(X, closure.shape[1], lambda rows: self._node_proba(rows, closure))
+        return np.vstack(found or [np.empty((0, closure.shape[1]))])
 
     def _node_proba(self, X: Any, closure: sp.csr_array) -> NDArray[Any]:
         return node_probabilities(self._class_proba(X), closure, self._multilabel)

@@ -40,6 +40,7 @@ from arbora.classify.recursive.partial_fit import (
     mixing_of,
     moved,
     offset_of,
+    refuse_new_meaning,
     refuse_unannounced,
     with_classes,
 )
@@ -390,6 +391,8 @@ class Recursive(OneVsRest):
         targets, columns = with_classes(targets, self.classes_.tolist())
         within = targets.hierarchy if structure is None else structure
         old = targets.class_nodes[columns]
+        if structure is not None:
+            refuse_new_meaning(self.nodes_[self.class_nodes_], targets.nodes[old], self.classes_)
         mixing = mixing_of(within, old, targets.class_nodes, self.coupling_, self.fade)
         self._remember_targets(targets)
         self.structure_ = structure

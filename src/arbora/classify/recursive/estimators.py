@@ -123,7 +123,7 @@ class RecursiveSVC(Recursive):
     cv_n_samples_ : int
         Number of rows that were split so; a loaded model refuses to split another number in the same way.
     nodes_ : ndarray
-        Names of the columns of `predict_proba`.
+        Names of the columns of `predict_node_proba`.
     structure_ : Hierarchy, LabelGraph or None
         The structure in force, which `partial_fit` may replace by a larger one.
     hierarchy_ : Hierarchy

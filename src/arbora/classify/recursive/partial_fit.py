@@ -45,6 +45,17 @@ def refuse_unannounced(targets: Targets, classes: Any) -> None:
             raise ValueError(f"the label {name!r} of y is not one of the {len(announced)} classes announced.")
 
 
+def refuse_new_meaning(before: NDArray[Any], now: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Refuse a structure in which integer labels are positions of other names than they were."""
+    changed = np.flatnonzero(before != now)
+    if changed.size:
+        at = changed[0]
+        raise ValueError(
+            f"the label {classes[at]} meant {before[at]!r} and would mean {now[at]!r} in the new structure: keep the "
+            "sorted labels of structure.for_labels(y), or give names as labels."
+        )
+
+
 def with_classes(targets: Targets, old: list[Any]) -> tuple[Targets, NDArray[np.int64]]:
     """Add the classes of a model to encoded labels; return the columns where they are."""
     known = set(targets.classes.tolist())
@@ -56,10 +67,11 @@ def with_classes(targets: Targets, old: list[Any]) -> tuple[Targets, NDArray[np.
         nodes, ids = classes, np.arange(len(union))
         place = {name: column for column, name in enumerate(union)}
     else:
-        hierarchy = targets.hierarchy
-        extra = hierarchy.encode(missing) if missing else np.empty(0, np.int64)
-        ids = np.sort(np.concatenate([targets.class_nodes, extra]))
-        classes, nodes = hierarchy.decode(ids), targets.nodes
+        hierarchy, nodes = targets.hierarchy, targets.nodes
+        classes, ids = targets.classes, targets.class_nodes
+        if missing:  # label sets: their columns are in the order of the nodes
+            ids = np.sort(np.concatenate([ids, hierarchy.encode(missing)]))
+            classes = hierarchy.decode(ids)
         place = {name: column for column, name in enumerate(classes.tolist())}
     to = np.array([place[name] for name in targets.classes.tolist()])
     Y = sp.csr_array(targets.indicator)

@@ -215,7 +215,7 @@ def file_sentences(sentences: Sequence[str], vectorizer: LtcVectorizer, model: R
     X = vectorizer.transform(sentences)
     names, hierarchy = vectorizer.get_feature_names_out(), model.hierarchy_
     best = model.decision_function(X).argmax(axis=1)
-    paths, sure, proba = model.predict_path(X), model.predict_backoff(X, SURE), model.predict_proba(X)
+    paths, sure, proba = model.predict_path(X), model.predict_backoff(X, SURE), model.predict_node_proba(X)
     for i, sentence in enumerate(sentences):
         print(textwrap.fill(f'"{sentence}"', WIDTH, initial_indent="\n" if i else ""))
         if not X[i].nnz:
