@@ -16,6 +16,7 @@ import os
 import re
 import shlex
 import sys
+import types
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,19 +50,22 @@ def read_blocks(page):
 def run_page(page):
     """Run all blocks of a page in the current folder; return the number of examples and commands that ran."""
     found = read_blocks(page)
-    namespace = {"__name__": "__main__"}
+    module = types.ModuleType(f"page_{page.stem}")  # a module, so that classes of a page can be pickled
+    namespace = module.__dict__
     n_run = 0
-    for block, following in zip(found, [*found[1:], Block("", "", "", 0)], strict=True):
-        if not is_runnable(block.note):
-            continue
-        if block.language == "python":
-            n_run += 1
-            if ">>>" in block.code:
-                run_session(block, namespace, page)
-            else:
-                run_script(block, following, namespace, page)
-        elif block.language in ("sh", "text"):
-            n_run += sum(run_command(command) for command in commands(block))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, module.__name__, module)
+        for block, following in zip(found, [*found[1:], Block("", "", "", 0)], strict=True):
+            if not is_runnable(block.note):
+                continue
+            if block.language == "python":
+                n_run += 1
+                if ">>>" in block.code:
+                    run_session(block, namespace, page)
+                else:
+                    run_script(block, following, namespace, page)
+            elif block.language in ("sh", "text"):
+                n_run += sum(run_command(command) for command in commands(block))
     return n_run
 
 
