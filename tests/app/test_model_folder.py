@@ -62,7 +62,7 @@ def test_others_may_read_it_as_the_umask_says(written):
     assert stat.S_IMODE(written.stat().st_mode) == 0o777 & ~umask
 
 
-@pytest.mark.parametrize("failing", ["save", "_write_index", "_put"])
+@pytest.mark.parametrize("failing", ["save", "_write_index", "publish_folder"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
 def test_interrupted_writing_leaves_the_old_folder_or_none(failing, error, written, monkeypatch):
     def fail(*args, **options):

@@ -256,5 +256,5 @@ def test_a_fingerprint_does_not_depend_on_the_process():
 
 
 def test_what_has_no_content_to_hash_is_refused():
-    with pytest.raises(TypeError, match=r"fingerprint cannot be taken of builtins\.function"):
+    with pytest.raises(TypeError, match=r"cannot take a fingerprint of the function .*lambda"):
         fingerprint({"function": lambda: 0})

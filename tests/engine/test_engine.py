@@ -204,7 +204,7 @@ def test_a_sum_has_the_same_bits_for_any_number_of_threads(values, n_parts):
 def test_sums_that_make_no_sense_are_refused():
     with pytest.raises(ValueError, match="no item"):
         ThreadEngine(2).sum(abs, [])
-    with pytest.raises(ValueError, match="other keys"):
+    with pytest.raises(ValueError, match="different keys"):
         add({"a": 1}, {"b": 1})
     with pytest.raises(ValueError, match="zip"):
         add((1, 2), (1,))
@@ -222,11 +222,11 @@ def test_split_covers_the_range_once_in_balanced_parts(n, parts):
 
 @pytest.mark.parametrize(
     "arguments",
-    [{}, {"n_parts": 2, "size": 2}, {"n_parts": 0}, {"size": 0}],
+    [{}, {"n_chunks": 2, "size": 2}, {"n_chunks": 0}, {"size": 0}],
     ids=["none", "both", "0", "size0"],
 )
 def test_split_refuses_what_it_cannot_do(arguments):
-    with pytest.raises(ValueError, match=r"n_parts|size"):
+    with pytest.raises(ValueError, match=r"n_chunks|size"):
         split(5, **arguments)
     with pytest.raises(ValueError, match="negative"):
         split(-1, 2)

@@ -140,7 +140,7 @@ def test_shards_take_steps_and_errors_are_theirs(tmp_path):
         assert shards.ask(1, "look") == (222, 1000.0, False, 1)
         with pytest.raises(ZeroDivisionError, match="of the shard"):
             shards.step("fail")
-        with pytest.raises(ValueError, match="of 3 shards were given, and there are 2"):
+        with pytest.raises(ValueError, match="for 3 shards, but there are 2"):
             shards.step("add", 1, each=[[1]] * 3)
         assert os.listdir(tmp_path)
     assert not os.listdir(tmp_path)
@@ -319,7 +319,7 @@ def test_other_losses_on_a_cluster_and_a_run_that_is_taken_up(filed, interrupt_i
     interrupt_in(6)
     with pytest.raises(Interrupted):
         RecursiveLogisticRegression(engine=engine, **arguments).fit(X, y)
-    with pytest.raises(EngineError, match=r"has 2 shards, and this fit 1.*n_shards=2"):
+    with pytest.raises(EngineError, match=r"has 2 shards, but this fit has 1.*n_shards=2"):
         RecursiveLogisticRegression(
             engine=RayEngine(n_shards=1, folder=tmp_path, resume=True), **arguments
         ).fit(X, y)

@@ -20,11 +20,12 @@ from arbora.classify import (
     RecursiveSVC,
 )
 from arbora.classify._common.coupling import couple
+from arbora.core.fingerprint import fingerprint
 from arbora.core.monitor import Monitor
 from arbora.engine import EngineError, RayEngine, ThreadEngine, choose_engine
 from arbora.engine import ray as ray_module
 from arbora.engine.actors import RayShards, ShardStep, Standing, count_slots
-from arbora.engine.journal import fingerprint, open_journal
+from arbora.engine.journal import open_journal
 from arbora.engine.mapped import read_object, write_object
 from arbora.engine.worker import BehindError, Worker
 from arbora.infer.linear.coupled_shards import ShardedCoupledSolver, cut_layout
@@ -321,16 +322,16 @@ def test_fingerprints_tell_values_and_not_where_they_are(tmp_path):
 def test_a_journal_is_taken_up_by_one_at_a_time(tmp_path):
     first = open_journal(tmp_path, Cut, np.ones(3), [1, 2])
     assert first.find(1, "a") is None
-    first.keep(1, "a", [np.ones(2), None])
+    first.record(1, "a", [np.ones(2), None])
     second = open_journal(tmp_path, Cut, np.ones(3), [1, 2])
     assert not first.folder.exists()  # what is left of the first driver cannot write there
     with pytest.raises(FileNotFoundError):
-        first.keep(2, "b", [])
+        first.record(2, "b", [])
     np.testing.assert_array_equal(second.find(1, "a")[0], np.ones(2))
     assert second.find(2, "b") is None
-    with pytest.raises(EngineError, match="step 1 is not that of the run"):
+    with pytest.raises(EngineError, match="step 1 differs from the run"):
         second.find(1, "b")
-    with pytest.raises(EngineError, match=r"has 2 shards, and this fit 3.*n_shards=2"):
+    with pytest.raises(EngineError, match=r"has 2 shards, but this fit has 3.*n_shards=2"):
         open_journal(tmp_path, Cut, np.ones(3), [1, 2, 3])
     assert open_journal(tmp_path, Cut, np.zeros(3), [1, 2]).last == 0  # other data are another run
     assert second.folder.exists()

@@ -10,10 +10,7 @@ import hashlib
 import json
 import os
 import re
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora._version import __version__
-from arbora.core.files import TEMPORARY_PREFIX, UMASK, HashingWriter, sync_folder
+from arbora.core.files import HashingWriter, publish_folder, temporary_folder, write_synced
 from arbora.io import load, save
 from arbora.io.npz import write_npz
 
@@ -133,7 +130,7 @@ def write_folder(path: str | os.PathLike[str], content: Content) -> None:
         raise ValueError(f"kind must be one of {KINDS}, got {content.kind!r}")
     target = check_target(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _temporary_folder(target.parent) as new:
+    with temporary_folder(target.parent) as new:
         save(dict(content.model), new / _MODEL)
         arrays = {"positions": content.positions, "node_positions": content.node_positions}
         arrays = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
@@ -147,37 +144,7 @@ def write_folder(path: str | os.PathLike[str], content: Content) -> None:
             if part is not None:
                 files[name] = _write_text(new / name, [_dump(part)])
         _write_index(new / _INDEX, content, files)
-        sync_folder(new)
-        _put(new, target)
-        sync_folder(target.parent)
-
-
-@contextmanager
-def _temporary_folder(parent: Path) -> Iterator[Path]:
-    """Make a folder that is gone after the block, unless it was renamed."""
-    new = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=parent))
-    new.chmod(0o777 & ~UMASK)  # mkdtemp makes it for its owner alone
-    try:
-        yield new
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-
-
-def _put(new: Path, target: Path) -> None:
-    """Rename the new folder to its place; an old one there is moved aside first, and back if that fails."""
-    if not target.exists():
-        os.rename(new, target)
-        return
-    aside = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=target.parent))
-    try:
-        os.rename(target, aside / "old")
-        try:
-            os.rename(new, target)
-        except BaseException:
-            os.rename(aside / "old", target)
-            raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        publish_folder(new, target)
 
 
 def _dump(value: Any) -> str:
@@ -185,12 +152,8 @@ def _dump(value: Any) -> str:
 
 
 def _write(path: Path, fill: Callable[[HashingWriter], object]) -> dict[str, Any]:
-    """Let a function fill a file, force it to the disk, and tell its size and checksum."""
-    with open(path, "wb") as file:
-        writer = HashingWriter(file, hashlib.sha256())
-        fill(writer)
-        file.flush()
-        os.fsync(file.fileno())
+    """Write a file with a function and force it to the disk; return its size and checksum."""
+    writer = write_synced(path, fill)
     return {"bytes": writer.n_bytes, "sha256": writer.hasher.hexdigest()}
 
 

@@ -44,6 +44,7 @@ from arbora.classify._common.linear_classifier import LinearClassifier
 from arbora.classify._common.linear_model import LinearModel
 from arbora.classify._common.one_vs_rest import Training
 from arbora.classify.recursive.partial_fit import mixed, mixing_of
+from arbora.core.engine import require_shared_memory
 from arbora.core.memory import require_memory
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
@@ -223,32 +224,21 @@ class MultinomialLogistic(LinearClassifier):
             return self._fit(training)
 
     def _refuse_elsewhere(self) -> None:
-        """Refuse what cannot be trained in shards, or taken up again, before anything is trained."""
-        if self._training_engine().shares_memory:
-            if self.checkpoint is not None and self.solver == "lbfgs":
-                raise ValueError(
-                    "solver='lbfgs' keeps what it remembers to itself, and cannot be taken up from a checkpoint: use "
-                    "another solver, or checkpoint=None."
-                )
-            return
+        """Refuse options that do not work in shards or with a checkpoint, before anything is trained."""
+        if self.checkpoint is not None and self.solver == "lbfgs":
+            raise ValueError("solver='lbfgs' cannot be checkpointed: use another solver, or checkpoint=None.")
+        engine = self._training_engine()
         if self.checkpoint is not None:
-            raise ValueError(
-                f"checkpoint={self.checkpoint!r} is for engine=None: with engine={self.engine!r} weights stay on the "
-                "workers, which keep their own states; RayEngine(folder=..., resume=True) takes up a fit that was "
-                "interrupted."
-            )
+            advice = "use engine=None; RayEngine(folder=..., resume=True) resumes a fit that was interrupted"
+            require_shared_memory(engine, f"checkpoint={self.checkpoint!r}", advice)
         if self.solver not in ("auto", "lc"):
-            raise ValueError(
-                f"solver={self.solver!r} needs all classes in one process, and engine={self.engine!r} keeps them in "
-                "shards: use solver='lc', or engine=None."
-            )
+            require_shared_memory(engine, f"solver={self.solver!r}", "use solver='lc', or engine=None")
         tree = isinstance(self.structure, Hierarchy) and self.structure.is_tree
         if self.structure is not None and not tree and self._coupled()[0] is not None:
-            raise ValueError(
-                "in a DAG or a label graph the penalty pulls each class to a mixture of the weights of all others, "
-                "which would have to travel between the workers in every iteration: use a tree, engine=None, "
-                "coupling=0, or RecursiveLogisticRegression, which takes all structures to a cluster."
+            advice = (
+                "use a tree, engine=None, or coupling=0; RecursiveLogisticRegression accepts all structures"
             )
+            require_shared_memory(engine, "a DAG or label graph, whose classes depend on all others,", advice)
 
     def _refuse(self, training: Training) -> None:
         """Refuse what has no optimum, or no single class a row."""
@@ -308,7 +298,7 @@ class MultinomialLogistic(LinearClassifier):
     def _require_room(self, n_seen: int, n_features: int, bias: float) -> None:
         """Refuse dense weights that would not fit once they are those of all features."""
         engine, n_classes = self._training_engine(), len(self.classes_)
-        if not engine.shares_memory and engine.weights is not None:
+        if engine.keeps_weights_in_files:
             return  # they go to a file
         row = n_classes * np.dtype(self.dtype).itemsize
         # In a new matrix, pages without a feature that occurs take no memory.

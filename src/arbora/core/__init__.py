@@ -1,4 +1,4 @@
-"""What every long computation needs and that knows no model: traces, progress, checkpoints, files, memory, checks.
+"""Tools of every long computation, independent of any model: traces, checkpoints, files, memory, chunks, engines.
 
-Nothing is imported here, so that ``import arbora`` stays cheap: import from the modules.
+The package itself imports nothing, so that ``import arbora`` is fast. Import from its modules.
 """

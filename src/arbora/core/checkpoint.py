@@ -1,14 +1,13 @@
-"""Checkpoints: a long fit that dies goes on from the pieces it finished.
+"""Checkpoints: a long fit that was interrupted resumes from its finished pieces.
 
-A checkpoint is a folder. ``checkpoint.json`` says to which fit it belongs (a fingerprint of data and
-parameters); every piece is one file::
+A checkpoint is a folder. ``checkpoint.json`` holds the fingerprint of the data and parameters of its fit; each piece
+is one file::
 
     one line of JSON (key, fingerprint, meta, names of the arrays)
     the arrays, in the npy format, one after the other
-    32 bytes: SHA-256 of all before
+    32 bytes: SHA-256 of everything before
 
-Pieces are written atomically, so a piece is there or it is not. A piece that the disk damaged is found by its
-checksum and counts as not there: the work of that piece is done again.
+Pieces are written atomically. A damaged piece fails its checksum and counts as missing: its work is done again.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import hashlib
 import json
 import os
 import re
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -27,6 +25,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from arbora.core.files import TEMPORARY_PREFIX, HashingWriter, publish, remove_stray_files, temporary_file
+from arbora.core.warn_caller import warn_caller
 
 _MARK = "arbora-checkpoint"
 _VERSION = 1
@@ -35,7 +34,7 @@ _PIECE_NAME = re.compile(r"(?P<key>.*)-[0-9a-f]{8}\.piece")
 
 
 class Piece(NamedTuple):
-    """What was saved under one key: named arrays, and values that JSON can hold."""
+    """Content saved under one key: named arrays, and values that JSON can hold."""
 
     arrays: dict[str, np.ndarray[Any, Any]]
     meta: dict[str, Any]
@@ -46,7 +45,7 @@ class CheckpointError(ValueError):
 
 
 def _piece_name(key: str) -> str:
-    # The hash tells keys apart on file systems that do not distinguish "A" from "a".
+    # The hash distinguishes keys on file systems that do not distinguish "A" from "a".
     code = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     name = f"{quote(key, safe='', errors='surrogatepass')}-{code}.piece"
     if not key or len(name) > 250:
@@ -75,9 +74,9 @@ def _checksum_holds(file: BinaryIO) -> bool:
 
 
 def _read_piece(path: Path, key: str, fingerprint: str) -> Piece | None:
-    """Return the piece, or None when the file is damaged or is the piece of another key or fit."""
+    """Return the piece, or None if the file is damaged or belongs to another key or fit."""
     with open(path, "rb") as file:
-        # Nothing is interpreted before the checksum holds.
+        # Verify the checksum before interpreting any byte.
         if not _checksum_holds(file):
             return None
         file.seek(0)
@@ -89,15 +88,15 @@ def _read_piece(path: Path, key: str, fingerprint: str) -> Piece | None:
 
 
 class Checkpoint:
-    """A folder of pieces of finished work that belong to one fit.
+    """A folder of finished pieces of one fit.
 
     Parameters
     ----------
     path : str or path
-        The folder; made if it is not there. One process at a time may use it, with any number of threads.
+        The folder; created if missing. One process at a time may use it, with any number of threads.
     fingerprint : str
-        From :func:`arbora.core.fingerprint` of the data and of every parameter that changes the result. A
-        folder that was begun with another fingerprint is refused.
+        From `arbora.core.fingerprint.fingerprint`, of the data and of every parameter that changes the result. A
+        folder with another fingerprint is refused.
 
     Examples
     --------
@@ -122,7 +121,9 @@ class Checkpoint:
         self.path = Path(path)
         self.fingerprint = fingerprint
         if self.path.exists() and not self.path.is_dir():
-            raise CheckpointError(f"{self.path} is a file; a checkpoint needs a folder: give another path")
+            raise CheckpointError(
+                f"{self.path} is a file, but a checkpoint needs a folder: give another path"
+            )
         self.path.mkdir(parents=True, exist_ok=True)
         remove_stray_files(self.path)
         self._claim()
@@ -133,7 +134,7 @@ class Checkpoint:
         if not mark.exists():
             if any(not path.name.startswith(TEMPORARY_PREFIX) for path in self.path.iterdir()):
                 raise CheckpointError(
-                    f"{self.path} has files but is no checkpoint: nothing was touched; give an empty folder"
+                    f"{self.path} has files but is no checkpoint: nothing was changed; give an empty folder"
                 )
             content = {"format": _MARK, "version": _VERSION, "fingerprint": self.fingerprint}
             with temporary_file(self.path) as (file, temporary):
@@ -148,11 +149,11 @@ class Checkpoint:
             known, owner = False, None
         if not known:
             raise CheckpointError(
-                f"{mark} is damaged or of another version of Arbora: delete {self.path} to start again"
+                f"{mark} is damaged or from another version of Arbora: delete {self.path} to start again"
             )
         if owner != self.fingerprint:
             raise CheckpointError(
-                f"the checkpoint in {self.path} was made with other data or other parameters (fingerprint "
+                f"the checkpoint in {self.path} belongs to other data or other parameters (fingerprint "
                 f"{owner[:12]}..., this fit has {self.fingerprint[:12]}...): resume with the same data "
                 "and parameters, give another folder, or delete this one to start again"
             )
@@ -160,14 +161,14 @@ class Checkpoint:
     def save(
         self, key: str, arrays: Mapping[str, np.ndarray[Any, Any]], meta: Mapping[str, Any] | None = None
     ) -> None:
-        """Write one piece; the piece that had this key is replaced at once or not at all.
+        """Write one piece, atomically replacing the piece that had this key.
 
         Parameters
         ----------
         key : str
             Name of the piece.
         arrays : dict of str to ndarray
-            Arrays of any dtype but object.
+            Arrays of any dtype except object.
         meta : dict, optional
             Values that JSON can hold.
 
@@ -190,8 +191,8 @@ class Checkpoint:
         for name, array in arrays.items():
             if np.asanyarray(array).dtype.hasobject:
                 raise TypeError(
-                    f"array {name!r} of piece {key!r} holds Python objects: encode them as numbers or as "
-                    "strings of fixed width, or put them into meta"
+                    f"array {name!r} of piece {key!r} has dtype object: encode it as numbers or as fixed-width "
+                    "strings, or put it into meta"
                 )
         header = {
             "key": key,
@@ -215,7 +216,7 @@ class Checkpoint:
         Returns
         -------
         Piece or None
-            None when it was never saved, or is damaged (with a warning): then its work has to be done again.
+            None if it was never saved, or if it is damaged (with a warning).
 
         Examples
         --------
@@ -231,16 +232,13 @@ class Checkpoint:
         except FileNotFoundError:
             return None
         if piece is None:
-            warnings.warn(
-                f"piece {key!r} of the checkpoint in {self.path} is damaged and is ignored: "
-                "its work is done again",
-                UserWarning,
-                stacklevel=2,
+            warn_caller(
+                f"piece {key!r} of the checkpoint in {self.path} is damaged and is ignored: its work is done again"
             )
         return piece
 
     def keys(self) -> list[str]:
-        """Return the keys of the pieces in the folder, sorted; :meth:`load` finds out whether they are whole.
+        """Return the keys of the pieces in the folder, sorted; only `load` verifies them.
 
         Examples
         --------
@@ -254,9 +252,9 @@ class Checkpoint:
         return sorted(unquote(match["key"], errors="surrogatepass") for match in found if match)
 
     def clear(self) -> None:
-        """Remove every piece and the mark, and the folder when nothing else is in it.
+        """Remove all pieces and ``checkpoint.json``, and the folder if nothing else is in it.
 
-        To be called when the fit is done. To save again, make a new checkpoint.
+        Call it when the fit is done. To save again, make a new checkpoint.
 
         Examples
         --------

@@ -1,47 +1,50 @@
-"""Cut a range into parts that depend on its length alone, never on the number of threads.
+"""Cut a range into consecutive chunks that depend on the data alone, never on the number of threads.
 
-Floating point addition is not associative: statistics summed over other parts differ in the last bits. A
-model that cuts its rows with :func:`split` and adds in order gives the same bits with one thread and with
-sixty-four.
+Floating point addition is not associative: statistics summed over other chunks differ in the last bits. A model that
+cuts its rows here and adds in order gives the same bits with one thread and with sixty-four.
 """
 
+from __future__ import annotations
+
 from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 
-def split(n: int, n_parts: int | None = None, *, size: int | None = None, even: bool = True) -> list[slice]:
+def split(n: int, n_chunks: int | None = None, *, size: int | None = None, even: bool = True) -> list[slice]:
     """Cut ``range(n)`` into consecutive slices.
-
-    Their lengths differ by one at most, unless `even` is False.
 
     Parameters
     ----------
     n : int
-        Length of what is cut.
-    n_parts : int, optional
-        Number of parts; fewer are made when there are fewer than ``n_parts`` elements, so that no part is
-        empty.
+        Length of the range.
+    n_chunks : int, optional
+        Number of chunks; at most ``n``, so that none is empty.
     size : int, optional
-        Greatest length of a part. Give either ``n_parts`` or ``size``.
+        Greatest length of a chunk. Give either ``n_chunks`` or ``size``.
     even : bool
-        With ``size``: False gives all parts but the last that length, so that they start at its multiples.
+        True makes lengths that differ by at most one, the longer chunks first. False, with ``size``, gives all chunks
+        but the last that length, so that they start at its multiples.
 
     Returns
     -------
     list of slice
-        The longer parts come first; empty when ``n`` is 0.
+        Empty when ``n`` is 0.
 
     Examples
     --------
     >>> from arbora.core.chunks import split
     >>> split(10, 3)
     [slice(0, 4, None), slice(4, 7, None), slice(7, 10, None)]
-    >>> [part.stop - part.start for part in split(10, size=4)]
+    >>> [chunk.stop - chunk.start for chunk in split(10, size=4)]
     [4, 3, 3]
-    >>> [part.stop - part.start for part in split(10, size=4, even=False)]
+    >>> [chunk.stop - chunk.start for chunk in split(10, size=4, even=False)]
     [4, 4, 2]
     """
-    if (n_parts is None) == (size is None):
-        raise ValueError("give either n_parts or size: split(n, n_parts) or split(n, size=...)")
+    if (n_chunks is None) == (size is None):
+        raise ValueError("give either n_chunks or size: split(n, n_chunks) or split(n, size=...)")
     if n < 0:
         raise ValueError(f"cannot split a range of negative length {n}")
     if size is not None:
@@ -49,13 +52,28 @@ def split(n: int, n_parts: int | None = None, *, size: int | None = None, even: 
             raise ValueError(f"size must be at least 1, got {size}")
         if not even:
             return [slice(start, min(start + size, n)) for start in range(0, n, size)]
-        n_parts = -(-n // size)
-    assert n_parts is not None
-    if n_parts < 1 and n > 0:
-        raise ValueError(f"n_parts must be at least 1, got {n_parts}")
-    n_parts = min(n_parts, n)
-    if n_parts < 1:
+        n_chunks = -(-n // size)
+    assert n_chunks is not None
+    if n_chunks < 1 and n > 0:
+        raise ValueError(f"n_chunks must be at least 1, got {n_chunks}")
+    n_chunks = min(n_chunks, n)
+    if n_chunks < 1:
         return []
-    length, longer = divmod(n, n_parts)
-    starts = [part * length + min(part, longer) for part in range(n_parts + 1)]
+    length, longer = divmod(n, n_chunks)
+    starts = [chunk * length + min(chunk, longer) for chunk in range(n_chunks + 1)]
     return [slice(start, stop) for start, stop in pairwise(starts)]
+
+
+def split_nonzeros(indptr: NDArray[Any], n_chunks: int) -> list[slice]:
+    """Cut the rows of a CSR array into at most ``n_chunks`` chunks with about the same number of non-zeros.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arbora.core.chunks import split_nonzeros
+    >>> split_nonzeros(np.array([0, 4, 5, 6]), 2)
+    [slice(0, 1, None), slice(1, 3, None)]
+    """
+    ends = np.searchsorted(indptr, int(indptr[-1]) * np.arange(1, n_chunks) / n_chunks)
+    cuts = np.unique(np.concatenate([[0], ends, [len(indptr) - 1]]))
+    return [slice(int(first), int(stop)) for first, stop in pairwise(cuts)]

@@ -1,15 +1,16 @@
 """The `Engine` protocol: where a solver runs its work.
 
 Solvers take an `Engine` and never ask which one it is. `arbora.engine` has two implementations, `ThreadEngine` and
-`RayEngine`; `SerialEngine` runs everything in the calling thread. Three promises hold for all of them: results come
-in the order of the items, statistics are added in that order, and of several failing items the first one is reported.
-So a result never depends on the number of workers.
+`RayEngine`; `SerialEngine` runs everything in the calling thread. All engines keep three guarantees, so that a result
+never depends on the number of workers: results come in the order of the items, statistics are added in that order,
+and if several items fail, the exception of the first one is raised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class SupportsUpdate(Protocol):
-    """Anything that can be told that one more item is done: ``arbora.core.progress.Progress``, a tqdm bar."""
+    """A counter of finished items: `arbora.core.progress.Progress`, or a tqdm bar."""
 
     def update(self, n: int = 1) -> object:
         """Count ``n`` more items as done."""
@@ -33,7 +34,7 @@ def add(left: Any, right: Any) -> Any:
     Parameters
     ----------
     left, right : number, array, tuple, dict or None
-        Two statistics of the same form; None adds to None.
+        Two statistics of the same form; None plus None is None.
 
     Returns
     -------
@@ -53,11 +54,20 @@ def add(left: Any, right: Any) -> Any:
         return type(left)(*fields) if hasattr(left, "_fields") else tuple(fields)
     if isinstance(left, dict):
         if left.keys() != right.keys():
-            raise ValueError(
-                f"statistics with other keys cannot be added: {sorted(left)} and {sorted(right)}"
-            )
+            raise ValueError(f"cannot add statistics with different keys: {sorted(left)} and {sorted(right)}")
         return {key: add(value, right[key]) for key, value in left.items()}
     return left + right
+
+
+def add_in_order(results: Iterator[Any]) -> Any:
+    """Add up statistics in their order, by `add`; there must be at least one."""
+    try:
+        total = next(results)
+    except StopIteration:
+        raise ValueError("there is no item to sum over") from None
+    for result in results:
+        total = add(total, result)
+    return total
 
 
 class Engine(Protocol):
@@ -68,12 +78,16 @@ class Engine(Protocol):
         """Whether shards live in this process, so that they can share arrays with it."""
 
     @property
+    def keeps_weights_in_files(self) -> bool:
+        """Whether `zeros` returns arrays that are mapped files and need not fit into memory."""
+
+    @property
     def n_workers(self) -> int:
         """Number of items that `map` processes at the same time."""
 
     @property
     def n_shards(self) -> int:
-        """Number of shards into which a model is best cut."""
+        """Number of shards to cut a model into."""
 
     def map(
         self,
@@ -97,17 +111,52 @@ class Engine(Protocol):
     ) -> Any:
         """Add up ``function(item)`` in the order of the items, by `add`."""
 
-    def shards(self, make: Make, common: Any, pieces: Sequence[Any]) -> Shards:
-        """Make one resident shard for each piece (see `arbora.core.shards`)."""
+    def shards(self, make: Make, common: Any, own: Sequence[Any]) -> Shards:
+        """Make one resident shard for each element of ``own`` (see `arbora.core.shards`)."""
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """Return an array of zeros for the weights of a model, in memory or in a mapped file."""
 
     def settle(self, weights: NDArray[Any]) -> None:
-        """Release the memory of the pages of `weights` that were written, if it is a mapped file."""
+        """Release the memory of the pages of ``weights`` that were written, if it is a mapped file."""
 
     def discard(self, weights: NDArray[Any]) -> None:
-        """Unlink the backing file of `weights`, if it has one. The array stays valid until it is freed."""
+        """Unlink the backing file of ``weights``, if it has one. The array stays valid until it is freed."""
+
+    def __enter__(self) -> Self:
+        """Keep the workers alive between calls until the block ends."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the workers."""
+
+
+def require_shared_memory(engine: Engine, option: str, advice: str) -> None:
+    """Refuse an option that needs the data and the whole model in this process.
+
+    Parameters
+    ----------
+    engine : Engine
+    option : str
+        The option, as the user wrote it: ``"batch_size=10"``.
+    advice : str
+        What to do instead, as a clause: ``"use engine=None"``.
+
+    Examples
+    --------
+    >>> from arbora.engine import RayEngine
+    >>> require_shared_memory(SerialEngine(), "batch_size=10", "use engine=None")
+    >>> require_shared_memory(RayEngine(n_shards=2), "batch_size=10", "use engine=None")
+    Traceback (most recent call last):
+    ...
+    ValueError: batch_size=10 needs data and model in this process, but RayEngine(n_shards=2) keeps them on its
+    workers: use engine=None.
+    """
+    if not engine.shares_memory:
+        raise ValueError(
+            f"{option} needs data and model in this process, but {engine!r} keeps them on its workers: {advice}."
+        )
 
 
 class SerialEngine:
@@ -121,6 +170,7 @@ class SerialEngine:
     """
 
     shares_memory = True
+    keeps_weights_in_files = False
     n_workers = 1
     n_shards = 1
 
@@ -150,18 +200,11 @@ class SerialEngine:
         self, function: Callable[[Item], Any], items: Iterable[Item], progress: SupportsUpdate | None = None
     ) -> Any:
         """Add up ``function(item)`` in the order of the items, by `add`."""
-        results = self.imap(function, items, progress)
-        try:
-            total = next(results)
-        except StopIteration:
-            raise ValueError("there is no item to sum over") from None
-        for result in results:
-            total = add(total, result)
-        return total
+        return add_in_order(self.imap(function, items, progress))
 
-    def shards(self, make: Make, common: Any, pieces: Sequence[Any]) -> Shards:
-        """Make one resident shard for each piece, in this process."""
-        return LocalShards(make, common, pieces, self)
+    def shards(self, make: Make, common: Any, own: Sequence[Any]) -> Shards:
+        """Make one resident shard for each element of ``own``, in this process."""
+        return LocalShards(make, common, own, self)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """Return an array of zeros."""
@@ -172,3 +215,11 @@ class SerialEngine:
 
     def discard(self, weights: NDArray[Any]) -> None:
         """Do nothing: the array is in memory."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        return None

@@ -1,8 +1,8 @@
 """The `explore` method of fitted models.
 
 Models do not import the packages above them. The top-level package sets the function that shows a model
-(`set_viewer`); it imports `arbora.explore` when it is first called, so that a model costs nothing where nobody looks
-at it.
+(`set_viewer`). That function imports `arbora.explore` at its first call, so that models which are never shown do not
+import it.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ class Explorable:
         name: str | None = None,
         height: int = 760,
     ) -> Any:
-        """Show the model: the page of ``arbora explore``, in a frame of the notebook.
+        """Show the model as the page of ``arbora explore``, in a frame of the notebook.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features), optional
-            Rows to be looked at. Without them the page has the structure and its words alone.
+            Rows to show. Without them the page has only the structure and its words.
         y : labels, optional
-            Classifiers: as for `fit`; the page then tells how well the model does on these rows, which it should not
-            have been trained on. Topics: a label to be shown with each row.
+            Classifiers: labels as for `fit`; the page then reports how well the model predicts these rows, which
+            should not be training rows. Topics: a label to show with each row.
         documents : sequence of n_samples str, optional
-            The texts that the rows come from.
+            Texts of the rows.
         words : sequence of n_features names, optional
-            Of the columns, such as ``vectorizer.get_feature_names_out()``.
+            Names of the columns, such as ``vectorizer.get_feature_names_out()``.
         times : array-like of shape (n_samples,), optional
             Topics over time: the times of the rows.
         baseline : fitted classifier, optional
-            With y: a flat model, to see where the hierarchy helped.
+            With y: a flat model, to show where the hierarchy helped.
         name : str, optional
-            What to call it; by default the name of the class.
+            Title of the page. Default: the name of the class.
         height : int
-            Of the frame, in pixels.
+            Height of the frame in pixels.
 
         Returns
         -------

@@ -1,7 +1,8 @@
-"""A short name for data and parameters: equal things have equal fingerprints, other things have others.
+"""The fingerprint of data and parameters: equal for equal content, different for different content.
 
-Everything is fed to SHA-256 with a tag for its kind and its length, so that ``["ab"]`` and ``["a", "b"]``
-differ. Large arrays are hashed where they lie, without a copy.
+Everything is hashed by SHA-256 with a tag for its kind and its length, so that ``["ab"]`` and ``["a", "b"]`` differ.
+Large arrays are hashed in place, without a copy. Checkpoints and the journals of clusters use it. (A pickle would not
+do: it also records which equal objects are identical, and which arrays are writable.)
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from os import PathLike
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from arbora.core.chunks import split
 from arbora.core.files import Hasher
 
-_CHUNK_ROWS_BYTES = 1 << 24
+_CHUNK_BYTES = 1 << 24
 
 
 def fingerprint(*things: Any) -> str:
@@ -25,10 +28,10 @@ def fingerprint(*things: Any) -> str:
     Parameters
     ----------
     *things : object
-        Arrays, sparse matrices, numbers, strings, None, paths, types, random generators, lists, tuples,
-        sets and dicts of these, estimators (class and parameters), and objects with a ``to_state`` method.
-        The order of a dict or set does not matter, and numpy scalars equal Python scalars; arrays are
-        compared with their dtype, byte for byte.
+        Arrays, sparse matrices, numbers, strings, None, ranges, slices, paths, types, functions of a module,
+        random generators; lists, tuples, sets and dicts of these; estimators (class and parameters), objects with a
+        ``to_state`` method, and other objects by their attributes. The order of a dict or set does not matter, and
+        NumPy scalars equal Python scalars. Arrays are compared with their dtype, byte for byte.
 
     Returns
     -------
@@ -62,7 +65,7 @@ def _tag(hasher: Hasher, kind: str, content: bytes) -> None:
 def _feed(hasher: Hasher, thing: Any) -> None:
     if isinstance(thing, np.generic) and not isinstance(thing, np.void):
         thing = thing.item()
-    if thing is None or isinstance(thing, bool | int | float | complex):
+    if thing is None or isinstance(thing, bool | int | float | complex | range | slice):
         _tag(hasher, type(thing).__name__, repr(thing).encode())
     elif isinstance(thing, str):
         _tag(hasher, "str", thing.encode("utf-8", "surrogatepass"))
@@ -85,7 +88,7 @@ def _feed(hasher: Hasher, thing: Any) -> None:
 def _feed_sequence(hasher: Hasher, kind: str, members: Iterable[Any]) -> None:
     members = list(members)
     _tag(hasher, kind, str(len(members)).encode())
-    if set(map(type, members)) == {str}:  # a corpus or a vocabulary: all texts at once
+    if set(map(type, members)) == {str}:  # a corpus or a vocabulary: hash all texts at once
         _tag(hasher, "lengths", np.fromiter(map(len, members), dtype="<i8").tobytes())
         _feed(hasher, "".join(members))
         return
@@ -104,10 +107,10 @@ def _feed_array(hasher: Hasher, array: np.ndarray[Any, Any]) -> None:
     if array.ndim == 0 or array.flags.c_contiguous:
         hasher.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return
-    # Copied into the order of C a few rows at a time: a transposed matrix costs no second matrix.
-    step = max(1, _CHUNK_ROWS_BYTES * len(array) // array.nbytes) if array.nbytes else len(array)
-    for start in range(0, len(array), step):
-        hasher.update(np.ascontiguousarray(array[start : start + step]).reshape(-1).view(np.uint8).data)
+    # Copied into C order a chunk at a time, so that a transposed matrix needs no second matrix.
+    size = max(1, _CHUNK_BYTES * len(array) // array.nbytes) if array.nbytes else len(array)
+    for chunk in split(len(array), size=size):
+        hasher.update(np.ascontiguousarray(array[chunk]).reshape(-1).view(np.uint8).data)
 
 
 def _feed_sparse(hasher: Hasher, matrix: Any) -> None:
@@ -123,6 +126,8 @@ def _feed_object(hasher: Hasher, thing: Any) -> None:
     name = f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(thing, type):
         _tag(hasher, "type", name.encode())
+    elif isinstance(thing, FunctionType | BuiltinFunctionType | np.ufunc):
+        _tag(hasher, "function", _function_name(thing).encode())
     elif isinstance(thing, PathLike):
         _tag(hasher, "path", str(thing).encode())
     elif isinstance(thing, np.dtype):
@@ -135,8 +140,24 @@ def _feed_object(hasher: Hasher, thing: Any) -> None:
         _feed_sequence(hasher, name, [thing.to_state()])
     elif hasattr(thing, "get_params"):
         _feed_sequence(hasher, name, [thing.get_params(deep=False)])
+    elif hasattr(thing, "__dict__"):
+        _feed_sequence(hasher, name, [vars(thing)])
     else:
         raise TypeError(
-            f"a fingerprint cannot be taken of {name}: give arrays, sparse matrices, numbers, strings, "
-            "containers of these, estimators, or objects with a to_state method"
+            f"cannot take a fingerprint of {name}: give arrays, sparse matrices, numbers, strings, containers of "
+            "these, estimators, or objects with a to_state method"
         )
+
+
+def _function_name(function: Any) -> str:
+    if isinstance(function, np.ufunc):
+        return f"numpy.{function.__name__}"
+    name = f"{function.__module__}.{function.__qualname__}"
+    if (
+        "<" in name or getattr(function, "__self__", None) is not None
+    ):  # a lambda, a local or a bound function
+        raise TypeError(
+            f"cannot take a fingerprint of the function {name}: it has no name in a module; define it at the top of "
+            "a module"
+        )
+    return name

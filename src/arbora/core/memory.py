@@ -1,4 +1,4 @@
-"""Memory is estimated before it is spent, so that a fit that cannot end well does not begin."""
+"""Estimates of memory, checked before anything is allocated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def available_memory() -> int | None:
-    """Bytes that can be had without swapping, or None where the system does not tell.
+    """Return the bytes that can be allocated without swapping, or None if the system does not report them.
 
     Examples
     --------
@@ -28,24 +28,24 @@ def available_memory() -> int | None:
 
 
 def require_memory(n_bytes: int, what: str, advice: str) -> None:
-    """Raise a MemoryError that says what would not fit and what to do, before anything is allocated.
+    """Raise a MemoryError if an estimate exceeds the free memory.
 
     Parameters
     ----------
     n_bytes : int
         Estimated need.
     what : str
-        What needs it, with its sizes.
+        What needs the memory, with its sizes.
     advice : str
         What the user can do about it.
 
     Examples
     --------
-    >>> require_memory(1000, "a list", "Take a shorter one.")
-    >>> require_memory(10**18, "a long list", "Take a shorter one.")
+    >>> require_memory(1000, "a list", "Use a shorter one.")
+    >>> require_memory(10**18, "a long list", "Use a shorter one.")
     Traceback (most recent call last):
     ...
-    MemoryError: a long list needs about 9.31e+08 GiB, but only ... GiB are free. Take a shorter one.
+    MemoryError: a long list needs about 9.31e+08 GiB, but only ... GiB are free. Use a shorter one.
     """
     free = available_memory()
     if free is not None and n_bytes > free:

@@ -1,7 +1,6 @@
-"""A progress bar with the time left, for anything that can last.
+"""A progress bar with the remaining time.
 
-A bar is drawn on a terminal alone: a log file or a test run is not filled with half-drawn bars unless the
-user insists with ``verbose=2``.
+A bar is drawn on a terminal only, so that log files and test runs stay clean; ``verbose=2`` always draws it.
 """
 
 from __future__ import annotations
@@ -15,21 +14,20 @@ from tqdm import tqdm
 
 
 class Progress:
-    """Counts steps that are done and shows them with the time left and the latest objective and gap.
+    """Counter of finished steps, shown as a bar with the remaining time and the latest objective and gap.
 
     Parameters
     ----------
     total : int, optional
-        Number of steps; without it only the count and the speed are shown.
+        Number of steps. Default: unknown; the bar shows the count and the speed.
     label : str
-        What is being done, at the left of the bar.
+        Name of the work, at the left of the bar.
     verbose : int or bool
-        0: nothing. 1: a bar when the standard error stream is a terminal. 2 or more: always a bar.
+        0: no bar. 1: a bar if the standard error stream is a terminal. 2 or more: always a bar.
 
     Notes
     -----
-    Any thread may call :meth:`update`. The bar is ended by leaving the ``with`` block or by :meth:`close`,
-    after an error too.
+    Any thread may call `update`. Leaving the ``with`` block, also by an error, or calling `close` ends the bar.
 
     Examples
     --------
@@ -49,7 +47,7 @@ class Progress:
         self.n = 0
         self._lock = threading.Lock()
         self._shown: dict[str, float] = {}
-        # Outside a terminal, a bar is a new line for each redrawing: redraw it rarely there.
+        # Outside a terminal each redrawing is a new line, so redraw rarely there.
         terminal = sys.stderr is not None and sys.stderr.isatty()
         visible = sys.stderr is not None and (verbose >= 2 or (verbose >= 1 and terminal))
         self._bar: tqdm[Any] | None = None
@@ -59,7 +57,7 @@ class Progress:
 
     @property
     def visible(self) -> bool:
-        """Whether a bar is on the screen."""
+        """Whether a bar is drawn."""
         return self._bar is not None
 
     def update(
@@ -72,7 +70,7 @@ class Progress:
         n : int
             Steps done since the last call.
         objective, gap : float, optional
-            Latest values, shown at the right of the bar until newer ones come.
+            Latest values, shown at the right of the bar.
         **extra : float
             Other numbers to show.
 
@@ -95,7 +93,7 @@ class Progress:
                 self._bar.update(n)
 
     def close(self) -> None:
-        """Draw the bar for the last time and leave it.
+        """Draw the bar for the last time.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Work on an estimator that is done whole or not at all."""
+"""Changes to an estimator that are undone if they fail."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 @contextmanager
 def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """Put all attributes of an estimator back if the work on it fails, so that an earlier fit stays usable.
+    """Restore all attributes of an estimator if the block fails, so that an earlier fit stays usable.
 
     Examples
     --------
     >>> from types import SimpleNamespace
+    >>> from arbora.core.rollback import all_or_nothing
     >>> model = SimpleNamespace(coef_=1)
     >>> try:
     ...     with all_or_nothing(model):

@@ -1,16 +1,16 @@
-"""Resident shards: parts of a model that stay where they are, and are asked to take one step after the other.
+"""Resident shards: parts of a model that stay on their worker and take one step after the other.
 
-Some models are too large, or too slow, for one place. Their state (weights, multipliers) is cut into *shards*. A
-shard is made once, from data that all shards read and none writes, and from its *piece*; it then takes numbered
-steps, all shards side by side. What travels are the arguments and the results of steps, never the state.
+Some models are too large or too slow for one process. Their state (weights, multipliers) is cut into *shards*. A
+shard is built once, from common data that all shards read and none writes, and from data of its own. It then takes
+numbered steps, all shards at the same time. Only the arguments and results of steps travel, never the state.
 
-A shard is an object of any class whose methods are its steps. For an engine that can lose a worker it has two methods
-more: `state()`, what is to be kept of it (anything that pickle can hold), and `restore(state)`. A step must depend on
-nothing but its arguments and the state, and must leave its arguments alone; then a shard that died is made again,
-given its last state, told the steps since, and nobody can tell the difference. One whose steps depend on nothing but
-their arguments says so (`keeps_state = False`): no step is kept for it to be taken again.
+A shard is an object of any class; its methods are its steps. An engine that can lose a worker needs two more methods:
+`state()` returns what must be kept (anything that pickle can hold), and `restore(state)` sets it. A step must depend
+only on its arguments and the state, and must not change its arguments. Then a shard that died can be built again,
+restored to its last state and told the steps since, with the same result to the last bit. A shard whose steps depend
+on their arguments alone sets `keeps_state = False`: no steps are kept for it.
 
-`LocalShards` keeps the shards in this process; `arbora.engine.actors` has those of a cluster. A solver is written
+`LocalShards` keeps the shards in this process; `arbora.engine.actors` keeps them on a cluster. A solver is written
 once, for both.
 """
 
@@ -21,11 +21,11 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-Make = Callable[[Any, Any, Any], Any]  # (common data, piece, engine of the shard) -> shard
+Make = Callable[[Any, Any, Any], Any]  # (common data, own data, engine of the shard) -> shard
 
 
 class EngineError(RuntimeError):
-    """The cluster cannot do what it is asked; the message says what to do."""
+    """The cluster cannot do what was requested; the message says what to do."""
 
 
 class Shards(ABC):
@@ -35,8 +35,8 @@ class Shards(ABC):
     ----------
     n_shards : int
     asked_between : bool
-        Whether shards are asked between steps, not after the last one only. A run that can be taken up keeps these
-        answers: workers that are further cannot give them again.
+        Whether `ask` is called between steps, not only after the last one. A resumable run records these answers:
+        workers that are ahead cannot give them again.
     """
 
     def __init__(self, n_shards: int) -> None:
@@ -49,25 +49,25 @@ class Shards(ABC):
         Parameters
         ----------
         name : str
-            Of a method of the shards.
+            Method of the shards to call.
         *arguments
-            The same for all shards.
+            Arguments that all shards get.
         each : sequence of sequences, optional
-            Further arguments, for each shard its own.
+            Further arguments, one sequence for each shard.
 
         Returns
         -------
         list
-            What the shards answered, in their order.
+            Results of the shards, in their order.
         """
 
     @abstractmethod
     def ask(self, shard: int, name: str, *arguments: Any) -> Any:
-        """Ask one shard for something, by a method that changes nothing."""
+        """Call a method of one shard that does not change its state."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let the shards go."""
+        """Free the shards."""
 
     def __enter__(self) -> Shards:
         return self
@@ -79,22 +79,22 @@ class Shards(ABC):
 
 
 class LocalShards(Shards):
-    """Shards in this process. They take their steps one after the other: threads work inside of a shard.
+    """Shards in this process. They take their steps one after the other; threads work inside a shard.
 
     Parameters
     ----------
     make : callable
-        Makes a shard from the common data, its piece, and the engine on which it is to work.
+        Builds a shard from the common data, its own data, and the engine that it works on.
     common : object
-    pieces : sequence
-        One for each shard.
-    engine : ThreadEngine
+    own : sequence
+        Data of each shard.
+    engine : Engine
 
     Examples
     --------
     >>> class Counter:
-    ...     def __init__(self, common, piece, engine):
-    ...         self.total = common + piece
+    ...     def __init__(self, common, own, engine):
+    ...         self.total = common + own
     ...     def add(self, n):
     ...         self.total += n
     ...         return self.total
@@ -103,19 +103,22 @@ class LocalShards(Shards):
     ([111, 112], [116, 118])
     """
 
-    def __init__(self, make: Make, common: Any, pieces: Sequence[Any], engine: Any) -> None:
-        super().__init__(len(pieces))
-        self.shards = [make(common, piece, engine) for piece in pieces]
+    # The engine is not typed: `arbora.core.engine` imports this module.
+    def __init__(self, make: Make, common: Any, own: Sequence[Any], engine: object) -> None:
+        super().__init__(len(own))
+        self.shards = [make(common, data, engine) for data in own]
 
     def step(self, name: str, *arguments: Any, each: Sequence[Sequence[Any]] | None = None) -> list[Any]:
         """Let every shard take one step."""
-        own = each if each is not None else [()] * len(self.shards)
-        return [getattr(shard, name)(*arguments, *more) for shard, more in zip(self.shards, own, strict=True)]
+        further = each if each is not None else [()] * len(self.shards)
+        return [
+            getattr(shard, name)(*arguments, *more) for shard, more in zip(self.shards, further, strict=True)
+        ]
 
     def ask(self, shard: int, name: str, *arguments: Any) -> Any:
-        """Ask one shard for something."""
+        """Call a method of one shard that does not change its state."""
         return getattr(self.shards[shard], name)(*arguments)
 
     def close(self) -> None:
-        """Let the shards go."""
+        """Free the shards."""
         self.shards = []

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# Packages between the user's line and the warning: scikit-learn wraps `fit` and calls it in searches and pipelines.
+_SKIPPED = frozenset({"arbora", "sklearn", "joblib"})
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn with the stack level of the first frame outside Arbora.
+    """Warn with the stack level of the first frame outside Arbora, scikit-learn and joblib.
+
+    In a worker thread no such frame may exist; the warning then points at the bottom of the thread's stack.
 
     Parameters
     ----------
@@ -27,8 +29,11 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     >>> str(caught[0].message)
     'the fit has not converged'
     """
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    level, frame = 2, sys._getframe(1)  # level 1 is this function
+    while frame.f_back is not None and _package(frame.f_globals) in _SKIPPED:
         level, frame = level + 1, frame.f_back
-    # The frame of this function is level 1, so that a caller outside Arbora is level 2.
     warnings.warn(message, category, stacklevel=level)
+
+
+def _package(names: dict[str, object]) -> str:
+    return str(names.get("__name__", "")).partition(".")[0]

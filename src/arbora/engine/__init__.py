@@ -1,13 +1,13 @@
-"""The engines: threads of this machine, or shards on a Ray cluster."""
+"""The engines: threads of this machine, or resident shards on a Ray cluster."""
 
-from arbora.core.chunks import split
 from arbora.core.engine import Engine, SerialEngine, SupportsUpdate, add
 from arbora.core.shards import EngineError, LocalShards, Shards
-from arbora.engine.choose import choose_engine
+from arbora.engine.choose import ENGINE_PARAMETER, choose_engine
 from arbora.engine.ray import RayEngine
 from arbora.engine.threads import ThreadEngine
 
 __all__ = [
+    "ENGINE_PARAMETER",
     "Engine",
     "EngineError",
     "LocalShards",
@@ -18,5 +18,4 @@ __all__ = [
     "ThreadEngine",
     "add",
     "choose_engine",
-    "split",
 ]

@@ -1,16 +1,15 @@
-"""Shards in the actors of a Ray cluster: restarted when they die, and brought back to where they were.
+"""Shards in the actors of a Ray cluster, restarted and restored when they die.
 
-An actor makes its shard from the common data (in the object store of its machine, or in a file that is mapped) and
-then takes the steps that it is told, which are numbered. Before a step, and every `checkpoint_every` of them, it
-writes its state under a new name and renames that over the old one. The driver keeps the arguments of the steps
-since.
+An actor builds its shard from the common data (in the object store of its machine, or in a mapped file) and then
+takes numbered steps. Every `checkpoint_every` steps, before a step, it saves its state to an atomic file. The driver
+keeps the arguments of the steps since the last saved state.
 
-When a worker is killed, Ray starts another, which makes the shard again and reads its state. The driver asks it how
-far it is and tells it the steps since, which end with the one that was cut off. Steps depend on nothing but state and
-arguments: the answers have the same bits as if nothing had happened. A step that was done, but whose answer was lost,
-is not taken twice: the last answer is kept. (Ray itself retries nothing: it would not know of the steps before.)
+When a worker is killed, Ray starts another one, which builds the shard again and reads its state. The driver asks for
+its last step and sends the steps since, up to the one that was interrupted. Steps depend only on state and arguments,
+so the results have the same bits as without the failure. A step whose result was lost on the way is not taken twice:
+the worker keeps its last answer. (Ray itself retries nothing: it does not know the earlier steps.)
 
-When the driver dies, so do the workers. With a `journal` another driver can take the run up.
+When the driver dies, the workers die too. With a `journal`, another driver can resume the run.
 """
 
 from __future__ import annotations
@@ -22,39 +21,41 @@ import time
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arbora.core.fingerprint import fingerprint
 from arbora.core.shards import EngineError, Make, Shards
-from arbora.engine.journal import Journal, fingerprint, open_journal
+from arbora.engine.journal import Journal, open_journal
 from arbora.engine.mapped import read_object, write_object
 from arbora.engine.worker import LOOK, BehindError, Standing, Worker
 
-_MOST_DEATHS = 3  # of a worker, one after the other, without a step done
-_PATIENCE = (
-    5  # answers that a worker is dead before it is believed: one that is being restarted may say so too
-)
-_LOOK_EVERY = 15.0  # seconds between two looks whether workers that take a step are there
-_PAUSE = 0.2  # seconds between two questions whether a worker is back
+if TYPE_CHECKING:
+    from arbora.engine.ray import RayEngine
+
+_MOST_DEATHS = 3  # in a row, of a worker that completes no step in between
+_PATIENCE = 5  # reports of death before a worker counts as dead: one that is restarting reports it too
+_LOOK_EVERY = 15.0  # seconds between two checks that the workers of a running step are alive
+_PAUSE = 0.2  # seconds between two checks whether a worker is back
 
 
 class ShardStep(NamedTuple):
-    """A step to be taken, and to be taken again if it comes to that."""
+    """A step of a shard, kept so that it can be repeated."""
 
     number: int
     name: str
-    shared: Any  # reference of the arguments that all shards get
+    shared: Any  # reference to the arguments that all shards get
     own: Sequence[Any]
 
 
 def losses(ray: Any) -> tuple[type[Exception], ...]:
-    """Errors which say that a worker, its machine, or what it was sent or answered is gone."""
+    """Return the errors that mean that a worker, its machine, or an argument or result was lost."""
     names = ("RayActorError", "ObjectLostError", "NodeDiedError", "OutOfMemoryError")
-    # OwnerDiedError and ObjectReconstructionFailedError are cases of ObjectLostError.
+    # OwnerDiedError and ObjectReconstructionFailedError are subclasses of ObjectLostError.
     return tuple(getattr(ray.exceptions, name) for name in names if hasattr(ray.exceptions, name))
 
 
 def count_slots(ray: Any, threads: int) -> int:
-    """Count the workers of so many threads that the machines of a cluster have room for; one is never on two."""
+    """Count the workers with that many threads that fit on the machines of a cluster, each on one machine."""
     alive = [node for node in ray.nodes() if node["Alive"]]
     return sum(int(node["Resources"].get("CPU", 0)) // threads for node in alive)
 
@@ -68,37 +69,36 @@ def _release(ray: Any, actors: list[Any], folder: Path | None) -> None:
 
 
 class RayShards(Shards):
-    """Shards of which each lives in an actor; made by `RayEngine.shards`.
+    """Shards in actors; made by `RayEngine.shards`.
 
     Attributes
     ----------
     pids : list of int
-        Process of each worker, on its machine.
+        Process id of each worker, on its machine.
     lives : list of str
-        Names of the lives that the workers are in.
+        Names of the current lives of the workers (see `worker.Standing`).
     n_restarts : int
-        How often a worker was found to be another process than before.
+        Number of restarts of workers.
     """
 
-    def __init__(self, engine: Any, make: Make, common: Any, pieces: Sequence[Any]) -> None:
-        super().__init__(len(pieces))
+    def __init__(self, engine: RayEngine, make: Make, common: Any, own: Sequence[Any]) -> None:
+        super().__init__(len(own))
         self.engine, self.ray = engine, engine.connect()
         self._require_cpus()
         self.journal: Journal | None = None
-        if engine.resume:
-            self.journal = open_journal(engine.folder, make, common, pieces)
+        if engine.resume and engine.folder is not None:
+            self.journal = open_journal(engine.folder, make, common, own)
         folder = self.journal.folder if self.journal is not None else self._new_folder()
         self.actors: list[Any] = []
         to_remove = folder if self.journal is None else None
         self._close = weakref.finalize(self, _release, self.ray, self.actors, to_remove)
         self.number, self.n_restarts, self._lock = 0, 0, threading.Lock()
-        self.log: list[list[ShardStep]] = [[] for _ in pieces]
-        self.deaths = [0] * len(pieces)
-        self._again: list[list[Any]] = [[] for _ in pieces]  # steps taken again before the last one
+        self.log: list[list[ShardStep]] = [[] for _ in own]
+        self.deaths = [0] * len(own)
+        self._again: list[list[Any]] = [[] for _ in own]  # repeated steps before the last one
         self.common = self._hand_over(common, folder / "common")
         self.given = [
-            (self.common, self._hand_over(piece, folder / f"piece-{index}"))
-            for index, piece in enumerate(pieces)
+            (self.common, self._hand_over(data, folder / f"own-{index}")) for index, data in enumerate(own)
         ]
         actor = self.ray.remote(
             num_cpus=engine.threads,
@@ -120,7 +120,7 @@ class RayShards(Shards):
         self.lives = [one.life for one in standings]
 
     def _hand_over(self, value: Any, path: Path) -> Any:
-        """Put what workers read into a file, or into the object store; return where they find it."""
+        """Write data of workers to a file or to the object store; return its path or reference."""
         if self.engine.data != "file":
             return self.ray.put(value)
         write_object(path, value)
@@ -136,32 +136,32 @@ class RayShards(Shards):
         n_slots = count_slots(self.ray, threads)
         if self.n_shards > n_slots:
             raise EngineError(
-                f"{self.n_shards} workers with {threads} threads each need {self.n_shards * threads} CPUs, and the "
+                f"{self.n_shards} workers with {threads} threads each need {self.n_shards * threads} CPUs, but the "
                 f"cluster has {have:g}, with room for {n_slots} such workers on its machines: give RayEngine a "
                 "smaller n_shards or threads, or add machines to the cluster."
             )
 
     def _begin(self, folder: Path) -> list[Standing]:
-        """Wait for all workers; see that they can do what they will have to."""
+        """Wait for all workers; check that they see the folder and are not ahead of the journal."""
         deadline = time.monotonic() + self.engine.timeout
         standings = [self._back(index, deadline=deadline) for index in range(self.n_shards)]
         uses_folder = self.engine.checkpoint_every is not None or self.engine.data == "file"
         if uses_folder and not all(standing.sees_folder for standing in standings):
             raise EngineError(
-                f"not all workers see the folder {folder}, which is to keep their states: give RayEngine a folder on "
-                "a file system that all machines share, or checkpoint_every=None."
+                f"not all workers see the folder {folder}, which keeps their states: give RayEngine a folder on a "
+                "file system that all machines share, or checkpoint_every=None."
             )
         if self.journal is not None and max(one.done for one in standings) > self.journal.last:
             raise EngineError(
-                f"the run in {folder} lacks answers of step {self.journal.last + 1}, which its workers have taken: "
-                "files are missing there. Remove that folder, to begin anew."
+                f"the run in {folder} lacks the results of step {self.journal.last + 1}, which its workers have "
+                "taken: files are missing. Delete that folder to start again."
             )
         return standings
 
     def step(self, name: str, *arguments: Any, each: Sequence[Sequence[Any]] | None = None) -> list[Any]:
-        """Let every shard take one step; of a run that was taken up, those that have not taken it."""
+        """Let every shard take one step; in a resumed run, only the shards that have not taken it."""
         if each is not None and len(each) != self.n_shards:
-            raise ValueError(f"arguments of {len(each)} shards were given, and there are {self.n_shards}.")
+            raise ValueError(f"got arguments for {len(each)} shards, but there are {self.n_shards}.")
         self.number += 1
         known, mark = None, ""
         if self.journal is not None:
@@ -177,11 +177,11 @@ class RayShards(Shards):
             return known
         found = [answers[k] for k in range(self.n_shards)]
         if self.journal is not None:
-            self.journal.keep(self.number, mark, found)
+            self.journal.record(self.number, mark, found)
         return found
 
     def _collect(self, futures: dict[Any, int]) -> dict[int, Any]:
-        """Wait for the answers of a step; bring back workers that are lost meanwhile."""
+        """Wait for the answers of a step; restore workers that are lost meanwhile."""
         answers: dict[int, Any] = {}
         while futures:
             ready, is_lost = self._first(futures, self.lives)
@@ -197,10 +197,10 @@ class RayShards(Shards):
         return answers
 
     def _first(self, futures: dict[Any, int], lives: Sequence[str]) -> tuple[Any, bool]:
-        """Wait for the first answer, or for one that is lost. A step may take any time, if its worker is there.
+        """Wait for the first answer, or for a lost one. A step may take any time while its worker is alive.
 
-        Ray may tell nothing at all of a call that a worker did not live to answer: where it is in another life than
-        when it was called, the answer is lost.
+        Ray may report nothing about a call whose worker died. If the worker is in another life than when it was
+        called, its answer is lost.
         """
         while True:
             ready, _ = self.ray.wait(
@@ -214,25 +214,25 @@ class RayShards(Shards):
 
     def _answer(self, future: Any, is_lost: bool) -> Any:
         if is_lost:
-            raise BehindError("the worker was restarted, and its answer is lost")
+            raise BehindError("the worker was restarted and its answer was lost")
         return self.ray.get(future)
 
     def ask(self, shard: int, name: str, *arguments: Any) -> Any:
-        """Ask one shard for something, by a method that changes nothing."""
+        """Call a method of one shard that does not change its state."""
         path = None
         if self.journal is not None and self.asked_between:
-            path = self.journal.answer(self.number, fingerprint(shard, name, arguments))
+            path = self.journal.answer_path(self.number, fingerprint(shard, name, arguments))
             if path.exists():
                 return read_object(path)
         while True:
-            lives = list(self.lives)  # another thread that asks may find the new one first
+            lives = list(self.lives)  # another thread may find the restarted worker first
             future = self.actors[shard].ask.remote(self.number, name, arguments)
             _, is_lost = self._first({future: shard}, lives)
             try:
                 answer = self._answer(future, is_lost)
             except (self.ray.exceptions.RayError, BehindError) as error:
                 self._raise_unless_lost(error, shard)
-                with self._lock:  # threads of the driver may ask at the same time
+                with self._lock:  # several threads of the driver may ask at the same time
                     self._resend(shard, error)
                 continue
             if path is not None:
@@ -240,29 +240,29 @@ class RayShards(Shards):
             return answer
 
     def close(self) -> None:
-        """End the workers and remove their states."""
+        """End the workers and delete their states."""
         self._close()
 
     def _send(self, workers: Sequence[int]) -> dict[Any, int]:
-        """Send the last step to workers."""
+        """Send the last step to some workers."""
         return {self._tell(index, self.log[index][-1]): index for index in workers}
 
     def _tell(self, index: int, step: ShardStep) -> Any:
         return self.actors[index].step.remote(*step)
 
     def _raise_unless_lost(self, error: Any, index: int) -> None:
-        """Pass an error of the shard's own code on; one that says that its worker is gone is no such error."""
+        """Raise an error of the shard's own code; return if the error means that its worker was lost."""
         from_task = isinstance(error, self.ray.exceptions.RayTaskError)
         reason = error.cause if from_task else error
         if isinstance(reason, (BehindError, *losses(self.ray))):
             return
         if from_task:
-            reason.add_note(f"raised by shard {index} of {self.n_shards}, in step {self.number}")
+            reason.add_note(f"raised by shard {index} of {self.n_shards} in step {self.number}")
             raise reason from error
         raise error
 
     def _resend(self, index: int, error: Exception) -> Any:
-        """Bring a worker that was lost to where it was; return the answer of its last step, which is to come."""
+        """Restore a lost worker and send it the missing steps; return the future of the last one."""
         pid, done, _, life = self._back(index, error)
         error = self._reason(index, error)
         if life != self.lives[index]:
@@ -270,20 +270,20 @@ class RayShards(Shards):
             self.n_restarts += 1
             self.deaths[index] += 1
         elif isinstance(getattr(error, "cause", error), self.ray.exceptions.ObjectLostError):
-            self.deaths[index] += 1  # what is lost again and again will not come back either
+            self.deaths[index] += 1  # an object that is lost repeatedly will not come back
         if self.deaths[index] >= _MOST_DEATHS:
             raise EngineError(
-                f"worker {index} of {self.n_shards} was lost {_MOST_DEATHS} times in step {self.number} and is given "
-                "up. Most often its machine is out of memory: use more shards (n_shards) on more machines, or fewer "
-                "threads. Its log is in /tmp/ray/session_latest/logs on its machine."
+                f"worker {index} of {self.n_shards} was lost {_MOST_DEATHS} times in step {self.number}. Usually its "
+                "machine is out of memory: use more shards (n_shards) on more machines, or fewer threads. Its log is "
+                "in /tmp/ray/session_latest/logs on its machine."
             ) from error
         steps = [step for step in self.log[index] if step.number > done] or self.log[index][-1:]
-        told = [self._tell(index, step) for step in steps]
-        self._again[index] = told[:-1]
-        return told[-1] if told else None
+        futures = [self._tell(index, step) for step in steps]
+        self._again[index] = futures[:-1]
+        return futures[-1] if futures else None
 
     def _reason(self, index: int, error: Exception) -> Exception:
-        """Find why a worker is behind: a step that it took again before the last one may have failed."""
+        """Find why a worker is behind: a repeated step before the last one may have failed."""
         for future in self._again[index]:
             if self.ray.wait([future], timeout=0)[0]:
                 try:
@@ -294,7 +294,7 @@ class RayShards(Shards):
         return error
 
     def _back(self, index: int, error: Exception | None = None, deadline: float | None = None) -> Standing:
-        """Wait for a worker to be there, or to be back; one that is lost meanwhile is waited for again."""
+        """Wait until a worker has started or restarted; return its status."""
         n_dead, deadline = 0, deadline or time.monotonic() + self.engine.timeout
         while n_dead < _PATIENCE and (left := deadline - time.monotonic()) > 0:
             look = self.actors[index].standing.options(concurrency_group=LOOK).remote()
@@ -304,23 +304,20 @@ class RayShards(Shards):
             except self.ray.exceptions.ActorDiedError as dead:
                 n_dead, error = n_dead + 1, dead
                 if getattr(dead, "actor_init_failed", False):
-                    raise EngineError(f"worker {index} could not make its shard: {dead}") from dead
+                    raise EngineError(f"worker {index} could not build its shard: {dead}") from dead
             except (*losses(self.ray), self.ray.exceptions.GetTimeoutError) as away:
                 error = away
             time.sleep(_PAUSE)
         raise EngineError(self._absence(index, n_dead > 0, error)) from error
 
     def _absence(self, index: int, is_dead: bool, error: Exception | None) -> str:
-        """Say what is known of a worker that is not there."""
+        """Describe why a worker is not available."""
         who, timeout = f"worker {index} of {self.n_shards}", f"timeout={self.engine.timeout:g} seconds"
         if is_dead:
-            return f"{who} died and did not come back (max_restarts={self.engine.max_restarts}): {error}"
+            return f"{who} died and was not restarted (max_restarts={self.engine.max_restarts}): {error}"
         if not self.pids:
             return (
-                f"{who} did not start within {timeout}; perhaps others use the CPUs of the cluster (`ray status` "
-                "tells), or the data are still on the way."
+                f"{who} did not start within {timeout}; perhaps the CPUs of the cluster are in use (see `ray "
+                "status`), or the data are still being sent."
             )
-        return (
-            f"{who} did not come back within {timeout}: {error} Perhaps no machine has free CPUs to restart it on "
-            "(`ray status` tells)."
-        )
+        return f"{who} did not restart within {timeout}: {error} Perhaps no machine has free CPUs (see `ray status`)."

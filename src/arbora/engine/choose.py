@@ -1,31 +1,42 @@
-"""What a parameter `engine` of a model means."""
+"""The meaning of an estimator's parameter `engine`."""
 
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.utils._param_validation import StrOptions
+
+from arbora.core.engine import Engine
 from arbora.engine.ray import RayEngine
 from arbora.engine.threads import ThreadEngine
 
+# The constraint of the parameter, for `_parameter_constraints` of estimators.
+ENGINE_PARAMETER: list[Any] = [StrOptions({"threads", "ray"}), ThreadEngine, RayEngine, None]
 
-def choose_engine(engine: ThreadEngine | str | None, n_jobs: int | None) -> ThreadEngine:
-    """Return the engine that a parameter `engine` of a model means, with so many threads in this process.
+
+def choose_engine(engine: Engine | str | None, n_jobs: int | None) -> Engine:
+    """Return the engine that an estimator's parameters `engine` and `n_jobs` mean.
 
     Parameters
     ----------
     engine : None, "threads", "ray" or an engine
+        None and "threads" mean threads.
     n_jobs : int, optional
-        None leaves an engine the number that it has.
+        Number of threads in this process. None keeps the number of a given engine.
 
     Returns
     -------
-    ThreadEngine
+    Engine
 
     Examples
     --------
-    >>> from arbora.engine import choose_engine
+    >>> from arbora.engine import RayEngine, choose_engine
     >>> choose_engine("ray", 2), choose_engine(None, 2)
     (RayEngine(n_jobs=2), ThreadEngine(n_jobs=2))
     >>> choose_engine(RayEngine(n_jobs=3), None)
     RayEngine(n_jobs=3)
     """
-    if n_jobs is None and isinstance(engine, ThreadEngine):
+    if n_jobs is None and isinstance(engine, ThreadEngine | RayEngine):
         n_jobs = engine.n_jobs
     if engine == "ray":
         return RayEngine(n_jobs=n_jobs)

@@ -1,11 +1,11 @@
-"""Objects in files that are mapped into memory: written whole or not at all, read without copies.
+"""Objects in memory-mapped files: written atomically, read without copies.
 
-An object goes through pickle (protocol 5) with the bytes of its arrays beside it. Arrays are read as views of the
-mapped file, so that all processes of a machine share one copy, and pages that nobody looks at cost no memory. These
-are files of a run, for the workers of that run; models are saved by `arbora.io`, which needs no pickle.
+An object is pickled (protocol 5) with the bytes of its arrays beside it. Arrays are read as views of the mapped file,
+so that all processes of a machine share one copy, and pages that are never read take no memory. These are files of
+a run, for the workers of that run; models are saved by `arbora.io`, which needs no pickle.
 
-Layout: the number of parts, then their lengths (unsigned 64 bit), then the parts: the pickle, and the buffers behind
-it. The table and each part begin at a multiple of 64 bytes.
+Layout: the number of buffers, then their lengths (unsigned 64 bit), then the buffers: the pickle, and the arrays
+after it. The table and each buffer start at a multiple of 64 bytes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import mmap
 import os
 import pickle
 import struct
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from arbora.core.files import publish, temporary_file
 
 _ALIGNMENT = 64
 
@@ -26,7 +27,7 @@ def _aligned(n_bytes: int) -> int:
 
 
 def write_object(path: str | os.PathLike[str], value: Any) -> int:
-    """Write an object; what was under that name is replaced at once or not at all.
+    """Write an object, atomically replacing a file of that name.
 
     Parameters
     ----------
@@ -43,30 +44,24 @@ def write_object(path: str | os.PathLike[str], value: Any) -> int:
     --------
     >>> import tempfile
     >>> import numpy as np
+    >>> from arbora.engine.mapped import read_object, write_object
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     n_bytes = write_object(f"{folder}/piece", {"W": np.arange(3.0)})
-    ...     read_object(f"{folder}/piece")["W"].sum()
+    ...     n_bytes = write_object(f"{folder}/state", {"W": np.arange(3.0)})
+    ...     read_object(f"{folder}/state")["W"].sum()
     np.float64(3.0)
     """
-    buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    parts = [memoryview(head), *(buffer.raw() for buffer in buffers)]
-    lengths = [part.nbytes for part in parts]
-    table = struct.pack(f"<{len(parts) + 1}Q", len(parts), *lengths)
+    arrays: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(value, protocol=5, buffer_callback=arrays.append)
+    buffers = [memoryview(head), *(array.raw() for array in arrays)]
+    lengths = [buffer.nbytes for buffer in buffers]
+    table = struct.pack(f"<{len(buffers) + 1}Q", len(buffers), *lengths)
     target = Path(path)
-    descriptor, name = tempfile.mkstemp(prefix=".arbora-tmp-", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            for part in (memoryview(table), *parts):
-                file.write(part)
-                file.write(bytes(-part.nbytes % _ALIGNMENT))
-            n_bytes = file.tell()
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with temporary_file(target.parent) as (file, temporary):
+        for buffer in (memoryview(table), *buffers):
+            file.write(buffer)
+            file.write(bytes(-buffer.nbytes % _ALIGNMENT))
+        n_bytes = file.tell()
+        publish(file, temporary, target)
     return n_bytes
 
 
@@ -74,10 +69,10 @@ def read_object(path: str | os.PathLike[str]) -> Any:
     """Read an object that `write_object` wrote; its arrays are read-only views of the file."""
     with open(path, "rb") as file:
         mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    (n_parts,) = struct.unpack_from("<Q", mapped)
-    lengths = struct.unpack_from(f"<{n_parts}Q", mapped, 8)
-    parts, begin = [], _aligned(8 * (n_parts + 1))
+    (n_buffers,) = struct.unpack_from("<Q", mapped)
+    lengths = struct.unpack_from(f"<{n_buffers}Q", mapped, 8)
+    buffers, begin = [], _aligned(8 * (n_buffers + 1))
     for length in lengths:
-        parts.append(mapped[begin : begin + length])
+        buffers.append(mapped[begin : begin + length])
         begin += _aligned(length)
-    return pickle.loads(parts[0], buffers=parts[1:])
+    return pickle.loads(buffers[0], buffers=buffers[1:])

@@ -1,4 +1,4 @@
-"""The engine of a Ray cluster: its settings, and how this process gets in touch with it (the rest is in `actors`)."""
+"""The engine of a Ray cluster: its settings and its connection; the workers are in `actors`."""
 
 from __future__ import annotations
 
@@ -6,53 +6,60 @@ import mmap
 import os
 import socket
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.core.shards import EngineError, Make
+from arbora.core.engine import SupportsUpdate
+from arbora.core.shards import EngineError, Make, Shards
 from arbora.engine.actors import RayShards, count_slots
 from arbora.engine.threads import ThreadEngine
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
-_ANSWER = 10.0  # seconds for an address to answer at all
-_reached: dict[str, str | None] = {}  # by which addresses clusters were reached, and their own
+_ANSWER = 10.0  # seconds to wait for an address to answer
+_reached: dict[
+    str, str | None
+] = {}  # addresses by which clusters were reached, and the clusters' own addresses
 
 
 def import_ray() -> Any:
-    """Import Ray, or say how to get it."""
+    """Import Ray, or explain how to install it."""
     try:
         import ray
     except ImportError as error:
         raise ImportError(
-            "engine='ray' needs Ray, which is not installed: pip install 'arbora[ray]', or leave engine=None for "
+            "engine='ray' needs Ray, which is not installed: pip install 'arbora[ray]', or use engine=None for "
             "threads."
         ) from error
     return ray
 
 
 def start_here(n_cpus: int, **more: Any) -> None:
-    """Start a cluster on this machine, which ends with this process; where all is busy, at the second attempt."""
+    """Start a cluster on this machine that ends with this process; on a busy machine, at the second attempt."""
     ray = import_ray()
     for is_last in (False, True):
         try:
-            # "local": else Ray would look for a cluster that was started here, and find what one left that is gone.
+            # "local": otherwise Ray looks for a running cluster, and may find the remains of a dead one.
             ray.init(address="local", num_cpus=n_cpus, include_dashboard=False, **_QUIET, **more)
             return
         except Exception as error:
             ray.shutdown()
             if is_last:
                 raise EngineError(
-                    f"Ray could not be started on this machine: {error} Its logs are in "
+                    f"could not start Ray on this machine: {error} Its logs are in "
                     "/tmp/ray/session_latest/logs; engine=None needs no Ray."
                 ) from error
 
 
 def _require_answer(address: str) -> None:
-    """Refuse an address at which nobody listens; Ray itself would try for a long time and end the process."""
+    """Refuse an address where no cluster listens; Ray itself would retry for a long time and end the process."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdigit():
         return  # "auto" and "local" are names that Ray knows
@@ -61,13 +68,12 @@ def _require_answer(address: str) -> None:
     except OSError as error:
         raise EngineError(
             f"no Ray cluster answers at {address!r} ({error}): start one there with `ray start --head "
-            f"--port={port}`, look at its address with `ray status`, or leave address=None to start one "
-            "here."
+            f"--port={port}`, check its address with `ray status`, or use address=None to start one here."
         ) from error
 
 
 def _where(ray: Any) -> str | None:
-    """Address of the cluster to which this process is connected, None if it does not tell."""
+    """Return the address of the cluster that this process is connected to, or None if unknown."""
     try:
         return str(ray.get_runtime_context().gcs_address)
     except AttributeError:  # a client, behind a proxy
@@ -75,7 +81,7 @@ def _where(ray: Any) -> str | None:
 
 
 def _addresses(host: str, own: str) -> set[str]:
-    """Addresses that a name stands for; all by which a machine calls itself are its own."""
+    """Resolve a host name; loopback addresses become the address of this machine."""
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host.strip("[]"), None)}
     except OSError:
@@ -84,7 +90,7 @@ def _addresses(host: str, own: str) -> set[str]:
 
 
 def _require_same(ray: Any, address: str) -> None:
-    """Refuse the address of another cluster than the one to which this process is connected."""
+    """Refuse an address if this process is connected to another cluster."""
     here = _where(ray)
     host, _, port = address.rpartition(":")
     if here is None or not port.isdigit() or _reached.get(address) == here:
@@ -93,54 +99,54 @@ def _require_same(ray: Any, address: str) -> None:
     own = ray.util.get_node_ip_address()
     if port != its_port or not _addresses(host, own) & _addresses(its_host, own):
         raise EngineError(
-            f"address={address!r}, but this process is connected to the Ray cluster at {here!r}: leave address=None "
-            "to use that one, or leave it with `ray.shutdown()` first."
+            f"address={address!r}, but this process is connected to the Ray cluster at {here!r}: use address=None to "
+            "use that cluster, or disconnect with `ray.shutdown()` first."
         )
 
 
 def _base(array: Any, kind: type) -> Any:
-    """Find what an array is a view of, if there is something of that kind."""
+    """Find the object of a type that an array is a view of, or None."""
     while array is not None and not isinstance(array, kind):
         array = getattr(array, "base", None)
     return array
 
 
-class RayEngine(ThreadEngine):
-    """Keeps the shards of a model on the workers of a Ray cluster; all else runs on threads of this process.
+class RayEngine:
+    """Engine that keeps the shards of a model on the workers of a Ray cluster; `map` uses threads of this process.
 
     Parameters
     ----------
     address : str, optional
-        Of a running cluster: "auto" for the one of this machine, "host:6379", "ray://host:10001". By default the one
-        to which this process is connected, else the one that the variable RAY_ADDRESS names, else a new one on this
-        machine, which ends with this process.
+        Address of a running cluster: "auto" for the one of this machine, "host:6379", "ray://host:10001". Default:
+        the cluster that this process is connected to, else that of the variable RAY_ADDRESS, else a new one on this
+        machine that ends with this process.
     n_shards : int, optional
-        Number of workers; by default as many as the CPUs of its machines allow.
+        Number of workers. Default: as many as the CPUs of the machines allow.
     threads : int
-        Threads of a worker, and CPUs that it asks the cluster for.
+        Threads of a worker, and CPUs that it requests.
     folder : path, optional
-        Where the states of the workers are kept while a fit lasts, in a folder of its own that is removed at the end.
-        All machines of the cluster have to see it; the default, a temporary folder of this machine, is for one.
+        Folder for the states of the workers during a fit, in a subfolder that is deleted at the end. All machines of
+        the cluster must see it. Default: a temporary folder, which suits a cluster on one machine.
     checkpoint_every : int or None
-        Number of steps (waves of blocks, or iterations) between two states that are kept. None keeps none: a worker
-        that was restarted takes all steps from the first, of which all arguments are kept.
+        Number of steps (waves of blocks, or iterations) between two saved states. None saves none: a restarted worker
+        then repeats all steps, and the driver keeps the arguments of all of them.
     resume : bool
-        Whether a run can go on after the death of this process: answers and states then stay in `folder`, which is to
-        be given, and a fit of the same data with the same settings goes on from there. Remove the folder when you
-        have the model.
+        Whether a run can be resumed after the death of this process. Results and states then stay in `folder`, which
+        is required, and a fit of the same data with the same settings resumes there. Delete the folder when you have
+        the model.
     data : {"store", "file"}
-        How data reach the workers: by the object store of Ray, or by files in `folder` that are mapped into memory
-        and need not fit into it.
+        How data reach the workers: through the object store of Ray, or through mapped files in `folder`, which need
+        not fit into memory.
     weights : path, optional
-        Folder for models that are larger than the memory of this process: weights arrive shard by shard in a file
-        there, and the model has them mapped into memory. `arbora.io.save` copies them; the file can go then.
+        Folder for models that are larger than the memory of this process. Weights arrive shard by shard in a file
+        there, and the model maps it. `arbora.io.save` copies the weights; then the file can be deleted.
     max_restarts : int
-        How often a worker may be restarted in all; -1 for any number. One that dies three times without a step
-        in between is given up in any case.
+        Most restarts of a worker; -1 means any number. A worker that dies three times without completing a step ends
+        the fit in any case.
     timeout : float
-        Seconds to wait for workers to start, or to come back.
+        Seconds to wait for workers to start or restart.
     n_jobs : int, optional
-        Threads of this process; classifiers put their own `n_jobs` here, if it is not None.
+        Threads of this process; an estimator's `n_jobs`, if not None, takes precedence.
 
     Examples
     --------
@@ -168,7 +174,6 @@ class RayEngine(ThreadEngine):
         timeout: float = 300.0,
         n_jobs: int | None = None,
     ) -> None:
-        super().__init__(n_jobs)
         for name, value, least in (
             ("n_shards", n_shards, 1),
             ("threads", threads, 1),
@@ -181,17 +186,18 @@ class RayEngine(ThreadEngine):
             raise ValueError(f"data={data!r}: choose 'store' or 'file'.")
         if resume and (folder is None or checkpoint_every is None):
             raise ValueError(
-                f"resume=True with folder={folder!r} and checkpoint_every={checkpoint_every!r}: a run goes on from "
-                "the states that its workers keep; give a folder that stays, and a number of steps."
+                f"resume=True with folder={folder!r} and checkpoint_every={checkpoint_every!r}: a run resumes from "
+                "the saved states of its workers; give a permanent folder and a number of steps."
             )
         self.address, self.n_shards_given, self.threads = address, n_shards, threads
         self.folder = None if folder is None else os.fspath(folder)
         self.checkpoint_every, self.resume, self.data = checkpoint_every, bool(resume), data
         self.weights = None if weights is None else os.fspath(weights)
-        self.max_restarts, self.timeout = max_restarts, timeout
+        self.max_restarts, self.timeout, self.n_jobs = max_restarts, timeout, n_jobs
+        self._threads = ThreadEngine(n_jobs)
 
     def to_state(self) -> dict[str, Any]:
-        """Return the settings, which are what `arbora.io` keeps of an engine."""
+        """Return the settings, which `arbora.io` saves."""
         return {
             "address": self.address,
             "n_shards": self.n_shards_given,
@@ -206,19 +212,34 @@ class RayEngine(ThreadEngine):
             "n_jobs": self.n_jobs,
         }
 
-    def with_jobs(self, n_jobs: int | None) -> RayEngine:
-        """Return the same engine with another number of threads in this process."""
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Make an engine from its settings."""
+        return cls(**state)
+
+    def with_jobs(self, n_jobs: int | None) -> Self:
+        """Return an engine with the same settings but another number of threads in this process."""
         return type(self)(**{**self.to_state(), "n_jobs": n_jobs})
 
     @property
+    def keeps_weights_in_files(self) -> bool:
+        """Whether `zeros` returns arrays that are mapped files."""
+        return self.weights is not None
+
+    @property
+    def n_workers(self) -> int:
+        """Number of threads of this process."""
+        return self._threads.n_workers
+
+    @property
     def n_shards(self) -> int:
-        """Number of workers: the one that was given, or as many as the CPUs of the machines allow."""
+        """Number of workers: the given one, or as many as the CPUs of the machines allow."""
         if self.n_shards_given is not None:
             return self.n_shards_given
         return max(1, count_slots(self.connect(), self.threads))
 
     def connect(self) -> Any:
-        """Connect this process to the cluster, unless it is; return the module `ray`."""
+        """Connect this process to the cluster if necessary; return the module `ray`."""
         ray = import_ray()
         if ray.is_initialized():
             if self.address is not None:
@@ -234,54 +255,91 @@ class RayEngine(ThreadEngine):
             ray.init(address=address, **_QUIET)
         except (Exception, SystemExit) as error:
             raise EngineError(
-                f"cannot connect to a Ray cluster at {address!r}: {error}. Look at it with `ray status --address="
-                f"{address}`; its version of Ray has to be the one here ({ray.__version__}), and if it asks for a "
-                "token, RAY_AUTH_MODE=token has to be set here, too, and ~/.ray/auth_token has to hold it."
+                f"cannot connect to a Ray cluster at {address!r}: {error}. Check it with `ray status --address="
+                f"{address}`. Its version of Ray must equal the one here ({ray.__version__}). If it asks for a "
+                "token, set RAY_AUTH_MODE=token here and put the token into ~/.ray/auth_token."
             ) from error
         _reached[address] = _where(ray)
         return ray
 
-    def shards(self, make: Make, common: Any, pieces: Sequence[Any]) -> RayShards:
+    def map(
+        self,
+        function: Callable[[Item], Result],
+        items: Iterable[Item],
+        progress: SupportsUpdate | None = None,
+    ) -> list[Result]:
+        """Apply ``function`` to every item on threads of this process; see `ThreadEngine.map`."""
+        return self._threads.map(function, items, progress)
+
+    def imap(
+        self,
+        function: Callable[[Item], Result],
+        items: Iterable[Item],
+        progress: SupportsUpdate | None = None,
+        look_ahead: int | None = None,
+    ) -> Iterator[Result]:
+        """Apply ``function`` lazily on threads of this process; see `ThreadEngine.imap`."""
+        return self._threads.imap(function, items, progress, look_ahead)
+
+    def sum(
+        self, function: Callable[[Item], Any], items: Iterable[Item], progress: SupportsUpdate | None = None
+    ) -> Any:
+        """Add up ``function(item)`` on threads of this process; see `ThreadEngine.sum`."""
+        return self._threads.sum(function, items, progress)
+
+    def shards(self, make: Make, common: Any, own: Sequence[Any]) -> Shards:
         """Make resident shards on the workers.
 
         Parameters
         ----------
         make : callable
-            Makes a shard: ``make(common, piece, engine)``. A function or class of a module that the workers have.
+            Builds a shard: ``make(common, own_data, engine)``. A function or class of a module that the workers have.
         common : object
-            What all shards read and none writes. Its arrays arrive read-only.
-        pieces : sequence
-            One for each shard.
+            Data that all shards read and none writes. Its arrays arrive read-only.
+        own : sequence
+            Data of each shard.
 
         Returns
         -------
         RayShards
         """
-        return RayShards(self, make, common, pieces)
+        return RayShards(self, make, common, own)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """Give the array for the weights of a model, in memory or in a file of the folder `weights`."""
+        """Return an array of zeros for the weights of a model, in memory or in a file of the folder `weights`."""
         if self.weights is None:
-            return super().zeros(shape, dtype)
+            return np.zeros(shape, dtype)
         Path(self.weights).mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix="weights-", suffix=".npy", dir=self.weights)
         os.close(descriptor)
         return np.asarray(np.lib.format.open_memmap(name, "w+", dtype, shape))
 
     def settle(self, weights: NDArray[Any]) -> None:
-        """Let the pages of an array that `zeros` gave go; what they hold is on its way to the file."""
+        """Release the memory of the written pages of an array from `zeros`; the system writes them to the file."""
         mapped = _base(weights, mmap.mmap)
         if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
             mapped.madvise(mmap.MADV_DONTNEED)
 
     def discard(self, weights: NDArray[Any]) -> None:
-        """Remove the file of an array that `zeros` gave; the array can be used until it is let go."""
+        """Unlink the file of an array from `zeros`. The array stays valid until it is freed."""
         base = _base(weights, np.memmap)
         if base is not None:
             Path(str(base.filename)).unlink(missing_ok=True)
 
+    def __enter__(self) -> Self:
+        self._threads.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._threads.__exit__(kind, error, traceback)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.to_state()
+
     def __setstate__(self, state: dict[str, Any]) -> None:
-        RayEngine.__init__(self, **state)
+        self.__init__(**state)  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RayEngine) and self.to_state() == other.to_state()
@@ -289,6 +347,6 @@ class RayEngine(ThreadEngine):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        usual = RayEngine().to_state()
-        told = {name: value for name, value in self.to_state().items() if value != usual[name]}
-        return f"RayEngine({', '.join(f'{name}={value!r}' for name, value in told.items())})"
+        default = RayEngine().to_state()
+        changed = {name: value for name, value in self.to_state().items() if value != default[name]}
+        return f"RayEngine({', '.join(f'{name}={value!r}' for name, value in changed.items())})"

@@ -1,9 +1,7 @@
-"""A thread engine: ordered map, lazy map and ordered sum on the threads of this machine.
+"""The engine of threads: ordered map, lazy map and ordered sum on one machine.
 
-Numba kernels that release the GIL run side by side in threads without copying any data, so threads are all
-that a single machine needs. Three promises hold for every ``n_jobs``: results come in the order of the
-items, statistics are added in the order of the items, and of several failing items the first one (in the
-order of the items) is reported.
+Numba kernels that release the GIL run in parallel threads without copying data, so one machine needs no processes.
+The guarantees of `arbora.core.engine` hold for every ``n_jobs``.
 """
 
 from __future__ import annotations
@@ -14,13 +12,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from types import TracebackType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from arbora.core.engine import SupportsUpdate, add
+from arbora.core.engine import SupportsUpdate, add_in_order
 from arbora.core.shards import LocalShards, Make, Shards
 
 Item = TypeVar("Item")
@@ -42,10 +40,10 @@ def _in_worker() -> bool:
 
 
 class _Run(Generic[Item, Result]):
-    """One call of map: applies the function, counts what is done and stops after a failure.
+    """One call of map: applies the function, counts finished items and stops after a failure.
 
-    Items behind a failed one are skipped, items before it still run: so the failure that is reported is the
-    one that a plain loop would have met, whatever the threads did.
+    Items after a failed one are skipped and items before it still run, so that the exception is always the one that a
+    plain loop would raise.
     """
 
     def __init__(self, function: Callable[[Item], Result], progress: SupportsUpdate | None) -> None:
@@ -60,7 +58,7 @@ class _Run(Generic[Item, Result]):
 
     def __call__(self, index: int, item: Item) -> Result:
         if index > self.limit:
-            return cast(Result, None)  # never seen: the caller has left, or leaves at the failed item
+            return cast(Result, None)  # never used: the caller has left, or stops at the failed item
         try:
             result = self.function(item)
         except BaseException as error:
@@ -76,31 +74,31 @@ class _Run(Generic[Item, Result]):
 def _threaded(
     run: _Run[Item, Result], items: Iterable[Item], pool: ThreadPoolExecutor, window: int | None
 ) -> Generator[Result, None, None]:
-    """Yield the results in order with at most ``window`` items under way or waiting to be taken."""
+    """Yield the results in order, with at most ``window`` items running or waiting to be consumed."""
     pending: deque[Future[Result]] = deque()
     wait_for_running = True
     try:
         for index, item in enumerate(items):
-            # A context of its own for each item: np.errstate and its like hold in the threads too.
+            # Each item gets a copy of the context, so that np.errstate and the like hold in the threads too.
             pending.append(pool.submit(copy_context().run, run, index, item))
             if window is not None and len(pending) >= window:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
     except (KeyboardInterrupt, SystemExit):
-        wait_for_running = False  # the user wants to leave now; items under way end on their own
+        wait_for_running = False  # the user wants to leave now; running items end on their own
         raise
     finally:
         run.stop()
         running = [future for future in pending if not future.cancel()]
         if wait_for_running:
-            wait(running)  # after an error nothing may go on writing into arrays of the caller
+            wait(running)  # after an error no thread may still write into arrays of the caller
 
 
 def _closing(
     results: Generator[Result, None, None], pool: ThreadPoolExecutor
 ) -> Generator[Result, None, None]:
-    """Shut the pool down when the results have been taken or dropped."""
+    """Shut the pool down when the results are consumed or dropped."""
     try:
         yield from results
     finally:
@@ -108,22 +106,22 @@ def _closing(
 
 
 class ThreadEngine:
-    """Runs a function over items on threads, in order.
+    """Engine that applies functions to items on threads, in order.
 
     Parameters
     ----------
     n_jobs : int, optional
-        Number of threads as in joblib: None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 is
-        all cores. With 1, everything runs in the calling thread.
+        Number of threads as in joblib: None means 1 unless in a ``joblib.parallel_config`` context, -1 means all
+        cores. With 1, everything runs in the calling thread.
 
     Notes
     -----
-    Used as a context manager, the engine keeps its threads between calls; otherwise each call
-    has its own. A call made inside a worker runs inline, so nested calls can neither deadlock nor
-    oversubscribe the machine. Engines can be pickled and copied; threads are not part of them.
+    As a context manager, the engine keeps its threads between calls; otherwise each call starts its own. A call made
+    inside a worker runs inline, so nested calls can neither deadlock nor oversubscribe the machine. Engines can be
+    pickled and copied; threads are not part of them.
 
-    Functions must release the GIL to gain from threads (numba ``nogil=True``, numpy, scipy) and must not
-    themselves be numba ``parallel=True`` kernels.
+    Functions must release the GIL to gain from threads (numba ``nogil=True``, NumPy, SciPy) and must not be numba
+    ``parallel=True`` kernels.
 
     Examples
     --------
@@ -135,7 +133,8 @@ class ThreadEngine:
     0.75
     """
 
-    shares_memory = True  # shards are in this process, and share its memory
+    shares_memory = True
+    keeps_weights_in_files = False
 
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = n_jobs
@@ -144,7 +143,7 @@ class ThreadEngine:
 
     @property
     def n_workers(self) -> int:
-        """Number of threads that a call made here and now would use.
+        """Number of threads that a call would use now.
 
         Examples
         --------
@@ -158,36 +157,36 @@ class ThreadEngine:
 
     @property
     def n_shards(self) -> int:
-        """Number of shards into which a model is best cut here: threads share memory, and need but one."""
+        """Number of shards to cut a model into: one, since threads share memory."""
         return 1
 
-    def shards(self, make: Make, common: Any, pieces: Sequence[Any]) -> Shards:
-        """Make resident shards (see `arbora.core.shards`), here in this process.
+    def shards(self, make: Make, common: Any, own: Sequence[Any]) -> Shards:
+        """Make resident shards (see `arbora.core.shards`) in this process.
 
         Parameters
         ----------
         make : callable
-            Makes a shard: ``make(common, piece, engine)``.
+            Builds a shard: ``make(common, own_data, engine)``.
         common : object
-            What all shards read and none writes.
-        pieces : sequence
-            One for each shard.
+            Data that all shards read and none writes.
+        own : sequence
+            Data of each shard.
 
         Returns
         -------
         Shards
         """
-        return LocalShards(make, common, pieces, self)
+        return LocalShards(make, common, own, self)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """Give the array for the weights of a model: here in memory, of other engines perhaps in a file."""
+        """Return an array of zeros for the weights of a model."""
         return np.zeros(shape, dtype)
 
     def settle(self, weights: NDArray[Any]) -> None:
-        """Let an array that `zeros` gave take no memory for what has been written, if it is in a file."""
+        """Do nothing: the array is in memory."""
 
     def discard(self, weights: NDArray[Any]) -> None:
-        """Let nothing but memory be taken by an array that `zeros` gave; it can be used until it is let go."""
+        """Do nothing: the array is in memory."""
 
     def map(
         self,
@@ -202,15 +201,15 @@ class ThreadEngine:
         function : callable
             Called with one item.
         items : iterable
-            What to work on.
+            Items.
         progress : object with ``update(n)``, optional
-            Told of every item done, under a lock.
+            Updated after every item, under a lock.
 
         Returns
         -------
         list
-            Results in the order of the items. The first exception (in the order of the items) cancels the
-            rest and is raised with the index of its item noted.
+            Results in the order of the items. The first exception in that order cancels the remaining items and is
+            raised with a note of its index.
 
         Examples
         --------
@@ -227,23 +226,23 @@ class ThreadEngine:
         progress: SupportsUpdate | None = None,
         look_ahead: int | None = None,
     ) -> Iterator[Result]:
-        """Apply ``function`` lazily: results in order, items drawn only a little ahead of them.
+        """Apply ``function`` lazily: results in order, items drawn only a little ahead.
 
         Parameters
         ----------
         function : callable
             Called with one item.
         items : iterable
-            May be endless; memory is bounded by ``look_ahead`` items and results.
+            Possibly endless; memory is bounded by ``look_ahead`` items and results.
         progress : object with ``update(n)``, optional
-            Told of every item done, under a lock.
+            Updated after every item, under a lock.
         look_ahead : int, optional
-            Most items that are under way or done but not yet taken; twice the number of threads by default.
+            Most items that are running or done but not yet consumed. Default: twice the number of threads.
 
         Returns
         -------
         iterator
-            Dropping it before its end cancels what has not begun.
+            Dropping it early cancels the items that have not started.
 
         Examples
         --------
@@ -261,16 +260,16 @@ class ThreadEngine:
     def sum(
         self, function: Callable[[Item], Any], items: Iterable[Item], progress: SupportsUpdate | None = None
     ) -> Any:
-        """Add up ``function(item)`` in the order of the items, by :func:`add`.
+        """Add up ``function(item)`` in the order of the items, by `add`.
 
         Parameters
         ----------
         function : callable
-            Gives the statistic of one item: a number, an array, or a (named) tuple or dict of them.
+            Returns the statistic of one item: a number, an array, or a (named) tuple or dict of them.
         items : iterable
-            At least one item; take parts from :func:`split` so that they do not depend on ``n_jobs``.
+            At least one item; use chunks of `arbora.core.chunks.split`, which do not depend on ``n_jobs``.
         progress : object with ``update(n)``, optional
-            Told of every item done, under a lock.
+            Updated after every item, under a lock.
 
         Returns
         -------
@@ -287,14 +286,7 @@ class ThreadEngine:
         >>> n, float(total)
         (10, 45.0)
         """
-        results = self.imap(function, items, progress)
-        try:
-            total = next(results)
-        except StopIteration:
-            raise ValueError("there is no item to sum over") from None
-        for result in results:
-            total = add(total, result)
-        return total
+        return add_in_order(self.imap(function, items, progress))
 
     def _run(
         self,
@@ -312,7 +304,7 @@ class ThreadEngine:
         pool = _new_pool(n_workers)
         return _closing(_threaded(run, items, pool, look_ahead), pool)
 
-    def __enter__(self) -> ThreadEngine:
+    def __enter__(self) -> Self:
         if self._depth == 0 and self.n_workers > 1:
             self._pool = _new_pool(self.n_workers)
         self._depth += 1
@@ -328,7 +320,7 @@ class ThreadEngine:
             pool.shutdown(wait=not leave_now, cancel_futures=True)
 
     def to_state(self) -> dict[str, Any]:
-        """Return the settings, which are what `arbora.io` keeps of an engine."""
+        """Return the settings, which `arbora.io` saves."""
         return {"n_jobs": self.n_jobs}
 
     @classmethod
@@ -340,7 +332,7 @@ class ThreadEngine:
         return self.to_state()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        ThreadEngine.__init__(self, **state)
+        self.__init__(**state)  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"ThreadEngine(n_jobs={self.n_jobs})"

@@ -1,4 +1,4 @@
-"""The actor of a cluster: a shard, which takes numbered steps and keeps its state."""
+"""The actor of a cluster: a shard that takes numbered steps and saves its state."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from arbora.core.shards import Make
 from arbora.engine.mapped import read_object, write_object
 from arbora.engine.threads import ThreadEngine
 
-LOOK = "look"  # the threads of an actor that answer while a step is taken
+LOOK = "look"  # concurrency group of the actor that answers while a step runs
 
 
 class Standing(NamedTuple):
-    """Where a worker is: its process, its last step, whether it sees the folder of the run, and its name.
+    """Status of a worker: its process, its last step, whether it sees the folder of the run, and its life.
 
-    The name is that of one life of the worker. The number of a process is not: on another machine it may be the same.
+    A worker that is restarted starts a new life with a new name. Process ids are not unique across machines.
     """
 
     pid: int
@@ -28,32 +28,32 @@ class Standing(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a step gave, and the last step whose state is safe on the disk."""
+    """The result of a step, and the last step whose state is on the disk."""
 
     result: Any
     saved: int
 
 
 class BehindError(Exception):
-    """A worker was told a step before those that come first: it has been restarted."""
+    """A worker received a step too early: it was restarted and lacks the steps before."""
 
 
 class Worker:
-    """The actor: a shard, and how far it is.
+    """The actor: a shard, and the number of its last step.
 
     Parameters
     ----------
     make : callable
     given : tuple
-        References of what all shards read (or the path of a file of it, to be mapped) and of the piece of this one.
-        They are inside of a tuple, and the driver holds on to them: Ray lets go of arguments as soon as the actor is
-        there, and could not make it again.
+        References to the common data and to the data of this shard, or paths of files to map. They are inside a
+        tuple, and the driver keeps them alive: Ray frees plain arguments as soon as the actor exists, and could not
+        restart it.
     threads : int
-        Of the engine that the shard works on.
+        Number of threads of the shard's engine.
     path : Path
-        Where the state is kept; its folder is that of the run.
+        File of the state; its folder is that of the run.
     every : int or None
-        Steps between two states that are kept; None keeps none.
+        Number of steps between two saved states; None saves none.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Worker:
         import ray
 
         self.path, self.every = path, every
-        common, piece = (read_object(one) if isinstance(one, Path) else ray.get(one) for one in given)
-        self.shard = make(common, piece, ThreadEngine(threads))
+        common, own = (read_object(one) if isinstance(one, Path) else ray.get(one) for one in given)
+        self.shard = make(common, own, ThreadEngine(threads))
         self.done, self.life = 0, uuid.uuid4().hex
         self.keeps_state = getattr(self.shard, "keeps_state", True)
         self.answer: Answer | None = None
@@ -73,14 +73,14 @@ class Worker:
         self.saved = self.done
 
     def standing(self) -> Standing:
-        """Tell how far this worker is."""
+        """Return the status of this worker."""
         return Standing(os.getpid(), self.done, self.path.parent.exists(), self.life)
 
     def step(self, number: int, name: str, shared: Sequence[Any], own: Sequence[Any]) -> Answer:
-        """Take a step, unless it has been taken."""
+        """Take a step, or return the answer again if it was the last one taken."""
         if number != self.done or self.answer is None:
             if number != self.done + 1 and self.keeps_state:
-                raise BehindError(f"step {number} was asked for after step {self.done}")
+                raise BehindError(f"received step {number} after step {self.done}")
             if self.every is not None and self.done - self.saved >= self.every:
                 write_object(self.path, (self.done, self.shard.state()))
                 self.saved = self.done
@@ -91,5 +91,5 @@ class Worker:
     def ask(self, number: int, name: str, arguments: Sequence[Any]) -> Any:
         """Answer a question about the state after a step."""
         if number != self.done and self.keeps_state:
-            raise BehindError(f"was asked after step {number}, and is at step {self.done}")
+            raise BehindError(f"received a question after step {number}, but is at step {self.done}")
         return getattr(self.shard, name)(*arguments)

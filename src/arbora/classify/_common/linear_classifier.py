@@ -41,7 +41,7 @@ from arbora.classify.thresholds import Threshold, make_threshold
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.fingerprint import fingerprint
 from arbora.core.validation import check_features
-from arbora.engine import ThreadEngine, choose_engine
+from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.infer.linear.flat import BlockSolution
 
 _NOT_PART_OF_THE_MODEL = (
@@ -81,7 +81,7 @@ class LinearClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
         "calibration": [StrOptions({"holdout"}), Interval(Integral, 2, None, closed="left"), None],
         "dtype": [StrOptions({"float32", "float64"})],
         "n_jobs": [Integral, None],
-        "engine": [StrOptions({"threads", "ray"}), ThreadEngine, None],
+        "engine": ENGINE_PARAMETER,
         "random_state": ["random_state"],
         "checkpoint": [str, os.PathLike, None],
         "verbose": ["verbose"],

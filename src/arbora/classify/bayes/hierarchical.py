@@ -38,10 +38,11 @@ from arbora.classify.bayes.node_report import TreeReport
 from arbora.classify.bayes.partial_map import MapFit, fit_partial_map
 from arbora.classify.bayes.predictive import Scores, predictive_logits, score_variances
 from arbora.classify.bayes.priors import check_scale, make_prior
+from arbora.core.engine import require_shared_memory
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
 from arbora.core.validation import check_features
-from arbora.engine import ThreadEngine, choose_engine
+from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.infer.tree.blocks import Marginals
 from arbora.infer.tree.gaussian import Gammas, Root, share_precisions
 from arbora.infer.tree.problem import TreeProblem
@@ -159,7 +160,7 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
         "tol": [Interval(Real, 0, None, closed="neither"), None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "n_jobs": [Integral, None],
-        "engine": [StrOptions({"threads", "ray"}), ThreadEngine, None],
+        "engine": ENGINE_PARAMETER,
         "verbose": ["verbose"],
     }
 
@@ -244,11 +245,11 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
     def _refuse_elsewhere(self) -> None:
         """Refuse what cannot be fitted in shards, before anything is."""
         splits = self.inference == "map" and self.likelihood == "logistic" and self.covariance != "M2"
-        if not splits and not self._training_engine().shares_memory:
-            raise ValueError(
-                f"inference={self.inference!r}, likelihood={self.likelihood!r}, covariance={self.covariance!r} does "
-                f"not split over classes, and engine={self.engine!r} keeps them in shards: use inference='map', "
-                "likelihood='logistic' and covariance 'M1' or 'M3', or engine=None."
+        if not splits:
+            option = f"inference={self.inference!r} with likelihood={self.likelihood!r}"
+            advice = "use inference='map', likelihood='logistic' and covariance 'M1' or 'M3', or engine=None"
+            require_shared_memory(
+                self._training_engine(), f"{option} and covariance={self.covariance!r}", advice
             )
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> TreeProblem:

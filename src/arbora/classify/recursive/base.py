@@ -57,6 +57,7 @@ from arbora.classify.recursive.search import (
 )
 from arbora.classify.thresholds import make_threshold
 from arbora.core.checkpoint import Checkpoint
+from arbora.core.engine import require_shared_memory
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
@@ -132,15 +133,12 @@ class Recursive(OneVsRest):
 
     def _refuse_elsewhere(self) -> None:
         """Refuse what shards elsewhere cannot be given, before anything is trained."""
-        if self._training_engine().shares_memory:
-            return
         for name, value in (("warm_start", self.warm_start), ("checkpoint", self.checkpoint)):
             if value:
-                raise ValueError(
-                    f"{name}={value!r} is for engine=None: with engine={self.engine!r} multipliers stay on the "
-                    "workers, which keep their own states; RayEngine(folder=..., resume=True) takes up a fit that "
-                    "was interrupted."
+                advice = (
+                    "use engine=None; RayEngine(folder=..., resume=True) resumes a fit that was interrupted"
                 )
+                require_shared_memory(self._training_engine(), f"{name}={value!r}", advice)
 
     def _train_and_keep(self, training: Training, coupling: Coupling, checkpoint: Checkpoint | None) -> None:
         """Leave weights and certificate of all rows, and the multipliers if another fit may start from them."""

@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.core.engine import require_shared_memory
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
 from arbora.discover._mixture.initialization import Init, check_init
@@ -27,7 +28,7 @@ from arbora.discover._mixture.partial_fit import Stream
 from arbora.discover._mixture.prediction import LEVELS, Questions, draw_seed
 from arbora.discover._mixture.rows import as_rows, check_weight, refuse_few
 from arbora.discover._mixture.selection import search_components
-from arbora.engine import ThreadEngine, choose_engine
+from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, run
 from arbora.infer.mixture.shards import settled
 from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step
@@ -72,7 +73,7 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "engine": [StrOptions({"threads", "ray"}), ThreadEngine, None],
+        "engine": ENGINE_PARAMETER,
         **RUN_CONSTRAINTS,
     }
 
@@ -158,10 +159,9 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
         return self.fit(X, y, sample_weight).predict(X)
 
     def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> None:
-        if self.batch_size is not None and not engine.shares_memory:
-            raise ValueError(
-                f"batch_size={self.batch_size} takes rows from anywhere, and engine={self.engine!r} keeps them on "
-                "its workers: leave one of the two out."
+        if self.batch_size is not None:
+            require_shared_memory(
+                engine, f"batch_size={self.batch_size}", "use engine=None, or batch_size=None"
             )
         rows = as_rows(X, weight, np.dtype(self.dtype))
         n_components = self.n_components

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.core.engine import require_shared_memory
 from arbora.core.products import csr_matmul
 from arbora.discover._mixture.base import Mixture
 from arbora.discover._mixture.initialization import Init
@@ -269,11 +270,8 @@ class BayesianVMFMixture(Mixture):
             raise ValueError(
                 "inference='gibbs' samples a component for each row: give no weights but 0 and 1."
             )
-        if self.inference == "gibbs" and not engine.shares_memory:
-            raise ValueError(
-                f"inference='gibbs' needs all rows in one process, and engine={self.engine!r} keeps them on its "
-                "workers: use engine=None, or inference='variational'."
-            )
+        if self.inference == "gibbs":
+            require_shared_memory(engine, "inference='gibbs'", "use engine=None, or inference='variational'")
         super()._fit(X, weight, seed, engine)
         if self.inference == "gibbs":
             self._sample_posterior(X, weight, seed, engine)

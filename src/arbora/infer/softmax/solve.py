@@ -104,7 +104,7 @@ def solve(
     if elsewhere and solver == "auto":
         solver = "lc"
     need = memory_of(problem, solver, engine.n_workers, elsewhere)
-    not_here = elsewhere and (engine.weights is not None or below is not None)
+    not_here = elsewhere and (engine.keeps_weights_in_files or below is not None)
     require_memory(
         0 if not_here else need,
         f"Training {problem.n_classes} classes on {n_samples} rows with {n_weights} weights a class by "
