@@ -1,8 +1,6 @@
-"""The built-in corpus: what a document is, what a label is, and that reading it imports nothing."""
+"""The built-in corpus: documents, labels, split."""
 
 import ast
-import hashlib
-import inspect
 import re
 import subprocess
 import sys
@@ -11,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from arbora.datasets import load_python_docs
+from arbora.datasets import load_python_docs, python_docs
 from arbora.datasets.python_docs import (
     MIN_WORDS,
     _docstrings,
@@ -20,70 +18,97 @@ from arbora.datasets.python_docs import (
     stratified_test_rows,
 )
 
+# ---- a package written here -----------------------------------------------------------------------------
 
-@pytest.fixture(scope="module")
-def docs():
-    return load_python_docs()
-
-
-def test_size_and_shape(docs):
-    sizes = Counter(docs.y)
-    assert 3000 < len(docs.texts) < 20_000
-    assert len(sizes) > 100
-    assert docs.hierarchy.is_tree
-    assert docs.hierarchy.height == 3
-    assert sorted(docs.hierarchy.children("root")) == ["numpy", "python", "scipy", "sklearn"]
-
-
-def test_labels_are_nodes_and_classes_are_not_tiny(docs):
-    docs.hierarchy.encode(docs.y)  # raises for an unknown name
-    sizes = Counter(docs.y)
-    assert min(size for label, size in sizes.items() if "/" in label) >= 5
-    assert {"python/json", "scipy/stats", "sklearn/linear_model", "numpy/linalg"} <= set(docs.hierarchy.names)
-    assert not [name for name in docs.hierarchy.names if "test" in name.split("/")[-1].split("_")[0:1]]
+FILLER = "of a function that has a docstring with enough words to count"
+FILES = {
+    "__init__.py": f'"""Package {FILLER}."""',
+    "_solve.py": "\n".join(
+        f'def solve_{i}():\n    """Solver {i} {FILLER}; see scipy.stats.norm.\n\n    >>> solve_{i}()\n    """'
+        for i in range(6)
+    ),
+    "deep/__init__.py": "",
+    "deep/down/__init__.py": f'"""Module far down {FILLER}."""',
+    "deep/down/below.py": "\n".join(f'def f{i}():\n    """Below {i} {FILLER}."""' for i in range(5)),
+    "small.py": f'"""Small {FILLER}."""\nraise RuntimeError("imported")\ndef short():\n    """Too short."""',
+    "twice.py": f'"""Small {FILLER}."""',
+    "code.py": f'"""Nearly all code {FILLER}."""\n' + "x = 1\n" * 1000,
+    "broken.py": f'"""Syntax error {FILLER}."""\ndef (:',
+    "tests/test_it.py": f'"""Test {FILLER}."""',
+    "deep/_lib/vendored.py": f'"""Vendored {FILLER}."""',
+}
 
 
-def test_split_is_stratified(docs):
-    train, test = Counter(docs.y_train), Counter(docs.y_test)
-    assert set(test) <= set(train)
-    for label, size in Counter(docs.y).items():
-        assert test[label] == size // 4
-    assert len(docs.texts_train) == len(docs.y_train)
-    assert len(docs.texts_test) == len(docs.y_test)
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    for name, source in FILES.items():
+        file = tmp_path / "pkg" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(source, encoding="utf-8")
+    monkeypatch.setattr(python_docs, "package_folders", lambda: [("pkg", tmp_path / "pkg", True)])
+    return tmp_path / "pkg"
 
 
-def test_texts_are_distinct_prose(docs):
-    texts = docs.texts
-    assert len(set(texts)) == len(texts)
-    assert min(len(text.split()) for text in texts) >= MIN_WORDS
-    assert not [text for text in texts if re.search(r"^\s*>>> ", text, re.MULTILINE)]
-    assert not [text for text in texts if re.search(r"\b(scipy|sklearn|numpy)\.\w", text)]
+def test_documents_and_labels(package):
+    data = load_python_docs(max_depth=3, test_size=0)
+    # Classes with fewer than 5 documents are merged into their parent: pkg/small here, pkg/deep/down is kept.
+    assert Counter(data.y) == {"pkg": 2, "pkg/solve": 6, "pkg/deep/down": 6}
+    assert data.hierarchy.to_edges() == [
+        ("root", "pkg"), ("pkg", "pkg/deep"), ("pkg", "pkg/solve"), ("pkg/deep", "pkg/deep/down")
+    ]  # fmt: skip
+    texts = dict(zip(data.texts, data.y, strict=True))
+    assert texts[f"Solver 0 {FILLER}; see  ."] == "pkg/solve"
+    assert texts[f"Small {FILLER}."] == "pkg"  # once, though two modules have it
+    assert not [text for text in texts if text.startswith(("Too", "Nearly", "Syntax", "Test", "Vendored"))]
+    assert Counter(load_python_docs(max_depth=2, test_size=0).y) == {"pkg": 2, "pkg/solve": 6, "pkg/deep": 6}
+
+
+def test_private_modules_of_the_standard_library_are_skipped(package, monkeypatch):
+    monkeypatch.setattr(python_docs, "package_folders", lambda: [("python", package, False)])
+    assert Counter(load_python_docs(test_size=0).y) == {"python": 2, "python/deep/down": 6}
+
+
+def test_no_documented_file_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(python_docs, "package_folders", lambda: [("pkg", tmp_path, True)])
+    with pytest.raises(FileNotFoundError, match="no documented source file in"):
+        load_python_docs()
 
 
 IN_ANOTHER_PROCESS = """
-import sys
-from arbora.datasets import load_python_docs
-from arbora.structure import Hierarchy
-before = set(sys.modules)
+import pathlib, sys
+from arbora.datasets import load_python_docs, python_docs
+python_docs.package_folders = lambda: [("pkg", pathlib.Path(sys.argv[1]), True)]
 data = load_python_docs(random_state=1)
-packages = {name.split(".")[0] for name in set(sys.modules) - before}
-print(sorted(packages & {"sklearn", "tkinter", "turtle", "asyncio", "xml"}))
-print(hash_of(sorted(zip(data.texts, data.y.tolist()))))
-print(hash_of(data.texts_test))
+print("sklearn" in sys.modules)
+print(list(zip(data.texts, data.y.tolist())))
 """
 
 
-def hash_of(value):
-    return hashlib.sha256(repr(value).encode()).hexdigest()
+def test_another_process_reads_the_same_and_imports_nothing(package):
+    command = [sys.executable, "-c", IN_ANOTHER_PROCESS, str(package)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    data, other = load_python_docs(random_state=1), load_python_docs(random_state=2)
+    expected = list(zip(data.texts, data.y.tolist(), strict=True))
+    assert done.stdout.splitlines() == ["False", str(expected)]
+    assert data.texts_test != other.texts_test
+    assert sorted(data.texts) == sorted(other.texts)
 
 
-def test_another_process_reads_the_same_and_imports_nothing(docs):
-    code = "import hashlib\n" + inspect.getsource(hash_of) + IN_ANOTHER_PROCESS
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    imported, everything, test_part = done.stdout.splitlines()
-    assert imported == "[]"
-    assert everything == hash_of(sorted(zip(docs.texts, docs.y.tolist(), strict=True)))
-    assert test_part != hash_of(docs.texts_test)  # another seed, another split
+# ---- the installed packages -------------------------------------------------------------------------------
+
+
+def test_installed_packages():
+    """Holds for any installed versions."""
+    data = load_python_docs()
+    assert data.hierarchy.is_tree
+    assert "python" in data.hierarchy.children("root")
+    data.hierarchy.encode(data.y)  # raises for an unknown name
+    sizes, tests = Counter(data.y), Counter(data.y_test)
+    assert all(tests[label] == size // 4 for label, size in sizes.items())
+    assert min(size for label, size in sizes.items() if "/" in label) >= 5
+    assert len(set(data.texts)) == len(data.texts) == len(data.y)
+    assert min(len(text.split()) for text in data.texts) >= MIN_WORDS
+    assert not [text for text in data.texts if re.search(r"\b(scipy|sklearn|numpy)\.\w", text)]
 
 
 def test_importing_the_package_is_light():

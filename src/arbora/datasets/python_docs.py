@@ -1,12 +1,12 @@
-"""The built-in real corpus: documentation of Python, NumPy, SciPy and scikit-learn as they are installed.
+"""The built-in corpus: docstrings of the installed Python, NumPy, SciPy and scikit-learn.
 
-A document is the docstring of a public module, class, function or method; its label is the path of its
-module, such as ``python/email/mime`` or ``sklearn/linear_model/ridge``. Modules are parsed, never imported,
-so nothing is run and what is compiled is left out. Nothing is downloaded and nothing is cached.
+A document is the docstring of a public module, class, function or method. Its label is the path of its module, such
+as ``python/email/mime`` or ``sklearn/linear_model/ridge``. Source files are parsed, never imported; compiled modules
+are skipped. Nothing is downloaded or cached.
 
-Choices that keep the task honest: the text is the docstring alone, without the names of module or function;
-code lines of examples and dotted names that start with a package (``scipy.stats.norm``) are dropped, for
-they would spell the label; short docstrings and exact repetitions are dropped.
+The text must not reveal the label. It is therefore the docstring alone, without the names of the module and the
+function. Code lines of examples and dotted names that start with a package (``scipy.stats.norm``) are removed. Short
+docstrings and exact duplicates are dropped.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ from arbora.datasets.base import Dataset, name_array, path_edges
 PACKAGES = ("numpy", "scipy", "sklearn")
 MIN_WORDS = 8
 
-# Tests, vendored copies, build machinery, code tables, applications, deprecated packages: nothing there
-# documents what one can use.
+# Tests, vendored copies, build tools, code tables, applications and deprecated packages: no public documentation.
 _SKIPPED_FOLDER = re.compile(
     r"tests?|testing|externals|_external|_lib|_vendor|__pycache__|distutils|lib2to3|idlelib|encodings"
     r"|turtledemo|pydoc_data|ensurepip|msilib|f2py|_build_utils|_pyinstaller|_?typing|_examples|.*-.*"
 )
-# Share of a file inside triple quotes. Files below it are nearly all code: they hold 14% of the documents and
-# take 28% of the time.
+# Minimum proportion of a file inside triple quotes. Files below it have 14% of the documents and take 28% of the
+# time.
 _MIN_DOCUMENTED = 0.2
 _PROMPT = re.compile(r"^\s*(?:>>>|\.\.\.)(?: .*)?$", re.MULTILINE)
 _DOTTED = re.compile(r"\b(?:numpy|scipy|sklearn|np|sp)(?:\.\w+)+")
@@ -47,7 +46,7 @@ _DEFINITION = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 @contextmanager
 def _parsing_foreign_code() -> Iterator[None]:
-    """Silence warnings about code that is not ours, and hold the cyclic collector: it would walk every tree."""
+    """Silence warnings about the parsed code, and pause the garbage collector, which would traverse every tree."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -60,7 +59,7 @@ def _parsing_foreign_code() -> Iterator[None]:
 
 
 def _source_files(root: Path, private: bool) -> Iterator[Path]:
-    """Python files under a folder in sorted order, without those that document nothing public."""
+    """Python files under a folder in sorted order, without skipped folders; private ones only if ``private``."""
     for folder, subfolders, files in os.walk(root):
         subfolders[:] = sorted(
             name
@@ -73,7 +72,7 @@ def _source_files(root: Path, private: bool) -> Iterator[Path]:
 
 
 def _module_label(prefix: str, root: Path, file: Path, max_depth: int) -> str:
-    """Path of the module below its package: private modules under their plain name, cut at ``max_depth``."""
+    """Path of the module below its package, cut at ``max_depth``; leading underscores are removed."""
     parts = [part.lstrip("_") for part in file.relative_to(root).with_suffix("").parts]
     if file.stem == "__init__":
         parts.pop()
@@ -97,7 +96,7 @@ def _docstrings(tree: ast.Module) -> Iterator[str]:
 
 
 def clean_docstring(text: str) -> str:
-    """Prose of a docstring: no indentation, no code of examples, no dotted names of the packages."""
+    """Prose of a docstring, without indentation, example code and dotted names of the packages."""
     return _DOTTED.sub(" ", _PROMPT.sub("", inspect.cleandoc(text))).strip()
 
 
@@ -109,7 +108,7 @@ def _read_package(prefix: str, root: Path, private: bool, max_depth: int) -> Ite
             continue
         try:
             tree = ast.parse(source)
-        except (SyntaxError, ValueError):  # a file for another version of Python
+        except (SyntaxError, ValueError):  # written for another version of Python
             continue
         label = _module_label(prefix, root, file, max_depth)
         for text in map(clean_docstring, _docstrings(tree)):
@@ -117,27 +116,36 @@ def _read_package(prefix: str, root: Path, private: bool, max_depth: int) -> Ite
                 yield text, label
 
 
-def _collect(max_depth: int) -> dict[str, str]:
-    """Label of each distinct text of the packages that are installed, in a fixed order."""
-    roots = [("python", Path(sysconfig.get_paths()["stdlib"]), False)]
+def package_folders() -> list[tuple[str, Path, bool]]:
+    """Name and folder of the standard library and of each installed package, and whether private files count.
+
+    Public names of NumPy, SciPy and scikit-learn are often defined in private modules.
+    """
+    folders = [("python", Path(sysconfig.get_paths()["stdlib"]), False)]
     for package in PACKAGES:
         spec = find_spec(package)
         if spec is not None and spec.submodule_search_locations:
-            roots.append((package, Path(spec.submodule_search_locations[0]), True))
+            folders.append((package, Path(spec.submodule_search_locations[0]), True))
+    return folders
+
+
+def _collect(max_depth: int) -> dict[str, str]:
+    """Label of each distinct text of the installed packages, in a fixed order."""
+    folders = package_folders()
     label_of: dict[str, str] = {}
     with _parsing_foreign_code():
-        for root in roots:
-            for text, label in _read_package(*root, max_depth):
+        for folder in folders:
+            for text, label in _read_package(*folder, max_depth):
                 label_of.setdefault(text, label)
     if not label_of:
         raise FileNotFoundError(
-            f"no documented source file in {', '.join(str(folder) for _, folder, _ in roots)}"
+            f"no documented source file in {', '.join(str(folder) for _, folder, _ in folders)}"
         )
     return label_of
 
 
 def lift_small_classes(labels: list[str], min_size: int) -> list[str]:
-    """Give the documents of small classes to their parents, the deepest first; packages are never lifted."""
+    """Move the documents of small classes to their parents, deepest classes first; packages are kept."""
     labels = list(labels)
     for depth in range(max(label.count("/") for label in labels), 0, -1):
         sizes = Counter(labels)
@@ -149,7 +157,7 @@ def lift_small_classes(labels: list[str], min_size: int) -> list[str]:
 
 
 def stratified_test_rows(labels: np.ndarray, test_size: float, rng: np.random.Generator) -> np.ndarray:
-    """Mark about ``test_size`` of the rows of each class for the test part, never a whole class."""
+    """Mark about ``test_size`` of the rows of each class as test rows, never a whole class."""
     shuffled = rng.permutation(labels.size)
     codes = np.unique(labels.astype(str), return_inverse=True)[1][shuffled]
     order = np.argsort(codes, kind="stable")
@@ -163,16 +171,16 @@ def stratified_test_rows(labels: np.ndarray, test_size: float, rng: np.random.Ge
 def load_python_docs(
     *, max_depth: int = 3, min_class_size: int = 5, test_size: float = 0.25, random_state: int = 0
 ) -> Dataset:
-    """Load the documentation of the installed Python, NumPy, SciPy and scikit-learn as a labelled corpus.
+    """Load the docstrings of the installed Python, NumPy, SciPy and scikit-learn as a labelled corpus.
 
     Parameters
     ----------
     max_depth : int, default=3
-        Levels of the module path that are kept, the package counted.
+        Number of levels of the module path to keep, including the package.
     min_class_size : int, default=5
-        Classes with fewer documents give them to their parent.
+        Classes with fewer documents are merged into their parent.
     test_size : float, default=0.25
-        Share of each class that goes to the test part.
+        Proportion of each class in the test part.
     random_state : int, default=0
         Seed of the split.
 
@@ -180,14 +188,14 @@ def load_python_docs(
     -------
     Dataset
         ``texts_train``, ``texts_test``; ``y_train``, ``y_test`` (module paths; some are inner nodes);
-        ``hierarchy`` with a node ``root`` on top. The same for the same installed versions.
+        ``hierarchy`` with the node ``root`` on top. The corpus depends only on the installed versions.
 
     Examples
     --------
     >>> from arbora.datasets import load_python_docs
-    >>> data = load_python_docs()
-    >>> data.hierarchy.path("python/email/message")
-    ['root', 'python', 'python/email', 'python/email/message']
+    >>> data = load_python_docs(max_depth=2)
+    >>> data.hierarchy.height, data.hierarchy.parents("python")
+    (2, ['root'])
     """
     from arbora.structure import Hierarchy
 
