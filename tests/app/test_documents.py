@@ -147,7 +147,7 @@ def test_texts_come_one_by_one(tmp_path):
             ", line 2",
             r"no field 'text' \(did you mean 'txt'",
         ),
-        ("x.jsonl", b'{"text": 3, "label": "b"}\n', ", line 1", "'text' must hold a string"),
+        ("x.jsonl", b'{"text": 3, "label": "b"}\n', ", line 1", "'text' must be a string"),
         ("x.jsonl", b'{"text": "a", "label": true}\n', ", line 1", "label must be"),
         ("x.jsonl", b'{"text": "a",\n', ", line 1", "not valid JSON: .*column"),
         ("x.jsonl", b"\n\n", "", "no record"),
@@ -181,7 +181,7 @@ def test_hostile_npz(tmp_path):
     for arrays, problem in [
         ({"X": np.eye(2), "y": np.array(["a", None], dtype=object)}, "objects: save names as"),
         ({"X": np.eye(2), "y": np.array(["a"])}, r"'y' has shape \(1,\), expected \(2,\)"),
-        ({"Z": np.eye(2)}, "it holds 'Z': expected 'X'"),
+        ({"Z": np.eye(2)}, "it contains 'Z': expected 'X'"),
         ({"X": np.array([[np.inf]])}, "not finite"),
         (
             {

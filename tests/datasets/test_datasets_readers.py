@@ -137,8 +137,8 @@ def test_cluto_companions(tmp_path):
         ("", None, "empty"),
         ("2\n", 1, "n_rows n_cols"),
         ("a b\n", 1, "n_rows n_cols"),
-        ("2 2 1\n1 1\n", 1, "promises 2 rows"),
-        ("1 2 2\n1 1\n", 1, "promises 2 values"),
+        ("2 2 1\n1 1\n", 1, "declares 2 rows"),
+        ("1 2 2\n1 1\n", 1, "declares 2 values"),
         ("2 2 2\n1 1\n1 1 2\n", 3, "odd number"),
         ("2 2 2\n1 1\n3 1\n", 3, "between 1 and 2"),
         ("2 2 2\n1 1\n0 1\n", 3, "between 1 and 2"),
@@ -195,7 +195,7 @@ def test_jsonl_single_labels_and_joined_fields(tmp_path):
             2,
             "no field 'text'.*did you mean 'txt'",
         ),
-        (b'{"text": "a", "label": "x"}\n{"text": 3, "label": "x"}', 2, "must hold a string"),
+        (b'{"text": "a", "label": "x"}\n{"text": 3, "label": "x"}', 2, "must be a string"),
         (b'{"text": "a", "label": "x"}\n{"text": "a", "label": 1.5}', 2, "whole number"),
         (b'{"text": "a", "label": "x"}\n{"text": "a", "label": [true]}', 2, "whole number"),
         (b'{"text": "a", "label": "x"}\n{"text": "a", "label": ""}', 2, "a label is empty"),
@@ -307,7 +307,7 @@ def test_folder_at_any_depth(tmp_path):
         ({}, "no file that matches"),
         ({"1.txt": b"x"}, "no sub-folder"),
         ({"a/1.txt": b"\xff"}, r"1\.txt: byte 0 is not utf-8"),
-        ({"root/1.txt": b"x"}, "may not be called 'root'"),
+        ({"root/1.txt": b"x"}, "must not be named 'root'"),
     ],
 )
 def test_folder_errors(tmp_path, files, message):

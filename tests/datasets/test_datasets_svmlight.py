@@ -111,7 +111,7 @@ def test_blocks_do_not_change_the_result(tmp_path, monkeypatch):
     path = tmp_path / "x.svm"
     path.write_text("".join(f"{i},{i + 1} {i % 7 + 1}:{i}\n" for i in range(200)))
     whole = read_svmlight(path)
-    monkeypatch.setattr(files.read_blocks, "__defaults__", (64,))
+    monkeypatch.setattr(files.read_chunks, "__defaults__", (64,))
     pieces = read_svmlight(path)
     assert pieces.labels == whole.labels
     assert (pieces.X != whole.X).nnz == 0
@@ -162,14 +162,14 @@ def test_malformed_lines_are_named(tmp_path, content, line, message):
     [
         (b"", 1, "empty"),
         (b"1 2\n0 0:1\n", 1, "n_samples n_features n_labels"),
-        (b"2 2 2\n0 0:1\n", 1, "promises 2 rows, the file has 1"),
+        (b"2 2 2\n0 0:1\n", 1, "declares 2 rows, the file has 1"),
         (b"1 2 2\n0 0:1\n0 0:1\n", 1, "has 2"),
         (b"1 2 2\n0 2:1\n", 2, "beyond the 2 features"),
         (b"1 2 2\n2 0:1\n", 2, "label '2'"),
         (b"1 2 2\na 0:1\n", 2, "label 'a'"),
     ],
 )
-def test_xmlc_counts_are_held_to(tmp_path, content, line, message):
+def test_xmlc_counts_are_checked(tmp_path, content, line, message):
     path = tmp_path / "bad.txt"
     path.write_bytes(content)
     with pytest.raises(DataFormatError, match=message) as caught:

@@ -1,4 +1,4 @@
-"""Data: readers of the field's formats, real sets by name, generators with known truth, a built-in corpus."""
+"""Data sets: readers of common file formats, real sets by name, generators with known truth, a built-in corpus."""
 
 from arbora.datasets.base import Dataset, Split
 from arbora.datasets.errors import DataFormatError

@@ -1,4 +1,4 @@
-"""What every reader, loader and generator hands back: a :class:`Dataset`, and the label helpers it needs."""
+"""`Dataset`, the return type of loaders and generators, and helpers for labels."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from arbora.structure import Hierarchy, LabelGraph
 
 
-ROOT = "root"  # name of the node on top of the hierarchies made here
+ROOT = "root"  # name of the root of the hierarchies built in this package
 
 
 class Split(NamedTuple):
-    """One more part of a data set, such as its validation rows; ``None`` for what the part does not have."""
+    """A further split of a data set, such as its validation rows; fields that do not exist are ``None``."""
 
     X: Any
     y: Any
@@ -28,32 +28,32 @@ class Split(NamedTuple):
 class Dataset:
     """Rows, labels and label structure of one data set, in their official split.
 
-    A set without an official split has all its rows in the training part, and ``None`` in the test part.
+    A set without an official split has all rows in ``X_train`` and ``None`` in ``X_test``.
 
     Attributes
     ----------
     name : str
         Name of the set.
     X_train, X_test : CSR matrix, ndarray or None
-        Raw values (counts, measurements); integers become float32. Nothing is weighted or standardised.
+        Raw values (counts, measurements); integers become float32. Values are not weighted or standardised.
         For sets of sequences, an object array of (length, n_channels) arrays. ``None`` for sets of raw text.
     y_train, y_test : ndarray of object, list of list, or None
-        Node names: one a row, or a list of names a row for multilabel sets.
+        Node names: one per row, or a list per row for multilabel sets.
     hierarchy : Hierarchy or None
         Label tree or DAG.
     graph : LabelGraph or None
         Undirected label graph.
     feature_names : ndarray of object or None
-        Name of each column, where the source has them.
+        Name of each column, if the source has names.
     texts_train, texts_test : list of str or None
-        Raw texts, where the source has them.
+        Raw texts, if the source has texts.
     splits : dict of str to Split
-        Further official parts, such as ``"validation"``.
+        Further official splits, such as ``"validation"``.
     extra : dict
-        What else the source says (dates, speakers, names of nodes). Arrays have one entry a row, in the
-        order of the training part followed by the test part.
+        Other fields of the source (dates, speakers, names of nodes). Arrays have one entry per row, training rows
+        first, then test rows.
     truth : object
-        Parameters the rows were drawn from, for generated sets.
+        True parameters of a generated set.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class Dataset:
 
     @property
     def X(self) -> Any:
-        """All rows: the training part followed by the test part."""
+        """All rows: training rows, then test rows."""
         if self.X_train is None or self.X_test is None:
             return self.X_train if self.X_test is None else self.X_test
         if isinstance(self.X_train, np.ndarray):
@@ -93,7 +93,7 @@ class Dataset:
 
     @property
     def y(self) -> Any:
-        """All labels: the training part followed by the test part."""
+        """All labels: training labels, then test labels."""
         if self.y_train is None or self.y_test is None:
             return self.y_train if self.y_test is None else self.y_test
         if isinstance(self.y_train, list):
@@ -102,7 +102,7 @@ class Dataset:
 
     @property
     def texts(self) -> list[str] | None:
-        """All texts: the training part followed by the test part."""
+        """All texts: training texts, then test texts."""
         parts = [part for part in (self.texts_train, self.texts_test) if part is not None]
         return [text for part in parts for text in part] if parts else None
 
@@ -126,13 +126,13 @@ def _n_rows(X: Any, texts: list[str] | None) -> int:
 
 
 def label_names(y: Any) -> list[str]:
-    """Sorted distinct names of single labels or of lists of labels; ``None`` (no label) does not count."""
+    """Sorted distinct names of single labels or lists of labels; ``None`` (no label) is ignored."""
     names = {name for labels in y for name in labels} if isinstance(y, list) else set(y)
     return sorted(names - {None}, key=str)
 
 
 def name_array(names: Iterable[Any]) -> np.ndarray:
-    """Object array of the given names, one entry each, even when the names are sequences themselves."""
+    """Object array of the given names; names may be sequences themselves."""
     items = list(names)
     array = np.empty(len(items), dtype=object)
     array[:] = items
@@ -148,7 +148,7 @@ def single_labels(labels: Sequence[Sequence[str]]) -> np.ndarray:
 
 
 def path_edges(paths: Iterable[str]) -> list[tuple[str, str]]:
-    """Parent-child pairs of slash-separated paths under one ``root``, each once, in order of appearance."""
+    """Distinct parent-child pairs of slash-separated paths below ``root``, in order of first appearance."""
     edges: dict[tuple[str, str], None] = {}
     for path in dict.fromkeys(paths):
         parts = path.split("/")

@@ -1,8 +1,8 @@
 """Loaders of the classification sets: rows with a label hierarchy or a label graph.
 
-Each takes the name and the folder of the set, then its options. Layout of a folder: ``nodes.txt`` names the
-label ids, ``hierarchy.tsv`` holds parent-child pairs, ``label_cooccurrence.tsv`` weighted pairs of labels,
-``*.svm.xz`` 1-based rows whose labels are ids, ``*.jsonl.xz`` texts whose labels are names.
+A loader takes the name and the folder of the set, then its options. Files of a folder: ``nodes.txt`` (names of the
+label ids), ``hierarchy.tsv`` (parent-child pairs), ``label_cooccurrence.tsv`` (weighted pairs of labels),
+``*.svm.xz`` (1-based rows with label ids), ``*.jsonl.xz`` (texts with label names).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from arbora.datasets.errors import DataFormatError
 from arbora.datasets.readers.columns import ColumnError, indicator_columns, number_column
 from arbora.datasets.readers.files import read_lines
 from arbora.datasets.readers.svmlight import SvmlightData, read_svmlight
-from arbora.datasets.readers.texts import read_csv_rows, read_jsonl
+from arbora.datasets.readers.texts import csv_records, read_jsonl
 
 if TYPE_CHECKING:
     from arbora.structure import Hierarchy, LabelGraph
 
 
 def check_choice(option: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """Raise unless an option of a loader has one of the values it may have."""
+    """Raise ValueError unless the value of an option is one of ``choices``."""
     if value not in choices:
         raise ValueError(f"{option} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
@@ -51,12 +51,12 @@ def _graph(folder: Path) -> LabelGraph | None:
 
 
 def _read_parts(folder: Path, files: list[str], n_features: int | None) -> list[SvmlightData]:
-    """Files of one set with the same number of columns, label ids replaced by node names."""
+    """Files of one set, padded to the same number of columns, with node names instead of label ids."""
     names = _names(folder / "nodes.txt")
     parts = [read_svmlight(folder / file, n_features=n_features, allow_unlabelled=True) for file in files]
     width = max(part.X.shape[1] for part in parts)
     for part in parts:
-        part.X.resize((part.X.shape[0], width))  # files of one set differ in the highest feature present
+        part.X.resize((part.X.shape[0], width))  # the files differ in their highest feature
     return [part._replace(labels=[[names[int(i)] for i in ids] for ids in part.labels]) for part in parts]
 
 
@@ -79,19 +79,19 @@ def _svmlight_set(name: str, folder: Path, multilabel: bool) -> Dataset:
 
 
 def load_svmlight_set(name: str, folder: Path) -> Dataset:
-    """Load a set of rows with one label each."""
+    """Load a set with one label per row."""
     return _svmlight_set(name, folder, multilabel=False)
 
 
 def load_multilabel_set(name: str, folder: Path) -> Dataset:
-    """Load a set of rows with several labels each."""
+    """Load a set with several labels per row."""
     return _svmlight_set(name, folder, multilabel=True)
 
 
 def load_news20(
     name: str, folder: Path, hierarchy: Literal["dotted", "2level"] = "dotted", texts: bool = True
 ) -> Dataset:
-    """20 newsgroups by date: word counts, raw messages unless ``texts=False``, one of its hierarchies."""
+    """20 newsgroups, split by date: word counts, raw messages (unless ``texts=False``) and a hierarchy."""
     check_choice("hierarchy", hierarchy, ("dotted", "2level"))
     data = _svmlight_set(name, folder, multilabel=False)
     if hierarchy == "2level":
@@ -103,7 +103,7 @@ def load_news20(
 
 
 def load_lshtc_small(name: str, folder: Path, task: Literal[1, 2] = 2) -> Dataset:
-    """LSHTC-small. Task 1 trains on its validation file: the official training file is not there."""
+    """LSHTC-small. Task 1 trains on its validation file, because its training file is not available."""
     check_choice("task", task, (1, 2))
     stems = ["validation", "test"] if task == 1 else ["train", "test", "validation"]
     parts = _read_parts(folder, [f"task{task}.{stem}.svm.xz" for stem in stems], None)
@@ -113,7 +113,7 @@ def load_lshtc_small(name: str, folder: Path, task: Literal[1, 2] = 2) -> Datase
 
 
 def load_eurlex57k(name: str, folder: Path) -> Dataset:
-    """EU laws: title and text, EuroVoc concepts; English names of the concepts in ``extra["node_names"]``."""
+    """EU laws: title and text, EuroVoc concepts, and English names of the concepts in ``extra["node_names"]``."""
     train, test, dev = (
         read_jsonl(folder / f"{part}.jsonl.xz", text=("title", "text"), label="labels")
         for part in ("train", "test", "dev")
@@ -131,7 +131,7 @@ def load_eurlex57k(name: str, folder: Path) -> Dataset:
 
 
 def load_wordnet_gloss(name: str, folder: Path) -> Dataset:
-    """WordNet noun glosses under their hypernyms; the lemmas, no part of the task, in ``extra["lemmas"]``."""
+    """WordNet noun glosses labelled by their hypernyms; ``extra["lemmas"]`` has the lemmas."""
     train, test = (
         read_jsonl(folder / f"{part}.jsonl.xz", label="labels", extra=("lemmas",))
         for part in ("train", "test")
@@ -150,7 +150,7 @@ def load_wordnet_gloss(name: str, folder: Path) -> Dataset:
 def _encode_table(
     path: Path, names: list[str], cells: list[tuple[str, ...]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of a table of spelled cells: numeric columns as they are, nominal ones as indicators."""
+    """Numbers and column names of a table of strings; nominal columns become indicators."""
     columns, labels = [], []
     for name, column in zip(names, cells, strict=True):
         try:
@@ -166,9 +166,9 @@ def _encode_table(
 
 
 def load_yeast(name: str, folder: Path) -> Dataset:
-    """Yeast genes and their functions: NaN where a number is missing, nominal features as indicators."""
+    """Yeast genes and their functions; missing numbers are NaN, nominal features become indicators."""
     path = folder / "data.csv.xz"
-    header, records, _ = read_csv_rows(path)
+    header, *records = (cells for _, cells in csv_records(path))
     if header[:2] != ["split", "labels"]:
         raise DataFormatError(path, 1, f"the columns start with {header[:2]}, expected 'split' and 'labels'")
     split, joined, *cells = zip(*records, strict=True)

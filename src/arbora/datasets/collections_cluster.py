@@ -1,6 +1,6 @@
 """Loaders of the clustering sets: dense arrays, sparse term counts, sequences and dated texts.
 
-Each takes the name and the folder of the set, then its options. Rows marked ``is_test`` become the test part.
+A loader takes the name and the folder of the set, then its options. Rows marked ``is_test`` become test rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _labels(arrays: dict[str, np.ndarray], key: str = "y") -> np.ndarray:
-    """Class names of the rows; the spelled class number where the source gives no names."""
+    """Class names of the rows; without names, the class numbers as strings."""
     codes = arrays[key]
     names = arrays.get("class_names")
     return name_array(names[codes].tolist() if names is not None else map(str, codes.tolist()))
@@ -35,7 +35,7 @@ def _as_float32(X: Any) -> Any:
 
 
 def _split(name: str, X: Any, y: np.ndarray, arrays: dict[str, np.ndarray], **fields: Any) -> Dataset:
-    """Training and test part by the flag ``is_test``, extras in the same order of rows."""
+    """Split the rows, and the extra fields with them, by the flag ``is_test``."""
     is_test = arrays.get("is_test", np.zeros(y.size, dtype=bool))
     order = np.argsort(is_test, kind="stable")
     n_train = int(np.count_nonzero(~is_test))
@@ -50,7 +50,7 @@ def _split(name: str, X: Any, y: np.ndarray, arrays: dict[str, np.ndarray], **fi
 
 
 def load_dense(name: str, folder: Path) -> Dataset:
-    """Dense rows; where values are stored as integers with a ``scale``, the true values."""
+    """Dense rows; values stored as integers are multiplied by their ``scale``."""
     arrays = _read_npz(folder / f"{name}.npz")
     X = _as_float32(arrays["X"])
     if "scale" in arrays:
@@ -61,7 +61,7 @@ def load_dense(name: str, folder: Path) -> Dataset:
 
 
 def load_sparse(name: str, folder: Path) -> Dataset:
-    """Sparse term counts; dates and the like in ``extra``."""
+    """Sparse term counts; other fields, such as dates, in ``extra``."""
     arrays = _read_npz(folder / f"{name}_labels.npz")
     return _split(name, _counts(folder, name), _labels(arrays), arrays)
 
@@ -73,7 +73,7 @@ def _counts(folder: Path, name: str) -> Any:
 
 
 def load_k9(name: str, folder: Path, labels: Literal["k1a", "k1b"] = "k1a") -> Dataset:
-    """Yahoo news with 20 classes (``k1a``) or the 6 classes above them (``k1b``)."""
+    """Yahoo news with 20 classes (``k1a``) or 6 coarser classes (``k1b``)."""
     check_choice("labels", labels, ("k1a", "k1b"))
     arrays = _read_npz(folder / f"{name}_labels.npz")
     y = _labels(arrays, "y" if labels == "k1a" else "y_k1b")
@@ -81,7 +81,7 @@ def load_k9(name: str, folder: Path, labels: Literal["k1a", "k1b"] = "k1a") -> D
 
 
 def load_auslan(name: str, folder: Path) -> Dataset:
-    """Sign language: an object array of (length, 9) arrays, one a sign, in the units of the channels."""
+    """Sign language: an object array with one (length, 9) array per sign, in the units of the channels."""
     arrays = _read_npz(folder / f"{name}.npz")
     frames = arrays["X"].astype(np.float32) / arrays["channel_scale"]
     sequences = name_array(np.split(frames, np.cumsum(arrays["length"])[:-1]))
@@ -102,7 +102,7 @@ def _arrays(extra: dict[str, list[Any]], rows: Sequence[int] | None = None) -> d
 
 
 def load_nips(name: str, folder: Path) -> Dataset:
-    """NIPS papers 1987 to 1999: text, session label (``None`` for 99 papers), year in ``extra["time"]``."""
+    """NIPS papers 1987 to 1999: text, session label (``None`` for 99 papers), and year in ``extra["time"]``."""
     data = read_jsonl(folder / f"{name}.jsonl.xz", extra=("id", "time", "title"))
     return Dataset(name, y_train=data.y, texts_train=data.texts, extra=_arrays(data.extra))
 

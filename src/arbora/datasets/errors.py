@@ -1,4 +1,4 @@
-"""Errors of the readers and the loader: what is wrong, in which file and line, and what to do."""
+"""Errors of the readers and the loader; each names the file and, if possible, the line."""
 
 import difflib
 from collections.abc import Iterable
@@ -6,14 +6,14 @@ from pathlib import Path
 
 
 class DataFormatError(ValueError):
-    """A data file does not say what its format requires.
+    """A data file violates its format.
 
     Attributes
     ----------
     path : Path
         The file.
     line : int or None
-        Line number, from 1; ``None`` when the whole file is meant.
+        Line number, from 1; ``None`` for an error of the whole file.
 
     Examples
     --------
@@ -34,6 +34,6 @@ class DataFormatError(ValueError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)`` for the nearest known name, or nothing when none is near."""
+    """`` (did you mean 'x'?)`` for the most similar known name, or an empty string."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""

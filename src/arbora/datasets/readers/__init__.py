@@ -1,1 +1,1 @@
-"""Readers of the file formats of the field."""
+"""Readers of file formats."""

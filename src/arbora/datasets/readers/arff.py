@@ -1,7 +1,7 @@
-"""Hierarchical multi-label ARFF as the Clus system writes it.
+"""Hierarchical multi-label ARFF, the format of the Clus system.
 
-The class attribute is ``@attribute class hierarchical a,a/b,c``: paths of a tree, or ``parent/child`` pairs
-of a DAG (then the labels of the rows are bare node names). A row ends in its labels, joined by ``@``.
+The class attribute is ``@attribute class hierarchical a,a/b,c``: paths of a tree, or ``parent/child`` pairs of a DAG.
+In a DAG the labels of rows are node names without the parent. The last value of a row is its labels, joined by ``@``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class HmcData(NamedTuple):
 
 
 class _Attribute(NamedTuple):
-    """A feature column: its name, and its values when it is nominal (``None`` when it is a number)."""
+    """A feature column: its name, and its values if it is nominal (``None`` if it is numeric)."""
 
     name: str
     values: tuple[str, ...] | None
@@ -56,12 +56,12 @@ def _parse_type(path: Path, line: int, name: str, kind: str) -> _Attribute:
         values = tuple(
             _unquote(value) for value in next(csv.reader([kind[1:-1]], quotechar="'", skipinitialspace=True))
         )
-        # 0/1 is a number already; anything else gets one indicator column a value
+        # {0,1} is numeric; other nominal attributes get one indicator column per value
         return _Attribute(name, None if set(values) <= {"0", "1"} else values)
     if kind.split()[0].lower() in ("numeric", "real", "integer"):
         return _Attribute(name, None)
     raise DataFormatError(
-        path, line, f"attribute {name!r} has type {kind!r}; numeric, {{a,b}} and hierarchical are read"
+        path, line, f"attribute {name!r} has type {kind!r}; supported are numeric, {{a,b}} and hierarchical"
     )
 
 
@@ -94,7 +94,7 @@ def _read_header(path: Path, lines: Iterator[tuple[int, str]]) -> _Header:
 
 
 def _read_rows(path: Path, lines: Iterator[tuple[int, str]], width: int) -> tuple[list[list[str]], list[int]]:
-    """Cells of each data row, and the line each came from."""
+    """Cells of each data row, and its line number."""
     rows, numbers = [], []
     for number, raw in lines:
         line = raw.strip()
@@ -118,7 +118,7 @@ def _read_rows(path: Path, lines: Iterator[tuple[int, str]], width: int) -> tupl
 
 
 def _column(path: Path, attribute: _Attribute, cells: Sequence[str], numbers: list[int]) -> np.ndarray:
-    """One column of numbers, or one indicator column for each nominal value; missing is NaN or all zero."""
+    """One numeric column, or one indicator column per nominal value; missing is NaN or all zero."""
     try:
         if attribute.values is None:
             return number_column(cells, missing="?")
@@ -129,7 +129,7 @@ def _column(path: Path, attribute: _Attribute, cells: Sequence[str], numbers: li
 
 
 def class_edges(classes: list[str], structure: Literal["tree", "dag"]) -> list[tuple[str, str]]:
-    """Parent-child pairs of the classes of the header, under one node ``root`` on top."""
+    """Parent-child pairs of the classes of the header, below one node ``root``."""
     if structure == "dag":
         pairs = [tuple(name.rsplit("/", 1)) if "/" in name else (ROOT, name) for name in classes]
         edges = dict.fromkeys((parent, child) for parent, child in pairs)
@@ -149,17 +149,17 @@ def read_hmc_arff(
     path : path
         Plain, gzip, xz or bzip2 file.
     structure : {"tree", "dag"}, default="tree"
-        How the class attribute is meant: full paths ``a/b/c`` of a tree, or ``parent/child`` pairs of a DAG.
-        The two cannot be told apart by their form.
+        Meaning of the class attribute: full paths ``a/b/c`` of a tree, or ``parent/child`` pairs of a DAG. The file
+        does not distinguish the two.
     encoding : str, default="utf-8-sig"
         Encoding of the file.
 
     Returns
     -------
     HmcData
-        ``X`` (float32, NaN where a number is missing; a nominal attribute has one 0/1 column a value, all
-        zero where missing; one of the values 0 and 1 is a number), ``labels``, ``feature_names``,
-        ``hierarchy`` (a node ``root`` on top).
+        ``X`` (float32; missing numbers are NaN; a nominal attribute has one 0/1 column per value, all zero if
+        missing; an attribute ``{0,1}`` is numeric), ``labels``, ``feature_names``, ``hierarchy`` (with the node
+        ``root`` on top).
 
     Examples
     --------
@@ -204,7 +204,7 @@ def read_hmc_arff(
         _column(path, attribute, [cell.strip() for cell in cells], numbers)
         for attribute, cells in zip(
             header.features, zip(*rows, strict=True), strict=False
-        )  # the last is the class
+        )  # the last cells are the classes
     ]
     names = [a.name if v is None else f"{a.name}={v}" for a in header.features for v in a.values or (None,)]
     X = np.hstack(columns) if columns else np.empty((len(rows), 0))

@@ -1,9 +1,8 @@
 """Matrices of the CLUTO clustering toolkit with their companion files.
 
-A sparse ``.mat`` starts with ``n_rows n_cols n_nonzeros`` and gives each row as ``column value column value
-...``, columns counted from 1; a dense one starts with ``n_rows n_cols`` and gives each row in full. Beside
-it may lie ``.rlabel`` (row names), ``.rclass`` (row classes) and ``.clabel`` (column names), one entry a
-line.
+A sparse ``.mat`` file starts with ``n_rows n_cols n_nonzeros``; each row is ``column value column value ...`` with
+columns counted from 1. A dense file starts with ``n_rows n_cols`` and lists all values of each row. Optional
+companion files have one entry per line: ``.rlabel`` (row names), ``.rclass`` (classes), ``.clabel`` (column names).
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import numpy as np
 
 from arbora.datasets.base import name_array
 from arbora.datasets.errors import DataFormatError
-from arbora.datasets.readers.files import read_blocks, read_lines
+from arbora.datasets.readers.files import read_chunks, read_lines
 
 _PACKED = (".gz", ".xz", ".bz2")
 
 
 class ClutoData(NamedTuple):
-    """A CLUTO matrix (CSR or dense) and what its companion files say; ``None`` for an absent companion."""
+    """A CLUTO matrix (CSR or dense) and the content of its companion files; ``None`` for an absent file."""
 
     X: Any
     classes: np.ndarray | None
@@ -30,7 +29,7 @@ class ClutoData(NamedTuple):
 
 
 def _numbers(path: Path, lines: list[bytes], first: int) -> np.ndarray:
-    """All numbers of some lines, end to end; the first line has number ``first``."""
+    """All numbers of some lines, concatenated; ``first`` is the number of the first line."""
     try:
         numbers = np.array(b" ".join(lines).split(), dtype=np.float64)
     except ValueError:
@@ -80,7 +79,7 @@ def _sparse(path: Path, lines: list[bytes], n_cols: int, n_nonzeros: int) -> Any
         raise DataFormatError(path, wrong, f"a column number is not between 1 and {n_cols}")
     if values.size != n_nonzeros:
         raise DataFormatError(
-            path, 1, f"the first line promises {n_nonzeros} values, the file has {values.size}"
+            path, 1, f"the first line declares {n_nonzeros} values, the file has {values.size}"
         )
     indptr = np.concatenate([[0], np.cumsum(counts // 2)])
     X = sparse.csr_matrix(
@@ -120,14 +119,14 @@ def read_cluto(path: str | Path, *, encoding: str = "utf-8-sig") -> ClutoData:
     Parameters
     ----------
     path : path
-        The matrix; plain or compressed. Companions are looked for beside it (``x.mat.rclass`` or ``x.rclass``).
+        The matrix, plain or compressed. Companion files are in the same folder (``x.mat.rclass`` or ``x.rclass``).
     encoding : str, default="utf-8-sig"
-        Encoding of the companions.
+        Encoding of the companion files.
 
     Returns
     -------
     ClutoData
-        ``X`` (float32; CSR or dense as the file), ``classes``, ``row_names``, ``column_names``.
+        ``X`` (float32; CSR or dense like the file), ``classes``, ``row_names``, ``column_names``.
 
     Examples
     --------
@@ -141,13 +140,13 @@ def read_cluto(path: str | Path, *, encoding: str = "utf-8-sig") -> ClutoData:
     ([[2.0, 0.0, 1.0], [0.0, 5.0, 0.0]], ['sport', 'science'])
     """
     path = Path(path)
-    lines = [line for block in read_blocks(path) for line in block]
+    lines = [line for chunk in read_chunks(path) for line in chunk]
     n_rows, n_cols, *n_nonzeros = _header(path, lines[0])
     body = lines[1:]
     while len(body) > n_rows and not body[-1].strip():
         body.pop()
     if len(body) != n_rows:
-        raise DataFormatError(path, 1, f"the first line promises {n_rows} rows, the file has {len(body)}")
+        raise DataFormatError(path, 1, f"the first line declares {n_rows} rows, the file has {len(body)}")
     X = _sparse(path, body, n_cols, n_nonzeros[0]) if n_nonzeros else _dense(path, body, n_cols)
     return ClutoData(
         X,

@@ -1,4 +1,4 @@
-"""Columns of spelled values to numbers: measurements with gaps, and nominal values as indicators."""
+"""Columns of strings to numbers: numeric columns with missing values, nominal columns as indicators."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from arbora.datasets.errors import did_you_mean
 
 
 class ColumnError(ValueError):
-    """A cell does not fit its column; ``row`` is the index of the first that does not."""
+    """A cell is not valid for its column; ``row`` is the index of the first such cell."""
 
     def __init__(self, row: int, problem: str) -> None:
         self.row = row
@@ -19,11 +19,11 @@ def _number(cell: str) -> float:
     try:
         return float(cell)
     except ValueError:
-        return np.inf  # like a number too large to hold: not finite
+        return np.inf  # treated like a number that is too large
 
 
 def number_column(cells: Sequence[str], missing: str) -> np.ndarray:
-    """Column of shape (n_rows, 1) of the numbers spelled in ``cells``; NaN where a cell says ``missing``."""
+    """Parse ``cells`` to a column of shape (n_rows, 1); cells equal to ``missing`` become NaN."""
     values = np.array([np.nan if cell == missing else _number(cell) for cell in cells])
     for row in np.flatnonzero(~np.isfinite(values)).tolist():
         if cells[row] != missing:
@@ -32,7 +32,7 @@ def number_column(cells: Sequence[str], missing: str) -> np.ndarray:
 
 
 def indicator_columns(cells: Sequence[str], values: Sequence[str], missing: str) -> np.ndarray:
-    """One 0/1 column for each of ``values``; a row whose cell says ``missing`` is all zero."""
+    """One 0/1 column for each of ``values``; a cell equal to ``missing`` gives a zero row."""
     position = {value: column for column, value in enumerate(values)}
     position.setdefault(missing, len(values))
     codes = np.array([position.get(cell, -1) for cell in cells])

@@ -1,4 +1,4 @@
-"""Opening data files: plain, gzip, xz or bzip2 by content; decoded line by line, so that errors have numbers."""
+"""Open data files, plain or compressed by gzip, xz or bzip2; decoding errors name the line."""
 
 import bz2
 import gzip
@@ -11,13 +11,13 @@ from typing import BinaryIO, cast
 
 from arbora.datasets.errors import DataFormatError
 
-BLOCK = 1 << 25  # bytes read at a time: large files are parsed in pieces of bounded size
+CHUNK_BYTES = 1 << 25  # bytes read at a time; bounds the memory for large files
 _DAMAGED = (OSError, lzma.LZMAError, zlib.error, EOFError)  # gzip and bzip2 raise OSError without errno
 
 
 @contextmanager
 def open_bytes(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a file for reading bytes, decompressing gzip, xz and bzip2 (recognised by content, not by name)."""
+    """Open a file for reading bytes; gzip, xz and bzip2 are recognised by content, not by name."""
     path = Path(path)
     if path.is_dir():
         raise DataFormatError(path, None, "is a folder, not a file")
@@ -36,38 +36,38 @@ def open_bytes(path: str | Path) -> Iterator[BinaryIO]:
             yield stream
         except _DAMAGED as error:
             if getattr(error, "errno", None) is not None:
-                raise  # the disk, not the content
+                raise  # an error of the file system, not of the content
             raise DataFormatError(
                 path, None, f"the compressed file is damaged or cut short ({error})"
             ) from error
 
 
-def read_blocks(path: str | Path, block: int = BLOCK) -> Iterator[list[bytes]]:
-    """Lines (without their ends) of a file in blocks of about ``block`` bytes; an empty file is an error."""
+def read_chunks(path: str | Path, n_bytes: int = CHUNK_BYTES) -> Iterator[list[bytes]]:
+    """Lines of a file without their ends, in chunks of about ``n_bytes`` bytes; an empty file is an error."""
     empty = True
     with open_bytes(path) as file:
-        while data := file.read(block):
+        while data := file.read(n_bytes):
             data += file.readline()
             empty = False
             lines = data.split(b"\n")
             if not lines[-1]:
-                lines.pop()  # what follows the last newline is not a line
+                lines.pop()  # no line follows the last newline
             yield lines
     if empty:
         raise DataFormatError(path, None, "the file is empty")
 
 
 def decode(data: bytes, encoding: str, path: str | Path, line: int | None) -> str:
-    """Text of some bytes; bytes that are not in the encoding are an error that names the place."""
+    """Decode bytes; an error names the file and the line."""
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        problem = f"byte {error.start} is not {encoding} ({error.reason}): say which encoding it is in"
+        problem = f"byte {error.start} is not {encoding} ({error.reason}): give the encoding of the file"
         raise DataFormatError(path, line, f"{problem} (encoding=, --encoding)") from error
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8-sig") -> Iterator[str]:
-    """Yield decoded lines with their ends; a byte-order mark is dropped, an empty file is an error."""
+    """Yield decoded lines with their ends, without a byte-order mark; an empty file is an error."""
     with open_bytes(path) as file:
         number = 0
         for number, line in enumerate(file, start=1):

@@ -1,4 +1,4 @@
-"""Matrices in npz files, as `scipy.sparse.save_npz` or `numpy.savez` write them, with labels beside them."""
+"""Matrices in npz files written by `scipy.sparse.save_npz` or `numpy.savez`, with optional labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KNOWN = {*_PARTS, "format", "_is_array", "X", "y", "ids", "feature_names"}
 
 
 class NpzData(NamedTuple):
-    """Rows, their labels and names, names of the columns (``None`` for what is not there), further fields."""
+    """Rows, labels, row ids and column names (``None`` if absent), and further fields."""
 
     X: Any  # scipy.sparse.csr_matrix
     y: np.ndarray | None
@@ -26,14 +26,14 @@ class NpzData(NamedTuple):
 
 
 def read_npz(path: str | Path) -> NpzData:
-    """Read a matrix and what is beside it.
+    """Read a matrix with its labels, ids and feature names.
 
     Parameters
     ----------
     path : path
-        With an array ``X``, or the parts of a CSR or CSC matrix (``data``, ``indices``, ``indptr``, ``shape``).
-        Optional: ``y`` and ``ids``, a name or number a row; ``feature_names``, one a column; any other array of one
-        entry a row is a field. Arrays of objects, which would have to be unpickled, are refused.
+        The file must contain an array ``X``, or the arrays of a CSR or CSC matrix (``data``, ``indices``, ``indptr``,
+        ``shape``). Optional arrays: ``y`` and ``ids`` with a name or number per row, ``feature_names`` with a name
+        per column. Any other array with one entry per row is a field. Object arrays are refused: they need pickle.
 
     Returns
     -------
@@ -54,7 +54,9 @@ def read_npz(path: str | Path) -> NpzData:
             arrays = {name: file[name] for name in file.files}
     except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         objects = "allow_pickle" in str(error)
-        problem = "it holds objects: save names as np.array(names, dtype=str)" if objects else "it is damaged"
+        problem = (
+            "it contains objects: save names as np.array(names, dtype=str)" if objects else "it is damaged"
+        )
         raise DataFormatError(path, None, f"cannot be read as npz: {problem}") from error
     X = _matrix(path, arrays)
     n_samples, n_features = X.shape
@@ -83,7 +85,7 @@ def _matrix(path: Path, arrays: dict[str, np.ndarray]) -> Any:
     if "X" not in arrays and not set(_PARTS) <= set(arrays):
         there = ", ".join(map(repr, arrays)) or "nothing"
         raise DataFormatError(
-            path, None, f"it holds {there}: expected 'X', or what scipy.sparse.save_npz writes"
+            path, None, f"it contains {there}: expected 'X', or the arrays of scipy.sparse.save_npz"
         )
     try:
         if "X" in arrays:
@@ -98,5 +100,5 @@ def _matrix(path: Path, arrays: dict[str, np.ndarray]) -> Any:
     except (ValueError, TypeError) as error:
         raise DataFormatError(path, None, f"the matrix is damaged: {error}") from error
     if not np.isfinite(X.data).all():
-        raise DataFormatError(path, None, "the matrix holds values that are not finite")
+        raise DataFormatError(path, None, "the matrix contains values that are not finite")
     return X

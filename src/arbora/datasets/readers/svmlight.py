@@ -1,28 +1,24 @@
-"""Sparse rows with several labels: svmlight text in the LSHTC and in the XMLC style.
+"""Multi-label svmlight text, in the LSHTC style and in the XMLC style.
 
-LSHTC (large-scale hierarchical text classification challenge) writes ``12, 34 5:1 7:2``: labels between
-commas, then ``index:value`` pairs, counted from 1. XMLC (extreme multi-label repository) starts with a line
-``n_samples n_features n_labels``, counts from 0, and lets a row have no label: `` 0:0.5 3:1``.
+LSHTC (large-scale hierarchical text classification challenge): ``12, 34 5:1 7:2``, that is labels separated by
+commas, then ``index:value`` pairs with indices from 1. XMLC (extreme multi-label repository): a first line
+``n_samples n_features n_labels``, then rows with indices from 0 and possibly no label, `` 0:0.5 3:1``.
 
-No token is touched by a Python loop. The features of a block of rows become one byte array; the separators
-must alternate between ``:`` and space, which proves the form of every row at once. Digits then turn into
-numbers place by place over all tokens. Only when that fails are the rows looked at one by one, to name the
-line at fault.
+The parser is vectorised. The features of a chunk of rows become one byte array. Its separators must alternate
+between ``:`` and space, which validates all rows at once. Digits are then converted to numbers, one decimal place at
+a time for all tokens. If the validation fails, the rows are parsed one by one to find the line of the error.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from arbora.datasets.errors import DataFormatError
-from arbora.datasets.readers.files import decode, open_bytes, read_blocks
-
-if TYPE_CHECKING:
-    pass
+from arbora.datasets.readers.files import decode, open_bytes, read_chunks
 
 _SPACE, _COLON, _DOT, _PLUS, _MINUS, _ZERO = b" :.+-0"
 _WHITE = bytes.maketrans(b"\t\r\v\f", b"    ")
@@ -38,8 +34,8 @@ class SvmlightData(NamedTuple):
     n_labels: int | None = None
 
 
-class _Block(NamedTuple):
-    """Parsed lines: feature indices and values end to end, counts, labels, line numbers."""
+class _Chunk(NamedTuple):
+    """Parsed lines: concatenated feature indices and values, features per row, labels, line numbers."""
 
     indices: np.ndarray
     values: np.ndarray
@@ -49,10 +45,10 @@ class _Block(NamedTuple):
 
 
 def parse_decimals(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers spelled in ``text[starts:ends]``, and a mask of those spelled in plain digits.
+    """Numbers in ``text[starts:ends]``, and a mask of the valid ones.
 
-    Tokens of at most 15 digits with an optional sign and point are read here, correctly rounded; for the
-    others (long mantissas, exponents, nonsense) the mask is False and the number is not to be used.
+    Tokens of at most 15 digits with an optional sign and decimal point are converted, correctly rounded. For all
+    other tokens (long mantissas, exponents, malformed ones) the mask is False and the number is meaningless.
     """
     mantissa = np.zeros(starts.size, dtype=np.int64)
     decimals = np.zeros(starts.size, dtype=np.int64)
@@ -79,7 +75,7 @@ def parse_decimals(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tu
 
 
 def _parse_spelled(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Numbers of any spelling by C conversion; raises ValueError when one is not a number."""
+    """Numbers in any notation, by C conversion; ValueError if one is malformed."""
     width = int((ends - starts).max())
     column = np.arange(width)
     inside = column < (ends - starts)[:, None]
@@ -90,7 +86,7 @@ def _parse_spelled(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np
 
 
 def _parse_pairs(features: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Parse the pairs of all rows, end to end; raises ValueError when one is malformed."""
+    """Parse the pairs of all rows, concatenated; ValueError if one is malformed."""
     text = np.frombuffer(b" ".join(features) + b" ", dtype=np.uint8)
     separator = (text == _SPACE) | (text == _COLON)
     change = np.flatnonzero(np.diff(separator, prepend=True))
@@ -117,7 +113,7 @@ def _parse_pairs(features: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _first_bad_pair(features: list[bytes]) -> tuple[int, str]:
-    """Row and description of the first malformed pair (only called once the fast path has failed)."""
+    """Row and description of the first malformed pair; called only after the fast path has failed."""
     for row, text in enumerate(features):
         for token in text.split():
             if not _PAIR.fullmatch(token):
@@ -128,7 +124,7 @@ def _first_bad_pair(features: list[bytes]) -> tuple[int, str]:
 
 
 def _split_row(line: bytes) -> tuple[bytes, bytes]:
-    """Label part and feature part of one line."""
+    """Labels and features of one line, as bytes."""
     colon = line.find(b":")
     if colon < 0:
         return line, b""
@@ -136,12 +132,14 @@ def _split_row(line: bytes) -> tuple[bytes, bytes]:
     return line[: space + 1], line[space + 1 :]
 
 
-def _parse_labels(part: bytes, path: Path, line: int, allow_empty: bool) -> list[str]:
-    text = decode(part, "utf-8", path, line).strip()
+def _parse_labels(head: bytes, path: Path, line: int, allow_empty: bool) -> list[str]:
+    text = decode(head, "utf-8", path, line).strip()
     if not text:
         if allow_empty:
             return []
-        raise DataFormatError(path, line, "the row has no label (allow_unlabelled=True accepts such rows)")
+        raise DataFormatError(
+            path, line, "the row has no label (use allow_unlabelled=True to accept such rows)"
+        )
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if not name:
@@ -151,8 +149,8 @@ def _parse_labels(part: bytes, path: Path, line: int, allow_empty: bool) -> list
     return names
 
 
-def _parse_block(lines: list[bytes], start: int, path: Path, allow_empty: bool, keep_blank: bool) -> _Block:
-    """Parse a block of lines, the first of which has number ``start``."""
+def _parse_chunk(lines: list[bytes], start: int, path: Path, allow_empty: bool, keep_blank: bool) -> _Chunk:
+    """Parse a chunk of lines; ``start`` is the number of the first line."""
     rows = [line.partition(b"#")[0].translate(_WHITE) for line in lines]
     numbers = np.arange(start, start + len(rows))
     if not keep_blank:
@@ -169,21 +167,21 @@ def _parse_block(lines: list[bytes], start: int, path: Path, allow_empty: bool, 
         row, problem = _first_bad_pair(features)
         raise DataFormatError(path, int(numbers[row]), problem) from None
     counts = np.array([tail.count(b":") for tail in features], dtype=np.int64)
-    return _Block(indices, values, counts, labels, numbers)
+    return _Chunk(indices, values, counts, labels, numbers)
 
 
-def _join(blocks: list[_Block]) -> _Block:
-    return _Block(
-        np.concatenate([block.indices for block in blocks]),
-        np.concatenate([block.values for block in blocks]),
-        np.concatenate([block.counts for block in blocks]),
-        [names for block in blocks for names in block.labels],
-        np.concatenate([block.lines for block in blocks]),
+def _join(chunks: list[_Chunk]) -> _Chunk:
+    return _Chunk(
+        np.concatenate([chunk.indices for chunk in chunks]),
+        np.concatenate([chunk.values for chunk in chunks]),
+        np.concatenate([chunk.counts for chunk in chunks]),
+        [names for chunk in chunks for names in chunk.labels],
+        np.concatenate([chunk.lines for chunk in chunks]),
     )
 
 
-def _to_csr(data: _Block, path: Path, n_features: int | None, base: int, dtype: Any) -> Any:
-    """CSR matrix with sorted, distinct column indices, or an error that names the line at fault."""
+def _to_csr(data: _Chunk, path: Path, n_features: int | None, base: int, dtype: Any) -> Any:
+    """CSR matrix with sorted, distinct column indices; an error names the line."""
     from scipy import sparse
 
     row = np.repeat(np.arange(data.counts.size), data.counts)
@@ -195,11 +193,15 @@ def _to_csr(data: _Block, path: Path, n_features: int | None, base: int, dtype: 
             raise DataFormatError(path, line, problem.format(index=int(data.indices[where[0]])))
 
     check(
-        data.indices < base, "feature index 0, but indices count from 1 (pass zero_based=True if they do not)"
+        data.indices < base,
+        "feature index 0, but indices start at 1 (use zero_based=True if they start at 0)",
     )
     if n_features is None:
         n_features = int(data.indices.max(initial=base - 1)) + 1 - base
-    check(data.indices >= n_features + base, f"feature index {{index}} is beyond the {n_features} features")
+    check(
+        data.indices >= n_features + base,
+        f"feature index {{index}} is beyond the {n_features} features",
+    )
     indptr = np.concatenate([[0], np.cumsum(data.counts)])
     X = sparse.csr_matrix((data.values, data.indices - base, indptr), shape=(data.counts.size, n_features))
     if not X.has_sorted_indices:
@@ -224,11 +226,11 @@ def read_svmlight(
     Parameters
     ----------
     path : path
-        Plain, gzip, xz or bzip2 file. Blank lines and ``# comments`` are passed over.
+        Plain, gzip, xz or bzip2 file. Blank lines and ``# comments`` are ignored.
     n_features : int, optional
-        Number of columns; by default the highest index present. Give it when several files belong together.
+        Number of columns; by default the highest index in the file. Set it if several files belong together.
     zero_based : bool, default=False
-        Whether indices count from 0.
+        Whether indices start at 0.
     allow_unlabelled : bool, default=False
         Accept rows without a label.
     dtype : dtype, default=float32
@@ -237,7 +239,7 @@ def read_svmlight(
     Returns
     -------
     SvmlightData
-        ``X`` (CSR) and ``labels`` (a list of names for each row).
+        ``X`` (CSR) and ``labels`` (a list of names per row).
 
     Examples
     --------
@@ -250,11 +252,11 @@ def read_svmlight(
     ([['12', '34'], ['7']], [[1.0, 0.0, 2.0], [0.0, 0.5, 0.0]])
     """
     path = Path(path)
-    blocks, line = [], 1
-    for lines in read_blocks(path):
-        blocks.append(_parse_block(lines, line, path, allow_unlabelled, keep_blank=False))
+    chunks, line = [], 1
+    for lines in read_chunks(path):
+        chunks.append(_parse_chunk(lines, line, path, allow_unlabelled, keep_blank=False))
         line += len(lines)
-    data = _join(blocks)
+    data = _join(chunks)
     if not data.labels:
         raise DataFormatError(path, None, "the file has no row")
     return SvmlightData(_to_csr(data, path, n_features, 0 if zero_based else 1, dtype), data.labels)
@@ -275,7 +277,7 @@ def _read_header(path: Path) -> tuple[int, int, int]:
 def read_xmlc(path: str | Path, *, dtype: Any = np.float32) -> SvmlightData:
     r"""Read multi-label svmlight text in the XMLC style: a line of three counts, then 0-based rows.
 
-    The counts are held to: a missing row, a feature or a label beyond them is an error.
+    A number of rows that differs from the first line, or a feature or label out of range, is an error.
 
     Parameters
     ----------
@@ -287,8 +289,7 @@ def read_xmlc(path: str | Path, *, dtype: Any = np.float32) -> SvmlightData:
     Returns
     -------
     SvmlightData
-        ``X`` (CSR), ``labels`` (a list of label numbers, as names, for each row; it may be empty),
-        ``n_labels``.
+        ``X`` (CSR), ``labels`` (a list of label numbers, as strings, per row; it may be empty), ``n_labels``.
 
     Examples
     --------
@@ -302,18 +303,18 @@ def read_xmlc(path: str | Path, *, dtype: Any = np.float32) -> SvmlightData:
     """
     path = Path(path)
     n_samples, n_features, n_labels = _read_header(path)
-    blocks, line = [], 1
-    for lines in read_blocks(path):
+    chunks, line = [], 1
+    for lines in read_chunks(path):
         body = lines[1:] if line == 1 else lines
         first = max(line, 2)
         while body and not body[-1].strip() and first - 2 + len(body) > n_samples:
             body.pop()  # blank lines are rows without labels and features, except after the last row
-        blocks.append(_parse_block(body, first, path, allow_empty=True, keep_blank=True))
+        chunks.append(_parse_chunk(body, first, path, allow_empty=True, keep_blank=True))
         line += len(lines)
-    data = _join(blocks)
+    data = _join(chunks)
     if len(data.labels) != n_samples:
         raise DataFormatError(
-            path, 1, f"the first line promises {n_samples} rows, the file has {len(data.labels)}"
+            path, 1, f"the first line declares {n_samples} rows, the file has {len(data.labels)}"
         )
     for names, number in zip(data.labels, data.lines, strict=True):
         wrong = [name for name in names if not (name.isascii() and name.isdigit() and int(name) < n_labels)]

@@ -1,7 +1,7 @@
-"""Raw texts with labels: JSONL, CSV, and a folder of text files where the folder is the label.
+"""Texts with labels from JSONL, CSV and folders of text files.
 
-`jsonl_row`, `csv_rows` and `folder_rows` give one text at a time, in constant memory; `read_jsonl`, `read_csv` and
-`read_folder` collect them.
+`jsonl_row`, `csv_rows` and `folder_rows` return one text at a time, in constant memory. `read_jsonl`, `read_csv` and
+`read_folder` collect all texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TextData(NamedTuple):
-    """Texts, their labels (an object array of names, or a list of lists), further fields asked for."""
+    """Texts, their labels (an object array of names, or a list of lists), and further fields."""
 
     texts: list[str]
     y: Any
@@ -32,7 +32,7 @@ class TextData(NamedTuple):
 
 
 class FolderData(NamedTuple):
-    """Texts of a folder, their labels, the hierarchy of its sub-folders, and the file each text came from."""
+    """Texts of a folder, their labels, the hierarchy of its sub-folders, and the file of each text."""
 
     texts: list[str]
     y: np.ndarray
@@ -41,7 +41,7 @@ class FolderData(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """Fields of a record: those of its text, of its label (``None``: not read), further ones, ones it may lack."""
+    """Names of the fields to read: text, label (``None``: no label), further fields, fields that may be absent."""
 
     text: tuple[str, ...] = ("text",)
     label: str | None = "label"
@@ -76,7 +76,7 @@ def _get(record: dict[str, Any], name: str, path: Path, line: int) -> Any:
 
 
 def _json_labels(value: Any, path: Path, line: int) -> Any:
-    """Check a label: a name, a list of names, or ``None``; numbers become their spelling."""
+    """Validate a label: a name, a list of names, or ``None``; whole numbers become strings."""
     if value == "" or (isinstance(value, list) and "" in value):
         raise DataFormatError(path, line, "a label is empty: write null (or an empty list) for no label")
     if isinstance(value, list):
@@ -91,7 +91,7 @@ def _json_labels(value: Any, path: Path, line: int) -> Any:
 
 
 def join_labels(labels: list[Any]) -> Any:
-    """Object array when every row has a single name (or none); lists otherwise."""
+    """Object array if every row has at most one name, given as a string; otherwise a list of lists."""
     if any(isinstance(label, list) for label in labels):
         return [label if isinstance(label, list) else [] if label is None else [label] for label in labels]
     return name_array(labels)
@@ -110,18 +110,18 @@ def jsonl_row(line: str, path: Path, number: int, fields: Fields) -> TextRow | N
     try:
         record = json.loads(line.strip())
     except json.JSONDecodeError as error:
-        # Its own line number would count inside this line.
+        # The line number of the JSON error counts inside this line.
         raise DataFormatError(path, number, f"not valid JSON: {error.msg}, column {error.colno}") from error
     except RecursionError as error:
         raise DataFormatError(path, number, "the JSON is nested too deeply") from error
-    except ValueError as error:  # a number of too many digits
+    except ValueError as error:  # a number with too many digits
         raise DataFormatError(path, number, f"not valid JSON: {error}") from error
     if not isinstance(record, dict):
         raise DataFormatError(path, number, f"expected a JSON object, got {line.strip()[:60]!r}")
     parts = [_get(record, name, path, number) for name in fields.text]
     if not all(isinstance(part, str) for part in parts):
         wrong = next(name for name, part in zip(fields.text, parts, strict=True) if not isinstance(part, str))
-        raise DataFormatError(path, number, f"the text field {wrong!r} must hold a string")
+        raise DataFormatError(path, number, f"the text field {wrong!r} must be a string")
     label = None
     if fields.label is not None and (fields.label in record or fields.label not in fields.optional):
         label = _json_labels(_get(record, fields.label, path, number), path, number)
@@ -138,18 +138,18 @@ def read_jsonl(
     extra: Sequence[str] = (),
     encoding: str = "utf-8-sig",
 ) -> TextData:
-    """Read texts and labels from JSON lines: one object a line.
+    """Read texts and labels from JSON lines: one object per line.
 
     Parameters
     ----------
     path : path
-        Plain, gzip, xz or bzip2 file. Blank lines are passed over.
+        Plain, gzip, xz or bzip2 file. Blank lines are ignored.
     text : str or sequence of str, default="text"
-        Field of the text, or several, joined by a line break.
+        Field of the text. Several fields are joined by line breaks.
     label : str or None, default="label"
         Field of the label (a string, a whole number or null) or labels (a list). ``None`` reads no labels.
     extra : sequence of str, default=()
-        Further fields to keep, as they are.
+        Further fields to keep.
     encoding : str, default="utf-8-sig"
         Encoding of the file.
 
@@ -211,9 +211,12 @@ def _positions(header: list[str], names: Sequence[str], path: Path) -> list[int]
 def csv_records(
     path: str | Path, *, delimiter: str = ",", encoding: str = "utf-8-sig"
 ) -> Iterator[tuple[int, list[str]]]:
-    """Give the header and all records of a file, which must be as wide, each with the line it ends on."""
+    """Yield the header and all records, each with the number of its last line.
+
+    All records must have as many cells as the header, and there must be at least one.
+    """
     path = Path(path)
-    width = 0
+    width = n_records = 0
     reader = csv.reader(read_lines(path, encoding), delimiter=delimiter, strict=True)
     try:
         while (cells := _next_record(reader)) is not None:
@@ -222,20 +225,12 @@ def csv_records(
             width = width or len(cells)
             if len(cells) != width:
                 raise DataFormatError(path, reader.line_num, f"{len(cells)} cells, the header has {width}")
+            n_records += 1
             yield reader.line_num, cells
     except csv.Error as error:
         raise DataFormatError(path, reader.line_num, f"not valid CSV: {error}") from error
-
-
-def read_csv_rows(
-    path: str | Path, *, delimiter: str = ",", encoding: str = "utf-8-sig"
-) -> tuple[list[str], list[list[str]], list[int]]:
-    """Header, further records and the line each of them ends on; all must be as wide as the header."""
-    records = list(csv_records(path, delimiter=delimiter, encoding=encoding))
-    if len(records) < 2:
+    if n_records < 2:
         raise DataFormatError(path, None, "the file has no row after its header")
-    numbers, cells = zip(*records, strict=True)
-    return cells[0], list(cells[1:]), list(numbers[1:])
 
 
 def csv_rows(
@@ -246,17 +241,15 @@ def csv_rows(
     delimiter: str = ",",
     encoding: str = "utf-8-sig",
 ) -> Iterator[TextRow]:
-    """Read the rows of a CSV file one by one; arguments as in `read_csv`."""
+    """Yield the rows of a CSV file one by one; arguments as in `read_csv`."""
     path = Path(path)
     records = csv_records(path, delimiter=delimiter, encoding=encoding)
-    _, header = next(records, (1, []))
+    _, header = next(records)
     may_lack = [name for name in fields.optional if name in header and name != fields.label]
     label = fields.label if fields.label in header or fields.label not in fields.optional else None
     wanted = [*fields.text, *fields.extra, *may_lack, *([] if label is None else [label])]
     positions = dict(zip(wanted, _positions(header, wanted, path), strict=True))
-    empty = True
     for number, cells in records:
-        empty = False
         picked = {name: cells[position] for name, position in positions.items()}
         value: Any = None if label is None else picked[label]
         if value is not None and label_separator is not None:
@@ -266,14 +259,12 @@ def csv_rows(
                 raise DataFormatError(
                     path,
                     number,
-                    f"the label column {label!r} is empty: give the document a label, or leave it out",
+                    f"the label column {label!r} is empty: add a label, or remove the row",
                 )
             value = None
         text = "\n".join(picked[name] for name in fields.text)
         extra = {name: picked[name] for name in (*fields.extra, *may_lack)}
         yield TextRow(text, value, extra, path, number)
-    if empty:
-        raise DataFormatError(path, None, "the file has no row after its header")
 
 
 def read_csv(
@@ -293,16 +284,16 @@ def read_csv(
     path : path
         Plain, gzip, xz or bzip2 file.
     text : str or sequence of str, default="text"
-        Column of the text, or several, joined by a line break.
+        Column of the text. Several columns are joined by line breaks.
     label : str or None, default="label"
         Column of the label. ``None`` reads no labels.
     label_separator : str, optional
-        What separates several labels in one cell; an empty cell then means no label. Without it a cell is one
-        label, spaces and all.
+        Separator of several labels in one cell; an empty cell then means no label. Without a separator the whole
+        cell is one label.
     extra : sequence of str, default=()
         Further columns to keep, as strings.
     delimiter : str, default=","
-        What separates cells; ``"\t"`` for TSV.
+        Separator of cells; ``"\t"`` for TSV.
     encoding : str, default="utf-8-sig"
         Encoding of the file.
 
@@ -332,7 +323,7 @@ def read_csv(
 
 
 def folder_rows(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-8") -> Iterator[TextRow]:
-    """Read the files of a folder one by one, in the order of their sorted paths; arguments as in `read_folder`."""
+    """Yield the files of a folder one by one, sorted by path; arguments as in `read_folder`."""
     folder = Path(folder)
     if not folder.is_dir():
         raise DataFormatError(folder, None, "is not a folder")
@@ -341,12 +332,12 @@ def folder_rows(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-
         path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
     if not files:
-        raise DataFormatError(folder, None, f"holds no file that matches {pattern!r}")
+        raise DataFormatError(folder, None, f"has no file that matches {pattern!r}")
     for path in files:
         label = path.parent.relative_to(folder).as_posix()
         if label.split("/")[0] == ROOT:
             raise DataFormatError(
-                path, None, f"a folder may not be called {ROOT!r}: it is the name of the top"
+                path, None, f"a sub-folder must not be named {ROOT!r}, the name of the root: rename it"
             )
         with open_bytes(path) as file:
             text = decode(file.read(), encoding, path, None)
@@ -354,22 +345,22 @@ def folder_rows(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-
 
 
 def read_folder(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-8") -> FolderData:
-    """Read a folder of text files; the path of the sub-folder, at any depth, is the label.
+    """Read a folder of text files; the path of the sub-folder is the label.
 
     Parameters
     ----------
     folder : path
-        Top folder. Files directly in it are labelled ``root``. Hidden files and folders are passed over.
+        Top folder. Files directly in it are labelled ``root``. Hidden files and folders are ignored.
     pattern : str, default="*"
-        Which files to read, such as ``"*.txt"``. Files may be compressed with gzip, xz or bzip2.
+        Files to read, such as ``"*.txt"``. Files may be compressed with gzip, xz or bzip2.
     encoding : str, default="utf-8"
         Encoding of the files.
 
     Returns
     -------
     FolderData
-        ``texts``, ``y`` (``"comp/graphics"``), ``hierarchy`` (a node ``root`` on top), ``files``; in the
-        order of the sorted paths.
+        ``texts``, ``y`` (such as ``"comp/graphics"``), ``hierarchy`` (with the node ``root`` on top), ``files``;
+        sorted by path.
 
     Examples
     --------
@@ -388,7 +379,7 @@ def read_folder(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-
     rows = list(folder_rows(folder, pattern=pattern, encoding=encoding))
     edges = path_edges([row.label for row in rows if row.label != ROOT])
     if not edges:
-        raise DataFormatError(folder, None, "has no sub-folder, so there is no label to read")
+        raise DataFormatError(folder, None, "has no sub-folder, so there are no labels")
     labels = name_array(row.label for row in rows)
     return FolderData(
         [row.text for row in rows], labels, Hierarchy.from_edges(edges), [row.path for row in rows]

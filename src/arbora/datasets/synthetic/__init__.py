@@ -1,1 +1,1 @@
-"""Generators with known truth."""
+"""Generators of data sets with known truth."""

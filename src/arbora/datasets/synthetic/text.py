@@ -1,16 +1,15 @@
-r"""Hierarchical Zipf text of any size, with the distribution it was drawn from.
+r"""Hierarchical Zipf text of any size, with the true word distributions.
 
-Words of the background have Zipf frequencies, :math:`p_{root}(w) \propto (w + 1 + q)^{-s}` (Mandelbrot's
-shift q). Every other node mixes its parent's distribution with one of its own that lives on a sparse set of
-topic words:
+The background has Zipf-Mandelbrot frequencies with shift q, :math:`p_{root}(w) \propto (w + 1 + q)^{-s}`. Every other
+node mixes the distribution of its parent with its own distribution over a few topic words:
 
 .. math:: p_n = (1 - \epsilon)\, p_{parent(n)} + \epsilon\, t_n ,
           \qquad t_n(w_{nj}) \propto (j + 1)^{-s}, \quad j = 0 .. k - 1 .
 
-So a word of a document comes from the topic of the node :math:`g` levels above its class, with g geometric:
-:math:`P(g) = \epsilon (1 - \epsilon)^g`, or from the background when g reaches above the top. This is how
-words are drawn, all at once: no distribution over the vocabulary is formed for any node. Class sizes follow
-a power law and document lengths a log-normal law.
+A word of a document therefore comes from the topic of the node :math:`g` levels above its class with probability
+:math:`P(g) = \epsilon (1 - \epsilon)^g`, and from the background if g reaches the root or beyond. Words are drawn
+this way, all at once; no distribution over the vocabulary is formed for any node. Class sizes follow a power law and
+document lengths a log-normal distribution.
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ if TYPE_CHECKING:
 
     from arbora.structure import Hierarchy
 
-_WORDS_AT_A_TIME = 4_000_000  # words drawn before they are counted: bounds the memory
+_WORDS_AT_A_TIME = 4_000_000  # words drawn before they are counted; bounds the memory
 
 
 class TextTruth(NamedTuple):
-    """What a hierarchical Zipf text was drawn from.
+    """True parameters of a hierarchical Zipf text.
 
     Attributes
     ----------
     background : ndarray of shape (n_features,)
         Word distribution of the root.
     topic_words : ndarray of shape (n_nodes, n_topic_words)
-        Topic words of each node, by node id; the rows of root nodes are not used.
+        Topic words of each node, by node id; the rows of roots are not used.
     topic_weights : ndarray of shape (n_topic_words,)
         Distribution over the topic words, the same for all nodes.
     topic_strength : float
-        Share of its topic in the distribution of a node.
+        Weight of its topic in the distribution of a node.
     classes : ndarray of shape (n_classes,)
         Node ids of the leaves.
     class_prior : ndarray of shape (n_classes,)
@@ -75,7 +74,7 @@ def zipf(n: int, exponent: float, shift: float = 0.0) -> np.ndarray:
 def _draw_ranks(probabilities: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
     """Draw indices with the given probabilities, by inversion."""
     cumulative = np.cumsum(probabilities)
-    # the top of the cumulative sum is 1 up to rounding; scaling by it keeps every index inside
+    # The last cumulative sum is 1 up to rounding; scaling by it keeps every index in range.
     return np.asarray(np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right"))
 
 
@@ -85,7 +84,7 @@ def _level_sizes(n_leaves: int, depth: int) -> list[int]:
 
 
 def random_tree_edges(n_leaves: int, depth: int, rng: np.random.Generator) -> list[tuple[str, str]]:
-    """Edges of a tree with all leaves at one depth and skewed numbers of children, at least one each."""
+    """Edges of a tree with all leaves at one depth and skewed numbers of children, at least one per node."""
     names, edges = [ROOT], []
     sizes = _level_sizes(n_leaves, depth)
     for above, here in pairwise(sizes):
@@ -100,7 +99,7 @@ def random_tree_edges(n_leaves: int, depth: int, rng: np.random.Generator) -> li
 
 
 def regular_tree_edges(branching: Sequence[int]) -> list[tuple[str, str]]:
-    """Edges of the tree whose nodes at depth d all have ``branching[d]`` children."""
+    """Edges of the tree in which every node at depth d has ``branching[d]`` children."""
     names, edges = [ROOT], []
     for width in branching:
         level = [(name, str(i) if name == ROOT else f"{name}/{i}") for name in names for i in range(width)]
@@ -110,7 +109,7 @@ def regular_tree_edges(branching: Sequence[int]) -> list[tuple[str, str]]:
 
 
 def _distinct_words(n_nodes: int, k: int, n_features: int, rng: np.random.Generator) -> np.ndarray:
-    """``k`` distinct words for each node: duplicates inside a row are drawn again until there are none."""
+    """``k`` distinct words for each node; duplicates in a row are redrawn until there are none."""
     words = rng.integers(n_features, size=(n_nodes, k))
     rows = np.arange(n_nodes)
     while rows.size:
@@ -136,12 +135,12 @@ def _ancestor_table(parent: np.ndarray, depth: np.ndarray, leaves: np.ndarray) -
 
 
 def _class_counts(n_samples: int, prior: np.ndarray, minimum: int, rng: np.random.Generator) -> np.ndarray:
-    """Documents of each class: at least ``minimum``, the rest by the prior."""
+    """Documents per class: ``minimum`` each, the others drawn from the prior."""
     return minimum + rng.multinomial(n_samples - minimum * prior.size, prior)
 
 
 def _document_lengths(n_samples: int, mean: float, spread: float, rng: np.random.Generator) -> np.ndarray:
-    """Whole log-normal lengths of the given mean, at least 1."""
+    """Log-normal lengths with the given mean, rounded, at least 1."""
     lengths = rng.lognormal(np.log(mean) - spread**2 / 2.0, spread, n_samples)
     return np.maximum(1, np.rint(lengths)).astype(np.int64)
 
@@ -189,7 +188,7 @@ def _draw_documents(
         indptr = np.searchsorted(cell, np.arange(n_rows + 1) * n_features)
         columns = (cell % n_features).astype(np.int32)
         parts.append(sparse.csr_matrix((count.astype(np.float32), columns, indptr), (n_rows, n_features)))
-    parts.append(sparse.csr_matrix(np.empty((0, n_features), dtype=np.float32)))  # when there is no document
+    parts.append(sparse.csr_matrix(np.empty((0, n_features), dtype=np.float32)))  # for zero documents
     return sparse.csr_matrix(sparse.vstack(parts, format="csr"))
 
 
@@ -207,7 +206,7 @@ def _make_hierarchy(
     if hierarchy is not None:
         if not hierarchy.is_tree:
             raise ValueError(
-                "hierarchy must be a tree: a node with several parents has no single distribution"
+                "hierarchy must be a tree: the distribution of a node with several parents is not defined"
             )
         return hierarchy
     if depth < 1:
@@ -242,33 +241,33 @@ def make_hierarchical_text(
     class_exponent: float = 0.8,
     random_state: Any = None,
 ) -> Dataset:
-    """Generate hierarchical Zipf text: word counts of documents filed at the leaves of a tree.
+    """Generate hierarchical Zipf text: word counts of documents whose classes are the leaves of a tree.
 
     Parameters
     ----------
     n_samples : int, default=1000
-        Training documents; every leaf gets at least one.
+        Number of training documents; every leaf has at least one.
     n_features : int, default=2000
-        Words. Word 0 is the commonest of the background.
+        Number of words. Word 0 is the most frequent in the background.
     branching : int or sequence of int, optional
-        Children of each node, for all depths or for each; 3 by default.
+        Number of children of each node, for all depths or per depth; 3 by default.
     n_leaves : int, optional
-        Instead of ``branching``: a random tree with this number of leaves at ``depth``, skewed like real
-        ones.
+        Instead of ``branching``: a random tree with this number of leaves at ``depth``, with skewed numbers of
+        children.
     depth : int, default=2
         Depth of the leaves below the root.
     hierarchy : Hierarchy, optional
-        Instead of both: a tree of yours; its leaves may lie at any depth.
+        Instead of both: your own tree; its leaves may have different depths.
     n_test : int, optional
-        Test documents, classes drawn from the true prior; ``n_samples // 4`` by default.
+        Number of test documents; ``n_samples // 4`` by default. Their classes are drawn from the true prior.
     mean_length, length_spread : float, default=100 and 0.6
-        Mean number of words of a document, and the standard deviation of its logarithm.
+        Mean length of a document in words, and standard deviation of the logarithm of the length.
     n_topic_words : int, default=30
-        Topic words of a node.
+        Number of topic words per node.
     topic_strength : float, default=0.15
-        Share of its topic in the distribution of a node, in (0, 1).
+        Weight of its topic in the distribution of a node, in (0, 1).
     word_exponent, word_shift : float, default=1 and 2
-        Exponent and shift of the Zipf-Mandelbrot law of the words.
+        Exponent and shift of the Zipf-Mandelbrot frequencies.
     class_exponent : float, default=0.8
         Exponent of the power law of class sizes; 0 makes classes equally likely.
     random_state : int, numpy Generator or None

@@ -1,4 +1,4 @@
-r"""Points on the sphere with known truth: flat, hierarchical and temporal mixtures of von Mises-Fisher laws.
+r"""Points on the sphere from flat, hierarchical and temporal von Mises-Fisher mixtures with known truth.
 
 Flat: :math:`z \sim \pi`, :math:`x \sim vMF(\mu_z, \kappa_z)`, means uniform on the sphere.
 Hierarchical: :math:`\mu_n \sim vMF(\mu_{parent(n)}, c_{depth(n)})` down a tree, rows around the leaves.
@@ -42,7 +42,7 @@ class VMFTruth(NamedTuple):
 def _draw(
     mu: np.ndarray, kappa: npt.ArrayLike, rng: np.random.Generator, size: int | None = None
 ) -> np.ndarray:
-    from arbora.special import sample_vmf  # here, so that importing the data sets stays light
+    from arbora.special import sample_vmf  # deferred: it imports numba
 
     return sample_vmf(mu, kappa, size, rng)
 
@@ -63,14 +63,14 @@ def _weights(weights: npt.ArrayLike | None, n: int) -> np.ndarray:
 
 
 def _check_counts(n_features: int, **counts: int) -> None:
-    """Refuse sizes of which nothing can be made, by name."""
+    """Raise ValueError if a size is too small."""
     for name, least, given in [("n_features", 2, n_features), *((name, 1, n) for name, n in counts.items())]:
         if given < least:
             raise ValueError(f"{name} must be at least {least}, got {given}")
 
 
 def _concentrations(kappa: npt.ArrayLike | None, n: int, n_features: int) -> np.ndarray:
-    """Concentration of each component; the default keeps rows near their mean in any dimension."""
+    """Concentration of each component; with the default, rows are near their mean in any dimension."""
     given = np.asarray(5.0 * n_features if kappa is None else kappa, dtype=np.float64)
     if given.ndim > 1 or (given.ndim == 1 and given.size != n):
         raise ValueError(f"kappa must be a number or {n} numbers, got shape {given.shape}")
@@ -95,7 +95,7 @@ def make_vmf_mixture(
     Parameters
     ----------
     n_samples, n_features, n_components : int
-        Rows, dimension (2 or more) and components.
+        Number of rows, dimension (2 or more) and number of components.
     kappa : float or array-like of shape (n_components,), optional
         Concentrations; ``5 * n_features`` by default.
     weights : array-like of shape (n_components,), optional
@@ -136,19 +136,19 @@ def make_hierarchical_vmf(
     weights: npt.ArrayLike | None = None,
     random_state: Any = None,
 ) -> Dataset:
-    """Generate rows around the leaves of a tree whose means are drawn around the means of their parents.
+    """Generate rows around the leaves of a tree; the mean of a node is drawn around the mean of its parent.
 
     Parameters
     ----------
     n_samples, n_features : int
-        Rows and dimension (2 or more).
+        Number of rows and dimension (2 or more).
     branching : sequence of int, default=(3, 4)
-        Children of the nodes at each depth.
+        Number of children of the nodes at each depth.
     kappa : float or array-like of shape (n_leaves,), optional
         Concentration of the rows around their leaf; ``5 * n_features`` by default.
     node_kappa : float or array-like of shape (len(branching),), optional
         Concentration of the nodes at depth 1, 2, ... around their parents; by default ``n_features *
-        2**depth / 2``, so that deeper nodes lie closer together.
+        2**depth / 2``: deeper nodes are closer to their parents.
     weights : array-like of shape (n_leaves,), optional
         Probabilities of the leaves; equal by default.
     random_state : int, numpy Generator or None
@@ -199,12 +199,12 @@ def make_temporal_vmf(
     weights: npt.ArrayLike | None = None,
     random_state: Any = None,
 ) -> Dataset:
-    """Generate a mixture whose mean directions wander over time.
+    """Generate a mixture whose mean directions drift over time.
 
     Parameters
     ----------
     n_samples, n_features, n_components, n_times : int
-        Rows (as many at each time, up to one), dimension, components and times.
+        Number of rows (divided evenly among the times), dimension, number of components and number of times.
     kappa : float or array-like of shape (n_components,), optional
         Concentrations of the rows; ``5 * n_features`` by default.
     drift_kappa : float, optional
