@@ -1,4 +1,4 @@
-"""HierarchicalBayesClassifier: coherent and calibrated probabilities, uncertainty, hostile input."""
+"""HierarchicalBayesClassifier: coherent and calibrated probabilities, uncertainty, difficult input."""
 
 import warnings
 
@@ -11,8 +11,13 @@ from sklearn.utils.estimator_checks import check_classifiers_train
 
 from arbora import io
 from arbora.classify import HierarchicalBayesClassifier
-from arbora.classify.bayes import hierarchical as bayes
-from arbora.classify.bayes.predictive import Scores, odds_against_the_rest, predictive_logits, score_variances
+from arbora.classify.bayes import posterior
+from arbora.classify.bayes.predictive import (
+    ScorePosterior,
+    odds_against_the_rest,
+    predictive_logits,
+    score_variances,
+)
 from arbora.classify.bayes.priors import fisher_prior
 from arbora.infer.tree import map as tree_map
 from arbora.infer.tree.gaussian import make_tree, share_precisions, spreads, update_gammas
@@ -64,8 +69,8 @@ def test_no_structure_is_a_star():
     np.testing.assert_array_equal(flat.coef_, forest.coef_)
 
 
-def test_map_rests():
-    """What a fit leaves is a fixed point: its weights and variances give its precisions."""
+def test_map_is_a_fixed_point():
+    """The weights and variances of a fit give its precisions."""
     model = quiet_fit(DATA.X, DATA.y, TREE, tol=1e-8)
     tree = make_tree(model.tree_.parent, np.arange(3, 8))
     sharing = share_precisions(tree, "M3")
@@ -81,7 +86,7 @@ def test_map_rests():
 
 @inferences
 def test_confidence_matches_accuracy(inference):
-    """Rows of the model itself: the mean confidence is the share of right answers, up to noise."""
+    """On rows drawn from the model, the mean confidence equals the accuracy up to noise."""
     rng = np.random.default_rng(1)
     W = rng.normal(size=(6, 5))
     X = rng.normal(size=(4000, 5))
@@ -93,10 +98,10 @@ def test_confidence_matches_accuracy(inference):
 
 
 @likelihoods
-def test_damping_is_near_the_integral(likelihood):
+def test_damping_approximates_the_integral(likelihood):
     """Nearer than the plug-in; exact integrals by draws."""
     rng = np.random.default_rng(2)
-    scores = Scores(rng.normal(size=(20, 4)) * 2, rng.uniform(0.1, 2, (20, 4)))
+    scores = ScorePosterior(rng.normal(size=(20, 4)) * 2, rng.uniform(0.1, 2, (20, 4)))
     draws = scores.mean + np.sqrt(scores.variance) * rng.normal(size=(20_000, 20, 4))
     link = expit if likelihood == "logistic" else (lambda g: softmax(g, axis=-1))
     truth = link(draws).mean(axis=0)
@@ -104,7 +109,7 @@ def test_damping_is_near_the_integral(likelihood):
     assert np.abs(found - truth).mean() < 0.6 * np.abs(link(scores.mean) - truth).mean()
 
 
-def test_damped_softmax_does_not_see_what_is_common_to_all_classes():
+def test_damped_softmax_is_invariant_to_common_shifts():
     model = quiet_fit(DATA.X, DATA.y, TREE, prediction="predictive")
     before = model.predict_proba(DATA.X_new)
     model.node_coef_ = model.node_coef_ + np.linspace(-3, 3, 12)
@@ -113,9 +118,9 @@ def test_damped_softmax_does_not_see_what_is_common_to_all_classes():
 
 
 def test_odds_against_the_rest():
-    """By their definition, and where the rest is lost beside the first."""
+    """By definition, and when the other classes are negligible beside the first."""
     rng = np.random.default_rng(9)
-    scores = Scores(rng.normal(size=(20, 4)) * 5, rng.uniform(0.1, 2, (20, 4)))
+    scores = ScorePosterior(rng.normal(size=(20, 4)) * 5, rng.uniform(0.1, 2, (20, 4)))
     found = odds_against_the_rest(scores)
     for n in range(4):
         others = np.delete(scores.mean, n, axis=1)
@@ -123,7 +128,7 @@ def test_odds_against_the_rest():
         variance = scores.variance[:, n] + (share**2 * np.delete(scores.variance, n, axis=1)).sum(axis=1)
         np.testing.assert_allclose(found.mean[:, n], scores.mean[:, n] - logsumexp(others, axis=1))
         np.testing.assert_allclose(found.variance[:, n], variance)
-    far = odds_against_the_rest(Scores(np.array([[900.0, 0.0, -900.0]]), np.array([[1.0, 2.0, 4.0]])))
+    far = odds_against_the_rest(ScorePosterior(np.array([[900.0, 0.0, -900.0]]), np.array([[1.0, 2.0, 4.0]])))
     np.testing.assert_allclose(far.mean, [[900.0, -900.0, -1800.0]])
     np.testing.assert_allclose(far.variance, [[3.0, 3.0, 5.0]])
 
@@ -143,7 +148,7 @@ def test_scikit_learn_agrees_with_averaged_scores():
     check_classifiers_train("HierarchicalBayesClassifier", model)
 
 
-def test_averaging_is_less_sure_than_the_mean():
+def test_averaging_lowers_confidence():
     for kind in KINDS[-4:]:
         fits = [quiet_fit(DATA.X, DATA.y, TREE, prediction=how, **kind) for how in ("mean", "predictive")]
         mean, averaged = (fit.predict_proba(DATA.X_new) for fit in fits)
@@ -183,7 +188,7 @@ def test_variances_of_scores_without_covariances(monkeypatch):
     np.testing.assert_allclose(std**2, both.sum(axis=1))
 
 
-def test_variational_bound_rises_and_model_can_be_kept(tmp_path):
+def test_variational_bound_rises_and_model_can_be_saved(tmp_path):
     model = quiet_fit(sp.csr_array(DATA.X), DATA.y, TREE, inference="variational", n_jobs=2)
     assert (np.diff(model.lower_bounds_) > -1e-9).all()
     assert len(model.lower_bounds_) == model.n_iter_ == len(model.trace_)
@@ -193,7 +198,7 @@ def test_variational_bound_rises_and_model_can_be_kept(tmp_path):
     assert str(kept.node_summary()) == str(model.node_summary())
 
 
-def test_another_inference_leaves_nothing_of_the_one_before():
+def test_refit_with_another_inference_removes_old_attributes():
     model = quiet_fit(DATA.X, DATA.y, TREE, inference="variational")
     again = model.set_params(inference="map").fit(DATA.X, DATA.y)
     assert not hasattr(again, "lower_bounds_")
@@ -218,7 +223,7 @@ def test_several_labels():
 
 @likelihoods
 @inferences
-def test_hostile_data(inference, likelihood):
+def test_difficult_data(inference, likelihood):
     """One example, none, a feature never seen, separable classes, a chain, documents on an inner node."""
     rng = np.random.default_rng(4)
     tree = TREE.with_edges([("b", "empty"), ("b2", "deep"), ("deep", "deeper"), ("deeper", "deepest")])
@@ -275,7 +280,7 @@ def test_a_long_chain():
     )
 
 
-def test_summary_finds_the_stranger():
+def test_summary_marks_the_outlier():
     """Five siblings, one of which lies far from the others' common mean."""
     rng = np.random.default_rng(7)
     W = rng.normal(size=(10, 6)) * 0.3
@@ -315,7 +320,7 @@ DAG = Hierarchy.from_edges([("r", "p"), ("r", "q"), ("p", "x"), ("q", "x"), ("q"
         ({"covariance": "M4"}, ["x", "z"], "covariance"),
     ],
 )
-def test_bad_input_is_told(options, y, message):
+def test_bad_input_is_refused(options, y, message):
     with pytest.raises(ValueError, match=message):
         HierarchicalBayesClassifier(**options).fit([[0.0], [1.0]], y)
 
@@ -325,13 +330,13 @@ def test_unknown_node_of_a_flat_model():
         quiet_fit(DATA.X, DATA.y).node_weights(["z"])
 
 
-def test_weights_that_were_not_found_are_told(monkeypatch):
+def test_weights_that_did_not_converge_warn(monkeypatch):
     monkeypatch.setattr("arbora.classify.bayes.partial_map._INNER_STEPS", 0)
-    with pytest.warns(ConvergenceWarning, match="the weights that go with them were not found to tol=0.01"):
+    with pytest.warns(ConvergenceWarning, match="the weights did not reach tol=0.01"):
         HierarchicalBayesClassifier(TREE).fit(DATA.X, DATA.y)
 
 
-def test_too_few_iterations_are_told():
+def test_too_few_iterations_warn():
     for inference in ("map", "variational"):
         with pytest.warns(ConvergenceWarning, match="max_iter=1"):
             HierarchicalBayesClassifier(TREE, inference=inference, max_iter=1).fit(DATA.X, DATA.y)
@@ -342,10 +347,10 @@ def refuses(*_, **__):
 
 
 @pytest.mark.parametrize(("inference", "fails"), [("map", "fit_partial_map"), ("variational", "fit_tree")])
-def test_a_fit_that_fails_leaves_the_one_before(inference, fails, monkeypatch):
+def test_a_failed_fit_keeps_the_previous_model(inference, fails, monkeypatch):
     model = quiet_fit(DATA.X, DATA.y, TREE, inference=inference)
     before, state = model.predict_proba(DATA.X_new), set(vars(model))
-    monkeypatch.setattr(bayes, fails, refuses)
+    monkeypatch.setattr(posterior, fails, refuses)
     fewer = np.isin(DATA.y, ["a1", "b1"])
     with pytest.raises(KeyboardInterrupt):
         model.fit(DATA.X[fewer, :3], DATA.y[fewer])
@@ -358,7 +363,7 @@ def test_a_fit_that_fails_leaves_the_one_before(inference, fails, monkeypatch):
         first.predict(DATA.X_new)
 
 
-def test_predictions_are_those_of_the_fit_whatever_is_set_for_the_next():
+def test_changed_parameters_do_not_change_predictions():
     model = quiet_fit(DATA.X, DATA.y, TREE, inference="variational")
     before = model.predict_proba(DATA.X_new)
     np.testing.assert_array_equal(model.set_params(inference="map").predict_proba(DATA.X_new), before)

@@ -1,4 +1,4 @@
-"""Priors of the hierarchical Bayesian classifier: by their formulas, by the user, and at the limits of numbers."""
+"""Priors of the hierarchical Bayesian classifier: formulas, user priors, and extreme values."""
 
 import warnings
 
@@ -21,7 +21,7 @@ inferences = pytest.mark.parametrize("inference", ["map", "variational"])
 
 
 def test_precisions_follow_the_truth():
-    """Data of the model, a hundred classes: those drawn far from the parent are given a low precision."""
+    """Data drawn from the model, a hundred classes: those far from the parent get a low precision."""
     rng = np.random.default_rng(0)
     n_classes, d = 100, 8
     scale = np.where(np.arange(n_classes) % 2, 0.1, 2.0)
@@ -35,7 +35,7 @@ def test_precisions_follow_the_truth():
     assert 0.8 < inside.mean() < 0.95  # Laplace with a diagonal, given the precisions: a little too sure
 
 
-def test_priors_are_the_formulas():
+def test_priors_follow_their_formulas():
     rng = np.random.default_rng(8)
     tree = make_tree(PARENT, LEAVES)
     n, d = 5000, 3
@@ -60,12 +60,12 @@ def test_priors_are_the_formulas():
                 np.testing.assert_allclose((shape[0], rate[0]), (2 * d, d * gmean(leaf[:2].sum(axis=0))))
     prior = fisher_prior(X, Y, weight, 0.0, tree, share_precisions(tree, "M3"))
     np.testing.assert_allclose(prior.rate[2:, 0], d * gmean(leaf, axis=1))
-    alike = fisher_prior(X, Y, weight, 0.0, tree, share_precisions(tree, "M3"), alike=True)
+    alike = fisher_prior(X, Y, weight, 0.0, tree, share_precisions(tree, "M3"), same_rate=True)
     np.testing.assert_allclose(alike.rate[2:, 0], d * gmean(leaf, axis=1).mean())
     np.testing.assert_allclose(alike.mean / alike.mean[0], 1)
 
 
-def test_information_is_guarded():
+def test_inverse_information_is_always_finite():
     X = np.zeros((4, 3))
     X[:, 0] = X[:, 1] = [1, -1, 2, 0]  # collinear, and a feature never seen
     found = inverse_information(X, np.ones(4), 1.0)
@@ -92,14 +92,14 @@ def test_user_prior():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("covariance", ["M1", "M2", "M3"])
 @pytest.mark.parametrize("rate", [1e-12, 1e12])
-def test_priors_that_say_next_to_nothing(covariance, rate):
-    model = HierarchicalBayesClassifier(TREE, covariance=covariance, prior=(1e-3, rate), max_iter=50)
+def test_extreme_priors(covariance, rate):
+    model = HierarchicalBayesClassifier(TREE, covariance=covariance, prior=(1e-3, rate), max_iter=20)
     model.fit(DATA.X, DATA.y)
     assert ((model.precisions_ > 0) & np.isfinite(model.precisions_)).all()
     assert model.score(DATA.X_new, DATA.y_new) > 0.4  # one in five by chance
 
 
-def test_a_mixture_stays_near_the_plain_round():
+def test_anderson_mixing_stays_near_the_plain_round():
     mixture = AndersonMixing()
     mixture.next(np.zeros(2), np.array([1.0, -1.0]))
     image = np.array([1.999999, -1.999999])  # as long a step as before: the end seems a million away
@@ -109,7 +109,7 @@ def test_a_mixture_stays_near_the_plain_round():
 
 @inferences
 @pytest.mark.parametrize(("scale", "told"), [(1e-160, "nowhere larger than"), (1e160, "as large as")])
-def test_features_beyond_floating_point_are_told(inference, scale, told):
+def test_features_beyond_floating_point_are_refused(inference, scale, told):
     X = DATA.X.copy()
     X[:, 3] *= scale
     for rows in (X, sp.csr_array(X)):

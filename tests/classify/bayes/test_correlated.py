@@ -1,4 +1,4 @@
-"""Correlated multinomial logit: the sampler against Geweke's test, grids and importance sampling; the estimator."""
+"""Correlated multinomial logit: sampler (Geweke's test, grids, importance sampling) and estimator."""
 
 import warnings
 from unittest import mock
@@ -13,10 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from arbora.classify import CorrelatedMultinomialLogit
-from arbora.classify.bayes import correlated_sampler as _correlated
+from arbora.classify.bayes import correlated_sampler as sampler
 from arbora.classify.bayes.correlated_sampler import (
     CorrelatedLogit,
-    State,
+    LogitState,
     make_frame,
     make_model,
     make_potential,
@@ -34,7 +34,7 @@ FAMILIES = np.array([0, 0, 1, 1])
 
 @pytest.fixture(autouse=True)
 def _one_thread():
-    """Threads of BLAS would only wait for each other on matrices as small as these."""
+    """BLAS threads slow down operations on matrices this small."""
     with threadpool_limits(1, "blas"):
         yield
 
@@ -57,8 +57,8 @@ def statistics(state, y, model):
 
 
 def geweke(model, n_sweeps, seed=1):
-    """A sweep with one round of parts and precisions: more of them are the same again, and dearer."""
-    with mock.patch.object(_correlated, "_PRECISION_ROUNDS", 1):
+    """One round of parts and precisions per sweep: further rounds only repeat the same step."""
+    with mock.patch.object(sampler, "_PRECISION_ROUNDS", 1):
         return geweke_test(
             model, lambda state, y: statistics(state, y, model), np.random.default_rng(seed), n_direct=1500,
             n_sweeps=n_sweeps,
@@ -88,25 +88,25 @@ class ForgetsTheNoise(CorrelatedLogit):
 
     def sample_prior(self, rng):
         state = CorrelatedLogit.sample_prior(self, rng)
-        return State(CorrelatedLogit._prior_parts(self, state.precision, rng), state.precision)
+        return LogitState(CorrelatedLogit._prior_parts(self, state.precision, rng), state.precision)
 
 
 class ForgetsTheScale(CorrelatedLogit):
     """A precision moved alone, although by the density that holds when its parts move along."""
 
     def _rescale(self, state, y, group, rng):
-        return State(state.parts, super()._rescale(state, y, group, rng).precision)
+        return LogitState(state.parts, super()._rescale(state, y, group, rng).precision)
 
 
 @pytest.mark.parametrize(
     ("wrong", "n_sweeps"), [(ForgetsACount, 250), (ForgetsTheNoise, 250), (ForgetsTheScale, 650)]
 )
-def test_geweke_convicts_wrong_conditionals(wrong, n_sweeps):
+def test_geweke_detects_wrong_conditionals(wrong, n_sweeps):
     assert geweke(small_model(wrong), n_sweeps).p_value < 1e-4
 
 
-def test_geweke_convicts_steps_without_the_metropolis_correction(monkeypatch):
-    right = _correlated.hamiltonian_step
+def test_geweke_detects_steps_without_the_metropolis_correction(monkeypatch):
+    right = sampler.hamiltonian_step
 
     class AcceptsAll:
         def __init__(self, rng):
@@ -115,7 +115,7 @@ def test_geweke_convicts_steps_without_the_metropolis_correction(monkeypatch):
     def uncorrected(potential, position, size, n_steps, rng) -> Move:
         return right(potential, position, size, n_steps, AcceptsAll(rng))
 
-    monkeypatch.setattr(_correlated, "hamiltonian_step", uncorrected)
+    monkeypatch.setattr(sampler, "hamiltonian_step", uncorrected)
     assert geweke(small_model(), 250).p_value < 1e-4
 
 
@@ -165,7 +165,7 @@ def test_variables_make_prior_and_information_the_identity():
     """For probabilities that do not depend on the row the information is a product, and the frame is exact."""
     rng = np.random.default_rng(5)
     X, p = rng.standard_normal((50, 4)), np.array([0.2, 0.3, 0.5])
-    tuning = _correlated.tune(X, np.tile(p, (50, 1)), start_step_size(1.0))
+    tuning = sampler.tune(X, np.tile(p, (50, 1)), start_step_size(1.0))
     precision = np.array([0.5, 2.0, 1.0, 4.0])
     frame = make_frame(tuning, PATHS, precision)
     hessian = np.kron(np.diag(p) - np.outer(p, p), X.T @ X)
@@ -270,7 +270,7 @@ def clouds(labels=("a1", "a2", "b"), n=60, seed=8):
 
 @pytest.fixture(scope="module")
 def fitted():
-    """What many tests look at, none of which changes it."""
+    """A fitted model that several tests read and none changes."""
     with warnings.catch_warnings(), threadpool_limits(1, "blas"):
         warnings.simplefilter("ignore", ConvergenceWarning)
         return quick().fit(*clouds())
@@ -327,7 +327,7 @@ class TestEstimator:
         odds = dict(zip(model.classes_, model.intercept_, strict=True))
         assert odds["a1"] - odds["b"] == pytest.approx(np.log(9), abs=0.6)
 
-    def test_interrupted_fit_goes_on(self, tmp_path, monkeypatch):
+    def test_interrupted_fit_resumes(self, tmp_path, monkeypatch):
         X, y = clouds(n=20)
         expected = quick(n_chains=3).fit(X, y)
         sweep, calls = CorrelatedLogit.sweep, []
@@ -346,7 +346,7 @@ class TestEstimator:
         np.testing.assert_array_equal(resumed.draws_, expected.draws_)
         assert not (tmp_path / "fit").exists()
 
-    def test_a_fit_that_fails_leaves_the_one_before(self, monkeypatch):
+    def test_a_failed_fit_keeps_the_previous_model(self, monkeypatch):
         X, y = clouds()
         model = quick(n_samples=4, n_warmup=4).fit(X, y)
         before = model.predict_proba(X)
@@ -381,13 +381,13 @@ class TestEstimator:
         assert np.isfinite(quick(n_samples=10, n_warmup=10).fit(wide, y).coef_).all()
 
 
-def test_chains_that_have_not_met_are_told():
+def test_chains_that_have_not_converged_warn():
     X, y = clouds()
     with pytest.warns(ConvergenceWarning, match=r"R-hat of .* is up to .*Increase n_warmup"):
         quick(n_samples=4, n_warmup=1).fit(X * 5, y)
 
 
-def test_long_chains_meet_without_a_warning():
+def test_long_chains_converge_without_a_warning():
     X, y = clouds()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -404,7 +404,7 @@ def test_bad_input_is_refused_with_advice(monkeypatch):
     graph = LabelGraph.from_edges([("a1", "a2"), ("a2", "b")])
     with pytest.raises(TypeError, match="needs a tree, but structure is a LabelGraph"):
         quick(graph).fit(X, y)
-    with pytest.raises(ValueError, match="one class for each row, but y holds sets"):
+    with pytest.raises(ValueError, match="one class per row, but y holds label sets"):
         quick().fit(X, [["a1", "b"]] * len(X))
     with pytest.raises(ValueError, match=r"as large as 1e\+300.*scale the features"):
         quick().fit(X * 0 + 1e300, y)

@@ -1,25 +1,23 @@
 """Correlated multinomial logit: a Bayesian softmax whose classes share the parts of their paths (CorrMNL).
 
-Every node n below the root has a part phi_n, and the weights of a class are the sum of the parts on its path
-(Shahbaba and Neal 2007), so that classes that share ancestors have correlated weights a priori:
+Every node n below the root has a part phi_n. The weights of a class are the sum of the parts on its path (Shahbaba
+and Neal 2007), so classes with common ancestors have correlated weights a priori:
 
     phi_n ~ N(0, I / tau_g(n)),   tau_g ~ Gamma(shape, rate),   w_k = sum_{n on the path of k} phi_n,
     p(y = k | x) = exp(w_k.x) / sum_l exp(w_l.x).
 
-The posterior is sampled by Markov chain Monte Carlo (`_correlated.py` says how), and predictions are averages over
-its draws. It is the Bayesian baseline for small data: a draw of the weights is dense, and costs about a dozen passes
-over the data.
+The posterior is sampled by Markov chain Monte Carlo (`correlated_sampler`), and predictions are averages over its
+draws. The model is a Bayesian baseline for small data: draws of the weights are dense, and each costs about a dozen
+passes over the data.
 """
 
 from __future__ import annotations
 
 import os
-import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -32,13 +30,14 @@ from threadpoolctl import ThreadpoolController
 from arbora.classify._common.labels import encode_targets
 from arbora.classify._common.node_predictor import NodePredictor
 from arbora.classify._common.routes import build_routes
-from arbora.classify.bayes.correlated_sampler import CorrelatedLogit, State, make_model
+from arbora.classify.bayes.correlated_sampler import CorrelatedLogit, LogitState, make_model
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.fingerprint import fingerprint
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
 from arbora.core.validation import check_features
+from arbora.core.warn_caller import warn_caller
 from arbora.engine import ThreadEngine
 from arbora.infer.mcmc.chains import Schedule, mean_trace, sample_chains
 from arbora.infer.mcmc.diagnostics import ess_bulk, ess_tail, rhat
@@ -47,7 +46,7 @@ from arbora.structure import Hierarchy, LabelGraph
 Floats = NDArray[np.float64]
 
 _RHAT_LIMIT = 1.05
-_SCORES_AT_A_TIME = 1 << 22  # scores of rows under several draws
+_SCORES_PER_CHUNK = 1 << 22  # scores of rows under several draws that are in memory at a time
 _NOT_PART_OF_THE_MODEL = ("n_jobs", "verbose", "checkpoint")  # parameters that do not change the result
 
 
@@ -73,15 +72,45 @@ def mean_softmax(X: Floats, draws: NDArray[np.float32]) -> Floats:
     """
     n_draws, n_classes, n_features = draws.shape
     total = np.zeros((len(X), n_classes))
-    step = max(1, _SCORES_AT_A_TIME // max(1, len(X) * n_classes))
+    step = max(1, _SCORES_PER_CHUNK // max(1, len(X) * n_classes))
     for first in range(0, n_draws, step):
         some = draws[first : first + step].reshape(-1, n_features).astype(np.float64)
         total += softmax((X @ some.T).reshape(len(X), -1, n_classes), axis=2).sum(axis=1)
-    return total / n_draws
+    return np.asarray(total / n_draws)
 
 
-def _kept(model: CorrelatedLogit, state: State) -> dict[str, NDArray[Any]]:
-    return {"coef": (model.paths @ state.parts).astype(np.float32), "precision": state.precision}
+def path_indicator(
+    routes: Hierarchy, class_leaves: NDArray[np.int64], precision: str
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Mark the nodes on the path of each class, and group the nodes that share a precision.
+
+    The root is left out, because its part would shift all classes alike.
+
+    Parameters
+    ----------
+    routes : Hierarchy
+        Tree with one root.
+    class_leaves : ndarray of int of shape (n_classes,)
+    precision : {"family", "node"}
+
+    Returns
+    -------
+    paths : ndarray of shape (n_classes, n_nodes - 1)
+    group : ndarray of int of shape (n_nodes - 1,)
+
+    Examples
+    --------
+    >>> tree = Hierarchy.from_edges([("top", "a"), ("top", "b"), ("a", "a1"), ("a", "a2")])
+    >>> paths, group = path_indicator(tree, tree.encode(["a1", "b"]), "family")
+    >>> paths.astype(int), group
+    (array([[1, 0, 1, 0],
+           [0, 1, 0, 0]]), array([0, 0, 1, 1]))
+    """
+    below = np.flatnonzero(routes.parent >= 0)
+    paths = routes.ancestor_matrix[class_leaves][:, below].toarray().astype(np.float64)
+    if precision == "family":
+        return paths, np.unique(routes.parent[below], return_inverse=True)[1]
+    return paths, np.arange(len(below))
 
 
 class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
@@ -90,59 +119,60 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     structure : Hierarchy, optional
-        Tree whose nodes the labels name; without one all classes hang under a single root, and the model is
+        Tree whose nodes are the labels. Without one, all classes are children of a single root, and the model is
         Bayesian multinomial logistic regression.
     n_samples : int
-        Draws that are kept of each chain, at least 4.
+        Number of draws of each chain that are kept, at least 4.
     n_warmup : int
-        Sweeps of each chain that come first and are thrown away; the sampler tunes itself in them.
+        Number of first sweeps of each chain that are discarded. The sampler tunes itself during these.
     thin : int
-        Sweeps for each draw that is kept.
+        Number of sweeps for each draw that is kept.
     n_chains : int
-        Independent chains; one is enough to predict, two and more to see whether they agree.
+        Number of independent chains. Two or more are needed to check convergence.
     precision : {"family", "node"}
         Whether the children of a node share the precision of their prior, or each node has its own.
     shape, rate : float
-        Of the gamma prior of the precisions. The default suits features of about unit variance. With a shape of 1
-        or less the weights of classes that can be separated have no finite variance.
+        Parameters of the gamma prior of the precisions. The default suits features of about unit variance. With a
+        shape of at most 1 the weights of separable classes have no finite variance.
     fit_intercept : bool
         Whether to learn a bias.
     intercept_scaling : float
-        Value of the constant feature whose weight is the bias; the larger, the wider the prior of the bias.
+        Value of the constant feature whose weight is the bias. A larger value gives the bias a wider prior.
     n_jobs : int, optional
-        Chains that run at the same time; the result does not depend on it.
+        Number of chains that run at the same time; it does not change the result.
     random_state : int, RandomState instance or None
     checkpoint : path, optional
-        Folder where finished chains are kept: a fit that was interrupted runs only the others, and the folder is
-        cleared at the end.
+        Folder that stores finished chains. An interrupted fit runs only the missing ones. The folder is removed at
+        the end of the fit.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
     Attributes
     ----------
     classes_ : ndarray
-        Labels with data: the columns of `decision_function`.
+        Labels with data: the columns of `decision_function` and `predict_proba`.
     coef_, coef_std_ : ndarray of shape (n_classes, n_features)
         Posterior mean and standard deviation of the weights of the classes.
     intercept_, intercept_std_ : ndarray of shape (n_classes,)
     draws_ : ndarray of float32 of shape (n_chains * n_samples, n_classes, n_features + 1)
-        Draws of the weights, chain after chain; the last column is that of the constant feature.
+        Draws of the weights, chain by chain. The last column belongs to the constant feature.
     routes_, class_leaves_
-        The tree of the model (one root, nodes without data left out) and the leaf of each class in it.
+        The tree of the model (one root, without nodes that have no data) and the leaf of each class in it.
     precision_ : ndarray of shape (routes_.n_nodes,)
-        Posterior mean of the precision of each node's part; NaN for the root, which has none.
+        Posterior mean of the precision of the part of each node; NaN for the root, which has none.
     rhat_, effective_sample_size_ : dict
-        For "coef", "intercept", "precision" and "log_joint", of their shapes (precisions by group): R-hat over the
-        chains, and how many independent draws they are worth, for their middle or their tails, whichever is less.
+        R-hat over the chains and effective sample size (the smaller of bulk and tail) for "coef", "intercept",
+        "precision" (by group) and "log_joint".
     trace_ : Trace
-        By sweep: log joint density (as objective), acceptance, step size and steps, means over the chains.
+        For each sweep: log joint density (as objective), acceptance, step size and number of steps, averaged over
+        the chains.
     nodes_, hierarchy_, class_nodes_, n_features_in_
         As in `OneVsRestLogistic`.
 
     Notes
     -----
-    One label a row, trees only, small data only: X is made dense, and each sweep passes over it about a dozen times.
-    `predict_proba` averages over the draws, and `predict` takes the class of the largest average.
+    The model needs one label per row, a tree and small data: X is made dense, and each sweep passes over it about a
+    dozen times. `predict_proba` averages over the draws, and `predict` takes the class with the largest average.
 
     References
     ----------
@@ -164,7 +194,7 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "structure": "no_validation",  # encode_targets says it better than a list of accepted types
+        "structure": "no_validation",  # checked by encode_targets, with a better message
         "n_samples": [Interval(Integral, 4, None, closed="left")],
         "n_warmup": [Interval(Integral, 1, None, closed="left")],
         "thin": [Interval(Integral, 1, None, closed="left")],
@@ -224,7 +254,7 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : one label a row
+        y : one label per row
             With a structure, names of its nodes.
 
         Returns
@@ -233,11 +263,11 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         """
         with all_or_nothing(self):
             self._sample(*self._check_fit(X, y))
-        self._warn_of_chains_apart()
+        self._warn_not_converged()
         return self
 
     def _check_fit(self, X: Any, y: Any) -> tuple[CorrelatedLogit, NDArray[np.int64]]:
-        """Check parameters and data, remember the labels, and set up the model."""
+        """Check parameters and data, store the labels, and set up the model."""
         self._validate_params()
         name = type(self).__name__
         if y is None:
@@ -247,38 +277,49 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         X = check_features(self, X, reset=True)
         check_consistent_length(X, y)
         if isinstance(self.structure, LabelGraph):
-            raise TypeError(f"{name} needs a tree, but structure is a LabelGraph: give a Hierarchy, or None.")
+            raise TypeError(f"{name} needs a tree, but structure is a LabelGraph: give a Hierarchy or None.")
         targets = encode_targets(y, self.structure)
         if targets.multilabel:
             raise ValueError(
-                f"{name} chooses one class for each row, but y holds sets of labels or an indicator: give one label "
-                "a row, or use a classifier for several labels (OneVsRestLogistic, TopDownSVC)."
+                f"{name} needs one class per row, but y holds label sets or an indicator: give one label per row, or "
+                "use a multilabel classifier (OneVsRestLogistic, TopDownSVC)."
             )
         self._remember_targets(targets)
         self.routes_, self.class_leaves_ = build_routes(self.hierarchy_, self.class_nodes_)
         if not self.routes_.is_tree:
             raise ValueError(
-                f"{name} needs a tree, but a node of the structure has several parents: remove edges, or use "
+                f"{name} needs a tree, but a node of the structure has several parents: remove edges or use "
                 "RecursiveLogisticRegression, which accepts a DAG."
             )
-        self._refuse_large(X.shape)
+        self._require_memory(X.shape)
+        X = self._with_constant(X)
+        largest = np.abs(X).max()
+        if largest > np.sqrt(np.finfo(np.float64).max / X.size) / 1e6:
+            raise ValueError(
+                f"X holds a value as large as {largest:.2g}, whose square overflows: scale the features."
+            )
         codes = targets.indicator.indices.astype(np.int64)
-        return self._model(self._with_constant(X), codes), codes
+        paths, group = path_indicator(self.routes_, self.class_leaves_, self.precision)
+        return make_model(X, codes, paths, group, self.shape, self.rate), codes
 
     def _sample(self, model: CorrelatedLogit, codes: NDArray[np.int64]) -> None:
-        """Run the chains and keep what they leave."""
+        """Run the chains and store the draws."""
         seed = self._seed()
         checkpoint = self._checkpoint(model.X, codes, seed)
         schedule = Schedule(self.n_warmup, self.n_samples, self.thin)
         total = self.n_chains * schedule.n_sweeps
-        # One thread a chain: sums over several have other roundings, which chains amplify without bounds.
+        # One BLAS thread per chain: chains amplify the different rounding of multithreaded sums.
+
+        def keep(state: LogitState) -> dict[str, NDArray[Any]]:
+            return {"coef": (model.paths @ state.parts).astype(np.float32), "precision": state.precision}
+
         with (
             ThreadpoolController().limit(limits=1, user_api="blas"),
             Progress(total, "sweeps", self.verbose) as progress,
         ):
             chains = sample_chains(
                 model, codes, schedule, seed, n_chains=self.n_chains, run=ThreadEngine(self.n_jobs).map,
-                keep=lambda state: _kept(model, state), progress=progress, checkpoint=checkpoint,
+                keep=keep, progress=progress, checkpoint=checkpoint,
             )  # fmt: skip
         self.trace_ = mean_trace(chains.traces)
         log_joint = [
@@ -288,12 +329,12 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         if checkpoint is not None:
             checkpoint.clear()
 
-    def _refuse_large(self, shape: tuple[int, int]) -> None:
-        """Refuse data whose draws, scores or bases cannot fit."""
+    def _require_memory(self, shape: tuple[int, int]) -> None:
+        """Refuse data whose draws, scores or bases do not fit into memory."""
         n_samples, n_features = shape[0], shape[1] + 1
         n_classes, n_parts = len(self.classes_), self.routes_.n_nodes - 1
         draws = 4 * self.n_chains * self.n_samples * n_classes * n_features
-        summary = 12 * draws  # ranks, their normal scores and transforms in double precision
+        summary = 12 * draws  # diagnostics: ranks, normal scores and transforms in double precision
         scores = 8 * n_samples * (n_features + 3 * n_classes)
         dense = 8 * n_samples * n_features
         bases = 8 * (3 * n_features**2 + 6 * n_parts * (n_features + n_classes))
@@ -301,35 +342,19 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
             draws + max(summary, dense + self.n_chains * (scores + bases)),
             f"Sampling {self.n_chains} chains of {self.n_samples} draws of {n_classes} x {n_features} weights with "
             f"{n_samples} rows",
-            "This model is for small data: use fewer draws or features (TruncatedSVD), or "
-            "RecursiveLogisticRegression, which scales.",
+            "This model is for small data: use fewer draws or features (TruncatedSVD), or use "
+            "RecursiveLogisticRegression.",
         )
 
     def _with_constant(self, X: Any) -> Floats:
-        """Make X dense, with the constant feature at its end."""
+        """Return X as a dense array with the constant feature as its last column."""
         value = self.intercept_scaling if self.fit_intercept else 0.0
-        dense = X.toarray() if sp.issparse(X) else X
+        dense = X.toarray() if hasattr(X, "toarray") else X
         return np.column_stack([dense, np.full(len(dense), value)]).astype(np.float64)
-
-    def _model(self, X: Floats, codes: NDArray[np.int64]) -> CorrelatedLogit:
-        largest = np.abs(X).max()
-        if largest > np.sqrt(np.finfo(np.float64).max / X.size) / 1e6:
-            raise ValueError(
-                f"X holds a value as large as {largest:.2g}, whose square overflows: scale the features."
-            )
-        below = np.flatnonzero(
-            self.routes_.parent >= 0
-        )  # the root's part would be added to all classes alike
-        paths = self.routes_.ancestor_matrix[self.class_leaves_][:, below].toarray().astype(np.float64)
-        if self.precision == "family":
-            group = np.unique(self.routes_.parent[below], return_inverse=True)[1]
-        else:
-            group = np.arange(len(below))
-        return make_model(X, codes, paths, group, self.shape, self.rate)
 
     def _seed(self) -> int:
         if self.random_state is None and self.checkpoint is not None:
-            return 0  # a resumed fit must run the same chains
+            return 0  # so that a resumed fit runs the same chains
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _checkpoint(self, X: Floats, codes: NDArray[np.int64], seed: int) -> Checkpoint | None:
@@ -342,7 +367,7 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
     def _summarise(
         self, coef: NDArray[np.float32], precision: Floats, group: NDArray[np.int64], log_joint: Floats
     ) -> None:
-        """Leave means, deviations and diagnostics of draws of shape (n_chains, n_samples, ...)."""
+        """Store means, standard deviations and diagnostics of draws of shape (n_chains, n_samples, ...)."""
         self.draws_ = coef.reshape(-1, *coef.shape[2:])
         scale = self.intercept_scaling if self.fit_intercept else 0.0
         mean = self.draws_.mean(axis=0, dtype=np.float64)
@@ -351,7 +376,7 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         self.coef_std_, self.intercept_std_ = deviation[:, :-1], deviation[:, -1] * scale
         self.precision_ = np.full(self.routes_.n_nodes, np.nan)
         self.precision_[self.routes_.parent >= 0] = precision.mean(axis=(0, 1))[group]
-        quantities = {
+        quantities: dict[str, NDArray[Any]] = {
             "coef": coef[..., :-1],
             "intercept": coef[..., -1],
             "precision": precision,
@@ -362,16 +387,15 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
             name: np.minimum(ess_bulk(draws), ess_tail(draws)) for name, draws in quantities.items()
         }
 
-    def _warn_of_chains_apart(self) -> None:
+    def _warn_not_converged(self) -> None:
         worst = max(self.rhat_, key=lambda name: self.rhat_[name].max())
         if self.rhat_[worst].max() > _RHAT_LIMIT:
-            warnings.warn(
-                f"the chains have not met: R-hat of {worst} is up to {self.rhat_[worst].max():.3g} (above "
-                f"{_RHAT_LIMIT}), and the smallest effective sample size is "
-                f"{min(size.min() for size in self.effective_sample_size_.values()):.0f}. Increase n_warmup and "
+            smallest = min(size.min() for size in self.effective_sample_size_.values())
+            warn_caller(
+                f"the chains have not converged: R-hat of {worst} is up to {self.rhat_[worst].max():.3g} (above "
+                f"{_RHAT_LIMIT}), and the smallest effective sample size is {smallest:.0f}. Increase n_warmup and "
                 "n_samples, or scale the features.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
     def _check_X(self, X: Any) -> Any:
@@ -385,7 +409,7 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         return np.log(np.maximum(self._class_proba(X), np.finfo(np.float64).tiny))
 
     def decision_function(self, X: Any) -> Floats:
-        """Logarithm of the posterior predictive probability of every class.
+        """Log of the posterior predictive probability of every class.
 
         Parameters
         ----------
@@ -394,7 +418,7 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Columns in the order of `classes_`; for two classes, (n_samples,): the log-odds of the second.
+            Columns in the order of `classes_`; for two classes, (n_samples,) with the log-odds of the second.
         """
         scores = self._scores(self._check_X(X))
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores

@@ -1,21 +1,23 @@
-"""The correlated multinomial logit as a sampler: prior, likelihood, and a sweep that leaves the posterior invariant.
+"""Sampler of the correlated multinomial logit: prior, likelihood, and a sweep that leaves the posterior invariant.
 
-Every node n below the root has a part phi_n, and the weights of a class are the sum of the parts on its path
-(Shahbaba and Neal 2007), so that classes that share ancestors have correlated weights a priori:
+Every node n below the root has a part phi_n. The weights of a class are the sum of the parts on its path (Shahbaba
+and Neal 2007), so classes with common ancestors have correlated weights a priori:
 
     phi_n ~ N(0, I / tau_g(n)),   tau_g ~ Gamma(shape, rate),   w_k = sum_{n on the path of k} phi_n,
     p(y = k | x) = exp(w_k.x) / sum_l exp(w_l.x).
 
-As in their model the children of a node share a precision (precision="family"; it is the M1 of Gopal et al. 2012 in
-other variables); with precision="node" every node has its own (M3). The bias is the weight of a constant feature,
-`intercept_scaling`, and has the prior of the others; the paper gives all biases a variance of their own.
+As in their model, the children of a node share a precision (precision="family"; this is M1 of Gopal et al. 2012 in
+other variables). With precision="node" every node has its own (M3). The bias is the weight of a constant feature,
+`intercept_scaling`, and has the same prior as the other weights; in the paper biases have their own variance.
 
-The posterior is sampled. A sweep has three steps that leave it invariant. Let W = A phi (A marks the paths), and S =
-A diag(1/tau) A' the prior covariance of the classes in every feature.
+A sweep has three steps that leave the posterior invariant. Let W = A phi, where A marks the paths, and let S =
+A diag(1/tau) A' be the prior covariance of the classes in every feature.
 
-1. W given tau, with phi integrated out: W has independent columns N(0, S), and is moved by Hamiltonian Monte Carlo in
-   variables Z in which the posterior is nearly a standard normal one. The information about W is approximated by a
-   product of F over classes and C over features, with p from a draw in the warm-up and v_i = 1 - sum_k p_ik^2,
+1. W given tau, with phi integrated out: W has independent columns N(0, S). It is updated by Hamiltonian Monte Carlo
+in
+   variables Z in which the posterior is nearly a standard normal distribution. The information about W is
+   approximated by a product of F over classes and C over features, with p from a draw of the warm-up and v_i = 1 -
+   sum_k p_ik^2,
 
        F = sum_i (diag p_i - p_i p_i') / sum_i v_i,   C = sum_i v_i x_i x_i'.
 
@@ -23,13 +25,14 @@ A diag(1/tau) A' the prior covariance of the classes in every feature.
 
        W = U Y V',   U = L Q,   Y_kj = Z_kj / sqrt(1 + omega_k lambda_j)
 
-   makes the prior energy ||Y||^2 / 2, and the precision of prior and information together the identity.
-2. phi given W and tau, Gaussian: a draw phi' from the prior, corrected to diag(1/tau) A' S^-1 (W - A phi') + phi'.
-   Then tau_g given phi, Gamma(shape + D n_g / 2, rate + 1/2 sum_{n in g} ||phi_n||^2) for n_g nodes with D features.
-   Neither looks at the data: this is repeated some times, which is cheap and lets tau forget its past.
-3. The scale of one group of parts: tau_g given all other precisions and sqrt(tau_g) phi_n, which stay, by slice
-   sampling. Where data say little of the scale (few parts, or classes that can be separated), 1 and 2 alone would be
-   slow: each holds what the other needs to change.
+   makes the prior energy ||Y||^2 / 2, and the sum of prior precision and information the identity.
+2. phi given W and tau, which is Gaussian: a draw phi' from the prior, corrected to
+   diag(1/tau) A' S^-1 (W - A phi') + phi'. Then tau_g given phi, Gamma(shape + D n_g / 2, rate + 1/2 sum_{n in g}
+   ||phi_n||^2) for n_g nodes with D features. Neither depends on the data, so the pair is repeated several times,
+   which is cheap and speeds up the mixing of tau.
+3. The scale of one group of parts: tau_g given all other precisions and sqrt(tau_g) phi_n, by slice sampling. If the
+   data determine the scale poorly (few parts, or separable classes), steps 1 and 2 alone would mix slowly, because
+   each conditions on what the other updates.
 """
 
 from __future__ import annotations
@@ -47,13 +50,13 @@ from arbora.infer.mcmc.slice_sampling import slice_step
 
 Floats = NDArray[np.float64]
 
-_LENGTH = np.pi / 2  # of a trajectory: a quarter of a period of the standard normal
-_MOST_STEPS = 100  # of a trajectory, while the step size is not found yet
+_LENGTH = np.pi / 2  # length of a trajectory: a quarter of the period of a standard normal
+_MOST_STEPS = 100  # steps of a trajectory, a limit while the step size is not tuned yet
 _PRECISION_ROUNDS = 5  # draws of parts and precisions in a sweep
-_SLICE_WIDTH = 1.0  # first guess for the logarithm of a precision
+_SLICE_WIDTH = 1.0  # initial width for the logarithm of a precision
 
 
-class State(NamedTuple):
+class LogitState(NamedTuple):
     """Parameters: parts of all nodes below the root, and the precision of each group of them."""
 
     parts: Floats  # (n_parts, n_features)
@@ -61,7 +64,7 @@ class State(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """What a chain has learned of the shape of the posterior; any values leave the sampler exact."""
+    """Approximate shape of the posterior. The sampler is exact for any values."""
 
     information: Floats  # F, (n_classes, n_classes)
     strength: Floats  # lambda, (n_features,)
@@ -74,7 +77,7 @@ class Frame(NamedTuple):
     """Variables for given precisions: W = U (Z * scale) V'."""
 
     factor: Floats  # L
-    turn: Floats  # Q
+    rotation: Floats  # Q
     mix: Floats  # U = L Q
     scale: Floats  # 1 / sqrt(1 + omega lambda'), (n_classes, n_features)
 
@@ -94,7 +97,7 @@ def log_likelihood(scores: Floats, y: NDArray[np.int64]) -> float:
 
 
 def softmax_loss(scores: Floats, y: NDArray[np.int64]) -> tuple[float, Floats]:
-    """Negative log-likelihood of labels, and its derivative by the scores, which are overwritten.
+    """Negative log-likelihood of labels and its gradient with respect to the scores, which are overwritten.
 
     Examples
     --------
@@ -115,7 +118,7 @@ def softmax_loss(scores: Floats, y: NDArray[np.int64]) -> tuple[float, Floats]:
 
 
 def tune(X: Floats, proba: Floats, step: StepSize) -> Tuning:
-    """Approximate the information about the weights by a product of one over classes and one over features.
+    """Approximate the information about the weights by a product of a class factor and a feature factor.
 
     Parameters
     ----------
@@ -127,15 +130,15 @@ def tune(X: Floats, proba: Floats, step: StepSize) -> Tuning:
     -------
     Tuning
     """
-    doubt = 1 - np.sum(proba**2, axis=1)
-    total = max(doubt.sum(), np.finfo(np.float64).tiny)
+    variance = 1 - np.sum(proba**2, axis=1)
+    total = max(variance.sum(), np.finfo(np.float64).tiny)
     information = (np.diag(proba.sum(axis=0)) - proba.T @ proba) / total
-    strength, basis = np.linalg.eigh((X * doubt[:, None]).T @ X)
+    strength, basis = np.linalg.eigh((X * variance[:, None]).T @ X)
     return Tuning(information, np.maximum(strength, 0), basis, X @ basis, step)
 
 
 def make_frame(tuning: Tuning, paths: Floats, precision: Floats) -> Frame:
-    """Find variables in which prior and approximate information together are the identity.
+    """Find variables in which the sum of prior precision and approximate information is the identity.
 
     Parameters
     ----------
@@ -147,16 +150,16 @@ def make_frame(tuning: Tuning, paths: Floats, precision: Floats) -> Frame:
     -------
     Frame
     """
-    factor = np.linalg.cholesky((paths / precision) @ paths.T)
-    omega, turn = np.linalg.eigh(factor.T @ tuning.information @ factor)
+    factor = np.linalg.cholesky((paths / precision) @ paths.T).astype(np.float64, copy=False)
+    omega, rotation = np.linalg.eigh(factor.T @ tuning.information @ factor)
     scale = 1 / np.sqrt(1 + np.maximum(omega, 0)[:, None] * tuning.strength)
-    return Frame(factor, turn, factor @ turn, scale)
+    return Frame(factor, rotation, factor @ rotation, scale)
 
 
 def make_potential(
     frame: Frame, rotated: Floats, y: NDArray[np.int64]
 ) -> Callable[[Floats], tuple[float, Floats]]:
-    """Negative log-posterior of Z up to a constant, with its gradient."""
+    """Return a function that computes the negative log-posterior of Z, up to a constant, and its gradient."""
 
     def potential(Z: Floats) -> tuple[float, Floats]:
         Y = Z * frame.scale
@@ -169,30 +172,30 @@ def make_potential(
 
 @dataclass(frozen=True)
 class CorrelatedLogit:
-    """The model, with the four functions that `arbora.infer.mcmc.chains` and Geweke's test ask for.
+    """The model, with the four functions that `arbora.infer.mcmc.chains` and Geweke's test need.
 
-    The data of `sweep` and `log_joint` are the classes of the rows of X, which are given.
+    The data of `sweep` and `log_joint` are the classes of the rows of X; X itself is fixed.
     """
 
     X: Floats
     paths: Floats  # (n_classes, n_parts): marks the parts of each class
-    group: NDArray[np.int64]  # of each part: whose precision it has
+    group: NDArray[np.int64]  # precision group of each part
     shape: float
     rate: float
     tuning: Tuning
 
-    def sample_prior(self, rng: np.random.Generator) -> State:
+    def sample_prior(self, rng: np.random.Generator) -> LogitState:
         """Draw precisions and parts from the prior."""
         precision = rng.gamma(self.shape, size=self.group.max() + 1) / self.rate
-        return State(self._prior_parts(precision, rng), precision)
+        return LogitState(self._prior_parts(precision, rng), precision)
 
-    def sample_data(self, state: State, rng: np.random.Generator) -> NDArray[np.int64]:
+    def sample_data(self, state: LogitState, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw a class for every row of X."""
         scores = self.X @ (self.paths @ state.parts).T
-        return np.argmax(scores + rng.gumbel(size=scores.shape), axis=1)
+        return np.asarray(np.argmax(scores + rng.gumbel(size=scores.shape), axis=1))
 
-    def log_joint(self, state: State, y: NDArray[np.int64]) -> float:
-        """Log-density of labels, parts and precisions, all constants included."""
+    def log_joint(self, state: LogitState, y: NDArray[np.int64]) -> float:
+        """Log-density of labels, parts and precisions, including all constants."""
         parts, precision = state
         scores = self.X @ (self.paths @ parts).T
         tau = precision[self.group]
@@ -202,14 +205,14 @@ class CorrelatedLogit:
         return float(log_likelihood(scores, y) + normal + gamma.sum() + len(precision) * constant)
 
     def sweep(
-        self, state: State, y: NDArray[np.int64], rng: np.random.Generator
-    ) -> tuple[State, Mapping[str, float]]:
-        """Move the weights, then parts and precisions given them, then the scale of some parts."""
+        self, state: LogitState, y: NDArray[np.int64], rng: np.random.Generator
+    ) -> tuple[LogitState, Mapping[str, float]]:
+        """Update the weights, then parts and precisions given the weights, then the scale of one group."""
         tuning = self.tuning
         frame = make_frame(tuning, self.paths, state.precision[self.group])
         inner = np.linalg.solve(frame.factor, self.paths @ state.parts)
-        Z = (frame.turn.T @ inner @ tuning.basis) / frame.scale
-        size = tuning.step.size * rng.uniform(0.9, 1.1)  # no period is met again and again
+        Z = (frame.rotation.T @ inner @ tuning.basis) / frame.scale
+        size = tuning.step.size * rng.uniform(0.9, 1.1)  # varied to avoid periodic trajectories
         n_steps = min(_MOST_STEPS, max(1, round(_LENGTH * rng.uniform(0.8, 1.2) / size)))
         move = hamiltonian_step(make_potential(frame, tuning.rotated, y), Z, size, n_steps, rng)
         if move.accepted:
@@ -218,15 +221,15 @@ class CorrelatedLogit:
             coef = self.paths @ state.parts
         for _ in range(_PRECISION_ROUNDS):
             parts = self._draw_parts(coef, state.precision, rng)
-            state = State(parts, self._draw_precision(parts, rng))
+            state = LogitState(parts, self._draw_precision(parts, rng))
         state = self._rescale(state, y, int(rng.integers(len(state.precision))), rng)
         info = {"acceptance": move.acceptance, "step_size": tuning.step.size, "n_steps": n_steps}
         return state, info
 
     def adapt(
-        self, state: State, info: Mapping[str, float], y: Any, step: int, n_warmup: int
+        self, state: LogitState, info: Mapping[str, float], y: Any, step: int, n_warmup: int
     ) -> CorrelatedLogit:
-        """Learn the step size in the warm-up, and the shape of the posterior after a quarter and a half of it."""
+        """Tune the step size in the warm-up, and the shape of the posterior after a quarter and a half of it."""
         size = update_step_size(self.tuning.step, info["acceptance"])
         if step == n_warmup - 1:
             size = size._replace(size=size.averaged)
@@ -236,22 +239,26 @@ class CorrelatedLogit:
         return replace(self, tuning=self.tuning._replace(step=size))
 
     def _prior_parts(self, precision: Floats, rng: np.random.Generator) -> Floats:
-        deviation = 1 / np.sqrt(precision[self.group])
-        return deviation[:, None] * rng.standard_normal((len(self.group), self.X.shape[1]))
+        std = 1 / np.sqrt(precision[self.group])
+        return std[:, None] * rng.standard_normal((len(self.group), self.X.shape[1]))
 
     def _draw_parts(self, coef: Floats, precision: Floats, rng: np.random.Generator) -> Floats:
         """Draw parts that add up to the weights of the classes."""
         parts = self._prior_parts(precision, rng)
-        shares = self.paths / precision[self.group]
-        return parts + shares.T @ np.linalg.solve(shares @ self.paths.T, coef - self.paths @ parts)
+        scaled = self.paths / precision[self.group]
+        return np.asarray(
+            parts + scaled.T @ np.linalg.solve(scaled @ self.paths.T, coef - self.paths @ parts)
+        )
 
     def _draw_precision(self, parts: Floats, rng: np.random.Generator) -> Floats:
         square = np.bincount(self.group, weights=np.sum(parts**2, axis=1))
         shape = self.shape + 0.5 * parts.shape[1] * np.bincount(self.group)
-        return rng.gamma(shape) / (self.rate + 0.5 * square)
+        return np.asarray(rng.gamma(shape) / (self.rate + 0.5 * square))
 
-    def _rescale(self, state: State, y: NDArray[np.int64], group: int, rng: np.random.Generator) -> State:
-        """Move a precision, with the parts of its group scaled such that their density stays what it is."""
+    def _rescale(
+        self, state: LogitState, y: NDArray[np.int64], group: int, rng: np.random.Generator
+    ) -> LogitState:
+        """Update a precision and scale the parts of its group so that their prior density is unchanged."""
         members, precision = self.group == group, state.precision.copy()
         own = self.X @ (self.paths[:, members] @ state.parts[members]).T
         others = self.X @ (self.paths[:, ~members] @ state.parts[~members]).T
@@ -259,29 +266,29 @@ class CorrelatedLogit:
 
         def log_density(change: float) -> float:  # of the logarithm of the precision
             prior = self.shape * change - rate * np.exp(change)
-            return log_likelihood(others + np.exp(-0.5 * change) * own, y) + prior
+            return float(log_likelihood(others + np.exp(-0.5 * change) * own, y) + prior)
 
         change = slice_step(log_density, 0.0, _SLICE_WIDTH, rng)
         precision[group] *= np.exp(change)
-        return State(np.where(members[:, None], np.exp(-0.5 * change), 1.0) * state.parts, precision)
+        return LogitState(np.where(members[:, None], np.exp(-0.5 * change), 1.0) * state.parts, precision)
 
 
 def make_model(
     X: Floats, y: NDArray[np.int64], paths: Floats, group: NDArray[np.int64], shape: float, rate: float
 ) -> CorrelatedLogit:
-    """Set up the model, tuned by the shares of the classes alone.
+    """Set up the model, tuned with the shares of the classes only.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
     y : ndarray of int of shape (n_samples,)
-        Class of each row, from 0; of the data it serves for the first tuning only.
+        Class of each row, from 0; used for the first tuning only.
     paths : ndarray of shape (n_classes, n_parts)
-        Marks the parts of each class; each has one that no other has.
+        Marks the parts of each class. Each class has a part that no other class has.
     group : ndarray of int of shape (n_parts,)
-        Which parts share a precision.
+        Precision group of each part.
     shape, rate : float
-        Of the gamma prior of the precisions.
+        Parameters of the gamma prior of the precisions.
 
     Returns
     -------

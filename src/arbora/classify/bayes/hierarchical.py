@@ -1,22 +1,22 @@
-"""Hierarchical Bayesian logistic regression (HBLR): every class learns how far it may stray from its parent.
+"""Hierarchical Bayesian logistic regression (HBLR): every class learns how far it may be from its parent.
 
-The weights of a node lie around those of its parent, and how close is learned from the data (`infer.gaussian_tree`):
+The weights of a node are normally distributed around those of its parent, with a precision that is learned
+(`infer.tree.gaussian`):
 
     w_root ~ N(0, s I),    w_n ~ N(w_parent(n), precision_n^-1),    precisions ~ Gamma(a, b),
     p(y = l | x) = exp(w_l.x) / sum_{leaves m} exp(w_m.x)              likelihood="softmax"
     p(y_l = 1 | x) = 1 / (1 + exp(-w_l.x)), classes independent        likelihood="logistic"
 
 (S. Gopal, Y. Yang, B. Bai and A. Niculescu-Mizil 2012, Bayesian Models for Large-scale Hierarchical Classification,
-NIPS; S. Gopal 2014, thesis, chapter 2.) The gamma priors come from the data (`_bayes_priors`). Nothing is left to
+NIPS; S. Gopal 2014, thesis, chapter 2.) The gamma priors are computed from the data (`priors`), so no parameter needs
 cross-validation.
 
-The posterior is found by variational inference with full covariances (`infer.tree_variational`), or by partial MAP
-(`_bayes_map`), for many features or classes. What the papers print wrongly is noted where it is computed.
+The posterior is found by variational inference with full covariances (`infer.tree.variational`) or, for many features
+or classes, by partial MAP (`partial_map`). Errata of the papers are noted where the formulas are computed.
 """
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -34,99 +34,101 @@ from arbora.classify._common.labels import encode_targets
 from arbora.classify._common.linear_model import LinearModel, as_csr, linear_scores
 from arbora.classify._common.node_predictor import NodePredictor
 from arbora.classify.bayes.model_tree import model_tree
-from arbora.classify.bayes.node_report import TreeReport
-from arbora.classify.bayes.partial_map import MapFit, fit_partial_map
-from arbora.classify.bayes.predictive import Scores, predictive_logits, score_variances
-from arbora.classify.bayes.priors import check_scale, make_prior
-from arbora.core.engine import require_shared_memory
+from arbora.classify.bayes.node_report import fitted_ancestor, summarise_nodes
+from arbora.classify.bayes.posterior import TreeWeights, expected_precisions, find_posterior
+from arbora.classify.bayes.predictive import ScorePosterior, predictive_logits, score_variances
+from arbora.classify.bayes.priors import check_gamma, check_scale, constant_prior, fisher_prior
+from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
 from arbora.core.validation import check_features
+from arbora.core.warn_caller import warn_caller
 from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
-from arbora.infer.tree.blocks import Marginals
-from arbora.infer.tree.gaussian import Gammas, Root, share_precisions
+from arbora.infer.tree.gaussian import Root, share_precisions
 from arbora.infer.tree.problem import TreeProblem
-from arbora.infer.tree.variational import TreeFit, fit_tree
+from arbora.metrics.table import Table
 from arbora.structure import Hierarchy, LabelGraph
 
-_TOL = {"variational": 1e-4, "map": 1e-2}
+_DEFAULT_TOL = {"variational": 1e-4, "map": 1e-2}
 _OPTIONAL = ("coef_covariance_", "lower_bounds_", "marginal_covariance_", "difference_covariance_")
 
 
-class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, BaseEstimator):
+class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
     """Hierarchical Bayesian logistic regression (HBLR) over a tree of classes.
 
     Parameters
     ----------
     structure : Hierarchy, optional
-        Tree or forest whose nodes the labels name. Without one all classes are children of one root: the flat model.
+        Tree or forest whose nodes are the labels. Without one, all classes are children of one root (a flat model).
     covariance : {"M3", "M1", "M2"}
-        What a precision (how close to the parent) is common to. "M3": every node has its own. "M1": the children of
-        a node share one. "M2": the children of a node share one for each feature.
+        Which weights share a precision around the parent. "M3": the weights of a node. "M1": the weights of all
+        children of a node. "M2": all children of a node, with one precision for each feature.
     inference : {"map", "variational"}
         "map": most probable weights, with variances by a Laplace approximation; for any number of features.
         "variational": full posterior covariance of the weights of every class; for up to some hundreds of features.
     likelihood : {"softmax", "logistic"}
-        "softmax": exactly one class is right. "logistic": every class is a yes or no of its own, needed for several
-        labels a row.
+        "softmax": every row has exactly one class. "logistic": the classes are independent; required for multilabel
+        data.
     prior : "fisher" or (shape, rate)
         Gamma distributions of the precisions: from the Fisher information of the data, or the same for all.
     root_variance : float
         Prior variance of the weights of the root.
     prediction : {"auto", "mean", "predictive"}
-        How probabilities are made: at the mean of the weights, or averaged over their posterior. "auto" is
+        Compute probabilities with the posterior mean of the weights, or average them over the posterior. "auto" is
         "predictive" for variational inference and "mean" for MAP.
     fit_intercept : bool
-        Whether to learn a bias: the weight of a constant feature, with the same prior as all others.
+        Whether to learn a bias: the weight of a constant feature, with the same prior as the other weights.
     tol : float, optional
-        When to stop: the relative change of the lower bound (variational; by default 1e-4), or that of the expected
-        precisions, its root mean square (MAP; by default 0.01). A round of MAP comes much closer than the one before:
-        on CLEF, 0.01 left precisions within 0.2% of those of 1e-4, and probabilities within 0.002.
+        Stop when the relative change of the lower bound (variational; default 1e-4), or the root mean square of the
+        relative changes of the expected precisions (MAP; default 0.01), is below it. A round of MAP reduces the
+        error strongly: on CLEF, 0.01 left precisions within 0.2% of those of 1e-4, and probabilities within 0.002.
     max_iter : int
-        Most iterations; a `ConvergenceWarning` tells when they were not enough.
+        Maximum number of iterations. A `ConvergenceWarning` is issued if it is reached.
     n_jobs : int, optional
-        Threads; the result does not depend on it.
+        Number of threads; it does not change the result.
     engine : None, "threads", "ray" or RayEngine
-        Where the most probable weights are found: in this process, or in shards on the workers of a Ray cluster
-        (extra `ray`; "ray" is one on this machine). For inference="map" with likelihood="logistic" and covariance
-        "M1" or "M3". Variances, precisions and the weights of all nodes are made in this process.
+        Where the most probable weights are computed: in this process, or in shards on the workers of a Ray cluster
+        (extra `ray`; "ray" starts one on this machine). A cluster needs inference="map", likelihood="logistic" and
+        covariance "M1" or "M3". Variances, precisions and the weights of all nodes are computed in this process.
     verbose : int
         1 shows progress on a terminal, 2 everywhere.
 
     Attributes
     ----------
     classes_ : ndarray
-        Labels with data: the columns of `decision_function`.
+        Labels with data: the columns of `decision_function` and `predict_proba`.
     nodes_, hierarchy_, class_nodes_
         All nodes of the structure, the structure, and the nodes of the classes.
     coef_ : ndarray of shape (n_classes, n_features)
         Posterior means of the weights. Two classes have two rows.
     intercept_ : ndarray of shape (n_classes,)
     coef_std_, intercept_std_
-        Posterior standard deviations, all other weights being uncertain too; with MAP and many features, given them.
+        Marginal posterior standard deviations. With MAP and many features they are conditional on all other weights.
     tree_ : Hierarchy
-        The tree that was fitted: inner nodes first, then the classes. Classes with documents on an inner node are
-        leaves below it.
+        The fitted tree: inner nodes first, then the classes. A class with documents on an inner node is a leaf
+        below it.
     node_coef_, node_intercept_, node_coef_std_, node_intercept_std_
         The same for all nodes of `tree_`.
     precisions_ : ndarray of shape (n_tree_nodes,), or (n_tree_nodes, n_features [+ 1]) for M2
-        Expected precision of every node around its parent; of the root, the prior's.
+        Expected precision of every node around its parent. The root has the precision of its prior.
     coef_covariance_ : ndarray of shape (n_classes, n_features [+ 1], n_features [+ 1])
-        Covariances of the weights of each class given its parent's, bias last: q's, where nodes are independent. The
-        bound and the probabilities of a softmax use them. MAP has this and the next where features are few.
+        Covariances of the weights of each class given those of its parent, bias last; those of the variational
+        distribution, in which nodes are independent. The lower bound and the probabilities of a softmax use them. MAP
+        computes this and the next two only if there are few features.
     marginal_covariance_ : ndarray of the same shape
-        Posterior covariances with the uncertainty of all other nodes in them: those of `coef_std_` and of scores.
+        Marginal posterior covariances, which include the uncertainty of all other nodes. `coef_std_` and the
+        standard deviations of scores come from them.
     difference_covariance_ : ndarray of shape (n_features [+ 1], n_features [+ 1]), for two classes only
-        The same for the weights of the second class less those of the first.
+        Marginal covariance of the weights of the second class minus those of the first.
     lower_bounds_ : ndarray, variational inference only
         Lower bound of the log evidence after each iteration.
-    trace_, n_iter_, n_features_in_
-        The iterations, and their number.
+    trace_ : Trace
+    n_iter_, n_features_in_ : int
 
     Notes
     -----
-    Classes without documents are not fitted: they have probability 0, and `node_weights` gives them the weights of
-    the nearest node above that has documents below it.
+    Classes without documents are not fitted. They have probability 0, and `node_weights` gives them the weights of
+    the nearest ancestor with documents below it.
 
     References
     ----------
@@ -149,7 +151,7 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "structure": "no_validation",  # encode_targets says it better than a list of accepted types
+        "structure": "no_validation",  # checked by encode_targets, with a better message
         "covariance": [StrOptions({"M1", "M2", "M3"})],
         "inference": [StrOptions({"map", "variational"})],
         "likelihood": [StrOptions({"softmax", "logistic"})],
@@ -202,13 +204,14 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HierarchicalBayesClassifier:
-        """Find the posterior of weights and precisions.
+        """Find the posterior of the weights and precisions.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features of about unit variance, or rows of unit length: the prior of the root has one scale for all.
-        y : one label a row; with likelihood="logistic" also a list of label lists, or an indicator matrix
+            Use features of about unit variance or rows of unit length: the prior of the root has one scale for all
+            features.
+        y : one label per row; with likelihood="logistic" also a list of label lists, or an indicator matrix
             With a structure, labels are names of its nodes and an indicator has a column for each node.
         sample_weight : array-like of shape (n_samples,), optional
             A row of weight 2 counts as two rows.
@@ -218,32 +221,25 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
         self
         """
         with all_or_nothing(self):
-            fit = self._fit(self._prepare(X, y, sample_weight))
-        if not fit.converged:
-            change, what = (
-                fit.change,
-                "lower bound" if self.inference == "variational" else "precisions",
-            )
-            warnings.warn(
-                f"stopped at max_iter={self.max_iter} before the relative change of the {what} fell to "
-                f"tol={self._tol:g}; it is {change:.2g}. Increase max_iter, or scale the features."
-                if change > self._tol
-                else f"the {what} rest, but the weights that go with them were not found to tol={self._tol:g}. Scale "
-                "the features, or give a larger tol.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            problem = self._prepare(X, y, sample_weight)
+            with Progress(None, "iterations", self.verbose) as progress, self._training_engine() as engine:
+                posterior = find_posterior(
+                    problem, self.inference, engine, tol=self._tol, max_iter=self.max_iter, progress=progress
+                )
+            self._keep(problem, posterior)
+        if not posterior.converged:
+            self._warn_not_converged(posterior.change)
         return self
 
     @property
     def _tol(self) -> float:
-        return _TOL[self.inference] if self.tol is None else self.tol
+        return _DEFAULT_TOL[self.inference] if self.tol is None else self.tol
 
-    def _training_engine(self) -> ThreadEngine:
+    def _training_engine(self) -> Engine:
         return choose_engine(self.engine, self.n_jobs)
 
-    def _refuse_elsewhere(self) -> None:
-        """Refuse what cannot be fitted in shards, before anything is."""
+    def _refuse_shards(self) -> None:
+        """Refuse models that cannot be fitted in shards if the engine is remote."""
         splits = self.inference == "map" and self.likelihood == "logistic" and self.covariance != "M2"
         if not splits:
             option = f"inference={self.inference!r} with likelihood={self.likelihood!r}"
@@ -253,7 +249,7 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
             )
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> TreeProblem:
-        """Check parameters and data, remember the labels, and state the problem."""
+        """Check parameters and data, store the labels, and state the problem."""
         self._validate_params()
         if y is None:
             raise ValueError(
@@ -261,66 +257,87 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
             )
         if isinstance(self.structure, LabelGraph):
             raise ValueError(
-                "the structure is a LabelGraph, which has no parents: give a Hierarchy that is a tree, or use "
-                "RecursiveLogisticRegression, which takes graphs."
+                "structure is a LabelGraph, but the model needs parents: give a Hierarchy that is a tree, or use "
+                "RecursiveLogisticRegression, which accepts graphs."
             )
-        self._refuse_elsewhere()
+        self._refuse_shards()
         X = check_features(self, X, reset=True)
         check_scale(X)
         check_consistent_length(X, y)
         targets = encode_targets(y, self.structure)
         if targets.multilabel and self.likelihood == "softmax":
             raise ValueError(
-                "y holds sets of labels or an indicator, and likelihood='softmax' means exactly one class a row: "
-                "give one label a row, or use likelihood='logistic'."
+                "y holds label sets or an indicator, but likelihood='softmax' needs exactly one class per row: "
+                "give one label per row, or use likelihood='logistic'."
             )
         self._remember_targets(targets)
         self.sparse_labels_ = sp.issparse(y)
         self.tree_, tree = model_tree(targets.hierarchy, targets.class_nodes)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         X = as_csr(X) if sp.issparse(X) else np.asarray(X, np.float64)
+        Y = targets.indicator.astype(np.float64)
         bias = 1.0 if self.fit_intercept else 0.0
         sharing = share_precisions(tree, self.covariance)
+        if isinstance(self.prior, str):
+            prior = fisher_prior(X, Y, weight, bias, tree, sharing, same_rate=self.likelihood == "logistic")
+        else:
+            prior = constant_prior(*check_gamma(self.prior), sharing, X.shape[1] + bool(bias))
         root = Root(0.0, 1 / self.root_variance)
-        problem = TreeProblem(
-            X, targets.indicator.astype(np.float64), weight, tree, sharing, None, root, self.likelihood, bias
-        )
-        return problem._replace(prior=make_prior(self.prior, problem))
+        return TreeProblem(X, Y, weight, tree, sharing, prior, root, self.likelihood, bias)
 
-    def _fit(self, problem: TreeProblem) -> TreeFit | MapFit:
-        """Find the posterior and keep it."""
-        for name in _OPTIONAL:  # of a fit before, with other parameters
+    def _keep(self, problem: TreeProblem, posterior: TreeWeights) -> None:
+        """Store the posterior as attributes."""
+        for name in _OPTIONAL:  # of an earlier fit with other parameters
             self.__dict__.pop(name, None)
-        with Progress(None, "iterations", self.verbose) as progress, self._training_engine() as engine:
-            options = {"tol": self._tol, "max_iter": self.max_iter, "progress": progress}
-            if self.inference == "variational":
-                fit = fit_tree(problem, engine, **options)
-                mean, _, covariance, gammas = fit.posterior
-                self.lower_bounds_ = fit.lower_bounds
-            else:
-                fit = fit_partial_map(problem, engine, **options)
-                mean, covariance, gammas = fit.mean, fit.marginals.given_parent, fit.gammas
-        self._keep(problem, mean, fit.marginals._replace(given_parent=covariance), gammas)
-        self.trace_, self.n_iter_ = fit.trace, len(fit.trace)
-        return fit
-
-    def _keep(self, problem: TreeProblem, mean: Any, marginals: Marginals, gammas: Gammas) -> None:
-        """Leave the weights and the precisions."""
+        mean, marginals = posterior.mean, posterior.marginals
         d, n_nodes = problem.X.shape[1], problem.tree.n_nodes
         std = np.sqrt(marginals.variance)
         if marginals.covariance is not None:
             self.marginal_covariance_, self.coef_covariance_ = marginals.covariance, marginals.given_parent
         if marginals.contrast is not None:
             self.difference_covariance_ = marginals.contrast
+        if posterior.lower_bounds is not None:
+            self.lower_bounds_ = posterior.lower_bounds
         self.node_coef_, self.node_coef_std_ = np.ascontiguousarray(mean[:, :d]), std[:, :d]
         self.node_intercept_ = mean[:, d] if problem.bias else np.zeros(n_nodes)
         self.node_intercept_std_ = std[:, d] if problem.bias else np.zeros(n_nodes)
-        inside = problem.sharing.group >= 0
-        self.precisions_ = np.full((n_nodes, gammas.rate.shape[1]), problem.root.precision)
-        self.precisions_[inside] = gammas.mean[problem.sharing.group[inside]]
-        if not problem.sharing.by_weight:
-            self.precisions_ = self.precisions_[:, 0]
+        self.precisions_ = expected_precisions(problem, posterior.gammas)
         self.class_rows_ = np.asarray(problem.Y.T @ problem.row_weight).ravel()
+        self.trace_, self.n_iter_ = posterior.trace, len(posterior.trace)
+
+    def _warn_not_converged(self, change: float) -> None:
+        what = "lower bound" if self.inference == "variational" else "precisions"
+        if change > self._tol:
+            message = (
+                f"stopped at max_iter={self.max_iter} before the relative change of the {what} fell to "
+                f"tol={self._tol:g}; it is {change:.2g}. Increase max_iter, or scale the features."
+            )
+        else:
+            message = (
+                f"the {what} converged, but the weights did not reach tol={self._tol:g}. Scale the features, or "
+                "increase tol."
+            )
+        warn_caller(message, ConvergenceWarning)
+
+    @property
+    def coef_(self) -> NDArray[Any]:
+        """Posterior means of the weights of the classes."""
+        return self.node_coef_[-len(self.classes_) :]
+
+    @property
+    def intercept_(self) -> NDArray[Any]:
+        """Posterior means of the biases of the classes."""
+        return self.node_intercept_[-len(self.classes_) :]
+
+    @property
+    def coef_std_(self) -> NDArray[Any]:
+        """Posterior standard deviations of the weights of the classes."""
+        return self.node_coef_std_[-len(self.classes_) :]
+
+    @property
+    def intercept_std_(self) -> NDArray[Any]:
+        """Posterior standard deviations of the biases of the classes."""
+        return self.node_intercept_std_[-len(self.classes_) :]
 
     def _check_X(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -331,25 +348,29 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
         return linear_scores(X, model, ThreadEngine(self.n_jobs)).astype(np.float64)
 
     def _scores(self, X: Any) -> NDArray[Any]:
-        """Scores that predictions are made from: of the mean weights, or averaged over the posterior."""
+        """Scores for predictions: of the mean weights, or averaged over the posterior."""
         mean = self._means(X)
-        bounded = hasattr(self, "lower_bounds_")  # what was fitted, not what is set for the next fit
+        bounded = hasattr(
+            self, "lower_bounds_"
+        )  # the inference of the last fit; the parameter may have changed
         if self.prediction == "mean" or (self.prediction == "auto" and not bounded):
             return mean
-        # A softmax compares classes: what is unknown of the nodes above them is common to them, and cancels.
+        # In a softmax, the uncertainty of common ancestors shifts all scores alike and cancels.
         name = "coef_covariance_" if self.likelihood == "softmax" else "marginal_covariance_"
         variance = score_variances(X, self.coef_std_, self.intercept_std_, getattr(self, name, None))
-        return predictive_logits(Scores(mean, variance), self.likelihood, bounded)
+        return predictive_logits(ScorePosterior(mean, variance), self.likelihood, bounded)
 
     def _class_proba(self, X: Any) -> NDArray[Any]:
         scores = self._scores(X)
         if self._multilabel:
-            return expit(scores)
+            return np.asarray(expit(scores))
         logs = scores if self.likelihood == "softmax" else log_expit(scores)
-        return np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+        return np.asarray(np.exp(logs - logsumexp(logs, axis=1, keepdims=True)))
 
     def decision_function(self, X: Any, return_std: bool = False) -> Any:
-        """Score of every class, the largest of which is predicted; or its posterior mean and standard deviation.
+        """Score of every class, or its posterior mean and standard deviation.
+
+        `predict` returns the class with the largest score.
 
         Parameters
         ----------
@@ -360,9 +381,9 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
         -------
         scores : ndarray of shape (n_samples, n_classes)
             Columns in the order of `classes_`; for two classes, (n_samples,) with positive values for the second.
-            What `predict_proba` is made from: with prediction="mean" the means w.x; with "predictive" the damped
-            log-odds (logistic), or the logarithms of the probabilities up to a constant of the row (softmax).
-            With `return_std=True` always the means of w.x.
+            `predict_proba` is computed from them. With prediction="mean" they are the means w.x; with "predictive"
+            the damped log-odds (logistic) or the log-probabilities up to a constant for each row (softmax). With
+            `return_std=True` they are always the means of w.x.
         std : ndarray of the same shape
             Standard deviations of w.x; with `return_std=True` only.
         """
@@ -379,3 +400,51 @@ class HierarchicalBayesClassifier(TreeReport, NodePredictor, ClassifierMixin, Ba
             return np.sqrt(score_variances(X, None, None, covariance)[:, 0])
         variance = score_variances(X, self.coef_std_, self.intercept_std_, covariance)
         return np.sqrt(variance.sum(axis=1) if binary else variance)
+
+    def node_weights(self, nodes: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Weights of any nodes. A node without documents has those of its nearest ancestor with documents.
+
+        Parameters
+        ----------
+        nodes : sequence of names
+
+        Returns
+        -------
+        coef : ndarray of shape (n_nodes, n_features)
+        intercept : ndarray of shape (n_nodes,)
+        """
+        check_is_fitted(self)
+        if self.structure is None:
+            column = {name: i for i, name in enumerate(self.nodes_.tolist())}
+            unknown = [name for name in nodes if name not in column]
+            if unknown:
+                raise ValueError(f"{unknown[0]!r} is not a class of the model, which has no structure.")
+            rows = [self.tree_.id_of(column[name]) for name in nodes]
+        else:
+            rows = [fitted_ancestor(self.tree_, self.hierarchy_, name) for name in nodes]
+        ids = np.array(rows, np.int64)
+        return self.node_coef_[ids], self.node_intercept_[ids]
+
+    def node_summary(self) -> Table:
+        """Summarise the nodes: which families are similar, and which nodes differ from their siblings.
+
+        Returns
+        -------
+        Table
+            A row for each node of `tree_` except the root, with the columns
+
+            - Node, Parent, Rows: number of documents at or below the node; a document with several labels there
+              counts once for each;
+            - Precision: expected precision around the parent (M2: geometric mean over the features);
+            - Distance: root mean square of the differences between the weights of the node and of its parent;
+            - Against siblings: that distance divided by the median over the siblings, including the node; marked *
+              above 2;
+            - Shared: for an inner node, its share of the squared weights of its children. Near 1 the children are
+              similar, near 0 they have little in common.
+        """
+        check_is_fitted(self)
+        names = self.tree_.names.astype(object)
+        if self.structure is None:
+            known = range(len(self.nodes_))
+            names = np.array([self.nodes_[name] if name in known else name for name in names], object)
+        return summarise_nodes(self.tree_.parent, names, self.class_rows_, self.precisions_, self.node_coef_)

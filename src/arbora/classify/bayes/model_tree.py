@@ -1,4 +1,4 @@
-"""The tree that a hierarchical Bayesian model fits, made from the one its user gives."""
+"""The tree that a hierarchical Bayesian model fits, derived from the structure of the user."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from arbora.structure import Hierarchy
 
 
 class ModelTree(NamedTuple):
-    """The tree that is fitted: inner nodes first, then the classes in their order, all of them leaves."""
+    """The fitted tree: inner nodes first, then the classes in their order. All classes are leaves."""
 
     hierarchy: Hierarchy  # node ids are rows of the weights
     tree: Tree
 
 
 def model_tree(hierarchy: Hierarchy, class_nodes: NDArray[np.int64]) -> ModelTree:
-    """Make the tree of the model from the user's.
+    """Derive the tree of the model from the structure.
 
-    A class on an inner node becomes a leaf below it, several roots get one above them, and nodes without documents
-    below them are left out.
+    A class on an inner node becomes a leaf below it, several roots get a common parent, and nodes without documents
+    at or below them are left out.
 
     Examples
     --------
@@ -35,9 +35,8 @@ def model_tree(hierarchy: Hierarchy, class_nodes: NDArray[np.int64]) -> ModelTre
     """
     if not hierarchy.is_tree:
         raise ValueError(
-            "the structure is a DAG: a node has several parents, but its weights can lie around those of one only. "
-            "Give a tree (Hierarchy.from_edges with one parent for each node), or use RecursiveLogisticRegression, "
-            "which takes DAGs and graphs."
+            "the structure is a DAG, in which a node has several parents, but the model needs a tree. Give each node "
+            "one parent, or use RecursiveLogisticRegression, which accepts DAGs and graphs."
         )
     routes, leaves = build_routes(hierarchy, class_nodes)
     inner = np.setdiff1d(routes.order, leaves, assume_unique=True)

@@ -1,27 +1,26 @@
-"""From a posterior of scores to probabilities of classes.
+"""Class probabilities from a posterior of scores.
 
-A row x has scores g_n with means m_n = mu_n.x and variances v_n = x'Psi_n x, independent over classes under q. (For
-independent classes v_n has the uncertainty of the nodes above in it; a softmax compares classes, to which that is
-common.) The predictive distribution is the expectation of the softmax (or sigmoid) of g (Gopal et al. 2012, equation
-(5)). The paper fits weights and an unknown label of the row anew by the bound; here the posterior stays, and the
-expectation is approximated by
+A row x has scores g_n with means m_n = mu_n.x and variances v_n = x'Psi_n x, independent over classes under q. (With
+independent classes, v_n includes the uncertainty of the ancestors. A softmax compares classes, so uncertainty that is
+common to them cancels.) The predictive distribution is the expectation of the softmax (or sigmoid) of g (Gopal et al.
+2012, equation (5)). The paper fits the weights and the unknown label of the row again with the bound. Here the
+posterior is fixed, and the expectation is approximated by
 
-    sigmoid of m / sqrt(1 + pi v / 8)       the slope of a sigmoid that noise of variance v has flattened (MacKay
-                                            1992): logistic likelihoods
-    the same of the odds against the rest   softmax likelihood, MAP: o_n = m_n - log sum_{k != n} exp m_k has, to
-                                            first order, the variance v_n + sum_{k != n} r_k^2 v_k, r_k the shares of
-                                            the others; then scaled to sum to 1
-    1/2 + 2 l(x_n) (m_n - b)                what the bound implies (`bouchard.bound_probabilities`): softmax
-                                            likelihood, variational inference
+    sigmoid of m / sqrt(1 + pi v / 8)       the sigmoid under noise of variance v (MacKay 1992): logistic likelihood
+    the same for the odds against the       softmax likelihood, MAP: o_n = m_n - log sum_{k != n} exp m_k has, to
+    other classes                           first order, the variance v_n + sum_{k != n} r_k^2 v_k, where r_k are the
+                                            shares of the others; the results are scaled to sum to 1
+    1/2 + 2 l(x_n) (m_n - b)                the probabilities implied by the bound (`bouchard.bound_probabilities`):
+                                            softmax likelihood, variational inference
 
-The second is, for two classes, the first of the difference of their scores, and like a softmax it does not change
-when all scores of a row do by the same number. Scores damped one by one would change; centred first, they would not,
-but on 300 held-out rows of CLEF (M3) their probabilities were 0.23 away from the expectation, found by 600 draws, in
-the mean over the rows of the sum over the classes; those of the odds 0.13, those of the means alone 0.17.
+For two classes, the second equals the first applied to the difference of the scores. Like a softmax, it is invariant
+to a shift of all scores of a row. Damping each score alone is not. Damping centred scores is, but is less accurate:
+on 300 held-out rows of CLEF (M3), the probabilities differed by 0.23 from the expectation over 600 draws (sum over
+classes, mean over rows). The difference was 0.13 for the odds and 0.17 for the means without damping.
 
-The third is not a refinement but a necessity. The bound is loose, and the means that maximise it are too large for a
-softmax: on rows drawn from a softmax model of 6 classes, a softmax of the variational means had a mean confidence of
-0.70 at an accuracy of 0.61 (damped by its variances, 0.70 as well), and the probabilities of the bound one of 0.59.
+The third is necessary, because the bound is loose and the means that maximise it are too large for a softmax. On rows
+drawn from a softmax model of 6 classes, a softmax of the variational means had a mean confidence of 0.70 at an
+accuracy of 0.61 (0.70 as well with damping). The probabilities of the bound had a mean confidence of 0.59.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from scipy.special import log_expit, logsumexp, softmax
 
 from arbora.infer.tree import bouchard
 
-_ROWS_AT_A_TIME = 1 << 10
-_SHIFT_STEPS = 40  # towards the best shift of the bound, for rows never seen
+_ROWS_PER_CHUNK = 1 << 10
+_SHIFT_STEPS = 40  # iterations for the shift of the bound of new rows
 
 Array = NDArray[np.float64]
 
 
-class Scores(NamedTuple):
+class ScorePosterior(NamedTuple):
     """Means and variances of scores: (n_rows, n_classes)."""
 
     mean: Array
@@ -49,17 +48,18 @@ class Scores(NamedTuple):
 
 
 def score_variances(X: Any, coef_std: Any, intercept_std: Any, covariance: Array | None) -> Array:
-    """Variance of every score: from full covariances (bias last) if there are some, else from variances."""
+    """Variance of every score, from full covariances (bias last) or, if they are None, from variances."""
+    sparse = sp.issparse(X)
     if covariance is None:
-        squares = X.multiply(X).tocsr() if sp.issparse(X) else np.square(X)
+        squares = X.multiply(X).tocsr() if sparse else np.square(X)
         return np.asarray(squares @ np.square(coef_std).T + np.square(intercept_std), np.float64)
     packed = bouchard.pack_symmetric(covariance)
     out = np.empty((X.shape[0], len(covariance)))
-    for first in range(0, len(out), _ROWS_AT_A_TIME):
-        rows = X[first : first + _ROWS_AT_A_TIME]
+    for first in range(0, len(out), _ROWS_PER_CHUNK):
+        rows = X[first : first + _ROWS_PER_CHUNK]
         columns = np.ones((covariance.shape[1], rows.shape[0]))
-        columns[: X.shape[1]] = (rows.toarray() if sp.issparse(rows) else rows).T
-        out[first : first + _ROWS_AT_A_TIME] = bouchard.quadratic_forms(columns, packed)
+        columns[: X.shape[1]] = (rows.toarray() if sparse else rows).T
+        out[first : first + _ROWS_PER_CHUNK] = bouchard.quadratic_forms(columns, packed)
     return out
 
 
@@ -67,44 +67,44 @@ def _damped(mean: Array, variance: Array) -> Array:
     return np.asarray(mean / np.sqrt(1 + np.pi * variance / 8))
 
 
-def odds_against_the_rest(scores: Scores) -> Scores:
-    """Log-odds of every class against all others together, to first order in the noise of the scores.
+def odds_against_the_rest(scores: ScorePosterior) -> ScorePosterior:
+    """Log-odds of every class against all others together, to first order in the variance of the scores.
 
     Examples
     --------
-    >>> odds_against_the_rest(Scores(np.array([[1.0, 3.0]]), np.array([[0.5, 0.25]])))
-    Scores(mean=array([[-2.,  2.]]), variance=array([[0.75, 0.75]]))
+    >>> odds_against_the_rest(ScorePosterior(np.array([[1.0, 3.0]]), np.array([[0.5, 0.25]])))
+    ScorePosterior(mean=array([[-2.,  2.]]), variance=array([[0.75, 0.75]]))
     """
     mean, variance = scores
     rows, top = np.arange(len(mean)), mean.argmax(axis=1)
     size = np.exp(mean - mean.max(axis=1, keepdims=True))
     noise = size**2 * variance
-    rest = size.sum(axis=1, keepdims=True) - size  # 1 or more, where the top class is among the others
+    rest = size.sum(axis=1, keepdims=True) - size  # at least 1, unless the class is the top one
     noise_of_rest = (noise.sum(axis=1, keepdims=True) - noise) / np.maximum(rest, 1.0) ** 2
     log_rest = mean.max(axis=1, keepdims=True) + np.log(np.maximum(rest, 1.0))
-    # Without the top class little is left, which the differences above would lose.
+    # For the top class the rest may be tiny: compute it without cancellation.
     others = mean.copy()
     others[rows, top] = -np.inf
     log_rest[rows, top] = logsumexp(others, axis=1)
     noise_of_rest[rows, top] = np.einsum("ij,ij->i", softmax(others, axis=1) ** 2, variance)
-    return Scores(mean - log_rest, variance + np.maximum(noise_of_rest, 0.0))
+    return ScorePosterior(mean - log_rest, variance + np.maximum(noise_of_rest, 0.0))
 
 
-def predictive_logits(scores: Scores, likelihood: str, bounded: bool) -> Array:
-    """Logarithms of odds (logistic) or of probabilities (softmax), averaged over the posterior of the scores.
+def predictive_logits(scores: ScorePosterior, likelihood: str, bounded: bool) -> Array:
+    """Log-odds (logistic) or log-probabilities (softmax), averaged over the posterior of the scores.
 
     Parameters
     ----------
-    scores : Scores
+    scores : ScorePosterior
     likelihood : {"softmax", "logistic"}
     bounded : bool
-        Whether the posterior was found through the bound of the softmax.
+        Whether the posterior was found with the bound of the softmax.
     """
     if likelihood == "softmax" and bounded:
         start = scores.mean.max(axis=1)
         local = bouchard.local_step(scores.mean, scores.variance, start, _SHIFT_STEPS)
         proba = bouchard.bound_probabilities(scores.mean, scores.variance, local)
-        return np.log(np.maximum(proba, np.finfo(np.float64).tiny))
+        return np.asarray(np.log(np.maximum(proba, np.finfo(np.float64).tiny)))
     if likelihood == "softmax":
-        return log_expit(_damped(*odds_against_the_rest(scores)))
+        return np.asarray(log_expit(_damped(*odds_against_the_rest(scores))))
     return _damped(*scores)

@@ -1,0 +1,55 @@
+"""Find the posterior of a tree of classes, by variational inference or by partial MAP."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.classify.bayes.partial_map import fit_partial_map
+from arbora.core.engine import Engine
+from arbora.core.progress import Progress
+from arbora.core.trace import Trace
+from arbora.infer.tree.blocks import Marginals
+from arbora.infer.tree.gaussian import Gammas
+from arbora.infer.tree.problem import TreeProblem
+from arbora.infer.tree.variational import fit_tree
+
+
+class TreeWeights(NamedTuple):
+    """Posterior of the weights of all nodes and of the precisions, and how it was reached."""
+
+    mean: NDArray[Any]  # (n_nodes, n_weights), the bias last
+    marginals: Marginals
+    gammas: Gammas
+    lower_bounds: NDArray[np.float64] | None  # variational inference only
+    trace: Trace
+    change: float  # relative change in the last iteration
+    converged: bool
+
+
+def find_posterior(
+    problem: TreeProblem, inference: str, engine: Engine, *, tol: float, max_iter: int, progress: Progress
+) -> TreeWeights:
+    """Find the posterior of weights and precisions by variational inference or by partial MAP."""
+    if inference == "variational":
+        fit = fit_tree(problem, engine, tol=tol, max_iter=max_iter, progress=progress)
+        mean, _, covariance, gammas = fit.posterior
+        marginals = fit.marginals._replace(given_parent=covariance)
+        return TreeWeights(mean, marginals, gammas, fit.lower_bounds, fit.trace, fit.change, fit.converged)
+    found = fit_partial_map(problem, engine, tol=tol, max_iter=max_iter, progress=progress)
+    return TreeWeights(
+        found.mean, found.marginals, found.gammas, None, found.trace, found.change, found.converged
+    )
+
+
+def expected_precisions(problem: TreeProblem, gammas: Gammas) -> NDArray[np.float64]:
+    """Return the expected precision of every node around its parent; the root has the precision of its prior.
+
+    The result has shape (n_nodes,), or (n_nodes, n_weights) if every weight has its own precision.
+    """
+    inside = problem.sharing.group >= 0
+    precisions = np.full((problem.tree.n_nodes, gammas.rate.shape[1]), problem.root.precision)
+    precisions[inside] = gammas.mean[problem.sharing.group[inside]]
+    return precisions if problem.sharing.by_weight else precisions[:, 0]
