@@ -1,11 +1,11 @@
-# `make demo` and `make test` work from nothing but Python and make; set-up that is done is skipped.
+# `make demo` and `make test` need only Python and make. Finished set-up is skipped.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
 
 .PHONY: demo test lint bench format clean
-.DELETE_ON_ERROR: # a virtual environment that could not be made is made again, not taken for done
+.DELETE_ON_ERROR: # make an incomplete virtual environment again
 
 demo: $(VENV)/.demo
 	$(BIN)/arbora demo
@@ -32,7 +32,7 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# `demo` needs the core, and plotly for its page.
+# `demo` needs the library, and plotly for its page.
 $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) -e ".[explore]"
 	@touch $@

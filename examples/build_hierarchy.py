@@ -1,4 +1,4 @@
-"""Build a label structure, look at it, mend it and keep it: ``python examples/build_hierarchy.py``."""
+"""Build, print, change and save a label structure: ``python examples/build_hierarchy.py``."""
 
 import tempfile
 from pathlib import Path
@@ -15,7 +15,7 @@ PRODUCTS = [
 
 
 def main() -> None:
-    # Every prefix of a path is a node. Two trees side by side are a forest; a root above joins them.
+    # Every prefix of a path is a node. Several trees are a forest; a common root joins them.
     shop = Hierarchy.from_paths(PRODUCTS).join_roots("shop")
     print(shop, end="\n\n")
 
@@ -23,14 +23,14 @@ def main() -> None:
     print("leaves:   ", ", ".join(shop.leaves("garden")))
     print("common:   ", shop.lowest_common_ancestor("garden/tools/rakes", "garden/seeds"))
 
-    # Goods filed under "kitchen" itself need a leaf of their own; a chain with one child says nothing.
+    # Goods filed under "kitchen" itself get their own leaf. Chains of nodes with one child are collapsed.
     grown, moved = shop.spawn_leaves(["kitchen"])
     short, gone = grown.collapse_chains()
     print("spawned:  ", moved)
     print("collapsed:", gone)
     print(f"\n{short.format_tree(counts={'garden/seeds': 120, 'kitchen/knives': 45})}\n")
 
-    # A file of parent<TAB>child lines comes back as the same structure.
+    # Write lines of parent<TAB>child and read them again.
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "shop.tsv")
         file.write_text("".join(f"{parent}\t{child}\n" for parent, child in short.to_edges()))

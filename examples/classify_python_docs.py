@@ -1,4 +1,4 @@
-"""From a corpus to a saved model that files new texts: ``python examples/classify_python_docs.py [FOLDER]``.
+"""Train, evaluate, save and load a classifier of texts: ``python examples/classify_python_docs.py [FOLDER]``.
 
 FOLDER holds text files; its sub-folders, at any depth, are the labels. Without it the built-in corpus is used: the
 documentation of the installed Python packages, labelled by module.

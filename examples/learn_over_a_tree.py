@@ -1,7 +1,7 @@
-"""Train all classes of a tree together, look inside, and let the tree grow: ``python examples/learn_over_a_tree.py``.
+"""Train a recursive model, inspect its nodes, and add a class later: ``python examples/learn_over_a_tree.py``.
 
-The texts lie in a folder whose sub-folders are the labels, as `read_folder` wants them. Here they are drawn from word
-lists: a text has words of its branch, of its class, and of any. Give the path of a folder of yours to train on that.
+`read_folder` reads text files; their sub-folders are the labels. The texts of this example are generated: each has
+words of its branch, words of its class and general words. Pass the path of a folder to train on your own texts.
 """
 
 import sys
@@ -26,7 +26,7 @@ CLASSES = {  # words, and how many texts there are
     "kitchen/pans": ("iron fry lid", 25),
     "kitchen/kettles": ("boil steam spout", 3),
 }
-LATER = {  # a new class of the garden in words of the kitchen, and some more of two old ones
+LATER = {  # a new class of the garden with words of the kitchen, and more texts of two old classes
     "garden/herbs": ("taste cook dinner", 4),
     "garden/roses": ("thorn petal scent", 4),
     "kitchen/pans": ("iron fry lid", 4),
@@ -56,7 +56,7 @@ def train(folder: Path) -> tuple[LtcVectorizer, RecursiveSVC]:
     texts, y, hierarchy, _ = read_folder(folder)
     print(f"{len(texts)} texts, {hierarchy!r}")
     vectorizer = LtcVectorizer()
-    # With coupling="cv" the coupling is chosen too, perhaps as 0: then the inner nodes have no weights to look at.
+    # coupling="cv" chooses the coupling too. It may choose 0; then inner nodes have zero weights.
     model = RecursiveSVC(C="cv", coupling=1.0, structure=hierarchy, n_jobs=-1, random_state=0)
     model.fit(vectorizer.fit_transform(texts), y)
     print(f"C = {model.C_:g}, the best of {', '.join(f'{C:g}' for C in model.cv_results_['C'])}")
@@ -76,7 +76,7 @@ def main(path: str | None = None) -> None:
         print("heaviest words:")
         show_heaviest_words(model, words, ["garden", "garden/roses", "garden/pond"])
 
-        # A class arrives that was not there before: a node more, and a few texts.
+        # Add a new class: one more node, and a few texts.
         write_texts(later, LATER, seed=1)
         texts, y, _, _ = read_folder(later)
         grown = model.structure_.with_edges([("garden", "garden/herbs")])

@@ -37,7 +37,7 @@ def test_example_learns_over_a_tree(monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert 0 <= float(re.search(r"duality gap (\S+)", printed)[1]) <= 1e-2
     assert re.search(r"garden/pond .*pump", printed)
-    assert "classes now: garden/lawn" in printed
+    assert "classes now: garden/herbs, garden/lawn" in printed
     assert "filed: root > garden > garden/herbs\n" in printed
 
 
@@ -59,7 +59,7 @@ def test_example_builds_a_hierarchy(capsys):
 
 
 def test_example_resumes_a_training():
-    # In a process of its own: its child must be able to import the script.
+    # In a separate process: its child process must be able to import the script.
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples/resume_training.py")],
         capture_output=True,
@@ -68,5 +68,5 @@ def test_example_resumes_a_training():
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
     assert done.returncode == 0, done.stderr
-    assert int(re.search(r"killed; (\d+) blocks", done.stdout)[1]) >= 15
+    assert int(re.search(r"killed; (\d+) blocks", done.stdout)[1]) >= 7
     assert "same weights to the last bit: True" in done.stdout
