@@ -33,9 +33,9 @@ __all__ = ["__version__", *_PACKAGES]
 
 
 def _view(model: Any, *arguments: Any, **options: Any) -> Any:
-    from arbora.explore import look_at
+    from arbora.explore import show_model
 
-    return look_at(model, *arguments, **options)
+    return show_model(model, *arguments, **options)
 
 
 set_viewer(_view)

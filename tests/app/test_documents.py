@@ -19,7 +19,7 @@ from arbora.app.documents import (
     join_documents,
     read_documents,
 )
-from arbora.app.label_trees import check_labels, tree_of_labels
+from arbora.app.documents.labels import check_labels, tree_of_labels
 from arbora.datasets import DataFormatError
 from arbora.datasets.readers.texts import Fields
 from arbora.structure import Hierarchy
@@ -165,7 +165,7 @@ def test_texts_come_one_by_one(tmp_path):
         ("x.csv", b"text,label\n\xe9t\xe9,b\n", ", line 2", "byte 0 is not utf-8"),
         ("x.svm", b"a 1:1\nb 1:x\n", ", line 2", "'1:x' is not a feature"),
         ("x.npz", b"PK\x03\x04 cut short", "", "cannot be read as npz"),
-        ("x.dat", b"what is this", "", "format: one of folder, jsonl"),
+        ("x.dat", b"what is this", "", "give --format .*one of folder, jsonl"),
     ],
 )
 def test_errors_name_file_line_and_remedy(name, content, where, problem, tmp_path):
@@ -223,7 +223,7 @@ def test_take_and_join():
     )
     assert both.take([2, 0]).fields == {"t": [3, 1]}
     rows = Documents("rows", ["d"], None, place, X=sparse.csr_matrix(np.eye(1)))
-    with pytest.raises(ValueError, match="one has texts, the other numbers"):
+    with pytest.raises(ValueError, match="one has texts, the other rows of numbers"):
         join_documents(one, rows)
 
 

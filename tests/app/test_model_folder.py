@@ -8,8 +8,8 @@ import stat
 import numpy as np
 import pytest
 
-from arbora.app import folder as module
 from arbora.app.folder import Content, FolderError, check_target, open_folder, write_folder
+from arbora.app.folder import writer as module
 from arbora.text import LtcVectorizer
 
 
@@ -110,7 +110,7 @@ def test_what_is_not_ours_is_never_touched(written):
             write_folder(target, content())
     assert (letters / "love.txt").read_text() == "dear"
     (written / "page.html").write_text("mine")
-    with pytest.raises(FolderError, match=r"also holds 'page.html', which would be lost"):
+    with pytest.raises(FolderError, match=r"also contains 'page.html', which would be lost"):
         write_folder(written, content("other"))
     assert open_folder(written).about["name"] == "letters"
 
@@ -161,7 +161,7 @@ def test_hostile_and_foreign_indexes(written, tmp_path):
     rewrite_index(written, lambda about: None)
     assert open_folder(written).kind == "topics"
     rewrite_index(written, lambda about: about["files"].update({"../../secret": {"bytes": 1, "sha256": ""}}))
-    with pytest.raises(FolderError, match="no file of a model folder"):
+    with pytest.raises(FolderError, match="not a file of a model folder"):
         open_folder(written)
     rewrite_index(written, lambda about: about.update(version=99))
     with pytest.raises(FolderError, match=r"format 99; this Arbora .* reads up to 1: upgrade"):

@@ -12,7 +12,7 @@ import pytest
 
 from arbora import __version__
 from arbora.cli import VERBS, build_parser, main
-from arbora.cli.demo import run as demo
+from arbora.cli.demo import demonstration as demo
 
 ARBORA = [sys.executable, "-m", "arbora"]
 # Test runners that were started in the background ignore Ctrl-C, and so would their children.
@@ -77,7 +77,7 @@ def test_help_shows_examples_that_parse(verb, capsys):
         assert example in shown
         words = shlex.split(example.partition(" > ")[0].rpartition(" | ")[2])
         assert words[0] == "arbora"
-        assert build_parser().parse_args(words[1:]).work == verb.work
+        assert build_parser().parse_args(words[1:]).function == verb.function
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_warnings_are_one_line_on_the_error_stream(monkeypatch, capsys):
     import warnings
 
     monkeypatch.setattr(
-        demo, "run", lambda **options: warnings.warn("slow\n  going", UserWarning, stacklevel=1)
+        demo, "demo", lambda **options: warnings.warn("slow\n  going", UserWarning, stacklevel=1)
     )
     assert main(["demo"]) == 0
     assert capsys.readouterr().err == "arbora: warning: slow going\n"

@@ -10,9 +10,9 @@ import pytest
 from arbora.app.folder import open_folder
 from arbora.classify import OneVsRestSVC, RecursiveSVC, TopDownSVC, deciding_words
 from arbora.cli import main
-from arbora.cli.demo import classify as demo_classify
+from arbora.cli.demo import classifiers as demo_classify
+from arbora.cli.demo import demonstration as demo
 from arbora.cli.demo import page as demo_page
-from arbora.cli.demo import run as demo
 from arbora.cli.demo import topics as demo_topics
 from arbora.cli.demo import topics_over_time as demo_time
 from arbora.cli.demo.printing import WIDTH
@@ -182,7 +182,7 @@ def test_what_belongs_to_others_is_not_touched(name, tmp_path, capsys):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("mine")
     assert main(["demo", "--out", str(tmp_path)]) == 1
-    assert "nothing was touched" in capsys.readouterr().err
+    assert "nothing was changed" in capsys.readouterr().err
     assert (tmp_path / name).read_text() == "mine"
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("plotly")
 from arbora.classify import OneVsRestSVC
 from arbora.cli import main
 from arbora.discover import HierarchicalVMFMixture, SphericalKMeans, TemporalVMFMixture, VMFMixture
-from arbora.explore import look_at, open_folder
+from arbora.explore import open_folder, show_model
 from arbora.explore.page_data import model_data
 from arbora.metrics import macro_f1
 from arbora.structure import Hierarchy
@@ -187,7 +187,7 @@ def test_it_is_shown_in_a_frame_that_reaches_nothing_and_saved_whole(rows, model
 )
 def test_what_cannot_be_shown_is_told(options, problem, model):
     with pytest.raises(ValueError, match=problem):
-        look_at(model, **options)
+        show_model(model, **options)
 
 
 def test_models_do_not_import_the_browser():

@@ -226,7 +226,7 @@ def test_the_command_serves_until_ctrl_c(folder):
 
 
 def test_an_open_address_needs_a_token(folder):
-    with pytest.raises(ValueError, match=r"others can reach 0\.0\.0\.0"):
+    with pytest.raises(ValueError, match=r"other machines can reach 0\.0\.0\.0"):
         serve([folder], host="0.0.0.0")
 
 

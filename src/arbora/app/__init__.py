@@ -1,1 +1,17 @@
-"""What a person does with documents: read, fit, judge, describe, keep, ask."""
+"""What a person does with documents: read them, train a model, evaluate it, describe it, save it, file new documents.
+
+Each module is usable from Python and prints nothing; ``arbora.cli`` parses arguments and prints.
+
+======================  ============================================================================
+`documents`             read documents from files and folders; labels, hierarchies, times
+`text_rows`             from texts to rows of numbers
+`classifiers`           the classifiers by name, and their flat baselines
+`training`              train a classifier on documents and measure it: `train_classifier`
+`tuning`                choose cost and coupling by cross-validation: `tune_classifier`
+`topics`                find topics in documents: `discover_topics`
+`evaluation`            measure a classifier; `evaluation_tables` prints the result
+`contents`              describe a model and its documents
+`folder`                model folders on disk: `write_folder`, `open_folder`
+`answers`, `filing`     answers for new rows and for new documents
+======================  ============================================================================
+"""

@@ -1,12 +1,12 @@
-"""Ask a model about documents: where they belong, how surely, and which words decided.
+"""Answers of a model for rows: where each belongs, how probable that is, and which words decided.
 
-The same answers are printed by ``arbora predict`` and shown by the browser. All work is done on some rows at a time:
-memory does not grow with the number of documents.
+``arbora predict`` prints these answers, and the browser shows them. Rows are processed in chunks, so that memory does
+not grow with the number of documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,53 +14,65 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify import deciding_words, explain
+from arbora.core.chunks import split
 
 UNKNOWN_WORDS = "none of its words is known to the model"
 N_NEAREST = 3
-_VALUES_AT_ONCE = 1 << 22  # probabilities that are held in memory
+_VALUES_PER_CHUNK = 1 << 22  # probabilities held in memory at a time
 
 
-class Filing(NamedTuple):
-    """Labels that a classifier gives, and their probabilities: one a row, or a list a row."""
+class Predictions(NamedTuple):
+    """Labels given by a classifier, with their probabilities.
+
+    Attributes
+    ----------
+    labels : list
+        One label per row, or one list of labels per row.
+    probability : list
+        Probabilities of these labels, in the same form.
+    likeliest : list
+        The most probable class of each row.
+    confidence : ndarray of float
+        Its probability.
+    """
 
     labels: list[Any]
     probability: list[Any]
-    likeliest: list[Any]  # most probable class, and its probability
+    likeliest: list[Any]
     confidence: NDArray[np.float64]
 
 
-def chunks(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Cut rows into runs so short that a value for each of n_columns columns fits in memory.
+def chunks(n_rows: int, n_columns: int) -> list[slice]:
+    """Cut rows into chunks, so that one value per row and column of a chunk fits in memory.
 
     Examples
     --------
-    >>> [part.stop - part.start for part in chunks(10, 1 << 20)]
+    >>> [chunk.stop - chunk.start for chunk in chunks(10, 1 << 20)]
     [4, 4, 2]
     """
-    step = max(1, _VALUES_AT_ONCE // max(1, n_columns))
-    return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
+    return split(n_rows, size=max(1, _VALUES_PER_CHUNK // max(1, n_columns)), even=False)
 
 
-def names_of(model: Any, y: Any) -> list[Any]:
-    """Labels as names, one a row or a list a row, whatever form a classifier has them in.
+def label_names_of(model: Any, y: Any) -> list[Any]:
+    """Return the labels of a classifier by name: one per row, or one list per row.
 
     Examples
     --------
     >>> from arbora.classify import OneVsRestSVC
     >>> model = OneVsRestSVC(random_state=0).fit(np.eye(2), np.array([[1, 0], [1, 1]]))
-    >>> names_of(model, np.array([[0, 1], [1, 1]]))
+    >>> label_names_of(model, np.array([[0, 1], [1, 1]]))
     [[1], [0, 1]]
     """
     if model.label_kind_ == "indicator":
         names = model.nodes_.tolist()
         return [[names[column] for column in row] for row in sp.lil_array(sp.csr_array(y)).rows.tolist()]
     if model.label_kind_ == "single":
-        return np.asarray(y, object).tolist()
+        return list(np.asarray(y, object).tolist())
     return [list(row) for row in y]
 
 
-def file_rows(model: Any, X: Any) -> Filing:
-    """Classify rows and give the probabilities of what was predicted.
+def predict_with_probability(model: Any, X: Any) -> Predictions:
+    """Classify rows, with the probability of each predicted label.
 
     Parameters
     ----------
@@ -69,14 +81,14 @@ def file_rows(model: Any, X: Any) -> Filing:
 
     Returns
     -------
-    Filing
+    Predictions
 
     Examples
     --------
     >>> from arbora.classify import MultinomialLogistic
     >>> X = sp.csr_array(np.eye(2))
-    >>> filing = file_rows(MultinomialLogistic(C=10.0).fit(X, ["a", "b"]), X)
-    >>> filing.labels, bool(filing.probability[0] > 0.5)
+    >>> found = predict_with_probability(MultinomialLogistic(C=10.0).fit(X, ["a", "b"]), X)
+    >>> found.labels, bool(found.probability[0] > 0.5)
     (['a', 'b'], True)
     """
     column_of = {name: column for column, name in enumerate(model.classes_.tolist())}
@@ -85,9 +97,9 @@ def file_rows(model: Any, X: Any) -> Filing:
     probability: list[Any] = []
     best: list[int] = []
     confidence: list[float] = []
-    for part in chunks(X.shape[0], len(model.classes_)):
-        proba = model.predict_proba(X[part])
-        found = names_of(model, model.predict(X[part]))
+    for chunk in chunks(X.shape[0], len(model.classes_)):
+        proba = model.predict_proba(X[chunk])
+        found = label_names_of(model, model.predict(X[chunk]))
         labels += found
         for row, given in enumerate(found):
             if several:
@@ -96,11 +108,11 @@ def file_rows(model: Any, X: Any) -> Filing:
                 probability.append(float(proba[row, column_of[given]]))
         best += proba.argmax(axis=1).tolist()
         confidence += proba.max(axis=1).tolist()
-    return Filing(labels, probability, model.classes_[best].tolist(), np.array(confidence))
+    return Predictions(labels, probability, model.classes_[best].tolist(), np.array(confidence))
 
 
 def known_rows(X: Any) -> NDArray[np.bool_]:
-    """Tell which rows have an entry: a document without a known word has none.
+    """Mark the rows that are not zero; the row of a document without known words is zero.
 
     Examples
     --------
@@ -129,16 +141,16 @@ def answer(
     titles : dict of str to str, optional
         Titles of topics by name.
     n_words : int
-        Words that decided, for each row; 0: none are looked for.
+        Number of deciding words per row; 0: none.
     threshold : float, optional
-        Classifiers: also give the deepest node whose probability reaches it.
+        Classifiers: also return the deepest node with at least this probability.
 
     Returns
     -------
     list of dict
-        Of a classifier "label", "probability", "path" (pairs of name and probability), "nearest" (the likeliest
-        classes), "words" and "backoff"; with several labels "labels", a list of the first three. Of topics "topic",
-        "title", "probability", "path", "nearest", "novel" and "words". A row without entries has a "note" alone.
+        Classifier: "label", "probability", "path" (pairs of name and probability), "nearest" (the three most probable
+        classes), "words" and "backoff"; if a row can have several labels, "labels", a list of the first three.
+        Topics: "topic", "title", "probability", "path", "nearest", "novel" and "words". A zero row has only a "note".
 
     Examples
     --------
@@ -153,8 +165,8 @@ def answer(
     known = np.flatnonzero(known_rows(X))
     answers: list[dict[str, Any]] = [{"note": UNKNOWN_WORDS} for _ in range(X.shape[0])]
     width = len(getattr(model, "nodes_", ())) or getattr(model, "n_components_", 1)
-    for part in chunks(len(known), width):
-        rows = known[part]
+    for chunk in chunks(len(known), width):
+        rows = known[chunk]
         if hasattr(model, "classes_"):
             found = _answer_classes(model, X[rows], feature_names, n_words, threshold)
         else:
@@ -175,7 +187,7 @@ def _answer_classes(
     node_of = {name: node for node, name in enumerate(model.nodes_.tolist())}
     count = min(N_NEAREST, len(model.classes_))
     near, near_values = model.predict_top_k(X, count)
-    sure = model.predict_backoff(X, threshold).tolist() if threshold is not None else None
+    backoff = model.predict_backoff(X, threshold).tolist() if threshold is not None else None
     several = model.label_kind_ != "single"
     leading = near[:, 0].tolist() if several else [path[-1] for path in paths]
     words = explain(model, X, feature_names, classes=leading, n_words=n_words) if n_words else None
@@ -186,10 +198,10 @@ def _answer_classes(
             steps = [[name, _round(proba[row, node_of[name]])] for name in path]
             return {"label": path[-1], "probability": steps[-1][1], "path": steps}
 
-        found = {"labels": [one(path) for path in paths[row]]} if several else one(paths[row])
+        found: dict[str, Any] = {"labels": [one(path) for path in paths[row]]} if several else one(paths[row])
         found["nearest"] = [[name, _round(p)] for name, p in zip(near[row], near_values[row], strict=True)]
-        if sure is not None:
-            found["backoff"] = sure[row]
+        if backoff is not None:
+            found["backoff"] = backoff[row]
         if words is not None:
             found["words"] = [[word, round(part, 4)] for word, part in words[row]]
         answers.append(found)
@@ -197,9 +209,9 @@ def _answer_classes(
 
 
 def topic_probabilities(model: Any, X: Any, times: Any = None) -> NDArray[np.float64]:
-    """Probabilities of the components (of a tree: of all nodes); of k-means, 1 for the nearest centre.
+    """Return the probabilities of the topics (tree: of all nodes); for k-means, 1 for the nearest centre.
 
-    Topics over time are asked about the times of the rows, or, without them, about the last point of time.
+    Topics over time use the times of the rows, or the last time bin if no times are given.
 
     Examples
     --------
@@ -214,17 +226,17 @@ def topic_probabilities(model: Any, X: Any, times: Any = None) -> NDArray[np.flo
         return np.asarray(model.predict_node_proba(X))
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(X))
-    return np.eye(model.n_clusters)[model.predict(X)]
+    return np.asarray(np.eye(model.n_clusters)[model.predict(X)])
 
 
 def topic_means(model: Any) -> NDArray[Any]:
-    """Mean directions of the components (of a tree: of all nodes), or centres of clusters; over all times."""
+    """Return the mean directions of the topics (tree: of all nodes), averaged over time, or the cluster centres."""
     if not hasattr(model, "means_"):
         return np.asarray(model.cluster_centers_)
     if model.means_.ndim == 2:
         return np.asarray(model.means_)
-    part = model.counts_ / np.maximum(model.counts_.sum(axis=0), np.finfo(float).tiny)
-    return np.einsum("tk,tkd->kd", part, model.means_)
+    share = model.counts_ / np.maximum(model.counts_.sum(axis=0), np.finfo(float).tiny)
+    return np.asarray(np.einsum("tk,tkd->kd", share, model.means_))
 
 
 def _answer_topics(
@@ -238,8 +250,8 @@ def _answer_topics(
     novel = model.is_novel(X).tolist() if hasattr(model, "is_novel") else [None] * X.shape[0]
     answers = []
     for row, best in enumerate(order[:, 0].tolist()):
-        way = tree.path(tree.names[best]) if tree is not None else [names[best]]
-        ids = tree.encode(way).tolist() if tree is not None else [best]
+        path = tree.path(tree.names[best]) if tree is not None else [names[best]]
+        ids = tree.encode(path).tolist() if tree is not None else [best]
         found: dict[str, Any] = {
             "topic": names[best],
             "title": titles.get(names[best], names[best]),
@@ -259,7 +271,7 @@ def _answer_topics(
 
 
 def titles_of(nodes: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Titles of nodes by name.
+    """Return the titles of nodes by name.
 
     Examples
     --------

@@ -1,18 +1,23 @@
-"""How well a classifier does on documents it has not seen: the evaluation of a model folder, and its tables.
+"""Measure a classifier on documents that it has not seen.
 
-Everything is measured against labels by name in one tree. What the folder holds is described in
-``docs/model_folder.md``, `evaluation.json`.
+All measures compare label names in one tree. ``docs/model_folder.md`` describes the result under `evaluation.json`;
+`arbora.app.evaluation_tables` prints it.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from arbora.app.answers import Filing
+from arbora.app.answers import Predictions, predict_with_probability
+from arbora.app.documents.collection import Documents
+from arbora.app.documents.labels import check_labels, rooted_tree
+from arbora.app.folder import Folder, FolderError
+from arbora.app.text_rows import transform_rows
 from arbora.metrics import (
     expected_calibration_error,
     f1_by_level,
@@ -24,29 +29,35 @@ from arbora.metrics import (
     tree_induced_error,
 )
 from arbora.metrics.classification import count_classes, count_ratios
-from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
 
 N_CONFUSIONS = 50
 N_EXAMPLES = 3
-_SHOWN = 8  # rows of the tables for people
-_SCORES = {
-    "micro_f1": "Micro-F1",
-    "macro_f1": "Macro-F1",
-    "hierarchical_f1": "Hierarchical F1",
-    "tree_induced_error": "Tree-induced error",
-    "calibration_error": "Calibration error",
-}
 
 
 class Trial(NamedTuple):
-    """What was tried: truth and answers for the tested documents, and their numbers among all documents."""
+    """True labels of the test documents, and what was predicted for them.
 
-    truth: Any  # labels, or lists of labels
-    filing: Filing
-    baseline: Any  # labels by the baseline, or None
-    documents: np.ndarray
-    n_train: int | None  # None: not known
+    Attributes
+    ----------
+    truth : array or list
+        True labels, or lists of labels.
+    predictions : Predictions
+    baseline : list or None
+        Labels predicted by a flat model.
+    documents : ndarray of int
+        Row numbers of the test documents among all documents.
+    n_train : int or None
+        Number of training documents; None: not known.
+    how : str
+        "held out" or "given".
+    """
+
+    truth: Any
+    predictions: Predictions
+    baseline: list[Any] | None
+    documents: NDArray[np.int64]
+    n_train: int | None
     how: str
 
 
@@ -62,21 +73,21 @@ def evaluate(trial: Trial, hierarchy: Hierarchy) -> dict[str, Any]:
     Returns
     -------
     dict
-        Content of ``evaluation.json``; "documents" of confusions are numbers among all documents.
+        Content of ``evaluation.json``; "documents" of confusions are row numbers among all documents.
 
     Examples
     --------
     >>> tree = Hierarchy.from_edges([("root", "a"), ("root", "b")])
-    >>> filing = Filing(["a", "a"], [0.9, 0.6], ["a", "a"], np.array([0.9, 0.6]))
-    >>> result = evaluate(Trial(["a", "b"], filing, None, np.array([3, 5]), 8, "given"), tree)
+    >>> found = Predictions(["a", "a"], [0.9, 0.6], ["a", "a"], np.array([0.9, 0.6]))
+    >>> result = evaluate(Trial(["a", "b"], found, None, np.array([3, 5]), 8, "given"), tree)
     >>> result["scores"]["micro_f1"], result["confusions"]
     (0.5, [{'true': 2, 'predicted': 1, 'count': 1, 'share': 1.0, 'documents': [5]}])
     """
-    truth, found, baseline = trial.truth, trial.filing.labels, trial.baseline
+    truth, found, baseline = trial.truth, trial.predictions.labels, trial.baseline
     systems = {"": found} | ({} if baseline is None else {"baseline": baseline})
     classes = sorted({name for y in (truth, *systems.values()) for row in _as_sets(y) for name in row})
-    hits = [name in names for name, names in zip(trial.filing.likeliest, _as_sets(truth), strict=True)]
-    confidence = np.clip(trial.filing.confidence, 0.0, 1.0)
+    hits = [name in names for name, names in zip(trial.predictions.likeliest, _as_sets(truth), strict=True)]
+    confidence = np.clip(trial.predictions.confidence, 0.0, 1.0)
     curve = reliability_curve(hits, confidence)
     scores = {name: _scores(truth, y, hierarchy, classes) for name, y in systems.items()}
     scores[""]["calibration_error"] = expected_calibration_error(hits, confidence)
@@ -126,7 +137,7 @@ def _number(value: Any) -> float | None:
 
 
 def _levels(truth: Any, found: Any, baseline: Any, hierarchy: Hierarchy) -> list[dict[str, Any]]:
-    # The same nodes for both, so that averages compare: those with documents.
+    # Average over the nodes with documents, so that both models are compared on the same nodes.
     table = f1_by_level(truth, found, hierarchy, nodes="true")
     other = None if baseline is None else f1_by_level(truth, baseline, hierarchy, nodes="true")
     rows = []
@@ -146,7 +157,7 @@ def _levels(truth: Any, found: Any, baseline: Any, hierarchy: Hierarchy) -> list
 
 
 def _nodes(truth: Any, found: Any, baseline: Any, hierarchy: Hierarchy) -> list[dict[str, Any]]:
-    """Precision, recall and F1 of every node that is true or predicted somewhere, labels closed under ancestors."""
+    """Precision, recall and F1 of every node that is true or predicted; a document counts at all ancestors too."""
     true, pred = (hierarchy.close(hierarchy.indicator(_as_sets(y))) for y in (truth, found))
     counts = count_classes(true, pred)
     precision, recall, f1 = count_ratios(counts)
@@ -168,8 +179,10 @@ def _nodes(truth: Any, found: Any, baseline: Any, hierarchy: Hierarchy) -> list[
     ]
 
 
-def _confusions(truth: Any, found: Any, hierarchy: Hierarchy, documents: np.ndarray) -> list[dict[str, Any]]:
-    """Pairs of a label that was missed and one that was wrongly given to the same document, most frequent first."""
+def _confusions(
+    truth: Any, found: Any, hierarchy: Hierarchy, documents: NDArray[np.int64]
+) -> list[dict[str, Any]]:
+    """Pairs of a missed label and a wrong label of the same document, most frequent first."""
     pairs: Counter[tuple[Any, Any]] = Counter()
     support: Counter[Any] = Counter()
     examples: dict[tuple[Any, Any], list[int]] = defaultdict(list)
@@ -194,71 +207,61 @@ def _confusions(truth: Any, found: Any, hierarchy: Hierarchy, documents: np.ndar
     ]
 
 
-def evaluation_text(evaluation: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Write an evaluation in tables, for people.
+def evaluate_folder(
+    folder: Folder, documents: Documents, *, verbose: int = 0
+) -> tuple[dict[str, Any], list[str]]:
+    """Measure the classifier of a model folder on labelled documents.
 
     Parameters
     ----------
-    evaluation : dict
-        Of `evaluate`.
-    names : sequence of str
-        Names of the nodes by id.
+    folder : Folder
+    documents : Documents
+        With labels that are nodes of the model.
+    verbose : int
+        1: a progress bar on a terminal.
 
     Returns
     -------
-    str
+    evaluation : dict
+        See `evaluate`.
+    names : list of str
+        Names of the nodes by id.
     """
-    parts = [_introduce(evaluation), str(_score_table(evaluation)), str(_level_table(evaluation))]
-    weak = sorted(evaluation["nodes"], key=lambda node: (node["f1"], -node["support"]))
-    weak = [node for node in weak if node["support"] and node["f1"] < 1.0][:_SHOWN]
-    if weak:
-        rows = [(names[n["node"]], n["support"], n["precision"], n["recall"], n["f1"]) for n in weak]
-        columns = ("Weakest nodes", "Documents", "Precision", "Recall", "F1")
-        parts.append(str(Table(columns, rows, ("", ",d", "percent", "percent", "percent"))))
-    worst = evaluation["confusions"][:_SHOWN]
-    if worst:
-        rows = [(names[c["true"]], names[c["predicted"]], c["count"], c["share"]) for c in worst]
-        columns = ("Filed wrongly: belongs to", "was put into", "Documents", "% of class")
-        parts.append(str(Table(columns, rows, ("", "", ",d", "percent"))))
-    return "\n\n".join(parts)
+    require_classifier(folder)
+    kept = folder.load_model()
+    estimator = kept["estimator"]
+    flat = rooted_tree(None, [str(name) for name in estimator.nodes_])
+    tree = flat if estimator.structure is None else estimator.hierarchy_
+    check_labels(documents, tree)
+    X = transform_rows(documents, kept["vectorizer"], estimator.n_features_in_, verbose=verbose)
+    own = folder.evaluation
+    n_tested = own["n_test"] if own and own["how"] == "given" else 0
+    n_train = folder.about["n_documents"] - n_tested
+    predictions = predict_with_probability(estimator, X)
+    trial = Trial(documents.y, predictions, None, np.arange(len(documents)), n_train, "given")
+    return evaluate(trial, tree), [str(name) for name in tree.names]
 
 
-def _introduce(evaluation: Mapping[str, Any]) -> str:
-    given = evaluation["how"] == "given"
-    what = "test documents" if given else "documents that were held out"
-    line = f"Evaluated on {evaluation['n_test']:,} {what}"
-    line += "." if evaluation["n_train"] is None else f", after training on {evaluation['n_train']:,}."
-    if not given:
-        line += " The saved model is trained on all of them."
-    test = evaluation["sign_test"]
-    if test is not None:
-        p_value = "-" if test["p_value"] is None else f"{test['p_value']:.2g}"
-        line += (
-            f"\nDocuments that only the model has right: {test['won']:,}; only the flat model: {test['lost']:,} "
-            f"(sign test, p = {p_value})."
+def require_classifier(folder: Folder) -> None:
+    """Raise an error if a model folder does not hold a classifier."""
+    if folder.kind != "classifier":
+        raise FolderError(
+            f"{folder.path} is not a classifier (its kind is {folder.kind!r}): it has no labels to measure"
         )
-    return line
 
 
-def _score_table(evaluation: Mapping[str, Any]) -> Table:
-    base = evaluation["baseline"]
-    rows = []
-    for key, name in _SCORES.items():
-        form = "{:.3f}" if key in ("tree_induced_error", "calibration_error") else "{:.2%}"
-        values = [evaluation["scores"][key], *([base["scores"][key]] if base else [])]
-        rows.append((name, *("-" if value is None else form.format(value) for value in values)))
-    return Table(("Score", "Model", *(["Flat"] if base else [])), rows)
-
-
-def _level_table(evaluation: Mapping[str, Any]) -> Table:
-    base = evaluation["baseline"] is not None
-    columns = (
-        "Level",
-        "# Nodes",
-        "Micro-F1",
-        "Macro-F1",
-        *(("Flat micro-F1", "Flat macro-F1") if base else ()),
-    )
-    keys = ("level", "n_nodes", "micro_f1", "macro_f1", "baseline_micro_f1", "baseline_macro_f1")
-    rows = [tuple(level[key] for key in keys[: len(columns)]) for level in evaluation["levels"]]
-    return Table(columns, rows, ("d", ",d", *["percent"] * (len(columns) - 2)))
+def name_evaluation(evaluation: dict[str, Any], names: Sequence[str], documents: Documents) -> dict[str, Any]:
+    """Replace the numbers of nodes and documents in an evaluation by their names and ids."""
+    return {
+        **evaluation,
+        "nodes": [{**one, "node": names[one["node"]]} for one in evaluation["nodes"]],
+        "confusions": [
+            {
+                **one,
+                "true": names[one["true"]],
+                "predicted": names[one["predicted"]],
+                "documents": [documents.ids[row] for row in one["documents"]],
+            }
+            for one in evaluation["confusions"]
+        ],
+    }

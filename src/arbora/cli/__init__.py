@@ -1,10 +1,22 @@
-"""The ``arbora`` command: its verbs, their arguments, and how it ends.
+"""The ``arbora`` command: parse arguments, call the function of the verb, return an exit code.
 
-Nothing but arguments is dealt with here. The work of a verb is named ``module:function`` and imported when the verb
-is used, so that ``arbora --help`` starts without numpy. The verbs and their arguments are in `arguments`.
+`arguments` lists the verbs. The module of a verb is imported when the verb is used, so that ``arbora --help`` starts
+without numpy. The modules here parse and print; the work is in ``arbora.app``.
 
-It ends with 0 when the work is done, 1 when it failed (one line says why, ``--debug`` shows the traceback), 2 when
-the arguments are wrong, 130 when it was interrupted by Ctrl-C, 141 when whoever read its output stopped reading.
+Exit codes: 0 success; 1 failure (one line on the error stream says why, ``--debug`` shows the traceback); 2 wrong
+arguments; 130 interrupted by Ctrl-C; 141 the reader of the output has closed it.
+
+``arbora classify train docs/ --out model/`` calls, in this order:
+
+1. `cli.main`: parse the arguments; the row "classify train" of `cli.arguments.VERBS` names the function
+2. `cli.classify.train`: the recipe, one call per step
+3. `app.folder.check_target`: can the folder be written?
+4. `app.documents.read_labelled`: read the files (`app.documents.source`, `reader`)
+5. `app.documents.labels.find_hierarchy`: the hierarchy of the labels
+6. `app.training.train_classifier`: split, make rows (`app.text_rows`), fit (`app.classifiers`), predict, fit on all
+7. `TrainedClassifier.content`: evaluation and description (`app.evaluation`, `app.contents.classifier`)
+8. `app.folder.write_folder`: write the model folder
+9. `cli.reports.training_text`: the printed report
 """
 
 from __future__ import annotations
@@ -22,13 +34,13 @@ from typing import Any
 from arbora._version import __version__
 from arbora.cli.arguments import GROUPS, VERBS, Verb
 
-DONE, FAILED, INTERRUPTED, NOT_READ = 0, 1, 130, 141
+DONE, FAILED, INTERRUPTED, OUTPUT_CLOSED = 0, 1, 130, 141
 
 __all__ = ["VERBS", "build_parser", "main"]
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Make the parser of all verbs.
+    """Make the argument parser of all verbs.
 
     Examples
     --------
@@ -43,7 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     first_examples = "".join(f"{_dedent(verb.examples).splitlines()[0]}\n" for verb in VERBS)
     parser = argparse.ArgumentParser(
         prog="arbora",
-        description="Organise large collections: file items into a taxonomy, discover topics, look at both.",
+        description="Organise large collections: file documents into a taxonomy, discover topics, explore both.",
         parents=[common],
         **_examples(first_examples),
     )
@@ -79,7 +91,7 @@ def _add_verb(verbs: Any, name: str, verb: Verb, common: argparse.ArgumentParser
         **_examples(verb.examples),
     )
     verb.add_arguments(parser)
-    parser.set_defaults(work=verb.work)
+    parser.set_defaults(function=verb.function)
 
 
 def _sentence(text: str) -> str:
@@ -101,12 +113,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        Arguments without the name of the program; default: those of this process.
+        Arguments without the name of the program; by default those of this process.
 
     Returns
     -------
     int
-        0 done, 1 failed, 130 interrupted, 141 output not read. Wrong arguments end the process with 2.
+        0 success, 1 failure, 130 interrupted, 141 output closed. Wrong arguments exit the process with 2.
 
     Examples
     --------
@@ -120,39 +132,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            module, function = options.pop("work").split(":")
+            module, function = options.pop("function").split(":")
             getattr(import_module(module), function)(**options)
             sys.stdout.flush()
     except KeyboardInterrupt:
-        return _complain("interrupted", INTERRUPTED)
+        return _print_message("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        # The interpreter flushes once more at its end; give it somewhere to flush to.
+        # The interpreter flushes once more at exit; give it a valid target.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NOT_READ
+        return OUTPUT_CLOSED
     except Exception as error:
         if debug:
             traceback.print_exc()
-        return _complain(f"error: {_one_line(error)}", FAILED)
+        return _print_message(f"error: {_one_line(error)}", FAILED)
     return DONE
 
 
 def _accept_any_text(stream: Any) -> None:
-    """Print a question mark for what the encoding of the stream lacks, instead of failing half-way."""
+    """Print a question mark for characters that the encoding of the stream lacks, instead of failing."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")
 
 
-def _complain(message: str, code: int) -> int:
+def _print_message(message: str, code: int) -> int:
     print(f"arbora: {message}", file=sys.stderr)
     return code
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-    _complain(f"warning: {' '.join(str(message).split())}", DONE)
+    _print_message(f"warning: {' '.join(str(message).split())}", DONE)
 
 
 def _one_line(error: Exception) -> str:
-    """Say what went wrong; the kind of error is told only where its message was not made for users."""
+    """Format an error; its type is included only if its message is not written for users."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
     text = " ".join(str(error).split())

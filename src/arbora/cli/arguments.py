@@ -1,30 +1,47 @@
-"""The verbs of the ``arbora`` command and their arguments; nothing heavy is imported here.
+"""The verbs of the ``arbora`` command and their arguments. This module imports nothing heavy.
 
-The work of a verb is named ``module:function`` and imported when the verb is used. A new verb is one more row of
-`VERBS`; a name of two words is a verb of a group, such as ``classify train``.
+Each row of `VERBS` is one verb; a name of two words, such as ``classify train``, is a verb of a group. ``function``
+names the function of the verb, ``module:function``; the module is imported when the verb is used.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from arbora.cli.values import bins, branching, count, coupling, jobs, numbers, positive, share, topics
+from arbora.cli.argument_types import bins, branching, count, coupling, jobs, numbers, positive, share, topics
 
 MODELS = ("recursive-svm", "recursive-lr", "bayes", "multinomial", "flat", "top-down")
 TOPIC_MODELS = ("vmf", "bayes", "k-means")
 FORMATS = ("auto", "folder", "jsonl", "csv", "tsv", "svmlight", "npz")
 HIERARCHY_FORMATS = ("auto", "tsv", "pairs", "paths", "rcv1")
 
+# Arguments that go together to one function or one named tuple of `arbora.app`.
+READING = ("format", "text", "label", "label_separator", "pattern", "encoding")
+TEXT = ("language", "min_df", "ngrams")
+CLASSIFIER = ("model", "C", "coupling", "jobs", "seed")
+TOPICS = ("topics", "tree", "over_time", "bins", "model", "starts", "jobs", "seed")
+
+
+def pick(arguments: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Return those arguments of a verb that have one of these names.
+
+    Examples
+    --------
+    >>> pick({"language": "none", "seed": 0}, TEXT)
+    {'language': 'none'}
+    """
+    return {name: arguments[name] for name in names if name in arguments}
+
 
 class Verb(NamedTuple):
-    """Words after ``arbora``: what they are for, examples, where the work is, and the arguments."""
+    """A verb: its name, a summary, examples, its function, and how to add its arguments to a parser."""
 
     name: str
     summary: str
     examples: str
-    work: str
+    function: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
 
 
@@ -33,101 +50,113 @@ GROUPS = {"classify": "file documents into a taxonomy: train, predict, evaluate,
 
 def _demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "sentences", nargs="*", metavar="SENTENCE", help="what to file into the tree; default: three examples"
+        "sentences",
+        nargs="*",
+        metavar="SENTENCE",
+        help="sentences to file into the tree; default: three examples",
     )
     parser.add_argument(
-        "--out", default="demo", metavar="FOLDER", help="where to write the models and the page (demo)"
+        "--out", default="demo", metavar="FOLDER", help="folder for the models and the page (demo)"
     )
 
 
 def _tree(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="hierarchy, plain or compressed by gzip, xz or bzip2")
+    parser.add_argument(
+        "file", metavar="FILE", help="file of a hierarchy, plain or compressed with gzip, xz or bzip2"
+    )
     parser.add_argument(
         "--format",
         choices=HIERARCHY_FORMATS,
         default="auto",
-        help="parent<TAB>child; parent child; root-to-leaf lines; RCV1 topics.hier; auto looks at the first line",
+        help="parent<TAB>child; parent child; root-to-leaf lines; RCV1 topics.hier; auto: by the first line",
     )
     parser.add_argument(
-        "--depth", type=count, default=2, metavar="N", help="levels drawn below the roots (2)"
+        "--depth", type=count, default=2, metavar="N", help="levels to draw below the roots (2)"
     )
     parser.add_argument(
-        "--children", type=count, default=8, metavar="N", help="children drawn of each node (8)"
+        "--children", type=count, default=8, metavar="N", help="children to draw of each node (8)"
     )
-    _telling(parser, "print its size and levels as JSON, and draw nothing")
+    _add_json(parser, "print only size and levels, as JSON")
 
 
 def _data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="data set to describe; default: list the names"
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="data set to describe: python_docs, or a data set in the folder $ARBORA_DATA; default: list the names",
     )
-    _telling(parser)
+    _add_json(parser)
 
 
-def _reading(parser: argparse.ArgumentParser, label: bool = True) -> None:
+def _add_reading(parser: argparse.ArgumentParser, label: bool = True) -> None:
     """Arguments of all verbs that read documents."""
-    group = parser.add_argument_group("how to read DATA")
+    group = parser.add_argument_group("reading DATA")
+    group.add_argument("--format", choices=FORMATS, default="auto", help="format of DATA; auto: by its name")
     group.add_argument(
-        "--format", choices=FORMATS, default="auto", help="what DATA is; auto goes by its name"
-    )
-    group.add_argument(
-        "--text", action="append", metavar="FIELD", help="field or column of the text (text); may be repeated"
+        "--text", action="append", metavar="FIELD", help="field or column of the text (text); can be repeated"
     )
     if label:
         group.add_argument(
             "--label", default="label", metavar="FIELD", help="field or column of the label (label)"
         )
         group.add_argument(
-            "--label-separator", metavar="S", help="CSV: what separates several labels in one cell"
+            "--label-separator", metavar="S", help="CSV: separator of several labels in one cell"
         )
     group.add_argument(
-        "--pattern", default="*", metavar="GLOB", help="which files of a folder, as in '*.txt' (*)"
+        "--pattern", default="*", metavar="GLOB", help="files of a folder, such as '*.txt' (*)"
     )
     group.add_argument("--encoding", default="utf-8", help="encoding of the text (utf-8)")
 
 
-def _vectorizing(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("from text to numbers")
+def _add_features(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("features")
     group.add_argument(
         "--language",
         default="english",
         metavar="NAME",
-        help="of stems and stop words; none: words as they are (english)",
+        help="language of stems and stop words; none: words as they are (english)",
     )
-    group.add_argument("--min-df", type=count, metavar="N", help="fewest documents that a word must occur in")
     group.add_argument(
-        "--ngrams", type=count, default=1, metavar="N", help="longest run of words that counts (1)"
+        "--min-df", type=count, metavar="N", help="smallest number of documents that a word must occur in"
+    )
+    group.add_argument(
+        "--ngrams", type=count, default=1, metavar="N", help="longest sequence of words that is a feature (1)"
     )
 
 
-def _telling(parser: Any, help: str = "print the result as JSON") -> None:
+def _add_json(parser: Any, help: str = "print the result as JSON") -> None:
     parser.add_argument("--json", dest="as_json", action="store_true", help=help)
 
 
-def _running(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("how to go about it")
+def _add_running(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("running")
+    group.add_argument("--seed", type=count, default=0, metavar="N", help="random seed (0)")
     group.add_argument(
-        "--seed", type=count, default=0, metavar="N", help="of all that is drawn at random (0)"
+        "--jobs", type=jobs, default=-1, metavar="N", help="number of threads; -1: all cores (-1)"
     )
-    group.add_argument("--jobs", type=jobs, default=-1, metavar="N", help="threads; -1: all cores (-1)")
-    _telling(group)
+    _add_json(group)
 
 
-def _showing(parser: argparse.ArgumentParser, out_help: str) -> None:
+def _add_output(parser: argparse.ArgumentParser, out_help: str) -> None:
     parser.add_argument("--out", required=True, metavar="FOLDER", help=out_help)
     parser.add_argument(
-        "--sample", type=count, default=50_000, metavar="N", help="documents kept to be looked at (50000)"
+        "--sample",
+        type=count,
+        default=50_000,
+        metavar="N",
+        help="largest number of documents to keep in the folder (50000)",
     )
 
 
-def _classifier(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("which model")
-    group.add_argument("--model", choices=MODELS, default=MODELS[0], help=f"({MODELS[0]})")
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("model")
+    group.add_argument("--model", choices=MODELS, default=MODELS[0], help=f"model to train ({MODELS[0]})")
     group.add_argument(
         "--hierarchy",
         default="auto",
         metavar="FILE",
-        help="file of the label tree; auto: from folders, or from labels such as sport/tennis; none: no tree",
+        help="file of the label hierarchy; auto: from folders, or from labels such as sport/tennis; none: flat",
     )
     group.add_argument(
         "--hierarchy-format", choices=HIERARCHY_FORMATS, default="auto", help="as in `arbora tree`"
@@ -138,10 +167,10 @@ def _train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data", metavar="DATA", help="labelled documents: folder, JSONL, CSV, svmlight or npz"
     )
-    _showing(parser, "where to write the model; a model folder that is there is replaced")
-    _classifier(parser)
+    _add_output(parser, "folder for the model; an existing model folder is replaced")
+    _add_model(parser)
     parser.add_argument(
-        "--C", type=positive, metavar="X", help="cost of a training error (SVM: 3, others: 30)"
+        "--C", type=positive, metavar="X", help="cost of a training error (SVM: 3, logistic: 30)"
     )
     parser.add_argument(
         "--coupling", type=coupling, metavar="X", help="how much classes share with their neighbours (0.1)"
@@ -151,43 +180,41 @@ def _train(parser: argparse.ArgumentParser) -> None:
         type=share,
         default=0.2,
         metavar="X",
-        help="share of the documents to evaluate on (0.2)",
+        help="share of the documents to hold out for the evaluation (0.2)",
     )
-    parser.add_argument("--test", metavar="DATA", help="evaluate on these documents, and hold none out")
+    parser.add_argument("--test", metavar="DATA", help="evaluate on these documents instead of held-out ones")
     parser.add_argument(
         "--no-baseline", action="store_true", help="do not train a flat model to compare with"
     )
-    _reading(parser)
-    _vectorizing(parser)
-    _running(parser)
+    _add_reading(parser)
+    _add_features(parser)
+    _add_running(parser)
 
 
 def _tune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data", metavar="DATA", help="labelled documents: folder, JSONL, CSV, svmlight or npz"
     )
-    _classifier(parser)
+    _add_model(parser)
     parser.add_argument("--costs", type=numbers, metavar="X,X", help="values of C to try (SVM: 0.3,1,3,10)")
     parser.add_argument("--couplings", type=numbers, metavar="X,X", help="couplings to try (0,0.1,0.3,1)")
-    parser.add_argument(
-        "--folds", type=count, default=3, metavar="N", help="parts of the cross-validation (3)"
-    )
+    parser.add_argument("--folds", type=count, default=3, metavar="N", help="number of folds (3)")
     parser.add_argument(
         "--scoring",
         choices=("macro_f1", "micro_f1"),
         default="macro_f1",
-        help="what is to be largest (macro_f1)",
+        help="score to maximise (macro_f1)",
     )
-    _reading(parser)
-    _vectorizing(parser)
-    _running(parser)
+    _add_reading(parser)
+    _add_features(parser)
+    _add_running(parser)
 
 
 def _evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="folder written by `arbora classify train`")
-    parser.add_argument("data", metavar="DATA", help="labelled documents that the model has not seen")
-    _reading(parser)
-    _telling(parser, "print the whole evaluation as JSON")
+    parser.add_argument("data", metavar="DATA", help="labelled documents that the model was not trained on")
+    _add_reading(parser)
+    _add_json(parser, "print the whole evaluation as JSON")
 
 
 def _predict(parser: argparse.ArgumentParser) -> None:
@@ -200,60 +227,67 @@ def _predict(parser: argparse.ArgumentParser) -> None:
         help="documents; default: JSONL from the standard input",
     )
     parser.add_argument(
-        "--words", type=count, default=0, metavar="N", help="also the N words that decided (0)"
+        "--words", type=count, default=0, metavar="N", help="also print the N words that decided (0)"
     )
     parser.add_argument(
-        "--threshold", type=share, metavar="P", help="also the deepest node with at least this probability"
+        "--threshold",
+        type=share,
+        metavar="P",
+        help="also print the deepest node with at least this probability",
     )
     parser.add_argument(
         "--batch",
         type=count,
         default=256,
         metavar="N",
-        help="documents answered at a time; 1: each at once (256)",
+        help="documents per batch; 1: answer each document at once (256)",
     )
     parser.add_argument(
-        "--keep-going", action="store_true", help="answer a broken line with its error, and fail at the end"
+        "--keep-going",
+        action="store_true",
+        help="answer a broken line with its error and continue; the exit code is 1",
     )
-    _reading(parser, label=False)
-    _telling(parser, "changes nothing: answers are lines of JSON")
+    _add_reading(parser, label=False)
+    _add_json(parser, "no effect: answers are always lines of JSON")
 
 
 def _discover(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA", help="documents: folder, JSONL, CSV, svmlight or npz")
-    _showing(parser, "where to write the topics; a model folder that is there is replaced")
+    _add_output(parser, "folder for the topics; an existing model folder is replaced")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--topics", type=topics, metavar="K", help="number of topics, or auto: by held-out density (20)"
+        "--topics", type=topics, metavar="K", help="number of topics; auto: chosen by held-out density (20)"
     )
     which.add_argument(
-        "--tree", type=branching, metavar="4x4x4", help="tree of topics: children at each level"
+        "--tree", type=branching, metavar="4x4x4", help="a tree of topics: children at each level"
     )
-    parser.add_argument("--over-time", metavar="FIELD", help="field of dates or numbers: topics that change")
     parser.add_argument(
-        "--bins", type=bins, metavar="N", help="points of --over-time: a number, or year, month, week, day"
+        "--over-time", metavar="FIELD", help="topics that change with time: field of dates or numbers"
     )
-    parser.add_argument("--model", choices=TOPIC_MODELS, default="vmf", help="of --topics (vmf)")
     parser.add_argument(
-        "--starts", type=count, default=1, metavar="N", help="starts, of which the best is kept (1)"
+        "--bins", type=bins, metavar="N", help="time bins of --over-time: a number, or year, month, week, day"
     )
-    _reading(parser)
-    _vectorizing(parser)
-    _running(parser)
+    parser.add_argument("--model", choices=TOPIC_MODELS, default="vmf", help="model of flat topics (vmf)")
+    parser.add_argument(
+        "--starts", type=count, default=1, metavar="N", help="number of random starts; the best is kept (1)"
+    )
+    _add_reading(parser)
+    _add_features(parser)
+    _add_running(parser)
 
 
 def _explore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("models", nargs="+", metavar="MODEL", help="model folders")
     parser.add_argument("--out", metavar="FILE", help="page to write (page.html)")
     parser.add_argument(
-        "--serve", action="store_true", help="start a local server that answers for new documents"
+        "--serve", action="store_true", help="start a local server that also files new documents"
     )
     parser.add_argument("--host", default="127.0.0.1", help="address of the server (127.0.0.1)")
     parser.add_argument("--port", type=count, default=8765, metavar="N", help="port of the server (8765)")
     parser.add_argument(
-        "--token", help="what a browser must show; needed for any other address than 127.0.0.1"
+        "--token", help="token that a browser must send; required for addresses other than 127.0.0.1"
     )
-    _telling(parser, "print as JSON what was written, or the address that is served")
+    _add_json(parser, "print the result, or the address of the server, as JSON")
 
 
 def _expand(parser: argparse.ArgumentParser) -> None:
@@ -279,7 +313,7 @@ VERBS = (
         arbora classify predict model/ new/ > filed.jsonl
         arbora classify predict model/ new.csv --text body --words 5
         """,
-        "arbora.cli.predict:run",
+        "arbora.cli.predict:predict",
         _predict,
     ),
     Verb(
@@ -289,7 +323,7 @@ VERBS = (
         arbora classify evaluate model/ test/
         arbora classify evaluate model/ test.jsonl --label topic --json
         """,
-        "arbora.cli.classify:evaluate_model",
+        "arbora.cli.classify:evaluate",
         _evaluate,
     ),
     Verb(
@@ -299,7 +333,7 @@ VERBS = (
         arbora classify tune docs/
         arbora classify tune docs/ --model recursive-lr --costs 1,10,100 --folds 5
         """,
-        "arbora.cli.tune:run",
+        "arbora.cli.classify:tune",
         _tune,
     ),
     Verb(
@@ -310,37 +344,37 @@ VERBS = (
         arbora discover news.jsonl --topics auto --out topics/
         arbora discover papers.csv --topics 12 --over-time year --out topics/
         """,
-        "arbora.cli.discover:run",
+        "arbora.cli.discover:discover",
         _discover,
     ),
     Verb(
         "predict",
-        "file documents with a model folder, one JSON line each; memory does not grow with their number",
+        "file documents with a model folder: one line of JSON per document, in constant memory",
         """
         cat new.jsonl | arbora predict model/ > filed.jsonl
         arbora predict topics/ new.csv --text body --words 5
         """,
-        "arbora.cli.predict:run",
+        "arbora.cli.predict:predict",
         _predict,
     ),
     Verb(
         "explore",
-        "look at model folders in the browser: one page that needs no network",
+        "show model folders in the browser: one page that needs no network",
         """
         arbora explore model/ topics/ --out page.html
         arbora explore model/ --serve
         """,
-        "arbora.cli.explore:run",
+        "arbora.cli.explore:explore",
         _explore,
     ),
     Verb(
         "expand",
-        "reserved: grow a partly labelled organisation (not in this version)",
+        "reserved: extend a partly labelled collection (not in this version)",
         """
         arbora expand
         arbora expand docs/
         """,
-        "arbora.cli.explore:refuse_expand",
+        "arbora.cli.explore:expand",
         _expand,
     ),
     Verb(
@@ -350,27 +384,27 @@ VERBS = (
         arbora demo
         arbora demo "draw samples from a gamma distribution" "parse a date string"
         """,
-        "arbora.cli.demo.run:run",
+        "arbora.cli.demo.demonstration:demo",
         _demo,
     ),
     Verb(
         "tree",
-        "print a hierarchy that is read from a file: size, levels, branches",
+        "print the size, the levels and the top of a hierarchy in a file",
         """
         arbora tree topics.hier
         arbora tree cat_hier.txt.xz --depth 3 --children 5
         """,
-        "arbora.cli.inspect:print_tree",
+        "arbora.cli.tree:print_tree",
         _tree,
     ),
     Verb(
         "data",
-        "list the data sets that can be loaded by name, or describe one",
+        "list the data sets that can be loaded by name (built in, and in the folder $ARBORA_DATA), or describe one",
         """
         arbora data
         arbora data lshtc_small
         """,
-        "arbora.cli.inspect:print_data",
+        "arbora.cli.data:print_data",
         _data,
     ),
 )

@@ -1,14 +1,18 @@
-"""Look at a model: the folder that holds it with all there is to see, the page that shows it, and figures.
+"""Show models in the browser, in a notebook and in figures.
 
-``arbora.app.folder`` writes and opens model folders, ``arbora.explore.page`` makes the page,
-``arbora.explore.display`` that of a model in memory (``model.explore()``), ``arbora.explore.server`` serves it,
-``arbora.explore.figures`` draws single pictures.
+======================  ============================================================================
+`page`                  one HTML file with all views of one or more model folders
+`model_page`            the page of a fitted model in memory: ``model.explore()``
+`server`                the page with a view that files new documents
+`figures`               single Plotly figures
+======================  ============================================================================
 """
 
+from importlib import import_module
 from typing import Any
 
-_PLACES = {
-    "look_at": "arbora.explore.display",
+_MODULES = {
+    "show_model": "arbora.explore.model_page",
     "open_folder": "arbora.app.folder",
     "make_page": "arbora.explore.page",
     "write_page": "arbora.explore.page",
@@ -16,13 +20,15 @@ _PLACES = {
     "serve": "arbora.explore.server",
 }
 
-__all__ = ["look_at", "make_page", "open_folder", "serve", "show", "write_page"]
+__all__ = ["make_page", "open_folder", "serve", "show", "show_model", "write_page"]
 
 
 def __getattr__(name: str) -> Any:
-    # Each part needs packages that not every installation has; it is imported when it is used.
-    if name not in _PLACES:
+    # A part may need an optional package: import it when it is first used.
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    return getattr(import_module(_MODULES[name]), name)
 
-    return getattr(import_module(_PLACES[name]), name)
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULES])

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from arbora.app.contents.fitted_model import model_content
 from arbora.core.trace import LOG_COLUMNS
-from arbora.explore.display import seen_in
 from arbora.structure import Hierarchy
 
 COLOURS = ("#4269d0", "#e69f00", "#e2604b", "#2f9e8f", "#a463f2", "#8a6d3b", "#e377b4", "#5aa0dc")
@@ -237,7 +237,7 @@ def topics_over_time(what: Any, *, words: Sequence[str] | None = None, most: int
     (['fish, tree', 'tree, fish'], ['1999', '2000'])
     """
     go = _graph_objects()
-    folder = what if hasattr(what, "time") else seen_in(what, words=words)
+    folder = what if hasattr(what, "time") else model_content(what, words=words)
     time = folder.time
     if time is None:
         raise ValueError("it has no topics over time: make them with arbora discover --over-time")
@@ -375,9 +375,9 @@ def _first_parents(hierarchy: Hierarchy) -> NDArray[np.int64]:
 
 def _sizes_of(hierarchy: Hierarchy, sizes: ArrayLike | None) -> NDArray[np.float64]:
     if sizes is None:
-        # How many leaves are at or below: ancestors of leaves, counted.
+        # The number of leaves at or below each node.
         leaves = hierarchy.ancestor_matrix[hierarchy.leaf_ids]
-        return np.asarray(leaves.astype(np.float64).sum(axis=0)).ravel()
+        return np.asarray(leaves.sum(axis=0), np.float64).ravel()
     counts = np.asarray(sizes, np.float64)
     if counts.shape != (hierarchy.n_nodes,):
         raise ValueError(f"sizes has shape {counts.shape}, but the hierarchy has {hierarchy.n_nodes} nodes")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.app.nodes import draw_sample
+from arbora.app.contents.sample import draw_sample
 
 MOST_DOCUMENTS = 50_000
 POSITION_SCALE = 1e-4  # positions are written as whole numbers of these: five characters instead of ten

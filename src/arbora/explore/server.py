@@ -1,15 +1,15 @@
-"""A small server: the page of ``arbora explore``, and answers for new documents.
+"""A small HTTP server: the page of ``arbora explore``, and answers for new documents.
 
 ============================  ==========================================================================
-``GET /``                     the page, with the view that asks the server
+``GET /``                     the page, with a view that files new documents
 ``GET /health``               ``{"status": "ok"}``; needs no token
 ``POST /api/file``            ``{"model": 0, "text": "..."}``: where a document belongs
 ``POST /api/batch?model=0``   JSONL in, JSONL out
 ============================  ==========================================================================
 
-No file is ever read by its name in a request. A server that only this machine can reach answers only to the names of
-this machine, so that a page from elsewhere cannot reach it through a name of its own; any other needs a token. Posts
-need a content type that pages from elsewhere may not send. Bodies are counted while they are read.
+Security: a request never names a file. A server on a loopback address accepts only requests whose ``Host`` is a
+loopback name, which prevents DNS rebinding; any other address needs a token. POST requests need a content type that a
+page of another origin cannot send without a preflight. The size of a body is checked while it is read.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from arbora.app.batch_answers import Asked, Together
+from arbora.app.filing import Filer
 from arbora.app.folder import open_folder
 from arbora.explore.page import make_page
+from arbora.explore.request_batches import RequestBatches
 
 try:
     import uvicorn
@@ -40,7 +41,8 @@ except ImportError as error:
     raise ImportError("the server needs starlette and uvicorn: pip install arbora[serve]") from error
 
 COOKIE = "arbora_token"
-_DIGITS = 9  # of the number of a model: more are not read as a number
+N_WORDS = 10
+_DIGITS = 9  # a model number with more digits is not converted
 _JSON = "application/json"
 _LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 _HEADERS = (
@@ -53,29 +55,28 @@ _HEADERS = (
 
 
 class Limits(NamedTuple):
-    """Largest bodies in bytes: of a document, of a file of documents."""
+    """Largest body in bytes: of one document, and of a file of documents."""
 
     document: int = 1_000_000
     batch: int = 50_000_000
 
 
 class Guard:
-    """Lets through who may ask; adds the headers that keep a page from being misused.
+    """Middleware: checks that a request is allowed, and adds security headers to the response.
 
     Parameters
     ----------
     app : ASGI application
     token : str or None
-        What must be shown: as a bearer token, as the cookie, or once in the address of the page, which sets the
-        cookie.
-        Without one, requests must name this machine as their host.
+        Requests must send it as a bearer token, as the cookie, or once in the URL of the page, which sets the cookie.
+        Without a token, the ``Host`` of a request must be a loopback name.
     """
 
     def __init__(self, app: Any, token: str | None) -> None:
         self.app, self.token = app, token
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request, or refuse it."""
+        """Handle a request, or reject it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -91,18 +92,18 @@ class Guard:
         if self.token is None:
             host = request.headers.get("host", "")
             if not is_local(host_name(host)):
-                return problem(400, "this server answers to the names of its own machine only")
+                return problem(400, "this server accepts only requests to localhost or a loopback address")
             return self.app
-        if request.url.path == "/health" or self._shown(request):
+        if request.url.path == "/health" or self._has_token(request):
             return self.app
         given = request.query_params.get("token", "")
         if request.url.path == "/" and request.method == "GET" and same(given, self.token):
             response = RedirectResponse("./", status_code=303)
             response.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
             return response
-        return problem(401, "a token is needed: open the address with ?token=... that the server printed")
+        return problem(401, "a token is needed: open the URL with ?token=... that the server printed")
 
-    def _shown(self, request: Request) -> bool:
+    def _has_token(self, request: Request) -> bool:
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and same(bearer.strip(), str(self.token)):
             return True
@@ -114,12 +115,12 @@ class Guard:
 
 
 def same(given: str, token: str) -> bool:
-    """Compare secrets in a time that tells nothing about them."""
+    """Compare two secrets in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode("utf-8", "replace"))
 
 
 def host_name(host: str) -> str:
-    """Take the port off a ``Host`` header.
+    """Return the host of a ``Host`` header, without the port.
 
     Examples
     --------
@@ -132,7 +133,7 @@ def host_name(host: str) -> str:
 
 
 def is_local(host: str) -> bool:
-    """Tell whether a host can be reached from its own machine only.
+    """Return whether a host is a loopback name or address.
 
     Examples
     --------
@@ -148,12 +149,12 @@ def is_local(host: str) -> bool:
 
 
 def problem(status: int, message: str) -> JSONResponse:
-    """Say what is wrong, as JSON."""
+    """Make a JSON response with an error message."""
     return JSONResponse({"error": message}, status_code=status)
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """Read a body that is no longer than it may be; a longer one is not read to its end."""
+    """Read a body; stop with an error as soon as it exceeds the limit."""
     if int(request.headers.get("content-length") or 0) > limit:
         raise HTTPException(413, f"the body is larger than {limit:,} bytes")
     parts, size = [], 0
@@ -166,57 +167,57 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 def check_type(request: Request, *accepted: str) -> None:
-    """Refuse other content types: those a form of another page can send are never accepted."""
+    """Reject other content types; types that an HTML form can send are never accepted."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given not in accepted:
         raise HTTPException(415, f"send {accepted[0]}, not {given or 'a body without a type'}")
 
 
-class Answers:
-    """The requests of the server."""
+class Handlers:
+    """The request handlers of the server."""
 
-    def __init__(self, page: str, asked: Sequence[Asked], limits: Limits) -> None:
-        self.page, self.asked, self.limits = page.encode(), asked, limits
-        self.together = {model: Together(model) for model in asked}
+    def __init__(self, page: str, filers: Sequence[Filer], limits: Limits) -> None:
+        self.page, self.filers, self.limits = page.encode(), filers, limits
+        self.batches = {filer: RequestBatches(filer) for filer in filers}
 
     async def show(self, request: Request) -> Response:
         """Send the page."""
         return HTMLResponse(self.page, headers={"content-security-policy": "frame-ancestors 'none'"})
 
     async def health(self, request: Request) -> Response:
-        """Say that the server is there."""
+        """Report that the server runs."""
         return JSONResponse({"status": "ok"})
 
     async def file(self, request: Request) -> Response:
-        """Say where one document belongs."""
+        """File one document."""
         check_type(request, _JSON)
         body = await read_body(request, self.limits.document)
         try:
-            wish = json.loads(body)
+            request_data = json.loads(body)
         except (ValueError, RecursionError) as error:
             raise HTTPException(400, f"the body is not JSON: {error}") from None
-        if not isinstance(wish, dict) or not isinstance(wish.get("text"), str):
+        if not isinstance(request_data, dict) or not isinstance(request_data.get("text"), str):
             raise HTTPException(400, "an object with 'text' is needed")
-        model = self._model(wish.get("model", 0))
-        return JSONResponse(await self.together[model].about(wish["text"]))
+        filer = self._filer(request_data.get("model", 0))
+        return JSONResponse(await self.batches[filer].file(request_data["text"]))
 
     async def batch(self, request: Request) -> Response:
-        """Say where many documents belong, line by line."""
+        """File many documents, one per line."""
         check_type(request, *_LINES)
         number = request.query_params.get("model", "0")
-        model = self._model(int(number) if number.isdecimal() and len(number) < _DIGITS else number)
+        filer = self._filer(int(number) if number.isdecimal() and len(number) < _DIGITS else number)
         body = await read_body(request, self.limits.batch)
-        # Not splitlines: a text may hold other separators of lines.
-        lines: AsyncIterator[bytes] = iterate_in_threadpool(model.about_lines(body.split(b"\n")))
+        # Not splitlines: a text may contain other line separators.
+        lines: AsyncIterator[bytes] = iterate_in_threadpool(filer.file_lines(body.split(b"\n")))
         return StreamingResponse(lines, media_type=_LINES[0])
 
-    def _model(self, number: Any) -> Asked:
-        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(self.asked):
-            raise HTTPException(404, f"there is no model {number!r}; models are 0 to {len(self.asked) - 1}")
-        model = self.asked[number]
-        if not model.reads_text:
-            raise HTTPException(409, f"{model.name} was made from rows of numbers: it cannot read texts")
-        return model
+    def _filer(self, number: Any) -> Filer:
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(self.filers):
+            raise HTTPException(404, f"there is no model {number!r}; models are 0 to {len(self.filers) - 1}")
+        filer = self.filers[number]
+        if not filer.reads_text:
+            raise HTTPException(409, f"{filer.name} was trained on rows of numbers: it cannot read texts")
+        return filer
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
@@ -225,7 +226,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 
 async def _fail(request: Request, error: Exception) -> Response:
-    return problem(500, "the server could not answer; its own output says why")
+    return problem(500, "the server failed to answer; see its log")
 
 
 def make_app(folders: Sequence[Any], *, token: str | None = None, limits: Limits | None = None) -> Any:
@@ -235,9 +236,9 @@ def make_app(folders: Sequence[Any], *, token: str | None = None, limits: Limits
     ----------
     folders : sequence of path or Folder
     token : str, optional
-        What requests must show; without one only requests to this machine by its own names are answered.
+        Token that requests must send; without one only requests to a loopback name are accepted.
     limits : Limits, optional
-        Of bodies, in bytes.
+        Largest bodies, in bytes.
 
     Returns
     -------
@@ -246,13 +247,13 @@ def make_app(folders: Sequence[Any], *, token: str | None = None, limits: Limits
     limits = limits or Limits()
     opened = [open_folder(one) if not hasattr(one, "load_model") else one for one in folders]
     page = make_page(opened, live=limits._asdict())
-    answers = Answers(page.html, [Asked(folder) for folder in opened], limits)
+    handlers = Handlers(page.html, [Filer(folder, n_words=N_WORDS) for folder in opened], limits)
     app = Starlette(
         routes=[
-            Route("/", answers.show),
-            Route("/health", answers.health),
-            Route("/api/file", answers.file, methods=["POST"]),
-            Route("/api/batch", answers.batch, methods=["POST"]),
+            Route("/", handlers.show),
+            Route("/health", handlers.health),
+            Route("/api/file", handlers.file, methods=["POST"]),
+            Route("/api/batch", handlers.batch, methods=["POST"]),
         ],
         exception_handlers={HTTPException: _refuse, Exception: _fail},
     )
@@ -264,37 +265,37 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8765,
     token: str | None = None,
-    tell: Callable[[str], None] = print,
+    on_start: Callable[[str], None] = print,
 ) -> None:
-    """Serve the page of some model folders until Ctrl-C.
+    """Serve the page of some model folders until Ctrl-C is pressed.
 
     Parameters
     ----------
     folders : sequence of path or Folder
     host : str
-        Address to listen at. Any but those of this machine alone need a token.
+        Address to listen on. An address that is not a loopback address needs a token.
     port : int
-        0: any that is free.
+        0: any free port.
     token : str, optional
-        What a browser must show. It is sent as it is: over the network of others, put a server with TLS in front.
-    tell : callable
-        Called with the address, the token in it, before the first request is answered.
+        Token that a browser must send. It is not encrypted: on an untrusted network, put a TLS proxy in front.
+    on_start : callable
+        Called with the URL, which includes the token, before the first request is answered.
 
     Examples
     --------
     >>> serve(["model/"])  # doctest: +SKIP
     """
     if not is_local(host) and not token:
-        raise ValueError(f"others can reach {host}: give a --token that a browser must show")
+        raise ValueError(f"other machines can reach {host}: give a --token that a browser must send")
     try:
         listening = socket.create_server((host, port), family=_family(host), backlog=1024)
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or error
-        raise ValueError(f"cannot listen at {host}, port {port}: {why}; give another port or host") from None
+        raise ValueError(f"cannot listen on {host}, port {port}: {why}; give another port or host") from None
     app = make_app(folders, token=token)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
-    tell(f"{address}?{urlencode({'token': token})}" if token else address)
+    on_start(f"{address}?{urlencode({'token': token})}" if token else address)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False))
     with suppress(KeyboardInterrupt):  # the way to end it
         server.run(sockets=[listening])

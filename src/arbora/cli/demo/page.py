@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from arbora.app.answers import file_rows
-from arbora.app.contents import Subject, classifier_content
+from arbora.app.answers import predict_with_probability
+from arbora.app.contents.classifier import classifier_content
+from arbora.app.contents.subject import Subject
 from arbora.app.documents import Documents
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content, check_target, write_folder
@@ -38,7 +39,7 @@ def check_out(out: str) -> Path:
     page = folder / PAGE
     if page.exists() and b'content="Arbora ' not in page.read_bytes()[:_BYTES]:
         raise ValueError(
-            f"{page} is not a page of Arbora: nothing was touched; give another folder with --out"
+            f"{page} is not a page of Arbora: nothing was changed; give another folder with --out"
         )
     return folder
 
@@ -56,7 +57,9 @@ def show_classifier(
     """Gather what the page shows of the recursive classifier, beside the predictions of the flat one."""
     n_train = len(data.texts_train or ())
     tested = np.arange(n_train, len(documents))
-    trial = Trial(data.y_test, file_rows(model, X[n_train:]), list(baseline), tested, n_train, "given")
+    trial = Trial(
+        data.y_test, predict_with_probability(model, X[n_train:]), list(baseline), tested, n_train, "given"
+    )
     names = [str(name) for name in vectorizer.feature_names_]
     settings = {"command": "demo", "model": type(model).__name__, "C": model.C, "seed": 0}
     return classifier_content(

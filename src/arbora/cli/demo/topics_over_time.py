@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from arbora.app.contents import Subject, topics_content
+from arbora.app.contents.subject import Subject
+from arbora.app.contents.topics import topics_content
 from arbora.app.documents import Documents
+from arbora.app.documents.times import read_times
 from arbora.app.folder import Content
-from arbora.app.topic_times import read_times
 from arbora.cli.demo.printing import fitting, say
 from arbora.discover import TemporalVMFMixture
 from arbora.metrics import normalized_mutual_information

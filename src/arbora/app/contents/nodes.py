@@ -1,36 +1,35 @@
-"""What a model folder tells of each node and of a sample of the documents."""
+"""Describe the nodes of a tree: sizes, words, titles, and representative documents."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.app.documents import Documents
-from arbora.app.positions import project, unit_rows
+from arbora.app.contents.positions import project, unit_rows
+from arbora.app.contents.sample import draw_sample
 from arbora.kernels.centres import centre_products
 from arbora.structure import Hierarchy
 
-SAMPLE = 50_000  # documents that are kept, at most
+SAMPLE = 50_000  # largest number of documents to keep
 N_WORDS = 12
 N_REPRESENTATIVES = 5
-SNIPPET = 300  # characters
 _TITLE_WORDS = 3
 
 
-class Filed(NamedTuple):
-    """Documents in a tree: rows, and which nodes each of them sits at (n_samples, n_nodes)."""
+class DocumentTree(NamedTuple):
+    """Documents in a tree: rows, and the nodes that each row belongs to, (n_samples, n_nodes)."""
 
     hierarchy: Hierarchy
     X: Any
     at: sp.csr_array
 
 
-class Shown(NamedTuple):
-    """What is shown of a collection: nodes, numbers of the sampled documents, positions of both, notices."""
+class Description(NamedTuple):
+    """Description of a collection: nodes, row numbers of the sampled documents, positions of both, notices."""
 
     nodes: list[dict[str, Any]]
     sampled: NDArray[np.int64]
@@ -39,8 +38,8 @@ class Shown(NamedTuple):
     notices: list[str]
 
 
-def show(
-    filed: Filed,
+def describe_tree(
+    filed: DocumentTree,
     words: Sequence[Sequence[tuple[str, float]]],
     titles: Sequence[str],
     *,
@@ -48,33 +47,33 @@ def show(
     always: Iterable[int] = (),
     centres: NDArray[Any] | None = None,
     random_state: int = 0,
-) -> Shown:
-    """Describe the nodes, draw a sample of the documents, and place both on the map.
+) -> Description:
+    """Describe the nodes, draw a sample of the documents, and compute the positions of both on the map.
 
     Parameters
     ----------
-    filed : Filed
+    filed : DocumentTree
     words : sequence of lists of (word, weight)
-        Of each node.
+        Words of each node.
     titles : sequence of str
-        Of each node.
+        Title of each node.
     sample : int
-        Most documents in the sample, but for those that something refers to.
+        Largest number of documents in the sample; documents that a node refers to are always in it.
     always : iterable of int
-        Documents that must be in it.
+        Documents that must be in the sample.
     centres : ndarray of shape (n_nodes, n_features), optional
-        Means that representative documents are near to; by default those of the documents.
+        Centres of the nodes, for the representative documents; by default the means of their documents.
     random_state : int
 
     Returns
     -------
-    Shown
-        In ``nodes``, "documents" are places in ``sampled``.
+    Description
+        In ``nodes``, "documents" are indices into ``sampled``.
     """
     n_documents, n_nodes = filed.at.shape
-    members = sp.csr_array(filed.hierarchy.close(filed.at), dtype=np.float64)
+    members = sp.csr_array(filed.hierarchy.close(filed.at)).astype(np.float64)
     rng = np.random.default_rng(random_state)
-    # Trees of many thousands of nodes have fewer representatives each: they all are in the sample.
+    # All representatives are in the sample, so that a tree of many thousands of nodes has fewer per node.
     n_each = int(np.clip(sample // (2 * n_nodes), 1, N_REPRESENTATIVES))
     found = representatives(filed.X, members, n_each, centres)
     needed = np.unique(np.concatenate([*found, np.fromiter(always, np.int64)]).astype(np.int64))
@@ -86,13 +85,13 @@ def show(
     notices = []
     if len(sampled) < n_documents:
         notices.append(f"A sample of {len(sampled):,} of {n_documents:,} documents is shown.")
-    return Shown(nodes, sampled, positions[sampled], node_positions, notices)
+    return Description(nodes, sampled, positions[sampled], node_positions, notices)
 
 
 def representatives(
     X: Any, members: Any, n: int, centres: NDArray[Any] | None = None
 ) -> list[NDArray[np.int64]]:
-    """Find the n documents of each node that are nearest to its centre, by the cosine.
+    """Find the n documents of each node with the largest cosine to its centre.
 
     Parameters
     ----------
@@ -100,7 +99,7 @@ def representatives(
     members : sparse indicator of shape (n_samples, n_nodes)
     n : int
     centres : ndarray of shape (n_nodes, n_features), optional
-        By default the means of the documents of the nodes.
+        By default the means of the documents of each node.
 
     Returns
     -------
@@ -126,25 +125,8 @@ def representatives(
     return np.split(rows[kept].astype(np.int64), ends[:-1])
 
 
-def draw_sample(
-    n_documents: int, most: int, needed: NDArray[np.int64], rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Draw documents at random, those that are needed among them; their numbers ascend.
-
-    Examples
-    --------
-    >>> draw_sample(100, 4, np.array([7, 50]), np.random.default_rng(0)).tolist()
-    [7, 50, 64, 84]
-    """
-    if n_documents <= most:
-        return np.arange(n_documents)
-    others = np.setdiff1d(np.arange(n_documents), needed)
-    drawn = rng.choice(others, max(0, most - len(needed)), replace=False)
-    return np.sort(np.concatenate([needed, drawn]))
-
-
 def _describe(
-    filed: Filed,
+    filed: DocumentTree,
     members: sp.csr_array,
     words: Sequence[Sequence[tuple[str, float]]],
     titles: Sequence[str],
@@ -153,7 +135,7 @@ def _describe(
     tree = filed.hierarchy
     n_documents = filed.at.shape[0]
     size = np.asarray(members.sum(axis=0), dtype=np.int64).ravel().tolist()
-    own = np.asarray(sp.csr_array(filed.at, dtype=np.int64).sum(axis=0)).ravel().tolist()
+    own = np.asarray(filed.at.astype(np.int64).sum(axis=0)).ravel().tolist()
     nodes = []
     for node, name in enumerate(tree.names.tolist()):
         parents = tree.parent_indices[tree.parent_indptr[node] : tree.parent_indptr[node + 1]]
@@ -175,7 +157,7 @@ def _describe(
 
 
 def path_titles(hierarchy: Hierarchy, separator: str = "/") -> list[str]:
-    """Last part of the names of nodes that are paths; other names as they are.
+    """Return the last component of node names that are paths; other names are unchanged.
 
     Examples
     --------
@@ -190,7 +172,7 @@ def path_titles(hierarchy: Hierarchy, separator: str = "/") -> list[str]:
 
 
 def topic_titles(hierarchy: Hierarchy, words: Sequence[Sequence[tuple[str, float]]]) -> list[str]:
-    """First words of topics, without those that the titles of the nodes above have already.
+    """Return the first words of each topic, without words in the titles of its ancestors.
 
     Examples
     --------
@@ -208,68 +190,3 @@ def topic_titles(hierarchy: Hierarchy, words: Sequence[Sequence[tuple[str, float
         fresh = [word for word, _ in words[node] if word not in taken]
         titles[node] = ", ".join((fresh or [word for word, _ in words[node]])[:_TITLE_WORDS])
     return [title or str(name) for title, name in zip(titles, hierarchy.names, strict=True)]
-
-
-def snippet(text: str, length: int = SNIPPET) -> str:
-    r"""Beginning of a text in one line, cut between words.
-
-    Examples
-    --------
-    >>> snippet("a long\n  story of trees", 12)
-    'a long story...'
-    """
-    line = " ".join(text[: 8 * length].split())
-    if len(line) <= length:
-        return line
-    head, _, _ = line[: length + 1].rpartition(" ")
-    return (head if len(head) > length // 2 else line[:length]) + "..."
-
-
-def largest_entries(x: Any, names: Any, n: int = N_WORDS) -> list[list[Any]]:
-    """Names and values of the largest columns of a row of numbers, which has no text to show.
-
-    Examples
-    --------
-    >>> largest_entries(sp.csr_array([[0.5, 0.0, 2.0]]), None)
-    [['2', 2.0], ['0', 0.5]]
-    """
-    order = np.argsort(-x.data, kind="stable")[:n]
-    label = str if names is None else (lambda j: str(names[j]))
-    return [[label(int(x.indices[i])), round(float(x.data[i]), 6)] for i in order]
-
-
-def describe_documents(
-    documents: Documents, sampled: NDArray[np.int64], answers: Mapping[str, Sequence[Any]]
-) -> list[dict[str, Any]]:
-    """Make the lines of ``documents.jsonl``.
-
-    Parameters
-    ----------
-    documents : Documents
-        All documents.
-    sampled : ndarray of int
-        Which of them are shown.
-    answers : mapping of str to sequence
-        Further entries of the sampled documents: "node", "probability", ...
-
-    Returns
-    -------
-    list of dict
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> two = Documents("two", ["a", "b"], None, [(Path("x"), 1)] * 2, texts=["The sea", "The land"])
-    >>> describe_documents(two, np.array([1]), {"node": [3]})
-    [{'id': 'b', 'text': 'The land', 'label': None, 'node': 3}]
-    """
-    lines = []
-    for place, row in enumerate(sampled.tolist()):
-        label = None if documents.y is None else documents.y[row]
-        line = {"id": documents.ids[row], "text": "", "label": label}
-        if documents.texts is not None:
-            line["text"] = snippet(documents.texts[row])
-        else:
-            line["words"] = largest_entries(sp.csr_array(documents.X[[row]]), documents.feature_names)
-        lines.append(line | {name: values[place] for name, values in answers.items()})
-    return lines

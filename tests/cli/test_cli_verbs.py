@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from arbora.app import folder as folder_module
-from arbora.app import models as cli_models
+from arbora.app.contents.topic_times import bin_names
 from arbora.app.documents import Documents
-from arbora.app.folder import open_folder
-from arbora.app.topic_times import point_names, read_times
+from arbora.app.documents.times import read_times
+from arbora.app.folder import open_folder, writer
+from arbora.app.training import hold_out
 from arbora.cli import build_parser, main
 from arbora.datasets import DataFormatError
 
@@ -125,7 +125,7 @@ def test_evaluation_is_of_documents_that_were_not_seen(workshop):
 def test_discover_writes_a_tree_of_topics(workshop):
     top, (_, (out, err)) = workshop
     folder = open_folder(top / "topics")
-    assert "1 document without any word that counts is left out (land/empty.txt)" in err
+    assert "1 document with no known words is left out (land/empty.txt)" in err
     assert folder.about["notices"]
     assert folder.report.strip() in out
     assert (folder.kind, folder.about["n_documents"], folder.about["n_nodes"]) == ("topic tree", 100, 7)
@@ -219,7 +219,7 @@ def test_times_are_numbers_or_dates():
 
     assert read_times(documents(1, "2.5"), "t").tolist() == [1.0, 2.5]
     dates = read_times(documents("1999-12-31", "2000", "2000-01-02T03:04:05Z"), "t")
-    assert point_names(dates) == ["1999-12-31T00:00:00", "2000-01-01T00:00:00", "2000-01-02T03:04:05"]
+    assert bin_names(dates) == ["1999-12-31T00:00:00", "2000-01-01T00:00:00", "2000-01-02T03:04:05"]
     for value in ("yesterday", None, "", True, float("nan")):
         with pytest.raises(DataFormatError, match=r"x.csv, line 3: 't' is .*no date such as"):
             read_times(documents("1999-12-31", value), "t")
@@ -331,12 +331,12 @@ def test_held_out_part_of_every_class():
     y = np.array(["a"] * 100 + ["b"] * 4 + ["c"], dtype=object)
     counts = np.zeros(3)
     for seed in range(200):
-        marked = cli_models.hold_out(y, 0.2, np.random.default_rng(seed))
+        marked = hold_out(y, 0.2, np.random.default_rng(seed))
         counts += [marked[y == name].sum() for name in "abc"]
     assert counts[0] == 200 * 20
     assert counts[2] == 0  # never a whole class
     assert abs(counts[1] / 200 - 0.8) < 0.15  # 0.8 of a document: by lot; 5 standard errors
-    assert cli_models.hold_out(np.array(["a", "a", "b"], object), 0.1, np.random.default_rng(3)).sum() == 1
+    assert hold_out(np.array(["a", "a", "b"], object), 0.1, np.random.default_rng(3)).sum() == 1
 
 
 # --- broken files ------------------------------------------------------------------------------------------------
@@ -415,13 +415,13 @@ def test_broken_file_by_subprocess(tmp_path):
     ("arguments", "problem"),
     [
         (["discover", "docs", "--out", "docs"], "is not a model folder, and is not empty"),
-        (["discover", "docs", "--tree", "2", "--over-time", "year", "--out", "m"], "do not go together"),
+        (["discover", "docs", "--tree", "2", "--over-time", "year", "--out", "m"], "cannot be combined"),
         (
             ["discover", "docs", "--topics", "auto", "--model", "k-means", "--out", "m"],
             "needs a number of topics",
         ),
         (["discover", "docs", "--topics", "500", "--out", "m"], "500"),
-        (["classify", "evaluate", "topics", "docs"], "topics is no classifier (its kind is 'topic tree')"),
+        (["classify", "evaluate", "topics", "docs"], "topics is not a classifier (its kind is 'topic tree')"),
         (
             ["classify", "train", "docs", "--out", "m", "--model", "flat", "--coupling", "1"],
             "flat has no coupling",
@@ -429,12 +429,12 @@ def test_broken_file_by_subprocess(tmp_path):
         (["classify", "tune", "docs", "--model", "bayes"], "has nothing to tune"),
         (["classify", "train", "nowhere", "--out", "m"], "nowhere: there is no such file or folder"),
         (["predict", "docs"], "it has no folder.json"),
-        (["predict", "topics", "docs", "--threshold", "0.5"], "--threshold is for classifiers"),
+        (["predict", "topics", "docs", "--threshold", "0.5"], "a threshold is for classifiers"),
         (["explore", "model", "--serve", "--host", "0.0.0.0"], "give a --token"),
         (["explore", "model", "--serve", "--port", "70000"], "give another port"),
         (["explore", "model", "--out", "docs"], "docs is a folder: give the path of a file"),
         (["explore", "model", "--out", "docs/land/empty.txt/x.html"], "empty.txt is a file, not a folder"),
-        (["explore", "docs"], "`arbora classify train` and `discover` make one"),
+        (["explore", "docs"], "`arbora classify train` and `discover` write one"),
         (["expand"], "expand is reserved"),
     ],
 )
@@ -458,7 +458,7 @@ def test_no_threads_are_no_number_of_threads(capsys):
 def test_interrupted_while_writing_keeps_the_old_model(workshop, tmp_path, monkeypatch, capsys):
     top, _ = workshop
     how = ["classify", "train", top / "docs", "--model", "flat", "--out", tmp_path / "m", "--jobs", 1]
-    put = folder_module._put
+    put = writer.publish_folder
 
     def interrupt(new, target):
         os.kill(os.getpid(), signal.SIGINT)  # all is on the disk, under another name
@@ -466,12 +466,12 @@ def test_interrupted_while_writing_keeps_the_old_model(workshop, tmp_path, monke
 
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        monkeypatch.setattr(folder_module, "_put", interrupt)
+        monkeypatch.setattr(writer, "publish_folder", interrupt)
         assert run(*how, capsys=capsys) == (130, "", "arbora: interrupted\n")
         assert os.listdir(tmp_path) == []
         monkeypatch.undo()
         assert run(*how, capsys=capsys)[0] == 0
-        monkeypatch.setattr(folder_module, "_put", interrupt)
+        monkeypatch.setattr(writer, "publish_folder", interrupt)
         created = open_folder(tmp_path / "m").about["created"]
         assert run(*how, "--seed", "1", capsys=capsys)[0] == 130
     finally:

@@ -1,7 +1,7 @@
-"""Where documents and nodes are on the map: three directions in which the centres of the leaves differ most.
+"""Positions of documents and nodes on the map: a projection onto three directions.
 
-Rows of unit length stay in the unit ball, so that what is drawn is a shadow of the sphere they lie on. Directions
-between the centres show classes and topics apart; those in which documents differ most rarely do.
+The directions are the principal directions of the centres of the leaves: these separate classes and topics, which the
+principal directions of the documents rarely do. Rows have unit length, so that all positions are in the unit ball.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 N_DIRECTIONS = 3
-_WIDTH, _ROUNDS = 10, 6  # of the subspace in which directions are found
-_ROWS = 5000  # documents by which directions are found where the leaves are too few
+_WIDTH, _ROUNDS = 10, 6  # of the subspace iteration
+_ROWS = 5000  # documents used for directions when there are too few leaves
 
 
 def unit_rows(X: Any) -> sp.csr_array:
-    """Divide rows by their length; rows of zeros stay.
+    """Divide rows by their length; zero rows are unchanged.
 
     Examples
     --------
@@ -35,22 +35,22 @@ def unit_rows(X: Any) -> sp.csr_array:
 def project(
     X: Any, leaves: Any, members: Any, random_state: int = 0
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Positions of documents and of nodes.
+    """Compute the positions of documents and of nodes.
 
     Parameters
     ----------
     X : sparse matrix of shape (n_samples, n_features)
     leaves : sparse indicator of shape (n_samples, n_leaves)
-        Which classes or topics a document is in.
+        Classes or topics of each document.
     members : sparse indicator of shape (n_samples, n_nodes)
-        Which nodes it is in or below.
+        Nodes of each document, ancestors included.
     random_state : int
 
     Returns
     -------
     positions : ndarray of shape (n_samples, 3)
     node_positions : ndarray of shape (n_nodes, 3)
-        Means of the documents of each node; NaN for nodes without any.
+        Means of the documents of each node; NaN for nodes without documents.
 
     Examples
     --------
@@ -75,11 +75,11 @@ def project(
 
 
 def _directions(X: sp.csr_array, leaves: Any, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Orthonormal directions, at most three, as columns: first those between leaves, then those between documents."""
+    """At most three orthonormal directions as columns: first between leaves, then between documents."""
     leaves = sp.csr_array(leaves, dtype=np.float64)
     size = np.asarray(leaves.sum(axis=0)).ravel()
     centres = unit_rows(leaves.T @ X)[size > 0]
-    # Large leaves count for more, but not in proportion: the small ones are to be seen too.
+    # Weight by the square root of the size, so that small leaves still matter.
     found = _principal(centres, np.sqrt(size[size > 0]), rng)
     if found.shape[1] < N_DIRECTIONS:
         rows = rng.choice(X.shape[0], min(_ROWS, X.shape[0]), replace=False)
@@ -93,7 +93,7 @@ def _directions(X: sp.csr_array, leaves: Any, rng: np.random.Generator) -> NDArr
 def _principal(
     rows: sp.csr_array, weight: NDArray[np.float64], rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Directions of most weighted variance around the mean, by subspace iteration; rows are never made dense."""
+    """Principal directions of weighted rows, by subspace iteration without a dense copy of the rows."""
     scale = np.sqrt(weight / weight.sum())
     mean = rows.T @ (scale**2)
     rank = min(N_DIRECTIONS, rows.shape[0] - 1, rows.shape[1])
@@ -101,7 +101,7 @@ def _principal(
         return np.empty((rows.shape[1], 0))
 
     def times(V: NDArray[np.float64]) -> NDArray[np.float64]:
-        return scale[:, None] * (rows @ V - mean @ V)
+        return np.asarray(scale[:, None] * (rows @ V - mean @ V))
 
     basis = rng.standard_normal((rows.shape[1], min(_WIDTH, *rows.shape)))
     for _ in range(_ROUNDS):
@@ -109,5 +109,5 @@ def _principal(
         basis = np.linalg.qr(rows.T @ left - np.outer(mean, left.sum(axis=0)))[0]
     _, values, within = np.linalg.svd(times(basis), full_matrices=False)
     vectors = (basis @ within.T)[:, :rank][:, values[:rank] > 1e-9]
-    # The sign of a direction is free: its largest entry is made positive, the same in every run.
-    return vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])])
+    # The sign of a direction is arbitrary: make its largest entry positive, so that runs agree.
+    return np.asarray(vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]))

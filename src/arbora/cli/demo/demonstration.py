@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora._version import __version__
-from arbora.cli.demo import classify as demo_classify
+from arbora.cli.demo import classifiers as demo_classify
 from arbora.cli.demo import page as demo_page
 from arbora.cli.demo import topics as demo_topics
 from arbora.cli.demo import topics_over_time as demo_time
@@ -128,7 +128,7 @@ def _compare_bayes(data: Dataset, X_train: Any, X_test: Any, choices: Mapping[st
     demo_classify.show_families(models[demo_classify.BAYES])
 
 
-def run(sentences: Sequence[str] = (), out: str = "demo") -> None:
+def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
     """Run the demonstration and print what happens.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Values of arguments: from the words of the command line to numbers, with complaints that say what to give."""
+"""Types of command-line arguments: each converts a string, or raises an error that says what to give."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 
 def count(text: str) -> int:
-    """Argument that counts something: a whole number, not negative."""
+    """Read a whole number from 0 up."""
     try:
         number = int(text)
     except ValueError:
@@ -18,7 +18,7 @@ def count(text: str) -> int:
 
 
 def positive(text: str) -> float:
-    """Argument that is a number above 0."""
+    """Read a number above 0."""
     try:
         number = float(text)
     except ValueError:
@@ -29,7 +29,7 @@ def positive(text: str) -> float:
 
 
 def share(text: str) -> float:
-    """Argument that is a part of one: above 0, below 1."""
+    """Read a number above 0 and below 1."""
     number = positive(text)
     if number >= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
@@ -37,17 +37,17 @@ def share(text: str) -> float:
 
 
 def coupling(text: str) -> float:
-    """Argument that is a number from 0 up."""
+    """Read a number from 0 up."""
     return 0.0 if text.strip() in ("0", "0.0") else positive(text)
 
 
 def numbers(text: str) -> list[float]:
-    """Argument that lists numbers, separated by commas."""
+    """Read numbers from 0 up, separated by commas."""
     return [coupling(part) for part in text.split(",")]
 
 
 def jobs(text: str) -> int:
-    """Argument of the number of threads: from 1 up, or below 0, counted from all cores."""
+    """Read a number of threads: 1 or more, or a negative number, counted from all cores."""
     number = int(text) if re.fullmatch(r"-?\d{1,6}", text) else 0
     if number == 0:
         raise argparse.ArgumentTypeError(
@@ -57,7 +57,7 @@ def jobs(text: str) -> int:
 
 
 def topics(text: str) -> int | str:
-    """Argument of the number of topics: a whole number from 1 up, or auto."""
+    """Read a number of topics from 1 up, or auto."""
     if text == "auto":
         return text
     number = count(text) if text.isdecimal() else 0
@@ -67,19 +67,19 @@ def topics(text: str) -> int | str:
 
 
 def bins(text: str) -> int | str:
-    """Argument of points of time: a number of them, or a unit of the calendar."""
+    """Read a number of time bins, or a calendar unit."""
     if text in ("year", "month", "week", "day"):
         return text
     number = count(text) if text.isdecimal() else 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bins, nor year, month, week or day")
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of bins nor year, month, week or day")
     return number
 
 
 def branching(text: str) -> tuple[int, ...]:
-    """Argument of the shape of a tree: 4x4x4 has three levels, four children each."""
+    """Read the shape of a tree: 4x4x4 has three levels with four children per node."""
     if not re.fullmatch(r"[1-9]\d{0,5}(x[1-9]\d{0,5})*", text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not the shape of a tree: give the children at each level, as in 4x4x4"
+            f"{text!r} is not the shape of a tree: give the number of children at each level, such as 4x4x4"
         )
     return tuple(int(width) for width in text.split("x"))

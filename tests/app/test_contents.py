@@ -5,10 +5,12 @@ import pytest
 import scipy.sparse as sp
 from sklearn.metrics import precision_recall_fscore_support
 
-from arbora.app.answers import Filing, answer, chunks, file_rows
-from arbora.app.evaluation import Trial, evaluate, evaluation_text
-from arbora.app.nodes import Filed, draw_sample, representatives, show, snippet, topic_titles
-from arbora.app.positions import project
+from arbora.app.answers import Predictions, answer, chunks, predict_with_probability
+from arbora.app.contents.nodes import DocumentTree, describe_tree, representatives, topic_titles
+from arbora.app.contents.positions import project
+from arbora.app.contents.sample import draw_sample, snippet
+from arbora.app.evaluation import Trial, evaluate
+from arbora.app.evaluation_tables import evaluation_text
 from arbora.classify import OneVsRestSVC
 from arbora.kernels.centres import centre_products
 from arbora.structure import Hierarchy
@@ -30,28 +32,30 @@ def collection():
 
 def filed(collection):
     X, y = collection
-    return Filed(TREE, X, sp.csr_array(TREE.indicator([[name] for name in y])))
+    return DocumentTree(TREE, X, sp.csr_array(TREE.indicator([[name] for name in y])))
 
 
 def test_nodes_count_documents_at_and_below_them(collection):
     _, y = collection
     words = [[(f"word of {name}", 0.5)] for name in TREE.names]
-    shown = show(filed(collection), words, list(map(str, TREE.names)))
-    for node, name in zip(shown.nodes, TREE.names, strict=True):
+    described = describe_tree(filed(collection), words, list(map(str, TREE.names)))
+    for node, name in zip(described.nodes, TREE.names, strict=True):
         inside = np.isin(y, [name, *TREE.descendants(name)])
         assert (node["name"], node["size"], node["own"]) == (name, inside.sum(), (y == name).sum())
         assert node["share"] == pytest.approx(inside.mean())
         assert node["words"] == [[f"word of {name}", 0.5]]
         assert node["parent"] == (None if name == "root" else TREE.id_of(TREE.parents(name)[0]))
-        assert inside[shown.sampled[node["documents"]]].all()
-    assert shown.notices == []
+        assert inside[described.sampled[node["documents"]]].all()
+    assert described.notices == []
 
 
 def test_nodes_of_a_dag_name_their_other_parents(collection):
     dag = Hierarchy.from_edges([("root", "a"), ("a", "b"), ("b", "leaf"), ("root", "leaf"), ("a", "leaf")])
     X, _ = collection
     at = sp.csr_array(dag.indicator([["leaf"]] * X.shape[0]))
-    nodes = {node["name"]: node for node in show(Filed(dag, X, at), [[]] * 4, list("rabl")).nodes}
+    nodes = {
+        node["name"]: node for node in describe_tree(DocumentTree(dag, X, at), [[]] * 4, list("rabl")).nodes
+    }
     assert nodes["leaf"]["parent"] == dag.id_of("b")
     assert nodes["leaf"]["more_parents"] == [dag.id_of("a"), dag.id_of("root")]
     assert "more_parents" not in nodes["b"]
@@ -59,16 +63,16 @@ def test_nodes_of_a_dag_name_their_other_parents(collection):
 
 
 def test_a_sample_holds_all_that_something_refers_to(collection):
-    shown = show(filed(collection), [[]] * 7, [""] * 7, sample=30, always=[3, 199])
-    assert len(shown.sampled) == len(set(shown.sampled.tolist())) == 30
-    assert {3, 199} <= set(shown.sampled.tolist())
-    assert shown.positions.shape == (30, 3)
-    assert shown.notices == ["A sample of 30 of 200 documents is shown."]
-    everything = show(filed(collection), [[]] * 7, [""] * 7)
+    described = describe_tree(filed(collection), [[]] * 7, [""] * 7, sample=30, always=[3, 199])
+    assert len(described.sampled) == len(set(described.sampled.tolist())) == 30
+    assert {3, 199} <= set(described.sampled.tolist())
+    assert described.positions.shape == (30, 3)
+    assert described.notices == ["A sample of 30 of 200 documents is shown."]
+    everything = describe_tree(filed(collection), [[]] * 7, [""] * 7)
     full = {node["name"]: everything.sampled[node["documents"][:2]].tolist() for node in everything.nodes}
-    for node in shown.nodes:  # 30 documents leave room for two of each node
-        assert shown.sampled[node["documents"]].tolist() == full[node["name"]]
-    np.testing.assert_array_equal(shown.positions, everything.positions[shown.sampled])
+    for node in described.nodes:  # 30 documents leave room for two of each node
+        assert described.sampled[node["documents"]].tolist() == full[node["name"]]
+    np.testing.assert_array_equal(described.positions, everything.positions[described.sampled])
     assert (
         len(draw_sample(100, 3, np.arange(10), np.random.default_rng(0))) == 10
     )  # needed ones are never dropped
@@ -138,7 +142,12 @@ def trial_of(truth, found, baseline=None, confidence=None):
     confidence = np.linspace(0.2, 0.9, len(found)) if confidence is None else confidence
     likeliest = [names[0] if names else LEAVES[0] for names in found] if isinstance(found[0], list) else found
     return Trial(
-        truth, Filing(found, [], likeliest, confidence), baseline, np.arange(len(found)) + 100, 7, "given"
+        truth,
+        Predictions(found, [], likeliest, confidence),
+        baseline,
+        np.arange(len(found)) + 100,
+        7,
+        "given",
     )
 
 
@@ -194,12 +203,12 @@ def test_answers_do_not_depend_on_chunks(collection, monkeypatch):
     X, y = collection
     model = OneVsRestSVC(structure=TREE, random_state=0).fit(X, y)
     names = [f"w{j}" for j in range(30)]
-    whole, filing = answer(model, X[:9], names, threshold=0.5), file_rows(model, X)
+    whole, filing = answer(model, X[:9], names, threshold=0.5), predict_with_probability(model, X)
     assert filing.labels == model.predict(X).tolist()
-    monkeypatch.setattr("arbora.app.answers._VALUES_AT_ONCE", 14)
+    monkeypatch.setattr("arbora.app.answers._VALUES_PER_CHUNK", 14)
     assert len(list(chunks(9, 7))) == 5
     assert answer(model, X[:9], names, threshold=0.5) == whole
-    again = file_rows(model, X)
+    again = predict_with_probability(model, X)
     np.testing.assert_allclose(again.probability, filing.probability, rtol=1e-6)
     first = whole[0]
     assert [name for name, _ in first["path"]] == TREE.path(first["label"])

@@ -1,0 +1,116 @@
+"""The content of a classifier: its tree, words, documents and evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.app.answers import predict_with_probability
+from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, path_titles
+from arbora.app.contents.subject import Subject, base_content
+from arbora.app.evaluation import Trial, evaluate
+from arbora.app.evaluation_tables import evaluation_text
+from arbora.app.folder import Content
+from arbora.classify import words_of_nodes
+from arbora.structure import Hierarchy
+
+
+def classifier_content(
+    subject: Subject,
+    tree: Hierarchy,
+    trial: Trial | None = None,
+    *,
+    sample: int = SAMPLE,
+    settings: Mapping[str, Any],
+    notices: Sequence[str] = (),
+) -> Content:
+    """Describe a classifier and its documents.
+
+    Parameters
+    ----------
+    subject : Subject
+        Documents without labels are counted at their predicted labels.
+    tree : Hierarchy
+        With one root; names of nodes and labels are strings.
+    trial : Trial, optional
+        Test of the classifier, for the evaluation; its "documents" are row numbers of the subject.
+    sample : int
+        Largest number of documents to keep.
+    settings : mapping
+        How the model was made.
+    notices : sequence of str
+        Messages for the user.
+
+    Returns
+    -------
+    Content
+    """
+    estimator, X, documents, names, _ = subject
+    by_name = dict(zip(map(str, estimator.nodes_), words_of_nodes(estimator, names, N_WORDS), strict=True))
+    words = [by_name.get(str(name), []) for name in tree.names]
+    labels = documents.y if documents.y is not None else _labels(estimator, X)[0]
+    sets = [label if isinstance(label, list) else [label] for label in labels]
+    evaluation = None if trial is None else evaluate(trial, tree)
+    confusions = [] if evaluation is None else evaluation["confusions"]
+    described = describe_tree(
+        DocumentTree(tree, X, sp.csr_array(tree.indicator(sets))),
+        words,
+        path_titles(tree),
+        sample=sample,
+        always=[row for one in confusions for row in one["documents"]],
+        random_state=settings.get("seed", 0),
+    )
+    for one in confusions:
+        one["documents"] = np.searchsorted(described.sampled, one["documents"]).tolist()
+    text = "The model was not evaluated."
+    if evaluation is not None:
+        text = evaluation_text(evaluation, [str(name) for name in tree.names])
+    answers = _answers(subject, tree, trial, described.sampled)
+    content = base_content("classifier", subject, described, answers, settings, notices)
+    several = estimator.label_kind_ != "single"
+    return content._replace(
+        about={**content.about, "multilabel": several}, report=text, evaluation=evaluation
+    )
+
+
+def as_text(labels: Sequence[Any]) -> list[Any]:
+    """Return labels as strings, the type of the node names of a content.
+
+    Examples
+    --------
+    >>> as_text([3, [4, 5]])
+    ['3', ['4', '5']]
+    """
+    return [list(map(str, one)) if isinstance(one, list) else str(one) for one in labels]
+
+
+def _labels(estimator: Any, X: Any) -> tuple[list[Any], list[Any]]:
+    """Classify rows; return labels as strings, and probabilities: one per row, or one list per row."""
+    if not X.shape[0]:
+        return [], []
+    found = predict_with_probability(estimator, X)
+    return as_text(found.labels), found.probability
+
+
+def _answers(
+    subject: Subject, tree: Hierarchy, trial: Trial | None, sampled: NDArray[np.int64]
+) -> dict[str, list[Any]]:
+    """Node and probability of the sampled documents; for test documents, by the model that had not seen them."""
+    tested = np.isin(sampled, [] if trial is None else trial.documents)
+    others = sampled[~tested]
+    found = dict(
+        zip(others.tolist(), zip(*_labels(subject.estimator, subject.X[others]), strict=True), strict=True)
+    )
+    if trial is not None:
+        answers = zip(trial.predictions.labels, trial.predictions.probability, strict=True)
+        found |= dict(zip(trial.documents.tolist(), answers, strict=True))
+    given = [found[row] for row in sampled.tolist()]
+    return {
+        "node": [tree.encode(one).tolist() if isinstance(one, list) else tree.id_of(one) for one, _ in given],
+        "probability": [[round(q, 4) for q in p] if isinstance(p, list) else round(p, 4) for _, p in given],
+        "seen": (~tested).tolist(),
+    }

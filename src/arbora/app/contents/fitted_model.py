@@ -1,0 +1,178 @@
+"""The content of a fitted model with rows in memory, for ``model.explore(...)`` and figures."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from arbora.app.answers import known_rows, label_names_of, predict_with_probability
+from arbora.app.contents.classifier import as_text, classifier_content
+from arbora.app.contents.subject import Subject
+from arbora.app.contents.topics import topics_content, without_empty
+from arbora.app.documents.collection import Documents
+from arbora.app.documents.labels import tree_of_model
+from arbora.app.evaluation import Trial
+from arbora.app.folder import Content, full_about
+from arbora.datasets.errors import did_you_mean
+from arbora.structure import Hierarchy
+
+_NO_ROWS = "No documents were given: the page shows the structure and its words, without sizes."
+_NO_NAMES = "X does not have valid feature names"  # rows of a data frame are passed on as a matrix
+
+
+def model_content(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    documents: Sequence[str] | None = None,
+    words: Sequence[str] | None = None,
+    times: Any = None,
+    baseline: Any = None,
+    name: str | None = None,
+) -> Content:
+    """Describe a fitted classifier, mixture or k-means and rows in memory.
+
+    Parameters
+    ----------
+    model : fitted estimator of this package
+    X : array-like or sparse matrix of shape (n_samples, n_features), optional
+        Rows to describe.
+    y : labels, optional
+        Classifiers: as for `fit`; the content then has an evaluation on these rows. Topics: a label per row.
+    documents : sequence of n_samples str, optional
+        Texts of the rows.
+    words : sequence of n_features names, optional
+        Names of the columns; by default the column names of the data frame of the fit, or numbers.
+    times : array-like of shape (n_samples,), optional
+        Topics over time: times of the rows.
+    baseline : fitted classifier, optional
+        With y: a flat model to compare with.
+    name : str, optional
+        Name of the model; by default the name of its class.
+
+    Returns
+    -------
+    Content
+        With the same parts as an open model folder: `about`, `nodes`, `documents`, `time`, ...
+
+    Examples
+    --------
+    >>> from arbora.discover import SphericalKMeans
+    >>> model = SphericalKMeans(2, random_state=0).fit([[1.0, 0.1], [0.1, 1.0]])
+    >>> sorted(node["title"] for node in model_content(model, words=["fish", "tree"]).nodes)
+    ['all documents', 'fish, tree', 'tree, fish']
+    """
+    check_is_fitted(model)
+    rows = _rows(model, X)
+    given = {"y": y, "documents": documents, "times": times}
+    _check_lengths(rows.shape[0], given, with_rows=X is not None)
+    names = _column_names(model, words)
+    title = type(model).__name__ if name is None else name
+    ids = [str(number) for number in range(1, rows.shape[0] + 1)]
+    texts = None if documents is None else [str(text) for text in documents]
+    places: list[tuple[Path, int | None]] = [(Path(title), None)] * len(ids)
+    collection = Documents(title, ids, None, places, texts=texts, X=rows, feature_names=np.array(names))
+    subject = Subject(model, rows, collection, names)
+    notices = [_NO_ROWS] if X is None else []
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=_NO_NAMES)
+        if hasattr(model, "classes_"):
+            _refuse("times", times, "topics over time")
+            content = _classifier(subject, y, baseline, notices)
+        else:
+            _refuse("baseline", baseline, "classifiers")
+            content = _topics(subject, y, times, notices)
+    return content._replace(about=full_about(content))
+
+
+def _rows(model: Any, X: Any) -> sp.csr_array:
+    if X is None:
+        return sp.csr_array((0, model.n_features_in_))
+    rows = sp.csr_array(check_array(X, accept_sparse="csr", estimator=model, input_name="X"))
+    if rows.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"X has {rows.shape[1]} columns, but the model has {model.n_features_in_}: give rows as for fit."
+        )
+    return rows
+
+
+def _check_lengths(n_rows: int, given: dict[str, Any], *, with_rows: bool) -> None:
+    for what, values in given.items():
+        if values is None:
+            continue
+        if not with_rows:
+            raise ValueError(f"{what} needs X: give the rows too, as for predict.")
+        length = values.shape[0] if hasattr(values, "shape") else len(values)
+        if length != n_rows:
+            raise ValueError(f"{what} has {length} entries for {n_rows} rows of X: give one per row.")
+
+
+def _refuse(what: str, value: Any, kind: str) -> None:
+    if value is not None:
+        raise ValueError(f"{what} is for {kind}.")
+
+
+def _column_names(model: Any, words: Any) -> list[str]:
+    if words is None:
+        words = getattr(model, "feature_names_in_", range(model.n_features_in_))
+    names = [str(word) for word in words]
+    if len(names) != model.n_features_in_:
+        raise ValueError(f"words has {len(names)} names, but the model has {model.n_features_in_} columns.")
+    return names
+
+
+def _classifier(subject: Subject, y: Any, baseline: Any, notices: list[str]) -> Content:
+    model, X, documents, _, _ = subject
+    tree, trial, labels = tree_of_model(model), None, None
+    if y is None:
+        _refuse("baseline", baseline, "rows with labels: give y too")
+    else:
+        labels = as_text(label_names_of(model, y))
+        _check_labels(labels, tree)
+        found = predict_with_probability(model, X)
+        found = found._replace(labels=as_text(found.labels), likeliest=as_text(found.likeliest))
+        other = None if baseline is None else as_text(label_names_of(baseline, baseline.predict(X)))
+        trial = Trial(labels, found, other, np.arange(len(labels)), None, "given")
+    subject = subject._replace(documents=_with_labels(documents, labels))
+    return classifier_content(subject, tree, trial, settings={}, notices=notices)
+
+
+def _check_labels(labels: list[Any], tree: Hierarchy) -> None:
+    for row, one in enumerate(labels):
+        for name in one if isinstance(one, list) else [one]:
+            if name not in tree:
+                near = did_you_mean(name, map(str, tree.names))
+                raise ValueError(f"label {name!r} of row {row} of y is not a node of the model{near}")
+
+
+def _with_labels(documents: Documents, labels: list[Any] | None) -> Documents:
+    y: Any = labels
+    if labels is not None and not any(isinstance(one, list) for one in labels):
+        y = np.array(labels, object)
+    return Documents(**{**vars(documents), "y": y})
+
+
+def _topics(subject: Subject, y: Any, times: Any, notices: list[str]) -> Content:
+    model, X, documents, _, _ = subject
+    stamps = None
+    if times is not None:
+        if not hasattr(model, "times_"):
+            raise ValueError("times are for topics over time, but this model has none.")
+        stamps = _stamps(times)[known_rows(X)]
+    documents = _with_labels(documents, None if y is None else as_text(np.asarray(y, object).tolist()))
+    documents, X, left_out = without_empty(documents, X)
+    subject = subject._replace(X=X, documents=documents)
+    return topics_content(subject, stamps, settings={"over_time": "time"}, notices=[*notices, *left_out])
+
+
+def _stamps(times: Any) -> NDArray[Any]:
+    given = np.asarray(times)
+    return given.astype(np.float64 if given.dtype.kind in "biuf" else "datetime64[s]")

@@ -1,0 +1,181 @@
+"""The content of a topic model: its tree, words and documents, and its topics over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.app.answers import known_rows, topic_means, topic_probabilities
+from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, topic_titles
+from arbora.app.contents.subject import Subject, base_content
+from arbora.app.contents.topic_times import bin_of, describe_time
+from arbora.app.documents.collection import Documents
+from arbora.app.folder import Content
+from arbora.core.warn_caller import warn_caller
+from arbora.datasets.base import ROOT
+from arbora.metrics.table import Table
+from arbora.structure import Hierarchy
+
+_TABLE_WORDS = 6
+_NAMED = 3  # documents named in a warning
+
+
+class Topics(NamedTuple):
+    """Topics in a tree with one root: means and concentrations of its nodes, node and probability of each row."""
+
+    tree: Hierarchy
+    means: NDArray[Any]
+    concentrations: NDArray[Any] | None
+    node: NDArray[np.int64]
+    probability: NDArray[np.float64]
+
+
+def without_empty(documents: Documents, X: Any) -> tuple[Documents, Any, list[str]]:
+    """Leave out documents with no known words; return the others, their rows, and notices that name some of them."""
+    known = known_rows(X)
+    n_empty = int((~known).sum())
+    if not n_empty:
+        return documents, X, []
+    if n_empty == len(known):
+        raise ValueError(
+            f"no document of {documents.name} has a known word: lower min_df, or give longer documents"
+        )
+    some = ", ".join(documents.ids[row] for row in np.flatnonzero(~known)[:_NAMED].tolist())
+    some += ", ..." if n_empty > _NAMED else ""
+    what, are = ("document", "is") if n_empty == 1 else ("documents", "are")
+    notice = f"{n_empty:,} {what} with no known words {are} left out ({some})."
+    warn_caller(notice.rstrip("."))
+    kept = np.flatnonzero(known)
+    return documents.take(kept), X[kept], [notice]
+
+
+def topics_of(estimator: Any, X: Any, times: Any = None) -> Topics:
+    """Put the topics of a fitted model into a tree with one root, and the rows into the topics.
+
+    Parameters
+    ----------
+    estimator : fitted mixture or k-means
+    X : sparse matrix of shape (n_samples, n_features)
+        May have no rows.
+    times : ndarray of shape (n_samples,), optional
+        Times of the rows, for topics over time.
+
+    Returns
+    -------
+    Topics
+
+    Examples
+    --------
+    >>> from arbora.discover import SphericalKMeans
+    >>> X = np.eye(2)
+    >>> topics_of(SphericalKMeans(2, random_state=0).fit(X), X).tree.children("root")
+    ['0', '1']
+    """
+    means = topic_means(estimator)
+    proba = topic_probabilities(estimator, X, times) if X.shape[0] else np.empty((0, len(means)))
+    kappa = getattr(estimator, "concentrations_", None)
+    if hasattr(estimator, "hierarchy_"):
+        tree, leaves = estimator.hierarchy_, estimator.leaf_ids_
+        proba = proba[:, leaves]
+    else:
+        names = [str(topic) for topic in range(len(means))]
+        tree = Hierarchy.from_edges([(ROOT, name) for name in names], nodes=[ROOT, *names])
+        leaves = np.arange(1, len(means) + 1)
+        size = np.bincount(proba.argmax(axis=1), minlength=len(means)) if len(proba) else np.ones(len(means))
+        means = np.vstack([size @ means / size.sum(), means])
+        kappa = None if kappa is None else np.append(np.nan, kappa)
+    best = proba.argmax(axis=1)
+    return Topics(tree, means, kappa, leaves[best], proba[np.arange(len(best)), best])
+
+
+def topics_content(
+    subject: Subject,
+    times: NDArray[Any] | None = None,
+    *,
+    sample: int = SAMPLE,
+    settings: Mapping[str, Any],
+    notices: Sequence[str] = (),
+) -> Content:
+    """Describe a topic model and its documents: flat topics, a tree of topics, or topics over time.
+
+    Parameters
+    ----------
+    subject : Subject
+    times : ndarray of shape (n_samples,), optional
+        Float64 or datetime64[s], for topics over time.
+    sample : int
+        Largest number of documents to keep.
+    settings : mapping
+        How the model was made; "over_time" is the name of the time field.
+    notices : sequence of str
+        Messages for the user.
+
+    Returns
+    -------
+    Content
+    """
+    estimator, X, _, names, _ = subject
+    found = topics_of(estimator, X, times)
+    words = [_top(mean, names) for mean in found.means]
+    n_rows, ones = X.shape[0], np.ones(X.shape[0], bool)
+    at = sp.csr_array((ones, found.node, np.arange(n_rows + 1)), shape=(n_rows, found.tree.n_nodes))
+    described = describe_tree(
+        DocumentTree(found.tree, X, at),
+        words,
+        topic_titles(found.tree, words),
+        sample=sample,
+        centres=found.means,
+        random_state=settings.get("seed", 0),
+    )
+    if found.concentrations is not None:
+        for node, kappa in zip(described.nodes, found.concentrations.tolist(), strict=True):
+            node["concentration"] = round(kappa, 3) if np.isfinite(kappa) else None
+    answers = {
+        "node": found.node[described.sampled].tolist(),
+        "probability": found.probability[described.sampled].round(4).tolist(),
+    }
+    kind = "topic tree" if hasattr(estimator, "hierarchy_") else "topics"
+    over_time = None
+    if hasattr(estimator, "times_"):
+        kind = "topics over time"
+        topics = np.arange(1, found.tree.n_nodes)
+        over_time = describe_time(estimator, settings["over_time"], times, topics, names)
+        if times is not None:
+            answers["time"] = bin_of(estimator.times_, times[described.sampled]).tolist()
+    content = base_content(kind, subject, described, answers, settings, notices)
+    return content._replace(report=topics_text(described.nodes), time=over_time)
+
+
+def _top(mean: NDArray[Any], names: Sequence[str]) -> list[tuple[str, float]]:
+    count = min(N_WORDS, len(mean))
+    top = np.argpartition(-mean, count - 1)[:count]
+    top = top[np.lexsort((top, -mean[top]))]
+    return [(str(names[j]), float(mean[j])) for j in top.tolist() if mean[j] > 0]
+
+
+def topics_text(nodes: list[dict[str, Any]]) -> str:
+    """Return a table of topics with their sizes and words, the largest first, children under their parents.
+
+    Examples
+    --------
+    >>> node = {"id": 0, "parent": None, "depth": 0, "name": "root", "size": 2, "share": 1.0, "words": [["sea", 0.5]]}
+    >>> print(topics_text([node, node | {"id": 1, "parent": 0, "depth": 1, "name": "0"}]))
+    Topic  Documents       %  Words
+    -----  ---------  ------  -----
+    0              2  100.00  sea
+    """
+    children: dict[Any, list[dict[str, Any]]] = {}
+    for node in sorted(nodes, key=lambda node: (-node["size"], node["id"])):
+        children.setdefault(node["parent"], []).append(node)
+    rows, waiting = [], list(reversed(children[None]))
+    while waiting:
+        node = waiting.pop()
+        if node["parent"] is not None:
+            words = ", ".join(word for word, _ in node["words"][:_TABLE_WORDS])
+            rows.append(("  " * (node["depth"] - 1) + node["name"], node["size"], node["share"], words))
+        waiting += reversed(children.get(node["id"], []))
+    return str(Table(("Topic", "Documents", "%", "Words"), tuple(rows), ("", ",d", "percent", "")))

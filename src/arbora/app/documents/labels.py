@@ -1,0 +1,117 @@
+"""Labels of documents as nodes of a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from arbora.app.documents.collection import Documents
+from arbora.datasets.base import ROOT, label_names
+from arbora.datasets.errors import DataFormatError, did_you_mean
+from arbora.structure import Hierarchy
+
+
+def find_hierarchy(documents: Documents, hierarchy: str = "auto", format: str = "auto") -> Hierarchy | None:
+    """Find the hierarchy of the labels of some documents.
+
+    Parameters
+    ----------
+    documents : Documents
+        With labels.
+    hierarchy : str
+        Path of a file; "auto": from the sub-folders, or from labels that are paths; "none": flat labels.
+    format : str
+        Format of the file, see `Hierarchy.read`.
+
+    Returns
+    -------
+    Hierarchy or None
+        None for flat labels.
+
+    Examples
+    --------
+    >>> find_hierarchy(Documents.from_texts(["a", "b"], ["sea/fish", "land"])).path("sea/fish")
+    ['root', 'sea', 'sea/fish']
+    """
+    labels = label_names(documents.y)
+    if len(labels) < 2 and not documents.multilabel:
+        raise ValueError(f"all documents of {documents.name} are labelled {labels[0]!r}: give two classes")
+    if hierarchy == "none":
+        return None
+    if hierarchy != "auto":
+        tree = Hierarchy.read(hierarchy, format=format)
+    elif documents.hierarchy is not None:
+        tree = documents.hierarchy
+    else:
+        return tree_of_labels(documents.y)
+    check_labels(documents, tree)
+    return tree
+
+
+def tree_of_labels(y: Any, separator: str = "/") -> Hierarchy | None:
+    """Make the hierarchy of labels that are paths, under one root; None if no label contains the separator.
+
+    Examples
+    --------
+    >>> tree_of_labels([["sea/fish"], ["land"]]).path("sea/fish")
+    ['root', 'sea', 'sea/fish']
+    """
+    names = label_names(y)
+    if not any(separator in name for name in names):
+        return None
+    forest = Hierarchy.from_paths(names, sep=separator)
+    return forest.join_roots(_free_root([str(name) for name in forest.names]))
+
+
+def rooted_tree(structure: Hierarchy | None, labels: Sequence[str]) -> Hierarchy:
+    """Return the structure, or, for flat labels, a tree with the labels under one root.
+
+    Examples
+    --------
+    >>> rooted_tree(None, ["a", "b"]).path("b")
+    ['root', 'b']
+    """
+    if structure is not None:
+        return structure
+    root = _free_root(labels)
+    return Hierarchy.from_edges([(root, name) for name in labels])
+
+
+def _free_root(names: Sequence[str]) -> str:
+    root, taken = ROOT, set(names)
+    while root in taken:
+        root += "*"
+    return root
+
+
+def tree_of_model(model: Any) -> Hierarchy:
+    """Return the structure of a fitted classifier with names as strings; flat labels are under one root.
+
+    Examples
+    --------
+    >>> from arbora.classify import OneVsRestSVC
+    >>> tree_of_model(OneVsRestSVC(random_state=0).fit([[1.0], [0.0]], [7, 8])).path("8")
+    ['root', '8']
+    """
+    tree: Hierarchy = model.hierarchy_
+    names = [str(name) for name in model.nodes_.tolist()]
+    if not len(tree.edges):
+        return rooted_tree(None, names)
+    if names == tree.names.tolist():
+        return tree
+    return Hierarchy.from_edges([(names[a], names[b]) for a, b in tree.edges.tolist()], nodes=names)
+
+
+def check_labels(documents: Documents, hierarchy: Hierarchy) -> None:
+    """Raise an error if a label is not a node of the hierarchy; it names the first document with the label."""
+    unknown = {name for name in label_names(documents.y) if name not in hierarchy}
+    if not unknown:
+        return
+    for label, (path, line) in zip(documents.y, documents.places, strict=True):
+        for name in label if isinstance(label, list) else [label]:
+            if name in unknown:
+                more = f"; {len(unknown) - 1} more labels are not" if len(unknown) > 1 else ""
+                near = did_you_mean(name, map(str, hierarchy.names))
+                raise DataFormatError(
+                    path, line, f"label {name!r} is not a node of the hierarchy{near}{more}"
+                )

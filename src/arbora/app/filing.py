@@ -1,0 +1,204 @@
+"""File documents with the model of a folder: texts, rows, lines of JSON, or a stream of documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from threading import Lock
+from typing import Any, NamedTuple
+
+from arbora.app.answers import answer, titles_of
+from arbora.app.documents.reader import read_documents
+from arbora.app.documents.source import (
+    ID,
+    MATRIX_FORMATS,
+    STDIN,
+    Source,
+    check_format,
+    guess_format,
+    iter_documents,
+    jsonl_records,
+)
+from arbora.app.folder import Folder
+from arbora.app.text_rows import feature_names, transform_rows
+from arbora.datasets.errors import DataFormatError
+from arbora.datasets.readers.texts import TextRow
+
+BATCH = 256
+
+
+class Filer:
+    """The model of a folder, loaded to answer for documents. Threads may share it; they are answered in turn.
+
+    Parameters
+    ----------
+    folder : Folder
+        See `arbora.app.folder.open_folder`.
+    n_words : int
+        Number of deciding words per document; 0: none.
+    threshold : float, optional
+        Classifiers: also return the deepest node with at least this probability.
+    """
+
+    def __init__(self, folder: Folder, *, n_words: int = 0, threshold: float | None = None) -> None:
+        if threshold is not None and folder.kind != "classifier":
+            raise ValueError(f"a threshold is for classifiers, but {folder.path} holds {folder.kind}")
+        kept = folder.load_model()
+        self.name = str(folder.about["name"])
+        self.path = folder.path
+        self.estimator, self.vectorizer = kept["estimator"], kept.get("vectorizer")
+        n_features = getattr(self.estimator, "n_features_in_", 0)
+        self._names = kept.get("feature_names") or feature_names(None, self.vectorizer, n_features)
+        self._titles = titles_of(folder.nodes)
+        self._n_words, self._threshold = n_words, threshold
+        # Compiled kernels share their threads: calls from several threads at once are not safe on every system.
+        self._lock = Lock()
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether the model was trained on texts."""
+        return self.vectorizer is not None
+
+    def file_rows(self, X: Any) -> list[dict[str, Any]]:
+        """Answer for rows; see `arbora.app.answers.answer`."""
+        with self._lock:
+            return answer(
+                self.estimator,
+                X,
+                self._names,
+                titles=self._titles,
+                n_words=self._n_words,
+                threshold=self._threshold,
+            )
+
+    def file_texts(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        """Answer for texts; see `arbora.app.answers.answer`."""
+        if self.vectorizer is None:
+            raise ValueError(f"{self.name} was trained on rows of numbers: it cannot read texts")
+        with self._lock:
+            X = self.vectorizer.transform(list(texts))
+        return self.file_rows(X)
+
+    def file_lines(self, lines: Sequence[bytes]) -> Iterator[bytes]:
+        """Answer for lines of JSON, in batches; the answer for a line that cannot be read is its error.
+
+        Parameters
+        ----------
+        lines : sequence of bytes
+            Each an object with "text" and an optional "id"; blank lines are skipped.
+
+        Yields
+        ------
+        bytes
+            Lines of JSON: the "id" (or the line number), and the answer or an "error".
+        """
+        numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+        requests = (_request(number, line) for number, line in numbered)
+        while batch := list(islice(requests, BATCH)):
+            answers = self._file_batch(batch)
+            yield "".join(json.dumps(one, allow_nan=False) + "\n" for one in answers).encode()
+
+    def file_source(
+        self, source: Source, *, batch: int = BATCH, skip_errors: bool = False
+    ) -> Iterator[list[dict[str, Any]]]:
+        """Answer for the documents of a file, a folder or the standard input, in batches.
+
+        Texts are read in batches too, so that memory is constant; rows of numbers (svmlight, npz) are read at once.
+
+        Parameters
+        ----------
+        source : Source
+        batch : int
+            Documents per batch.
+        skip_errors : bool
+            JSONL: answer a line that cannot be read with its "error" and continue; otherwise such a line is an error
+            after the answers for the lines before it.
+
+        Yields
+        ------
+        list of dict
+            Answers, each with the "id" of its document.
+        """
+        if check_format(source) in MATRIX_FORMATS:
+            n_features = self.estimator.n_features_in_
+            documents = read_documents(source._replace(n_features=n_features))
+            answers = self.file_rows(transform_rows(documents, self.vectorizer, n_features))
+            yield [{"id": name, **one} for name, one in zip(documents.ids, answers, strict=True)]
+            return
+        if self.vectorizer is None:
+            raise ValueError(f"{self.path} was trained on rows of numbers: give svmlight or npz, not texts")
+        requests = _requests(source, skip_errors)
+        error: DataFormatError | None = None
+        while error is None:
+            some, error = _take(requests, max(1, batch))
+            if not some:
+                break
+            yield self._file_batch(some)
+        if error is not None:
+            raise error
+
+    def _file_batch(self, batch: Sequence[Request]) -> list[dict[str, Any]]:
+        texts = [one.text for one in batch if one.text is not None]
+        answers = iter(self.file_texts(texts) if texts else [])
+        return [
+            {"id": one.id, **({"error": one.error} if one.text is None else next(answers))} for one in batch
+        ]
+
+
+class Request(NamedTuple):
+    """A document to answer for: its id and its text, or the error that made it unreadable."""
+
+    id: str
+    text: str | None
+    error: str | None = None
+
+
+def _requests(source: Source, skip_errors: bool) -> Iterator[Request]:
+    source = source._replace(fields=source.fields._replace(optional=(ID,)))
+    is_jsonl = source.path == STDIN or source.format == "jsonl"
+    if not skip_errors or not (is_jsonl or guess_format(source.path) == "jsonl"):
+        yield from (Request(_id_of(row, source), row.text) for row in iter_documents(source))
+        return
+    for number, found in jsonl_records(source):
+        if isinstance(found, DataFormatError):
+            yield Request(str(number), None, str(found))
+        else:
+            yield Request(_id_of(found, source), found.text)
+
+
+def _id_of(row: TextRow, source: Source) -> str:
+    if row.line is None:
+        return row.path.relative_to(source.path).as_posix()
+    return str(row.extra.get(ID, row.line))
+
+
+def _take(requests: Iterable[Request], n: int) -> tuple[list[Request], DataFormatError | None]:
+    """Take n documents, or those before a document that cannot be read, and the error of that document."""
+    some: list[Request] = []
+    try:
+        for one in islice(requests, n):
+            some.append(one)
+    except DataFormatError as error:
+        return some, error
+    return some, None
+
+
+def _request(number: int, line: bytes) -> Request:
+    """Read a line of JSON.
+
+    Examples
+    --------
+    >>> _request(3, b'{"id": 7, "text": "trees"}')
+    Request(id='7', text='trees', error=None)
+    >>> _request(3, b'{"body": "trees"}').error
+    "not a document: an object with 'text' is needed"
+    """
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return Request(str(number), None, f"not JSON: {error}")
+    if not isinstance(document, dict) or not isinstance(document.get("text"), str):
+        return Request(str(number), None, "not a document: an object with 'text' is needed")
+    name = document.get("id")
+    return Request(str(number) if name is None else str(name), document["text"])

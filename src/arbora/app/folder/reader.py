@@ -1,0 +1,171 @@
+"""Open a model folder and read its parts. No pickle is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora._version import __version__
+from arbora.app.folder.layout import (
+    ARRAYS,
+    DOCUMENTS,
+    ENTRIES,
+    EVALUATION,
+    FIRST_LINE,
+    FORMAT,
+    FORMAT_VERSION,
+    INDEX,
+    MODEL,
+    NODES,
+    REPORT,
+    TIME,
+    FolderError,
+)
+from arbora.io import load
+
+
+class Folder:
+    """An open model folder; each part is read when it is first used.
+
+    Attributes
+    ----------
+    path : Path
+    about : dict
+        Content of ``folder.json``.
+    kind : str
+        One of `KINDS`.
+    """
+
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
+        self.path = path
+        self.about = about
+        self.kind: str = about["kind"]
+
+    def __repr__(self) -> str:
+        return f"<Folder {str(self.path)!r}: {self.kind}, {self.about['n_nodes']} nodes>"
+
+    @cached_property
+    def nodes(self) -> list[dict[str, Any]]:
+        """Nodes of the tree, by id."""
+        nodes: list[dict[str, Any]] = self._json(NODES)["nodes"]
+        return nodes
+
+    @cached_property
+    def documents(self) -> list[dict[str, Any]]:
+        """The sample of documents, by line."""
+        # Not splitlines: a text may contain other line separators.
+        return [json.loads(line) for line in self._bytes(DOCUMENTS).split(b"\n") if line]
+
+    @property
+    def positions(self) -> NDArray[np.float32]:
+        """Positions of the documents on the map, (n_sampled, 3)."""
+        return self._arrays["positions"]
+
+    @property
+    def node_positions(self) -> NDArray[np.float32]:
+        """Positions of the nodes on the map, (n_nodes, 3); NaN for nodes without documents."""
+        return self._arrays["node_positions"]
+
+    @cached_property
+    def evaluation(self) -> dict[str, Any] | None:
+        """Evaluation of a classifier; None for other models."""
+        return self._json(EVALUATION) if EVALUATION in self.about["files"] else None
+
+    @cached_property
+    def time(self) -> dict[str, Any] | None:
+        """Shares and words of topics by time; None for models without time."""
+        return self._json(TIME) if TIME in self.about["files"] else None
+
+    @cached_property
+    def report(self) -> str:
+        """The report that the command printed when it made the folder."""
+        return self._bytes(REPORT).decode()
+
+    def load_model(self, mmap: bool = False) -> dict[str, Any]:
+        """Load the model: "vectorizer" (None for rows of numbers) and "estimator"."""
+        model: dict[str, Any] = load(self.path / MODEL, mmap=mmap)
+        return model
+
+    @cached_property
+    def _arrays(self) -> dict[str, NDArray[np.float32]]:
+        self._bytes(ARRAYS)  # for its checksum
+        with np.load(self.path / ARRAYS, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+
+    def _bytes(self, name: str) -> bytes:
+        content = (self.path / name).read_bytes()
+        if hashlib.sha256(content).hexdigest() != self.about["files"][name]["sha256"]:
+            raise FolderError(
+                f"{self.path / name} is damaged: its checksum differs from {INDEX}; restore it from a copy, or "
+                "train the model again"
+            )
+        return content
+
+    def _json(self, name: str) -> Any:
+        return json.loads(self._bytes(name))
+
+
+def open_folder(path: str | os.PathLike[str]) -> Folder:
+    """Open a model folder.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    Folder
+
+    Raises
+    ------
+    FileNotFoundError
+        When nothing is at the path.
+    FolderError
+        When it is not a model folder, is damaged or incomplete, or was written by a newer version.
+
+    Examples
+    --------
+    >>> open_folder("/")
+    Traceback (most recent call last):
+        ...
+    arbora.app.folder.layout.FolderError: / is not a model folder: it has no folder.json; ...
+    """
+    folder = Path(path)
+    if not folder.exists():
+        raise FileNotFoundError(f"there is no model folder at {path}")
+    if not (folder / INDEX).is_file():
+        raise FolderError(
+            f"{path} is not a model folder: it has no {INDEX}; `arbora classify train` and `discover` write one"
+        )
+    content = (folder / INDEX).read_bytes()
+    try:
+        about = json.loads(content)
+        if about["format"] != FORMAT:
+            raise ValueError(f"its format is {about['format']!r}")
+        version = int(about["version"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise FolderError(f"{folder / INDEX} is damaged, or does not belong to a model folder") from error
+    if version > FORMAT_VERSION:
+        raise FolderError(
+            f"{path} was written by Arbora {about.get('arbora')} with format {version}; this Arbora ({__version__}) "
+            f"reads up to {FORMAT_VERSION}: upgrade Arbora"
+        )
+    first, _, body = content.partition(b"\n")
+    match = FIRST_LINE.fullmatch(first)
+    if match is None or match[1].decode() != hashlib.sha256(body).hexdigest():
+        raise FolderError(f"{folder / INDEX} is damaged: its checksum is wrong; train the model again")
+    for name, file in about["files"].items():
+        if name not in ENTRIES:  # never a path out of the folder
+            raise FolderError(f"{folder / INDEX} names {name!r}, which is not a file of a model folder")
+        there = (folder / name).stat().st_size if (folder / name).is_file() else None
+        if there != file["bytes"]:
+            state = "is missing" if there is None else f"has {there} bytes instead of {file['bytes']}"
+            raise FolderError(f"{path} is damaged: {name} {state}; train the model again")
+    return Folder(folder, about)

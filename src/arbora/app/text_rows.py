@@ -1,0 +1,134 @@
+"""From documents to rows of numbers: the vectorizer of texts, and rows for training and prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import scipy.sparse as sp
+
+from arbora.app.documents.collection import Documents
+from arbora.core.progress import Progress
+from arbora.text import LtcVectorizer
+
+_MANY_DOCUMENTS = 200  # with this many documents a word must occur in two of them
+
+
+class TextOptions(NamedTuple):
+    """How texts become rows.
+
+    Attributes
+    ----------
+    language : str
+        Language of the stemmer and of the stop words; "none": words as they are.
+    min_df : int or None
+        Smallest number of documents that a word must occur in; None: 2 for 200 documents or more, else 1.
+    ngrams : int
+        Longest sequence of words that is a feature.
+    """
+
+    language: str = "english"
+    min_df: int | None = None
+    ngrams: int = 1
+
+
+def make_vectorizer(options: TextOptions, n_documents: int) -> LtcVectorizer:
+    """Make the vectorizer for a number of training documents.
+
+    Examples
+    --------
+    >>> make_vectorizer(TextOptions("none"), 1000).get_params()["min_df"]
+    2
+    """
+    min_df = (2 if n_documents >= _MANY_DOCUMENTS else 1) if options.min_df is None else options.min_df
+    return LtcVectorizer(
+        stop_words="english" if options.language == "english" else None,
+        stem=None if options.language == "none" else options.language,
+        ngram_range=(1, max(1, options.ngrams)),
+        min_df=max(1, min_df),
+    )
+
+
+def fit_rows(
+    documents: Documents, options: TextOptions, *, verbose: int = 0
+) -> tuple[LtcVectorizer | None, Any]:
+    """Make the training rows of documents.
+
+    Parameters
+    ----------
+    documents : Documents
+    options : TextOptions
+    verbose : int
+        1: a progress bar on a terminal.
+
+    Returns
+    -------
+    vectorizer : fitted LtcVectorizer or None
+        None for rows of numbers.
+    X : CSR matrix of shape (n_documents, n_features)
+
+    Examples
+    --------
+    >>> vectorizer, X = fit_rows(Documents.from_texts(["fish swim", "trees grow"]), TextOptions())
+    >>> X.shape
+    (2, 4)
+    """
+    if documents.texts is None:
+        return None, sp.csr_matrix(documents.X)
+    vectorizer = make_vectorizer(options, len(documents))
+    return vectorizer, vectorizer.fit_transform(_with_progress(documents.texts, verbose))
+
+
+def transform_rows(
+    documents: Documents, vectorizer: LtcVectorizer | None, n_features: int, *, verbose: int = 0
+) -> Any:
+    """Make rows of documents for a fitted model.
+
+    Parameters
+    ----------
+    documents : Documents
+    vectorizer : fitted LtcVectorizer or None
+        None: the model was trained on rows of numbers.
+    n_features : int
+        Number of columns of the model.
+    verbose : int
+        1: a progress bar on a terminal.
+
+    Returns
+    -------
+    CSR matrix of shape (n_documents, n_features)
+
+    Raises
+    ------
+    ValueError
+        When the model was trained on texts and these are numbers, or the other way round.
+    """
+    if vectorizer is not None:
+        if documents.texts is None:
+            raise ValueError(f"{documents.name} holds rows of numbers, but the model was trained on texts")
+        return vectorizer.transform(_with_progress(documents.texts, verbose))
+    if documents.X is None:
+        raise ValueError(f"{documents.name} holds texts, but the model was trained on rows of numbers")
+    if documents.X.shape[1] != n_features:
+        raise ValueError(
+            f"{documents.name} has {documents.X.shape[1]} columns, but the model was trained on {n_features}"
+        )
+    return sp.csr_matrix(documents.X)
+
+
+def _with_progress(texts: Sequence[str], verbose: int) -> Iterator[str]:
+    with Progress(len(texts), "words", verbose=verbose) as progress:
+        for text in texts:
+            yield text
+            progress.update()
+
+
+def feature_names(
+    documents: Documents | None, vectorizer: LtcVectorizer | None, n_features: int
+) -> list[str]:
+    """Return readable names of the columns; numbers where there are none."""
+    if vectorizer is not None:
+        return [str(name) for name in vectorizer.feature_names_]
+    if documents is not None and documents.feature_names is not None:
+        return [str(name) for name in documents.feature_names]
+    return [str(column) for column in range(n_features)]

@@ -1,0 +1,179 @@
+"""Choose the cost and the coupling of a classifier by cross-validation.
+
+Recursive models search along paths of warm starts, as with ``C="cv"``. Other models are trained on all folds but one
+and measured on that fold, once for each candidate. The score of a candidate is its mean over the folds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from arbora.app.classifiers import COUPLED, ClassifierOptions, make_classifier
+from arbora.app.documents.collection import Documents
+from arbora.app.text_rows import TextOptions, fit_rows
+from arbora.core.progress import Progress
+from arbora.metrics import macro_f1, micro_f1
+from arbora.structure import Hierarchy
+
+COSTS = (0.3, 1.0, 3.0, 10.0)
+LOGISTIC_COSTS = (3.0, 10.0, 30.0, 100.0)
+COUPLINGS = (0.0, 0.1, 0.3, 1.0)
+_LOGISTIC = ("recursive-lr", "multinomial")
+_SCORES = {"macro_f1": macro_f1, "micro_f1": micro_f1}
+_COARSE = 0.05  # duality gap that is small enough to compare scores
+
+
+class Candidate(NamedTuple):
+    """A cost and a coupling, with the mean and the standard deviation of the score over the folds."""
+
+    C: float
+    coupling: float | None
+    mean: float
+    std: float
+
+
+def tune_classifier(
+    documents: Documents,
+    options: ClassifierOptions | None = None,
+    text: TextOptions | None = None,
+    *,
+    structure: Hierarchy | None = None,
+    costs: Sequence[float] | None = None,
+    couplings: Sequence[float] | None = None,
+    folds: int = 3,
+    scoring: str = "macro_f1",
+    verbose: int = 0,
+) -> list[Candidate]:
+    """Try costs and couplings by cross-validation.
+
+    Parameters
+    ----------
+    documents : Documents
+        With labels.
+    options : ClassifierOptions, optional
+        Its C and coupling are not used.
+    text : TextOptions, optional
+    structure : Hierarchy, optional
+        Hierarchy of the labels; without it nothing is shared, and no coupling is tried.
+    costs : sequence of float, optional
+        By default `COSTS`, or `LOGISTIC_COSTS` for logistic models.
+    couplings : sequence of float, optional
+        By default `COUPLINGS`.
+    folds : int
+        Number of folds.
+    scoring : {"macro_f1", "micro_f1"}
+        The score to maximise.
+    verbose : int
+        1: progress bars on a terminal.
+
+    Returns
+    -------
+    list of Candidate
+        The best first.
+
+    Examples
+    --------
+    >>> documents = Documents.from_texts(["fish swim", "trees grow"] * 6, ["sea", "land"] * 6)
+    >>> best = tune_classifier(documents, ClassifierOptions("flat", jobs=1), costs=[1.0, 3.0], folds=2)[0]
+    >>> best.C, best.mean
+    (1.0, 1.0)
+    """
+    options = (options or ClassifierOptions())._replace(C=None, coupling=None)
+    if options.model == "bayes":
+        raise ValueError(
+            "the model bayes has nothing to tune: it learns from the documents how far classes differ"
+        )
+    if folds < 2:
+        raise ValueError(f"the number of folds must be 2 or more, got {folds}")
+    grid = sorted(costs or (LOGISTIC_COSTS if options.model in _LOGISTIC else COSTS))
+    if min(grid) <= 0:
+        raise ValueError("costs must be above 0")
+    with_coupling = options.model in COUPLED and structure is not None
+    shared = sorted(couplings or COUPLINGS) if with_coupling else None
+    estimator = make_classifier(options, structure, documents.multilabel, verbose=verbose)
+    _, X = fit_rows(documents, text or TextOptions(), verbose=verbose)
+    search = _search_path if hasattr(estimator, "couplings") else _search_grid
+    tried = search(estimator, X, documents.y, grid, shared, folds, scoring)
+    return sorted(tried, key=lambda one: (-one.mean, one.C))
+
+
+def _search_path(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    costs: list[float],
+    couplings: list[float] | None,
+    folds: int,
+    scoring: str,
+) -> list[Candidate]:
+    """Search with the cross-validation of a recursive model."""
+    estimator.set_params(
+        C="cv", coupling="cv", Cs=costs, couplings=couplings or [0.0], cv=folds, scoring=scoring, calibration=None
+    )  # fmt: skip
+    results = estimator.fit(X, y).cv_results_
+    columns = (results[name] for name in ("C", "coupling", "mean_score", "std_score"))
+    return [
+        Candidate(float(C), None if couplings is None else float(coupling), float(mean), float(std))
+        for C, coupling, mean, std in zip(*columns, strict=True)
+    ]
+
+
+def _search_grid(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    costs: list[float],
+    couplings: list[float] | None,
+    folds: int,
+    scoring: str,
+) -> list[Candidate]:
+    """Train on all folds but one and measure on that fold, for all candidates."""
+    verbose = estimator.verbose
+    coarse = {"tol": _COARSE, "calibration": None, "verbose": 0}
+    estimator.set_params(**{name: coarse[name] for name in coarse if name in estimator.get_params()})
+    fold_of = deal(y, folds, np.random.default_rng(estimator.random_state))
+    grid: list[tuple[float, float | None]] = [
+        (C, coupling) for coupling in (couplings or (None,)) for C in costs
+    ]
+    tried = []
+    with Progress(len(grid) * folds, "cross-validation", verbose=verbose) as progress:
+        for C, coupling in grid:
+            one = clone(estimator).set_params(C=C, **({} if coupling is None else {"coupling": coupling}))
+            scores = []
+            for fold in range(folds):
+                out = fold_of == fold
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # the coarse fits do not converge
+                    found = clone(one).fit(X[~out], _pick(y, ~out)).predict(X[out])
+                scores.append(_SCORES[scoring](_pick(y, out), found))
+                progress.update()
+            tried.append(Candidate(C, coupling, float(np.mean(scores)), float(np.std(scores))))
+    return tried
+
+
+def deal(y: Any, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Deal the documents of each class to folds in turn, in random order; those with several labels at random.
+
+    Examples
+    --------
+    >>> y = np.array(["a", "a", "b", "b"], dtype=object)
+    >>> folds = deal(y, 2, np.random.default_rng(0))
+    >>> sorted(zip(y.tolist(), folds.tolist()))
+    [('a', 0), ('a', 1), ('b', 0), ('b', 1)]
+    """
+    order = rng.permutation(len(y))
+    if not isinstance(y, list):
+        order = order[np.argsort(y.astype(str)[order], kind="stable")]
+    folds = np.empty(len(y), np.int64)
+    folds[order] = np.arange(len(y)) % n_folds
+    return folds
+
+
+def _pick(y: Any, rows: NDArray[np.bool_]) -> Any:
+    return y[rows] if isinstance(y, np.ndarray) else [y[row] for row in np.flatnonzero(rows).tolist()]

@@ -1,0 +1,97 @@
+"""Results of the verbs as text or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from arbora.app.folder import Content
+from arbora.app.tuning import Candidate
+from arbora.metrics.table import Table
+
+_EVALUATION_KEYS = ("n_train", "n_test", "how", "scores", "baseline", "sign_test", "levels")
+_TOPIC_KEYS = ("name", "title", "parent", "size", "share", "words")
+_SCORE_NAMES = {"macro_f1": "Macro-F1", "micro_f1": "Micro-F1"}
+
+
+def to_json(value: Any) -> str:
+    """Write a value as one line of strict JSON."""
+    return json.dumps(value, allow_nan=False)
+
+
+def training_text(content: Content, out: str, seconds: float) -> str:
+    """Report a trained classifier."""
+    n_classes = sum(node["own"] > 0 for node in content.nodes)
+    depth = 1 + max(node["depth"] for node in content.nodes)
+    estimator = content.model["estimator"]
+    return (
+        f"{content.about['n_documents']:,} documents in {n_classes:,} classes; a tree of {len(content.nodes):,} "
+        f"nodes on {depth} levels; {estimator.n_features_in_:,} words; {type(estimator).__name__}.\n\n"
+        f"{content.report}\n\nWritten to {out} in {seconds:.1f} s."
+    )
+
+
+def training_json(content: Content, out: str, seconds: float) -> dict[str, Any]:
+    """Report a trained classifier as values for JSON."""
+    evaluation = content.evaluation
+    return {
+        "out": out,
+        "kind": content.kind,
+        "n_documents": content.about["n_documents"],
+        "n_nodes": len(content.nodes),
+        "evaluation": None if evaluation is None else {key: evaluation[key] for key in _EVALUATION_KEYS},
+        "seconds": round(seconds, 2),
+    }
+
+
+def topics_text(content: Content, out: str, seconds: float) -> str:
+    """Report topics."""
+    estimator = content.model["estimator"]
+    return (
+        f"{content.about['n_documents']:,} documents, {estimator.n_features_in_:,} words, {_n_leaves(content):,} "
+        f"topics; {type(estimator).__name__}.\n\n{content.report}\n\nWritten to {out} in {seconds:.1f} s."
+    )
+
+
+def topics_json(content: Content, out: str, seconds: float) -> dict[str, Any]:
+    """Report topics as values for JSON."""
+    topics = [{key: node[key] for key in _TOPIC_KEYS} for node in content.nodes]
+    for topic in topics:
+        topic["parent"] = None if topic["parent"] is None else content.nodes[topic["parent"]]["name"]
+    result = {
+        "out": out,
+        "kind": content.kind,
+        "n_documents": content.about["n_documents"],
+        "n_topics": _n_leaves(content),
+        "topics": topics,
+        "seconds": round(seconds, 2),
+    }
+    if content.time is not None:
+        result["times"] = content.time["bins"]
+        for node, shares in zip(content.time["nodes"], content.time["shares"], strict=True):
+            topics[node]["shares"] = shares
+    return result
+
+
+def _n_leaves(content: Content) -> int:
+    return len(content.nodes) - len({node["parent"] for node in content.nodes} - {None})
+
+
+def tuning_text(tried: Sequence[Candidate], data: str, model: str, scoring: str, folds: int) -> str:
+    """Report the candidates of a cross-validation, and the command that trains with the best."""
+    best = tried[0]
+    with_coupling = best.coupling is not None
+    columns = ("C", *(["Coupling"] if with_coupling else []), _SCORE_NAMES[scoring], "± over folds")
+    rows = [(one.C, *([one.coupling] if with_coupling else []), one.mean, one.std) for one in tried]
+    formats = ("g", *(["g"] if with_coupling else []), "percent", "percent")
+    coupling = f" --coupling {best.coupling:g}" if with_coupling else ""
+    return (
+        f"{Table(columns, tuple(rows), formats)}\n\nMean over {folds} folds. To train with the best:\n"
+        f"  arbora classify train {data} --model {model} --C {best.C:g}{coupling} --out model/"
+    )
+
+
+def tuning_json(tried: Sequence[Candidate]) -> dict[str, Any]:
+    """Report the candidates of a cross-validation as values for JSON."""
+    return {"best": tried[0]._asdict(), "tried": [one._asdict() for one in tried]}
