@@ -43,7 +43,7 @@ class Centroids(ClassifierMixin, BaseEstimator):
         self.index_ = {name: code for code, name in enumerate(self.classes_)}
         self.sparse_ = sparse.csr_matrix(self.means_)
         self.trace_ = Trace()
-        self.trace_.append(1.0, 0.0)
+        self.trace_.append(1.0, gap=0.0)
         self._cache = object()  # private: not part of the model
         return self
 

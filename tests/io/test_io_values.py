@@ -197,7 +197,7 @@ def registered():
 
 def test_what_is_shared_is_written_once_and_still_shared(tmp_path):
     trace = Trace()
-    trace.append(1.5, 0.5, extra=2.0)
+    trace.append(1.5, gap=0.5, extra=2.0)
     array = np.arange(1000.0)
     inner = Node(array=array)
     model = Node(child=Pair(inner, [inner, trace, trace]), array=array)

@@ -31,9 +31,7 @@ def test_a_model_of_0_1_predicts_as_before(name, expected):
     methods = [method for method in METHODS if f"{name}/{method}" in expected]
     assert methods
     for method in methods:
-        # Until classifiers have `predict_node_proba`, their `predict_proba` has the columns of the nodes.
-        found = getattr(model, method if hasattr(model, method) else "predict_proba")(X)
-        assert_same_output(found, expected[f"{name}/{method}"])
+        assert_same_output(getattr(model, method)(X), expected[f"{name}/{method}"])
 
 
 def assert_same_output(found, expected):
