@@ -109,6 +109,11 @@ class Monitor:
         return self.n_iter >= self.max_iter - 1
 
     @property
+    def done(self) -> bool:
+        """Whether the loop has converged or `max_iter` is reached, also after a resume."""
+        return self.converged or self.n_iter >= self.max_iter
+
+    @property
     def objective(self) -> float:
         """Objective of the last iteration; NaN before the first one."""
         return self.trace.last.get("objective", np.nan)
@@ -165,7 +170,7 @@ class Monitor:
         if self.progress is not None:
             shown: dict[str, Any] = {} if self.criterion is None else {self.criterion: self.value}
             self.progress.update(objective=float(objective), **shown)
-        return self.converged or self.n_iter >= self.max_iter
+        return self.done
 
     def _relative_gap(self, objective: float, certified: bool) -> float:
         """Count the gap from the highest lower bound; return it relative to the objective."""
@@ -175,14 +180,15 @@ class Monitor:
         return self.gap / max(objective, _TINY)
 
     def to_state(self) -> dict[str, Any]:
-        """Return history and bound as values that JSON can hold."""
-        return {"trace": self.trace.to_dict(), "bound": self.bound}
+        """Return history and certificate as values that JSON can hold."""
+        own = {"bound": self.bound, "gap": self.gap, "converged": self.converged}
+        return {"trace": self.trace.to_dict(), **own}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what :meth:`to_state` returned. The clock continues from the last row."""
         columns = state["trace"]
         self.trace = Trace.from_state({"columns": list(columns), "values": list(columns.values())})
-        self.bound = state["bound"]
+        self.bound, self.gap, self.converged = state["bound"], state["gap"], state["converged"]
 
     def keep(self, name: str, arrays: dict[str, NDArray[Any]], **meta: Any) -> None:
         """Save the state of a loop after an iteration, with the history.

@@ -12,11 +12,13 @@ from sklearn.exceptions import ConvergenceWarning
 from arbora.classify import RecursiveLogisticRegression
 from arbora.classify._common.coupling import couple
 from arbora.classify.recursive import coupled_training as _joint
+from arbora.core import monitor as monitoring
 from arbora.core.checkpoint import Checkpoint
+from arbora.core.monitor import Monitor
 from arbora.engine import ThreadEngine
 from arbora.infer.linear import coupled_newton as newton
 from arbora.infer.linear.coupled import CoupledSolver
-from arbora.infer.linear.coupled_newton import Newton, suits_newton
+from arbora.infer.linear.coupled_newton import CoupledNewton, suits_newton
 from arbora.infer.linear.flat import prepare_rows
 from arbora.structure import Hierarchy, LabelGraph
 from support.linear_problems import conjugate, loss_value, random_problem
@@ -33,7 +35,7 @@ def factor_of(structure, coupling=0.8):
     return couple(structure, structure.encode(list("01234")), coupling).factor
 
 
-def make(problem, factor, solver=Newton, offset=None, n_jobs=1):
+def make(problem, factor, solver=CoupledNewton, offset=None, n_jobs=1):
     """A problem for either solver, costs by block."""
     rows = prepare_rows(problem.X, problem.X.dtype, problem.bias)
 
@@ -142,8 +144,8 @@ def test_gaps_bound_the_error_all_the_way(C):
     solver = make(problem, factor_of(GRAPH))
     optimum = solver.solve(tol=1e-14).certificate.objective
     solution = solver.solve(tol=1e-6)
-    error = np.array([step.objective - optimum for step in solution.history])
-    gaps = np.array([step.gap for step in solution.history])
+    error = solution.trace["objective"] - optimum
+    gaps = solution.trace["gap"] * solution.trace["objective"]
     assert (gaps >= 0).all()
     assert (gaps >= error - 1e-9 * optimum).all()
     assert (np.diff(error) <= 1e-12 * optimum).all()  # the objective never rises
@@ -155,16 +157,18 @@ def test_curvature_is_the_slope_of_the_gradient():
     solver = make(dense_problem(13), factor_of(DAG))
     solver._prepare()
     Z, E = np.random.default_rng(14).standard_normal((2, 8, 5))
-    ahead, behind = solver._evaluate(Z + 1e-5 * E), solver._evaluate(Z - 1e-5 * E)
+    ahead, behind = solver.evaluate(Z + 1e-5 * E), solver.evaluate(Z - 1e-5 * E)
     slope = (ahead.gradient - behind.gradient) / 2e-5
-    np.testing.assert_allclose(solver._curve(E, solver._evaluate(Z).curvature), slope, atol=1e-6)
+    np.testing.assert_allclose(solver.hessian_product(solver.evaluate(Z).curvature, E), slope, atol=1e-6)
 
 
 def test_preconditioner_inverts_what_it_stands_for():
     solver, rng = make(dense_problem(15), factor_of(GRAPH)), np.random.default_rng(16)
     solver._prepare()
     curvature, E = np.outer(np.ones(40), rng.random(5)), rng.standard_normal((8, 5))
-    np.testing.assert_allclose(solver._preconditioner(curvature)(solver._curve(E, curvature)), E, atol=1e-10)
+    np.testing.assert_allclose(
+        solver.preconditioner(curvature)(solver.hessian_product(curvature, E)), E, atol=1e-10
+    )
 
 
 def test_number_of_threads_changes_no_bit(monkeypatch):
@@ -172,10 +176,10 @@ def test_number_of_threads_changes_no_bit(monkeypatch):
     problem, factor = dense_problem(8, n_samples=300), factor_of(TREE)
     one, two = (make(problem, factor, n_jobs=n).solve(tol=1e-8) for n in (1, 2))
     np.testing.assert_array_equal(one.multipliers, two.multipliers)
-    assert [step.gap for step in one.history] == [step.gap for step in two.history]
+    np.testing.assert_array_equal(one.trace["gap"], two.trace["gap"])
 
 
-def test_cut_off_and_taken_up_again(tmp_path):
+def test_interrupted_fit_resumes_to_the_same_bits(tmp_path, monkeypatch):
     class Cut(Exception):
         pass
 
@@ -187,17 +191,21 @@ def test_cut_off_and_taken_up_again(tmp_path):
             if self.n == 3:
                 raise Cut
 
+    monkeypatch.setattr(monitoring, "_SAVE_SHARE", 0.0)  # save after every step
     problem, factor = dense_problem(9), factor_of(TREE)
     whole = make(problem, factor).solve(tol=1e-10)
-    assert len(whole.history) > 3
+    assert len(whole.trace) > 3
     checkpoint = Checkpoint(tmp_path / "fit", "a fit")
     with pytest.raises(Cut):
         make(problem, factor).solve(tol=1e-10, checkpoint=checkpoint, progress=Cutting())
     resumed = make(problem, factor).solve(tol=1e-10, checkpoint=checkpoint)
     np.testing.assert_array_equal(resumed.multipliers, whole.multipliers)
-    assert len(resumed.history) == len(whole.history)
-    again = make(problem, factor).solve(tol=1e-10, checkpoint=checkpoint)  # it had ended: no step more
-    assert again.history == resumed.history
+    assert len(resumed.trace) == len(whole.trace)
+    again = make(problem, factor).solve(
+        tol=1e-10, checkpoint=checkpoint
+    )  # a finished fit takes no further step
+    assert again.trace == resumed.trace
+    assert again.certificate == resumed.certificate
 
 
 def test_a_fit_that_fails_leaves_nothing_behind(monkeypatch):
@@ -206,9 +214,9 @@ def test_a_fit_that_fails_leaves_nothing_behind(monkeypatch):
 
     solver = make(dense_problem(9), factor_of(TREE))
     before = set(vars(solver))
-    for what in ("_sum", "_advance"):  # while the arrays are made, and while they are used
+    for what in ("_sum", "evaluate"):  # while the arrays are made, and while they are used
         with monkeypatch.context() as patch:
-            patch.setattr(Newton, what, fails)
+            patch.setattr(CoupledNewton, what, fails)
             with pytest.raises(MemoryError):
                 solver.solve()
         assert set(vars(solver)) == before
@@ -220,19 +228,20 @@ def test_gaps_count_from_the_best_bound_so_far(tmp_path):
     problem, factor = dense_problem(9), factor_of(TREE)
     bound = make(problem, factor).solve(tol=1e-14).certificate.objective * (1 - 1e-9)
     checkpoint = Checkpoint(tmp_path / "fit", "a fit")
-    before = newton.Round(1e3, 1e3, 0.0, True)
-    checkpoint.save("newton", {"Z": np.zeros((8, 5))}, {"bound": bound, "history": [before]})
+    before = Monitor(1e-9, 2, checkpoint=checkpoint)
+    before.record(1e3, gap=1e3 - bound)
+    before.keep("newton", {"Z": np.zeros((8, 5))})
     certificate = make(problem, factor).solve(tol=1e-9, max_iter=2, checkpoint=checkpoint).certificate
-    assert certificate.gap == certificate.objective - bound
+    assert certificate.gap == pytest.approx(certificate.objective - bound, rel=1e-6)
     assert certificate.gap < make(problem, factor).solve(tol=1e-9, max_iter=1).certificate.gap
 
 
 def test_begins_where_another_fit_ended():
     problem, factor = dense_problem(10), factor_of(TREE)
     cold = make(problem, factor).solve(tol=1e-8)
-    assert len(cold.history) > 2
+    assert len(cold.trace) > 2
     warm = make(problem, factor).solve(tol=1e-8, multipliers=cold.multipliers)
-    assert len(warm.history) == 1
+    assert len(warm.trace) == 1
     other = factor_of(DAG)
     moved = make(problem, other).solve(tol=1e-12, multipliers=cold.multipliers)
     want = make(problem, other).solve(tol=1e-12)

@@ -81,15 +81,16 @@ def test_optimum_is_that_of_a_generic_solver(likelihood, by_weight, sparse, bias
 @BOTH
 @PRECISIONS
 def test_derivatives_by_differences(likelihood, by_weight):
-    newton = tree_map._Newton(make(likelihood, by_weight, sparse=True), ThreadEngine())
+    objective = tree_map.MapObjective(make(likelihood, by_weight, sparse=True), ThreadEngine())
     rng = np.random.default_rng(1)
     W, E = rng.normal(size=(2, N_FEATURES + 1, 5))
-    point, h = newton.gradient(newton.evaluate(W)), 1e-5
-    ahead, behind = (newton.gradient(newton.evaluate(W + sign * h * E)) for sign in (1, -1))
+    point, h = objective.evaluate(W), 1e-5
+    ahead, behind = (objective.evaluate(W + sign * h * E) for sign in (1, -1))
+    at = objective.expand(point)
     slope = (ahead.objective - behind.objective) / (2 * h)
-    assert np.vdot(point.gradient, E) == pytest.approx(slope, rel=1e-7)
-    difference = (ahead.gradient - behind.gradient) / (2 * h)
-    np.testing.assert_allclose(newton.curve(point, E), difference, rtol=1e-6, atol=1e-6)
+    assert np.vdot(at.gradient, E) == pytest.approx(slope, rel=1e-7)
+    difference = (objective.expand(ahead).gradient - objective.expand(behind).gradient) / (2 * h)
+    np.testing.assert_allclose(at.product(E), difference, rtol=1e-6, atol=1e-6)
 
 
 def tree_precision(parent, a):
@@ -267,22 +268,22 @@ def test_a_weight_of_two_is_a_row_twice(likelihood):
 def test_a_start_near_by_saves_steps(likelihood):
     problem = make(likelihood)
     first = solve(problem, tol=1e-6)
-    assert not solve(problem, first.weights, tol=1e-5).history
+    assert len(solve(problem, first.weights, tol=1e-5).trace) == 0
     other = problem._replace(precision=problem.precision * 1.1)
     warm, cold = solve(other, first.weights, tol=1e-6), solve(other, tol=1e-6)
     np.testing.assert_allclose(warm.weights, cold.weights, atol=1e-4)
-    assert len(warm.history) < len(cold.history)
+    assert len(warm.trace) < len(cold.trace)
     far = solve(problem, np.full_like(first.weights, 1e6), tol=1e-6)  # worse than nothing: left aside
     np.testing.assert_allclose(far.weights, first.weights, atol=1e-4)
 
 
-def test_objective_falls_and_history_tells():
+def test_objective_and_gradient_fall_with_every_step():
     solution = solve(make(), max_iter=3)
     assert not solution.converged
-    assert len(solution.history) == 3
-    objectives = [step.objective for step in solution.history]
-    assert objectives == sorted(objectives, reverse=True)
-    assert solution.history[-1][:2] == (solution.objective, solution.gradient_norm)
+    assert len(solution.trace) == 3
+    assert solution.trace.is_monotone("objective", increasing=False)
+    assert solution.trace.last["objective"] == solution.objective
+    assert (np.diff(solution.trace["change"]) < 0).all()
 
 
 @BOTH

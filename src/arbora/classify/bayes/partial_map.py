@@ -160,14 +160,14 @@ def fit_partial_map(
         while not done:
             given = problem.given(node_scalars(problem, Gammas(shape, np.exp(rate))))
             reached = inner.tolerance(change, tol)
-            mean, objective, _, history, settled, *_ = inner.solve(given, reached)
+            mean, objective, _, steps, settled, *_ = inner.solve(given, reached)
             variance = laplace_diagonal(given, mean, engine=engine)
             gammas = update_gammas(sharing, prior, spreads(tree, sharing, mean, variance), n_weights)
             image = np.clip(np.log(gammas.rate), low, high)
             change = float(np.sqrt(np.mean((image - rate) ** 2))) if rate.size else 0.0
             rate = np.clip(mixture.next(rate.ravel(), image.ravel()).reshape(rate.shape), low, high)
             tight = reached <= inner.tolerance(0.0, tol)
-            done = monitor.record(objective, change=change, certified=tight, steps=len(history))
+            done = monitor.record(objective, change=change, certified=tight, steps=len(steps))
     finally:
         inner.close()
     marginals = laplace_marginals(given, mean, engine=engine) or Marginals(variance)

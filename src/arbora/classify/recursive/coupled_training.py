@@ -21,7 +21,7 @@ from arbora.core.progress import Progress
 from arbora.core.trace import Trace
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
-from arbora.infer.linear.coupled_newton import Newton, NewtonSolution, suits_newton
+from arbora.infer.linear.coupled_newton import CoupledNewton, NewtonSolution, suits_newton
 from arbora.infer.linear.coupled_shards import ShardedCoupledSolver
 from arbora.infer.linear.coupled_state import Multipliers
 from arbora.infer.linear.flat import LinearRows, prepare_rows
@@ -45,7 +45,7 @@ class Size(NamedTuple):
 class Fitted(NamedTuple):
     """A joint problem, its solution, and the order in which its classes are laid out."""
 
-    joint: CoupledSolver | Newton
+    joint: CoupledSolver | CoupledNewton
     solution: CoupledSolution | NewtonSolution
     coupling: Coupling
 
@@ -225,9 +225,9 @@ def train_joint(
 
     costs = block_costs(training, coupling.order)
     with engine:
-        joint: CoupledSolver | Newton
+        joint: CoupledSolver | CoupledNewton
         if suits_newton(rows, len(coupling.order), options.loss):
-            joint = Newton(rows, costs, coupling.factor, engine, from_weights)
+            joint = CoupledNewton(rows, costs, coupling.factor, engine, from_weights)
             shape = (rows.n_features + 1, len(coupling.order))
             start = start if isinstance(start, np.ndarray) and start.shape == shape else None
         else:
@@ -321,6 +321,8 @@ def build_model(fitted: Fitted, prune_below: float | None, keep: bool = True) ->
 
 def joint_trace(fitted: Fitted) -> Trace:
     """Objective, relative gap and seconds by round."""
+    if isinstance(fitted.solution, NewtonSolution):
+        return fitted.solution.trace
     values = np.array([[r.objective, r.gap, r.seconds] for r in fitted.solution.history]).T
     values[1] /= np.maximum(values[0], np.finfo(np.float64).tiny)
     return Trace.from_state({"columns": ["objective", "gap", "seconds"], "values": values})

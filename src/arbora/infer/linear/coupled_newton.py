@@ -27,7 +27,7 @@ most of their multipliers rest at a bound, and the squared hinge has no second d
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,29 +36,27 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.core.checkpoint import Checkpoint
+from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
+from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
+from arbora.core.trace import Trace
 from arbora.infer.linear.coupled import Certificate, Costs, Weights
-from arbora.infer.linear.coupled_state import Round
 from arbora.infer.linear.flat import LinearRows
 from arbora.infer.linear.layout import Layout, lay_out
+from arbora.infer.newton_cg import Expansion, Map, newton_cg
 
 MOST_FEATURES, MOST_CLASSES = 1000, 1000
 MOST_NUMBERS = 2**26  # in X, and in the pairs of rows and classes
 _CHUNK = 1024  # rows whose scores stay in the cache
-_MOST_PRODUCTS = 100  # conjugate gradient steps of a Newton step
-_FORCING = 0.3  # residual of a Newton step over its gradient
-_BELOW_TOL = 0.5  # ... but no smaller than what this share of the tolerance asks for
-_ARMIJO = 1e-4
-_ROUNDING = 1e-13  # relative error of an objective
 
 Array = NDArray[np.float64]
 
 
 class Point(NamedTuple):
-    """Where the solver stands: objective, gradient and curvatures h_il at Z."""
+    """Objective, gradient and curvatures h_il at x = Z."""
 
-    Z: Array
+    x: Array
     objective: float
     gradient: Array
     curvature: Array
@@ -70,8 +68,13 @@ class NewtonSolution(NamedTuple):
     multipliers: Array  # (n_features + 1) x n_classes: U, with W = offset + U F'F
     shared: NDArray[Any]  # n_shared x (n_features + 1), bias last
     certificate: Certificate
-    history: list[Round]
+    trace: Trace
     converged: bool
+
+    @property
+    def history(self) -> Trace:
+        """The trace, one row per Newton step."""
+        return self.trace
 
 
 def _losses(m: Array, c: Array) -> tuple[float, Array, Array]:
@@ -101,7 +104,7 @@ def suits_newton(rows: LinearRows, n_classes: int, loss: str) -> bool:
     return loss == "logistic" and rows.dense and few and n_numbers <= MOST_NUMBERS
 
 
-class Newton:
+class CoupledNewton:
     """A joint problem with the logistic loss, in the manner of `Joint`.
 
     Parameters
@@ -125,7 +128,7 @@ class Newton:
     >>> rows = prepare_rows(sp.csr_array([[1.0], [-1.0]]), np.float64, bias=0.0)
     >>> costs = lambda block, ids: np.array([[1.0, -1.0], [-1.0, 1.0]])[ids, block.start : block.stop]
     >>> parent_and_leaves = sp.csc_array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> newton = Newton(rows, costs, parent_and_leaves, ThreadEngine())
+    >>> newton = CoupledNewton(rows, costs, parent_and_leaves, ThreadEngine())
     >>> solution = newton.solve(tol=1e-9, max_iter=20)
     >>> newton.weights(0, solution)[:1].round(3)  # what the classes disagree on is no part of the parent
     array([[ 0.675, -0.675]])
@@ -136,7 +139,7 @@ class Newton:
         rows: LinearRows,
         costs: Costs,
         factor: sp.csc_array,
-        engine: Any,
+        engine: Engine,
         offset: Weights | None = None,
     ) -> None:
         if not rows.dense:
@@ -184,7 +187,8 @@ class Newton:
         """Add up what a function gives for the chunks of rows, in their order."""
         return [sum(values) for values in zip(*self.engine.map(function, self.chunks), strict=True)]
 
-    def _evaluate(self, Z: Array) -> Point:
+    def evaluate(self, Z: Array, near: Point | None = None) -> Point:
+        """Objective, gradient and curvatures, in one pass over the rows."""
         W = Z @ self.R + self._offset(self.classes)
         curvature = np.empty_like(self.cost)
 
@@ -196,8 +200,13 @@ class Newton:
         loss, U = self._sum(evaluate)
         return Point(Z, loss + float(np.vdot(Z, Z)) / 2, Z - U @ self.R.T, curvature)
 
-    def _curve(self, E: Array, curvature: Array) -> Array:
-        """Product with the Hessian."""
+    def expand(self, point: Point) -> Expansion:
+        """Gradient and Hessian."""
+        product = partial(self.hessian_product, point.curvature)
+        return Expansion(point.gradient, product, partial(self.preconditioner, point.curvature))
+
+    def hessian_product(self, curvature: Array, E: Array) -> Array:
+        """Product of the Hessian with a change E of Z."""
         D = E @ self.R
 
         def product(chunk: slice) -> tuple[Array]:
@@ -206,39 +215,12 @@ class Newton:
 
         return np.asarray(E + self._sum(product)[0] @ self.R.T)
 
-    def _preconditioner(self, curvature: Array) -> Callable[[Array], Array]:
-        """Inverse of the Hessian that the mean curvature of each class would give."""
+    def preconditioner(self, curvature: Array) -> Map:
+        """Inverse of the Hessian with the mean curvature of each class in place of its curvatures."""
         spread, A = self.spectrum
         steepness, B = np.linalg.eigh((self.R * curvature.mean(axis=0)) @ self.R.T)
         shrink = 1.0 / (1.0 + np.maximum(spread, 0.0)[:, None] * np.maximum(steepness, 0.0))
         return lambda E: A @ (shrink * (A.T @ E @ B)) @ B.T
-
-    def _direction(self, point: Point, enough: float) -> Array:
-        """Solve for the Newton step by preconditioned conjugate gradients, to a residual of norm `enough`."""
-        invert = self._preconditioner(point.curvature)
-        step, residual = np.zeros_like(point.Z), -point.gradient
-        along, previous = np.zeros_like(residual), np.inf
-        for _ in range(_MOST_PRODUCTS):
-            if np.linalg.norm(residual) <= enough:
-                break
-            scaled = invert(residual)
-            now = float(np.vdot(residual, scaled))
-            along = scaled + (now / previous) * along
-            curved = self._curve(along, point.curvature)
-            length = now / float(np.vdot(along, curved))
-            step, residual, previous = step + length * along, residual - length * curved, now
-        return step
-
-    def _advance(self, point: Point, tol: float) -> Point:
-        """Take one Newton step, halved until the objective has fallen enough."""
-        enough = np.sqrt(2 * _BELOW_TOL * tol * point.objective)  # the norm of a gradient at this gap
-        step = self._direction(point, max(_FORCING * float(np.linalg.norm(point.gradient)), enough))
-        slope, length = float(np.vdot(step, point.gradient)), 1.0
-        new = self._evaluate(point.Z + step)
-        while new.objective > point.objective * (1 + _ROUNDING) + _ARMIJO * length * slope:
-            length /= 2
-            new = self._evaluate(point.Z + length * step)
-        return new
 
     def solve(
         self,
@@ -272,44 +254,37 @@ class Newton:
         try:
             with ThreadpoolController().limit(limits=1, user_api="blas"):
                 self._prepare()
-                return self._solve(tol, max_iter, multipliers, checkpoint, progress, f"{key}newton")
-        finally:  # a solver that was interrupted, or ran out of memory, keeps none of it
+                return self._minimise(
+                    Monitor(tol, max_iter, progress, checkpoint), multipliers, f"{key}newton"
+                )
+        finally:  # also after an interrupt or a memory error
             for name in ("X", "sign", "cost", "R", "spectrum"):
                 self.__dict__.pop(name, None)
 
-    def _solve(
-        self,
-        tol: float,
-        max_iter: int,
-        multipliers: Array | None,
-        checkpoint: Checkpoint | None,
-        progress: Progress | None,
-        name: str,
-    ) -> NewtonSolution:
-        history, bound = list[Round](), -np.inf
+    def _minimise(self, monitor: Monitor, multipliers: Array | None, name: str) -> NewtonSolution:
         Z = np.zeros((self.rows.n_features + 1, len(self.R)))
         if multipliers is not None:
             Z = multipliers @ self.R.T
-        piece = checkpoint.load(name) if checkpoint is not None else None
-        if piece is not None:
-            Z, bound = piece.arrays["Z"], piece.meta["bound"]
-            history = [Round(*entry) for entry in piece.meta["history"]]
-        point = self._evaluate(Z)
-        started = perf_counter() - (history[-1].seconds if history else 0.0)
-        while not history or (history[-1].gap > tol * point.objective and len(history) < max_iter):
-            point = self._advance(point, tol)
-            gap = float(np.vdot(point.gradient, point.gradient)) / 2
-            bound = max(bound, point.objective - gap)
-            gap = max(0.0, min(gap, point.objective - bound))
-            history.append(Round(point.objective, gap, perf_counter() - started, True))
-            if checkpoint is not None:
-                checkpoint.save(name, {"Z": point.Z}, {"bound": bound, "history": history})
-            if progress is not None:
-                progress.update(
-                    objective=point.objective, gap=gap / max(point.objective, np.finfo(np.float64).tiny)
-                )
-        sums = np.asarray(np.linalg.lstsq(self.R, point.Z.T, rcond=None)[0].T, np.float64)
+        kept = monitor.resume(name)
+        if kept is not None:
+            Z = kept.arrays["Z"]
+
+        def record(point: Point, gradient: Array) -> None:
+            monitor.record(point.objective, gap=float(np.vdot(gradient, gradient)) / 2)
+            monitor.keep(name, {"Z": point.x})
+
+        def done(point: Point, gradient: Array, decrement: float) -> bool:
+            if np.isfinite(decrement):  # the start is no iteration
+                record(point, gradient)
+            return monitor.done
+
+        def target(point: Point) -> float:
+            return float(np.sqrt(2 * monitor.tol * point.objective))  # the norm of a gradient at this gap
+
+        point, gradient = newton_cg(self, self.evaluate(Z), done, target=target)
+        if not monitor.n_iter:  # no step lowers the objective: the start is optimal up to rounding
+            record(point, gradient)
+        sums = np.asarray(np.linalg.lstsq(self.R, point.x.T, rcond=None)[0].T, np.float64)
         shared = np.asarray(self.factor[self.layout.shared] @ sums.T, self.rows.dtype)
-        gap = history[-1].gap
-        certificate = Certificate(1.0, point.objective, gap)
-        return NewtonSolution(sums, shared, certificate, history, gap <= tol * point.objective)
+        certificate = Certificate(1.0, point.objective, monitor.gap)
+        return NewtonSolution(sums, shared, certificate, monitor.trace, monitor.converged)

@@ -25,6 +25,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from arbora.core.chunks import split
 from arbora.core.engine import SerialEngine
 from arbora.core.monitor import Monitor
+from arbora.infer.newton_cg import conjugate_gradients
 from arbora.infer.softmax.problem import (
     Matrix,
     Objective,
@@ -40,7 +41,7 @@ from arbora.kernels.softmax import prox_softmax
 
 _MOST_CHANGES = 100  # iterations in which rho may change
 _APART = 5.0  # ratio of the residuals at which it does
-_MOST_PRODUCTS = 50  # conjugate gradient steps for the weights
+_MAX_PRODUCTS = 50  # conjugate gradient steps for the weights
 _FORCING = 0.03  # residual of these over what they began with
 _ROWS_PER_TASK = 512
 _MOST_STEPS = 60  # of Newton's method for a row
@@ -68,20 +69,13 @@ class _Weights:
         seen(diagonal)[:] += 1
         diagonal = np.maximum(diagonal, np.finfo(Z.dtype).tiny)
         enough = _FORCING * float(np.linalg.norm(residual))
-        along, previous, Z = np.zeros_like(Z), np.inf, Z.copy()
-        for _ in range(_MOST_PRODUCTS):
-            if np.linalg.norm(residual) <= enough:
-                break
-            scaled = residual / diagonal
-            now = float(np.vdot(residual, scaled))
-            along = scaled + Z.dtype.type(now / previous) * along
-            moved = self.scores(along)
-            curved = self.objective.gather(rho * moved)
-            seen(curved)[:] += seen(along)
-            length = Z.dtype.type(now / float(np.vdot(along, curved)))
-            Z += length * along
-            residual -= length * curved
-            previous = now
+
+        def product(E: Matrix) -> Matrix:
+            curved = self.objective.gather(rho * self.scores(E))
+            seen(curved)[:] += seen(E)
+            return curved
+
+        Z = Z + conjugate_gradients(product, residual, lambda R: R / diagonal, enough, _MAX_PRODUCTS)
         return Z, self.scores(Z)
 
 

@@ -28,12 +28,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.infer.newton_cg import ARMIJO, conjugate_gradients, inner_of_columns
 from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, scores
 
 BLOCK = 64  # classes of a visit
-_MOST_PRODUCTS = 25  # conjugate gradient steps of a Newton step
+_MAX_PRODUCTS = 25  # conjugate gradient steps of a Newton step
 _FORCING = 0.1  # residual of a Newton step over its gradient
-_ARMIJO = 1e-4
 _MOST_HALVINGS = 40
 _ROUNDING = 20.0  # error of a sum over rows, in units of the working precision
 
@@ -112,23 +112,14 @@ def _linear(rows: Rows, columns: slice) -> Matrix:
 def _newton_step(rows: Rows, ridge: Matrix, gradient: Matrix, bend: Matrix) -> Matrix:
     """Newton steps of all classes of a block by conjugate gradients, each with lengths of its own."""
     diagonal = np.maximum(ridge + _gather(rows.squared, bend), np.finfo(bend.dtype).tiny)
-    step, residual, along = np.zeros_like(gradient), -gradient, np.zeros_like(gradient)
-    enough = (_FORCING * np.linalg.norm(gradient, axis=0)) ** 2
-    previous = np.full(gradient.shape[1], np.inf, gradient.dtype)
-    for _ in range(_MOST_PRODUCTS):
-        active = np.einsum("jb,jb->b", residual, residual) > enough
-        if not active.any():
-            break
-        scaled = residual / diagonal
-        now = np.einsum("jb,jb->b", residual, scaled)
-        along = scaled + (now / previous) * along
-        curved = ridge * along + _gather(rows.turned, bend * scores(rows.X, along))
-        size = np.einsum("jb,jb->b", along, curved)
-        length = np.where(active & (size > 0), now / np.where(size > 0, size, 1), 0)
-        step += length * along
-        residual -= length * curved
-        previous = np.where(now > 0, now, np.inf)
-    return step
+
+    def product(E: Matrix) -> Matrix:
+        return ridge * E + _gather(rows.turned, bend * scores(rows.X, E))
+
+    enough = _FORCING * np.linalg.norm(gradient, axis=0)
+    return conjugate_gradients(
+        product, -gradient, lambda R: R / diagonal, enough, _MAX_PRODUCTS, inner_of_columns
+    )
 
 
 def visit(
@@ -172,7 +163,7 @@ def visit(
         after = rows.cost @ curve(S[:, open_] + length[open_] * moved[:, open_] - shift[:, None])[0]
         t = length[open_]
         change = after - before[open_] + t * first[open_] + t * t * second[open_]
-        open_[open_] = ~(change <= _ARMIJO * t * slope_along[open_] + rounding[open_])
+        open_[open_] = ~(change <= ARMIJO * t * slope_along[open_] + rounding[open_])
         if not open_.any():
             break
         length[open_] /= 2

@@ -26,6 +26,7 @@ LC and DM, which split over classes), `multinomial_admm` and `multinomial_lbfgs`
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ from arbora.core.engine import SerialEngine
 from arbora.core.monitor import Monitor
 from arbora.core.products import csr_matmul
 from arbora.infer.likelihood import Likelihood
+from arbora.infer.newton_cg import Expansion, Map
 
 Matrix = NDArray[Any]
 _TINY = float(np.finfo(np.float64).tiny)
@@ -143,9 +145,9 @@ def class_weights(factor: sp.csr_array | None, Z: Matrix) -> Matrix:
 
 
 class Point(NamedTuple):
-    """Parts, their objective, and the probabilities of all classes for all rows."""
+    """Parts x = Z, their objective, and the probabilities of all classes for all rows."""
 
-    Z: Matrix
+    x: Matrix
     objective: float
     P: Matrix
 
@@ -193,7 +195,7 @@ class Objective:
         """Rows of Z that the penalty sees."""
         return Z[:-1] if self.problem.free_bias else Z
 
-    def evaluate(self, Z: Matrix) -> Point:
+    def evaluate(self, Z: Matrix, near: Point | None = None) -> Point:
         """Objective and probabilities."""
         loss, P = self.rows.evaluate(self.weights(Z))
         return Point(Z, loss + squares(self.regularised(Z)) / 2, P)
@@ -201,17 +203,26 @@ class Objective:
     def gradient(self, point: Point) -> Matrix:
         """First derivative by the parts."""
         G = self.share(self.rows.gradient(point.P))
-        self.regularised(G)[:] += self.regularised(point.Z)
+        self.regularised(G)[:] += self.regularised(point.x)
         return G
 
-    def curve(self, point: Point, E: Matrix) -> Matrix:
-        """Product of the second derivative with a change E of the parts."""
+    def expand(self, point: Point) -> Expansion:
+        """Gradient and Hessian; the preconditioner is the diagonal of the Hessian."""
+
+        def preconditioner() -> Map:
+            diagonal = self.diagonal(point)
+            return lambda R: R / diagonal
+
+        return Expansion(self.gradient(point), partial(self.hessian_product, point), preconditioner)
+
+    def hessian_product(self, point: Point, E: Matrix) -> Matrix:
+        """Product of the Hessian with a change E of the parts."""
         G = self.share(self.rows.curve(point.P, self.weights(E)))
         self.regularised(G)[:] += self.regularised(E)
         return G
 
     def diagonal(self, point: Point) -> Matrix:
-        """Diagonal of the second derivative, without what the classes of a row have to do with each other."""
+        """Diagonal of the Hessian without the terms that couple the classes of a row."""
         D = self.rows.diagonal(point.P)
         if self._factor is not None:
             D = np.ascontiguousarray((self._factor**2 @ D.T).T)

@@ -19,8 +19,7 @@ feature.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from time import perf_counter
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,9 +27,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
+from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
+from arbora.core.trace import Trace
 from arbora.infer.likelihood import Likelihood
+from arbora.infer.newton_cg import Expansion, Map, newton_cg
 from arbora.infer.tree.blocks import Marginals, TreeBlocks, class_blocks, suits_blocks
 from arbora.infer.tree.gaussian import posterior_precisions
 from arbora.infer.tree.prior import TreePrior
@@ -43,45 +46,30 @@ from arbora.infer.tree.problem import (
     seen_features,
 )
 
-_MOST_PRODUCTS = 100  # conjugate gradient steps of a Newton step
-_FORCING = 0.3  # residual of a Newton step over its gradient
-_BELOW_TOL = 0.5  # ... but no smaller than what this share of the tolerance asks for
-_ARMIJO = 1e-4
-_MOST_HALVINGS = 30
-_ROUNDING = 1e-14  # relative error of an objective
-_MOST_DENSE = 2**26  # numbers in sparse rows that are made dense, where features are few
-_MOST_TURNED = 1000  # features that are turned
+_MAX_DENSE = 2**26  # numbers in sparse rows that are converted to dense ones, if features are few
+_MAX_ROTATED = 1000  # features that are rotated
 _TINY = float(np.finfo(np.float64).tiny)
 
 Matrix = NDArray[Any]
 
 
-class Step(NamedTuple):
-    """What a Newton step leaves in the history."""
-
-    objective: float
-    gradient_norm: float
-    seconds: float
-
-
 class MapSolution(NamedTuple):
-    """Weights of all nodes, bias last, objective, norm of its gradient by all weights, and the steps on the way."""
+    """Weights of all nodes, bias last, objective, norm of its gradient by the weights of the classes, and history."""
 
     weights: Matrix  # n_nodes x n_weights
     objective: float
     gradient_norm: float
-    history: list[Step]
+    trace: Trace
     converged: bool
 
 
 class Point(NamedTuple):
-    """Where the solver stands: W and K^-1 (W - m), by feature, objective, probabilities and gradient."""
+    """Weights x = W of the classes by feature, K^-1 (W - m), objective and probabilities."""
 
-    W: Matrix
+    x: Matrix
     pull: Matrix
     objective: float
     P: Matrix
-    gradient: Any  # None until it is wanted
 
 
 def _require_memory(problem: MapProblem, n_seen: int) -> None:
@@ -100,26 +88,32 @@ def _require_memory(problem: MapProblem, n_seen: int) -> None:
 
 def _is_small(problem: MapProblem, n_weights: int) -> bool:
     """Whether dense rows and blocks of features at every node are affordable."""
-    return suits_blocks(len(problem.parent), n_weights) and problem.X.shape[0] * n_weights <= _MOST_DENSE
+    return suits_blocks(len(problem.parent), n_weights) and problem.X.shape[0] * n_weights <= _MAX_DENSE
 
 
-class _Newton:
-    """A problem made ready: features that occur, perhaps turned; likelihood; prior; what preconditioners need."""
+class MapObjective:
+    """The objective over the features that occur, with its derivatives and preconditioner, for `newton_cg`.
 
-    def __init__(self, problem: MapProblem, engine: Any) -> None:
+    Parameters
+    ----------
+    problem : MapProblem
+    engine : Engine
+    """
+
+    def __init__(self, problem: MapProblem, engine: Engine) -> None:
         X, self.seen = seen_features(problem)
         _require_memory(problem, len(self.seen))
         X, weight = X.astype(np.float64), row_weights(problem)
         sparse, self.mean = sp.issparse(X), root_means(problem)[self.seen]
         precision, total = np.asarray(problem.precision), max(float(weight.sum()), _TINY)
-        self.turn = self.products = None
+        self.rotation = self.products = None
         if _is_small(problem, X.shape[1]):
             X = X.toarray() if sparse else X
             self.products = (X.T * weight) @ X / total
-        elif not sparse and precision.ndim == 1 and X.shape[1] <= _MOST_TURNED:
-            spread, self.turn = np.linalg.eigh((X.T * weight) @ X / total)
+        elif not sparse and precision.ndim == 1 and X.shape[1] <= _MAX_ROTATED:
+            spread, self.rotation = np.linalg.eigh((X.T * weight) @ X / total)
             self.spread = np.maximum(spread, 0)
-            X, self.mean = X @ self.turn, self.mean @ self.turn
+            X, self.mean = X @ self.rotation, self.mean @ self.rotation
         self.mean = self.mean[:, None]
         Y = sp.csr_array(problem.Y).astype(np.float64)
         self.data = Likelihood(X, Y, weight, problem.likelihood == "softmax", engine)
@@ -127,66 +121,50 @@ class _Newton:
         self.prior = TreePrior(problem.parent, problem.class_node, precision, engine)
 
     def start(self, weights: Matrix) -> Matrix:
-        """Bring weights (n_classes, n_weights) of the classes into the form used here."""
+        """Unknowns that stand for weights (n_classes, n_weights) of the classes."""
         W = np.asarray(weights, np.float64)[:, self.seen].T
-        return np.ascontiguousarray(W if self.turn is None else self.turn.T @ W)
+        return np.ascontiguousarray(W if self.rotation is None else self.rotation.T @ W)
 
-    def evaluate(self, W: Matrix) -> Point:
-        """Objective and probabilities; the gradient is left for later."""
+    def evaluate(self, W: Matrix, near: Point | None = None) -> Point:
+        """Objective and probabilities."""
         deviation = W - self.mean
         pull = self.prior.pull(deviation)
         loss, P = self.data.evaluate(W)
-        return Point(W, pull, loss + float(np.vdot(pull, deviation)) / 2, P, None)
+        return Point(W, pull, loss + float(np.vdot(pull, deviation)) / 2, P)
 
-    def gradient(self, point: Point) -> Point:
-        """Complete a point."""
-        return point._replace(gradient=point.pull + self.data.gradient(point.P))
+    def expand(self, point: Point) -> Expansion:
+        """Gradient and Hessian."""
+        gradient = point.pull + self.data.gradient(point.P)
+        product = partial(self.hessian_product, point)
+        return Expansion(gradient, product, partial(self.preconditioner, point.P))
 
-    def preconditioner(self, P: Matrix) -> Callable[[Matrix], Matrix]:
-        """Return a function that gives an approximate Newton step for a right-hand side."""
+    def hessian_product(self, point: Point, E: Matrix) -> Matrix:
+        """Product of the Hessian with a change E of the weights."""
+        return self.prior.pull(E) + self.data.curve(point.P, E)
+
+    def preconditioner(self, P: Matrix) -> Map:
+        """Approximate inverse of the Hessian at probabilities P."""
         prior = self.prior
         if self.products is not None:
             blocks = class_blocks(self.data.X, self.data.curvature(P), self.products, self.data.engine)
             return TreeBlocks(prior.parent, prior.class_node, prior.precision.T, blocks).solve
-        if self.turn is None:
+        if self.rotation is None:
             diagonal = self.data.diagonal(P)
         else:
             diagonal = np.outer(self.spread, self.data.curvature(P).sum(axis=0))
         return lambda R: prior.solve(R, diagonal)
 
-    def curve(self, point: Point, E: Matrix) -> Matrix:
-        """Product of the Hessian with a change E of the weights."""
-        return self.prior.pull(E) + self.data.curve(point.P, E)
-
-    def direction(self, point: Point, enough: float) -> Matrix:
-        """Solve for the Newton step by conjugate gradients, to a residual of norm `enough`."""
-        precondition = self.preconditioner(point.P)
-        step, residual = np.zeros_like(point.W), -point.gradient
-        along, previous = np.zeros_like(step), np.inf
-        for _ in range(_MOST_PRODUCTS):
-            if np.linalg.norm(residual) <= enough:
-                break
-            scaled = precondition(residual)
-            now = float(np.vdot(residual, scaled))
-            along = scaled + (now / previous) * along
-            curved = self.curve(point, along)
-            length = now / float(np.vdot(along, curved))
-            step += length * along
-            residual -= length * curved
-            previous = now
-        return step
-
-    def advance(self, point: Point, enough: float) -> Point | None:
-        """Take a Newton step, halved until the objective has fallen enough; None where it cannot fall any more."""
-        norm = float(np.linalg.norm(point.gradient))
-        step = self.direction(point, max(_FORCING * norm, _BELOW_TOL * enough))
-        slope, length = float(np.vdot(step, point.gradient)), 1.0
-        for _ in range(_MOST_HALVINGS):
-            new = self.evaluate(point.W + length * step)
-            if new.objective <= point.objective * (1 + _ROUNDING) + _ARMIJO * length * slope:
-                return self.gradient(new)
-            length /= 2
-        return None
+    def all_weights(self, problem: MapProblem, W: Matrix) -> Matrix:
+        """Weights of all nodes and features. Those of features that never occur equal the mean of the roots."""
+        seen = self.prior.all_nodes(W - self.mean) + self.mean.T
+        if self.rotation is not None:
+            seen = seen @ self.rotation.T
+        if len(self.seen) == problem.n_weights:
+            return seen
+        weights = np.empty((len(seen), problem.n_weights))
+        weights[:] = root_means(problem)
+        weights[:, self.seen] = seen
+        return weights
 
 
 def solve_map(
@@ -195,7 +173,7 @@ def solve_map(
     *,
     tol: float = 1e-4,
     max_iter: int = 100,
-    engine: Any,
+    engine: Engine,
     progress: Progress | None = None,
 ) -> MapSolution:
     """Find the most probable weights of all nodes.
@@ -209,7 +187,7 @@ def solve_map(
         Norm of the gradient at which to stop, relative to its norm where all weights are `root_mean`.
     max_iter : int
         Most Newton steps.
-    engine : object with ``map(function, items)``
+    engine : Engine
     progress : Progress, optional
 
     Examples
@@ -227,54 +205,32 @@ def solve_map(
     """
     check_problem(problem)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
-        return _solve(problem, start, tol, max_iter, engine, progress)
+        return _minimise(problem, start, Monitor(tol, max_iter, progress), engine)
 
 
-def _solve(
-    problem: MapProblem,
-    start: Matrix | None,
-    tol: float,
-    max_iter: int,
-    engine: Any,
-    progress: Progress | None,
-) -> MapSolution:
-    newton = _Newton(problem, engine)
-    origin = np.repeat(newton.mean, len(problem.class_node), axis=1)
-    point = newton.gradient(newton.evaluate(origin))
-    scale, started, history = float(np.linalg.norm(point.gradient)), perf_counter(), list[Step]()
+def _minimise(problem: MapProblem, start: Matrix | None, monitor: Monitor, engine: Engine) -> MapSolution:
+    objective = MapObjective(problem, engine)
+    point = objective.evaluate(np.repeat(objective.mean, len(problem.class_node), axis=1))
+    scale = max(float(np.linalg.norm(objective.expand(point).gradient)), _TINY)
     if start is None:
         start = base_rates(problem)
     if start is not None:
-        given = newton.evaluate(newton.start(start[np.asarray(problem.class_node)]))
-        if given.objective < point.objective:
-            point = newton.gradient(given)
-    norm = float(np.linalg.norm(point.gradient))
-    while norm > tol * scale and len(history) < max_iter:
-        new = newton.advance(point, tol * scale)
-        if new is None:
-            break
-        point, norm = new, float(np.linalg.norm(new.gradient))
-        history.append(Step(point.objective, norm, perf_counter() - started))
-        if progress is not None:
-            progress.update(objective=point.objective, gradient=norm / scale)
-    weights = _all_weights(newton, problem, point.W)
-    return MapSolution(weights, point.objective, norm, history, norm <= tol * scale)
+        given = objective.evaluate(objective.start(start[np.asarray(problem.class_node)]))
+        point = given if given.objective < point.objective else point
+
+    def done(point: Point, gradient: Matrix, decrement: float) -> bool:
+        change = float(np.linalg.norm(gradient)) / scale
+        if not np.isfinite(decrement):  # the start is not an iteration
+            return change <= monitor.tol
+        return monitor.record(point.objective, change=change)
+
+    point, gradient = newton_cg(objective, point, done, target=lambda point: monitor.tol * scale)
+    norm = float(np.linalg.norm(gradient))
+    weights = objective.all_weights(problem, point.x)
+    return MapSolution(weights, point.objective, norm, monitor.trace, norm / scale <= monitor.tol)
 
 
-def _all_weights(newton: _Newton, problem: MapProblem, W: Matrix) -> Matrix:
-    """Weights of all nodes and features: those of features that never occur stay at the mean of the roots."""
-    seen = newton.prior.all_nodes(W - newton.mean) + newton.mean.T
-    if newton.turn is not None:
-        seen = seen @ newton.turn.T
-    if len(newton.seen) == problem.n_weights:
-        return seen
-    weights = np.empty((len(seen), problem.n_weights))
-    weights[:] = root_means(problem)
-    weights[:, newton.seen] = seen
-    return weights
-
-
-def laplace_diagonal(problem: MapProblem, weights: Matrix, *, engine: Any = None) -> Matrix:
+def laplace_diagonal(problem: MapProblem, weights: Matrix, *, engine: Engine | None = None) -> Matrix:
     """Variances of the weights of all nodes, each given all others: a Laplace approximation with a diagonal.
 
     The inverse of the own precision of a node, plus those of its children, plus, where the node has a class c,
@@ -285,7 +241,7 @@ def laplace_diagonal(problem: MapProblem, weights: Matrix, *, engine: Any = None
     problem : MapProblem
     weights : ndarray of shape (n_nodes, n_weights)
         The most probable ones.
-    engine : object with ``map(function, items)``, optional
+    engine : Engine, optional
 
     Returns
     -------
@@ -309,7 +265,9 @@ def laplace_diagonal(problem: MapProblem, weights: Matrix, *, engine: Any = None
     return own
 
 
-def laplace_marginals(problem: MapProblem, weights: Matrix, *, engine: Any = None) -> Marginals | None:
+def laplace_marginals(
+    problem: MapProblem, weights: Matrix, *, engine: Engine | None = None
+) -> Marginals | None:
     """Covariances of single nodes, the others being uncertain too; None where features or nodes are too many.
 
     The posterior of all weights is taken to be Gaussian with the precision of the tree and, for a class c, the block
@@ -347,7 +305,7 @@ def _as_columns(problem: MapProblem) -> Matrix:
 
 
 def _at_weights(
-    problem: MapProblem, weights: Matrix, engine: Any
+    problem: MapProblem, weights: Matrix, engine: Engine | None
 ) -> tuple[Likelihood, Matrix, NDArray[np.int64]]:
     """Likelihood over the features that occur, probabilities at the weights, and which features these are."""
     X, seen = seen_features(problem)

@@ -31,6 +31,7 @@ from arbora.core.memory import require_memory
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.core.trace import Trace
+from arbora.infer.newton_cg import Expansion, newton_step
 from arbora.infer.tree import gaussian as gaussian_tree
 from arbora.infer.tree.blocks import Marginals, TreeBlocks
 from arbora.infer.tree.gaussian import Gammas, Root, Tree
@@ -42,11 +43,8 @@ Array = NDArray[np.float64]
 _SWEEPS = 3  # of the global parameters between two passes over the rows
 _FIRST_STEPS = 20  # towards the best shifts, from nothing
 _STEPS = 3  # ... from shifts that were good before
-_MOST_NEWTON = 3  # steps in an iteration
-_MOST_PRODUCTS = 30  # conjugate gradient steps of a Newton step
-_FORCING = 0.1  # residual of a Newton step over its gradient, in the norm of the preconditioner
-_ARMIJO = 1e-4
-_SHORTEST = 1e-6  # of the steps that are tried
+_MAX_NEWTON = 3  # steps in an iteration
+_FORCING = 0.1  # residual of a Newton step over its gradient
 
 
 class TreePosterior(NamedTuple):
@@ -77,11 +75,11 @@ class _Global(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """Means with the local parameters that follow them, and the bound up to terms without the means."""
+    """Means with their local parameters, and minus the bound up to terms without the means."""
 
-    mean: Array
+    x: Array
     local: Local
-    value: float
+    objective: float
 
 
 def _differences(tree: Tree, mean: Array, origin: Any) -> Array:
@@ -115,55 +113,33 @@ class _Means:
     def __init__(self, rows: Rows, tree: Tree, root: Root, precision: Array, factor: TreeBlocks) -> None:
         self.rows, self.tree, self.root, self.precision, self.factor = rows, tree, root, precision, factor
 
-    def evaluate(self, mean: Array, local: Local, n_steps: int = _STEPS) -> _Point:
-        leaves = mean[self.tree.leaves]
+    def evaluate(self, mean: Array, near: Local | _Point, n_steps: int = _STEPS) -> _Point:
+        """Improve the local parameters, beginning with those of `near`, and compute the negative bound."""
+        local, leaves = near.local if isinstance(near, _Point) else near, mean[self.tree.leaves]
         moved = Local(self.rows.scores(leaves), local.variance, local.shift)
         local, value = self.rows.tighten(moved, n_steps)
         away = _differences(self.tree, mean, self.root.mean)
         value += float(np.vdot(self.rows.label_sums, leaves)) - float(np.sum(self.precision * away**2)) / 2
-        return _Point(mean, local, value)
+        return _Point(mean, local, -value)
 
-    def step(self, point: _Point) -> tuple[_Point, float]:
-        """Take one Newton step, halved until the bound rises; return with it the rise that was hoped for."""
-        gradient, bend = self._gradient(point)
-        direction = self._direction(gradient, bend)
-        slope, length = float(np.vdot(gradient, direction)), 1.0
-        while length > _SHORTEST:
-            new = self.evaluate(point.mean + length * direction, point.local)
-            if new.value >= point.value + _ARMIJO * length * slope:
-                return new, slope
-            length /= 2
-        return point, 0.0  # at the optimum, up to rounding
-
-    def _gradient(self, point: _Point) -> tuple[Array, Array]:
+    def expand(self, point: _Point) -> Expansion:
+        """Gradient and Hessian; the preconditioner is the elimination of the tree with the quadratics."""
         slopes, bend = self.rows.slopes(point.local)
-        away = _differences(self.tree, point.mean, self.root.mean)
-        gradient = -_gather(self.tree, self.precision * away)
-        gradient[self.tree.leaves] += slopes
-        return gradient, bend
+        away = _differences(self.tree, point.x, self.root.mean)
+        gradient = _gather(self.tree, self.precision * away)
+        gradient[self.tree.leaves] -= slopes
 
-    def _product(self, direction: Array, bend: Array) -> Array:
-        total = _gather(self.tree, self.precision * _differences(self.tree, direction, 0.0))
-        total[self.tree.leaves] += self.rows.curve(direction[self.tree.leaves], bend)
-        return total
+        def product(direction: Array) -> Array:
+            total = _gather(self.tree, self.precision * _differences(self.tree, direction, 0.0))
+            total[self.tree.leaves] += self.rows.curve(direction[self.tree.leaves], bend)
+            return total
 
-    def _direction(self, gradient: Array, bend: Array) -> Array:
-        """Solve for the Newton step by conjugate gradients."""
-        origin = Root(0.0, self.root.precision)
-        step, residual = np.zeros_like(gradient), gradient
-        along, previous, enough = np.zeros_like(gradient), np.inf, -np.inf
-        for _ in range(_MOST_PRODUCTS):
-            scaled = _solve_means(self.factor, self.tree, origin, residual[self.tree.leaves])
-            now = float(np.vdot(residual, scaled))
-            if now <= max(enough, 0.0):
-                break
-            if previous == np.inf:
-                enough = _FORCING**2 * now
-            along = scaled + (now / previous) * along
-            curved = self._product(along, bend)
-            length = now / float(np.vdot(along, curved))
-            step, residual, previous = step + length * along, residual - length * curved, now
-        return step
+        return Expansion(gradient, product, lambda: self._precondition)
+
+    def _precondition(self, residual: Array) -> Array:
+        return _solve_means(
+            self.factor, self.tree, Root(0.0, self.root.precision), residual[self.tree.leaves]
+        )
 
 
 def _sweep(problem: TreeProblem, quadratic: Quadratic, gammas: Gammas) -> _Global:
@@ -222,14 +198,17 @@ class VariationalTree:
         variance = self.rows.variances(found.posterior.covariance)
         means = _Means(self.rows, tree, root, precision, factor)
         point = means.evaluate(mean, self.local._replace(variance=variance))
-        for _ in range(_MOST_NEWTON):
-            point, hoped = means.step(point)
-            if hoped <= tol * abs(point.value):
+        for _ in range(_MAX_NEWTON):
+            new, decrement = newton_step(
+                means, point, means.expand(point), target=0.0, rounding=0.0, forcing=_FORCING
+            )
+            point = point if new is None else new
+            if new is None or decrement <= tol * abs(point.objective):
                 break
         self.local = point.local
-        self.posterior = found.posterior._replace(mean=point.mean)
-        away = _differences(tree, point.mean, root.mean)
-        likelihood = point.value + float(np.sum(precision * away**2)) / 2
+        self.posterior = found.posterior._replace(mean=point.x)
+        away = _differences(tree, point.x, root.mean)
+        likelihood = -point.objective + float(np.sum(precision * away**2)) / 2
         self.bound = likelihood + _prior_bound(problem, found._replace(posterior=self.posterior))
         return self.bound
 
