@@ -110,7 +110,7 @@ def _linear(rows: Rows, columns: slice) -> Matrix:
 
 
 def _newton_step(rows: Rows, ridge: Matrix, gradient: Matrix, bend: Matrix) -> Matrix:
-    """Newton steps of all classes of a block by conjugate gradients, each with lengths of its own."""
+    """Newton steps of all classes of a block by conjugate gradients, with step lengths of each class."""
     diagonal = np.maximum(ridge + _gather(rows.squared, bend), np.finfo(bend.dtype).tiny)
 
     def product(E: Matrix) -> Matrix:
