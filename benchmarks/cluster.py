@@ -33,7 +33,7 @@ from arbora.infer.linear.coupled_shards import cut_layout
 from arbora.infer.linear.layout import lay_out
 from arbora.infer.softmax.lc import BLOCK
 from arbora.infer.softmax.penalty import split_factor
-from arbora.infer.tree_sum import cut_blocks
+from arbora.infer.tree_sum import cut_leaves
 from arbora.text import LtcTransformer
 from benchmarks.cells import one_thread
 from benchmarks.report import machine, published
@@ -189,7 +189,7 @@ def predict_lc_tree(model: Any, size: Size, n_workers: int) -> dict[str, float]:
     shared = split_factor(factor)
     assert shared is not None, "a tree has parts of its own for each class"
     n_all, crossing, local = np.diff(shared.factor.indptr), [], []
-    for piece in cut_blocks(-(-size.classes // BLOCK), n_workers):
+    for piece in cut_leaves(-(-size.classes // BLOCK), n_workers):
         n_here = np.diff(shared.factor[:, piece.start * BLOCK : piece.stop * BLOCK].tocsr().indptr)
         crossing.append(int(((n_here > 0) & (n_here < n_all)).sum()))
         local.append(int(((n_here > 0) & (n_here == n_all)).sum()))
@@ -208,7 +208,7 @@ def predict_recursive(model: Any, size: Size, n_workers: int) -> dict[str, float
     """
     factor, _ = couple(model.structure_, model.class_nodes_, model.coupling_, model.fade)
     layout = lay_out(factor, n_workers)
-    pieces = cut_layout(layout, cut_blocks(len(layout.blocks), n_workers))
+    pieces = cut_layout(layout, cut_leaves(len(layout.blocks), n_workers))
     to = back = sum(len(piece.ids) + 1 for piece in pieces if len(piece.ids)) / model.n_iter_
     for w in range(len(layout.waves)):
         moved = []

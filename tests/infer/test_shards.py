@@ -37,7 +37,7 @@ from arbora.infer.softmax.lc import prepare
 from arbora.infer.softmax.penalty import CrossingParts, Penalty, ShardParts, split_factor
 from arbora.infer.softmax.problem import SoftmaxProblem, squares
 from arbora.infer.softmax.shards import solve_lc
-from arbora.infer.tree_sum import cut_blocks, fold, parts_of_tree, total
+from arbora.infer.tree_sum import add_leaves, add_nodes, cut_leaves, largest_nodes
 from arbora.structure import Hierarchy, LabelGraph
 from support.multinomial_problems import random_problem
 
@@ -238,7 +238,7 @@ def test_parts_that_one_shard_sees_do_not_cross():
     _, y, tree = many_classes()
     factor, _ = couple(tree, np.asarray(tree.encode(np.unique(y).tolist())), 1.0, None)
     layout = lay_out(factor)
-    runs = cut_blocks(len(layout.blocks), 2)
+    runs = cut_leaves(len(layout.blocks), 2)
     pieces = cut_layout(layout, runs)
     both = set(pieces[0].layout.shared) & set(pieces[1].layout.shared)
     for piece in pieces:
@@ -263,7 +263,7 @@ def test_what_shards_cannot_be_given_is_refused(more):
 @pytest.mark.parametrize("n_blocks", [1, 2, 7, 12, 13])
 @pytest.mark.parametrize("n_shards", [1, 2, 3, 4, 20])
 def test_parts_of_all_shards_make_up_the_tree(n_blocks, n_shards):
-    whole, pieces = range(n_blocks), cut_blocks(n_blocks, n_shards)
+    whole, pieces = range(n_blocks), cut_leaves(n_blocks, n_shards)
     assert [k for piece in pieces for k in piece] == list(whole)
 
     def add(left, right):
@@ -272,12 +272,12 @@ def test_parts_of_all_shards_make_up_the_tree(n_blocks, n_shards):
     known = {}
     for piece in pieces:
         leaves = map(str, piece)
-        known |= {node: fold(node, leaves, add) for node in parts_of_tree(whole, piece)}
+        known |= {node: add_leaves(node, leaves, add) for node in largest_nodes(whole, piece)}
         assert next(leaves, None) is None
     if n_shards in (1, 2, 4) and n_blocks >= n_shards:
         assert len(known) == n_shards  # one message of each shard
 
-    assert total(whole, known, add) == fold(whole, map(str, whole), add)
+    assert add_nodes(whole, known, add) == add_leaves(whole, map(str, whole), add)
 
 
 def test_files_of_objects_are_mapped_and_replaced_whole(tmp_path):

@@ -16,7 +16,7 @@ from arbora.infer.mixture.statistics import (
     e_step,
     local,
     mixed_columns,
-    parts_of,
+    row_chunks,
 )
 
 
@@ -162,7 +162,7 @@ def test_sums_of_many_rows_in_single_precision_are_exact_enough(n_components, te
 
 def test_parts_cover_the_rows_and_add_up():
     rows, scores = random_rows(400, 3, 0.9), random_scores(3)
-    parts = parts_of(rows)
+    parts = row_chunks(rows)
     assert len(parts) > 4
     assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]
     assert parts[-1].stop == 400

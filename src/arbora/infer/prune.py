@@ -1,4 +1,4 @@
-"""Weights that are small are dropped, so that models of very many classes fit into memory."""
+"""Pruning of small weights, so that models of very many classes fit into memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def pruned(V: NDArray[Any], below: Any) -> sp.csr_array:
-    """Keep the entries whose size is above a number, or above one for each row.
+    """Keep the entries whose absolute value exceeds a threshold, one for all rows or one for each.
 
     Examples
     --------

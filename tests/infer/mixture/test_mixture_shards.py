@@ -11,8 +11,8 @@ from arbora.discover import BayesianVMFMixture, MultinomialMixture, VMFMixture
 from arbora.engine import RayEngine, ThreadEngine
 from arbora.infer.mixture import shards as mixture_shards
 from arbora.infer.mixture.loop import Schedule
-from arbora.infer.mixture.shards import RowsByShard, checksum, settled
-from arbora.infer.mixture.statistics import LinearScores, WeightedRows, e_step, parts_of
+from arbora.infer.mixture.shards import RowsByShard, fingerprint_rows, place_rows
+from arbora.infer.mixture.statistics import LinearScores, WeightedRows, e_step, row_chunks
 from arbora.metrics import adjusted_rand_index
 
 
@@ -74,7 +74,7 @@ def test_statistics_of_shards_are_those_of_all_rows():
     )
     scores = LinearScores(rng.standard_normal((3, 5)), rng.standard_normal(5))
     (counts, sums), bound = e_step(scores, rows, ThreadEngine(1))
-    with settled(rows, Schedule(0.0, 1), 5, Elsewhere().with_shards(3)) as elsewhere:
+    with place_rows(rows, Schedule(0.0, 1), 5, Elsewhere().with_shards(3)) as elsewhere:
         (there, its_sums), its_bound = e_step(scores, elsewhere, ThreadEngine(1))
     np.testing.assert_allclose(there, counts, rtol=1e-12)
     np.testing.assert_allclose(its_sums, sums, rtol=1e-10, atol=1e-12)
@@ -83,11 +83,11 @@ def test_statistics_of_shards_are_those_of_all_rows():
 
 def test_pieces_hold_every_row_once():
     rows = WeightedRows(sp.csr_array(np.random.default_rng(0).random((400, 2))), np.arange(400.0))
-    parts = parts_of(rows)
+    parts = row_chunks(rows)
     assert len(parts) > 5
     pieces = RowsByShard(rows, parts, 3)
     assert len(pieces) == 3
-    held = [part for piece in pieces for part in piece.parts]
+    held = [part for piece in pieces for part in piece.chunks]
     np.testing.assert_array_equal(np.concatenate([part.weight for part in held]), rows.weight)
     np.testing.assert_array_equal(sp.vstack([part.X for part in held]).toarray(), rows.X.toarray())
 
@@ -130,7 +130,7 @@ def test_rows_weights_and_settings_tell_runs_apart(X):
         rows._replace(X=sp.csr_array(X[::-1])),
         WeightedRows(rows.X[:-1], rows.weight[:-1]),
     ]
-    assert len({checksum(one) for one in (rows, *others)}) == 4
+    assert len({fingerprint_rows(one) for one in (rows, *others)}) == 4
     assert VMFMixture(4)._settings() != VMFMixture(4, concentration="own")._settings()
     assert VMFMixture(4)._settings() == VMFMixture(4, n_jobs=2, engine="ray")._settings()
 

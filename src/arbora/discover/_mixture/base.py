@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.core.engine import require_shared_memory
+from arbora.core.engine import SerialEngine, require_shared_memory
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
 from arbora.discover._mixture.initialization import Init, check_init
@@ -30,7 +30,7 @@ from arbora.discover._mixture.rows import as_rows, check_weight, refuse_few
 from arbora.discover._mixture.selection import search_components
 from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, run
-from arbora.infer.mixture.shards import settled
+from arbora.infer.mixture.shards import place_rows
 from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step
 
 _NOT_OF_THE_MODEL = "engine", "n_jobs", "random_state", "verbose"  # the seed is in the schedule
@@ -53,7 +53,7 @@ def warn_unless_converged(estimator: Any, solution: MixtureFit) -> None:
     """Tell the user of a run that was stopped by the number of iterations, or by a bound that fell."""
     if solution.converged:
         return
-    name, gain = type(estimator).__name__, solution.trace.last["gap"]
+    name, gain = type(estimator).__name__, solution.trace.last.get("gain", float("nan"))
     if gain < 0:
         message = (
             f"{name} stopped after {len(solution.trace)} iterations: the bound fell by {-gain:.2g} a row, and what "
@@ -193,8 +193,9 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
             with Progress(None, f"start {start + 1} of {n_init}", self.verbose) as progress:
                 return run(model, here, params, schedule, engine, progress)
 
-        with settled(rows, self._schedule(seed), n_components, engine, self._settings()) as here:
-            return best_of(fit, n_init, engine)
+        with place_rows(rows, self._schedule(seed), n_components, engine, self._settings()) as here:
+            # Rows on remote workers serve one start after the other.
+            return best_of(fit, n_init, engine if here.remote is None else SerialEngine())
 
     def _settings(self) -> tuple[str, dict[str, Any]]:
         """Return what tells a fit from others of the same rows."""

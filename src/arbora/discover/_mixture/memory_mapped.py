@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from arbora.core.chunks import split
 from arbora.core.memory import require_memory
-from arbora.infer.mixture.statistics import MOST_RESPONSIBILITIES, cut_rows, nonzeros_at_once
+from arbora.infer.mixture.statistics import MOST_RESPONSIBILITIES, file_chunks, nonzeros_at_once
 
 _ROWS_AT_ONCE = 4096  # rows whose scores are in memory at a time
 _BYTES_PER_ENTRY = 40  # of a part that is read: in double precision and as it is used, sizes, indices
@@ -98,7 +98,7 @@ def pieces(X: Any) -> Iterator[tuple[slice, sp.csr_array]]:
     if not isinstance(X, UnitRows):
         yield slice(0, X.shape[0]), X
         return
-    for part in cut_rows(X.indptr, -(-X.nnz // nonzeros_at_once(X.shape[1]))):
+    for part in file_chunks(X):
         yield part, X[part]
 
 
@@ -106,7 +106,7 @@ def chunks(X: Any) -> list[slice]:
     """Cut X into parts of few enough rows that their scores may be in memory; of a file, few enough entries too."""
     if not isinstance(X, UnitRows):
         return split(X.shape[0], size=_ROWS_AT_ONCE)
-    parts = cut_rows(X.indptr, -(-X.nnz // nonzeros_at_once(X.shape[1])))
+    parts = file_chunks(X)
     return [
         slice(part.start + piece.start, part.start + piece.stop)
         for part in parts

@@ -32,7 +32,7 @@ from arbora.infer.linear.coupled_state import CoupledState, Multipliers, Run
 from arbora.infer.linear.flat import LinearRows
 from arbora.infer.linear.layout import Layout, coupling_of_wave, lay_out, times_seen
 from arbora.infer.linear.row_views import view_all
-from arbora.infer.tree_sum import cut_blocks
+from arbora.infer.tree_sum import cut_leaves
 
 
 class Resident(list[Multipliers]):
@@ -248,7 +248,7 @@ class ShardedCoupledSolver(CoupledSolver):
 
     def _cut(self, factor: sp.csc_array) -> None:
         self.layout = lay_out(factor, self.n_shards)
-        self.runs = cut_blocks(len(self.layout.blocks), self.n_shards)
+        self.runs = cut_leaves(len(self.layout.blocks), self.n_shards)
         self.pieces = cut_layout(self.layout, self.runs)
         # Number of each shared part among those that cross, and behind them for the others.
         n_crossing = 1 + max((int(piece.ids[-1]) for piece in self.pieces if len(piece.ids)), default=-1)

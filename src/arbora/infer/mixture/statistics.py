@@ -1,21 +1,22 @@
-"""The E-step of a mixture: statistics and bound of rows, whatever the components are.
+"""The E-step of a mixture: statistics and bound of the rows, for any kind of components.
 
-The log-joint of a row and a component is linear in the row, `x.W_k + c_k`. `local` gives the statistics of some rows,
-`e_step` those of all. Statistics add, so that whole data, parts of it on threads or on the workers of a cluster, and
-mini-batches share them. The parts depend on the data alone: the result has the same bits for any number of threads.
+The log-joint of a row and a component is linear in the row, `x.W_k + c_k`. `local` returns the statistics of some
+rows, `e_step` those of all. Statistics add, so that whole data, chunks on threads or on the workers of a cluster, and
+mini-batches share them. The chunks depend on the data alone: the result has the same bits for any number of threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.core.chunks import split, split_nonzeros
+from arbora.core.engine import Engine
 from arbora.kernels.mixture import (
     assign_rows,
     column_squares,
@@ -28,21 +29,22 @@ from arbora.kernels.mixture import (
 
 Matrix = NDArray[Any]
 
-_MOST_PARTS = 64  # parts of the data whose statistics are added up, of large data perhaps more
-_MOST_ADDENDS = 1 << 16  # rows of a part whose statistics are added in single precision
-_NONZEROS_PER_PART = 1 << 17  # of a part that gives responsibilities alone
-MOST_RESPONSIBILITIES = 1 << 26  # numbers that may be in memory at once, 256 MiB in single precision
-_NONZEROS_PER_SUM = 16  # a part has at least this many non-zeros for each number in a column of its sums
-_NONZEROS_AT_ONCE = 1 << 20  # of rows in a file, that a thread reads at a time
-_MANY_FEATURES = 1 << 12  # whose scores do not fit the cache of a core
-_FEW = 8  # at most one responsibility in so many is not zero: sums are made of those alone
-_COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 8, 2048  # of sums, that a thread makes at a time
+_MOST_CHUNKS = 64  # whose statistics are added up; large data may need more
+_MOST_ADDENDS = 1 << 16  # rows of a chunk whose statistics are added in single precision
+_NONZEROS_PER_CHUNK = 1 << 17  # of a chunk that computes responsibilities only
+MOST_RESPONSIBILITIES = 1 << 26  # numbers in memory at a time, 256 MiB in single precision
+_NONZEROS_PER_SUM = 16  # least number of non-zeros of a chunk for each number in a column of its sums
+_NONZEROS_AT_ONCE = 1 << 20  # that a thread reads from a file at a time
+_MANY_FEATURES = 1 << 12  # whose scores do not fit into the cache of a core
+_FEW = 8  # sums use only the non-zero responsibilities if at most one in this many is not zero
+_COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 8, 2048  # of the sums, computed by a thread at a time
 
 
-class Table(NamedTuple):
-    """Rows as many E-steps over all of them are best made with: in memory, by features in `order`, and transposed.
+class RowTable(NamedTuple):
+    """Rows prepared for many E-steps over all of them: in memory, with features in `order`, and transposed.
 
-    Of many features, the most frequent come first: what scores are read for most is close together in memory.
+    With many features the most frequent ones come first, so that the scores that are read most often are close
+    together in memory.
     """
 
     X: sp.csr_array
@@ -53,16 +55,15 @@ class Table(NamedTuple):
 class WeightedRows(NamedTuple):
     """Rows of a mixture and their weights, in the working precision.
 
-    Perhaps with a table of them; and, if they live `elsewhere` too, with a function that has them counted there.
-
-    X is a CSR array; or rows in a file, with `shape`, `dtype`, `nnz` and `indptr` of a CSR array, of which parts,
-    `X[part]`, are CSR arrays in memory.
+    X is a CSR array, or an object for rows in a file: it has `shape`, `dtype`, `nnz` and `indptr` of a CSR array, and
+    `X[chunk]` is a CSR array in memory. `table` holds the rows prepared for many E-steps. `remote` computes the
+    statistics of rows that are also on the workers of a cluster.
     """
 
     X: Any
     weight: Matrix
-    table: Table | None = None
-    elsewhere: Callable[[Ready], tuple[Stats, float]] | None = None
+    table: RowTable | None = None
+    remote: Callable[[KernelScores], tuple[Stats, float]] | None = None
 
     @property
     def in_memory(self) -> bool:
@@ -78,14 +79,14 @@ class WeightedRows(NamedTuple):
         """Return some of the rows."""
         return WeightedRows(self.X[ids], self.weight[ids])
 
-    def load(self, part: slice) -> tuple[WeightedRows, slice]:
-        """Return rows in memory with a part of these among them, and where it is."""
+    def load(self, chunk: slice) -> tuple[WeightedRows, slice]:
+        """Return rows in memory that contain a chunk of these, and its position among them."""
         if self.in_memory:
-            return self, part
-        return WeightedRows(self.X[part], self.weight[part]), slice(0, part.stop - part.start)
+            return self, chunk
+        return WeightedRows(self.X[chunk], self.weight[chunk]), slice(0, chunk.stop - chunk.start)
 
     def has_room(self, n_components: int) -> bool:
-        """Whether there may be a matrix of responsibilities of all rows."""
+        """Whether a matrix of the responsibilities of all rows fits into memory."""
         return self.in_memory and self.X.shape[0] * n_components <= MOST_RESPONSIBILITIES
 
     def with_table(self) -> WeightedRows:
@@ -99,14 +100,14 @@ class WeightedRows(NamedTuple):
             X = sp.csr_array((X.data, place[X.indices], X.indptr), shape=X.shape)
         transposed = sp.csr_array(X.T)
         if X is not self.X:
-            X = sp.csr_array(transposed.T)  # with indices in order again
-        return self._replace(table=Table(X, transposed, order))
+            X = sp.csr_array(transposed.T)  # with sorted indices again
+        return self._replace(table=RowTable(X, transposed, order))
 
 
 class LinearScores(NamedTuple):
     """Log-joint of a row x and component k: `scale[k] * x @ weights[:, k] + offset[k]`.
 
-    With a scale, sums of rows can be weights as they are: no pass over them is needed to make them directions.
+    With a scale, sums of rows can serve as weights without a pass over them to normalise them.
     """
 
     weights: Matrix
@@ -122,61 +123,41 @@ class Stats(NamedTuple):
     sums: Matrix
 
 
-def parts_of(rows: WeightedRows, least: int | None = None) -> list[slice]:
-    """Cut the rows into parts of about as many non-zeros, and no fewer than `least`.
+def row_chunks(rows: WeightedRows, least: int | None = None) -> list[slice]:
+    """Cut the rows into chunks of about the same number of non-zeros, at least `least`.
 
-    By default there are few enough of them that adding their statistics costs little.
+    By default there are few enough chunks that adding their statistics costs little.
 
     Examples
     --------
-    >>> parts_of(WeightedRows(sp.csr_array(np.ones((40, 2))), np.ones(40)))
+    >>> row_chunks(WeightedRows(sp.csr_array(np.ones((40, 2))), np.ones(40)))
     [slice(0, 20, None), slice(20, 40, None)]
     """
     (n_samples, n_features), nnz = rows.X.shape, rows.X.nnz
-    n_parts = nnz // (least or _NONZEROS_PER_SUM * max(n_features, 1))
-    # More than enough for threads only so that no part adds up too many numbers, where that costs little.
-    n_parts = max(1, min(n_parts, _MOST_PARTS), min(n_samples // _MOST_ADDENDS, nnz // max(n_features, 1)))
-    if not rows.in_memory:
-        n_parts = max(n_parts, -(-nnz // nonzeros_at_once(n_features)))
-    return cut_rows(rows.X.indptr, n_parts)
+    n_chunks = nnz // (least or _NONZEROS_PER_SUM * max(n_features, 1))
+    # Threads need no more chunks, but a chunk must not add up too many numbers where more chunks cost little.
+    most = max(1, min(n_chunks, _MOST_CHUNKS), min(n_samples // _MOST_ADDENDS, nnz // max(n_features, 1)))
+    if rows.in_memory:
+        return split_nonzeros(rows.X.indptr, most)
+    return file_chunks(rows.X, most)
 
 
 def nonzeros_at_once(n_features: int) -> int:
-    """Non-zeros of a file that a thread reads at a time: no fewer than a column of the sums that they add to has."""
+    """Return how many non-zeros a thread reads from a file at a time: at least as many as a column of sums has."""
     return max(_NONZEROS_AT_ONCE, n_features)
 
 
-def cut_rows(indptr: Matrix, n_parts: int) -> list[slice]:
-    """Cut the rows of a CSR array into parts of about as many non-zeros.
+def file_chunks(X: Any, least: int = 1) -> list[slice]:
+    """Cut rows in a file into chunks that a thread reads at a time; make at least `least` chunks."""
+    return split_nonzeros(X.indptr, max(least, -(-X.nnz // nonzeros_at_once(X.shape[1]))))
 
-    Examples
-    --------
-    >>> cut_rows(np.array([0, 4, 5, 6]), 2)
-    [slice(0, 1, None), slice(1, 3, None)]
+
+class KernelScores(NamedTuple):
+    """Scores in the form that the kernels take, divided by the temperature; `shift` was the largest offset.
+
+    The shift is subtracted before the conversion to single precision: log-normalisers are large, but their
+    differences are not.
     """
-    ends = np.searchsorted(indptr, int(indptr[-1]) * np.arange(1, n_parts) / n_parts)
-    cuts = np.unique(np.concatenate([[0], ends, [len(indptr) - 1]]))
-    return [slice(int(first), int(stop)) for first, stop in pairwise(cuts)]
-
-
-def local(scores: LinearScores, rows: WeightedRows, part: slice) -> tuple[Stats, float]:
-    """Statistics and bound of a part of the rows.
-
-    The largest offset is taken out before single precision sees it: log-normalisers are large, their differences are
-    not.
-
-    Examples
-    --------
-    >>> rows = WeightedRows(sp.csr_array(np.eye(2)), np.ones(2))
-    >>> stats, bound = local(LinearScores(100 * np.eye(2), np.zeros(2)), rows, slice(0, 2))
-    >>> stats.counts.round(6), stats.sums.round(6).tolist(), round(bound, 6)
-    (array([1., 1.]), [[1.0, 0.0], [0.0, 1.0]], 200.0)
-    """
-    return _local(_ready(scores, rows.X.dtype), rows, part)
-
-
-class Ready(NamedTuple):
-    """Scores as the kernels take them, divided by the temperature; `shift` was the largest offset."""
 
     weights: Matrix
     scale: Matrix
@@ -185,30 +166,46 @@ class Ready(NamedTuple):
     shift: float
 
 
-def _ready(scores: LinearScores, dtype: Any) -> Ready:
+def kernel_scores(scores: LinearScores, dtype: Any) -> KernelScores:
+    """Convert scores to the form that the kernels take."""
     shift, temperature = float(np.max(scores.offset)), float(scores.temperature)
     sharpness = 1 / temperature if temperature else 1.0
     offset = ((scores.offset - shift) * sharpness).astype(dtype)
     scale = np.broadcast_to(np.multiply(scores.scale, sharpness), offset.shape).astype(dtype)
-    return Ready(np.ascontiguousarray(scores.weights, dtype), scale, offset, temperature, shift)
+    return KernelScores(np.ascontiguousarray(scores.weights, dtype), scale, offset, temperature, shift)
 
 
-def _local(ready: Ready, rows: WeightedRows, part: slice) -> tuple[Stats, float]:
-    rows, part = rows.load(part)
-    sums, counts = np.zeros(ready.weights.shape, rows.X.dtype), np.zeros(ready.weights.shape[1])
-    value = _walk(assign_rows, ready, rows, part, sums, counts)
+def local(scores: LinearScores, rows: WeightedRows, chunk: slice) -> tuple[Stats, float]:
+    """Compute the statistics and the bound of a chunk of the rows.
+
+    Examples
+    --------
+    >>> rows = WeightedRows(sp.csr_array(np.eye(2)), np.ones(2))
+    >>> stats, bound = local(LinearScores(100 * np.eye(2), np.zeros(2)), rows, slice(0, 2))
+    >>> stats.counts.round(6), stats.sums.round(6).tolist(), round(bound, 6)
+    (array([1., 1.]), [[1.0, 0.0], [0.0, 1.0]], 200.0)
+    """
+    return _local(kernel_scores(scores, rows.X.dtype), rows, chunk)
+
+
+def _local(scores: KernelScores, rows: WeightedRows, chunk: slice) -> tuple[Stats, float]:
+    rows, chunk = rows.load(chunk)
+    sums, counts = np.zeros(scores.weights.shape, rows.X.dtype), np.zeros(scores.weights.shape[1])
+    value = _walk(assign_rows, scores, rows, chunk, sums, counts)
     return Stats(counts, sums), value
 
 
-def _walk(kernel: Any, ready: Ready, rows: WeightedRows, part: slice, out: Matrix, counts: Matrix) -> float:
-    """Let a kernel go over a part of the rows; return the bound."""
-    X, (*given, shift) = rows.X, ready
-    value = kernel(*(X.indptr, X.indices, X.data, rows.weight), *given, part.start, part.stop, out, counts)
-    return float(value) + shift * float(rows.weight[part].sum(dtype=np.float64))
+def _walk(
+    kernel: Any, scores: KernelScores, rows: WeightedRows, chunk: slice, out: Matrix, counts: Matrix
+) -> float:
+    """Run a kernel over a chunk of the rows; return the bound."""
+    X, (*given, shift) = rows.X, scores
+    value = kernel(*(X.indptr, X.indices, X.data, rows.weight), *given, chunk.start, chunk.stop, out, counts)
+    return float(value) + shift * float(rows.weight[chunk].sum(dtype=np.float64))
 
 
 def squared_lengths(sums: Matrix) -> NDArray[np.float64]:
-    """Squared lengths of the columns, in double precision.
+    """Return the squared lengths of the columns, in double precision.
 
     Examples
     --------
@@ -221,7 +218,7 @@ def squared_lengths(sums: Matrix) -> NDArray[np.float64]:
 
 
 def mixed_columns(sums: Matrix, scale: Matrix, shift: Matrix) -> tuple[Matrix, NDArray[np.float64]]:
-    """Columns of `sums`, each times its scale, plus one vector; and their squared lengths, in one pass.
+    """Multiply each column of `sums` by its scale and add one vector; return it with the squared lengths.
 
     Examples
     --------
@@ -234,49 +231,49 @@ def mixed_columns(sums: Matrix, scale: Matrix, shift: Matrix) -> tuple[Matrix, N
     return out, squares
 
 
-def e_step(scores: LinearScores, rows: WeightedRows, engine: Any) -> tuple[Stats, float]:
-    """Statistics and bound of all rows, those of its parts added in their order.
+def e_step(scores: LinearScores, rows: WeightedRows, engine: Engine) -> tuple[Stats, float]:
+    """Compute the statistics and the bound of all rows, those of the chunks added in their order."""
+    prepared = kernel_scores(scores, rows.X.dtype)
+    return statistics(prepared, rows, engine) if rows.remote is None else rows.remote(prepared)
 
-    With a table of the rows, parts give responsibilities, and the sums are made of these, each by one thread.
+
+def statistics(scores: KernelScores, rows: WeightedRows, engine: Engine) -> tuple[Stats, float]:
+    """Compute the statistics and the bound of rows in this process.
+
+    With a table of the rows, chunks compute responsibilities, and the sums are products with these.
     """
-    ready = _ready(scores, rows.X.dtype)
-    return statistics(ready, rows, engine) if rows.elsewhere is None else rows.elsewhere(ready)
-
-
-def statistics(ready: Ready, rows: WeightedRows, engine: Any) -> tuple[Stats, float]:
-    """Statistics and bound of rows that are here."""
-    n_components = len(ready.offset)
-    if rows.table is None or ready.temperature == 0:
-        total: tuple[Stats, float] = engine.sum(partial(_local, ready, rows), parts_of(rows))
+    n_components = len(scores.offset)
+    if rows.table is None or scores.temperature == 0:
+        total: tuple[Stats, float] = engine.sum(partial(_local, scores, rows), row_chunks(rows))
         return total
     resp = np.empty((rows.X.shape[0], n_components), rows.X.dtype)
-    in_order = ready._replace(weights=np.take(ready.weights, rows.table.order, axis=0))
+    in_order = scores._replace(weights=np.take(scores.weights, rows.table.order, axis=0))
     seen = WeightedRows(rows.table.X, rows.weight)
 
-    def respond(part: slice) -> tuple[Matrix, float]:
+    def respond(chunk: slice) -> tuple[Matrix, float]:
         counts = np.zeros((2, n_components))
-        return counts, _walk(respond_rows, in_order, seen, part, resp, counts)
+        return counts, _walk(respond_rows, in_order, seen, chunk, resp, counts)
 
-    (counts, lengths), bound = engine.sum(respond, parts_of(rows, _NONZEROS_PER_PART))
+    (counts, lengths), bound = engine.sum(respond, row_chunks(rows, _NONZEROS_PER_CHUNK))
     return Stats(counts, weighted_sums(rows.table, resp, lengths.astype(np.int64), engine)), bound
 
 
-def weighted_sums(table: Table, resp: Matrix, lengths: NDArray[np.int64], engine: Any) -> Matrix:
+def weighted_sums(table: RowTable, resp: Matrix, lengths: NDArray[np.int64], engine: Engine) -> Matrix:
     """Add up rows weighted by responsibilities, to (n_features, n_components): a product, sparse if these are.
 
     Parameters
     ----------
-    table : Table
+    table : RowTable
     resp : ndarray of shape (n_samples, n_components)
     lengths : ndarray of shape (n_components,)
-        How many responsibilities of each component are not zero.
-    engine : object with ``map(function, items)``
+        Number of non-zero responsibilities of each component.
+    engine : Engine
 
     Examples
     --------
-    >>> from arbora.engine import ThreadEngine
+    >>> from arbora.core.engine import SerialEngine
     >>> table = WeightedRows(sp.csr_array([[1.0, 0.0], [1.0, 1.0]]), np.ones(2)).with_table().table
-    >>> weighted_sums(table, np.array([[0.5], [0.25]]), np.array([2]), ThreadEngine(1))
+    >>> weighted_sums(table, np.array([[0.5], [0.25]]), np.array([2]), SerialEngine())
     array([[0.75],
            [0.25]])
     """
@@ -285,20 +282,20 @@ def weighted_sums(table: Table, resp: Matrix, lengths: NDArray[np.int64], engine
     sums = np.empty((n_features, n_components), resp.dtype)
     if lengths.sum() > resp.size / _FEW:
 
-        def share(first: int) -> None:
-            part = first, min(first + _ROWS_AT_ONCE, n_features)
-            sum_shares(transposed.indptr, transposed.indices, transposed.data, resp, *part, order, sums)
+        def multiply(chunk: slice) -> None:
+            arrays = transposed.indptr, transposed.indices, transposed.data, resp
+            sum_shares(*arrays, chunk.start, chunk.stop, order, sums)
 
-        engine.map(share, range(0, n_features, _ROWS_AT_ONCE))
+        engine.map(multiply, split(n_features, size=_ROWS_AT_ONCE, even=False))
         return sums
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    # Zeros: a responsibility that is no number is counted, and not listed.
+    # Zeros, not empty: NaN responsibilities are counted but not listed.
     members, shares = np.zeros(starts[-1], np.int32), np.zeros(starts[-1], resp.dtype)
     list_members(resp, starts, members, shares)
 
-    def add(first: int) -> None:
-        part = first, min(first + _COLUMNS_AT_ONCE, n_components)
-        sum_members(X.indptr, X.indices, X.data, starts, members, shares, *part, order, sums)
+    def add(columns: slice) -> None:
+        arrays = X.indptr, X.indices, X.data, starts, members, shares
+        sum_members(*arrays, columns.start, columns.stop, order, sums)
 
-    engine.map(add, range(0, n_components, _COLUMNS_AT_ONCE))
+    engine.map(add, split(n_components, size=_COLUMNS_AT_ONCE, even=False))
     return sums

@@ -46,7 +46,7 @@ from arbora.infer.softmax.lc import (
 )
 from arbora.infer.softmax.penalty import CrossingParts, Penalty, ShardParts, Tied
 from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution, scores, solution_of, squares
-from arbora.infer.tree_sum import cut_blocks, fold, parts_of_tree, total
+from arbora.infer.tree_sum import add_leaves, add_nodes, cut_leaves, largest_nodes
 
 _AT_ONCE = 1 << 26  # weights that are gathered at a time
 
@@ -134,8 +134,8 @@ class ClassShard:
             visits = self.engine.imap(lambda columns: self._visit(columns, shift, U), self.columns)
             found = self._added(visits, sums)
             told = [
-                (part, fold(part, found, partial(add_told, bound=self.bound)))
-                for part in parts_of_tree(range(len(self.all_columns)), self.blocks)
+                (part, add_leaves(part, found, partial(add_told, bound=self.bound)))
+                for part in largest_nodes(range(len(self.all_columns)), self.blocks)
             ]
             if self.parts is None or sums is None:
                 return told, None
@@ -210,7 +210,7 @@ class ClassBlocks:
             prepare(problem), Penalty(problem), bound, engine,
         )  # fmt: skip
         self.all_blocks = range(-(-problem.n_classes // BLOCK))
-        self.pieces = cut_blocks(len(self.all_blocks), engine.n_shards)
+        self.pieces = cut_leaves(len(self.all_blocks), engine.n_shards)
         self.columns = [
             slice(piece.start * BLOCK, min(piece.stop * BLOCK, problem.n_classes)) for piece in self.pieces
         ]
@@ -229,7 +229,7 @@ class ClassBlocks:
         each = None if self.crossing is None else [(one,) for one in self.crossing]
         answers = self.shards.step("round", shift, self.common, each=each)
         nodes = dict(chain.from_iterable(told for told, _ in answers))
-        told = total(self.all_blocks, nodes, partial(add_told, bound=self.bound))
+        told = add_nodes(self.all_blocks, nodes, partial(add_told, bound=self.bound))
         self.common = told.common
         penalty, square = told.penalty - self.penalty.of_common(told.common), told.square
         if self.parts is not None:
