@@ -1,4 +1,4 @@
-"""The von Mises-Fisher sampler against closed forms, other packages and its own symmetries."""
+"""The von Mises-Fisher sampler against closed forms, SciPy and its symmetries."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def cosines(n_features, kappa, size, seed=0):
 def test_mean_resultant_length_is_the_bessel_ratio(n_features, kappa):
     order = n_features / 2 - 1
     expected = special.ive(order + 1, kappa) / special.ive(order, kappa) if kappa else 0.0
-    draws = cosines(n_features, kappa, 20_000)
+    draws = cosines(n_features, kappa, 8_000)
     assert abs(draws.mean() - expected) < 4.5 * draws.std() / np.sqrt(draws.size)
 
 
@@ -83,7 +83,7 @@ def test_means_on_the_reflection_axis(first):
 
 def test_tangent_part_has_no_preferred_direction():
     mu = random_unit(4, 9)
-    x = sample_vmf(mu, 10.0, 40_000, random_state=2)
+    x = sample_vmf(mu, 10.0, 20_000, random_state=2)
     tangent = x - (x @ mu)[:, None] * mu
     tangent /= np.linalg.norm(tangent, axis=1)[:, None]
     expected = (np.eye(4) - np.outer(mu, mu)) / 3
@@ -117,10 +117,10 @@ def test_seeds_and_generators():
         ([1.0, 0.0], -1.0, 2, "kappa"),
         ([1.0, 0.0], np.inf, 2, "kappa"),
         ([1.0, 0.0], [1.0, 2.0, 3.0], 2, "one value per draw"),
-        ([[1.0, 0.0]], 1.0, 2, "size must be None"),
+        ([[1.0, 0.0]], 1.0, 2, "size must be None when mu is 2-d"),
         ([1.0, 0.0], 1.0, -1, "negative"),
     ],
 )
-def test_bad_input_says_what_is_wrong(mu, kappa, size, message):
+def test_invalid_input(mu, kappa, size, message):
     with pytest.raises(ValueError, match=message):
         sample_vmf(mu, kappa, size, random_state=0)

@@ -1,8 +1,8 @@
-"""Bessel functions and their ratios to some 25 digits, by methods that have nothing in common with the package's.
+"""Bessel functions and their ratios to about 25 digits, by methods that are independent of the package.
 
-Below order 50 mpmath's own function. Above, where it can take minutes, quadrature over the cosine w of a von
-Mises-Fisher law: with ``w = tanh u`` the integrand ``exp(x tanh u) cosh(u)^-(2 order + 1)`` falls off so fast on
-both sides that the trapezoidal rule converges exponentially.
+Below order 50, mpmath's function. Above, where that function can take minutes, quadrature over the cosine w of a von
+Mises-Fisher distribution: with ``w = tanh u`` the integrand ``exp(x tanh u) cosh(u)^-(2 order + 1)`` decays so fast
+that the trapezoidal rule converges exponentially.
 """
 
 from typing import NamedTuple

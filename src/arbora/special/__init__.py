@@ -1,7 +1,7 @@
 """Exact directional statistics on the unit sphere.
 
-The von Mises-Fisher distribution in any dimension from 2 to a million and any concentration from 0 to 1e8, and the
-Bessel functions it is made of. Everything broadcasts.
+The von Mises-Fisher distribution for dimensions from 2 to a million and concentrations from 0 to 1e8, and the Bessel
+functions that it needs. All functions broadcast.
 """
 
 from arbora.special.bessel import bessel_ratio, bessel_ratio_complement, bessel_ratio_derivative, log_iv

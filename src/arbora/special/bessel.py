@@ -1,11 +1,12 @@
-r"""Modified Bessel functions of the first kind and their ratios, for any order and argument a sphere can ask for.
+r"""Modified Bessel functions of the first kind and their ratios, for high orders and large arguments.
 
-All functions broadcast like NumPy's own and keep about 14 digits for orders from 0 to 5e5 and arguments from 0 to
-1e8; `arbora.special.kernels` tells how. The ratio
+All functions broadcast and have about 14 correct digits for orders from 0 to 5e5 and arguments from 0 to 1e8;
+`arbora.special.kernels` describes the methods. The ratio
 
 .. math:: A_\nu(x) = \frac{I_{\nu+1}(x)}{I_\nu(x)} = \frac{d}{dx} \log I_\nu(x) - \frac{\nu}{x}
 
-rises from 0 to 1 and is the mean resultant length of a von Mises-Fisher law in ``2 * order + 2`` dimensions.
+increases from 0 to 1. It is the mean resultant length of a von Mises-Fisher distribution in ``2 * order + 2``
+dimensions.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from arbora.special.kernels import LARGEST, FloatArray
 
 
 def refuse(name: str, values: npt.ArrayLike, low: float, high: float) -> None:
-    """Raise ValueError that shows the first of ``values`` outside [low, high], if there is one."""
+    """Raise ValueError if a value is outside [low, high] or NaN; the message shows the first one."""
     array = np.asarray(values, dtype=np.float64)
     outside = np.flatnonzero(~((array >= low) & (array <= high)))  # NaN is outside
     if outside.size:
@@ -49,7 +50,7 @@ def log_iv(order: npt.ArrayLike, x: npt.ArrayLike, out: FloatArray | None = None
     x : array-like
         Argument, 0 or more; broadcast against ``order``.
     out : ndarray of float64, optional
-        Where to put the result.
+        Array for the result.
 
     Returns
     -------
@@ -58,7 +59,7 @@ def log_iv(order: npt.ArrayLike, x: npt.ArrayLike, out: FloatArray | None = None
 
     See Also
     --------
-    bessel_ratio : the derivative, ``bessel_ratio(order, x) + order / x``.
+    bessel_ratio : the derivative of `log_iv` is ``bessel_ratio(order, x) + order / x``.
 
     Examples
     --------
@@ -81,7 +82,7 @@ def bessel_ratio(order: npt.ArrayLike, x: npt.ArrayLike, out: FloatArray | None 
     x : array-like
         Argument, 0 or more; broadcast against ``order``.
     out : ndarray of float64, optional
-        Where to put the result.
+        Array for the result.
 
     Returns
     -------
@@ -102,7 +103,7 @@ def bessel_ratio(order: npt.ArrayLike, x: npt.ArrayLike, out: FloatArray | None 
 def bessel_ratio_complement(
     order: npt.ArrayLike, x: npt.ArrayLike, out: FloatArray | None = None
 ) -> FloatArray:
-    r"""Distance of the ratio from one, :math:`1 - A_\nu(x)`, with all its digits where the ratio rounds to 1.
+    r"""Complement of the ratio, :math:`1 - A_\nu(x)`, accurate where the ratio rounds to 1.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ def bessel_ratio_complement(
     x : array-like
         Argument, 0 or more; broadcast against ``order``.
     out : ndarray of float64, optional
-        Where to put the result.
+        Array for the result.
 
     Returns
     -------
@@ -131,10 +132,12 @@ def bessel_ratio_complement(
 def bessel_ratio_derivative(
     order: npt.ArrayLike, x: npt.ArrayLike, out: FloatArray | None = None
 ) -> FloatArray:
-    r"""Slope of the ratio, :math:`A_\nu'(x) = 1 - A_\nu(x)^2 - (2\nu + 1) A_\nu(x) / x`, free of cancellation.
+    r"""First derivative of the ratio, :math:`A_\nu'(x) = 1 - A_\nu(x)^2 - (2\nu + 1) A_\nu(x) / x`.
 
-    It is the variance of the cosine to the mean of a von Mises-Fisher law, and the Fisher information about its
-    concentration.
+    The formula above loses all digits for large ``x``; the computed value does not.
+
+    It is the variance of the cosine to the mean of a von Mises-Fisher distribution, and the Fisher information about
+    its concentration.
 
     Parameters
     ----------
@@ -143,7 +146,7 @@ def bessel_ratio_derivative(
     x : array-like
         Argument, 0 or more; broadcast against ``order``.
     out : ndarray of float64, optional
-        Where to put the result.
+        Array for the result.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-r"""Bessel functions of high order and large argument, one number at a time: the compiled ground of `arbora.special`.
+r"""Compiled scalar functions of `arbora.special`: Bessel functions of high order and large argument.
 
 Two methods cover every order :math:`\nu \ge 0` and argument :math:`x \ge 0`. With :math:`t = \sqrt{\nu^2 + x^2}`:
 
@@ -8,8 +8,8 @@ Two methods cover every order :math:`\nu \ge 0` and argument :math:`x \ge 0`. Wi
           F = \sum_k \frac{y^k}{k!\,(\nu+1)_k}, \quad
           A = \frac{I_{\nu+1}(x)}{I_\nu(x)} = \frac{d \log F}{dx}.
 
-**t >= 32: the uniform expansion** of Debye, for the logarithm and in powers of :math:`1/t`. So written it holds for
-large orders and, as Hankel's expansion, for small orders and large arguments. With :math:`q = \nu^2/t^2`,
+**t >= 32: the uniform expansion** of Debye, for the logarithm and in powers of :math:`1/t`. In this form it is valid
+for large orders and, as Hankel's expansion, for small orders and large arguments. With :math:`q = \nu^2/t^2`,
 
 .. math:: \log I_\nu(x) &= t + \nu \log\frac{x}{\nu + t} - \tfrac12 \log 2\pi t
               + \sum_{k \ge 1} \frac{d_k(q)}{t^k}, \\
@@ -20,16 +20,16 @@ The second line is the derivative of the first minus :math:`\nu/x`, the third th
 
 .. math:: e_{k+1} = -(k d_k + 2 q d_k'), \qquad f_k = e_k - (1 - q) \left((k+1) e_k + 2 q e_k'\right).
 
-Put into the Riccati equation :math:`A' = 1 - A^2 - (2\nu+1) A/x` they give :math:`e_1 = -1/2` and
+Substituted into the Riccati equation :math:`A' = 1 - A^2 - (2\nu+1) A/x` they give :math:`e_1 = -1/2` and
 
 .. math:: 2 e_m + e_{m-1} + f_{m-1} + (1-q) \sum_{i+j=m} e_i e_j = 0.
 
 The polynomials :math:`2^{2m-1} e_m` have integer coefficients, computed here exactly.
 
-No formula subtracts nearly equal numbers: :math:`1 - A` has its own, and where :math:`\log I` or the log-normaliser
-pass through zero, :math:`t` and :math:`\nu \log` are carried with their rounding errors.
+No formula subtracts nearly equal numbers: :math:`1 - A` has its own formula. Where :math:`\log I` or the
+log-normaliser is near zero, :math:`t` and :math:`\nu \log` are computed together with their rounding errors.
 
-All kernels live in this one file because numba's cache looks for changes in the file of the caller only.
+All kernels are in this one file because numba's cache detects changes in the file of the caller only.
 
 References
 ----------
@@ -50,8 +50,8 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 Polynomial: TypeAlias = list[int]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-SWITCH = 32.0  # the power series below, the uniform expansion from here on
-LARGEST = 1e100  # orders and arguments beyond would overflow when squared
+SWITCH = 32.0  # power series for smaller t, uniform expansion for larger t
+LARGEST = 1e100  # squares of larger orders and arguments could overflow
 _MAX_TERMS = 15
 _ROUNDING = 3e-17
 
@@ -67,8 +67,8 @@ def _kernel(function: _Function) -> _Function:
 
 
 def _ufunc(function: Callable[..., float]) -> Callable[..., FloatArray]:
-    """Make a broadcasting function; NaN stands for arguments out of range, the callers explain it."""
-    vectorize: Any = numba.vectorize  # numba ships without types
+    """Make a broadcasting function; it returns NaN for arguments out of range, and callers raise the error."""
+    vectorize: Any = numba.vectorize  # numba has no types
     return cast(Callable[..., FloatArray], vectorize(cache=True)(function))
 
 
@@ -86,7 +86,7 @@ def _plus(a: Polynomial, b: Polynomial) -> Polynomial:
 
 
 def _slope_polynomial(e: Polynomial, k: int) -> Polynomial:
-    """``f_k`` of ``e_k``; coefficients by rising power of q."""
+    """``f_k`` from ``e_k``; coefficients in order of increasing power of q."""
     return _plus(e, _times([-1, 1], [(k + 1 + 2 * j) * c for j, c in enumerate(e)]))
 
 
@@ -103,7 +103,7 @@ def _ratio_polynomials(n_terms: int) -> list[Polynomial]:
 
 
 def _tables() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Coefficients of d, e and f (row k, column power of q), and from which t on 1, 2, ... terms are enough."""
+    """Coefficients of d, e and f (row k, column power of q), and the smallest t for which 1, 2, ... terms suffice."""
     size = _MAX_TERMS + 2
     log, ratio, slope = (np.zeros((size, size + 1)) for _ in range(3))
     smallest = np.empty(_MAX_TERMS)
@@ -116,7 +116,7 @@ def _tables() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
             slope[m, : len(f)] = [c / scale for c in f]
         if m > 1:
             log[m - 1, : len(e)] = [-c / (scale * (m - 1 + 2 * j)) for j, c in enumerate(e)]
-        if m > 2:  # what is left out after m - 2 terms, beside the smallest 1 - A, about 1 / 2t
+        if m > 2:  # the remainder after m - 2 terms, relative to the smallest 1 - A, about 1 / 2t
             largest = np.abs(np.polynomial.polynomial.polyval(q, [c / scale for c in e])).max()
             smallest[m - 3] = (2.0 * largest / _ROUNDING) ** (1.0 / (m - 1))
     return log, ratio, slope, smallest
@@ -170,7 +170,7 @@ def _series(v: float, x: float) -> tuple[float, float]:
 
 @_kernel
 def _split(a: float) -> tuple[float, float]:
-    """Two halves of 26 bits with exact products (Veltkamp)."""
+    """Split into two halves of 26 bits, whose products are exact (Veltkamp)."""
     scaled = 134217729.0 * a
     high = scaled - (scaled - a)
     return high, a - high
@@ -178,7 +178,7 @@ def _split(a: float) -> tuple[float, float]:
 
 @_kernel
 def _hypotenuse(v: float, x: float) -> tuple[float, float]:
-    """``t`` and what its rounding lost."""
+    """``t`` and its rounding error."""
     t = math.sqrt(v * v + x * x)
     vh, vl = _split(v)
     xh, xl = _split(x)
@@ -191,7 +191,7 @@ def _hypotenuse(v: float, x: float) -> tuple[float, float]:
 
 @_kernel
 def _log_parts(a: float) -> tuple[float, float]:
-    """``n`` and ``f`` with ``log a = n log 2 + f`` and ``|f|`` at most 0.35, so that little is lost in rounding f."""
+    """``n`` and ``f`` with ``log a = n log 2 + f`` and ``|f| <= 0.35``, so the rounding error of f is small."""
     mantissa, exponent = math.frexp(a)
     if mantissa < 0.7071067811865476:
         return exponent - 1.0, math.log(2.0 * mantissa)
@@ -200,7 +200,7 @@ def _log_parts(a: float) -> tuple[float, float]:
 
 @_kernel
 def _times_log(v: float, n: float, f: float) -> tuple[float, float]:
-    """``v (n log 2 + f)`` as an exact number and the rest."""
+    """``v (n log 2 + f)`` as the sum of an exact number and a small remainder."""
     vh, vl = _split(v)
     return vh * (n * _LOG_2_HIGH), vh * (n * _LOG_2_LOW) + (vl * n * _LOG_2 + v * f)
 
@@ -226,7 +226,7 @@ def _log_iv(v: float, x: float) -> float:
 
 @_kernel
 def _log_normalizer(v: float, x: float) -> float:
-    """``v log x - (v + 1) log 2 pi - log I_v(x)``, without the logarithm of x."""
+    """``v log x - (v + 1) log 2 pi - log I_v(x)``, computed without ``log x``."""
     if not _valid(v, x):
         return math.nan
     if v * v + x * x < SWITCH * SWITCH:
@@ -243,7 +243,7 @@ def _log_normalizer(v: float, x: float) -> float:
 
 @_kernel
 def _entropy(v: float, x: float) -> float:
-    """``-log C - x A``; from the switch on, ``x A = t - v + ...`` is taken off in the formula."""
+    """``-log C - x A``; for large t the leading terms, ``x A = t - v + ...``, cancel analytically."""
     if not _valid(v, x):
         return math.nan
     if v * v + x * x < SWITCH * SWITCH:
@@ -281,7 +281,7 @@ def _ratio_complement(v: float, x: float) -> float:
 
 @_kernel
 def _ratio_slope(v: float, x: float) -> float:
-    """Slope of the ratio."""
+    """First derivative of the ratio."""
     if not _valid(v, x):
         return math.nan
     if v * v + x * x < SWITCH * SWITCH:
@@ -301,7 +301,7 @@ def _amos_inverse(r: float, alpha: float, beta_squared: float) -> float:
 
 @_kernel
 def _ratio_inverse(v: float, r: float) -> float:
-    """Solve ``A = r`` by Newton steps kept inside bounds that hold the solution from the start."""
+    """Solve ``A = r`` by Newton's method, safeguarded by bounds on the solution."""
     if not (0.0 <= v <= LARGEST and 0.0 <= r <= 1.0):
         return math.nan
     if r == 0.0 or r == 1.0:
@@ -311,14 +311,14 @@ def _ratio_inverse(v: float, r: float) -> float:
     high = _amos_inverse(r, alpha, (v + 1.5) * (v + 1.5)) * (1.0 + 1e-14)
     x = 0.5 * (low + high)
     for _ in range(100):
-        # 1 - r is exact from one half on, and there 1 - A is the number with the small relative error
+        # For r >= 1/2, 1 - r is exact and 1 - A has a small relative error.
         gap = r - _ratio(v, x) if r < 0.5 else _ratio_complement(v, x) - (1.0 - r)
         if gap > 0.0:
             low = x
         else:
             high = x
         following = x + gap / _ratio_slope(v, x)
-        if abs(following - x) <= 1e-9 * x:  # what is left after a step is of the order of its square
+        if abs(following - x) <= 1e-9 * x:  # the remaining error is about the square of the step
             return following
         x = following if low <= following <= high else 0.5 * (low + high)
     return x

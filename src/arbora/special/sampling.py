@@ -2,25 +2,25 @@ r"""Exact sampling from the von Mises-Fisher distribution.
 
 .. math:: p(x \mid \mu, \kappa) = C_D(\kappa) \exp(\kappa\, \mu^\top x), \qquad \|x\| = \|\mu\| = 1
 
-A draw is composed of its cosine with the mean and a uniform direction in the tangent space (Ulrich 1984):
+A draw combines its cosine with the mean and a uniform direction in the tangent space (Ulrich 1984):
 :math:`x = w \mu + \sqrt{1 - w^2}\, t`, with :math:`t \perp \mu` uniform, and
 
 .. math:: p(w) \propto (1 - w^2)^{(D - 3)/2} e^{\kappa w}.
 
-``w`` comes from the rejection sampler of Wood (1994). As printed it loses every digit of :math:`1 - w` when
-the concentration is large, and the tangent part with it. Here the Beta variate of the envelope is kept as the
-pair of Gamma variates :math:`g_1, g_2` it is made of; with
+``w`` comes from the rejection sampler of Wood (1994). The published form loses all digits of :math:`1 - w`, and of
+the tangent component, when the concentration is large. Here the Beta variate of the envelope is represented by its
+two Gamma variates :math:`g_1, g_2`; with
 :math:`b = (D-1) / (2\kappa + \sqrt{4\kappa^2 + (D-1)^2})`,
 
 .. math:: 1 - w = \frac{2 b g_1}{g_2 + b g_1}, \qquad
           \sqrt{1 - w^2} = \frac{2 \sqrt{b g_1 g_2}}{g_2 + b g_1},
 
-both free of cancellation. With :math:`x_0 = (1-b)/(1+b)` and :math:`\delta = w - x_0`, a proposal is accepted
+both without cancellation. With :math:`x_0 = (1-b)/(1+b)` and :math:`\delta = w - x_0`, a proposal is accepted
 when
 
 .. math:: \kappa \delta + (D - 1) \log\left(1 - \frac{x_0 \delta}{1 - x_0^2}\right) \ge \log u.
 
-A Householder reflection carries the first axis to :math:`\mu` in O(D) a draw; no basis is ever built.
+A Householder reflection maps the first axis to :math:`\mu` in O(D) per draw; no basis is built.
 
 References
 ----------
@@ -37,14 +37,14 @@ from arbora.special.kernels import FloatArray
 
 
 class _Cosine(NamedTuple):
-    """Cosine of a draw with its mean, and the sine that belongs to it."""
+    """Cosine and sine of the angle between a draw and its mean."""
 
     cos: FloatArray
     sin: FloatArray
 
 
 def _sample_cosine(kappa: FloatArray, n_features: int, rng: np.random.Generator) -> _Cosine:
-    """Cosine and sine to the mean, one pair for each entry of ``kappa``; rejected entries are drawn again."""
+    """Cosine and sine to the mean, one pair per entry of ``kappa``; rejected proposals are redrawn."""
     m = n_features - 1
     b = m / (2.0 * kappa + np.hypot(2.0 * kappa, m))
     x0, one_minus_x0, one_minus_x0_squared = (
@@ -69,10 +69,10 @@ def _sample_cosine(kappa: FloatArray, n_features: int, rng: np.random.Generator)
 
 
 def _rotate_first_axis_to(mu: FloatArray, draws: FloatArray) -> FloatArray:
-    """Reflect, in place, rows drawn around the first axis so that they are drawn around ``mu``.
+    """Reflect draws around the first axis to draws around ``mu``, in place.
 
-    The reflector ``v = mu + sign(mu_0) e_0`` never cancels; it sends ``e_0`` to ``-sign(mu_0) mu``, so the
-    first coordinate changes sign beforehand.
+    The reflector ``v = mu + sign(mu_0) e_0`` has no cancellation. It maps ``e_0`` to ``-sign(mu_0) mu``, so the sign
+    of the first coordinate is changed first.
     """
     sign = np.where(mu[..., 0] >= 0.0, 1.0, -1.0)
     draws[:, 0] *= -sign
@@ -121,12 +121,12 @@ def sample_vmf(
     Parameters
     ----------
     mu : array-like of shape (n_features,) or (n_samples, n_features)
-        Unit mean direction; with rows, one draw is made around each row.
+        Unit mean direction. If 2-d, one draw is made around each row.
     kappa : float or array-like of shape (n_samples,)
-        Concentration, 0 (uniform on the sphere) or more; one for all draws or one for each.
+        Concentration, 0 (uniform on the sphere) or more; one for all draws or one per draw.
     size : int, optional
-        Number of draws around a single ``mu``. ``None`` gives one draw, without the leading axis.
-        Must be left out when ``mu`` has rows.
+        Number of draws around a single ``mu``. ``None`` returns one draw without the leading axis. Must be ``None``
+        if ``mu`` is 2-d.
     random_state : int, numpy Generator or None
         Seed or generator; a generator is advanced in place.
 
@@ -137,8 +137,8 @@ def sample_vmf(
 
     Notes
     -----
-    O(n_features) time and memory a draw; the measured mean number of proposals is at most 1.52, whatever the
-    dimension and the concentration.
+    A draw takes O(n_features) time and memory. The measured mean number of proposals per draw is at most 1.52 for
+    all dimensions and concentrations.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def sample_vmf(
     """
     mean = _check_mean(mu)
     if mean.ndim == 2 and size is not None:
-        raise ValueError("size must be None when mu has rows: one draw is made around each row")
+        raise ValueError("size must be None when mu is 2-d: one draw is made around each row")
     if size is not None and size < 0:
         raise ValueError(f"size must not be negative, got {size}")
     n_draws = mean.shape[0] if mean.ndim == 2 else 1 if size is None else int(size)

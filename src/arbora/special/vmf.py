@@ -1,10 +1,10 @@
-r"""The von Mises-Fisher distribution in any dimension: normaliser, density, entropy, estimate of the concentration.
+r"""The von Mises-Fisher distribution: normaliser, density, entropy and estimate of the concentration.
 
 .. math:: p(x \mid \mu, \kappa) = C_D(\kappa) \exp(\kappa\, \mu^\top x), \qquad
           \log C_D(\kappa) = \nu \log \kappa - \tfrac{D}{2} \log 2\pi - \log I_\nu(\kappa), \qquad
           \nu = \tfrac{D}{2} - 1.
 
-The mean of :math:`\mu^\top x` is the ratio :math:`A_D(\kappa) = I_{\nu+1}(\kappa) / I_\nu(\kappa)`; the maximum
+The mean of :math:`\mu^\top x` is the ratio :math:`A_D(\kappa) = I_{\nu+1}(\kappa) / I_\nu(\kappa)`. The maximum
 likelihood estimate of the concentration makes it equal to the length ``r`` of the mean of the data. The entropy is
 :math:`-\log C_D(\kappa) - \kappa A_D(\kappa)`.
 
@@ -26,7 +26,7 @@ from arbora.special import kernels
 from arbora.special.bessel import refuse
 from arbora.special.kernels import LARGEST, FloatArray
 
-_ABOVE_ONE = 1e-12  # a mean of equal unit rows may come out this much too long
+_ABOVE_ONE = 1e-12  # tolerance for rounding: the mean of equal unit rows may be slightly longer than 1
 
 
 def _evaluate(
@@ -50,7 +50,7 @@ def vmf_log_normalizer(kappa: npt.ArrayLike, n_features: npt.ArrayLike) -> Float
     kappa : array-like
         Concentration, 0 (uniform) or more.
     n_features : array-like
-        Dimension :math:`D` of the space around the sphere, 2 or more; broadcast against ``kappa``.
+        Dimension :math:`D` of the space that contains the sphere, 2 or more; broadcast against ``kappa``.
 
     Returns
     -------
@@ -97,21 +97,21 @@ def vmf_entropy(kappa: npt.ArrayLike, n_features: npt.ArrayLike) -> FloatArray:
 def kappa_mle(r: npt.ArrayLike, n_features: npt.ArrayLike) -> FloatArray:
     r"""Maximum likelihood estimate of the concentration: the solution of :math:`A_D(\kappa) = r`.
 
-    Newton's method to machine precision, kept between the bounds of Hornik and Grün, which are tight: a handful of
-    steps for any ``r`` and any dimension.
+    Newton's method to machine precision, safeguarded by the bounds of Hornik and Grün. The bounds are tight, so a few
+    steps suffice for any ``r`` and any dimension.
 
     Parameters
     ----------
     r : array-like
-        Mean resultant length: the length of the mean of unit vectors, between 0 and 1. For large dimensions and
-        few vectors the estimate is far too high; that is a property of maximum likelihood.
+        Mean resultant length: the length of the mean of unit vectors, between 0 and 1. For few vectors in a high
+        dimension the maximum likelihood estimate is strongly biased upwards.
     n_features : array-like
         Dimension, 2 or more; broadcast against ``r``.
 
     Returns
     -------
     ndarray, or a number when both arguments are numbers
-        0 where ``r`` is 0, infinity where it is 1: data in a single point have no finite estimate.
+        0 where ``r`` is 0, infinity where ``r`` is 1 (all data are one point).
 
     Examples
     --------
@@ -134,7 +134,7 @@ def kappa_mle(r: npt.ArrayLike, n_features: npt.ArrayLike) -> FloatArray:
 
 
 def _check_rows(name: str, given: Any) -> Any:
-    """Float rows of unit length, dense or CSR."""
+    """Validate rows of unit length, dense or CSR."""
     sparse = bool(sp.issparse(given))
     rows: Any = given.tocsr() if sparse else np.asarray(given)
     if rows.dtype not in (np.float32, np.float64):
@@ -154,7 +154,7 @@ def _check_rows(name: str, given: Any) -> Any:
     if wrong.size:
         raise ValueError(
             f"rows of {name} must have unit length: row {wrong[0]} has length {np.sqrt(squares[wrong[0]]):.6g} "
-            f"({wrong.size} of {rows.shape[0]} rows are wrong); divide each row by its norm, leave out zero rows"
+            f"({wrong.size} of {rows.shape[0]} rows are wrong); divide each row by its norm and drop zero rows"
         )
     return rows
 
@@ -165,20 +165,20 @@ def vmf_logpdf(X: Any, mu: npt.ArrayLike, kappa: npt.ArrayLike) -> FloatArray:
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n_samples, n_features)
-        Unit rows. Sparse rows stay sparse. A single row of shape (n_features,) will do.
+        Unit rows. Sparse rows are not densified. A single row of shape (n_features,) is accepted.
     mu : array-like of shape (n_components, n_features) or (n_features,)
         Unit mean directions.
     kappa : float or array-like of shape (n_components,)
-        Concentration, one for all means or one for each.
+        Concentration, one for all means or one per mean.
 
     Returns
     -------
     ndarray of shape (n_samples, n_components)
-        Without the axis of samples if ``X`` is a single row, without the axis of components if ``mu`` is.
+        The axis of samples is dropped if ``X`` is a single row, the axis of components if ``mu`` is 1-d.
 
     Notes
     -----
-    A cosine computed in double precision is off by about 1e-16, and the log-density by ``kappa`` times as much.
+    The error of a cosine in double precision is about 1e-16; the error of the log-density is ``kappa`` times larger.
 
     Examples
     --------
