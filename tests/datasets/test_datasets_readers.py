@@ -9,7 +9,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -97,6 +97,7 @@ def test_arff_errors(tmp_path, change, line, message):
     assert line is None or caught.value.line == line
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_cluto_round_trip(tmp_path_factory, seed, dense):
     rng = np.random.default_rng(seed)
@@ -156,6 +157,7 @@ def test_cluto_errors(tmp_path, content, line, message):
     assert caught.value.line == line
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(any_text, st.lists(name, max_size=3)), min_size=1, max_size=6), st.booleans())
 def test_jsonl_round_trip(tmp_path_factory, rows, ascii_only):
     path = tmp_path_factory.mktemp("jsonl") / "x.jsonl"
@@ -211,6 +213,7 @@ def test_jsonl_errors(tmp_path, content, line, message):
     assert caught.value.line == line
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(any_text, st.lists(name, min_size=1, max_size=3)), min_size=1, max_size=6),
     st.sampled_from([",", "\t", "|"]),

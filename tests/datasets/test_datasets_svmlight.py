@@ -6,7 +6,7 @@ import lzma
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
@@ -34,6 +34,7 @@ def expected_matrix(rows, base=1):
     return X
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(label_set, row), min_size=1, max_size=8),
     st.sampled_from([",", ", ", " ,"]),
@@ -53,6 +54,7 @@ def test_lshtc_style_round_trip(tmp_path_factory, rows, comma, space, end, close
     assert data.X.has_sorted_indices
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.one_of(st.just([]), label_set), row), min_size=1, max_size=8))
 def test_xmlc_style_round_trip(tmp_path_factory, rows):
     lines = [
@@ -89,6 +91,7 @@ def test_agrees_with_scikit_learn_on_its_own_files(tmp_path, zero_based):
     ]
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(number, min_size=1, max_size=30))
 def test_decimals_are_correctly_rounded(spelled):
     text = np.frombuffer(" ".join(spelled).encode() + b" ", dtype=np.uint8)
@@ -107,14 +110,14 @@ def test_compressed_files_are_recognised_by_content(tmp_path, pack):
     assert read_svmlight(path).labels == [["3"]]
 
 
-def test_blocks_do_not_change_the_result(tmp_path, monkeypatch):
+def test_chunks_do_not_change_the_result(tmp_path, monkeypatch):
     path = tmp_path / "x.svm"
     path.write_text("".join(f"{i},{i + 1} {i % 7 + 1}:{i}\n" for i in range(200)))
     whole = read_svmlight(path)
     monkeypatch.setattr(files.read_chunks, "__defaults__", (64,))
-    pieces = read_svmlight(path)
-    assert pieces.labels == whole.labels
-    assert (pieces.X != whole.X).nnz == 0
+    chunked = read_svmlight(path)
+    assert chunked.labels == whole.labels
+    assert (chunked.X != whole.X).nnz == 0
     path.write_text(path.read_text() + "7 1:x\n")
     with pytest.raises(DataFormatError, match="line 201"):
         read_svmlight(path)
@@ -148,7 +151,7 @@ def test_blocks_do_not_change_the_result(tmp_path, monkeypatch):
         (b"1 1:1\n2 \xff:1\n", 2, "index:value"),
     ],
 )
-def test_malformed_lines_are_named(tmp_path, content, line, message):
+def test_malformed_lines_name_the_line(tmp_path, content, line, message):
     path = tmp_path / "bad.svm"
     path.write_bytes(content)
     with pytest.raises(DataFormatError, match=message) as caught:
@@ -178,7 +181,7 @@ def test_xmlc_counts_are_checked(tmp_path, content, line, message):
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
-def test_damaged_archives_are_named(tmp_path, pack):
+def test_damaged_archives(tmp_path, pack):
     path = tmp_path / "cut.svm.z"
     path.write_bytes(pack(b"3 1:2\n" * 1000)[:-12])
     with pytest.raises(DataFormatError, match="damaged or cut short"):
