@@ -95,7 +95,7 @@ def test_sections_in_order_and_lines_within_the_width(shown):
     headings = [line for line, below in pairwise(lines) if set(below) == {"="}]
     assert [heading.split()[0] for heading in headings] == [
         "Read", "Turn", "Choose", "Train", "Evaluate", "Where", "A", "Which", "File", "Discover", "What", "Discover",
-        "Topics", "From", "Look",
+        "Topics", "From", "Explore",
     ]  # fmt: skip
     assert 'RecursiveSVC(structure=data.hierarchy, engine="ray")' in printed
 
@@ -226,5 +226,8 @@ def test_demo_tells_who_alone_is_right(capsys):
     flat, recursive = (np.array(list(labels), dtype=object) for labels in ("aaba", "abbb"))
     demo_classify.show_gain(data, flat, recursive)
     printed = " ".join(capsys.readouterr().out.split())
-    assert "Recursive alone is right on 1 test documents, flat alone on 1: no more than luck" in printed
-    assert "The classes of the first row have 2 test documents in all" in printed
+    assert (
+        "Only the recursive model is right on 1 test documents, only the flat model on 1: not a significant"
+        in printed
+    )
+    assert "The classes of the first row have only 2 test documents" in printed

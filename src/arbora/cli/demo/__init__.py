@@ -1,1 +1,1 @@
-"""The demonstration, ``arbora demo``."""
+"""``arbora demo``: classifiers, topics and topics over time on data that every installation has."""

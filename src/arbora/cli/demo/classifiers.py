@@ -1,4 +1,4 @@
-"""Classifiers in the demonstration: choose, train, compare by level and by class size, file sentences."""
+"""Classifiers of the demo: choose, train, compare by level and by class size, file sentences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from arbora.classify import (
     TopDownSVC,
     deciding_words,
 )
-from arbora.cli.demo.printing import WIDTH, say, timed
+from arbora.cli.demo.printing import WIDTH, print_paragraph, timed
 from arbora.core.progress import Progress
 from arbora.datasets import Dataset
 from arbora.metrics import compare, compare_by_class_size, compare_by_level, macro_f1, sign_test
@@ -29,27 +29,27 @@ from arbora.text import LtcVectorizer
 
 COSTS = (1.0, 3.0, 10.0)
 COUPLINGS = (0.1, 0.3)
-# Of each model the versions that are tried, with every cost.
+# The versions of each model; each is tried with every cost.
 MODELS: dict[str, dict[str, Callable[..., Any]]] = {
     "flat": {"flat": OneVsRestSVC},
     "top-down": {"top-down": TopDownSVC},
     "recursive": {f"recursive, coupling {c:g}": partial(RecursiveSVC, coupling=c) for c in COUPLINGS},
 }
 BAYES = "HBLR"
-MOST_IN_BRANCH = 2000  # training documents of the branch that HBLR is compared on
-FEWEST_MODULES = 3  # of a family that is shown
+MOST_IN_BRANCH = 2000  # largest number of training documents for HBLR
+FEWEST_MODULES = 3  # smallest family to show
 MOST_FAMILIES = 8
-STRAYS = 2.0  # distance from the family over the median of the siblings from which on a module is named
+FAR = 2.0  # a module is far if its distance from the family exceeds this multiple of the siblings' median
 HELD_OUT = 0.2
-SMALL = 5  # documents: the first row of the table by class size
+SMALL = 5  # documents; the first row of the table by class size
 SURE = 0.5
 SIGNIFICANT = 0.05
-_COARSE = 0.05  # gap at which scores of different C can be told apart
+_COARSE = 0.05  # duality gap that is small enough to compare scores
 _BAR = 24
 
 
 class Choice(NamedTuple):
-    """The version of a model and the cost that did best on the held-out documents."""
+    """The version of a model and the cost with the best score on the held-out documents."""
 
     make: Callable[..., Any]
     C: float
@@ -63,7 +63,7 @@ def score_costs(
     held_out: NDArray[np.bool_],
     progress: Progress,
 ) -> list[float]:
-    """Macro-F1 on the held-out documents for each of `COSTS`, with coarse training on the others."""
+    """Return the macro-F1 on the held-out documents for each of `COSTS`, with coarse training on the others."""
     scores = []
     for C in COSTS:
         model = make(C, structure=hierarchy, tol=_COARSE, calibration=None, n_jobs=-1, random_state=0)
@@ -74,19 +74,21 @@ def score_costs(
 
 
 def choose(data: Dataset, X: Any) -> dict[str, Choice]:
-    """Choose the version and C of each model on a fifth of the training documents, and show the scores."""
+    """Choose the version and C of each model on a fifth of the training documents, and print the scores."""
     held_out = np.random.default_rng(0).permutation(X.shape[0]) < HELD_OUT * X.shape[0]
     start = time.perf_counter()
+    assert data.hierarchy is not None
+    hierarchy = data.hierarchy
     makers = {label: make for versions in MODELS.values() for label, make in versions.items()}
     with Progress(len(makers) * len(COSTS), "choosing C", verbose=1) as progress:
         scores = {
-            label: score_costs(make, data.hierarchy, X, data.y_train, held_out, progress)
+            label: score_costs(make, hierarchy, X, data.y_train, held_out, progress)
             for label, make in makers.items()
         }
     columns = ("macro-F1", *(f"C = {C:g}" for C in COSTS))
     rows = tuple((label, *values) for label, values in scores.items())
     print(Table(columns, rows, ("", *["percent"] * len(COSTS))))
-    say(
+    print_paragraph(
         f"Measured on {held_out.sum():,} of the training documents after training on the others, in "
         f"{time.perf_counter() - start:.1f} s."
     )
@@ -95,7 +97,7 @@ def choose(data: Dataset, X: Any) -> dict[str, Choice]:
 
 
 def largest_branch(hierarchy: Hierarchy, counts: NDArray[np.int64], most: int) -> str:
-    """Child of the root with the most documents, of those with at most this number; or else with the fewest.
+    """Return the child of the root with the most documents up to a limit; if all exceed it, the smallest child.
 
     Examples
     --------
@@ -110,7 +112,8 @@ def largest_branch(hierarchy: Hierarchy, counts: NDArray[np.int64], most: int) -
 
 
 def take_branch(data: Dataset, X_train: Any, X_test: Any, branch: str) -> Dataset:
-    """Documents of one branch, as a corpus of its own."""
+    """Return the documents of one branch as a corpus."""
+    assert data.hierarchy is not None
     tree = data.hierarchy.subtree(branch)
     train, test = (np.isin(np.asarray(y, object), tree.names) for y in (data.y_train, data.y_test))
     return Dataset(
@@ -121,7 +124,7 @@ def take_branch(data: Dataset, X_train: Any, X_test: Any, branch: str) -> Datase
 def train(
     data: Dataset, X: Any, choices: Mapping[str, Choice], *, with_bayes: bool = False
 ) -> dict[str, Any]:
-    """Train every model as chosen, and the Bayesian one if asked; show certificates and times."""
+    """Train the chosen models, and optionally the Bayesian one; print duality gaps and times."""
     models: dict[str, Any] = {}
     seconds: dict[str, float] = {}
     for name, choice in choices.items():
@@ -134,49 +137,50 @@ def train(
     ]
     if with_bayes:
         with timed(seconds, BAYES):
-            # One yes or no a class: for sparse text it is faster than a softmax, and files better.
+            # One binary problem per class: for sparse text this is faster than a softmax, and more accurate.
             bayes = HierarchicalBayesClassifier(data.hierarchy, likelihood="logistic", n_jobs=-1, verbose=1)
             models[BAYES] = bayes.fit(X, data.y_train)
         rows.append((BAYES, None, None, bayes.n_iter_, None, seconds[BAYES]))
     columns = ("model", "C", "coupling", "rounds", "duality gap", "seconds")
-    print(Table(columns, rows, ("", "g", "g", "d", ".1e", ".1f")))
+    print(Table(columns, tuple(rows), ("", "g", "g", "d", ".1e", ".1f")))
     return models
 
 
 def evaluate(data: Dataset, predictions: Mapping[str, Any]) -> None:
     """Print micro- and macro-F1 by level and over the classes."""
+    assert data.hierarchy is not None
     for average in ("micro", "macro"):
         table = compare_by_level(data.y_test, predictions, data.hierarchy, average=average)
         kept = ("Level", "# Nodes", *(f"{name} {average.capitalize()}-F1" for name in predictions))
-        rows = list(zip(*map(table.column, kept), strict=True))[1:]
+        rows = tuple(zip(*map(table.column, kept), strict=True))[1:]
         columns = (f"{average.capitalize()}-F1 at level", "nodes", *predictions)
         print(Table(columns, rows, ("d", ",d", *["percent"] * len(predictions))), end="\n\n")
     print(compare(data.y_test, predictions, baseline="flat"))
 
 
 def show_gain(data: Dataset, flat: NDArray[Any], recursive: NDArray[Any]) -> None:
-    """Show what classes of each size gain from the tree, and on how many documents that rests."""
+    """Print the gain from the tree by class size, and a sign test."""
     table = compare_by_class_size(data.y_test, {"flat": flat, "recursive": recursive}, data.y_train)
     print(replace(table, note=""))
     names, n_train = np.unique(data.y_train, return_counts=True)
     n_small = np.isin(data.y_test, names[n_train <= SMALL]).sum()
     test = sign_test(data.y_test, recursive, flat)
     n_won, n_lost = int(test.statistic), int(test.n_pairs - test.statistic)
-    verdict = "more than luck" if test.p_value < SIGNIFICANT else "no more than luck"
-    say(
-        f"Recursive alone is right on {n_won:,} test documents, flat alone on {n_lost:,}: {verdict} (sign test, "
-        f"p = {test.p_value:.2g}). The classes of the first row have {n_small:,} test documents in all: a few "
-        "of them move it."
+    verdict = "a significant difference" if test.p_value < SIGNIFICANT else "not a significant difference"
+    print_paragraph(
+        f"Only the recursive model is right on {n_won:,} test documents, only the flat model on {n_lost:,}: "
+        f"{verdict} (sign test, p = {test.p_value:.2g}). The classes of the first row have only {n_small:,} test "
+        "documents."
     )
 
 
 def families(summary: Table) -> list[tuple[Any, ...]]:
-    """Families of a node summary: name, documents, members, shared part, members that stray; most shared first.
+    """Return the families of a node summary: name, documents, members, shared part, far members; most shared first.
 
     Parameters
     ----------
     summary : Table
-        Of `HierarchicalBayesClassifier.node_summary`.
+        See `HierarchicalBayesClassifier.node_summary`.
 
     Examples
     --------
@@ -191,27 +195,27 @@ def families(summary: Table) -> list[tuple[Any, ...]]:
     for i in np.argsort(-shared.astype(float), kind="stable").tolist():
         members = np.flatnonzero(parents == nodes[i])
         if len(members) >= FEWEST_MODULES:
-            strays = [str(nodes[k]).removeprefix(f"{nodes[i]}/") for k in members if ratio[k] > STRAYS]
-            found.append((nodes[i], int(rows[i]), len(members), shared[i], ", ".join(strays)))
+            far = [str(nodes[k]).removeprefix(f"{nodes[i]}/") for k in members if ratio[k] > FAR]
+            found.append((nodes[i], int(rows[i]), len(members), shared[i], ", ".join(far)))
     return found
 
 
 def show_families(model: HierarchicalBayesClassifier) -> None:
-    """Show what the Bayesian model has learned about the largest families."""
+    """Print what the Bayesian model has learned about the largest families."""
     found = families(model.node_summary())
     largest = sorted(found, key=lambda line: -line[1])[:MOST_FAMILIES]
     columns = ("family", "documents", "modules", "shared", "far from its family")
     lines = [line for line in found if line in largest]
-    print(Table(columns, lines, ("", ",d", "d", ".2f", "")))
-    say(
-        f"The {len(lines)} largest families of {FEWEST_MODULES} modules or more. Shared: the part of the squared "
-        f"weights of its modules that is the family's. Far: more than {STRAYS:g} times as far from the family as "
-        "half of the modules."
+    print(Table(columns, tuple(lines), ("", ",d", "d", ".2f", "")))
+    print_paragraph(
+        f"The {len(lines)} largest families with {FEWEST_MODULES} modules or more. Shared: the part of the squared "
+        f"weights of the modules that comes from the family. Far: the distance from the family is more than {FAR:g} "
+        "times the median of its modules."
     )
 
 
 def file_sentences(sentences: Sequence[str], vectorizer: LtcVectorizer, model: RecursiveSVC) -> None:
-    """Show for each sentence its path with probabilities, the node that is sure enough, and the words."""
+    """Print for each sentence its path with probabilities, the back-off node, and the deciding words."""
     X = vectorizer.transform(sentences)
     names, hierarchy = vectorizer.get_feature_names_out(), model.hierarchy_
     best = model.decision_function(X).argmax(axis=1)
@@ -221,7 +225,7 @@ def file_sentences(sentences: Sequence[str], vectorizer: LtcVectorizer, model: R
         if not X[i].nnz:
             print("  none of its words is in the corpus")
             continue
-        steps = paths[i][1:]  # the root says nothing
+        steps = paths[i][1:]  # without the root
         room = max(len(str(node)) + 2 * depth for depth, node in enumerate(steps))
         for depth, (node, p) in enumerate(zip(steps, proba[i, hierarchy.encode(steps)], strict=True)):
             print(f"  {'  ' * depth + str(node):{room}}  {p:.2f}  {'#' * round(_BAR * p)}")

@@ -1,10 +1,10 @@
-"""``arbora demo``: the whole way from raw text to a page in the browser, on a corpus that every installation has.
+"""``arbora demo``: from raw text to a page in the browser, on a corpus that every installation has.
 
-The docstrings of the installed Python packages are filed into the tree of their modules by a flat, a top-down and a
-recursive classifier, the one whose classes learn from their neighbours in the tree, and by a Bayesian one (HBLR). The
-cost C of each, and how much the recursive one shares, are chosen on a fifth of the training documents; the test
-documents are looked at once. Then topics are found in the same documents without their labels, and topics over time
-in a generated corpus whose truth is known. All of it goes into model folders, and one page shows them.
+The documents are the docstrings of the installed Python packages, the hierarchy is the tree of their modules. A flat,
+a top-down and a recursive classifier are compared, and a Bayesian classifier (HBLR) on one branch. The cost C of each
+model and the coupling of the recursive one are chosen on a fifth of the training documents; the test documents are
+used once. Then the demo finds topics in the same documents without their labels, and topics over time in a generated
+corpus with known topics. The results are written to model folders and to one page.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from arbora.cli.demo import classifiers as demo_classify
 from arbora.cli.demo import page as demo_page
 from arbora.cli.demo import topics as demo_topics
 from arbora.cli.demo import topics_over_time as demo_time
-from arbora.cli.demo.printing import heading, say, timed
+from arbora.cli.demo.printing import heading, print_paragraph, timed
 from arbora.datasets import Dataset, load_python_docs
 from arbora.structure import Hierarchy
 from arbora.text import LtcVectorizer
@@ -70,10 +70,10 @@ def draw_top(hierarchy: Hierarchy, counts: NDArray[np.int64], depth: int, childr
 
 
 def _show_corpus(data: Dataset, seconds: float) -> None:
-    hierarchy = data.hierarchy
-    n_train, n_test = len(data.texts_train), len(data.texts_test)
+    hierarchy, n_train, n_test = data.hierarchy, len(data.texts_train or ()), len(data.texts_test or ())
+    assert hierarchy is not None
     levels = ", ".join(str(len(nodes)) for nodes in hierarchy.levels)
-    say(
+    print_paragraph(
         f"{n_train + n_test:,} docstrings of the Python standard library and of the installed numpy, scipy and "
         f"scikit-learn, each labelled by the path of its module: {n_train:,} to train on, {n_test:,} to test. "
         f"{len(set(data.y)):,} classes in a tree of {hierarchy.n_nodes:,} nodes ({levels} by level). "
@@ -86,23 +86,23 @@ def _show_corpus(data: Dataset, seconds: float) -> None:
 def _show_cluster() -> None:
     print("RecursiveSVC(structure=data.hierarchy)                # threads of this machine")
     print('RecursiveSVC(structure=data.hierarchy, engine="ray")  # workers of a Ray cluster')
-    say(
-        "The same for MultinomialLogistic and logistic HBLR. Not run here: it needs the extra ray; docs/cluster.md "
-        "has the commands, and what travels between the workers."
+    print_paragraph(
+        "MultinomialLogistic and logistic HBLR have the same argument. It needs the extra ray and is not run here; "
+        "see docs/cluster.md."
     )
 
 
 def _classify(data: Dataset, X_train: Any, X_test: Any) -> tuple[Any, NDArray[Any]]:
-    """Choose, train and compare the classifiers; return the recursive one, and what the flat one predicts."""
-    heading("Choose cost and coupling, without looking at test documents")
+    """Choose, train and compare the classifiers; return the recursive one and the predictions of the flat one."""
+    heading("Choose cost and coupling, without the test documents")
     choices = demo_classify.choose(data, X_train)
     heading(f"Train on all {X_train.shape[0]:,} training documents")
     models = demo_classify.train(data, X_train, choices)
-    say("The gap is certified: the objective is at most this share above its smallest value.")
+    print_paragraph("The gap is certified: the objective is at most this fraction above its minimum.")
     heading(f"Evaluate on {X_test.shape[0]:,} test documents")
     predictions = {name: model.predict(X_test) for name, model in models.items()}
     demo_classify.evaluate(data, predictions)
-    say("By level, a document counts at its own node and at all above; level 1, the root, is left out.")
+    print_paragraph("A document counts at its own node and at all ancestors; level 1, the root, is left out.")
     heading("Where did the tree help? By the number of training documents of a class")
     demo_classify.show_gain(data, predictions["flat"], predictions["recursive"])
     _compare_bayes(data, X_train, X_test, choices)
@@ -110,43 +110,47 @@ def _classify(data: Dataset, X_train: Any, X_test: Any) -> tuple[Any, NDArray[An
 
 
 def _compare_bayes(data: Dataset, X_train: Any, X_test: Any, choices: Mapping[str, Any]) -> None:
-    """Train flat, recursive and Bayesian models of one branch; show their quality, and what the last has learned."""
+    """Compare flat, recursive and Bayesian models on one branch; print what the Bayesian model has learned."""
+    assert data.hierarchy is not None
     counts = documents_below(data.hierarchy, data.y_train)
     branch = demo_classify.largest_branch(data.hierarchy, counts, demo_classify.MOST_IN_BRANCH)
-    heading(f"A Bayesian model beside them, on the branch {branch}")
+    heading(f"A Bayesian model for comparison, on the branch {branch}")
     part = demo_classify.take_branch(data, X_train, X_test, branch)
     two = {name: choices[name] for name in ("flat", "recursive")}
     models = demo_classify.train(part, part.X_train, two, with_bayes=True)
     print()
     demo_classify.evaluate(part, {name: model.predict(part.X_test) for name, model in models.items()})
-    say(
+    print_paragraph(
         f"HBLR, hierarchical Bayesian logistic regression, has no cost to choose; on the whole corpus it takes too "
-        f"long for a demo. All three saw the same {part.X_train.shape[0]:,} documents and were asked about "
-        f"{part.X_test.shape[0]:,}; level 1 is the branch."
+        f"long for a demo. All three models are trained on the same {part.X_train.shape[0]:,} documents and tested "
+        f"on {part.X_test.shape[0]:,}; level 1 is the branch."
     )
-    heading("Which families share? What HBLR has learned about them")
+    heading("Which families share their weights? Estimates of HBLR")
     demo_classify.show_families(models[demo_classify.BAYES])
 
 
 def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
-    """Run the demonstration and print what happens.
+    """Run the demo and print its results.
 
     Parameters
     ----------
     sentences : sequence of str
-        What is filed into the tree; by default three examples.
+        Sentences to file into the tree; by default three examples.
     out : str
         Folder for the models and the page.
     """
     start = time.perf_counter()
     seconds: dict[str, float] = {}
     sentences = sentences or SENTENCES
-    print(f"Arbora {__version__}: file documents into a tree, find topics, and look at both", flush=True)
+    print(f"Arbora {__version__}: file documents into a tree, find topics, explore both", flush=True)
     folder = demo_page.check_out(out)
 
     heading("Read the corpus")
     with timed(seconds, "read"):
         data = load_python_docs()
+    assert data.hierarchy is not None
+    assert data.texts_train is not None
+    assert data.texts_test is not None
     _show_corpus(data, seconds["read"])
 
     heading("Turn text into numbers")
@@ -154,8 +158,8 @@ def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
         vectorizer = LtcVectorizer(min_df=2)
         X_train = vectorizer.fit_transform(data.texts_train)
         X_test = vectorizer.transform(data.texts_test)
-    say(
-        f"{X_train.shape[1]:,} stems that occur in at least 2 training documents, ltc weights, rows of length 1. "
+    print_paragraph(
+        f"{X_train.shape[1]:,} stems that occur in at least 2 training documents, ltc weights, rows of unit length. "
         f"Done in {seconds['vectorise']:.1f} s."
     )
     model, flat = _classify(data, X_train, X_test)
@@ -164,18 +168,18 @@ def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
 
     heading("Discover topics, without the labels")
     topics = demo_topics.show_flat(data, X_train, vectorizer.feature_names_)
-    heading("What is new? Sentences that are unlike the corpus")
+    heading("What is new? Sentences unlike the corpus")
     demo_topics.show_novelty(topics, vectorizer, sentences, X_test)
     heading("Discover a tree of topics")
     documents, X = demo_page.documents_of(data), sp.vstack([X_train, X_test], format="csr")
     tree = demo_topics.show_tree(documents, X, vectorizer, data.hierarchy)
-    heading("Topics over time: what is found of a truth that is known")
+    heading("Topics over time, on a generated corpus with known topics")
     over_time = demo_time.show_time()
 
     heading("From threads to a cluster: one argument")
     _show_cluster()
-    heading("Look at it")
-    classifier = demo_page.show_classifier(data, documents, X, vectorizer, model, flat)
+    heading("Explore the results")
+    classifier = demo_page.describe_classifier(data, documents, X, vectorizer, model, flat)
     contents = {demo_page.CLASSIFIER: classifier, demo_page.TOPICS: tree, demo_page.TIME: over_time}
     demo_page.write_demo(folder, contents)
     print(f'\nAll in {time.perf_counter() - start:.0f} s. File your own: arbora demo "a sentence" ...')

@@ -1,4 +1,4 @@
-"""The page of the demonstration: model folders of what was trained, and one HTML file that shows them."""
+"""The model folders and the page of the demo."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from arbora.app.contents.subject import Subject
 from arbora.app.documents import Documents
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content, check_target, write_folder
-from arbora.cli.demo.printing import say
+from arbora.cli.demo.printing import print_paragraph
 from arbora.datasets import Dataset
 from arbora.explore.page import write_page
 
 PAGE = "index.html"
 CLASSIFIER, TOPICS, TIME = "classifier", "topics", "time"
 _TITLE = "Arbora demo"
-_BYTES = 4096  # of a page, in which the name of its maker is
+_BYTES = 4096  # the first bytes of a page contain its generator
 
 
 def check_out(out: str) -> Path:
-    """Make sure, before any work is done, that the folder can be written and nothing of others is lost.
+    """Check, before the long work, that the folder can be written and no other file is overwritten.
 
     Examples
     --------
@@ -45,16 +45,17 @@ def check_out(out: str) -> Path:
 
 
 def documents_of(data: Dataset) -> Documents:
-    """All documents of the corpus, those to train on first, under the names of their modules."""
+    """Return all documents of the corpus, training documents first."""
     labels = np.asarray(data.y, dtype=object)
     ids = [f"{label} #{number}" for number, label in enumerate(labels.tolist(), 1)]
-    return Documents(data.name, ids, labels, [(Path(data.name), None)] * len(ids), texts=data.texts)
+    return Documents.from_texts(data.texts or [], labels, name=data.name, ids=ids)
 
 
-def show_classifier(
+def describe_classifier(
     data: Dataset, documents: Documents, X: Any, vectorizer: Any, model: Any, baseline: Any
 ) -> Content:
-    """Gather what the page shows of the recursive classifier, beside the predictions of the flat one."""
+    """Describe the recursive classifier, with the predictions of the flat one as baseline."""
+    assert data.hierarchy is not None
     n_train = len(data.texts_train or ())
     tested = np.arange(n_train, len(documents))
     trial = Trial(
@@ -68,22 +69,22 @@ def show_classifier(
 
 
 def write_demo(folder: Path, contents: Mapping[str, Content]) -> Path | None:
-    """Write the model folders, and the page if there is plotly; say where they are."""
+    """Write the model folders, and the page if plotly is installed; print where they are."""
     for name, content in contents.items():
         write_folder(folder / name, content)
     folders = [folder / name for name in contents]
     if find_spec("plotly") is None:
-        say(
-            "The page needs plotly, which is not installed. The models are in "
-            f"{folder}/; pip install 'arbora[explore]', and then:"
+        print_paragraph(
+            f"The models are in {folder}/. The page needs plotly, which is not installed: "
+            "pip install 'arbora[explore]', and then:"
         )
         print(f"  arbora explore {' '.join(map(str, folders))} --out {folder / PAGE}")
         return None
     page = write_page(folders, folder / PAGE, title=_TITLE)
     print(f"{page.resolve()} ({page.stat().st_size / 1e6:.1f} MB)")
-    say(
+    print_paragraph(
         "Open it in a browser: the taxonomy with the quality of every node, the topic tree, topics over time, and a "
-        "map of the documents of each. It needs no network. To ask the models about new documents:"
+        "map of the documents of each. It needs no network. To file new documents in the browser:"
     )
     print(f"  arbora explore {folder / CLASSIFIER} {folder / TOPICS} --serve")
     return page

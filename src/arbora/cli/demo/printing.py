@@ -1,4 +1,4 @@
-"""How the demonstration prints: headings, paragraphs of a fixed width, and seconds."""
+"""Print headings and paragraphs of the demo; measure seconds."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ def heading(text: str) -> None:
     print(f"\n{text}\n{'=' * len(text)}", flush=True)
 
 
-def say(text: str) -> None:
+def print_paragraph(text: str) -> None:
     """Print a paragraph."""
     print(textwrap.fill(text, WIDTH), flush=True)
 
 
-def fitting(listed: str, width: int = WIDTH) -> str:
-    """Leave out the last of some words with commas between them where the line would be too long.
+def shorten_list(listed: str, width: int = WIDTH) -> str:
+    """Drop the last words of a comma-separated list that is longer than a line.
 
     Examples
     --------
-    >>> fitting("sea, land, sky", 12)
+    >>> shorten_list("sea, land, sky", 12)
     'sea, land'
     """
     return listed if len(listed) <= width else listed[:width].rpartition(",")[0] or listed[:width]
@@ -33,7 +33,7 @@ def fitting(listed: str, width: int = WIDTH) -> str:
 
 @contextmanager
 def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Note how many seconds a block takes.
+    """Record the seconds that a block takes.
 
     Examples
     --------

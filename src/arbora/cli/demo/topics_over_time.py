@@ -1,13 +1,12 @@
-"""Topics over time in the demonstration: a corpus with dates and known truth, and what is found of it.
+"""Topics over time of the demo, on a generated corpus.
 
-No corpus with dates comes with the package, so one is generated: notes of an invented archive. Each note is about one
-theme; the share of a theme in a year follows a given course, and its words turn from early ones to late ones.
+The package contains no corpus with dates, so the demo generates one: notes of an invented archive. Each note is about
+one theme; the share of each theme by year is given, and its words change from early words to late words.
 """
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from arbora.app.contents.topics import topics_content
 from arbora.app.documents import Documents
 from arbora.app.documents.times import read_times
 from arbora.app.folder import Content
-from arbora.cli.demo.printing import fitting, say
+from arbora.cli.demo.printing import print_paragraph, shorten_list
 from arbora.discover import TemporalVMFMixture
 from arbora.metrics import normalized_mutual_information
 from arbora.metrics.table import Table
@@ -30,10 +29,10 @@ N_NOTES = 3000
 WORDS_A_NOTE = 20
 N_STARTS = 5
 FIELD = "date"
-_OWN = 0.3  # share of the words of a note that are those of its theme
-_ALIVE = 0.1  # part of its greatest share from which on a theme is alive
+_OWN = 0.3  # share of the words of a note that come from its theme
+_ALIVE = 0.1  # a theme is alive while its share is at least this fraction of its largest share
 _N_WORDS = 3
-_CELL = 33  # characters of these words, so that two cells fit into a line
+_CELL = 33  # characters of a cell of words; two cells fit on a line
 _COMMON = (
     "report system company today number part result public change group problem case point plan support week money "
     "question market test year people time work first new two way day place"
@@ -41,7 +40,7 @@ _COMMON = (
 
 
 class Theme(NamedTuple):
-    """A theme of the archive: its early words, its late words, and its weight at some years, linear between them."""
+    """A theme: its early words, its late words, and its weight in some years, linear between them."""
 
     name: str
     early: str
@@ -90,7 +89,7 @@ THEMES = (
 
 
 class Life(NamedTuple):
-    """Years of a theme or a topic: its birth, its peak, and its end (None: it is still alive)."""
+    """Years of birth, peak and end of a theme or topic; the end is None if it is still alive."""
 
     birth: int
     peak: int
@@ -98,7 +97,7 @@ class Life(NamedTuple):
 
 
 class Archive(NamedTuple):
-    """Notes with their dates, the theme of each, and the share of every theme in every year."""
+    """Notes with dates, the theme of each note, and the share of each theme in each year."""
 
     documents: Documents
     theme: NDArray[np.int64]
@@ -106,7 +105,7 @@ class Archive(NamedTuple):
 
 
 def true_shares() -> NDArray[np.float64]:
-    """Share of each theme in each year, (n_years, n_themes).
+    """Return the share of each theme in each year, (n_years, n_themes).
 
     Examples
     --------
@@ -115,11 +114,11 @@ def true_shares() -> NDArray[np.float64]:
     """
     years = np.arange(FIRST, LAST + 1)
     weights = [np.interp(years, list(theme.course), list(theme.course.values())) for theme in THEMES]
-    return np.transpose(weights) / np.sum(weights, axis=0)[:, None]
+    return np.asarray(np.transpose(weights) / np.sum(weights, axis=0)[:, None])
 
 
 def life_of(share: NDArray[np.float64]) -> Life:
-    """Birth, peak and end of a theme, by the rule of `TemporalVMFMixture.dynamics`.
+    """Return birth, peak and end of a theme, by the rule of `TemporalVMFMixture.dynamics`.
 
     Examples
     --------
@@ -163,19 +162,18 @@ def make_archive(n_notes: int | None = None, random_state: int = 0) -> Archive:
         kinds = [(late if b else early) if a else common for a, b in zip(own, is_late, strict=True)]
         texts.append(" ".join(words[rng.integers(len(words))] for words in kinds))
     names = np.array([one.name for one in THEMES], dtype=object)
-    documents = Documents(
-        "generated archive",
-        [f"note {i + 1}" for i in range(n_notes)],
+    documents = Documents.from_texts(
+        texts,
         names[theme],
-        [(Path("generated archive"), None)] * n_notes,
-        texts=texts,
+        name="generated archive",
+        ids=[f"note {i + 1}" for i in range(n_notes)],
         fields={FIELD: dates.astype(str).tolist()},
     )
     return Archive(documents, theme, shares)
 
 
 def match(theme: NDArray[np.int64], topic: NDArray[np.int64], n: int) -> list[int]:
-    """Topic of each of n themes: the assignment of n topics that most notes agree with.
+    """Return the topic of each of n themes: the one-to-one assignment with the most matching notes.
 
     Examples
     --------
@@ -188,9 +186,9 @@ def match(theme: NDArray[np.int64], topic: NDArray[np.int64], n: int) -> list[in
 
 
 def find_topics(archive: Archive) -> tuple[Subject, NDArray[Any], NDArray[np.int64]]:
-    """Fit the model to the texts and dates alone; return it with its rows, their times and their topics."""
+    """Fit the model to the texts and dates; return it with its rows, their times and their topics."""
     vectorizer = LtcVectorizer()
-    X = vectorizer.fit_transform(archive.documents.texts)
+    X = vectorizer.fit_transform(archive.documents.texts or [])
     times = read_times(archive.documents, FIELD)
     model = TemporalVMFMixture(
         len(THEMES), bins="year", weights="evolving", n_init=N_STARTS, n_jobs=-1, random_state=0, verbose=1
@@ -200,7 +198,7 @@ def find_topics(archive: Archive) -> tuple[Subject, NDArray[Any], NDArray[np.int
 
 
 def lives_table(archive: Archive, model: Any, topics: list[int]) -> Table:
-    """Table of the themes: years of birth, peak and end, true and found."""
+    """Return a table of the themes: years of birth, peak and end, true and found."""
     lives, rows = model.dynamics(level=_ALIVE), []
     for number, topic in enumerate(topics):
         true, life = life_of(archive.shares[:, number]), lives[topic]
@@ -208,19 +206,19 @@ def lives_table(archive: Archive, model: Any, topics: list[int]) -> Table:
         notes = int((archive.theme == number).sum())
         rows.append((THEMES[number].name, notes, *(f"{a or '-':>4} / {b or '-':<4}" for a, b in pairs)))
     columns = ("theme", "notes", "born: true / found", "peak: true / found", "end: true / found")
-    return Table(columns, rows, ("", ",d", "", "", ""))
+    return Table(columns, tuple(rows), ("", ",d", "", "", ""))
 
 
 def words_table(model: Any, names: list[str], topics: list[int]) -> Table:
-    """Table of the themes: the first words of the topic that was found, at its birth and at its end."""
+    """Return a table of the themes: the first words of the topic at its birth and at its end."""
     lives, rows = model.dynamics(level=_ALIVE), []
     for number, topic in enumerate(topics):
         first, last = lives[topic].birth, lives[topic].end or model.times_[-1]
         words = model.vocabulary(topic, names, n=_N_WORDS, times=[first, last])
         lines = [f"{_year(one.time)}: {', '.join(word for word, _ in one.features)}" for one in words]
-        cells = [fitting(line, _CELL) for line in lines]
+        cells = [shorten_list(line, _CELL) for line in lines]
         rows.append((THEMES[number].name, cells[0], cells[-1]))
-    return Table(("theme", "words when it is born", "words at its end, or now"), rows)
+    return Table(("theme", "words at its birth", "words at its end, or now"), tuple(rows))
 
 
 def _year(moment: Any) -> int | None:
@@ -228,7 +226,7 @@ def _year(moment: Any) -> int | None:
 
 
 def show_time() -> Content:
-    """Generate the archive, find its topics, print both, and return what the page shows of it."""
+    """Generate the archive, find its topics, print both, and return the content of the topics."""
     start = time.perf_counter()
     archive = make_archive()
     subject, times, found = find_topics(archive)
@@ -237,10 +235,10 @@ def show_time() -> Content:
     print(lives_table(archive, model, topics), end="\n\n")
     print(words_table(model, list(subject.names), topics))
     right = float(np.mean(np.asarray(topics)[archive.theme] == found))
-    say(
+    print_paragraph(
         f"This corpus is generated: {len(notes):,} notes of an invented archive, with dates from {FIRST} to {LAST}, "
-        f"on {len(THEMES)} themes whose shares and words change with time. {type(model).__name__} saw "
-        f"texts and dates, not the themes: {100 * right:.1f}% of the notes are in the topic of their theme "
+        f"on {len(THEMES)} themes whose shares and words change with time. {type(model).__name__} is fitted to the "
+        f"texts and dates, without the themes: {100 * right:.1f}% of the notes are in the topic of their theme "
         f"(NMI {normalized_mutual_information(archive.theme, found):.3f}). {time.perf_counter() - start:.1f} s."
     )
     settings = {
@@ -250,5 +248,5 @@ def show_time() -> Content:
         "over_time": FIELD,
         "seed": 0,
     }
-    notice = "This corpus is generated; its themes are known."
+    notice = "This corpus is generated."
     return topics_content(subject, times, settings=settings, notices=[notice])
