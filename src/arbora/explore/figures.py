@@ -1,15 +1,14 @@
-"""Pictures in Python: one call, one Plotly figure.
+"""Plotly figures: one call, one figure.
 
 ========================  =============================================================================
-`convergence`             objective or gap of one or more fits (of a single one: ``trace.plot()``)
-`learning_curve`          scores against the number of training documents
-`reliability_diagram`     how often predictions are right against how sure they are
+`convergence`             a column of the traces of one or more fits (one fit: ``trace.plot()``)
+`learning_curve`          scores by number of training documents
+`reliability_diagram`     accuracy of predictions by confidence
 `topics_over_time`        shares of topics, stacked
-`tree`                    a hierarchy or the tree of a model folder, to zoom into
+`tree`                    a hierarchy or the tree of a model folder, with zoom
 ========================  =============================================================================
 
-What is told by colour is told by a dash, a symbol or a pattern as well. All text is shown as it is: the few tags that
-Plotly would read are escaped.
+Dashes, symbols or patterns repeat what colours show. Text is escaped, because Plotly interprets a few HTML tags.
 """
 
 from __future__ import annotations
@@ -124,13 +123,13 @@ def convergence(traces: Any, *, x: str = "seconds", y: str = "objective") -> Any
 def learning_curve(
     sizes: ArrayLike, scores: Any, *, x: str = "training documents", y: str = "macro-F1"
 ) -> Any:
-    """Draw scores against the number of training documents.
+    """Draw scores by number of training documents.
 
     Parameters
     ----------
     sizes : array-like of shape (n_sizes,)
     scores : array-like of shape (n_sizes,) or (n_sizes, n_repeats), or a mapping of names to such
-        Repeats are drawn as their mean, with bars of one standard error.
+        Repeats are drawn as their mean with error bars of one standard error.
     x, y : str
         Names of the axes.
 
@@ -151,7 +150,9 @@ def learning_curve(
     for name, style in _styles(list(curves)):
         values = np.asarray(curves[name], np.float64)
         if len(values) != len(sizes):
-            raise ValueError(f"{len(values)} scores of {name!r} for {len(sizes)} sizes: give one row a size")
+            raise ValueError(
+                f"{len(values)} scores of {name!r} for {len(sizes)} sizes: give one row per size"
+            )
         errors = None
         if values.ndim == 2:
             n_repeats = values.shape[1]
@@ -164,17 +165,18 @@ def learning_curve(
 
 
 def reliability_diagram(curves: Any) -> Any:
-    """Draw how often predictions are right against how sure they are.
+    """Draw the accuracy of predictions by their confidence.
 
     Parameters
     ----------
     curves : ReliabilityCurve, the "reliability" of an evaluation, a model folder, or a mapping of names to curves
-        As `arbora.metrics.reliability_curve` gives them.
+        See `arbora.metrics.reliability_curve`.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        On the dotted line, what is said with 80% comes true 80 times in 100. Larger dots hold more documents.
+        On the dotted line, predictions with a confidence of 80% are right 80% of the time. Larger dots have more
+        documents.
 
     Examples
     --------
@@ -203,12 +205,12 @@ def reliability_diagram(curves: Any) -> Any:
             x=np.asarray(as_given["confidence"]),
             y=np.asarray(as_given["accuracy"]),
             mode="lines+markers",
-            hovertemplate="sure %{x:.1%}<br>right %{y:.1%}<br>%{customdata:,} documents",
+            hovertemplate="confidence %{x:.1%}<br>accuracy %{y:.1%}<br>%{customdata:,} documents",
             **style,
         )
     figure.update_xaxes(range=[0, 1.03], tickformat=".0%")
     figure.update_yaxes(range=[0, 1.03], tickformat=".0%")
-    return _layout(figure, x="how sure", y="how often right")
+    return _layout(figure, x="confidence", y="accuracy")
 
 
 def topics_over_time(what: Any, *, words: Sequence[str] | None = None, most: int = 12) -> Any:
@@ -219,9 +221,9 @@ def topics_over_time(what: Any, *, words: Sequence[str] | None = None, most: int
     what : Folder or fitted TemporalVMFMixture
         A model folder of topics over time, or the model itself.
     words : sequence of n_features names, optional
-        Of the columns of a model, for the titles of the topics; a folder has its own.
+        Names of the columns, for the titles of the topics of a model; a folder has its own.
     most : int
-        Topics that are drawn, the largest; the others are one band.
+        Number of topics to draw, the largest first; the others are one band.
 
     Returns
     -------
@@ -240,7 +242,7 @@ def topics_over_time(what: Any, *, words: Sequence[str] | None = None, most: int
     folder = what if hasattr(what, "time") else model_content(what, words=words)
     time = folder.time
     if time is None:
-        raise ValueError("it has no topics over time: make them with arbora discover --over-time")
+        raise ValueError("there are no topics over time: make them with arbora discover --over-time")
     shares = np.array(time["shares"], np.float64)  # None becomes NaN
     titles = [folder.nodes[node]["title"] for node in time["nodes"]]
     order = np.argsort(-np.nansum(shares, axis=1), kind="stable")
@@ -266,7 +268,7 @@ def topics_over_time(what: Any, *, words: Sequence[str] | None = None, most: int
 
 
 def tree(what: Any, sizes: ArrayLike | None = None, *, levels: int = 3) -> Any:
-    """Draw a hierarchy as an icicle; a click zooms.
+    """Draw a hierarchy as an icicle; a click zooms in.
 
     Parameters
     ----------
@@ -274,12 +276,12 @@ def tree(what: Any, sizes: ArrayLike | None = None, *, levels: int = 3) -> Any:
     sizes : array-like of shape (n_nodes,), optional
         Documents at or below each node of a hierarchy; by default its number of leaves. A folder has its own.
     levels : int
-        Levels that are drawn below the node that one looks at.
+        Levels to draw below the current node.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        A node with several parents is drawn below the deepest.
+        A node with several parents is drawn below the deepest one.
 
     Examples
     --------
@@ -317,10 +319,10 @@ def tree(what: Any, sizes: ArrayLike | None = None, *, levels: int = 3) -> Any:
 
 
 def remainders(parents: NDArray[np.int64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Tell what each node keeps of its part of the picture when its children have theirs.
+    """Return the share of the figure of each node without the shares of its children.
 
-    Children of one parent share its part by their counts. Where they add up to more than the parent, as with
-    documents of several labels, they are scaled to fit.
+    Children divide the share of their parent in proportion to their counts. If their counts add up to more than that
+    of the parent, as with documents of several labels, they are scaled.
 
     Examples
     --------
@@ -338,7 +340,7 @@ def remainders(parents: NDArray[np.int64], counts: NDArray[np.float64]) -> NDArr
     part[~inner] = counts[~inner] / roots if roots > 0 else 1 / max(1, (~inner).sum())
     value = part.copy()
     at, waiting = above, inner.copy()
-    while waiting.any():  # once a level
+    while waiting.any():  # once per level
         value[waiting] *= part[at[waiting]]
         waiting &= parents[at] >= 0
         at = np.where(waiting, parents[at], at)
@@ -346,14 +348,14 @@ def remainders(parents: NDArray[np.int64], counts: NDArray[np.float64]) -> NDArr
 
 
 def _branch_colours(parents: NDArray[np.int64]) -> list[str]:
-    """Colour of the branch of each node: of the children of the only root, or of the roots."""
+    """Colour of the branch of each node; the branches are the children of the only root, or the roots."""
     roots = np.flatnonzero(parents < 0)
     tops = np.flatnonzero(parents == roots[0]) if len(roots) == 1 else roots
     colour = np.full(len(parents), "#eef0f3", dtype=object)
     branch = np.full(len(parents), -1)
     branch[tops] = np.arange(len(tops))
     at = np.arange(len(parents))
-    while True:  # once a level
+    while True:  # once per level
         open_ = (branch[at] < 0) & (parents[at] >= 0)
         if not open_.any():
             break
@@ -364,7 +366,7 @@ def _branch_colours(parents: NDArray[np.int64]) -> list[str]:
 
 
 def _first_parents(hierarchy: Hierarchy) -> NDArray[np.int64]:
-    """Find the deepest parent of each node; -1 of roots."""
+    """Find the deepest parent of each node; -1 for roots."""
     parents = np.full(hierarchy.n_nodes, -1, np.int64)
     child = np.repeat(np.arange(hierarchy.n_nodes), np.diff(hierarchy.parent_indptr))
     order = np.lexsort((-hierarchy.depth[hierarchy.parent_indices], child))

@@ -1,9 +1,9 @@
-r"""The browser as one HTML file: models, views and all code in it; nothing is loaded when it is looked at.
+r"""One HTML file with models, views and all code; it loads nothing when it is opened.
 
-The page is safe to open whatever the documents hold. Data are a block of JSON that the browser does not run, with
-every ``<`` written as ``\u003c``; the code sets text as text. A content-security policy allows the scripts of the
-page by their SHA-256 and nothing else, and no connection to anywhere. (Styles may be inline: Plotly writes them. What
-they could load is forbidden.)
+The page is safe to open whatever the documents contain. The data are a block of JSON that the browser does not
+execute, with every ``<`` written as ``\u003c``, and the code inserts text as text. A content-security policy allows
+only the scripts of the page, by their SHA-256, and no connections. (Inline styles are allowed because Plotly writes
+them; the policy forbids what they could load.)
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from arbora.app.folder import open_folder
 from arbora.core.files import publish, temporary_file
 from arbora.explore.page_data import MOST_DOCUMENTS, model_data
 
-_SCRIPTS = ("data", "look", "details", "tree", "time", "quality", "map", "live", "main")
+_SCRIPTS = ("model", "drawing", "details", "tree", "time", "quality", "map", "filing", "main")
 
 
 class Page:
-    """A page that has been made; a notebook shows it in a frame.
+    """A page; a notebook displays it in a frame.
 
     Attributes
     ----------
@@ -40,12 +40,12 @@ class Page:
         self.height = height
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page to a file, whole or not at all.
+        """Write the page to a file, completely or not at all.
 
         Parameters
         ----------
         path : path
-            Folders above it are made.
+            Missing parent folders are created.
 
         Returns
         -------
@@ -56,7 +56,7 @@ class Page:
             raise ValueError(f"{path} is a folder: give the path of a file for the page")
         above = next(parent for parent in (*target.parents, Path()) if parent.exists())
         if not above.is_dir():
-            raise ValueError(f"{path} cannot be made: {above} is a file, not a folder")
+            raise ValueError(f"{path} cannot be created: {above} is a file, not a folder")
         target.parent.mkdir(parents=True, exist_ok=True)
         with temporary_file(target.parent) as (file, temporary):
             file.write(self.html.encode("utf-8"))
@@ -67,7 +67,7 @@ class Page:
         return target
 
     def _repr_html_(self) -> str:
-        # The frame has an origin of its own: the page can reach neither the notebook nor its kernel.
+        # The sandboxed frame has its own origin: the page can access neither the notebook nor its kernel.
         return (
             f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts" title="Arbora" '
             f'style="width: 100%; height: {self.height}px; border: 1px solid #8883; border-radius: 8px"></iframe>'
@@ -85,14 +85,14 @@ def make_page(
 
     Parameters
     ----------
-    folders : path or ModelFolder, or a sequence of them
+    folders : path, Folder or Content, or a sequence of them
         Model folders, shown in this order.
     title : str, optional
-        Of the page; by default the names of the models.
+        Title of the page; by default the names of the models.
     most_documents : int
-        Documents of each model in the page; if a folder has more, a sample is shown and the page says so.
+        Largest number of documents of each model; if a folder has more, the page shows a sample and a notice.
     live : dict of str to int, optional
-        Limits of the server that the page belongs to; without it the page connects to nothing.
+        Limits of the server of the page; without them the page makes no connections.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def write_page(
     title: str | None = None,
     most_documents: int = MOST_DOCUMENTS,
 ) -> Path:
-    """Write the page of one or more models to a file, whole or not at all.
+    """Write the page of one or more models to a file, completely or not at all.
 
     Parameters
     ----------
@@ -151,20 +151,20 @@ def write_page(
 
 
 def show(folders: Any | Sequence[Any], *, height: int = 760, most_documents: int = MOST_DOCUMENTS) -> Page:
-    """Show models in a notebook: the same page that ``arbora explore`` writes, in a frame.
+    """Show models in a notebook: the page of ``arbora explore`` in a frame.
 
     Parameters
     ----------
-    folders : path or ModelFolder, or a sequence of them
+    folders : path, Folder or Content, or a sequence of them
     height : int
-        Of the frame, in pixels.
+        Height of the frame in pixels.
     most_documents : int
         As for `make_page`.
 
     Returns
     -------
     Page
-        Displayed by notebooks; `save` puts it into a file.
+        Notebooks display it; `save` writes it to a file.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def show(folders: Any | Sequence[Any], *, height: int = 760, most_documents: int
 
 
 def as_json(value: Any) -> str:
-    r"""Write JSON that can stand inside a script element.
+    r"""Write JSON that is safe inside a script element.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def as_json(value: Any) -> str:
     {"text":"\u003c/script>\u003c!--"}
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # Half of a surrogate pair, which JSON can hold, is no character of UTF-8.
+    # JSON can contain half of a surrogate pair, which UTF-8 cannot encode.
     return text.encode("utf-8", "replace").decode("utf-8").replace("<", "\\u003c")
 
 
@@ -217,13 +217,13 @@ def plotly_script() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise ImportError("the browser needs plotly: pip install arbora[explore]") from error
-    # Line ends are made single when HTML is read; the hash must be that of what is run.
+        raise ImportError("the page needs plotly: pip install arbora[explore]") from error
+    # HTML parsers normalise line ends, and the hash must be that of the normalised script.
     return _inline(str(get_plotlyjs()))
 
 
 def own_script() -> str:
-    """Return the JavaScript that links the views, in a scope of its own."""
+    """Return the JavaScript of the views, in its own scope."""
     parts = "\n".join(asset(f"{name}.js") for name in _SCRIPTS)
     return _inline(f'"use strict";\n(() => {{\n{parts}\n}})();\n')
 
@@ -236,16 +236,16 @@ def asset(name: str) -> str:
 def _inline(script: str) -> str:
     script = script.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
     if "</script" in script.lower() or "<!--" in script:
-        raise ValueError("this JavaScript cannot be put into a page: it holds '</script' or '<!--'")
+        raise ValueError("this JavaScript cannot be embedded in a page: it contains '</script' or '<!--'")
     return script
 
 
 def _fill(template: str, values: dict[str, str]) -> str:
-    """Put values in their places, in one pass: what a value holds is not looked at again."""
-    pieces = template.split("[[")
-    filled = [pieces[0]]
-    for piece in pieces[1:]:
-        name, _, rest = piece.partition("]]")
+    """Fill the placeholders of a template in one pass; the values are not scanned for placeholders."""
+    head, *sections = template.split("[[")
+    filled = [head]
+    for section in sections:
+        name, _, rest = section.partition("]]")
         filled += [values[name], rest]
     return "".join(filled)
 

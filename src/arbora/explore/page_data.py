@@ -1,6 +1,6 @@
-"""What a page holds of a model folder: columns instead of rows, and no more documents than a browser can draw.
+"""The data of a page: the content of a model folder in columns, with no more documents than a browser can draw.
 
-Text goes into the page as it is; `page` escapes it, and the JavaScript of the page sets it as text.
+Text is not escaped here: `page` escapes the JSON, and the JavaScript of the page inserts text as text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from arbora.app.contents.sample import draw_sample
 
 MOST_DOCUMENTS = 50_000
-POSITION_SCALE = 1e-4  # positions are written as whole numbers of these: five characters instead of ten
+POSITION_SCALE = 1e-4  # unit of positions, which are written as integers: five characters instead of ten
 
 _ABOUT = (
     "kind",
@@ -36,22 +36,22 @@ _OPTIONAL_DOCUMENT_COLUMNS = ("words", "time")
 
 
 def model_data(folder: Any, most_documents: int = MOST_DOCUMENTS, seed: int = 0) -> dict[str, Any]:
-    """Gather what the page shows of one model.
+    """Make the data of one model.
 
     Parameters
     ----------
-    folder : ModelFolder
-        As `arbora.app.folder.open_folder` gives it.
+    folder : Folder or Content
+        See `arbora.app.folder.open_folder`.
     most_documents : int
-        If the folder holds more, documents are drawn at random, and a notice says so. Documents that nodes and
-        confusions refer to are always kept.
+        If there are more documents, a random sample is kept, with a notice. Documents that nodes and confusions refer
+        to are always kept.
     seed : int
-        Of the draw.
+        Random seed of the sample.
 
     Returns
     -------
     dict
-        Plain values, ready for JSON.
+        Values for JSON.
     """
     kept = kept_documents(folder, most_documents, seed)
     place = {int(old): new for new, old in enumerate(kept)}
@@ -60,7 +60,7 @@ def model_data(folder: Any, most_documents: int = MOST_DOCUMENTS, seed: int = 0)
     about["notices"] = list(folder.about.get("notices") or ())
     if len(kept) < len(folder.documents):
         about["notices"].append(
-            f"This page shows {len(kept):,} of the {len(folder.documents):,} documents of the folder, at random."
+            f"This page shows a random sample of {len(kept):,} of the {len(folder.documents):,} documents."
         )
     nodes = columns(folder.nodes, _NODE_COLUMNS, _OPTIONAL_NODE_COLUMNS)
     nodes["documents"] = [_moved(node.get("documents", ()), place) for node in folder.nodes]
@@ -76,7 +76,7 @@ def model_data(folder: Any, most_documents: int = MOST_DOCUMENTS, seed: int = 0)
 
 
 def kept_documents(folder: Any, most: int, seed: int) -> NDArray[np.int64]:
-    """Choose the documents of a page: all that are referred to, and others at random; ascending."""
+    """Choose the documents of a page: all that are referred to, and a random sample; ascending."""
     n_documents = len(folder.documents)
     if n_documents <= most:
         return np.arange(n_documents)
@@ -87,7 +87,7 @@ def kept_documents(folder: Any, most: int, seed: int) -> NDArray[np.int64]:
 
 
 def columns(rows: Sequence[dict[str, Any]], names: Sequence[str], optional: Sequence[str]) -> dict[str, Any]:
-    """Turn rows into columns; optional columns are there if any row has a value.
+    """Convert rows to columns; an optional column is included if any row has a value.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def columns(rows: Sequence[dict[str, Any]], names: Sequence[str], optional: Sequ
 
 
 def whole_positions(positions: NDArray[Any]) -> list[int | None]:
-    """Flatten positions into whole numbers; None where there is none.
+    """Flatten positions to integers; None for NaN.
 
     Examples
     --------

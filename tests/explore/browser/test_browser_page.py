@@ -198,7 +198,7 @@ def test_a_label_that_is_called_like_a_topic_is_a_label(shown):
     assert (
         shown.page.locator("#details .documents .meta")
         .first.text_content()
-        .startswith("labelled 0, filed under ")
+        .startswith("labelled 0, predicted ")
     )
 
 

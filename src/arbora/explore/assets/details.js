@@ -1,6 +1,6 @@
-// The panel beside every view: what a node is about, its documents, its children.
+// The panel beside every view: words, documents and children of the selected node.
 
-const AT_ONCE = 12; // documents or children that are listed before one asks for more
+const PAGE_SIZE = 12; // documents or children in a list before "Show more"
 
 function nodeButton(model, node, more = {}) {
   return make("button", { type: "button", class: "link", title: model.name[node] || false, onclick: () => go({ node }), ...more }, model.title[node] || "(no name)");
@@ -10,8 +10,8 @@ function section(title, ...content) {
   return make("section", {}, make("h3", {}, title), ...content);
 }
 
-// A list that shows its first items, and more of them when asked.
-function growing(items, draw, tag = "ul", className = "plain") {
+// A list that shows its first items, with a button for more.
+function expandableList(items, draw, tag = "ul", className = "plain") {
   const list = make(tag, { class: className });
   const more = make("button", { type: "button", class: "more" });
   const grow = (n) => {
@@ -19,10 +19,10 @@ function growing(items, draw, tag = "ul", className = "plain") {
     list.append(...items.slice(from, from + n).map(draw));
     const left = items.length - list.children.length;
     more.hidden = left === 0;
-    more.textContent = `Show ${whole.format(Math.min(left, 5 * AT_ONCE))} of ${whole.format(left)} more`;
+    more.textContent = `Show ${whole.format(Math.min(left, 5 * PAGE_SIZE))} of ${whole.format(left)} more`;
   };
-  more.addEventListener("click", () => grow(5 * AT_ONCE));
-  grow(AT_ONCE);
+  more.addEventListener("click", () => grow(5 * PAGE_SIZE));
+  grow(PAGE_SIZE);
   return [list, more];
 }
 
@@ -40,14 +40,14 @@ function labelLine(model, doc) {
   const sure = listed(probability[doc]);
   const parts = predicted.map((one, i) => [i ? ", " : "", nodeButton(model, one),
     sure[i] === null || sure[i] === undefined ? "" : ` ${percent(sure[i], 0)}`]).flat();
-  // Labels are nodes of a classifier; a topic may happen to have the name of one.
+  // Labels are nodes of a classifier; the name of a topic may equal a label by chance.
   const ours = model.about.kind === "classifier";
   const names = new Set(ours ? predicted.map((one) => model.name[one]) : []);
   const wrong = truth.filter((name) => !names.has(name));
   if (!wrong.length) return make("p", { class: "meta" }, ...parts);
   const truths = wrong.map((name, i) => [i ? ", " : "",
     ours && model.byName.has(name) ? nodeButton(model, model.byName.get(name)) : name]).flat();
-  return make("p", { class: "meta" }, "labelled ", ...truths, ", filed under ", ...parts);
+  return make("p", { class: "meta" }, "labelled ", ...truths, ", predicted ", ...parts);
 }
 
 function documentCard(model, doc) {
@@ -68,7 +68,7 @@ function figure(value, label) {
 function scoreFigures(score) {
   return make("div", { class: "figures" }, figure(number(score.f1), "F1"), figure(number(score.precision), "precision"),
     figure(number(score.recall), "recall"), figure(whole.format(score.support), "tested"),
-    score.baseline_f1 === null ? null : figure(signed(score.f1 - score.baseline_f1), "against flat"));
+    score.baseline_f1 === null ? null : figure(signed(score.f1 - score.baseline_f1), "vs. flat"));
 }
 
 function childRow(model, node, rank) {
@@ -106,8 +106,8 @@ function drawDetails(host, model, node) {
     make("div", { class: "figures" }, figures),
     score && node !== model.root ? section("Quality", scoreFigures(score)) : "",
     model.words[node].length ? section("Words", wordBars(model.words[node])) : "",
-    children.length ? section("Children", ...growing(children, (child) => childRow(model, child, children.indexOf(child)), "ul", "plain children")) : "",
-    docs.length ? section("Documents", ...growing(docs, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",
+    children.length ? section("Children", ...expandableList(children, (child) => childRow(model, child, children.indexOf(child)), "ul", "plain children")) : "",
+    docs.length ? section("Documents", ...expandableList(docs, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",
     node === model.root ? section("About this model", settings(model)) : "",
   );
   host.scrollTop = 0;

@@ -1,19 +1,19 @@
-// Where one is - model, view, node - is in the address; everything is drawn from there.
+// The model, the view and the node are in the URL fragment; the page is drawn from it.
 
 const VIEWS = {
   tree: { label: "Tree", make: treeView, has: () => true },
   time: { label: "Time", make: timeView, has: (model) => Boolean(model.time?.bins.length) },
   quality: { label: "Quality", make: qualityView, has: (model) => Boolean(model.evaluation) },
   map: { label: "Map", make: mapView, has: (model) => model.positions.length > 0 },
-  live: { label: "File a document", make: liveView, has: (model) => page.live && model.about.has_text },
+  live: { label: "File a document", make: filingView, has: (model) => page.live && model.about.has_text },
 };
 
 const page = JSON.parse(byId("data").textContent);
 const models = page.models.map((raw) => new Model(raw));
 const state = { model: 0, view: "tree", node: models[0]?.root, measure: "f1", dimensions: 2 };
-let drawn = {}; // what is on the screen: model, view, node
+let drawn = {}; // the state that is on the screen
 let view = null;
-let afterwards = null;
+let afterDraw = null;
 
 function address(to) {
   const model = models[to.model];
@@ -26,27 +26,27 @@ function address(to) {
   return `#${parts}`;
 }
 
-// Go somewhere: all links and clicks end here. `then` is called when the place is drawn.
+// Change the state: all links and clicks call this. `then` is called after the drawing.
 function go(change, then = null) {
   const to = { ...state, ...change };
   if (change.model !== undefined && change.model !== state.model) to.node = models[to.model].root;
-  afterwards = then;
+  afterDraw = then;
   const next = address(to);
-  if (next === location.hash) arrive();
+  if (next === location.hash) readAddress();
   else location.hash = next;
 }
 
-// Read the address; what it does not say, or says wrongly, is as at the start.
-function arrive() {
-  const said = new URLSearchParams(location.hash.slice(1));
-  const at = Number(said.get("model"));
+// Set the state from the URL fragment; missing or invalid values get their defaults.
+function readAddress() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const at = Number(given.get("model"));
   state.model = models[at] ? at : 0;
   const model = models[state.model];
-  const wanted = said.get("view");
+  const wanted = given.get("view");
   state.view = VIEWS[wanted]?.has(model) ? wanted : "tree";
-  state.node = model.byName.get(said.get("node") ?? "") ?? model.root;
-  state.measure = Object.hasOwn(MEASURES, said.get("measure") ?? "") ? said.get("measure") : "f1";
-  state.dimensions = said.get("dimensions") === "3" ? 3 : 2;
+  state.node = model.byName.get(given.get("node") ?? "") ?? model.root;
+  state.measure = Object.hasOwn(MEASURES, given.get("measure") ?? "") ? given.get("measure") : "f1";
+  state.dimensions = given.get("dimensions") === "3" ? 3 : 2;
   draw();
 }
 
@@ -65,8 +65,8 @@ async function draw(again = false) {
   if (isNew || drawn.node !== state.node) drawDetails(byId("details"), model, state.node);
   drawTrail(model);
   drawn = { ...state };
-  afterwards?.();
-  afterwards = null;
+  afterDraw?.();
+  afterDraw = null;
   await view.draw(state.node);
   if (again) await view.redraw?.();
   document.documentElement.dataset.ready = `${state.view} ${model.name[state.node]}`;
@@ -117,7 +117,7 @@ function setUpSearch() {
     list.children[at]?.scrollIntoView({ block: "nearest" });
     if (at >= 0 && found.length) box.setAttribute("aria-activedescendant", `found-${at}`);
   };
-  const look = () => {
+  const update = () => {
     const model = models[state.model];
     found = model.search(box.value);
     list.replaceChildren(...found.map((one, i) => foundRow(model, one, i, choose)));
@@ -126,7 +126,7 @@ function setUpSearch() {
     box.setAttribute("aria-expanded", String(!list.hidden));
     point(0);
   };
-  box.addEventListener("input", look);
+  box.addEventListener("input", update);
   box.addEventListener("blur", () => setTimeout(close, 150));
   box.addEventListener("keydown", (event) => {
     const act = { ArrowDown: () => point(at + 1), ArrowUp: () => point(at - 1),
@@ -164,8 +164,8 @@ function foundRow(model, one, i, choose) {
 
 function setUpTheme() {
   const button = byId("theme");
-  const kept = (value) => {
-    try { // a page from the disk, or in a frame, may have no storage
+  const stored = (value) => {
+    try { // a local file or a sandboxed frame may have no storage
       return value === undefined ? localStorage.getItem("arbora-theme") : localStorage.setItem("arbora-theme", value);
     } catch {
       return null;
@@ -173,7 +173,7 @@ function setUpTheme() {
   };
   const show = () => {
     button.textContent = isDark() ? "☾" : "☀";
-    button.setAttribute("aria-label", isDark() ? "Dark; change to light" : "Light; change to dark");
+    button.setAttribute("aria-label", isDark() ? "Switch to light theme" : "Switch to dark theme");
     button.title = button.getAttribute("aria-label");
   };
   const set = (theme) => {
@@ -184,18 +184,18 @@ function setUpTheme() {
   const preferred = () => (system.matches ? "dark" : "light");
   button.addEventListener("click", () => {
     set(isDark() ? "light" : "dark");
-    kept(document.documentElement.dataset.theme);
+    stored(document.documentElement.dataset.theme);
     repaint();
   });
   system.addEventListener("change", () => {
-    if (kept()) return; // a choice stays
+    if (stored()) return; // the user has chosen a theme
     set(preferred());
     repaint();
   });
-  set(kept() ?? preferred());
+  set(stored() ?? preferred());
 }
 
-// Colours are written into the charts: a change of theme draws them again.
+// The charts contain their colours: a change of theme redraws them.
 function repaint() {
   drawDetails(byId("details"), models[state.model], state.node);
   draw(true);
@@ -208,13 +208,13 @@ function start() {
   chooser.addEventListener("change", () => go({ model: Number(chooser.value) }));
   setUpTheme();
   setUpSearch();
-  window.addEventListener("hashchange", arrive);
+  window.addEventListener("hashchange", readAddress);
   let waiting = null;
   window.addEventListener("resize", () => {
     clearTimeout(waiting);
     waiting = setTimeout(() => draw(true), 150);
   });
-  arrive();
+  readAddress();
 }
 
 start();

@@ -1,31 +1,31 @@
-// Documents as points, coloured and marked by the branches of the focus.
+// Documents as points; colour and symbol show the branch of the focus.
 //
-// Both maps are drawn by the WebGL scatter in space; the flat one is looked at from above. The flat WebGL scatter of
-// Plotly makes code while it runs, which the content-security policy forbids.
+// Both maps use the 3-D WebGL scatter of Plotly; the 2-D map is seen from above. Plotly's 2-D WebGL scatter compiles code
+// at run time, which the content-security policy forbids.
 
-const SCALE = 1e-4; // positions are whole numbers of these
+const SCALE = 1e-4; // unit of the integer positions
 const MOST_NAMES = 30;
 
 function point(model, doc, axis) {
   return model.positions[3 * doc + axis] * SCALE;
 }
 
-// Documents of each branch of the focus: the eight largest have a mark of their own.
+// Documents of each branch of the focus; the eight largest branches have their own symbol.
 function groups(model, focus) {
   const branches = model.children[focus].length ? model.children[focus] : [focus];
   const rankOf = new Map(branches.map((node, rank) => [node, rank]));
   const found = branches.slice(0, N_HUES).map((node, rank) => ({ node, rank, docs: [] }));
-  const others = { node: null, rank: null, title: branches.length > N_HUES ? "other branches" : "elsewhere", docs: [] };
-  const elsewhere = { node: null, rank: null, title: "elsewhere", docs: [] };
-  const home = new Map(); // branch of a node: asked once a node, not once a document
+  const others = { node: null, rank: null, title: branches.length > N_HUES ? "other branches" : "outside", docs: [] };
+  const outside = { node: null, rank: null, title: "outside", docs: [] };
+  const home = new Map(); // branch of each node, computed once per node
   for (let doc = 0; doc < model.docs.id.length; doc++) {
     const at = model.home(doc);
     if (!home.has(at)) home.set(at, at === undefined || at === null ? null : focus === at ? focus : model.branch(at, focus));
     const rank = rankOf.get(home.get(at));
-    if (rank === undefined) elsewhere.docs.push(doc);
+    if (rank === undefined) outside.docs.push(doc);
     else (found[rank] ?? others).docs.push(doc);
   }
-  return [elsewhere, others, ...found].filter((group) => group.docs.length);
+  return [outside, others, ...found].filter((group) => group.docs.length);
 }
 
 function mapTraces(model, focus, flat) {
@@ -38,7 +38,7 @@ function mapTraces(model, focus, flat) {
     x: group.docs.map((doc) => point(model, doc, 0)),
     y: group.docs.map((doc) => point(model, doc, 1)),
     z: group.docs.map((doc) => (flat ? 0 : point(model, doc, 2))),
-    // Tooltips are made when they are shown: fifty thousand of them would take their time.
+    // Tooltips are created on hover: fifty thousand of them would be slow.
     hoverinfo: "none",
     marker: {
       size,
@@ -63,7 +63,7 @@ function scene(model, flat, host) {
     return Math.max(high - low, 1);
   };
   const [x, y] = [width(0), width(1)];
-  // Seen from above, the picture is a little more than two units high.
+  // Seen from above, the scene is slightly more than two units high.
   const size = Math.min((2 * host.clientWidth) / Math.max(1, host.clientHeight) / x, 2 / y);
   return { ...more, zaxis: { ...none, range: [-1, 1] }, dragmode: "pan", aspectmode: "manual",
     aspectratio: { x: x * size, y: y * size, z: 0.1 },
@@ -117,7 +117,7 @@ function showTip(tip, model, doc, event) {
   tip.style.top = `${Math.min(clientY + 14, innerHeight - tip.offsetHeight - 12)}px`;
 }
 
-// A document that was chosen on the map is shown on top of the details of its node.
+// Show a selected document above the details of its node.
 function showDocument(model, doc) {
   const node = model.home(doc);
   const show = () => byId("details").prepend(make("section", { class: "found-document" }, make("h3", {}, "Document"),

@@ -1,4 +1,4 @@
-// How well a classifier does: by node, what it confuses, whether its probabilities hold, what the hierarchy is worth.
+// Quality of a classifier: scores by node, confusions, calibration, comparison with a flat model.
 
 const MEASURES = {
   f1: { label: "F1", of: (row) => row.f1, text: (value) => number(value, 2) },
@@ -6,16 +6,16 @@ const MEASURES = {
   recall: { label: "Recall", of: (row) => row.recall, text: (value) => number(value, 2) },
   support: { label: "Support", of: (row) => row.support, text: (value) => whole.format(value) },
   gain: {
-    label: "Against flat",
+    label: "vs. flat",
     of: (row) => (row.baseline_f1 === null || row.baseline_f1 === undefined || row.f1 === null ? null : row.f1 - row.baseline_f1),
     text: (value) => signed(value, 2),
   },
 };
 
-// Place of a value on the ramp from 0 to 1.
+// Position of a value on the colour ramp, from 0 to 1.
 function rampPlace(model, measure, value) {
   if (measure === "gain") return 0.5 + 2 * value;
-  if (measure !== "support") return value ** 2; // most values are high: they get more of the ramp
+  if (measure !== "support") return value ** 2; // most values are high: give them more of the ramp
   const largest = Math.max(...[...model.scores.values()].map((row) => row.support), 2);
   return Math.log1p(value) / Math.log1p(largest);
 }
@@ -54,7 +54,7 @@ function scoreCards(evaluation) {
       const value = evaluation.scores[key];
       const other = flat?.[key];
       return make("div", { class: "score" }, make("span", {}, label), make("b", {}, number(value)),
-        other === null || other === undefined ? "" : make("small", {}, `${signed(value - other)} against ${evaluation.baseline.name}`));
+        other === null || other === undefined ? "" : make("small", {}, `${signed(value - other)} vs. ${evaluation.baseline.name}`));
     }));
 }
 
@@ -67,7 +67,7 @@ function confusionRow(model, row) {
     open.setAttribute("aria-expanded", String(!examples.hidden));
   });
   return make("li", {}, make("div", { class: "confusion" },
-    make("span", { class: "pair" }, nodeButton(model, row.true), make("span", { class: "arrow", "aria-label": "taken for" }, " → "),
+    make("span", { class: "pair" }, nodeButton(model, row.true), make("span", { class: "arrow", "aria-label": "predicted as" }, " → "),
       nodeButton(model, row.predicted)),
     make("span", { class: "number" }, whole.format(row.count)), make("span", { class: "number" }, percent(row.share, 0)),
     row.documents.length ? open : make("span")), examples);
@@ -81,12 +81,12 @@ function drawReliability(host, reliability) {
     { x: [0, 1], y: [0, 1], mode: "lines", line: { dash: "dot", color: token("mute"), width: 1 }, hoverinfo: "skip" },
     { x: confidence, y: accuracy, mode: "lines+markers", line: { color: accent, width: 1.5 },
       marker: { color: accent, size: sizes.map((size) => 6 + 22 * Math.sqrt(size / total)), opacity: 0.8, line: { width: 0 } },
-      text: sizes.map((size, i) => `sure ${percent(confidence[i])}<br>right ${percent(accuracy[i])}<br>${count(size, "document")}`),
+      text: sizes.map((size, i) => `confidence ${percent(confidence[i])}<br>accuracy ${percent(accuracy[i])}<br>${count(size, "document")}`),
       hoverinfo: "text" },
   ], {
     margin: { l: 50, r: 12, t: 8, b: 42 }, showlegend: false,
-    xaxis: { title: { text: "how sure" }, range: [0, 1.03], tickformat: ".0%", fixedrange: true },
-    yaxis: { title: { text: "how often right" }, range: [0, 1.03], tickformat: ".0%", fixedrange: true },
+    xaxis: { title: { text: "confidence" }, range: [0, 1.03], tickformat: ".0%", fixedrange: true },
+    yaxis: { title: { text: "accuracy" }, range: [0, 1.03], tickformat: ".0%", fixedrange: true },
   }, {}, { displayModeBar: false });
 }
 
@@ -102,7 +102,7 @@ function drawLevels(host, levels, name) {
   }, {}, { displayModeBar: false });
 }
 
-// Nodes that gained and lost most against the flat model, by the documents that are at stake.
+// Nodes with the largest gain and loss against the flat model, weighted by test documents.
 function gains(model) {
   const rows = [...model.scores.values()].map((row) => ({ ...row, gain: MEASURES.gain.of(row) }))
     .filter((row) => row.gain !== null && row.support > 0);
@@ -113,16 +113,16 @@ function gains(model) {
   const list = (title, some) => make("div", {}, make("h4", {}, title),
     some.length ? make("ul", { class: "plain gains" }, some.map(line)) : make("p", { class: "hint" }, "none"));
   return make("div", { class: "two" }, list("Helped most", rows.filter((row) => row.gain > 0).slice(0, 8)),
-    list("Cost most", rows.filter((row) => row.gain < 0).reverse().slice(0, 8)));
+    list("Hurt most", rows.filter((row) => row.gain < 0).reverse().slice(0, 8)));
 }
 
 function signSentence(evaluation) {
   const test = evaluation.sign_test;
   if (!test) return "";
-  const p = test.p_value ?? 1; // none where nobody is right alone
-  const verdict = p < 0.05 ? "more than luck" : "no more than luck";
-  return make("p", { class: "meta" }, `This model alone is right on ${count(test.won, "test document")}, `,
-    `the ${evaluation.baseline.name} model alone on ${whole.format(test.lost)}: ${verdict} (sign test, p = ${p.toPrecision(2)}).`);
+  const p = test.p_value ?? 1; // null if no document is right for one model only
+  const verdict = p < 0.05 ? "a significant difference" : "not a significant difference";
+  return make("p", { class: "meta" }, `Only this model is right on ${count(test.won, "test document")}, `,
+    `only the ${evaluation.baseline.name} model on ${whole.format(test.lost)}: ${verdict} (sign test, p = ${p.toPrecision(2)}).`);
 }
 
 function measurePicker(measures) {
@@ -146,16 +146,16 @@ function qualityView(stage, model) {
   const levels = make("div", { class: "plot short", id: "levels" });
   const part = (title, hint, ...content) => make("section", { class: "panel" }, make("h3", {}, title), make("p", { class: "hint" }, hint), ...content);
   const panels = [
-    evaluation.confusions.length ? part("Worst confusions", "A document of the first class was filed under the second; how often, and how much of the first class.",
-      ...growing(evaluation.confusions, (row) => confusionRow(model, row), "ul", "plain confusions")) : null,
-    evaluation.reliability ? part("Are probabilities to be trusted?", "On the dotted line, what is said with 80% comes true 80 times in 100. Larger dots hold more documents.", reliability) : null,
-    compared ? part(`Where the hierarchy helped`, "F1 against a flat model that saw the same documents.", signSentence(evaluation),
+    evaluation.confusions.length ? part("Worst confusions", "True class → predicted class: number of documents, and share of the true class.",
+      ...expandableList(evaluation.confusions, (row) => confusionRow(model, row), "ul", "plain confusions")) : null,
+    evaluation.reliability ? part("Calibration", "On the dotted line, predictions with a confidence of 80% are right 80% of the time. Larger dots have more documents.", reliability) : null,
+    compared ? part(`Where the hierarchy helped`, "F1 compared with a flat model trained on the same documents.", signSentence(evaluation),
       make("div", { class: "wide" }, levels, gains(model))) : null,
   ];
   stage.replaceChildren(make("div", { class: "column" },
     scoreCards(evaluation),
     make("p", { class: "hint" }, evaluation.n_train === null ? `Measured on the ${count(evaluation.n_test, "document")} given.`
-      : `Measured on ${count(evaluation.n_test, "document")} the model had not seen, after training on ${whole.format(evaluation.n_train)}.`),
+      : `Measured on ${count(evaluation.n_test, "document")} not used for training; trained on ${whole.format(evaluation.n_train)}.`),
     make("div", { class: "tools" }, picker, legend), host, make("div", { class: "panels" }, panels)));
   const draw = async (chosen) => {
     const measure = state.measure === "gain" && !compared ? "f1" : state.measure;

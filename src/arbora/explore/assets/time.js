@@ -1,8 +1,8 @@
-// Shares of clusters over time, and the words of one of them, time by time.
+// Shares of topics over time, and the words of one topic in each time bin.
 
 const MOST_BANDS = 12;
 
-// The clusters that are drawn, largest first, and the rest in one band.
+// The topics that are drawn, largest first; the others share one band.
 function bands(model) {
   const { nodes, shares } = model.time;
   const mean = shares.map((list) => list.reduce((a, b) => a + (b ?? 0), 0));
@@ -34,7 +34,7 @@ function drawBands(host, model, drawn, chosen) {
       y: band.values.map((value) => value ?? 0),
       line: { width: band.node === chosen ? 2 : 0.8, color: colour, shape: "spline", smoothing: 0.6 },
       fillcolor: mix(colour, token("ground"), faded ? 0.3 : 0.75),
-      // A second mark beside the colour: every band has its own pattern.
+      // Each band has its own pattern in addition to its colour.
       fillpattern: {
         shape: PATTERNS[at % PATTERNS.length], size: 7, solidity: 0.22, fillmode: "overlay",
         bgcolor: mix(colour, token("ground"), faded ? 0.25 : 0.75), fgcolor: token("ground"),
@@ -59,7 +59,7 @@ function drawBands(host, model, drawn, chosen) {
   }, { plotly_click: click }, { displayModeBar: false });
 }
 
-// Titles inside the bands, where each is widest, unless another title is there already.
+// Titles inside the bands, at the widest place that no other title covers.
 function bandLabels(model, drawn, names, width) {
   const below = names.map(() => 0);
   const taken = [];
@@ -95,7 +95,7 @@ function trendLine(model, place) {
     `(${signed(100 * trend.change, 1)} points from the first third to the last).`);
 }
 
-// One column a time; a word that was not there before is marked.
+// One column per time bin; words that are new in a bin are marked.
 function vocabulary(model, place) {
   const lists = model.time.words[place];
   const heads = make("tr", {}, model.time.bins.map((bin) => make("th", { scope: "col" }, bin.name,
@@ -111,7 +111,7 @@ function vocabulary(model, place) {
       const before = lists.slice(0, bin).findLast((one) => one.length);
       const fresh = before && !before.some(([other]) => other === word);
       return make("td", {}, make("span", {
-        class: fresh ? "term fresh" : "term", "data-word": word, title: `${word} ${weight.toPrecision(2)}${fresh ? ", new here" : ""}`,
+        class: fresh ? "term fresh" : "term", "data-word": word, title: `${word} ${weight.toPrecision(2)}${fresh ? ", new" : ""}`,
         style: { "--strength": `${Math.round((100 * weight) / largest)}%` },
       }, word));
     })));
@@ -136,10 +136,10 @@ function timeView(stage, model) {
     names.replaceChildren(...drawn.filter((band) => band.node !== null).map((band) =>
       make("li", { class: band.node === chosen ? "now" : "" }, dot(band.rank % N_HUES), nodeButton(model, band.node))));
     below.replaceChildren(...(place < 0
-      ? [make("p", { class: "hint" }, "Choose a topic to see its words change over time.")]
+      ? [make("p", { class: "hint" }, "Select a topic to see its words over time.")]
       : [make("h3", {}, `Words of “${model.title[chosen]}” by ${model.time.field || "time"}`), trendLine(model, place),
         make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Words over time" }, vocabulary(model, place)),
-        make("p", { class: "hint" }, "Underlined: not among the words of the time before. Longer bar: more weight.")]));
+        make("p", { class: "hint" }, "Underlined: not among the words of the previous time bin. Longer bar: more weight.")]));
     await drawBands(host, model, drawn, chosen);
   };
   return { draw };

@@ -1,25 +1,25 @@
-// The tree as an icicle: the focus on the left, what is below it to the right.
+// The tree as an icicle: the focus on the left, its descendants to the right.
 
 const LEVELS = 3;
 const DEPTH_TINT = [0.1, 0.56, 0.38, 0.24];
-const ONE_LINE = 20; // pixels: lower nodes have no room for a title
-const TWO_LINES = 46; // taller ones have room for words below it
-const GAP = "\u2002"; // keeps the text off the edge
+const ONE_LINE = 20; // pixels; lower nodes show no title
+const TWO_LINES = 46; // pixels; taller nodes show words below the title
+const GAP = "\u2002"; // distance of the text from the edge
 
-// As many words as fit beside each other, without those that the title has.
-function fitting(words, title, room) {
-  const said = new Set(title.split(/\W+/));
+// As many words as fit on a line, without words of the title.
+function fittingWords(words, title, room) {
+  const used = new Set(title.split(/\W+/));
   let line = "";
   for (const [word] of words) {
-    if (said.has(word)) continue;
+    if (used.has(word)) continue;
     if (line.length + word.length + 2 > room * 1.1) break;
     line += (line ? ", " : "") + word;
   }
   return line;
 }
 
-// `look` says how nodes look: colour(row), text(node), hover(node).
-function drawIcicle(host, model, chosen, look) {
+// `style` has the functions colour(row), text(node) and hover(node).
+function drawIcicle(host, model, chosen, style) {
   const focus = model.focus(chosen);
   const high = host.clientHeight || 600;
   const rows = slice(model, focus, LEVELS, ONE_LINE / high);
@@ -28,9 +28,9 @@ function drawIcicle(host, model, chosen, look) {
   const label = (row) => {
     if (row.part * high < 0.99 * ONE_LINE) return "";
     if (row.folded) return `${GAP}<i>${whole.format(row.folded)} ${row.folded === model.children[row.node].length ? "below" : "more"}</i>${GAP}`;
-    const after = look.text(row.node);
+    const after = style.text(row.node);
     const title = `${GAP}${plain(cut(model.title[row.node], Math.max(4, room - after.length - 3)))}  ${after}${GAP}`;
-    const words = row.part * high > TWO_LINES ? fitting(model.words[row.node], model.title[row.node], room) : "";
+    const words = row.part * high > TWO_LINES ? fittingWords(model.words[row.node], model.title[row.node], room) : "";
     return words ? `${title}<br>${GAP}<span style="font-size: 11px">${plain(words)}</span>` : title;
   };
   const mark = token("ink");
@@ -42,7 +42,7 @@ function drawIcicle(host, model, chosen, look) {
     values: rows.map((row) => row.value),
     text: rows.map(label),
     hovertext: rows.map((row) =>
-      row.folded ? `${count(row.folded, "smaller one")}, listed on the right` : look.hover(row.node)),
+      row.folded ? `${count(row.folded, "smaller one")}, listed on the right` : style.hover(row.node)),
     hoverinfo: "text",
     textinfo: "text",
     textposition: "middle left",
@@ -53,7 +53,7 @@ function drawIcicle(host, model, chosen, look) {
     pathbar: { visible: false },
     root: { color: "rgba(0,0,0,0)" },
     marker: {
-      colors: rows.map(look.colour),
+      colors: rows.map(style.colour),
       line: {
         color: rows.map((row) => (row.node === chosen && !row.folded ? mark : token("ground"))),
         width: rows.map((row) => (row.node === chosen && !row.folded && row.level ? 2.5 : 0)),
@@ -62,7 +62,7 @@ function drawIcicle(host, model, chosen, look) {
   };
   const click = (event) => {
     const row = rows[event.points[0].pointNumber];
-    // The column on the left is where one is: a click on it goes up.
+    // The column on the left is the selected node: a click on it goes to its parent.
     const up = row.level === 0 && !row.folded && chosen === row.node;
     go({ node: up ? model.parent[row.node] ?? row.node : row.node });
     return false;
@@ -84,8 +84,8 @@ function nodeHover(model, node) {
 
 function treeView(stage, model) {
   const host = make("div", { class: "plot fill", tabindex: "0", role: "application", id: "tree",
-    "aria-label": "Tree. Right opens, left goes up, up and down go to the neighbours." });
-  host.addEventListener("keydown", (event) => walk(event, model));
+    "aria-label": "Tree. Right: first child; left: parent; up and down: siblings." });
+  host.addEventListener("keydown", (event) => moveByKey(event, model));
   stage.replaceChildren(host);
   const draw = (chosen) => drawIcicle(host, model, chosen, {
     colour: (row) => (row.folded ? token("sunk") : mix(hue(row.branch), token("ground"), DEPTH_TINT[row.level])),
@@ -95,8 +95,8 @@ function treeView(stage, model) {
   return { draw, focus: () => host.focus() };
 }
 
-// Arrow keys walk the tree.
-function walk(event, model) {
+// Move in the tree with the arrow keys.
+function moveByKey(event, model) {
   const node = state.node;
   const siblings = model.parent[node] === null ? [node] : model.children[model.parent[node]];
   const at = siblings.indexOf(node);

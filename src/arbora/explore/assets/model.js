@@ -1,4 +1,4 @@
-// The models of the page: trees, documents, and what is asked of them. No drawing here.
+// The models of the page: trees, documents, search. This file draws nothing.
 
 class Model {
   constructor(raw) {
@@ -18,7 +18,7 @@ class Model {
     this.scores = new Map((this.evaluation?.nodes ?? []).map((row) => [row.node, row]));
   }
 
-  // The one root, or a node that is put above all roots.
+  // The only root, or a new node above all roots.
   #findRoot() {
     const roots = [...this.name.keys()].filter((node) => this.parent[node] === null);
     if (roots.length === 1) return roots[0];
@@ -45,12 +45,12 @@ class Model {
     return path;
   }
 
-  // The node whose children are looked at when a node is chosen: itself, or its parent if it has none.
+  // The node whose children are shown when a node is selected: the node, or its parent if it has no children.
   focus(node) {
     return this.children[node].length || this.parent[node] === null ? node : this.parent[node];
   }
 
-  // The child of `above` that holds a node; null if the node is elsewhere, or is `above` itself.
+  // The child of `above` that contains a node; null if the node is not below `above`.
   branch(node, above) {
     for (let at = node; at !== null; at = this.parent[at]) {
       if (this.parent[at] === above) return at;
@@ -58,13 +58,13 @@ class Model {
     return null;
   }
 
-  // Where a document belongs: by its label if it is one of a classifier's nodes, else where the model puts it.
+  // The node of a document: its label if that is a node of the classifier, else the predicted node.
   home(doc) {
-    const label = this.about.kind === "classifier" ? first(this.docs.label[doc]) : null; // a topic may be called "0" too
+    const label = this.about.kind === "classifier" ? first(this.docs.label[doc]) : null; // the name of a topic may equal a label
     return this.byName.get(label) ?? first(this.docs.node[doc]);
   }
 
-  // Documents of the sample at or below a node, those that stand for it first.
+  // Documents of the sample at or below a node, representative ones first.
   documentsOf(node) {
     if (!this.byHome) {
       this.byHome = this.name.map(() => []);
@@ -80,7 +80,7 @@ class Model {
     return [...found];
   }
 
-  // Nodes whose title, name or words fit, best first; then documents.
+  // Nodes whose title, name or words match, best first; then documents.
   search(query, mostNodes = 24, mostDocuments = 8) {
     const wanted = query.trim().toLowerCase();
     if (!wanted) return [];
@@ -112,7 +112,7 @@ class Model {
   }
 }
 
-// A document of a multilabel model has lists where others have one value.
+// Documents of a multilabel model have lists of values.
 function first(value) {
   return Array.isArray(value) ? value[0] : value;
 }
@@ -121,12 +121,11 @@ function listed(value) {
   return value === null || value === undefined ? [] : Array.isArray(value) ? value : [value];
 }
 
-// What an icicle shows below a node: rows with a place in the tree and a size on the screen (`part` of the height;
-// `value` is what the children leave of it).
+// The rows of an icicle below a node. `part` is the share of the height of a row, `value` its share without its children.
 //
-// Children share the part of their parent by their sizes, as far as they can be read: none is lower than `least`, and
-// those for which there is no room are folded into one row, which takes a quarter of the part at most. Children may add up
-// to more than their parent (documents with several labels): then they are scaled to fit.
+// Children divide the height of their parent in proportion to their sizes, but none is lower than `least`. Children
+// without room are merged into one row, which takes at most a quarter of the height. If the sizes of children add up to
+// more than that of their parent (documents with several labels), they are scaled.
 function slice(model, focus, levels, least) {
   const rows = [];
   const add = (node, parent, part, level, branch) => {
@@ -137,7 +136,7 @@ function slice(model, focus, levels, least) {
     const parts = partsOf(model, node, children).map((one) => one * part);
     const total = parts.reduce((a, b) => a + b, 0);
     const room = Math.floor(part / least + 1e-9);
-    // If not all fit, some of the room is left for the large ones to be larger.
+    // If not all fit, leave some room so that large children remain larger.
     const shown = children.length <= room ? children.length : Math.max(0, Math.floor(0.75 * room) - 1);
     const kept = parts.slice(0, shown);
     if (children.length > shown) kept.push(Math.min(parts.slice(shown).reduce((a, b) => a + b, 0), part / 4));
@@ -153,15 +152,15 @@ function slice(model, focus, levels, least) {
   return rows;
 }
 
-// Shares of the children of a node in it, at most 1 in all.
+// Shares of the children of a node; their sum is at most 1.
 function partsOf(model, node, children) {
   const total = children.reduce((sum, child) => sum + model.size[child], 0);
   const whole = Math.max(model.size[node], total);
   return children.map((child) => (whole > 0 ? model.size[child] / whole : 1 / children.length));
 }
 
-// Make the small parts as large as the least, and the large ones smaller in turn; together they are `wanted`, or what
-// the least of all of them are.
+// Enlarge small parts to `least` and shrink the large ones; the sum is `wanted`, or `least` times the number of parts if
+// that is larger.
 function widened(parts, least, wanted) {
   const total = Math.max(wanted, parts.length * least);
   let wide = parts.map(() => false);

@@ -1,12 +1,12 @@
-// Ask the server where a document belongs. Only pages of `arbora explore --serve` have this view.
+// File new documents on the server. Only pages of `arbora explore --serve` have this view.
 
-async function ask(address, body, type) {
+async function post(address, body, type) {
   const answer = await fetch(address, { method: "POST", headers: { "content-type": type }, body, credentials: "same-origin" });
   if (answer.ok) return answer;
   let why = answer.statusText;
   try {
     why = (await answer.json()).error ?? why;
-  } catch { /* the answer is not ours: its status has to do */ }
+  } catch { /* the response is not JSON: use its status text */ }
   throw new Error(why);
 }
 
@@ -23,13 +23,13 @@ function pathSteps(model, path) {
 
 function answerCard(model, answer) {
   if (answer.note) return make("p", { class: "hint" }, `No answer: ${answer.note}.`);
-  const ways = answer.labels ? answer.labels.map((one) => one.path) : [answer.path];
+  const paths = answer.labels ? answer.labels.map((one) => one.path) : [answer.path];
   const nearest = (answer.nearest ?? []).map((row) => [row[0], row.at(-1)]);
   return make("div", { class: "answer" },
-    section(ways.length === 1 ? "Where it belongs" : `Where it belongs: ${count(ways.length, "place")}`, ...ways.map((way) => pathSteps(model, way))),
-    answer.novel ? make("p", { class: "meta" }, "It is unlike the documents that the model was made from.") : "",
-    answer.words?.length ? section("Words that decided", wordBars(answer.words)) : "",
-    nearest.length ? section("Nearest", pathSteps(model, nearest)) : "");
+    section(paths.length === 1 ? "Prediction" : `Prediction: ${count(paths.length, "label")}`, ...paths.map((path) => pathSteps(model, path))),
+    answer.novel ? make("p", { class: "meta" }, "Novel: it is unlike the training documents of the model.") : "",
+    answer.words?.length ? section("Deciding words", wordBars(answer.words)) : "",
+    nearest.length ? section("Most probable", pathSteps(model, nearest)) : "");
 }
 
 function download(blob, name) {
@@ -38,11 +38,11 @@ function download(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-function liveView(stage, model) {
+function filingView(stage, model) {
   const text = make("textarea", { id: "document", rows: "9", placeholder: "Paste a document here", "aria-label": "Document", maxlength: page.limits.document });
   const upload = make("input", { type: "file", id: "upload", "aria-label": "Text file", accept: ".txt,.md,text/*" });
   const batch = make("input", { type: "file", id: "batch", "aria-label": "JSONL file", accept: ".jsonl,.ndjson,.json" });
-  const send = make("button", { type: "button", id: "send", class: "main" }, "File it");
+  const send = make("button", { type: "button", id: "send", class: "main" }, "File");
   const result = make("div", { id: "answer", "aria-live": ARIA_LIVE });
   const batchResult = make("div", { id: "batch-answer", "aria-live": ARIA_LIVE });
   const fail = (host, error) => host.replaceChildren(make("p", { class: "wrong", role: "alert" }, error.message));
@@ -50,7 +50,7 @@ function liveView(stage, model) {
     result.replaceChildren(make("p", { class: "hint" }, "…"));
     try {
       const body = JSON.stringify({ model: state.model, text: text.value });
-      const answer = await (await ask("api/file", body, "application/json")).json();
+      const answer = await (await post("api/file", body, "application/json")).json();
       result.replaceChildren(answerCard(model, answer));
       document.documentElement.dataset.answered = "yes";
     } catch (error) {
@@ -69,7 +69,7 @@ function liveView(stage, model) {
     batchResult.replaceChildren(make("p", { class: "hint" }, "…"));
     try {
       if (file.size > page.limits.batch) throw new Error(`the file is larger than ${whole.format(page.limits.batch)} bytes`);
-      const answer = await ask(`api/batch?model=${state.model}`, file, "application/x-ndjson");
+      const answer = await post(`api/batch?model=${state.model}`, file, "application/x-ndjson");
       showBatch(batchResult, model, await answer.blob(), file.name);
     } catch (error) {
       fail(batchResult, error);
@@ -79,18 +79,18 @@ function liveView(stage, model) {
     make("section", { class: "panel" }, make("h3", {}, "One document"), text,
       make("div", { class: "tools" }, send, make("label", { class: "file" }, "or a text file ", upload), make("span", { class: "hint" }, "Ctrl + Enter")), result),
     make("section", { class: "panel" }, make("h3", {}, "Many documents"),
-      make("p", { class: "hint" }, "A JSONL file, one document a line: {\"text\": \"...\"}. The answers come back in the same order."), batch, batchResult)));
+      make("p", { class: "hint" }, "A JSONL file with one document per line: {\"text\": \"...\"}. The answers have the same order."), batch, batchResult)));
   return { draw: async () => {}, focus: () => text.focus() };
 }
 
 async function showBatch(host, model, blob, name) {
   const lines = (await blob.text()).trim().split("\n").map((line) => JSON.parse(line));
   const wrong = lines.filter((line) => line.error).length;
-  const save = make("button", { type: "button", class: "main", onclick: () => download(blob, name.replace(/\.\w+$/, "") + ".answers.jsonl") }, "Save the answers");
+  const save = make("button", { type: "button", class: "main", onclick: () => download(blob, name.replace(/\.\w+$/, "") + ".answers.jsonl") }, "Save answers");
   const row = (line, i) => make("tr", {}, make("td", { class: "number" }, String(i + 1)), make("td", {}, line.error ?? line.note ??
     (line.labels ? line.labels.map((one) => one.label).join(", ") : line.title ?? line.label ?? line.topic)),
     make("td", { class: "number" }, line.probability === undefined ? "" : percent(line.probability, 0)));
-  host.replaceChildren(make("p", {}, `${count(lines.length, "document")}${wrong ? `, ${wrong} of them could not be read` : ""}. `), save,
+  host.replaceChildren(make("p", {}, `${count(lines.length, "document")}${wrong ? `; ${wrong} could not be read` : ""}. `), save,
     make("table", { class: "batch" }, make("tbody", {}, lines.slice(0, 50).map(row))),
     lines.length > 50 ? make("p", { class: "hint" }, "The first 50 are shown.") : "");
 }

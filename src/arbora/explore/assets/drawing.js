@@ -1,12 +1,12 @@
-// Elements, numbers, colours and charts: how things look, light and dark.
+// Helpers for drawing: elements, numbers, colours, charts; light and dark theme.
 
 const ARIA_LIVE = "polite";
 const SYMBOLS = ["circle", "square", "diamond", "cross", "circle-open", "square-open", "diamond-open", "x"];
-const GLYPHS = ["●", "■", "◆", "✚", "○", "□", "◇", "✕"]; // the same in text
+const GLYPHS = ["●", "■", "◆", "✚", "○", "□", "◇", "✕"]; // the same shapes as text
 const PATTERNS = ["", "/", ".", "-", "x", "\\", "+", "|"];
 const N_HUES = 8;
 
-// Make an element. Text is always set as text: nothing that a document holds is ever read as HTML.
+// Make an element. Text is always set as text, so that the content of a document is never parsed as HTML.
 function make(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -23,7 +23,7 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-// Plotly reads a few tags in its texts: text of the user is shown as it is.
+// Plotly interprets a few HTML tags: escape text of the user.
 function plain(text) {
   return String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 }
@@ -32,7 +32,7 @@ function cut(text, length) {
   return text.length > length ? `${text.slice(0, Math.max(1, length - 1)).trimEnd()}…` : text;
 }
 
-// Break a long text into lines for a tooltip, each of them escaped.
+// Break a long text into escaped lines for a tooltip.
 function wrapped(text, width = 60, most = 5) {
   const lines = [""];
   for (const word of cut(text, width * most).split(" ")) {
@@ -79,12 +79,12 @@ function mix(colour, ground, part) {
   return `rgb(${a.map((value, i) => Math.round(part * value + (1 - part) * b[i])).join(",")})`;
 }
 
-// Branches of the focus have the same colour in all views; those after the eighth are grey.
+// The branches of the focus have the same colours in all views; branches after the eighth are grey.
 function hue(rank) {
   return rank === null || rank === undefined || rank >= N_HUES ? token("rest") : token(`hue-${rank}`);
 }
 
-// Between poor and good by one ramp whose lightness alone tells the order.
+// Colour between poor and good; the lightness of the ramp is monotone.
 function ramp(part) {
   const stops = [0, 1, 2, 3, 4].map((i) => token(`ramp-${i}`));
   const at = Math.min(0.9999, Math.max(0, part)) * 4;
@@ -132,7 +132,7 @@ function layout(more = {}) {
   };
 }
 
-// Draw into a host, once or again; handlers are those of the last drawing.
+// Draw or redraw a chart; the handlers of the previous drawing are removed.
 async function chart(host, traces, more, handlers = {}, config = {}) {
   await Plotly.react(host, traces, layout(more), { ...CONFIG, ...config });
   host.removeAllListeners?.();
