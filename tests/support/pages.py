@@ -5,7 +5,8 @@ the line above a fence changes how its block is treated:
 
 - ``<!-- not run: REASON -->``: the block is not run;
 - ``<!-- needs: shared data -->``: the block is run only where the real data sets are;
-- ``<!-- needs: MODULE -->``: the block is run only where the module is installed.
+- ``<!-- needs: MODULE -->``: the block is run only where the module is installed;
+- ``<!-- not compared: REASON -->``, above a ``text`` block: the output of the script before it may differ.
 """
 
 import contextlib
@@ -98,7 +99,8 @@ def run_script(block, following, namespace, page):
     code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
     with contextlib.redirect_stdout(printed):
         exec(code, namespace)
-    if following.language == "text" and "$ " not in following.code:
+    shows_output = following.language == "text" and "$ " not in following.code
+    if shows_output and not following.note.startswith("not compared:"):
         expected, got = following.code, printed.getvalue()
         message = (
             f"{page.name}, line {following.line}: the page shows\n{expected}\nbut the code prints\n{got}"
