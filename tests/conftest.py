@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+# Test processes share the cores, and matrices are small: one BLAS thread each. Must be set before numpy is imported.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
 # The library reads the real data sets from $ARBORA_DATA only. The tests also look beside the repository. The
 # variable is set here, at import, so that subprocesses inherit it.
 _BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
