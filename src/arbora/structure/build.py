@@ -122,7 +122,7 @@ def _join(path: Any, sep: str, where: int) -> str:
     except TypeError:
         name = sep.join(map(str, path))
     if name.count(sep) != len(path) - 1:
-        raise StructureError(f"a component of path {where} ({path!r}) holds {sep!r}: choose another sep")
+        raise StructureError(f"a component of path {where} ({path!r}) contains {sep!r}: choose another sep")
     return name
 
 
