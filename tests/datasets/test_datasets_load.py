@@ -213,7 +213,7 @@ def test_sparse_sets(shared_data, name):
 def test_sets_with_more_than_one_reading(shared_data):
     assert len(label_names(load("k9_k1a_k1b", labels="k1b").y)) == 6
     assert load("tdt2_30").extra["date"].shape == (9394,)
-    for subset, sizes in {"modapte": (9603, 3299), "r8": (5485, 2189), "r52": (6532, 2568)}.items():
+    for subset, sizes in {"modapte": (9603, 3299), "r8": (5485, 2189)}.items():
         data = load("reuters21578", subset=subset)
         assert (len(data.texts_train), len(data.texts_test)) == sizes
         assert len(data.extra["time"]) == len(data.y) == sum(sizes)
