@@ -321,12 +321,12 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
     def _discover_terms(self, tokens: Tokens, rules: Rules) -> tuple[list[str], list[str], sparse.csr_matrix]:
         """Return the terms that pass the frequency limits, their names, and their counts."""
         stems, stem_of = number_stems(rules.stem(tokens.words))
-        blocks, runs = [], []
+        counted, runs = [], []
         for level in grams(tokens, stem_of, len(stems), check_ngram_range(self.ngram_range, tokens.words)):
             n_terms = len(level.terms)
-            blocks.append(count(level, np.arange(n_terms, dtype=np.int32), n_terms, self.dtype))
+            counted.append(count(level, np.arange(n_terms, dtype=np.int32), n_terms, self.dtype))
             runs.append((level.terms, level.forms[commonest_forms(level)]))
-        counts = blocks[0] if len(blocks) == 1 else sparse.hstack(blocks, format="csr")
+        counts = counted[0] if len(counted) == 1 else sparse.hstack(counted, format="csr")
         if counts.shape[1] == 0:
             raise ValueError(
                 "empty vocabulary: the documents contain no term; they may be empty, contain only stop words, "
@@ -343,12 +343,12 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
     def _count_known(self, tokens: Tokens, rules: Rules) -> sparse.csr_matrix:
         """Count the terms of the vocabulary."""
         stems, stem_of = number_stems(rules.stem(tokens.words))
-        blocks = []
+        counted = []
         for level in grams(tokens, stem_of, len(stems), check_ngram_range(self.ngram_range, tokens.words)):
             columns = map(self.vocabulary_.get, join(level.terms, stems), repeat(-1))
             column_of = np.fromiter(columns, dtype=np.int32, count=len(level.terms))
-            blocks.append(count(level, column_of, len(self.vocabulary_), self.dtype))
-        return reduce(add, blocks)  # n-grams of different n have different columns
+            counted.append(count(level, column_of, len(self.vocabulary_), self.dtype))
+        return reduce(add, counted)  # n-grams of different n have different columns
 
     def _rules(self) -> Rules:
         return make_rules(

@@ -40,7 +40,7 @@ likewise meanwhile merely moreover mostly namely nearly never nevertheless nonet
 once only otherwise perhaps quite rather really seldom simply sometimes somewhat somewhere somehow soon still
 then thence there thereafter thereby therefore therein thereupon thus together too very why
 """
-_PIECES_OF_CONTRACTIONS = """
+_CONTRACTIONS = """
 ain aren couldn didn doesn don hadn hasn isn ll mightn mustn needn re shan shouldn ve wasn weren wouldn
 """
 
@@ -53,7 +53,7 @@ ENGLISH_STOP_WORDS = frozenset(
             _CONJUNCTIONS,
             _AUXILIARIES,
             _ADVERBS,
-            _PIECES_OF_CONTRACTIONS,
+            _CONTRACTIONS,
         )
     ).split()
 )
