@@ -1,14 +1,13 @@
-"""What a cluster costs: bytes, memory and seconds of training in shards, measured beside a model of them.
+"""Cost of training in shards: bytes, memory and seconds, measured and predicted.
 
     python -m benchmarks.cluster                # 1 and 2 workers on this machine
-    python -m benchmarks.cluster --quick        # smaller, and published nowhere
+    python -m benchmarks.cluster --quick        # smaller; RESULTS.md is not written
 
-Bytes are those that steps are given and answer, counted as they are pickled. Seconds of an iteration are the median,
-without the first two (in which workers load compiled code); seconds of CPU tell how the work is shared out also where
-other programs use the cores. A fit on one thread comes first, so that kernels are compiled before anything is timed.
-The text is made by `datasets.make_hierarchical_text`.
-The model of the costs is in docs/cluster.md; its numbers are in `predict_lc`, `predict_lc_tree`, `predict_recursive`
-and `predict_mixture`.
+Bytes are those of the arguments and results of the steps, counted as they are pickled. Seconds of an iteration are
+the median without the first two, in which workers load compiled code. CPU seconds show how the work is distributed
+even if other programs use the cores. A fit on one thread comes first to compile the kernels. The text is made by
+`datasets.make_hierarchical_text`. docs/cluster.md describes the cost model; it is computed by `predict_lc`,
+`predict_lc_tree`, `predict_recursive` and `predict_mixture`.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from arbora.infer.softmax.lc import BLOCK
 from arbora.infer.softmax.penalty import split_factor
 from arbora.infer.tree_sum import cut_leaves
 from arbora.text import LtcTransformer
-from benchmarks.cells import one_thread
-from benchmarks.report import machine, published
+from benchmarks._common.cells import one_thread
+from benchmarks._common.report import machine, published
 
 SECTION = "Training in shards: threads and workers of a cluster"
 SIZES = {"full": (16_000, 1_024, 40_000), "quick": (3_000, 256, 8_000)}  # documents, classes, features
@@ -46,7 +45,7 @@ LC_TREE = "LC over a tree"
 
 
 class Size(NamedTuple):
-    """What costs depend on."""
+    """Sizes that the costs depend on."""
 
     documents: int
     nonzeros: int
@@ -55,36 +54,36 @@ class Size(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What was counted in one fit."""
+    """Measurements of one fit."""
 
     seconds: float  # of an iteration or round
-    busiest: float  # seconds of CPU of the worker that works most, in an iteration or round
+    busiest: float  # CPU seconds of the busiest worker in an iteration or round
     sent: float  # bytes of an iteration or round, to all workers
     received: float
-    common: int  # bytes of what all workers read
+    common: int  # bytes of the data that all workers read
     resident: int  # bytes of the state of a worker
     objective: float
     model: Any
 
 
 def n_bytes(value: Any) -> int:
-    """Bytes of a value as it travels, its arrays beside the pickle."""
+    """Bytes of a pickled value, including its arrays."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     return len(head) + sum(buffer.raw().nbytes for buffer in buffers)
 
 
 def cpu_seconds(pid: int) -> float:
-    """Seconds of CPU that a process of this machine has used."""
+    """CPU seconds of a process on this machine."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class CountingEngine(RayEngine):
-    """Counts what goes to the shards and comes back."""
+    """An engine that counts the bytes sent to and received from the shards."""
 
     def shards(self, make: Any, common: Any, pieces: Any) -> Any:
-        """Make shards whose steps are counted."""
+        """Make shards that count their steps."""
         self.common, self.sent, self.received, self.n_steps = n_bytes(common), 0, 0, 0
         shards = super().shards(make, common, pieces)
         step, ask = shards.step, shards.ask
@@ -109,7 +108,7 @@ class CountingEngine(RayEngine):
         return shards
 
     def with_jobs(self, n_jobs: int | None) -> CountingEngine:
-        """Stay the one that counts."""
+        """Return the same engine."""
         return self
 
 
@@ -165,14 +164,14 @@ def count(train: Any, text: Any, n_shards: int) -> Counted:
         engine.sent / model.n_iter_,
         engine.received / model.n_iter_,
         engine.common,
-        getattr(engine, "resident", 0),  # rows are all that a shard of a mixture has
+        getattr(engine, "resident", 0),  # a shard of a mixture has only rows
         float(model.trace_["objective"][-1]),
         model,
     )
 
 
 def predict_lc(size: Size, n_workers: int) -> dict[str, float]:
-    """Bytes by the model of docs/cluster.md, for float32 and 1, 2, 4, 8... workers."""
+    """Bytes predicted by the model of docs/cluster.md, for float32 and 1, 2, 4, 8... workers."""
     N, nnz, D, K = size
     return {
         "to workers": n_workers * 4 * (N + D),
@@ -184,10 +183,10 @@ def predict_lc(size: Size, n_workers: int) -> dict[str, float]:
 
 
 def predict_lc_tree(model: Any, size: Size, n_workers: int) -> dict[str, float]:
-    """Bytes of LC, and those of the nodes that workers share, by how many of them see a node."""
+    """Bytes of LC plus those of the nodes that several workers share."""
     factor, _ = couple(model.structure_, model.class_nodes_, model.coupling, model.fade)
     shared = split_factor(factor)
-    assert shared is not None, "a tree has parts of its own for each class"
+    assert shared is not None, "in a tree each class has its own part"
     n_all, crossing, local = np.diff(shared.factor.indptr), [], []
     for piece in cut_leaves(-(-size.classes // BLOCK), n_workers):
         n_here = np.diff(shared.factor[:, piece.start * BLOCK : piece.stop * BLOCK].tocsr().indptr)
@@ -197,14 +196,14 @@ def predict_lc_tree(model: Any, size: Size, n_workers: int) -> dict[str, float]:
     said["to workers"] += row * sum(crossing)
     said["from workers"] += 2 * row * sum(crossing)
     said["a worker"] += row * local[0]
-    del said["common"]  # what the classes share comes on top, and is little
+    del said["common"]  # the factor of the shared parts is added to it and is small
     return said
 
 
 def predict_recursive(model: Any, size: Size, n_workers: int) -> dict[str, float]:
-    """Most bytes of a round: a row of features for each part that crosses, and one that names the features.
+    """Upper bound of the bytes of a round: a row of features for each shared part, and one with the feature ids.
 
-    A fit of a few rounds ends with one certificate, in which all parts that cross are sent once more.
+    A fit ends with one certificate, for which all shared parts are sent once more.
     """
     factor, _ = couple(model.structure_, model.class_nodes_, model.coupling_, model.fade)
     layout = lay_out(factor, n_workers)
@@ -224,7 +223,7 @@ def predict_recursive(model: Any, size: Size, n_workers: int) -> dict[str, float
 
 
 def predict_mixture(size: Size, n_workers: int) -> dict[str, float]:
-    """Bytes of an iteration: parameters of all components go out, as many sums come back."""
+    """Bytes of an iteration: parameters of all components are sent, and as many sums received."""
     each = n_workers * 4 * size.features * COMPONENTS
     return {"to workers": each, "from workers": each}
 
@@ -238,7 +237,7 @@ def mega(value: float) -> str:
 
 
 def predict(name: str, model: Any, size: Size, n_workers: int) -> dict[str, float]:
-    """Tell what the model of the costs says of a fitted model."""
+    """Predict the costs of a fitted model."""
     if name == "RecursiveSVC":
         return predict_recursive(model, size, n_workers)
     if name == "LC":
@@ -249,7 +248,7 @@ def predict(name: str, model: Any, size: Size, n_workers: int) -> dict[str, floa
 
 
 def rows_of(name: str, train: Any, text: Any, size: Size) -> list[list[str]]:
-    """Rows of one model: threads, workers, and what the model of the costs says of these."""
+    """Rows of one model: threads, workers, and predicted costs."""
     train(*text, ThreadEngine(1))
     here = {n: per_iteration(train(*text, ThreadEngine(n), n)) for n in (1, 2)}
     rows = [[f"threads: {n}", f"{here[n]:.3f}", f"{here[1] / here[n]:.2f}", *[""] * 5] for n in (1, 2)]
@@ -261,7 +260,7 @@ def rows_of(name: str, train: Any, text: Any, size: Size) -> list[list[str]]:
             mega(counted.sent), mega(counted.received), mega(counted.common), mega(counted.resident),
         ])  # fmt: skip
         said = predict(name, counted.model, size, n)
-        if not any(said.values()):  # nothing crosses: what travels are the frames of the steps
+        if not any(said.values()):  # no shared parts: only the step calls are sent
             continue
         names = ("to workers", "from workers", "common", "a worker")
         label, half = (
@@ -272,17 +271,17 @@ def rows_of(name: str, train: Any, text: Any, size: Size) -> list[list[str]]:
 
 
 def report(text: Any) -> None:
-    """Measure, and print the tables."""
+    """Measure and print the tables."""
     X, y, _ = text
     rows, _ = design_matrix(X, 1.0, np.float32)
     size = Size(*rows.shape[:1], rows.nnz, rows.shape[1], len(set(y)))
     print(
         f"`python -m benchmarks.cluster`: {size.documents:,} documents, {size.classes:,} classes, {size.features:,} "
-        f"features, {size.nonzeros:,} non-zeros; what it means is in docs/cluster.md.\n"
+        f"features, {size.nonzeros:,} non-zeros. See docs/cluster.md.\n"
     )
     columns = [
-        "", "s / iteration", "speed-up", "CPU s of the busiest", "MB to workers", "MB from workers", "MB common",
-        "MB a worker",
+        "", "s / iteration", "speed-up", "CPU s of the busiest worker", "MB to workers", "MB from workers",
+        "MB common", "MB per worker",
     ]  # fmt: skip
     models = {"LC": lc, LC_TREE: lc_tree, "RecursiveSVC": recursive, "VMFMixture": mixture}
     for name, train in models.items():

@@ -1,6 +1,6 @@
-"""What a user waits for: the page of the browser, by its nodes and documents, and the start of the command.
+"""Size and speed of the explorer page, and start-up time of the command line.
 
-Run with ``python -m benchmarks.explore``; writes its two tables to RESULTS.md.
+Run with ``python -m benchmarks.explore``; writes two tables to RESULTS.md.
 """
 
 import argparse
@@ -18,16 +18,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from arbora.app.folder import open_folder
 from arbora.explore.page import make_page
-from benchmarks.report import published
+from benchmarks._common.report import published
 from support.explore_folders import large_folder
 
 CASES = ((1, 1_000), (100, 1_000), (1_000, 10_000), (20_000, 10_000), (1_000, 50_000), (20_000, 200_000))
 ABOUT = """
-`python -m benchmarks.explore`. Folders are made up: a random tree, 12 words a node, 300 characters a document. Pages
-are opened in headless Chromium without a graphics card; seconds of the browser are those of the processor in the
-thread that draws, which other work on the machine does not change. First picture: all until the tree is on the
-screen, with 5 MB of Plotly read and started; "clock" is the same by the clock. One step: a click in the tree. Search:
-a key in the search box. Map: all documents, by WebGL (in software here). Memory: of JavaScript.
+`python -m benchmarks.explore`. Synthetic folders: a random tree, 12 words per node, 300 characters per document.
+Pages are opened in headless Chromium without a graphics card. Browser times are CPU seconds of the rendering thread,
+which do not depend on other work on the machine. First picture: until the tree is visible, including loading 5 MB of
+Plotly; "clock" is the same in wall-clock time. One step: a click in the tree. Search: a key in the search box. Map:
+all documents, by WebGL (in software here). Memory: of JavaScript.
 """
 COMMANDS = (
     ["--help"],
@@ -37,16 +37,16 @@ COMMANDS = (
     ["predict", "--help"],
 )
 REPEATS = 5
-AIM = 0.5  # seconds of `arbora --help`
+TARGET = 0.5  # seconds of `arbora --help`
 ABOUT_START = f"""
-`python -m benchmarks.explore`. The best of {REPEATS} processes each, by the clock and of the processor. The aim is
-`arbora --help` in {AIM:g} s.
+`python -m benchmarks.explore`. Best of {REPEATS} processes, in wall-clock and CPU time. Target:
+`arbora --help` in {TARGET:g} s.
 """
 ARGUMENTS = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--no-sandbox"]
 
 
 class Cost(NamedTuple):
-    """What a page costs: to make, to keep, to open and to use; and what it says about what it leaves out."""
+    """Costs of a page: to make, store, open and use it; and its notices about omitted content."""
 
     make: float
     megabytes: float
@@ -60,7 +60,7 @@ class Cost(NamedTuple):
 
 
 class Page:
-    """A page in the browser, with the processor time that it takes."""
+    """A page in the browser, with its CPU time."""
 
     def __init__(self, browser: Any, path: Path) -> None:
         self.page = browser.new_page(viewport={"width": 1366, "height": 768})
@@ -70,25 +70,25 @@ class Page:
         self.path = path
 
     def metrics(self) -> dict[str, float]:
-        """Ask the browser for its counters."""
+        """Read the performance counters of the browser."""
         return {one["name"]: one["value"] for one in self.session.send("Performance.getMetrics")["metrics"]}
 
     def timed(self, script: str) -> float:
-        """Seconds of the processor until the page is drawn after a script."""
+        """CPU seconds until the page is drawn after a script."""
         before = self.metrics()["TaskDuration"]
         self.page.evaluate(f"() => {{ delete document.documentElement.dataset.ready; {script} }}")
         self.page.wait_for_selector("html[data-ready]")
         return self.metrics()["TaskDuration"] - before
 
     def open(self) -> tuple[float, float]:
-        """Seconds until the first picture: of the processor, and by the clock."""
+        """CPU and wall-clock seconds until the first picture."""
         before, start = self.metrics()["TaskDuration"], time.perf_counter()
         self.page.goto(self.path.as_uri())
         self.page.wait_for_selector("html[data-ready]")
         return self.metrics()["TaskDuration"] - before, time.perf_counter() - start
 
     def search(self) -> float:
-        """Seconds of the processor for a key in the search box."""
+        """CPU seconds for a key in the search box."""
         self.page.keyboard.press("/")
         before = self.metrics()["TaskDuration"]
         self.page.keyboard.type("word1")
@@ -143,11 +143,11 @@ def report_pages(cases: Sequence[tuple[int, int]]) -> None:
             )
             notices = cost.notices or notices
         browser.close()
-    print(f"\nWhat the last page says: {notices or 'nothing'}")
+    print(f"\nNotices of the last page: {notices or 'none'}")
 
 
 def start_up(arguments: Sequence[str]) -> tuple[float, float]:
-    """Shortest of a few runs of the command, in seconds by the clock and of the processor."""
+    """Best of several runs of the command, in wall-clock and CPU seconds."""
     wall, processor = [], []
     for _ in range(REPEATS):
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -159,15 +159,15 @@ def start_up(arguments: Sequence[str]) -> tuple[float, float]:
 
 
 def report_start() -> None:
-    print(ABOUT_START.strip() + "\n\n| command | seconds | of the processor |\n|---|---:|---:|")
+    print(ABOUT_START.strip() + "\n\n| command | seconds | CPU seconds |\n|---|---:|---:|")
     for arguments in COMMANDS:
         wall, processor = start_up(arguments)
         print(f"| `arbora {' '.join(arguments)}` | {wall:.2f} | {processor:.2f} |")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="The page of arbora explore, and the start of the command.")
-    parser.add_argument("--quick", action="store_true", help="small pages only; nothing is written")
+    parser = argparse.ArgumentParser(description="Explorer page and start-up of the command line.")
+    parser.add_argument("--quick", action="store_true", help="small pages only; RESULTS.md is not written")
     options = parser.parse_args(arguments)
     if options.quick:
         report_start()

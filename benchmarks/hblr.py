@@ -1,13 +1,14 @@
-"""Hierarchical Bayesian logistic regression (HBLR): F1, likelihood and calibration beside flat and recursive models.
+"""Hierarchical Bayesian logistic regression (HBLR): F1, likelihood and calibration of it and of other models.
 
-    python -m benchmarks.hblr                      # everything; goes on where it was interrupted
+    python -m benchmarks.hblr                      # everything; resumes an interrupted run
     python -m benchmarks.hblr --only resplits      # one table
     python -m benchmarks.hblr --methods "M3 map" "M3 flat"
-    python -m benchmarks.hblr --table              # publish what is finished
-    python -m benchmarks.hblr --quick              # try the machinery on small parts of the sets
+    python -m benchmarks.hblr --table              # write finished cells to RESULTS.md
+    python -m benchmarks.hblr --quick              # small parts of the data
 
-Every cell, a set (or another split of CLEF) and a method, is measured in a process of its own (`benchmarks.cells`).
-The Bayesian models have nothing to choose; the others choose by cross-validation on the training part.
+A cell is a data set (or another split of CLEF) and a method, measured in its own process
+(`benchmarks._common.cells`). The Bayesian models have no parameter to choose; the others choose theirs by
+cross-validation on the training part.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from arbora.classify.recursive.search import folds
 from arbora.classify.thresholds import GlobalCut
 from arbora.metrics import bootstrap_interval, expected_calibration_error, macro_f1, micro_f1
 from arbora.metrics.table import Marked, Table
-from benchmarks import published_figures
-from benchmarks.cells import DONE, Cells, one_thread, parse, summary
-from benchmarks.contestants import SEED, encoded, indicator
-from benchmarks.hblr_models import CLEF, FLAT, METHODS, MOST_STEPS, PEER, SAMPLED, ready, resplit
-from benchmarks.recursive import N_FOLDS, QUICK_CS, describe
-from benchmarks.report import published
-from benchmarks.tasks import SOURCES, Task, take, task
+from benchmarks._common import published_figures
+from benchmarks._common.cells import DONE, Cells, one_thread, parse, summary
+from benchmarks._common.contestants import N_FOLDS, QUICK_CS, SEED, encoded, indicator
+from benchmarks._common.hblr_models import CLEF, FLAT, METHODS, MOST_STEPS, PEER, SAMPLED, ready, resplit
+from benchmarks._common.report import published
+from benchmarks._common.tasks import SOURCES, Task, take, task
+from benchmarks.recursive import describe
 
 RESPLITS = "resplits"
 N_RESPLITS, QUICK_RESPLITS = 10, 2
@@ -55,7 +56,7 @@ TABLES = {
     "lshtc_small": ["M3 map, logistic", "M1 map, logistic", "M3 flat, logistic"],
     "rcv1_dev2316": ["M3 map, logistic", "M1 map, logistic", "M3 flat, logistic"],
 }
-KEPT = ("OneVsRestSVC", "RecursiveSVC", "RecursiveLogisticRegression")  # of benchmarks.recursive
+SHOWN = ("OneVsRestSVC", "RecursiveSVC", "RecursiveLogisticRegression")  # of benchmarks.recursive
 # Micro- and macro-F1 of the thesis: Tables 2.4 (CLEF), 2.2 and 3.2.
 PUBLISHED = {
     CLEF: {
@@ -70,14 +71,14 @@ PUBLISHED = {
 }  # fmt: skip
 
 EXPLANATION = f"""\
-`python -m benchmarks.hblr`. HBLR with its defaults: nothing is chosen. "Flat" is the same model without the tree, by
-MAP; HBLR has the softmax likelihood unless the name says "logistic". The other models choose C (and the coupling) by
+`python -m benchmarks.hblr`. HBLR has its default parameters. "Flat" is the same model without the tree, by MAP. HBLR
+has the softmax likelihood unless the name contains "logistic". The other models choose C (and the coupling) by
 {N_FOLDS}-fold cross-validation on the training part, by macro-F1, from the costs of `benchmarks.recursive`
-(`LogisticRegression` with L-BFGS, at most {MOST_STEPS} steps). One thread; seconds are those of `fit`, with all
-choosing. Micro- and macro-F1 in per cent, over the labels of the set. NLL is the mean negative logarithm of the
-probability of the true class; ECE the calibration error of the top class, 15 bins of equal width, in per cent.
-"Published": micro / macro of the thesis (Gopal 2014). ‡: a fit was stopped by its `max_iter`, or
-R-hat of {SAMPLED} is above 1.05.
+(`LogisticRegression` with L-BFGS, at most {MOST_STEPS} steps). One thread; seconds are those of `fit`, including the
+search. Micro- and macro-F1 in per cent, over the labels of the data set. NLL is the mean negative log-probability of
+the true class; ECE is the calibration error of the most probable class, 15 bins of equal width, in per cent.
+"Published": micro / macro of the thesis (Gopal 2014). ‡: a fit stopped at its `max_iter`, or R-hat of {SAMPLED} is
+above 1.05.
 """
 ON_CLEF = """\
 Official split. In brackets: 95% interval of the "basic" bootstrap over the test documents, 1,000 resamples.
@@ -85,26 +86,26 @@ Official split. In brackets: 95% interval of the "basic" bootstrap over the test
 Table 3.2.
 """
 ON_RESPLITS = f"""\
-The same images split {N_RESPLITS} times anew: as many to train and to test on, classes in proportion, features
-standardised on the training part. Mean ± standard deviation over the splits; then the mean difference from {FLAT} on
-the same split ± its standard error. As the training parts overlap, its square is the variance of the differences
-times 1 / splits + test size / training size (Nadeau and Bengio 2003), about twice what independent splits would have.
+The same images in {N_RESPLITS} random splits of the same sizes, stratified by class, features standardised on the
+training part. Mean ± standard deviation over the splits; then the mean difference from {FLAT} on the same split ± its
+standard error. As the training parts overlap, its square is the variance of the differences times 1 / splits + test
+size / training size (Nadeau and Bengio 2003), about twice that of independent splits.
 """
 ON_OTHERS = """\
-Official split. The lower rows are those of `benchmarks.recursive`, with the same features and test documents: its C
-and coupling are chosen by cross-validation, and it keeps no probabilities; its seconds include choosing and
-answering. (scikit-learn's LogisticRegression has no part in LSHTC-small, where L-BFGS would hold 5 GB.)
+Official split. The lower rows are from `benchmarks.recursive`, with the same features and test documents. C and
+coupling are chosen by cross-validation; probabilities are not available; seconds include search and prediction.
+(scikit-learn's LogisticRegression is not run on LSHTC-small, where L-BFGS would need 5 GB.)
 """
 ON_SETS = f"""\
-A document may carry several labels. F1 at a probability of one half, and with one cut for all classes that is
-learned as in `benchmarks.recursive` (whose rows have only that): the mean, in log-odds, of those with the best
-micro-F1 on {N_FOLDS} held-out folds. NLL is the sum over the classes, ECE that of all decisions. The thesis cuts by
-instance.
+A document may have several labels. F1 at a probability of 0.5, and with one threshold for all classes learned as in
+`benchmarks.recursive` (whose rows have only that): the mean, in log-odds, of the thresholds with the best micro-F1 on
+{N_FOLDS} held-out folds. NLL is the sum over the classes, ECE that of all decisions. The thesis uses an
+instance-based threshold.
 """
 
 
 def class_probabilities(model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
-    """Probabilities with a column for each of some classes; 0 for those that the model does not know."""
+    """Probabilities with a column for each of the given classes; 0 for classes that the model does not know."""
     values = model.predict_proba(X)
     names = np.broadcast_to(model.classes_, values.shape)
     order = np.argsort(classes)
@@ -115,26 +116,26 @@ def class_probabilities(model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np
 
 
 def inside(proba: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Keep probabilities off 0 and 1, whose logarithms are infinite."""
+    """Clip probabilities away from 0 and 1."""
     least = np.finfo(np.float64).eps
     return np.clip(proba, least, 1 - least)
 
 
 def fitted(model: Any, X: Any, y: Any) -> dict[str, Any]:
-    """Fit; seconds, what was chosen, and whether something was stopped before it was done."""
+    """Fit a model; return seconds, chosen parameters, and whether it stopped before convergence."""
     started = time.perf_counter()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(X, y)
     seconds = time.perf_counter() - started
     best = model.best_params_ if isinstance(model, GridSearchCV) else {}
     chosen = {name: getattr(model, f"{name}_", best.get(name)) for name in ("C", "coupling")}
-    stopped = any(issubclass(warning.category, ConvergenceWarning) for warning in told)
+    stopped = any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
     return {"seconds": seconds, "stopped": stopped, **chosen}
 
 
 def one_label(model: Any, work: Task) -> dict[str, Any]:
-    """Measures of a model where every document has one label, with bootstrap intervals."""
+    """Evaluate a single-label model, with bootstrap intervals."""
     targets = encoded(work)
     proba = class_probabilities(model, work.X_test, targets.classes)
     answer = model.predict(work.X_test)
@@ -144,7 +145,7 @@ def one_label(model: Any, work: Task) -> dict[str, Any]:
             metric, work.y_test, answer, method="basic", random_state=SEED
         )
         found |= {name: value, f"{name}_low": low, f"{name}_high": high}
-    # A document whose class has no training document (there are such in small parts only) has no likelihood.
+    # Documents of classes without training documents, which occur with --quick only, are left out.
     Y = indicator(work.y_test, work.structure, targets).tocoo()
     likelihood = inside(proba[Y.coords])
     best = proba.argmax(axis=1)
@@ -154,7 +155,7 @@ def one_label(model: Any, work: Task) -> dict[str, Any]:
 
 
 def label_sets(model: Any, work: Task) -> dict[str, Any]:
-    """Measures of a model where documents have sets of labels, with two ways to cut."""
+    """Evaluate a multilabel model with two thresholds."""
     targets = encoded(work)
     Y = indicator(work.y_test, work.structure, targets).toarray()
     proba = class_probabilities(model, work.X_test, targets.classes)
@@ -170,7 +171,7 @@ def label_sets(model: Any, work: Task) -> dict[str, Any]:
 
 
 def learned_cut(model: Any, work: Task) -> float:
-    """Probability to cut at: mean log-odds of the best micro-F1 on held-out folds. The model is fitted anew."""
+    """Learn the threshold: mean log-odds of the best micro-F1 on held-out folds. The model is refitted."""
     targets = encoded(work)
     fold = folds(targets.indicator, N_FOLDS, SEED)
     cuts = []
@@ -183,7 +184,7 @@ def learned_cut(model: Any, work: Task) -> float:
 
 
 def measure(key: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Fit and judge what the name of a cell says."""
+    """Fit and evaluate the model of a cell."""
     data, _, method = key.partition(" ")
     if data == RESPLITS:
         number, _, method = method.partition(" ")
@@ -197,7 +198,7 @@ def measure(key: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def keys(data: str, methods: Iterable[str], quick: bool) -> list[str]:
-    """Cells of a table; the first few methods only on resplits, where only the machinery is tried."""
+    """Return the cells of a table; with --quick only some methods of the resplits."""
     if data != RESPLITS:
         return [f"{data} {method}" for method in methods]
     numbers = range(QUICK_RESPLITS if quick else N_RESPLITS)
@@ -206,7 +207,7 @@ def keys(data: str, methods: Iterable[str], quick: bool) -> list[str]:
 
 
 def figures(data: str, method: str) -> str:
-    """Return the published micro / macro of a method on a set, or nothing."""
+    """Return the published micro / macro-F1 of a method on a data set, or an empty string."""
     pair = PUBLISHED[data].get(method)
     return (
         published_figures.text(data, method.removesuffix(", cv"))
@@ -281,12 +282,12 @@ def resplit_table(cells: Cells, options: argparse.Namespace) -> Table:
 def kept_rows(data: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Finished cells of `benchmarks.recursive` on a set."""
     cells = Cells("benchmarks.recursive", options)
-    found = {method: cells.kept(f"{data} {method}") for method in KEPT}
+    found = {method: cells.kept(f"{data} {method}") for method in SHOWN}
     return {method: cell for method, cell in found.items() if cell and cell["status"] == DONE}
 
 
 def set_table(data: str, cells: Cells, options: argparse.Namespace) -> Table:
-    """One of the other sets: own cells, then those of `benchmarks.recursive`."""
+    """Table of another data set: cells of this benchmark, then those of `benchmarks.recursive`."""
     multilabel = task(data, options.cache, options.quick).multilabel
     f1 = ("micro_half", "macro_half", "micro_cut", "macro_cut") if multilabel else ("micro", "macro")
     rows = []
@@ -296,13 +297,13 @@ def set_table(data: str, cells: Cells, options: argparse.Namespace) -> Table:
             rows.append((method, summary(cell), *[None] * (len(f1) + 3), figures(data, method)))
             continue
         measures = (*(cell[name] for name in f1), cell["nll"], cell["ece"], seconds(cell))
-        chosen = f"cut {cell['cut']:.2g}" if multilabel else chosen_words(cell)
+        chosen = f"threshold {cell['cut']:.2g}" if multilabel else chosen_words(cell)
         rows.append((method, *measures, chosen, figures(data, method)))
     for method, cell in kept_rows(data, options).items():
         half = (None, None) if multilabel else ()
         measures = (*half, cell["micro"], cell["macro"], None, None, cell["seconds"])
         rows.append((method, *measures, chosen_words(cell), figures(data, method)))
-    names = {"half": " at 0.5", "cut": ", one cut"}
+    names = {"half": " at 0.5", "cut": ", one threshold"}
     titles = [f"{name[:5]}-F1{names.get(name[6:], '')}" for name in f1]
     columns = ("method", *titles, "NLL", "ECE", "seconds", "chosen", "published")
     return Table(columns, rows, ("", *["percent"] * len(f1), ".3f", "percent", ".1f", "", ""))
@@ -323,14 +324,16 @@ def report(cells: Cells, options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    options = parse("HBLR beside flat and recursive models.", list(TABLES), list(METHODS))
+    options = parse("HBLR compared with flat and recursive models.", list(TABLES), list(METHODS))
     cells = Cells("benchmarks.hblr", options)
     if options.cell:
         cells.measure(lambda: measure(options.cell, options))
         return
     if not options.table:
         for data in options.names:
-            task(CLEF if data == RESPLITS else data, options.cache, options.quick)  # no cell pays for it
+            task(
+                CLEF if data == RESPLITS else data, options.cache, options.quick
+            )  # loaded before the cells are timed
             asked = [method for method in TABLES[data] if method in options.methods]
             for key in keys(data, asked, options.quick):
                 cells.run(key)

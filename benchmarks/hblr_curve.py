@@ -1,9 +1,9 @@
-"""Learning curves on CLEF: what a tree of classes, and a prior that is learned, are worth with few examples.
+"""Learning curves on CLEF: the benefit of a tree and of a learned prior with few training examples.
 
-    python -m benchmarks.hblr_curve                # everything; goes on where it was interrupted
-    python -m benchmarks.hblr_curve --quick        # two repeats of two sizes, on a small part
+    python -m benchmarks.hblr_curve                # everything; resumes an interrupted run
+    python -m benchmarks.hblr_curve --quick        # two repeats of two sizes on a small part
 
-Each cell, a method, is a process of its own that trains on every size and repeat.
+Each cell is a method. It trains on every size and repeat in its own process.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from sklearn.linear_model import LogisticRegression
 from arbora.classify import OneVsRestSVC, RecursiveSVC
 from arbora.metrics import macro_f1
 from arbora.metrics.table import Table
-from benchmarks.cells import DONE, Cells, one_thread, parse, summary
-from benchmarks.contestants import SEED
-from benchmarks.hblr_models import CLEF, FLAT, METHODS, MOST_STEPS, PEER, Make
-from benchmarks.recursive import N_FOLDS, QUICK_CS
-from benchmarks.report import published
-from benchmarks.tasks import SOURCES, Task, task
+from benchmarks._common.cells import DONE, Cells, one_thread, parse, summary
+from benchmarks._common.contestants import N_FOLDS, QUICK_CS, SEED
+from benchmarks._common.hblr_models import CLEF, FLAT, METHODS, MOST_STEPS, PEER, Make
+from benchmarks._common.report import published
+from benchmarks._common.tasks import SOURCES, Task, task
 
 SIZES, QUICK_SIZES = (1, 2, 3, 5, 10, 20), (1, 3)
 N_REPEATS, QUICK_REPEATS = 20, 2
-_WIDTH, _HEIGHT = 60, 18  # of the figure, in characters
+_WIDTH, _HEIGHT = 60, 18  # size of the figure in characters
 SECTION = "HBLR: few training examples"
 
 
@@ -50,8 +49,8 @@ CURVES: dict[str, Make] = {
     "OneVsRestSVC, C = 0.1": flat_svc(0.1),
     "RecursiveSVC, C = 0.1, coupling 1": recursive_svc,
 }
-FEWEST = {PEER: N_FOLDS}  # examples per class: each fold wants one
-DRAWN = {  # what is drawn in the figure, by its mark
+FEWEST = {PEER: N_FOLDS}  # examples per class: one for each fold
+DRAWN = {  # methods in the figure, by mark
     "h": "M3 map",
     "f": FLAT,
     "l": "LogisticRegression, C = 1",
@@ -61,16 +60,16 @@ DRAWN = {  # what is drawn in the figure, by its mark
 
 EXPLANATION = f"""\
 `python -m benchmarks.hblr_curve`. CLEF: {", ".join(map(str, SIZES))} training examples of each class, drawn from the
-official training part, {N_REPEATS} times; all methods see the same draws, a smaller one is part of the larger, and a
-class with fewer examples gives all it has. Macro-F1 on the whole official test part, in per cent: mean ± standard
-error over the draws (not over test documents, which are the same). Features are standardised on the whole training
-part. HBLR has nothing to choose; the cost of the others is as said, or chosen by {N_FOLDS}-fold cross-validation
-where each class has that many examples.
+official training part {N_REPEATS} times. All methods use the same draws, smaller draws are subsets of larger ones,
+and all examples of a class are used if it has fewer. Macro-F1 on the whole official test part, in per cent: mean ±
+standard error over the draws (the test documents are the same). Features are standardised on the whole training part.
+HBLR has no parameter to choose. The cost of the others is as stated, or chosen by {N_FOLDS}-fold cross-validation if
+each class has that many examples.
 """
 
 
 def draw(work: Task, size: int, repeat: int) -> Task:
-    """Draw examples of every class; a smaller draw of the same repeat is part of a larger one."""
+    """Draw examples of every class; a smaller draw of the same repeat is a subset of a larger one."""
     order = np.random.default_rng(repeat).permutation(len(work.y))
     _, codes = np.unique(work.y[order], return_inverse=True)
     by_class = np.argsort(codes, kind="stable")
@@ -80,7 +79,7 @@ def draw(work: Task, size: int, repeat: int) -> Task:
 
 
 def measure(method: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Macro-F1 of a method by size, a value for each repeat."""
+    """Macro-F1 of a method by size, one value for each repeat."""
     work = task(CLEF, options.cache, options.quick)
     sizes, n_repeats = (QUICK_SIZES, QUICK_REPEATS) if options.quick else (SIZES, N_REPEATS)
     Cs = QUICK_CS if options.quick else SOURCES[CLEF].Cs
@@ -109,7 +108,7 @@ def figure(curves: dict[str, dict[int, float]]) -> str:
     for size, value, mark in points:
         column = round(np.log(size / sizes[0]) / np.log(sizes[-1] / sizes[0]) * (_WIDTH - 1))
         row = round((high - value) / max(high - low, 1e-9) * (_HEIGHT - 1))
-        while grid[row][column] != " ":  # curves that meet stand side by side
+        while grid[row][column] != " ":  # draw points that coincide side by side
             column += 1
         grid[row][column] = mark
     edges = {0: f"{100 * high:.1f}", _HEIGHT - 1: f"{100 * low:.1f}"}
@@ -144,7 +143,7 @@ def report(cells: Cells, options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    options = parse("Learning curves of HBLR and others on CLEF.", list(CURVES))
+    options = parse("Learning curves of HBLR and other models on CLEF.", list(CURVES))
     cells = Cells("benchmarks.hblr_curve", options)
     if options.cell:
         cells.measure(lambda: measure(options.cell, options))

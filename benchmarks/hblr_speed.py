@@ -1,17 +1,15 @@
-"""Time of hierarchical Bayesian logistic regression: variational, MAP, and beside sampling and scikit-learn.
+"""Time of hierarchical Bayesian logistic regression: variational inference, MAP, sampling, and scikit-learn.
 
-    python -m benchmarks.hblr_speed                # everything, one process after the other; leave the machine alone
+    python -m benchmarks.hblr_speed                # everything, one process after another; use an idle machine
     python -m benchmarks.hblr_speed --only map     # one kind of fit
-    python -m benchmarks.hblr_speed --quick        # the same on small parts
+    python -m benchmarks.hblr_speed --quick        # small parts of the data
 
-Each cell, a kind of fit and a number of threads, is a process of its own, with the kernels compiled beforehand.
+Each cell is a kind of fit and a number of threads, measured in its own process with compiled kernels.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,11 +19,12 @@ from threadpoolctl import threadpool_limits
 
 from arbora.classify import CorrelatedMultinomialLogit, HierarchicalBayesClassifier
 from arbora.metrics.table import Table
-from benchmarks.cells import DONE, Cells, parse, summary
-from benchmarks.contestants import SEED
-from benchmarks.hblr_models import CLEF, MOST_STEPS, ready
-from benchmarks.report import published
-from benchmarks.tasks import SOURCES, Task, task
+from benchmarks._common.cells import DONE, Cells, parse, summary
+from benchmarks._common.contestants import SEED
+from benchmarks._common.hblr_models import CLEF, MOST_STEPS, ready
+from benchmarks._common.report import published
+from benchmarks._common.tasks import SOURCES, Task, task
+from benchmarks._common.timing import timed
 
 N_TURNS = 3
 THREADS = (1, 2)
@@ -37,30 +36,23 @@ _WARM_UP = 200
 SECTION = "HBLR: time"
 
 EXPLANATION = f"""\
-`python -m benchmarks.hblr_speed`: seconds of `fit`, kernels compiled beforehand. Other work of the machine is not
-excluded: single figures are upper bounds. MAP and `LogisticRegression` take turns in one process, of which the
-shortest of {N_TURNS} counts; all others are one fit. HBLR is M3 with its defaults; "logistic" has one yes-or-no a
-class. `LogisticRegression` is scikit-learn's, multinomial, C = 1, L-BFGS at its own tolerance
-(`max_iter={MOST_STEPS}`), with features in double and in single precision; HBLR computes in double.
-Threads are those of HBLR's `n_jobs` and of scikit-learn's BLAS; the ratio is to the fastest `LogisticRegression` with
-as many threads or fewer. Sampling is `CorrelatedMultinomialLogit` with its default number of draws and chains.
-Targets: variational on CLEF and logistic MAP on LSHTC-small under {TARGET_SECONDS:g} s on 2 threads, MAP at most
+`python -m benchmarks.hblr_speed`: seconds of `fit` with compiled kernels. Other work on the machine is not excluded,
+so single figures are upper bounds. MAP and `LogisticRegression` alternate in one process, and the best of {N_TURNS}
+turns counts; all others are one fit. HBLR is M3 with its defaults; with "logistic" the classes are independent.
+`LogisticRegression` is that of scikit-learn, multinomial, C = 1, L-BFGS with its default tolerance
+(`max_iter={MOST_STEPS}`), with features in double and single precision; HBLR uses double precision. Threads are those
+of HBLR's `n_jobs` and of scikit-learn's BLAS. The ratio is relative to the fastest `LogisticRegression` with at most
+as many threads. Sampling is `CorrelatedMultinomialLogit` with its default number of draws and chains. Targets:
+variational on CLEF and logistic MAP on LSHTC-small under {TARGET_SECONDS:g} s on 2 threads, MAP at most
 {TARGET_RATIO:g} times `LogisticRegression`.
 """
 RATIOS = """\
-Sampling over the fits of the same number of threads. "One draw" compares with the seconds of sampling per effective
-draw (median over the weights): what one independent draw from the posterior costs, where chains have mixed (R-hat up
-to 1.05; above it, it costs more). The thesis (one thread, its
-Table 2.4): 2279 minutes of sampling, 80 of variational inference, 3 of MAP, which it calls 20 and 750 times; its
-sampler made 2,500 sweeps. The two models differ in their priors.
+Time of sampling relative to the other fits with the same number of threads. "One draw" uses the seconds of sampling
+per effective draw (median over the weights), the cost of one independent draw from the posterior if the chains have
+converged (R-hat up to 1.05). The thesis (one thread, Table 2.4) has 2279 minutes for sampling, 80 for variational
+inference and 3 for MAP, which it reports as 20 and 750 times; its sampler made 2,500 sweeps. The two models have
+different priors.
 """
-
-
-def timed(fit: Callable[[], Any]) -> float:
-    gc.collect()
-    started = time.perf_counter()
-    fit()
-    return time.perf_counter() - started
 
 
 def bayes(work: Task, n_jobs: int, **params: Any) -> HierarchicalBayesClassifier:
@@ -72,7 +64,7 @@ def sampler(work: Task, n_jobs: int, **length: int) -> CorrelatedMultinomialLogi
 
 
 def warm_up(model: Any, work: Task) -> None:
-    """Compile what a fit needs: on a few documents, a few iterations."""
+    """Compile the kernels of a fit with a few iterations on a few documents."""
     few = {"max_iter": 2} if hasattr(model, "max_iter") else {"n_samples": 4, "n_warmup": 2}
     kept = model.get_params(deep=False)
     model.set_params(**few).fit(work.X[:_WARM_UP], work.y[:_WARM_UP])
@@ -80,7 +72,7 @@ def warm_up(model: Any, work: Task) -> None:
 
 
 def hblr_fit(data: str, **params: Any) -> Callable[[argparse.Namespace, int], dict[str, Any]]:
-    """Time one fit of HBLR on a set."""
+    """Return a function that times one fit of HBLR on a data set."""
 
     def measure(options: argparse.Namespace, n_threads: int) -> dict[str, Any]:
         work = ready(data, options)
@@ -93,7 +85,7 @@ def hblr_fit(data: str, **params: Any) -> Callable[[argparse.Namespace, int], di
 
 
 def measure_map(options: argparse.Namespace, n_threads: int) -> dict[str, Any]:
-    """Time partial MAP and logistic regression in alternation."""
+    """Time partial MAP and logistic regression in alternating turns."""
     work = ready(CLEF, options)
     X = {precision: work.X.astype(precision) for precision in PRECISIONS}
     model, peer = bayes(work, n_threads), LogisticRegression(max_iter=MOST_STEPS)
@@ -109,7 +101,7 @@ def measure_map(options: argparse.Namespace, n_threads: int) -> dict[str, Any]:
 
 
 def measure_sampling(options: argparse.Namespace, n_threads: int) -> dict[str, Any]:
-    """Time the default number of draws; how many independent ones they are worth, and whether the chains agree."""
+    """Time the default number of draws; report effective sample size and R-hat."""
     work = ready(CLEF, options)
     model = sampler(work, n_threads, **({"n_samples": 10, "n_warmup": 10} if options.quick else {}))
     warm_up(model, work)
@@ -134,19 +126,19 @@ FITS: dict[str, tuple[str, str, Callable[[argparse.Namespace, int], dict[str, An
 
 
 def threads_of(name: str) -> tuple[int, ...]:
-    """Threads that a fit is measured with; sampling, like the thesis, with one."""
+    """Numbers of threads of a fit; sampling uses one, as the thesis does."""
     return THREADS[:1] if name == "mcmc" else THREADS
 
 
 def fastest(cells: Cells, n_threads: int) -> float:
-    """Shortest time of logistic regression, in either precision, on that many threads or fewer."""
+    """Best time of logistic regression, in either precision, with at most that many threads."""
     found = [cells.kept(f"map {n}") for n in THREADS if n <= n_threads]
     done = [cell for cell in found if cell and cell["status"] == DONE]
     return min((cell[precision] for cell in done for precision in PRECISIONS), default=np.nan)
 
 
 def time_rows(name: str, n_threads: int, cells: Cells) -> list[tuple[Any, ...]]:
-    """Rows of one cell: the fit, and its peers."""
+    """Rows of one cell: the fit and the other implementations."""
     data, title, _ = FITS[name]
     head, cell = (SOURCES[data].title, n_threads), cells.kept(f"{name} {n_threads}")
     if cell is None or cell["status"] != DONE:
@@ -161,7 +153,7 @@ def time_rows(name: str, n_threads: int, cells: Cells) -> list[tuple[Any, ...]]:
 
 
 def ratio_rows(cells: Cells) -> list[tuple[Any, ...]]:
-    """Compare sampling with the two other ways to the posterior."""
+    """Compare sampling with variational inference and MAP."""
     rows = []
     for n_threads in THREADS:
         sampled = cells.kept(f"mcmc {n_threads}")
@@ -198,7 +190,7 @@ def report(cells: Cells) -> None:
         "method",
         "seconds",
         "iterations",
-        "of the fastest LogisticRegression",
+        "relative to the fastest LogisticRegression",
         "thesis, minutes",
     )
     print(Table(columns, rows, ("", "d", "", ".2f", ",d", ".2f", ",d")).to_markdown() + f"\n\n{RATIOS}")
@@ -209,13 +201,13 @@ def report(cells: Cells) -> None:
         "effective, median",
         "effective, least",
         "R-hat",
-        "seconds for one",
+        "seconds per effective draw",
     )
     print(
         Table(columns, sampling_rows(cells), ("d", ".1f", ",d", ".0f", ".0f", ".3f", ".2f")).to_markdown()
         + "\n"
     )
-    columns = ("sampling over", "threads", "all draws", "one draw", "thesis")
+    columns = ("sampling relative to", "threads", "all draws", "one draw", "thesis")
     print(Table(columns, ratio_rows(cells), ("", "d", ".1f", ".3f", ".0f")).to_markdown())
 
 

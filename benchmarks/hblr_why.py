@@ -1,9 +1,8 @@
-"""Learned precisions of HBLR against fixed ones, with the tree and without.
+"""HBLR on CLEF with learned and with fixed precisions, with and without the tree.
 
     python -m benchmarks.hblr_why
 
-Could others make it better on CLEF? M3 by MAP, one precision for all nodes or those it learns, on held-out fifths
-of the training part; the test part is not looked at.
+M3 by MAP, evaluated on held-out fifths of the training part. The test part is not used.
 """
 
 from __future__ import annotations
@@ -15,28 +14,28 @@ import numpy as np
 from arbora.classify import HierarchicalBayesClassifier
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Table
-from benchmarks.cells import one_thread, parse
-from benchmarks.contestants import encoded, indicator
+from benchmarks._common.cells import one_thread, parse
+from benchmarks._common.contestants import encoded, indicator
+from benchmarks._common.hblr_models import CLEF, ready
+from benchmarks._common.report import published
+from benchmarks._common.tasks import Task, take
 from benchmarks.hblr import class_probabilities, inside
-from benchmarks.hblr_models import CLEF, ready
-from benchmarks.report import published
-from benchmarks.tasks import Task, take
 
 PRECISIONS = (1.0, 3.0, 10.0, 30.0)
 N_SPLITS, QUICK_SPLITS = 3, 1
 SEED = 100
-_SURE = 1e8  # shape of a prior that leaves nothing to learn
+_SURE = 1e8  # shape of a prior that fixes the precision
 SECTION = "HBLR: learned precisions against fixed ones"
 EXPLANATION = f"""\
-`python -m benchmarks.hblr_why`. CLEF, M3 by MAP with a softmax: precisions learned as by default, or the same for all
-nodes (of every class and, with the tree, of every inner node around its parent). Means over {N_SPLITS} held-out
-fifths of the training part (seeds {SEED} to {SEED + N_SPLITS - 1}); micro- and macro-F1 in per cent, mean negative
-logarithm of the probability of the true class.
+`python -m benchmarks.hblr_why`. CLEF, M3 by MAP with a softmax: precisions learned (the default), or fixed at the
+same value for all nodes (every class and, with the tree, every inner node). Means over {N_SPLITS} held-out fifths of
+the training part (seeds {SEED} to {SEED + N_SPLITS - 1}); micro- and macro-F1 in per cent, and mean negative
+log-probability of the true class.
 """
 
 
 def split(work: Task, seed: int) -> Task:
-    """Hold back a fifth of the training part."""
+    """Hold out a fifth of the training part."""
     held = np.random.default_rng(seed).permutation(len(work.y)) < len(work.y) // 5
     seen, unseen = np.flatnonzero(~held), np.flatnonzero(held)
     return work._replace(
@@ -56,7 +55,7 @@ def judge(work: Task, tree: bool, prior: Any) -> tuple[float, float, float]:
 
 def main() -> None:
     """Run all and publish the table."""
-    options = parse("Learned precisions of HBLR against fixed ones.", [CLEF], [])
+    options = parse("HBLR with learned and with fixed precisions.", [CLEF], [])
     work = ready(CLEF, options)
     splits = [split(work, SEED + number) for number in range(QUICK_SPLITS if options.quick else N_SPLITS)]
     priors: dict[str, Any] = {"learned": "fisher"}

@@ -1,8 +1,8 @@
-"""The two kernels at work: csr_matmul beside scipy's product, and what a pass of coordinate descent costs.
+"""Speed of the kernels: `csr_matmul` and scipy's product, and the cost of a pass of coordinate descent.
 
-Run with ``python -m benchmarks.kernels``; prints Markdown tables. The rows are the training documents of 20
-newsgroups, tf-idf weighted, when the data sets are on this machine (see `arbora.datasets.load`), random rows of
-the same size otherwise. Contestants take turns, so that a busy machine slows all of them, and the best turn counts.
+Run with ``python -m benchmarks.kernels``; prints Markdown tables. The rows are the tf-idf weighted training documents
+of 20 newsgroups if the data sets are available (see `arbora.datasets.load`), and random rows of the same size
+otherwise. Contestants alternate, so that other work on the machine slows all of them, and the best turn counts.
 """
 
 import argparse
@@ -19,7 +19,8 @@ from arbora.core.products import csr_matmul
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import BLOCK, prepare_rows, solve_block
 from arbora.kernels import LOSSES, sweep_block
-from benchmarks.report import published
+from benchmarks._common.report import published
+from benchmarks._common.timing import best_of
 
 
 def load_rows() -> tuple[str, sp.csr_array]:
@@ -32,21 +33,9 @@ def load_rows() -> tuple[str, sp.csr_array]:
     return name, sp.csr_array(TfidfTransformer(sublinear_tf=True).fit_transform(counts), dtype=np.float32)
 
 
-def best_of(turns: int, contestants: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Seconds of the best turn of each contestant, after one turn that does not count."""
-    seconds = dict.fromkeys(contestants, float("inf"))
-    for turn in range(turns + 1):
-        for name, work in contestants.items():
-            start = perf_counter()
-            work()
-            if turn:
-                seconds[name] = min(seconds[name], perf_counter() - start)
-    return seconds
-
-
 def products(X: sp.csr_array, turns: int) -> None:
     rng = np.random.default_rng(0)
-    print("| columns | product | milliseconds | times scipy's speed |")
+    print("| columns | product | milliseconds | speed relative to scipy |")
     print("|---:|---|---:|---:|")
     for n_columns in (BLOCK, 16 * BLOCK):
         W = rng.standard_normal((X.shape[1], n_columns), np.float32)
@@ -61,7 +50,7 @@ def products(X: sp.csr_array, turns: int) -> None:
 
 
 def planted_costs(X: sp.csr_array) -> np.ndarray:
-    """Costs of a block of classes, each made of the five per cent of the rows furthest in a random direction."""
+    """Costs of a block of classes; each class has the five per cent of the rows farthest in a random direction."""
     scores = X @ np.random.default_rng(1).standard_normal((X.shape[1], BLOCK), np.float32)
     return np.where(scores > np.quantile(scores, 0.95, axis=0), 1, -1).astype(np.float32)
 
@@ -83,7 +72,7 @@ def pass_seconds(X: sp.csr_array, loss: str, n_passes: int) -> list[float]:
 def passes(X: sp.csr_array, turns: int) -> None:
     n_passes, work = 10, X.nnz * BLOCK
     best = {loss: np.full(n_passes, np.inf) for loss in LOSSES}
-    for _ in range(turns + 1):  # the first turn compiles; the minimum forgets it
+    for _ in range(turns + 1):  # the first turn compiles; the minimum ignores it
         for loss in LOSSES:
             best[loss] = np.minimum(best[loss], pass_seconds(X, loss, n_passes))
     print(f"| loss | first pass, ns | pass {n_passes}, ns | pass {n_passes}, ms |")
@@ -106,7 +95,7 @@ def solutions(X: sp.csr_array, turns: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Speed of the numerical kernels.")
-    parser.add_argument("--turns", type=int, default=7, help="turns of each contestant; the best counts")
+    parser.add_argument("--turns", type=int, default=7, help="turns of each contestant; the best one counts")
     options = parser.parse_args(arguments)
     with published("Kernels"):
         report(options.turns)

@@ -1,15 +1,15 @@
-"""Time of multinomial logistic regression to a given distance from the optimum, beside scikit-learn.
+"""Time of multinomial logistic regression to a given distance from the optimum, for Arbora and scikit-learn.
 
-    python -m benchmarks.multinomial                       # everything; goes on where it was interrupted
+    python -m benchmarks.multinomial                       # everything; resumes an interrupted run
     python -m benchmarks.multinomial --only news20 --quick
 
-All solve one problem: flat softmax with a regularised bias, which scikit-learn gets as a constant feature. The
-optimum is bounded from below by a fine fit in double precision and its certified gap; a solver has arrived when its
+All solve one problem: a flat softmax with a regularised bias, which scikit-learn gets as a constant feature. A fine
+fit in double precision and its certified gap give a lower bound of the optimum. A solver has converged when its
 objective is at most a thousandth above that bound. It is stopped there, or when its time is over: scikit-learn from
-inside its loss function, our solvers where they record an iteration. `auto` has to certify the gap before it stops.
-All get the same rows in single precision, which scikit-learn takes too. C is 1, the default of both libraries, and
-the one whose answers to a tenth of the training rows, held out, are best. Every cell is a process of its own;
-objectives against seconds and iterations are kept in the cells, and drawn into `multinomial.html` in their folder.
+inside its loss function, Arbora's solvers where they record an iteration. `auto` must certify the gap before it
+stops. All use the same rows in single precision. C is 1, the default of both libraries, and the value with the best
+predictions on a held-out tenth of the training rows. Every cell is measured in its own process. The cells store
+objectives by seconds and iterations, which are drawn into `multinomial.html` in their folder.
 """
 
 from __future__ import annotations
@@ -33,55 +33,59 @@ from arbora.infer.softmax.problem import SoftmaxProblem
 from arbora.infer.softmax.solve import memory_of
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Marked, Table
-from benchmarks.cells import DONE, Cells, one_thread, parse, peak_gib, summary
+from benchmarks._common.cells import DONE, Cells, one_thread, parse, peak_gib, summary
+from benchmarks._common.report import published
+from benchmarks._common.tasks import SOURCES, Task, take, task
 from benchmarks.recursive_scale import TEST
 from benchmarks.recursive_scale import make as make_text
 from benchmarks.recursive_scale import size as text_size
-from benchmarks.report import published
-from benchmarks.tasks import SOURCES, Task, take, task
 
 DEFAULT, COSTS = 1.0, (1.0, 10.0, 100.0, 1000.0, 10_000.0)
 NEAR, FINE = 1e-3, 1e-5
 NAMES = ("news20", "lshtc_small", "wordnet_gloss")
 OURS = ("auto", "lc", "admm", "lbfgs", "dm")
 PEERS = ("lbfgs", "newton-cg")
-FASTER_PEER = "newton-cg"  # on all three sets; the other one is not asked with the chosen C
+FASTER_PEER = "newton-cg"  # on all three sets; the other one is not run with the chosen C
 TWO_THREADS = ("auto", "lc")
-CHOSEN = " | chosen C"  # ends the name of a cell with that C
-PRUNED = (None, 0.01, 0.03, 0.1, 0.3)  # what `prune_below` is set to
+CHOSEN = " | chosen C"  # suffix of the name of a cell with that C
+PRUNED = (None, 0.01, 0.03, 0.1, 0.3)  # values of `prune_below`
 SYNTHETIC = "DMOZ-2010 size"
-_MOST_SECONDS = 1800.0  # of a fit
-_MOST_AROUND = (
-    600.0  # seconds of a cell beside its fit, and of a step of a solver that does not stop in the midst of it
-)
+_MOST_SECONDS = 1800.0  # maximum of a fit
+_MOST_AROUND = 600.0  # additional seconds of a cell: setup, and a step that cannot be interrupted
 _MOST_SYNTHETIC = 4 * 3600.0
-_MOST_ROUNDS = 3  # of LC there
+_MOST_ROUNDS = 3  # iterations of LC on the synthetic text
 _WARM_UP = 200
 _MOST_ITERATIONS = 10_000
 SECTION = "Multinomial logistic regression: time to the optimum"
 
 EXPLANATION = f"""\
-`python -m benchmarks.multinomial`: seconds until the objective is within {NEAR:g} of the optimum; one
-thread unless it says two, kernels compiled beforehand. A solver without seconds was stopped after
-{_MOST_SECONDS / 60:g} minutes, and its distance is the one it had reached. "Of the best" is the time over that of the
-faster scikit-learn solver on one thread; with "*" neither arrived, and the number is an upper bound: the time over
-those {_MOST_SECONDS / 60:g} minutes. `auto` has certified the gap by then; of all other solvers the first iteration
-counts whose objective is near enough. All have the same rows in single precision, in which scikit-learn computes its
-objective, too: it may be below the optimum. Target: at most 0.5 of
-scikit-learn on NEWS20, 0.1 with a thousand classes and more. Where C is not {DEFAULT:g}, it is the one of
-{", ".join(f"{C:g}" for C in COSTS)} with the best micro-F1 on a tenth of the training rows, held out; larger ones
-are not tried once the score has fallen; of scikit-learn there is then only the solver that was faster with
-C = {DEFAULT:g} on all three sets. "dm" minimises a bound: its distance is the one at which it ends.
+`python -m benchmarks.multinomial`: seconds until the objective is within {
+    NEAR:g} of the optimum; one thread unless
+stated otherwise, kernels compiled. A solver without seconds was stopped after {
+    _MOST_SECONDS / 60:g} minutes; the
+table shows the distance it reached. "Of the best" is the time divided by that of the faster scikit-learn solver on
+one thread. With "*" neither converged, and the number is an upper bound: the time divided by those {
+    _MOST_SECONDS
+    / 60:g} minutes. `auto` certifies the gap; for all other solvers the first iteration with a near enough objective
+counts. All use the same rows in single precision. scikit-learn also computes its objective in single precision, so it
+may be below the optimum. Target: at most 0.5 of scikit-learn on NEWS20, 0.1 with a thousand classes or more. If C is
+not {DEFAULT:g}, it is the one of {
+    ", ".join(f"{C:g}" for C in COSTS)
+} with the best micro-F1 on a held-out tenth of
+the training rows; larger values are not tried once the score has fallen. With this C, only the scikit-learn solver
+that was faster with C = {
+    DEFAULT:g} on all three sets is run. "dm" minimises a bound; its distance is that of its
+minimiser.
 """
 
 
 class Stopped(Exception):
-    """scikit-learn is near enough, or its time is over."""
+    """scikit-learn has converged, or its time is over."""
 
 
 @contextmanager
 def watched(scale: float, target: float, curve: list[tuple[float, float]]) -> Iterator[None]:
-    """Write down the objectives that scikit-learn meets, and stop it at the target or when its time is over."""
+    """Record the objectives of scikit-learn; stop it at the target or when its time is over."""
     originals = {name: getattr(LinearModelLoss, name) for name in ("loss", "loss_gradient")}
     started = time.perf_counter()
 
@@ -113,7 +117,7 @@ def fit_peer(work: Task, C: float, solver: str, target: float) -> dict[str, Any]
 
 @contextmanager
 def stopped(solver: str, target: float) -> Iterator[None]:
-    """Stop our solvers where scikit-learn is stopped; but "auto" and "dm" end by their gap."""
+    """Stop our solvers at the same target as scikit-learn; "auto" and "dm" stop by their gap."""
     record, started = Monitor.record, time.perf_counter()
 
     def call(monitor: Monitor, objective: float, *certificate: float, **more: Any) -> bool:
@@ -126,7 +130,7 @@ def stopped(solver: str, target: float) -> Iterator[None]:
 
 
 def fit_ours(work: Task, C: float, solver: str, target: float, n_jobs: int = 1) -> dict[str, Any]:
-    # A gap is a share of the objective, "near" one of the optimum. Others are near before their gap is half of that.
+    # The gap is relative to the objective, NEAR to the optimum. Other solvers are near before their gap is NEAR / 2.
     tol = NEAR / (1 + NEAR) - FINE if solver in ("auto", "dm") else NEAR / 2
     model = MultinomialLogistic(
         C, solver=solver, tol=tol, max_iter=_MOST_ITERATIONS, n_jobs=n_jobs, random_state=0
@@ -147,7 +151,7 @@ def fit_ours(work: Task, C: float, solver: str, target: float, n_jobs: int = 1) 
 
 
 def choose_cost(work: Task) -> dict[str, Any]:
-    """Find the C whose answers to rows that were held out are best; a larger one is not tried once they are worse."""
+    """Find the C with the best predictions on held-out rows; stop once the score falls."""
     held = np.zeros(work.X.shape[0], bool)
     held[np.random.default_rng(0).permutation(len(held))[: len(held) // 10]] = True
     scores: list[float] = []
@@ -162,7 +166,7 @@ def choose_cost(work: Task) -> dict[str, Any]:
 def measure_optimum(work: Task, C: float) -> dict[str, Any]:
     model = MultinomialLogistic(C, tol=FINE, dtype="float64", random_state=0).fit(work.X, work.y)
     if model.duality_gap_ > FINE:
-        raise RuntimeError(f"the optimum is known to {model.duality_gap_:g} only")
+        raise RuntimeError(f"the gap of the optimum is {model.duality_gap_:g}, above {FINE:g}")
     gap = model.duality_gap_ * model.objective_
     return {
         "C": C, "lower": model.objective_ - gap, "objective": model.objective_, "classes": len(model.classes_),
@@ -170,7 +174,7 @@ def measure_optimum(work: Task, C: float) -> dict[str, Any]:
 
 
 def measure(work: Task, C: float, method: str, lower: float) -> dict[str, Any]:
-    """Measure one method on one set, kernels compiled on a few rows first."""
+    """Measure one method on one data set; compile the kernels on a few rows first."""
     whose, solver, *threads = method.split()
     few = np.random.default_rng(0).permutation(work.X.shape[0])[:_WARM_UP]
     small = work._replace(X=work.X[few], y=take(work.y, few))
@@ -182,7 +186,7 @@ def measure(work: Task, C: float, method: str, lower: float) -> dict[str, Any]:
 
 
 def measure_pruned(work: Task, C: float) -> dict[str, Any]:
-    """Answers of the model with the chosen C, without its small weights."""
+    """Evaluate the model with the chosen C without its small weights."""
     rows = []
     for below in PRUNED:
         model = MultinomialLogistic(C, prune_below=below, n_jobs=1, random_state=0).fit(work.X, work.y)
@@ -197,7 +201,7 @@ def measure_pruned(work: Task, C: float) -> dict[str, Any]:
 
 
 def measure_synthetic(quick: bool) -> dict[str, Any]:
-    """Train on the text of `benchmarks.recursive_scale`, and let the model answer."""
+    """Train and predict on the text of `benchmarks.recursive_scale`."""
     X, y, X_test, y_test, _ = make_text(text_size(quick))
     before = peak_gib()
     model = MultinomialLogistic(solver="lc", tol=NEAR, max_iter=_MOST_ROUNDS, n_jobs=2)
@@ -217,7 +221,7 @@ def measure_synthetic(quick: bool) -> dict[str, Any]:
 
 
 def methods(which: str = "") -> list[str]:
-    """Methods with C = 1, or with the one that was chosen."""
+    """Methods to run with C = 1, or with the chosen C."""
     if which == CHOSEN:
         return [f"sklearn {FASTER_PEER}", "arbora auto", "arbora lc"]
     return [
@@ -228,7 +232,7 @@ def methods(which: str = "") -> list[str]:
 
 
 def rows_of(name: str, which: str, cells: Cells) -> list[tuple[Any, ...]]:
-    """Rows of one set with one C."""
+    """Rows of one data set with one C."""
     optimum, cost = cells.kept(f"optimum {name}{which}"), cells.kept(f"cost {name}")
     if which and (cost is None or cost["status"] != DONE):
         return [(SOURCES[name].title, None, None, f"choice of C: {summary(cost)}", *[None] * 7)]
@@ -256,7 +260,7 @@ def rows_of(name: str, which: str, cells: Cells) -> list[tuple[Any, ...]]:
 
 
 def speed_ups(cells: Cells) -> str:
-    """Time on one thread over that on two."""
+    """Time on one thread divided by that on two."""
     found = []
     for name in NAMES:
         for solver in TWO_THREADS:
@@ -267,7 +271,7 @@ def speed_ups(cells: Cells) -> str:
 
 
 def pruned_table(cells: Cells) -> str:
-    """Tell what is left of weights and answers of a pruned model."""
+    """Tabulate weights and accuracy of pruned models."""
     found = [(SOURCES[name].title, cells.kept(f"pruned {name}") or {}) for name in NAMES]
     rows = [(title, cell["C"], *row) for title, cell in found for row in cell.get("rows", [])]
     columns = "data", "C", "`prune_below`", "weights kept, %", "coef_, MB", "micro-F1", "macro-F1"
@@ -277,7 +281,7 @@ def pruned_table(cells: Cells) -> str:
 def draw(cells: Cells, names: list[str]) -> None:
     """Distance from the optimum against seconds and iterations, as in Figures 4.2 and 4.3 of the thesis.
 
-    Sweeps of `auto` estimate their objective: where that is below the optimum, its line leaves it out.
+    Sweeps of `auto` estimate their objective; estimates below the optimum are not drawn.
     """
     try:
         from plotly.colors import DEFAULT_PLOTLY_COLORS
@@ -319,7 +323,7 @@ def report(cells: Cells, options: argparse.Namespace) -> None:
     formats = ("", ",d", ",g", "", ".2f", ".4f", ".3f", "d", ".2f", "percent", "percent")
     print(Table(columns, rows, formats).to_markdown() + "\n")
     print(speed_ups(cells) + "\n")
-    print("Weights that are small add nothing to the answers (`auto`, the chosen C):\n")
+    print("Effect of pruning small weights (`auto`, the chosen C):\n")
     print(pruned_table(cells) + "\n")
     cell = cells.kept("synthetic")
     if cell is None or cell["status"] != DONE:
@@ -333,9 +337,9 @@ def report(cells: Cells, options: argparse.Namespace) -> None:
         f'`solver="lc"`, C = {DEFAULT:g}, two threads: {len(rounds)} iterations in {cell["seconds"] / 60:.1f} '
         f"minutes ({', '.join(f'{value:.0f}' for value in rounds)} s); objectives "
         f"{', '.join(f'{value:,.0f}' for value in cell['objectives'])} (the certified gap is still "
-        f"{cell['gap']:.1f} times the objective: bounds need more iterations). "
-        f"Peak of memory {cell['fit_gib']:.1f} GiB, of which the weights are {cell['weights_gib']:.1f} and "
-        f"{cell['before_gib']:.1f} were held before. {TEST:,} test documents in {cell['predict']:.0f} s: micro-F1 "
+        f"{cell['gap']:.1f} times the objective, because the bound needs more iterations). "
+        f"Peak memory {cell['fit_gib']:.1f} GiB, of which {cell['weights_gib']:.1f} are the weights and "
+        f"{cell['before_gib']:.1f} were in use before. {TEST:,} test documents in {cell['predict']:.0f} s: micro-F1 "
         f"{100 * cell['micro']:.2f}, macro-F1 {100 * cell['macro']:.2f}. The other solvers would need, in GiB: "
         f"{need}."
     )

@@ -1,13 +1,13 @@
-"""Accuracy of classifiers over label structures: recursive, flat, top-down and others, on thirteen sets.
+"""Accuracy of classifiers over label structures: recursive, flat, top-down and others, on thirteen data sets.
 
-    python -m benchmarks.recursive                    # everything; goes on where it was interrupted
-    python -m benchmarks.recursive --only imclef07a   # one set
-    python -m benchmarks.recursive --table            # publish what is finished
-    python -m benchmarks.recursive --quick            # try the machinery on small parts of the sets
+    python -m benchmarks.recursive                    # everything; resumes an interrupted run
+    python -m benchmarks.recursive --only imclef07a   # one data set
+    python -m benchmarks.recursive --table            # write finished cells to RESULTS.md
+    python -m benchmarks.recursive --quick            # small parts of the data
 
-Every cell, a set and a method, is measured in a process of its own (`benchmarks.cells`): the cost C, and the
-coupling where the method has one, is chosen by cross-validation on the training part, by one routine for all methods;
-then the method is trained once on the whole training part and answers for the test part.
+A cell is a data set and a method, measured in its own process (`benchmarks._common.cells`). The cost C, and the
+coupling if the method has one, are chosen by cross-validation on the training part, by one routine for all methods.
+Then the method is trained once on the whole training part and predicts the test part.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from arbora.classify.recursive.search import folds
 from arbora.classify.thresholds import GlobalCut
 from arbora.metrics import compare, macro_f1, micro_f1
 from arbora.metrics.table import Marked, Table
-from benchmarks import published_figures
-from benchmarks.cells import DONE, NOT_APPLICABLE, Cells, one_thread, parse, summary
-from benchmarks.contestants import (
+from benchmarks._common import published_figures
+from benchmarks._common.cells import DONE, NOT_APPLICABLE, Cells, one_thread, parse, summary
+from benchmarks._common.contestants import (
     CONTESTANTS,
     COUPLINGS,
     FLAT,
     LOGISTIC,
+    N_FOLDS,
+    QUICK_COUPLINGS,
+    QUICK_CS,
     RECURSIVE,
     SEARCH_TOL,
     SEED,
@@ -38,36 +41,33 @@ from benchmarks.contestants import (
     encoded,
     indicator,
 )
-from benchmarks.report import published
-from benchmarks.tasks import MEASUREMENT_CS, SOURCES, TEXT_CS, Task, take, task
+from benchmarks._common.report import published
+from benchmarks._common.tasks import MEASUREMENT_CS, SOURCES, TEXT_CS, Task, take, task
 
-N_FOLDS = 3
-QUICK_CS, QUICK_COUPLINGS = (0.1, 1.0), (0.0, 1.0)
-MOST_GAP = 0.0101  # relative: a certified gap above it says that the fit was stopped on its way
+MOST_GAP = 0.0101  # relative; a larger certified gap means that the fit stopped before convergence
 SECTION = "Recursive: accuracy over trees, DAGs and graphs of labels"
 
 _CHOICES = f"""\
 C from {", ".join(f"{C:g}" for C in TEXT_CS)} for texts
 and {", ".join(f"{C:g}" for C in MEASUREMENT_CS)} for measurements
-({LOGISTIC:g} times as much where the loss is the logistic one),
+({LOGISTIC:g} times as much for the logistic loss),
 and the coupling of the recursive models from {", ".join(f"{c:g}" for c in COUPLINGS)} (0 is flat training),"""
 EXPLANATION = f"""\
 `python -m benchmarks.recursive`. Official splits; micro- and macro-F1 on the test part in per cent, over the labels
-that the set assigns (no ancestors added) and that occur in the truth or the answers. All methods have one protocol,
-save where the line above a table says otherwise (four large sets choose on a part of the training documents; on two,
-some methods take over the choice of others):
+of the data set (without added ancestors) that occur in the truth or the predictions. All methods follow one protocol,
+unless the line above a table states otherwise (on four large sets parameters are chosen on a part of the training
+documents; on two of them some methods use the choice of others):
 {_CHOICES}
-by {N_FOLDS}-fold cross-validation on the training part, with the same folds (documents of a class dealt out in turn,
-seed {SEED}): the highest mean macro-F1 wins; costs rise, and a path ends when the score has fallen twice in a row.
-While choosing, Arbora's models stop at a certified gap of {100 * SEARCH_TOL:g}%, in the last fit at their defaults;
-the peers at theirs. Where documents carry several labels, all methods are cut alike: one threshold on the scores of
-all classes, the mean of those with the best micro-F1 on the held-out folds. The label tree of napkinXC has its
-default cost and its own tree. LinearSVC minimises the objective of {FLAT} and takes its C. One thread. A gap above
-the tolerance of the model (1%; {FLAT} 0.1%) is shown: that fit was stopped by its `max_iter`. Marks:
-\\* p < 5%, † p < 1% against {FLAT}, two-sided: sign test for micro-F1, Wilcoxon's test for macro-F1.
-"Published" is micro / macro of the thesis (Gopal 2014, Tables 3.2 and 3.3), with C from 0.001 to 1000 by
-cross-validation: BSVM is beside {FLAT}, RR-SVM beside its own model (coupling 1, `fade=None`),
-RR-LR, TD, HSVM and OT beside their namesakes.
+by {N_FOLDS}-fold cross-validation on the training part with the same stratified folds (seed {SEED}): the highest mean
+macro-F1 wins; costs increase, and the search ends when the score has fallen twice in a row. During the search
+Arbora's models stop at a certified gap of {100 * SEARCH_TOL:g}%, in the final fit at their default tolerance; the
+other packages use theirs. For multilabel data all methods use the same kind of threshold: one for the scores of all
+classes, the mean of those with the best micro-F1 on the held-out folds. The label tree of napkinXC has its default
+cost and its own tree. LinearSVC minimises the objective of {FLAT} and uses its C. One thread. A gap above the
+tolerance of the model (1%; {FLAT} 0.1%) is shown; that fit stopped at its `max_iter`. Marks: \\* p < 5%, † p < 1%
+against {FLAT}, two-sided: sign test for micro-F1, Wilcoxon's test for macro-F1. "Published" is micro / macro of the
+thesis (Gopal 2014, Tables 3.2 and 3.3), with C from 0.001 to 1000 by cross-validation: BSVM is shown with {FLAT},
+RR-SVM with its own model (coupling 1, `fade=None`), and RR-LR, TD, HSVM and OT with the corresponding models.
 """
 
 
@@ -75,7 +75,7 @@ Costs = tuple[float | None, ...]
 
 
 class Choice(NamedTuple):
-    """What the cross-validation chose: a candidate, its mean score, and where to cut the scores of label sets."""
+    """Result of the cross-validation: a candidate, its mean score, and the threshold for label sets."""
 
     C: float | None
     coupling: Any
@@ -84,7 +84,7 @@ class Choice(NamedTuple):
 
 
 def judge(answer: NDArray[Any], Y: Any, multilabel: bool) -> tuple[float, float]:
-    """Macro-F1 of held-out rows, and the cut it was reached with."""
+    """Macro-F1 on held-out rows and the threshold."""
     if not multilabel:
         return float(macro_f1(Y.indices, answer)), 0.0
     cut = GlobalCut().fit(answer, Y)
@@ -92,10 +92,10 @@ def judge(answer: NDArray[Any], Y: Any, multilabel: bool) -> tuple[float, float]
 
 
 def choose(task: Task, targets: Targets, contestant: Contestant, Cs: Costs, most_rows: int | None) -> Choice:
-    """Cross-validate every candidate on the training part, costs rising; the best mean macro-F1 wins."""
+    """Cross-validate every candidate on the training part with increasing costs; the best mean macro-F1 wins."""
     rows, held_out = np.arange(task.X.shape[0]), range(N_FOLDS)
     fold = folds(targets.indicator, N_FOLDS, SEED)
-    if most_rows is not None and most_rows < len(rows):  # a share of every class, as a fold is one
+    if most_rows is not None and most_rows < len(rows):  # a stratified part of the rows
         part = folds(targets.indicator, round(len(rows) / most_rows), SEED + 1)
         rows, held_out = np.flatnonzero(part == 0), range(1)
     Y = indicator(task.y, task.structure, targets)
@@ -118,26 +118,26 @@ def choose(task: Task, targets: Targets, contestant: Contestant, Cs: Costs, most
 
 
 def of_others(data: str, contestant: Contestant, cells: Cells) -> Choice:
-    """Cost of flat training, and coupling of the recursive one, for a method that is not searched itself."""
+    """Cost of flat training and coupling of recursive training, for a method without its own search."""
     coupling = chosen_by(data, RECURSIVE, cells)["coupling"] if len(contestant.couplings) > 1 else None
     return Choice(flat_cost(data, contestant, cells), coupling, np.nan, 0.0)
 
 
 def flat_cost(data: str, contestant: Contestant, cells: Cells) -> float:
-    """Cost that flat training chose, in the measure of a contestant's loss."""
+    """Cost that flat training chose, scaled for the loss of a contestant."""
     return (contestant.scale or 1.0) * float(chosen_by(data, FLAT, cells)["C"])
 
 
 def chosen_by(data: str, method: str, cells: Cells) -> dict[str, Any]:
-    """Finished cell of another method, whose choice is taken over."""
+    """Finished cell of another method, whose choice is used."""
     found = cells.run(f"{data} {method}")
     if found["status"] != DONE:
-        raise RuntimeError(f"takes over the choice of {method}, which is not finished: {summary(found)}")
+        raise RuntimeError(f"needs the choice of {method}, which is not finished: {summary(found)}")
     return found
 
 
 def measure(data: str, method: str, options: argparse.Namespace, cells: Cells) -> dict[str, Any]:
-    """Choose, train and answer; seconds, F1 and the answers themselves."""
+    """Choose parameters, train and predict; return seconds, F1 and the predictions."""
     work, contestant = task(data, options.cache, options.quick), CONTESTANTS[method]
     why = contestant.refuses(work)
     if why:
@@ -179,14 +179,14 @@ def measure(data: str, method: str, options: argparse.Namespace, cells: Cells) -
 
 
 def names_of(predicted: list[Any], targets: Targets) -> Any:
-    """Answers in the form of the labels."""
+    """Convert class codes to labels."""
     if predicted and isinstance(predicted[0], list):
         return [targets.classes[codes].tolist() for codes in predicted]
     return targets.classes[np.array(predicted, dtype=np.int64)]
 
 
 def marked(data: str, found: dict[str, Any], options: argparse.Namespace) -> dict[str, tuple[Marked, Marked]]:
-    """Micro- and macro-F1 of the finished methods, marked where they differ from those of the flat one."""
+    """Micro- and macro-F1 of the finished methods, marked if they differ from the flat one."""
     done = {method: cell for method, cell in found.items() if cell and cell["status"] == DONE}
     if not done:
         return {}
@@ -204,7 +204,7 @@ def marked(data: str, found: dict[str, Any], options: argparse.Namespace) -> dic
 
 
 def set_table(data: str, found: dict[str, Any], scores: dict[str, tuple[Marked, Marked]]) -> Table:
-    """One set: all methods, what was chosen, what it took, what was published."""
+    """Table of one data set: F1, chosen parameters and published results of all methods."""
     flat = scores.get(FLAT)
     rows = []
     for method, cell in found.items():
@@ -223,7 +223,7 @@ def set_table(data: str, found: dict[str, Any], scores: dict[str, tuple[Marked, 
 
 
 def summary_table(scores: dict[str, dict[str, tuple[Marked, Marked]]], which: int) -> Table:
-    """Lay out one measure: sets by methods."""
+    """Table of one measure: data sets by methods."""
     rows = [
         (SOURCES[data].title, *(found[method][which] if method in found else None for method in CONTESTANTS))
         for data, found in scores.items()
@@ -232,10 +232,10 @@ def summary_table(scores: dict[str, dict[str, tuple[Marked, Marked]]], which: in
 
 
 def describe(data: str, options: argparse.Namespace) -> str:
-    """One line about a set."""
+    """Describe a data set in one line."""
     work, source = task(data, options.cache, options.quick), SOURCES[data]
     n_classes = len(encoded(work).classes)
-    n_labels = f", {sum(map(len, work.y)) / len(work.y):.2f} labels a document" if work.multilabel else ""
+    n_labels = f", {sum(map(len, work.y)) / len(work.y):.2f} labels per document" if work.multilabel else ""
     size = (
         f"{work.X.shape[0]:,} / {work.X_test.shape[0]:,} documents, {work.X.shape[1]:,} features, "
         f"{n_classes:,} classes with training documents of {work.structure.n_nodes:,} nodes{n_labels}"
@@ -244,7 +244,7 @@ def describe(data: str, options: argparse.Namespace) -> str:
 
 
 def report(cells: Cells, options: argparse.Namespace) -> None:
-    """Print the summary and a table for each set, from the finished cells."""
+    """Print the summary and a table for each data set from the finished cells."""
     found = {data: {method: cells.kept(f"{data} {method}") for method in CONTESTANTS} for data in SOURCES}
     found = {data: row for data, row in found.items() if any(row.values())}
     scores = {data: marked(data, row, options) for data, row in found.items()}
@@ -254,7 +254,9 @@ def report(cells: Cells, options: argparse.Namespace) -> None:
     for data, row in found.items():
         print(f"### {SOURCES[data].title}\n\n{describe(data, options)}\n")
         print(set_table(data, row, scores[data]).to_markdown() + "\n")
-    print(f"### Published on sets that are not available here\n\n{published_figures.others().to_markdown()}")
+    print(
+        f"### Published results on data sets not available here\n\n{published_figures.others().to_markdown()}"
+    )
 
 
 def main() -> None:
@@ -266,7 +268,7 @@ def main() -> None:
         return
     if not options.table:
         for data in options.names:
-            task(data, options.cache, options.quick)  # made ready here: no cell pays for it
+            task(data, options.cache, options.quick)  # loaded before the cells are timed
             for method in options.methods:
                 cells.run(f"{data} {method}")
     if options.quick:

@@ -1,10 +1,11 @@
-"""Recursive training at the size of DMOZ-2010: time, memory, and how the cost of a round grows.
+"""Recursive training at the size of DMOZ-2010: time, memory, and growth of the cost of a round.
 
-    python -m benchmarks.recursive_scale                # everything; goes on where it was interrupted
-    python -m benchmarks.recursive_scale --quick        # the same at a fortieth of the size
+    python -m benchmarks.recursive_scale                # everything; resumes an interrupted run
+    python -m benchmarks.recursive_scale --quick        # at a fortieth of the size
 
-The text is made by `datasets.make_hierarchical_text` (DMOZ-2010 itself is not available): as many documents, leaves
-and features, a tree as deep. Each cell is a process of its own, so that its peak of memory is its own.
+DMOZ-2010 itself is not available. `datasets.make_hierarchical_text` makes a text with as many documents, leaves and
+features and a tree of the same depth. Each cell is measured in its own process, so that peak memory is that of the
+cell.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from arbora.datasets import make_hierarchical_text
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Table
 from arbora.text import LtcTransformer
-from benchmarks.cells import DONE, Cells, one_thread, parse, peak_gib, summary
-from benchmarks.report import published
+from benchmarks._common.cells import DONE, Cells, one_thread, parse, peak_gib, summary
+from benchmarks._common.report import published
 
 DOCUMENTS, TEST, LEAVES, FEATURES, DEPTH = 128_710, 34_880, 12_294, 381_580, 6
 C, TOL, PRUNE_BELOW, N_JOBS = 1.0, 0.01, 0.01, 2
-N_ROUNDS = 4  # of the fits that show how the cost of a round grows
-_QUICK = 40  # times smaller
-_WIDTH, _HEIGHT = 48, 14  # of a plot, in characters
+N_ROUNDS = 4  # rounds of the fits that measure the growth of the cost
+_QUICK = 40  # divisor of the sizes
+_WIDTH, _HEIGHT = 48, 14  # size of a plot in characters
 SECTION = "Recursive: at the size of DMOZ-2010"
 
 MODELS = {
@@ -37,7 +38,7 @@ MODELS = {
 }
 SHARES, OF_DOCUMENTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2), 1 / 4
 GROWTH = {
-    "documents": [(f"documents {share:g}", share, 1.0) for share in SHARES[1:]],  # one a class
+    "documents": [(f"documents {share:g}", share, 1.0) for share in SHARES[1:]],  # one per class
     "classes": [(f"classes {share:g}", OF_DOCUMENTS, share) for share in SHARES],
 }
 NAMES = [*MODELS, *GROWTH]
@@ -46,19 +47,19 @@ _TEXT = f"make_hierarchical_text({DOCUMENTS:_}, {FEATURES:_}, n_leaves={LEAVES:_
 EXPLANATION = f"""\
 `python -m benchmarks.recursive_scale`: text made by `{_TEXT}`,
 seed 0, with `ltc` weights; C = {C:g}, a certified gap of {100 * TOL:g}%, `prune_below={PRUNE_BELOW:g}`,
-`calibration=None`, {N_JOBS} threads. "Before" is the most that was held until `fit` began (the text, and making it),
-"peak" the most until all test documents were answered. Target: under 30 minutes and under 10 GiB. On DMOZ-2010 itself
+`calibration=None`, {N_JOBS} threads. "Before" is the peak memory before `fit` (making the text),
+"peak" that after all test documents were predicted. Target: under 30 minutes and under 10 GiB. On DMOZ-2010 itself
 the thesis took 8.23 minutes on a cluster for RR-SVM and 5.12 for BSVM (Table 3.5).
 """
 GROWTH_NOTE = f"""\
-How the cost of a round grows: seconds of the first round over all documents, and of a later one with its certificate
-(the last of {N_ROUNDS}), coupling 0.3; documents with all {LEAVES:,} classes, classes with {OF_DOCUMENTS:g} of the
-documents. The growth is the slope of the line through the points of the plot, both axes logarithmic: 1 is linear.
+Growth of the cost of a round: seconds of the first round over all documents, and of the last of {N_ROUNDS} with its
+certificate, coupling 0.3. Documents grow with all {LEAVES:,} classes, classes with {OF_DOCUMENTS:g} of the documents.
+The growth is the slope of the line through the points on logarithmic axes; 1 is linear.
 """
 
 
 class Size(NamedTuple):
-    """How large a text to make."""
+    """Size of a synthetic text."""
 
     documents: int
     leaves: int
@@ -74,7 +75,7 @@ def size(quick: bool, documents: float = 1.0, classes: float = 1.0) -> Size:
 
 
 def make(wanted: Size) -> tuple[Any, ...]:
-    """Make a text with its tree, weighted."""
+    """Make a weighted text with its tree."""
     data = make_hierarchical_text(
         wanted.documents, wanted.features, n_leaves=wanted.leaves, depth=DEPTH, n_test=wanted.test, random_state=0
     )  # fmt: skip
@@ -97,7 +98,7 @@ def recursive(tree: Any, **params: Any) -> RecursiveSVC:
 
 
 def measure_model(name: str, quick: bool) -> dict[str, Any]:
-    """Train one model at full size and let it answer."""
+    """Train one model at full size and predict."""
     warm_up()
     X, y, X_test, y_test, tree = make(size(quick))
     model = recursive(tree, **MODELS[name][1])
@@ -139,7 +140,7 @@ def slope(x: list[float], y: list[float]) -> float:
 
 
 def plot(x: list[float], series: dict[str, list[float]], label: str) -> str:
-    """Draw points on logarithmic axes, each series with the first letter of its name, and dots of slope one."""
+    """Draw points on logarithmic axes, marked by the first letter of the series, and dots of slope one."""
     xs, ys = np.log(x), {name: np.log(values) for name, values in series.items()}
     every = np.concatenate(list(ys.values()))
     low, high = float(every.min()), float(every.max())

@@ -1,18 +1,17 @@
-"""Time of recursive training and prediction, beside LIBLINEAR's flat one and HiClass's local ones, one thread.
+"""Time of recursive training and prediction, compared with flat LIBLINEAR and local HiClass, one thread.
 
-    python -m benchmarks.recursive_speed                       # everything; goes on where it was interrupted
+    python -m benchmarks.recursive_speed                       # everything; resumes an interrupted run
     python -m benchmarks.recursive_speed --only news20 --quick
 
-On each set the contestants take turns, and the shortest of several counts; the kernels are compiled beforehand. The
-flat and the recursive objective are different functions (that of coupling 0 is the flat one), so that each is given
-for itself: that of LinearSVC from its weights in double precision, that of `RecursiveSVC` with its certified gap.
+On each data set the contestants alternate, and the best of several turns counts; the kernels are compiled beforehand.
+The flat and the recursive objectives are different functions (equal for coupling 0), so each is reported: that of
+LinearSVC from its weights in double precision, that of `RecursiveSVC` with its certified gap.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,11 +23,12 @@ from threadpoolctl import threadpool_limits
 from arbora.classify import RecursiveSVC
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Table
-from benchmarks.cells import DONE, Cells, forget_peak, one_thread, parse, peak_gib, summary
-from benchmarks.contestants import CONTESTANTS, encoded
+from benchmarks._common.cells import DONE, Cells, forget_peak, one_thread, parse, peak_gib, summary
+from benchmarks._common.contestants import CONTESTANTS, encoded
+from benchmarks._common.report import published
+from benchmarks._common.tasks import SOURCES, Task, take, task
+from benchmarks._common.timing import timed
 from benchmarks.flat import objective
-from benchmarks.report import published
-from benchmarks.tasks import SOURCES, Task, take, task
 
 N_TURNS = 3
 C, COUPLINGS, TOL = 1.0, (0.0, 0.1, 0.3, 1.0), 0.01
@@ -39,24 +39,17 @@ _WARM_UP = 300
 SECTION = "Recursive: time of training and prediction"
 
 EXPLANATION = f"""\
-`python -m benchmarks.recursive_speed`: shortest of {N_TURNS} turns, in alternation; one thread; C = {C:g}; `fit` with
-the kernels compiled beforehand and `calibration=None`. `LinearSVC(loss="hinge")` at its default tolerance;
-`RecursiveSVC` to a certified relative duality gap of {100 * TOL:g}%, at several couplings (0 is flat training, with
-the objective of LinearSVC) and as published (coupling 1, `fade=None`); HiClass is `LocalClassifierPerParentNode` with
-the same LinearSVC at every node. Target: at most 0.5 of the time of LinearSVC, and at most that of HiClass.
+`python -m benchmarks.recursive_speed`: best of {N_TURNS} alternating turns; one thread; C = {C:g}; `fit` with
+compiled kernels and `calibration=None`. `LinearSVC(loss="hinge")` has its default tolerance. `RecursiveSVC` stops at
+a certified relative duality gap of {100 * TOL:g}%, with several couplings (0 is flat training with the objective of
+LinearSVC) and as published (coupling 1, `fade=None`). HiClass is `LocalClassifierPerParentNode` with the same
+LinearSVC at every node. Target: at most 0.5 of the time of LinearSVC and at most that of HiClass.
 """
 PREDICTION = """\
-Prediction of one label for each of a million documents (the test part over and over), by the model of coupling 0.1,
-in one call of `predict`. "Held before" is the model, the training data and the million documents; "peak" is the
-most that was held while they were answered.
+Prediction of one label for each of a million documents (the test part repeated) by the model with coupling 0.1, in
+one call of `predict`. "Memory before" includes the model, the training data and the million documents; "peak" is the
+peak memory during prediction.
 """
-
-
-def timed(work: Callable[[], Any]) -> float:
-    gc.collect()
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def recursive(work: Task, coupling: float, n_jobs: int = 1, seed: int = 0, **params: Any) -> RecursiveSVC:
@@ -98,7 +91,7 @@ def train_recursive(work: Task, seed: int, coupling: float, **params: Any) -> di
 
 
 def contestants(work: Task) -> dict[str, Callable[[int], dict[str, float]]]:
-    """Name what takes turns on a set."""
+    """Contestants on a data set, by name."""
     found: dict[str, Callable[[int], dict[str, float]]] = {PEER: lambda seed: train_peer(work, seed)}
     if CONTESTANTS[LOCAL].refuses(work) is None:
         found[LOCAL] = lambda seed: train_local(work, seed)
@@ -140,7 +133,7 @@ def measure_prediction(work: Task, n_documents: int) -> dict[str, Any]:
 
 
 def training_rows(name: str, cell: dict[str, Any] | None) -> list[tuple[Any, ...]]:
-    """Rows of one set."""
+    """Rows of one data set."""
     if cell is None or cell["status"] != DONE:
         return [(SOURCES[name].title, summary(cell), *[None] * 8)]
     turns = cell["turns"]
@@ -162,7 +155,7 @@ def report(cells: Cells, options: argparse.Namespace) -> None:
     print(EXPLANATION)
     rows = [row for name in NAMES for row in training_rows(name, cells.kept(f"fit {name}"))]
     columns = (
-        "data", "method", "seconds", "of LinearSVC's", "of HiClass's", "objective", "gap, %", "rounds",
+        "data", "method", "seconds", "relative to LinearSVC", "relative to HiClass", "objective", "gap, %", "rounds",
         "micro-F1", "macro-F1",
     )  # fmt: skip
     formats = ("", "", ".2f", ".2f", ".2f", ".1f", ".2f", ".1f", "percent", "percent")
@@ -182,7 +175,15 @@ def report(cells: Cells, options: argparse.Namespace) -> None:
             rows.append(
                 (title, n_classes, int(n_jobs), one["seconds"], speed, one["before_gib"], one["peak_gib"])
             )
-    columns = ("data", "classes", "threads", "seconds", "documents a second", "held before, GiB", "peak, GiB")
+    columns = (
+        "data",
+        "classes",
+        "threads",
+        "seconds",
+        "documents per second",
+        "memory before, GiB",
+        "peak, GiB",
+    )
     print(Table(columns, rows, ("", ",d", "d", ".1f", ",.0f", ".2f", ".2f")).to_markdown())
 
 

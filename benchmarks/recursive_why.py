@@ -1,8 +1,8 @@
-"""Why full coupling costs accuracy on LSHTC-small: one suspect at a time.
+"""Why full coupling reduces accuracy on LSHTC-small: the model is changed in one respect at a time.
 
     python -m benchmarks.recursive_why
 
-Trained on the training part, judged on the validation part (the test part is not looked at), over a grid of C.
+Trained on the training part and evaluated on the validation part over a grid of C. The test part is not used.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
 from arbora.text import LtcTransformer
-from benchmarks.report import published
+from benchmarks._common.report import published
 
 CS = (0.3, 1.0, 3.0, 10.0)
 SEED = 0
 EXPLANATION = f"""\
 `python -m benchmarks.recursive_why`. LSHTC-small: trained on the training part, micro / macro-F1 in per cent on the
-validation part, hinge loss, C from {", ".join(f"{C:g}" for C in CS)},
-seed {SEED}, gap 1% unless said otherwise. "Task 2" trains on descriptions and is judged on pages; "task 1" trains and
-is judged on pages, on two halves of its validation part (its training part is not in the collection). "CLEF" is
-imclef07a, a fifth of its training part held back. "Full" is coupling 1 with `fade=None`, the published model. The
-default coupling, 0.1, was chosen on such parts.
+validation part, hinge loss, C from {", ".join(f"{C:g}" for C in CS)}, seed {SEED}, gap 1% unless stated otherwise.
+"Task 2" trains on descriptions and is evaluated on pages. "Task 1" trains and is evaluated on pages, the two halves
+of its validation part (its training part is not available). "CLEF" is imclef07a with a fifth of its training part
+held out. "Full" is coupling 1 with `fade=None`, the published model. The default coupling, 0.1, was chosen on such
+parts.
 """
 
 
 class Problem:
-    """Rows, weighted by `scale` as the first part says, labels and the tree."""
+    """Rows scaled by a transformer fitted on the training rows, labels and the tree."""
 
     def __init__(self, X: Any, y: Any, X_new: Any, y_new: Any, tree: Hierarchy, scale: Any = None) -> None:
         scale = (scale or LtcTransformer()).fit(X)
@@ -41,47 +41,47 @@ class Problem:
         self.y, self.y_new, self.tree = np.asarray(y), np.asarray(y_new), tree
 
     def score(self, model: Any) -> tuple[float, float]:
-        """Micro- and macro-F1 on the rows that were held back."""
+        """Micro- and macro-F1 on the held-out rows."""
         answer = model.fit(self.X, self.y).predict(self.X_new)
         return micro_f1(self.y_new, answer), macro_f1(self.y_new, answer)
 
 
 def task_two() -> Problem:
-    """Descriptions to train on, pages to judge by."""
+    """Train on descriptions, evaluate on pages."""
     data = load("lshtc_small")
     held = data.splits["validation"]
     return Problem(data.X_train, data.y_train, held.X, held.y, data.hierarchy)
 
 
 def task_one() -> Problem:
-    """Pages to train on and to judge by: the documents of a class are dealt out to two halves."""
+    """Train and evaluate on pages: the documents of each class are divided into two halves."""
     data = load("lshtc_small", task=1)
     y = np.asarray(data.y_train)
-    dealt = np.empty(len(y), np.int64)
-    dealt[np.argsort(y, kind="stable")] = np.arange(len(y)) % 2
+    half = np.empty(len(y), np.int64)
+    half[np.argsort(y, kind="stable")] = np.arange(len(y)) % 2
     X = data.X_train
-    return Problem(X[dealt == 0], y[dealt == 0], X[dealt == 1], y[dealt == 1], data.hierarchy)
+    return Problem(X[half == 0], y[half == 0], X[half == 1], y[half == 1], data.hierarchy)
 
 
 def images() -> Problem:
-    """Training images of CLEF, a fifth of them held back."""
+    """Training images of CLEF with a fifth held out."""
     data = load("imclef07a")
     X, y = data.X_train.toarray(), np.asarray(data.y_train)
     held = np.random.default_rng(SEED).permutation(len(y)) < len(y) // 5
     return Problem(X[~held], y[~held], X[held], y[held], data.hierarchy, StandardScaler())
 
 
-def suspects(tree: Hierarchy) -> dict[str, dict[str, Any]]:
-    """List what is changed in the full model, one thing at a time."""
+def variants(tree: Hierarchy) -> dict[str, dict[str, Any]]:
+    """Variants of the full model, each with one change."""
     full = {"structure": tree, "coupling": 1.0, "fade": None}
     return {
         "flat": {"structure": tree, "coupling": 0.0},
         "full": full,
         "full, gap 0.1%": {**full, "tol": 1e-3},
         "full, chains collapsed": {**full, "structure": tree.collapse_chains().hierarchy},
-        "full, roots free": {**full, "coupling": [0.0, 1.0]},
+        "full, roots uncoupled": {**full, "coupling": [0.0, 1.0]},
         "full, parents of leaves only": {**full, "coupling": dict.fromkeys(_upper(tree), 0.0)},
-        "full, bias all but free": {**full, "intercept_scaling": 10.0},
+        "full, bias nearly unregularised": {**full, "intercept_scaling": 10.0},
         "full, no bias": {**full, "fit_intercept": False},
         "full, squared hinge": {**full, "loss": "squared_hinge"},
         "coupling 0.1, no fading": {**full, "coupling": 0.1},
@@ -99,9 +99,9 @@ def _upper(tree: Hierarchy) -> list[Any]:
 
 
 def rows_of(title: str, problem: Problem, names: list[str] | None = None) -> list[tuple[Any, ...]]:
-    """One row for each suspect: scores by C."""
+    """One row for each variant: scores by C."""
     rows: list[tuple[Any, ...]] = []
-    for name, options in suspects(problem.tree).items():
+    for name, options in variants(problem.tree).items():
         if names is not None and name not in names:
             continue
         scores = [
@@ -114,7 +114,7 @@ def rows_of(title: str, problem: Problem, names: list[str] | None = None) -> lis
 
 
 def small_classes(problem: Problem) -> str:
-    """Say how small the classes are, and how flat training compares with itself under another seed."""
+    """Describe the class sizes, and the variation of flat training over seeds."""
     sizes = np.unique(problem.y, return_counts=True)[1]
     scores = [problem.score(OneVsRestSVC(3.0, calibration=None, random_state=seed))[1] for seed in range(3)]
     return (

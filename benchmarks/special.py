@@ -1,8 +1,8 @@
-"""`arbora.special`: errors against mpmath over the whole domain, and speed beside `scipy.special.ive`.
+"""Accuracy of `arbora.special` against mpmath over the whole domain, and speed compared with `scipy.special.ive`.
 
-Run with ``python -m benchmarks.special``; prints Markdown tables. The points are random, uniform in the logarithms of
-order and argument. Reference values come from `tests/bessel_reference.py`. Contestants of the timing take turns, so
-that a busy machine slows all of them, and the best turn counts.
+Run with ``python -m benchmarks.special``; prints Markdown tables. The points are random and uniform in the logarithms
+of order and argument. Reference values come from `tests/support/bessel_reference.py`. In the timing the contestants
+alternate, so that other work on the machine slows all of them, and the best turn counts.
 """
 
 import argparse
@@ -24,8 +24,8 @@ from arbora.special import (
     vmf_entropy,
     vmf_log_normalizer,
 )
-from benchmarks.kernels import best_of
-from benchmarks.report import published
+from benchmarks._common.report import published
+from benchmarks._common.timing import best_of
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from support.bessel_reference import exact
@@ -46,7 +46,7 @@ def log_uniform(low: float, high: float, size: int, rng: np.random.Generator) ->
 
 
 def places(n_points: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Orders and arguments: everywhere, around the change of method, and where the logarithms cancel to nothing."""
+    """Orders and arguments: everywhere, at the switch between methods, and at zeros of the logarithms."""
     rng = np.random.default_rng(0)
     v = np.ceil(2 * log_uniform(1e-3, 5e5, n_points, rng)) / 2  # dimensions are integers
     v[::2] = (2 * log_uniform(1e-3, 5e5, n_points, rng)[::2] + 2) / 2 - 1
@@ -108,7 +108,7 @@ def regions(size: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def speed(size: int, turns: int) -> None:
     print(
-        "| points | `ive` right | `ive`, ns | `log_iv`, ns | times faster | `bessel_ratio`, ns | `kappa_mle`, ns |"
+        "| points | `ive` correct | `ive`, ns | `log_iv`, ns | times faster | `bessel_ratio`, ns | `kappa_mle`, ns |"
     )
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name, (order, x) in regions(size).items():
@@ -136,12 +136,12 @@ def speed(size: int, turns: int) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Accuracy and speed of arbora.special.")
     parser.add_argument("--points", type=int, default=1_500, help="points of the accuracy grid")
-    parser.add_argument("--turns", type=int, default=50, help="turns of each contestant; the best counts")
+    parser.add_argument("--turns", type=int, default=50, help="turns of each contestant; the best one counts")
     options = parser.parse_args(arguments)
     with published("Special functions"):
-        print("Largest error against mpmath, orders 0 to 5e5, arguments 1e-8 to 1e8; the aim is 1e-10.\n")
+        print("Largest error against mpmath, orders 0 to 5e5, arguments 1e-8 to 1e8. Target: 1e-10.\n")
         accuracy(options.points)
-        print(f"\nOne thread, nanoseconds a value, arrays of 1,000; best of {options.turns}.\n")
+        print(f"\nOne thread, nanoseconds per value, arrays of 1,000; best of {options.turns}.\n")
         speed(1_000, options.turns)
 
 

@@ -1,7 +1,7 @@
 """Seconds to build, validate and use structures of 500,000 nodes: ``python -m benchmarks.structure``.
 
-Each line is the best of three runs; on a busy machine read the processor time. The tree is bushy. A "deep"
-structure has 100,000 levels: a chain, or a chain with extra edges from each node to its grandchild.
+Each line is the best of three runs. On a busy machine use the CPU time. The tree is bushy. A "deep" structure has
+100,000 levels: a chain, or a chain with additional edges from each node to its grandchild.
 """
 
 import tempfile
@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from arbora.structure import Hierarchy, LabelGraph
-from benchmarks.report import published
+from benchmarks._common.report import published
 
 N_NODES = 500_000
 N_DEEP = 100_000
@@ -22,7 +22,7 @@ REPEATS = 3
 
 
 def best_of(function: Callable[[], Any]) -> tuple[float, float]:
-    """Shortest of a few runs, in seconds of wall clock and of processor time."""
+    """Best of several runs, in wall-clock and CPU seconds."""
     wall, processor = [], []
     for _ in range(REPEATS):
         start = time.perf_counter(), time.process_time()
@@ -33,7 +33,7 @@ def best_of(function: Callable[[], Any]) -> tuple[float, float]:
 
 
 def random_parents(n_nodes: int, rng: np.random.Generator) -> np.ndarray:
-    """Parents of a bushy random tree, in which a node comes after its parent."""
+    """Parents of a bushy random tree; every node comes after its parent."""
     nodes = np.arange(n_nodes)
     parents = (rng.random(n_nodes) * (nodes // 6 + 1)).astype(np.int64)
     parents[0] = -1
@@ -113,7 +113,7 @@ def use_cases(rng: np.random.Generator) -> dict[str, Callable[[], Any]]:
 
 
 def report(title: str, cases: dict[str, Callable[[], Any]]) -> None:
-    print(f"\n| {title} | seconds | processor |\n|---|---:|---:|")
+    print(f"\n| {title} | seconds | CPU seconds |\n|---|---:|---:|")
     for name, function in cases.items():
         wall, processor = best_of(function)
         print(f"| {name} | {wall:.2f} | {processor:.2f} |")
@@ -122,7 +122,7 @@ def report(title: str, cases: dict[str, Callable[[], Any]]) -> None:
 def main() -> None:
     rng = np.random.default_rng(0)
     with published("Structures of 500,000 nodes"), tempfile.TemporaryDirectory() as folder:
-        print(f"Best of {REPEATS}, by the clock and of processor time. Target: every build under 2 s.")
+        print(f"Best of {REPEATS} runs, in wall-clock and CPU time. Target: every build under 2 s.")
         report("build and validate", build_cases(rng, folder))
         report("use", use_cases(rng))
 

@@ -1,16 +1,15 @@
-"""LtcVectorizer beside scikit-learn's TfidfVectorizer on the raw text of 20 newsgroups.
+"""LtcVectorizer and scikit-learn's TfidfVectorizer on the raw text of 20 newsgroups.
 
-Run with ``python -m benchmarks.text``; writes its table to RESULTS.md. Both vectorisers get the same documents,
-token pattern, stop words and n-grams; they take turns, so that a busy machine slows both, and the best of
-several turns counts. Peak memory is what Python and NumPy allocate during one further, untimed turn, beyond
-the documents themselves.
+Run with ``python -m benchmarks.text``; writes its table to RESULTS.md. Both vectorisers get the same documents, token
+pattern, stop words and n-grams. They alternate, so that other work on the machine slows both, and the best of several
+turns counts. Peak memory is what Python and NumPy allocate during one further, untimed turn, without the documents
+themselves.
 """
 
 import argparse
 import gc
 import json
 import lzma
-import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,11 +19,12 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from arbora.datasets import data_folder
 from arbora.text import ENGLISH_STOP_WORDS, LtcVectorizer
-from benchmarks.report import published
+from benchmarks._common.report import published
+from benchmarks._common.timing import timed
 
 
 class Cost(NamedTuple):
-    """What one vectoriser needs for one task."""
+    """Cost of one vectoriser for one task."""
 
     seconds: float
     megabytes: float
@@ -50,13 +50,6 @@ def contestants(ngram_range: tuple[int, int]) -> dict[str, Callable[[], Any]]:
     }
 
 
-def timed(work: Callable[[], Any]) -> float:
-    gc.collect()
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
 def peak_megabytes(work: Callable[[], Any]) -> float:
     gc.collect()
     tracemalloc.start()
@@ -70,7 +63,7 @@ def peak_megabytes(work: Callable[[], Any]) -> float:
 def compare(
     documents: Sequence[str], ngram_range: tuple[int, int], turns: int
 ) -> dict[tuple[str, str], Cost]:
-    """Let all contestants take turns; return their costs by task and name."""
+    """Run all contestants in alternation; return their costs by task and name."""
     makers = contestants(ngram_range)
     seconds = {(task, name): float("inf") for task in ("fit_transform", "transform") for name in makers}
     for _ in range(turns):
@@ -90,8 +83,8 @@ def compare(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Time and memory of LtcVectorizer beside TfidfVectorizer.")
-    parser.add_argument("--turns", type=int, default=3, help="turns of each vectoriser; the best counts")
+    parser = argparse.ArgumentParser(description="Time and memory of LtcVectorizer and TfidfVectorizer.")
+    parser.add_argument("--turns", type=int, default=3, help="turns of each vectoriser; the best one counts")
     options = parser.parse_args(arguments)
     with published("Text: LtcVectorizer against TfidfVectorizer"):
         report(read_documents(data_folder() / "classification" / "news20"), options.turns)

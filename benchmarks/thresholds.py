@@ -1,4 +1,4 @@
-"""Where to cut the scores of documents with several labels: five thresholds on three sets.
+"""Five thresholds for multilabel documents on three data sets.
 
 python -m benchmarks.thresholds
 """
@@ -11,21 +11,21 @@ from pathlib import Path
 from arbora.classify import OneVsRestSVC
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Table
-from benchmarks.contestants import SEED, encoded, indicator
-from benchmarks.report import published
-from benchmarks.tasks import SOURCES, task
+from benchmarks._common.contestants import SEED, encoded, indicator
+from benchmarks._common.report import published
+from benchmarks._common.tasks import SOURCES, task
 
 SETS = ("bibtex", "enron_hmc", "delicious")
 THRESHOLDS = ("zero", "global", "rcut", "scut", "instance")
 EXPLANATION = f"""\
 `python -m benchmarks.thresholds`. Micro / macro-F1 in per cent on the official test parts, macro-F1 over the classes
-of the training part. `OneVsRestSVC(C=1)`, thresholds learned on the rows that the default calibration holds back,
-seed {SEED}; C was not tuned.
+of the training part. `OneVsRestSVC(C=1)`, thresholds learned on the rows that the default calibration holds out, seed
+{SEED}; C was not tuned.
 """
 
 
 def scores(data: str, folder: Path) -> list[tuple[float, float]]:
-    """Micro- and macro-F1 on the test part of a set, by threshold."""
+    """Micro- and macro-F1 on the test part of a data set, by threshold."""
     work = task(data, folder)
     targets = encoded(work)
     truth = indicator(work.y_test, work.structure, targets)
@@ -38,7 +38,7 @@ def scores(data: str, folder: Path) -> list[tuple[float, float]]:
 
 
 def main() -> None:
-    """Measure all sets and publish the table."""
+    """Measure all data sets and publish the table."""
     folder = Path(tempfile.gettempdir()) / "arbora-benchmarks"
     with published("Thresholds for documents with several labels"):
         print(EXPLANATION)

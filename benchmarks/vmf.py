@@ -1,12 +1,12 @@
-"""Von Mises-Fisher mixtures on real texts: known classes, held-out likelihood, novelty; the thesis beside.
+"""Von Mises-Fisher mixtures on real texts: recovery of known classes, held-out likelihood, novelty detection.
 
-    python -m benchmarks.vmf                       # everything; goes on where it was interrupted
+    python -m benchmarks.vmf                       # everything; resumes an interrupted run
     python -m benchmarks.vmf --only cnae9 k9 --quick
 
-Recoverability (Table 5.2): 20 clusters, all documents, ltc weights (counts for the multinomial models); all methods
-start from the same random labels, and means of ten starts are reported. Generalisation (Figure 5.1): half of the
-documents are held out. How the posterior of a concentration is found (Table 5.5), tf-idf against tf (Table 5.3), in-
-and out-of-sample detection (Table 5.4). Every cell is a process of its own.
+Recoverability (Table 5.2 of the thesis): 20 clusters, all documents, ltc weights (counts for the multinomial models).
+All methods start from the same random labels, and means over ten starts are reported. Generalisation (Figure 5.1):
+half of the documents are held out. Further tables: posterior of the concentration (Table 5.5), tf-idf against tf
+(Table 5.3), in- and out-of-sample detection (Table 5.4). Every cell is measured in its own process.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from arbora.discover import BayesianVMFMixture, MultinomialMixture, SphericalKMe
 from arbora.metrics import clustering_report
 from arbora.metrics.table import Table
 from arbora.text import LtcTransformer
-from benchmarks.cells import DONE, Cells, one_thread, parse, summary
-from benchmarks.report import published
+from benchmarks._common.cells import DONE, Cells, one_thread, parse, summary
+from benchmarks._common.report import published
 
 SECTION = "von Mises-Fisher mixtures: known classes, held-out likelihood, novelty"
 RUNS, K, DIMENSIONS, LEVEL = 10, 20, 50, 0.05
 NUMBERS = 10, 15, 20, 25, 30
 QUICK_ROWS, QUICK_RUNS = 250, 2
 MEASURES = "nmi", "adjusted_rand_index", "purity", "macro_f1", "mi", "rand_index"
-SMALL = "cnae9", "k9", "tdt2"  # sets of the tables besides recoverability
+SMALL = "cnae9", "k9", "tdt2"  # data sets of the tables other than recoverability
 WEIGHTED = "cnae9", "tdt2"
 METHODS = "B-vMF", "B-vMF own", "vMF", "vMF annealed", "K-means", "spherical K-means", "GM", "MM", "LDA"
 PLAIN = "B-vMF not annealed"
@@ -49,16 +49,16 @@ CONCENTRATIONS = "sample", "bound", "grid"
 
 EXPLANATION = f"""\
 `python -m benchmarks.vmf`: {K} clusters, means over {RUNS} starts. All start from the same random labels, as in the
-thesis; "B-vMF own" has a concentration for each component, "vMF annealed" has k-means++ and a falling temperature. GM
-(spherical) sees {DIMENSIONS} dimensions of an SVD. In brackets: published (Table 5.2), where the set is the same. The
-annealed start of B-vMF, which is its default, was chosen with the classes of up to nine of these sets in view: its
-figures are optimistic. So was the smoothing of MM (1 of 1, 0.1, 0.01, 0.001), on seven of them.
-The model of the thesis is "B-vMF own"; B-vMF has one concentration for all components.
+thesis. "B-vMF own" has one concentration for each component, "vMF annealed" has k-means++ and a decreasing
+temperature. GM (spherical) uses {DIMENSIONS} dimensions of an SVD. In brackets: published results (Table 5.2) for the
+same data sets. The annealed start of B-vMF, which is its default, was chosen with knowledge of the classes of up to
+nine of these sets, so its figures are optimistic. So was the smoothing of MM (1 of 1, 0.1, 0.01, 0.001), on seven of
+them. The model of the thesis is "B-vMF own"; B-vMF has one concentration for all components.
 """
 
 
 class Source(NamedTuple):
-    """A collection: its title, how to read counts and classes, and published NMI and ARI by method."""
+    """A collection: title, function that reads counts and classes, and published NMI and ARI by method."""
 
     title: str
     read: Callable[[], tuple[Any, Any]]
@@ -102,7 +102,7 @@ SOURCES = {
 
 
 class Texts(NamedTuple):
-    """Documents with a word at least: counts, ltc weights, frequencies of unit length, numbers of classes."""
+    """Documents with at least one word: counts, ltc weights, unit-length frequencies, class codes."""
 
     counts: sp.csr_matrix
     ltc: sp.csr_matrix
@@ -123,7 +123,7 @@ def prepared(name: str, quick: bool) -> Texts:
 
 
 def label_means(X: Any, labels: np.ndarray, n_clusters: int) -> np.ndarray:
-    """Mean of the rows of each random label, where a method starts from means."""
+    """Mean of the rows of each random label, for methods that start from means."""
     member = sp.csr_matrix(
         (np.ones(len(labels)), (labels, np.arange(len(labels)))), (n_clusters, len(labels))
     )
@@ -146,7 +146,7 @@ def topics(texts: Texts, labels: np.ndarray, seed: int) -> np.ndarray:
 
 
 def clusters(method: str, texts: Texts, labels: np.ndarray, seed: int) -> np.ndarray:
-    """Clusters by one method, from random labels."""
+    """Cluster with one method from random labels."""
     k, common = int(labels.max()) + 1, {"init": labels, "random_state": seed}
     if method.startswith("B-vMF"):
         model: Any = BayesianVMFMixture(
@@ -183,7 +183,7 @@ def measure_classes(name: str, method: str, quick: bool) -> dict[str, Any]:
 
 
 def measure_held_out(name: str, what: str, number: int, quick: bool) -> dict[str, Any]:
-    """Mean log-density of held-out documents; `what` is a method or a way to find the posterior of kappa."""
+    """Mean log-density of held-out documents; `what` is a method or a `concentration_posterior`."""
     X, scores, started = prepared(name, quick).ltc, [], time.perf_counter()
     for seed in range(QUICK_RUNS if quick else RUNS):
         train, test = np.split(np.random.default_rng(seed).permutation(X.shape[0]), [X.shape[0] // 2])
@@ -218,7 +218,7 @@ def measure_weights(name: str, weights: str, quick: bool) -> dict[str, Any]:
 
 
 def measure_novelty(name: str, method: str, quick: bool) -> dict[str, Any]:
-    """Accuracy of telling held-out documents of known classes from those of classes that were never seen."""
+    """Accuracy of distinguishing held-out documents of known classes from those of new classes."""
     texts, accuracy = prepared(name, quick), []
     size = min(DIMENSIONS, min(texts.ltc.shape) - 1)
     for seed in range(QUICK_RUNS if quick else RUNS):
@@ -233,7 +233,7 @@ def measure_novelty(name: str, method: str, quick: bool) -> dict[str, Any]:
         seen, novel = (
             np.abs(Z[test]).sum(axis=1) > 1e-9,
             np.ones(len(test), dtype=bool),
-        )  # no known word: novel
+        )  # documents without known words are novel
         if method == "GM":
             model: Any = GaussianMixture(K, covariance_type="spherical", random_state=seed).fit(Z[train])
             novel[seen] = model.score_samples(Z[test][seen]) < np.quantile(
@@ -261,7 +261,7 @@ def measure(key: str, quick: bool) -> dict[str, Any]:
 
 
 def keys(names: list[str]) -> list[str]:
-    """All cells, the table of the thesis first."""
+    """Names of all cells, recoverability first."""
     found = [f"classes | {name} | {method}" for name in names for method in METHODS]
     small = [name for name in names if name in SMALL]
     found += [
@@ -292,8 +292,8 @@ def classes_table(cells: Cells, names: list[str], measure: str) -> Table:
 
 
 def firsts(cells: Cells, names: list[str]) -> str:
-    """Tell on how many sets each method has the highest NMI, those compared in the thesis alone and all."""
-    told = []
+    """Count the data sets on which each method has the highest NMI, among the methods of the thesis and among all."""
+    lines = []
     for group, methods in (("the methods of the thesis", COMPARED), ("all methods here", METHODS)):
         first: Counter[str] = Counter()
         for name in names:
@@ -301,8 +301,8 @@ def firsts(cells: Cells, names: list[str]) -> str:
             if all("nmi" in one for one in found.values()):
                 first[max(methods, key=lambda m: found[m]["nmi"])] += 1
         counts = ", ".join(f"{method} {n}" for method, n in first.most_common())
-        told.append(f"of {group}, on {first.total()} sets: {counts}")
-    return f"Highest NMI {'; '.join(told)}."
+        lines.append(f"among {group}, on {first.total()} data sets: {counts}")
+    return f"Highest NMI {'; '.join(lines)}."
 
 
 def report(cells: Cells, names: list[str]) -> None:
@@ -317,14 +317,14 @@ def report(cells: Cells, names: list[str]) -> None:
     ]  # fmt: skip
     heads = ("set", "method", *(f"{n} clusters" for n in NUMBERS))
     print(
-        '\nMean log-density of held-out documents, in nats ("not annealed": the start of vMF, k-means++, in which no'
+        '\nMean log-density of held-out documents, in nats ("not annealed": started like vMF with k-means++, where no'
     )
-    print(f"component is emptied):\n\n{Table(heads, lines).to_markdown()}")
+    print(f"component becomes empty):\n\n{Table(heads, lines).to_markdown()}")
     lines = [(how, cell(cells, f"held-out | k9 | {how} | {K}", timed)) for how in CONCENTRATIONS]
     print(
-        "\nPosterior of the concentrations, K9, nats of a held-out document and seconds a fit (published: sampling"
+        "\nPosterior of the concentrations, K9: nats per held-out document and seconds per fit (published: sampling"
     )
-    print(f"is above bounding, 25.4 and 24.6 s):\n\n{Table(('way', 'found'), lines).to_markdown()}")
+    print(f"is above bounding, 25.4 and 24.6 s):\n\n{Table(('posterior', 'result'), lines).to_markdown()}")
     lines = [
         (SOURCES[name].title, w, cell(cells, f"weights | {name} | {w}", four))
         for name in names if name in WEIGHTED for w in ("ltc", "tf")
@@ -332,16 +332,18 @@ def report(cells: Cells, names: list[str]) -> None:
     print(
         "\ntf-idf against tf, 30 clusters, NMI and ARI of vMF, then of K-means (published for CNAE: ltc .650 .426"
     )
-    print(f".605 .311, tf .553 .310 .536 .288):\n\n{Table(('set', 'weights', 'found'), lines).to_markdown()}")
+    print(
+        f".605 .311, tf .553 .310 .536 .288):\n\n{Table(('set', 'weights', 'result'), lines).to_markdown()}"
+    )
     lines = [
         (SOURCES[name].title, m, cell(cells, f"novelty | {name} | {m}", both_kinds))
         for name in small for m in ("B-vMF", "vMF", "GM")
     ]  # fmt: skip
     print(
-        "\nIn or out of sample: accuracy (mean of both kinds); half of the classes are known. Published, on other"
+        "\nIn- and out-of-sample detection: accuracy (balanced accuracy); half of the classes are known. Published on"
     )
     print(
-        f"texts: .612 B-vMF, .558 vMF, .582 GM:\n\n{Table(('set', 'method', 'accuracy'), lines).to_markdown()}"
+        f"other texts: .612 B-vMF, .558 vMF, .582 GM:\n\n{Table(('set', 'method', 'accuracy'), lines).to_markdown()}"
     )
 
 

@@ -1,11 +1,11 @@
-"""Time of von Mises-Fisher mixtures: an iteration beside its two sparse products, a fit beside k-means, growth.
+"""Time of von Mises-Fisher mixtures: an iteration and its two sparse products, a fit and k-means, growth.
 
     python -m benchmarks.vmf_speed [--quick]
 
-An iteration is an E-step, the update and the bound; its products are the scores (rows by components) and the sums
-(transposed rows by responsibilities), both dense, by `csr_matmul`, with features as the data have them. Contestants
-take turns, so that a busy machine slows all of them, and the best turn counts. One thread, kernels compiled
-beforehand. The growth is drawn into `vmf_speed.html` in the folder of `--cache`.
+An iteration consists of the E-step, the update and the bound. Its products are the scores (rows by components) and
+the sums (transposed rows by responsibilities), both dense, by `csr_matmul`, with all features of the data.
+Contestants alternate, so that other work on the machine slows all of them, and the best turn counts. One thread,
+kernels compiled beforehand. The growth is drawn into `vmf_speed.html` in the folder of `--cache`.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from arbora.engine import ThreadEngine
 from arbora.infer.mixture.loop import Schedule
 from arbora.infer.mixture.statistics import WeightedRows, e_step
 from arbora.metrics.table import Table
-from benchmarks.kernels import best_of
-from benchmarks.report import published
-from benchmarks.tasks import task
+from benchmarks._common.report import published
+from benchmarks._common.tasks import task
+from benchmarks._common.timing import best_of
 
 SECTION = "von Mises-Fisher mixtures: time"
 COMPONENTS = 20, 100
 GROWTH = (0.25, 20), (0.5, 20), (1.0, 20), (1.0, 50), (1.0, 100), (1.0, 200)
-FITS = 2  # turns, after one that compiles
+FITS = 2  # turns after one that compiles
 EXPLANATION = """\
-`python -m benchmarks.vmf_speed`: NEWS20, all documents, `ltc` weights, single precision, one thread. "Of its
-products": seconds of one iteration over those of its two sparse products; target at most 1.3. "Of k-means": seconds
-of `VMFMixture.fit` over those of scikit-learn's `KMeans(algorithm="lloyd", n_init=1)` with the same number of
-clusters and the same seeds; target at most 0.5.
+`python -m benchmarks.vmf_speed`: NEWS20, all documents, `ltc` weights, single precision, one thread. "Relative to
+products": seconds of one iteration divided by those of its two sparse products; target at most 1.3. "Relative to
+k-means": seconds of `VMFMixture.fit` divided by those of scikit-learn's `KMeans(algorithm="lloyd", n_init=1)` with
+the same number of clusters and the same seeds; target at most 0.5.
 """
 
 
@@ -57,7 +57,7 @@ def iteration(model: Any, rows: WeightedRows, params: Any, engine: ThreadEngine)
 
 
 def iteration_ratios(rows: WeightedRows, n_components: int, turns: int) -> dict[str, float]:
-    """Seconds of the two products, and of an iteration of each model some iterations after the start."""
+    """Seconds of the two products, and of an iteration of each model after some iterations."""
     rows, engine = Schedule(0.0, 1).prepare(rows, n_components), ThreadEngine(1)
     transposed = sp.csr_array(rows.X.T)
     rng = np.random.default_rng(0)
@@ -82,7 +82,7 @@ def iteration_ratios(rows: WeightedRows, n_components: int, turns: int) -> dict[
 
 
 def fit_seconds(rows: WeightedRows, n_components: int, turns: int) -> dict[str, float]:
-    """Whole fits from the same seeds; k-means of scikit-learn takes its own precision and stopping rule."""
+    """Seconds of whole fits from the same seeds; scikit-learn's k-means has its own precision and stopping rule."""
     seeds = plus_plus(rows, n_components, np.random.default_rng(0))
     centres = rows.X[seeds].toarray()
     X = sp.csr_matrix(rows.X)
@@ -102,7 +102,7 @@ class Point(NamedTuple):
     nonzeros: int
     components: int
     milliseconds: float
-    each: float  # nanoseconds for every non-zero and component
+    each: float  # nanoseconds per non-zero and component
 
 
 def growth(rows: WeightedRows, turns: int) -> list[Point]:
@@ -129,8 +129,8 @@ def series(points: list[Point]) -> dict[str, tuple[list[int], list[float]]]:
 def slopes(points: list[Point]) -> str:
     """Slopes on logarithmic axes, where 1 is linear."""
     found = {name: np.polyfit(np.log(x), np.log(y), 1)[0] for name, (x, y) in series(points).items()}
-    told = ", ".join(f"{slope:.2f} in {name}" for name, slope in found.items())
-    return f"Slope on logarithmic axes (1 is linear): {told}."
+    text = ", ".join(f"{slope:.2f} in {name}" for name, slope in found.items())
+    return f"Slope on logarithmic axes (1 is linear): {text}."
 
 
 def draw(points: list[Point], folder: Path) -> None:
@@ -162,12 +162,12 @@ def report(rows: WeightedRows, turns: int, folder: Path) -> None:
         )
         lines.append((n_components, 1e3 * base, *ratios, ours, theirs, fits["VMFMixture"] / fits["KMeans"]))
     columns = (
-        "components", "two products, ms", "EM: of its products", "Bayesian: of its products",
-        "EM, s (iterations)", "KMeans, s (iterations)", "of k-means",
+        "components", "two products, ms", "EM: relative to products", "Bayesian: relative to products",
+        "EM, s (iterations)", "KMeans, s (iterations)", "relative to k-means",
     )  # fmt: skip
     print(Table(columns, lines, ("d", ".1f", ".2f", ".2f", "", "", ".2f")).to_markdown())
     points = growth(rows, turns)
-    columns = ("documents", "non-zeros", "components", "iteration, ms", "ns a non-zero and component")
+    columns = ("documents", "non-zeros", "components", "iteration, ms", "ns per non-zero and component")
     table = Table(columns, [tuple(point) for point in points], (",d", ",d", "d", ".1f", ".2f"))
     print(f"\nGrowth of an iteration of EM:\n\n{table.to_markdown()}\n\n{slopes(points)}")
     draw(points, folder)
@@ -175,7 +175,7 @@ def report(rows: WeightedRows, turns: int, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time of von Mises-Fisher mixtures.")
-    parser.add_argument("--quick", action="store_true", help="a few documents, publish nothing")
+    parser.add_argument("--quick", action="store_true", help="a few documents; RESULTS.md is not written")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "arbora-benchmarks")
     options = parser.parse_args()
     folder = options.cache / "quick" if options.quick else options.cache

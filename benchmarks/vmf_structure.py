@@ -1,12 +1,12 @@
-"""Held-out likelihood of the structured von Mises-Fisher mixtures: a tree, and time.
+"""Held-out likelihood of structured von Mises-Fisher mixtures: trees and time.
 
-    python -m benchmarks.vmf_structure                       # everything; goes on where it was interrupted
+    python -m benchmarks.vmf_structure                       # everything; resumes an interrupted run
     python -m benchmarks.vmf_structure --only cnae9 --quick
 
-The tree (Figure 5.2 of the thesis): half of the documents, drawn at random, are fitted and the others are scored,
+Trees (Figure 5.2 of the thesis): models are fitted on a random half of the documents and scored on the other half,
 for five hierarchies, by `HierarchicalVMFMixture` and by flat mixtures with as many components as the hierarchy has
-leaves. Time (Figure 5.3): the documents of each point of time are scored by models of all documents before it. Every
-cell is a process of its own.
+leaves. Time (Figure 5.3): the documents of each time point are scored by models of all earlier documents. Every cell
+is measured in its own process.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from arbora.discover import BayesianVMFMixture, HierarchicalVMFMixture, Temporal
 from arbora.discover.vmf.temporal.timeline import make_timeline, points_of, read_times
 from arbora.metrics.table import Table
 from arbora.text import LtcTransformer, LtcVectorizer
-from benchmarks.cells import DONE, Cells, one_thread, parse, summary
-from benchmarks.report import published
+from benchmarks._common.cells import DONE, Cells, one_thread, parse, summary
+from benchmarks._common.report import published
 
 SECTION = "von Mises-Fisher mixtures in a tree and over time: held-out likelihood"
 TREES = {
@@ -36,25 +36,22 @@ TREES = {
     "h=2, b=10": (10,) * 2,
     "h=3, b=5": (5,) * 3,
 }
-RUNS, K, LEAST_PAST = (
-    3,
-    30,
-    2,
-)  # starts of a cell; clusters over time; points of time before the first prediction
+RUNS, K = 3, 30  # starts of a cell; clusters over time
+LEAST_PAST = 2  # time points before the first prediction
 QUICK_ROWS, QUICK_K, QUICK_POINTS = 300, 4, 3
 
 EXPLANATION = f"""\
-`python -m benchmarks.vmf_structure`: mean log-density of a held-out document, in nats, with respect to the surface
-of the sphere; ltc weights, one thread. Only differences matter. The thesis shows pictures without numbers; what it
-claims is that H-vMF and T-vMF are above B-vMF, and B-vMF above vMF. vMF: EM, one concentration for all components.
+`python -m benchmarks.vmf_structure`: mean log-density of a held-out document, in nats, with respect to the surface of
+the sphere; ltc weights, one thread. Only differences are meaningful. The thesis shows figures without numbers; it
+claims that H-vMF and T-vMF are above B-vMF, and B-vMF above vMF. vMF: EM with one concentration for all components.
 B-vMF: one for each component, as in the structured models. Tree: half of the documents are held out, mean of {RUNS}
-starts. Time: {K} clusters; every point of time is scored by a model of all points before it (means over the points;
-"best at": share of the points at which T-vMF, with weights that stay, is above B-vMF).
+starts. Time: {K} clusters; every time point is scored by a model of all earlier points (means over the points; "best
+at": share of the points at which T-vMF with constant weights is above B-vMF).
 """
 
 
 class Source(NamedTuple):
-    """A collection, and where it is used."""
+    """A collection and its use."""
 
     title: str
     read: Callable[[], tuple[Any, Any]]
@@ -92,7 +89,7 @@ TEMPORAL = {
 
 
 def prepared(name: str, cache: Path, quick: bool) -> tuple[sp.csr_matrix, Any]:
-    """Rows and times (or None) of a collection, weighted, without empty rows; made once."""
+    """Weighted rows and times (or None) of a collection, without empty rows; cached."""
     kept = cache / f"vmf_structure_{name}.npz"
     if not kept.exists():
         X, stamps = SOURCES[name].read()
@@ -138,7 +135,7 @@ def measure_tree(name: str, tree: str, method: str, options: argparse.Namespace)
 
 
 def measure_time(name: str, method: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Likelihood of each point of time by a model of those before it."""
+    """Likelihood of each time point under a model of the earlier ones."""
     X, times = prepared(name, options.cache, options.quick)
     read = read_times(times, X.shape[0])
     points = points_of(make_timeline(read, SOURCES[name].bins), read)
@@ -198,7 +195,7 @@ def report(cells: Cells) -> None:
 
 
 def keys(options: argparse.Namespace) -> list[str]:
-    """Cells that are asked for."""
+    """Names of the selected cells."""
     trees = list(TREES)[:2] if options.quick else list(TREES)
     chosen = {name: SOURCES[name] for name in options.names}
     tree = [

@@ -1,8 +1,8 @@
-"""The sets of the classification benchmarks, made ready: features, labels, label structure, and how they differ.
+"""Data sets of the classification benchmarks: features, labels and label structure.
 
-Texts get `ltc` weights (learned on the training part), measurements are standardised with the mean and deviation of
-the training part, and what is missing among them is the mean. Labels are those of the set, most specific or not; no
-ancestors are added, neither before training nor before measuring.
+Texts get `ltc` weights learned on the training part. Measurements are standardised with the mean and standard
+deviation of the training part, and missing values are replaced by the mean. Labels are those of the data set; no
+ancestors are added, neither for training nor for evaluation.
 """
 
 from __future__ import annotations
@@ -23,43 +23,45 @@ from arbora.datasets.base import Dataset
 from arbora.structure import Hierarchy, LabelGraph
 from arbora.text import LtcTransformer, LtcVectorizer
 
-FEWEST_TOGETHER = 5  # documents that must carry two labels both, to make an edge of them
+FEWEST_TOGETHER = 5  # documents with both labels that make an edge
 TEXT_CS = 0.3, 1.0, 3.0, 10.0, 30.0, 100.0
 MEASUREMENT_CS = 0.01, 0.03, 0.1, 0.3, 1.0, 3.0
-_QUICK = 800, 300  # rows to train and to test on where only the machinery is tried
+_QUICK = 800, 300  # training and test rows with --quick
 
 
 class Task(NamedTuple):
-    """One set: rows with labels by name, and the structure the names belong to."""
+    """A data set: rows, labels by name, and the structure of the labels."""
 
     X: Any
-    y: Any  # one name a row, or a list of names a row
+    y: Any  # one name per row, or a list of names per row
     X_test: Any
     y_test: Any
     structure: Hierarchy | LabelGraph
 
     @property
     def multilabel(self) -> bool:
-        """Whether a row may carry several labels."""
+        """Whether a row may have several labels."""
         return not isinstance(self.y, np.ndarray)
 
 
 class Source(NamedTuple):
-    """Where a set comes from, and what to say about it."""
+    """How to load a data set, notes, and limits of the search."""
 
     title: str
     name: str
     features: Callable[[Dataset], tuple[Any, Any]]
     note: str = ""
-    options: tuple[tuple[str, Any], ...] = ()  # of `load`
-    first_label: bool = False  # one label a row, although a few rows have more
-    most_searched: int | None = None  # rows that C is chosen on, where all of them would take a day
-    flat_cost: tuple[str, ...] = ()  # methods that take the cost of flat training
-    unsearched: tuple[str, ...] = ()  # methods that take the choice of others: a search would take hours
+    options: tuple[tuple[str, Any], ...] = ()  # arguments of `load`
+    first_label: bool = False  # use one label per row, although a few rows have more
+    most_searched: int | None = None  # rows for the choice of C, if all rows would take a day
+    flat_cost: tuple[str, ...] = ()  # methods that use the cost of flat training
+    unsearched: tuple[
+        str, ...
+    ] = ()  # methods that use the choice of others, because a search would take hours
 
     @property
     def Cs(self) -> tuple[float, ...]:
-        """Costs to choose from: texts, on the unit sphere, want larger ones than standardised measurements."""
+        """Costs to choose from; texts of unit length need larger costs than standardised measurements."""
         return MEASUREMENT_CS if self.features is standardised else TEXT_CS
 
 
@@ -82,9 +84,9 @@ def standardised(data: Dataset) -> tuple[Any, Any]:
 def cosine_graph(graph: LabelGraph, y: list[list[str]]) -> LabelGraph:
     """Scale the co-occurrence counts of a label graph.
 
-    An edge between labels a and b that n_ab training documents carry both weighs n_ab / sqrt(n_a n_b); all are then
-    divided by the mean sum of weights at a node, so that at a node of average degree the edges together weigh as much
-    as the ridge.
+    An edge between labels a and b that occur together in n_ab training documents has the weight n_ab / sqrt(n_a n_b).
+    All weights are then divided by the mean weighted degree, so that the edges of an average node weigh as much as
+    the ridge.
     """
     size = dict.fromkeys(graph.names.tolist(), 0)
     for names in y:
@@ -99,39 +101,39 @@ def cosine_graph(graph: LabelGraph, y: list[list[str]]) -> LabelGraph:
 
 _YEAST = "trained on the official training and validation parts together"
 _OWN_GRAPH = (
-    f"graph of labels that at least {FEWEST_TOGETHER} training documents carry both, weighted by the cosine of "
-    "their documents and scaled to a mean degree of one"
+    f"label graph: an edge joins labels with at least {FEWEST_TOGETHER} common training documents, weighted by the "
+    "cosine of their documents and scaled to a mean degree of one"
 )
-_SHARE = "C and coupling chosen on a third of the training documents, one fold of it held out"
+_SHARE = "C and coupling chosen on a third of the training documents with one fold held out"
 SOURCES = {
-    "imclef07a": Source("CLEF (imclef07a)", "imclef07a", standardised, "the published set"),
+    "imclef07a": Source("CLEF (imclef07a)", "imclef07a", standardised, "the published data set"),
     "imclef07d": Source("imclef07d", "imclef07d", standardised),
     "news20": Source(
         "NEWS20", "news20", weighted_counts,
-        "published on a reduction of it (11,260 / 7,505 documents)", (("texts", False),),
+        "published results use a subset (11,260 / 7,505 documents)", (("texts", False),),
     ),
     "lshtc_small": Source(
         "LSHTC-small, task 2", "lshtc_small", weighted_counts,
-        "published figures are of task 1 (trained on crawled pages), whose training file is not available: same "
-        "tree, classes and test documents, but here training documents are descriptions of pages",
+        "published results are for task 1 (trained on crawled pages), whose training file is not available; tree, "
+        "classes and test documents are the same, but the training documents here are descriptions of pages",
     ),
     "rcv1_dev2316": Source(
         "RCV1 subset", "rcv1_dev2316", weighted_counts,
-        "1,544 training documents; published figures are of 23,149",
+        "1,544 training documents; published results use 23,149",
     ),
     "eurlex57k": Source(
         "EURLEX57K", "eurlex57k", weighted_texts,
-        f"DAG; {_SHARE}; recursive models and HierarchicalCostClassifier take the cost of OneVsRestSVC (ten times it "
-        "where the loss is logistic) and choose coupling and threshold alone", most_searched=15_000,
+        f"DAG; {_SHARE}; recursive models and HierarchicalCostClassifier use the cost of OneVsRestSVC (ten times "
+        "as much for the logistic loss) and choose only coupling and threshold", most_searched=15_000,
         flat_cost=(
             "RecursiveSVC", "RecursiveSVC, as published", "RecursiveLogisticRegression", "HierarchicalCostClassifier",
         ),
     ),
     "wordnet_gloss": Source(
         "WordNet glosses", "wordnet_gloss", weighted_texts,
-        "DAG, labels at inner nodes; taken as one label a document, the first (4% of the documents have another, "
-        "which is dropped in both parts), so that the classifiers for one label can take part; "
-        f"{_SHARE}; ◦: not searched, trained with the cost of OneVsRestSVC (ten times it where the loss is logistic) "
+        "DAG, labels at inner nodes; only the first label of a document is used (4% of the documents have another, "
+        "which is dropped in both parts), so that single-label classifiers apply; "
+        f"{_SHARE}; ◦: not searched; trained with the cost of OneVsRestSVC (ten times as much for the logistic loss) "
         "and the coupling of RecursiveSVC",
         first_label=True, most_searched=17_000,
         unsearched=(
@@ -155,7 +157,7 @@ def _with_validation(data: Dataset) -> Dataset:
 
 
 def take(y: Any, rows: np.ndarray) -> Any:
-    """Labels of some rows."""
+    """Select the labels of some rows."""
     return y[rows] if isinstance(y, np.ndarray) else [y[row] for row in rows.tolist()]
 
 
@@ -178,7 +180,7 @@ def _make(source: Source, quick: bool) -> Task:
 
 
 def task(name: str, folder: Path, quick: bool = False) -> Task:
-    """Return a set made ready: kept in a folder, since texts take a while."""
+    """Return a data set with its features; they are cached in a folder."""
     path = folder / "tasks" / f"{name}.joblib"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Figures of the literature, beside which the benchmarks print theirs.
+"""Published results that the benchmarks print beside theirs.
 
 S. Gopal, Large-scale Structured Learning (PhD thesis, Carnegie Mellon University, 2014): micro- and macro-F1 of
-Tables 3.2 (BSVM, RR-SVM, RR-LR) and 3.3 (TD, HSVM, OT). Table 2.3 of the same thesis prints other values for three of
+Tables 3.2 (BSVM, RR-SVM, RR-LR) and 3.3 (TD, HSVM, OT). Table 2.3 of the same thesis has other values for three of
 them: HSVM on CLEF 79.92 micro, TD on NEWS20 81.86 macro, TD on IPC 55.34 micro.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from arbora.metrics.table import Table
 
-# Name in the thesis, and the method here that stands for it.
+# Name in the thesis and the corresponding method here.
 METHODS = {
     "BSVM": "OneVsRestSVC",
     "RR-SVM": "RecursiveSVC, as published",
@@ -18,8 +18,8 @@ METHODS = {
     "HSVM": "HierarchicalSVM",
     "OT": "OrthogonalTransfer",
 }
-# Micro- and macro-F1, in the order of METHODS; None where the thesis has "NS" (does not scale) or "NA".
-HERE = {
+# Micro- and macro-F1 in the order of METHODS; None if the thesis has "NS" (does not scale) or "NA".
+AVAILABLE = {
     "imclef07a": [(77.53, 48.59), (80.02, 53.92), (80.12, 55.83), (70.11, 32.32), (79.72, 57.23), (73.84, 37.12)],
     "news20": [(83.10, 82.32), (82.78, 82.00), (82.86, 82.06), (81.20, 80.86), (80.79, 80.04), (81.98, 81.20)],
     "lshtc_small": [
@@ -27,7 +27,7 @@ HERE = {
     ],
     "rcv1_dev2316": [(80.82, 54.72), (81.66, 56.56), (81.23, 55.81), (71.34, 34.15), None, None],
 }  # fmt: skip
-ELSEWHERE = {
+UNAVAILABLE = {
     "IPC": [(53.12, 45.71), (54.26, 47.89), (55.37, 49.60), (50.34, 42.62), None, None],
     "DMOZ-2010": [(45.36, 32.64), (46.02, 33.12), (45.84, 32.42), (38.64, 22.30), None, None],
     "DMOZ-2012": [(56.44, 31.59), (57.17, 33.05), (53.18, 20.04), (55.14, 30.01), None, None],
@@ -42,14 +42,14 @@ def _pair(figures: tuple[float, float] | None) -> str:
 
 
 def text(data: str, method: str) -> str:
-    """Return the published micro / macro of a method on a set, or nothing."""
+    """Return the published micro / macro-F1 of a method on a data set, or an empty string."""
     places = list(METHODS.values())
-    if data not in HERE or method not in places:
+    if data not in AVAILABLE or method not in places:
         return ""
-    return _pair(HERE[data][places.index(method)])
+    return _pair(AVAILABLE[data][places.index(method)])
 
 
 def others() -> Table:
-    """Show the sets of the thesis that could not be had."""
-    rows = [(name, *map(_pair, figures)) for name, figures in ELSEWHERE.items()]
+    """Tabulate the data sets of the thesis that are not available."""
+    rows = [(name, *map(_pair, figures)) for name, figures in UNAVAILABLE.items()]
     return Table(("micro / macro", *METHODS), rows)

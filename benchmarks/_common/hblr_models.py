@@ -1,4 +1,4 @@
-"""What the benchmarks of HBLR compare, and what on: contestants made for a task, sets and other splits of CLEF."""
+"""Models and data of the HBLR benchmarks: model makers, data sets and other splits of CLEF."""
 
 from __future__ import annotations
 
@@ -18,23 +18,21 @@ from arbora.classify import (
     RecursiveSVC,
 )
 from arbora.classify.recursive.search import folds
-from benchmarks.contestants import LOGISTIC, SEED, encoded
-from benchmarks.recursive import N_FOLDS, QUICK_COUPLINGS
-from benchmarks.tasks import Task, task
+from benchmarks._common.contestants import LOGISTIC, N_FOLDS, QUICK_COUPLINGS, SEED, encoded
+from benchmarks._common.tasks import Task, task
 
 CLEF = "imclef07a"
 FLAT, PEER, SAMPLED = "M3 flat", "LogisticRegression, C by cv", "CorrelatedMultinomialLogit"
 QUICK_TEXTS = 100
-QUICK_STEPS = 2  # of HBLR, where only the machinery is tried
-MOST_STEPS = 1000  # of L-BFGS: the default of 100 stops before its own tolerance
+QUICK_STEPS = 2  # iterations of HBLR with --quick
+MOST_STEPS = 1000  # iterations of L-BFGS; the default of 100 stops before its tolerance
 
-Make = Callable[
-    [Task, tuple[float, ...], bool], Any
-]  # of a task, the costs to choose from, and whether to hurry
+# Arguments: a task, the costs to choose from, and whether to run quickly.
+Make = Callable[[Task, tuple[float, ...], bool], Any]
 
 
 def bayes(flat: bool = False, **params: Any) -> Make:
-    """Make HBLR over the tree of the task, or over none."""
+    """Make HBLR with or without the tree of the task."""
 
     def make(work: Task, Cs: tuple[float, ...], quick: bool) -> HierarchicalBayesClassifier:
         few = {"max_iter": QUICK_STEPS} if quick else {}
@@ -44,7 +42,7 @@ def bayes(flat: bool = False, **params: Any) -> Make:
 
 
 def recursive(estimator: type, scale: float) -> Make:
-    """Make a recursive model that chooses cost and coupling itself."""
+    """Make a recursive model that chooses its cost and coupling by cross-validation."""
     return lambda work, Cs, quick: estimator(
         "cv", structure=work.structure, coupling="cv", Cs=tuple(scale * C for C in Cs), cv=N_FOLDS, n_jobs=1,
         random_state=SEED, **({"couplings": QUICK_COUPLINGS} if quick else {}),
@@ -52,7 +50,7 @@ def recursive(estimator: type, scale: float) -> Make:
 
 
 def logistic(work: Task, Cs: tuple[float, ...], quick: bool) -> GridSearchCV:
-    """Make scikit-learn's multinomial logistic regression, searched on the folds of the recursive models."""
+    """Make scikit-learn's multinomial logistic regression, cross-validated on the folds of the recursive models."""
     fold = folds(encoded(work).indicator, N_FOLDS, SEED)
     splits = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(N_FOLDS)]
     grid = {"C": [LOGISTIC * C for C in Cs]}
@@ -78,7 +76,7 @@ METHODS: dict[str, Make] = {
 
 
 def resplit(work: Task, number: int) -> Task:
-    """Split all documents of a set anew: every so-manieth of those sorted by class, in random order inside one."""
+    """Split all documents of a set again, stratified by class, with a random order within each class."""
     X, y = np.vstack([work.X, work.X_test]), np.concatenate([work.y, work.y_test])
     rng = np.random.default_rng(number)
     order = rng.permutation(len(y))
@@ -86,13 +84,13 @@ def resplit(work: Task, number: int) -> Task:
     n_test = len(work.y_test)
     unseen = np.zeros(len(y), bool)
     unseen[order[((np.arange(n_test) + rng.random()) * len(y) / n_test).astype(np.int64)]] = True
-    scale = StandardScaler().fit(X[~unseen])  # what was standardised on another part is so on this one then
+    scale = StandardScaler().fit(X[~unseen])  # standardise on the new training part
     X = scale.transform(X)
     return Task(X[~unseen], y[~unseen], X[unseen], y[unseen], work.structure)
 
 
 def ready(data: str, options: argparse.Namespace) -> Task:
-    """Return a set; of texts only some documents where the machinery is tried, for their classes are many."""
+    """Return a data set; with --quick only some documents of texts, which have many classes."""
     work = task(data, options.cache, options.quick)
     if not options.quick or isinstance(work.X, np.ndarray):
         return work

@@ -1,11 +1,10 @@
 """The classifiers of the comparison behind one interface, with the same costs to choose from.
 
-A contestant is fitted with a cost (and a coupling, where it has one) and answers with a class for each row, or with
-scores of all classes where rows may carry several. Classes are counted as `arbora` does: in the order of the nodes of
-the structure, those with a training document only. HiClass and napkinXC are imported when they are asked for.
+A contestant is fitted with a cost (and a coupling, if it has one). It predicts a class for each row, or scores of all
+classes if rows may have several labels. Classes are those with training documents, in the order of the nodes of the
+structure. HiClass and napkinXC are imported only when they are used.
 """
 
-# ruff: noqa: D102 (the methods of the contestants are those of `Model`)
 from __future__ import annotations
 
 import importlib.util
@@ -32,34 +31,36 @@ from arbora.classify import (
 from arbora.classify._common.labels import Targets, encode_targets
 from arbora.classify.recursive.estimators import DEFAULT_COUPLINGS
 from arbora.structure import Hierarchy, LabelGraph
-from benchmarks.tasks import Task
+from benchmarks._common.tasks import Task
 
 SEED = 0
-SEARCH_TOL = 0.03  # certified gap of Arbora's models while C is chosen, as in their own searches
-COUPLINGS = DEFAULT_COUPLINGS  # what coupling="cv" tries
-LOGISTIC = 10.0  # costs of the logistic loss over those of the hinge: at equal ones it regularises more
-_LIKELIEST = 100  # labels of a row that a model with a sparse answer is asked for
+N_FOLDS = 3
+QUICK_CS, QUICK_COUPLINGS = (0.1, 1.0), (0.0, 1.0)
+SEARCH_TOL = 0.03  # certified gap of Arbora's models during the search for C, as in their own searches
+COUPLINGS = DEFAULT_COUPLINGS  # the couplings that coupling="cv" tries
+LOGISTIC = 10.0  # factor on the costs of the logistic loss, which regularises more than the hinge at equal C
+_MOST_LABELS = 100  # labels per row that a model with sparse output predicts
 FLAT, RECURSIVE = "OneVsRestSVC", "RecursiveSVC"
 
 
 class Model:
-    """What a contestant can do."""
+    """Interface of a contestant."""
 
     def target(self, y: Any) -> Any:
-        """Labels in the form that `fit` takes."""
+        """Return labels in the form that `fit` accepts."""
         return y
 
     def fit(self, X: Any, target: Any, C: float | None, coupling: Any) -> None:
-        """Train with a cost and a coupling; None for what the contestant does not have."""
+        """Train with a cost and a coupling; None if the contestant does not have the parameter."""
         raise NotImplementedError
 
     def answer(self, X: Any) -> NDArray[Any]:
-        """Class of each row, or scores of all classes where a row may carry several."""
+        """Predict the class of each row, or scores of all classes for multilabel data."""
         raise NotImplementedError
 
 
 class Arbora(Model):
-    """An estimator of the package; scores are cut, and probabilities made, outside."""
+    """An estimator of Arbora, without its own threshold and calibration."""
 
     def __init__(self, estimator: type, task: Task, targets: Targets, search: bool, **params: Any) -> None:
         self.position = {name: code for code, name in enumerate(targets.classes.tolist())}
@@ -87,7 +88,7 @@ class Arbora(Model):
 
 
 class SklearnFlat(Model):
-    """LIBLINEAR's one-vs-rest, as scikit-learn calls it."""
+    """One-vs-rest with LIBLINEAR through scikit-learn."""
 
     def __init__(self, task: Task, targets: Targets, search: bool) -> None:
         self.task, self.targets = task, targets
@@ -112,7 +113,7 @@ class SklearnFlat(Model):
 
 
 class HiClass(Model):
-    """LIBLINEAR at every node of a tree, as HiClass calls it; of several parents the first counts."""
+    """LIBLINEAR at every node of a tree through HiClass; of several parents the first is used."""
 
     def __init__(self, task: Task, targets: Targets, search: bool) -> None:
         from hiclass import LocalClassifierPerParentNode
@@ -138,7 +139,7 @@ class HiClass(Model):
 
 
 class NapkinXC(Model):
-    """A probabilistic label tree of napkinXC, with its own tree of labels and its own cost."""
+    """Probabilistic label tree of napkinXC, with its own label tree and its default cost."""
 
     def __init__(self, task: Task, targets: Targets, search: bool) -> None:
         from napkinxc.models import PLT
@@ -163,21 +164,21 @@ class NapkinXC(Model):
             return np.array([row[0] if row else 0 for row in self.model.predict(X, top_k=1)])
         n_classes = len(self.targets.classes)
         scores = np.zeros((X.shape[0], n_classes), np.float32)
-        for row, found in enumerate(self.model.predict_proba(X, top_k=min(_LIKELIEST, n_classes))):
+        for row, found in enumerate(self.model.predict_proba(X, top_k=min(_MOST_LABELS, n_classes))):
             for code, probability in found:
                 scores[row, code] = probability
         return scores
 
 
 def spread(scores: NDArray[Any], codes: NDArray[Any], n_classes: int) -> NDArray[Any]:
-    """Scores with a column for every class, in their order; those that were not trained come last in every row."""
+    """Return scores with a column for every class; classes that were not trained get the lowest score."""
     full = np.full((len(scores), n_classes), scores.min() - 1, scores.dtype)
     full[:, codes] = scores
     return full
 
 
 def indicator(y: Any, structure: Hierarchy | LabelGraph, targets: Targets) -> sp.csr_array:
-    """Labels of rows as columns of the classes with training documents; other labels are left out."""
+    """Return an indicator of the labels over the classes with training documents; other labels are left out."""
     sets = [[name] for name in y.tolist()] if isinstance(y, np.ndarray) else y
     column = np.full(structure.n_nodes, -1)
     column[targets.class_nodes] = np.arange(len(targets.class_nodes))
@@ -192,7 +193,7 @@ def indicator(y: Any, structure: Hierarchy | LabelGraph, targets: Targets) -> sp
 
 
 def class_paths(hierarchy: Hierarchy, nodes: NDArray[np.int64]) -> NDArray[Any]:
-    """Node names from below the root to each class; documents of an inner node sit on a leaf below it."""
+    """Return the path of node names of each class, without the root; an inner node gets its own leaf."""
     first = np.full(hierarchy.n_nodes, -1)
     has = np.diff(hierarchy.parent_indptr) > 0
     first[has] = hierarchy.parent_indices[hierarchy.parent_indptr[:-1][has]]
@@ -208,23 +209,23 @@ def class_paths(hierarchy: Hierarchy, nodes: NDArray[np.int64]) -> NDArray[Any]:
 
 
 class Contestant(NamedTuple):
-    """How to make a model, what to choose from, and where it does not apply."""
+    """How to make a model, the parameters to choose from, and where it does not apply."""
 
     make: Callable[[Task, Targets, bool], Any]
-    scale: float | None = 1.0  # of the costs to choose from; None where there is no cost to choose
+    scale: float | None = 1.0  # factor on the costs to choose from; None if there is no cost
     couplings: tuple[Any, ...] = (None,)
     several_labels: bool = True
     graph: bool = False
     dag: bool = True
     package: str = "arbora"
-    same_problem_as: str | None = None  # method that minimises the same objective: its C is taken
+    same_problem_as: str | None = None  # method with the same objective, whose C is used
 
     def refuses(self, task: Task) -> str | None:
-        """Why the contestant has no part in a task."""
+        """Return why the contestant cannot be used for a task, or None."""
         if importlib.util.find_spec(self.package) is None:
             return f"{self.package} is not installed"
         if task.multilabel and not self.several_labels:
-            return "for one label a row"
+            return "needs one label per row"
         if isinstance(task.structure, LabelGraph):
             return None if self.graph else "needs a hierarchy"
         return None if self.dag or task.structure.is_tree else "needs a tree"
@@ -252,5 +253,5 @@ CONTESTANTS = {
 
 
 def encoded(task: Task) -> Targets:
-    """Classes of the training part, in the order of the nodes."""
+    """Encode the classes of the training part, in the order of the nodes."""
     return encode_targets(task.y, task.structure)

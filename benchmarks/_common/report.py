@@ -1,4 +1,4 @@
-"""What the benchmarks share: the description of the machine, and their tables in `benchmarks/RESULTS.md`."""
+"""Description of the machine, and writing of sections to `benchmarks/RESULTS.md`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
-RESULTS = Path(__file__).with_name("RESULTS.md")
-_HEAD = "# Results\n\nWritten by the benchmarks themselves: `make bench`, or `python -m benchmarks.NAME` for one.\n"
+RESULTS = Path(__file__).parents[1] / "RESULTS.md"
+_HEAD = "# Results\n\nWritten by the benchmarks: `make bench` for all, `python -m benchmarks.NAME` for one.\n"
 
 
 class _Echo(io.StringIO):
-    """Keeps what is written, and shows it on the screen at once."""
+    """A buffer that also prints to the screen."""
 
     def write(self, text: str) -> int:
         sys.__stdout__.write(text)
@@ -27,7 +27,7 @@ class _Echo(io.StringIO):
 
 
 def machine() -> str:
-    """One line that says on what the numbers were measured."""
+    """Describe the machine and the package versions in one line."""
     model = "unknown processor"
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -42,9 +42,9 @@ def machine() -> str:
 
 @contextmanager
 def published(name: str) -> Iterator[None]:
-    """Put what is printed inside the block into RESULTS.md, in the place of the section of the same name if any.
+    """Write the output of the block to RESULTS.md; it replaces a section of the same name.
 
-    An error or Ctrl-C inside the block leaves the file as it was.
+    An error or Ctrl-C inside the block leaves the file unchanged.
     """
     echo = _Echo()
     with redirect_stdout(echo):

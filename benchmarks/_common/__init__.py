@@ -1,0 +1,1 @@
+"""Shared code of the benchmarks: cells, tasks, contestants, published figures, reports."""
