@@ -557,7 +557,7 @@ def test_the_number_of_shards_is_asked_for_once():
         rows, lambda block, ids: np.ones((len(ids), len(block))), factor, "hinge", Growing()
     )
     joint.couple(factor)
-    assert len(joint.pieces) == joint.shards.n_shards == 2
+    assert len(joint.layouts) == joint.shards.n_shards == 2
 
 
 class Filing(RayEngine):

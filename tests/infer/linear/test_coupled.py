@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from arbora.infer.linear import coupled as joint_module
 from arbora.infer.linear import layout
-from arbora.infer.linear import shared_parts as follow_module
+from arbora.infer.linear import shared_update as update_module
 from arbora.infer.linear.coupled import SCALES
 from arbora.infer.linear.flat import prepare_rows
 from arbora.kernels import LOSSES
@@ -376,7 +376,7 @@ def test_the_dual_never_falls_and_the_gap_is_never_negative(loss, structure, cla
     problem, record = JointProblem(structure, classes, loss), Recorder()
     joint = problem.joint()
     solution = joint.solve(tol=1e-6, max_iter=40, checkpoint=record)
-    n_rounds = len(solution.history)
+    n_rounds = len(solution.trace)
     now, duals, checked = [joint_module.no_multipliers(np.float64)] * 3, [], 0
     for key, arrays, meta in record.saved:
         block = re.search(r"block-(\d+)", key)
@@ -394,9 +394,10 @@ def test_the_dual_never_falls_and_the_gap_is_never_negative(loss, structure, cla
     duals.append(problem.dual(problem.multipliers(joint, now)))
     assert checked == n_rounds > 3
     assert (np.diff(duals) >= -1e-12 * abs(duals[-1])).all()
-    assert all(entry.gap >= 0 for entry in solution.history)
+    for column in {"gap", "gap_estimate"} & set(solution.trace.columns):
+        assert np.nanmin(solution.trace[column]) >= 0
     assert np.all(np.array(duals) <= solution.certificate.objective)
-    assert all(entry.full for entry in solution.history) == (loss == "logistic")
+    assert solution.trace["all_rows"].all() == (loss == "logistic")
 
 
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
@@ -447,9 +448,9 @@ def test_changes_follow_alike_gathered_or_row_by_row(structure, together, monkey
     before, after = (joint.solve(tol=1e-3, max_iter=n).multipliers for n in (1, 4))
     shared = []
     for gathered in (False, True):
-        monkeypatch.setattr(follow_module, "gathers", lambda *_, gathered=gathered: gathered)
+        monkeypatch.setattr(update_module, "gathers", lambda *_, gathered=gathered: gathered)
         shared.append(joint.start(before).shared)
-        joint._follow(range(len(before)), before, after, shared[-1])
+        joint._update_shared(range(len(before)), before, after, shared[-1])
     want = JointProblem(*WIDE[structure], "hinge", n_samples=60)
     U = want.design.T @ (want.multipliers(joint, after) * np.sign(want.cost))
     np.testing.assert_allclose(shared[0], (U @ want.factor.T.toarray()[:, joint.layout.shared]).T, atol=1e-9)
@@ -460,7 +461,7 @@ def test_changes_follow_alike_gathered_or_row_by_row(structure, together, monkey
 def test_changes_are_gathered_where_that_is_less_work(n_parts, want):
     rows = prepare_rows(sp.csr_array(np.ones((50, 10))), np.float64, 1.0)
     changed = np.repeat(np.arange(50), 3)  # three classes of every row: 1,500 products and 40 for every part
-    assert follow_module.gathers(rows, changed, 4, n_parts) is want
+    assert update_module.gathers(rows, changed, 4, n_parts) is want
 
 
 # --- warm starts ---------------------------------------------------------------------------------------------------
@@ -490,14 +491,14 @@ def test_the_optimum_itself_is_a_start_that_ends_at_once(loss):
     problem = JointProblem(*WIDE["tree"], loss)
     cold = problem.joint().solve(tol=1e-4, max_iter=20_000)
     warm = problem.joint().solve(tol=1e-3, multipliers=cold.multipliers)
-    assert len(warm.history) == 1
+    assert len(warm.trace) == 1
 
 
 def test_rounds_that_run_out_are_told():
     problem = JointProblem(*WIDE["tree"], "hinge")
     solution = problem.joint().solve(tol=1e-9, max_iter=3)
     assert not solution.converged
-    assert len(solution.history) == 3
+    assert len(solution.trace) == 3
     assert solution.certificate.gap > 0
 
 

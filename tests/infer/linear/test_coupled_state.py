@@ -71,7 +71,7 @@ def test_blocks_that_a_round_began_with_are_missed(problem, folder, damage):
     # The round with index 3, the last one begun, is odd: it began with the blocks of the even round before.
     for key in ("block-1-0", "block-2-0"):
         damage(piece(folder, key))
-    message = f"{re.escape(str(folder))} is not whole: 'block-1-0' and .* more cannot be read.*back to its beginning"
+    message = f"{re.escape(str(folder))} is incomplete: cannot read 'block-1-0' and .* more.*starts again"
     with pytest.warns(UserWarning, match=message):
         resumed = resume(problem, folder)
     assert_same(resumed, problem.joint().solve(**SETTINGS))
@@ -79,6 +79,6 @@ def test_blocks_that_a_round_began_with_are_missed(problem, folder, damage):
 
 def test_shared_parts_of_the_last_round_are_missed(problem, folder):
     piece(folder, "shared-1").unlink()
-    with pytest.warns(UserWarning, match="'shared-1'.*cannot be read"):
+    with pytest.warns(UserWarning, match="cannot read 'shared-1'"):
         resumed = resume(problem, folder)
     assert_same(resumed, problem.joint().solve(**SETTINGS))

@@ -24,7 +24,6 @@ from arbora.classify.recursive.coupled_training import (
     Fitted,
     build_model,
     check_joint_memory,
-    joint_trace,
     multiplier_memory,
     pack,
     size_of,
@@ -270,8 +269,8 @@ class Recursive(OneVsRest):
             self.differences_, self.intercept_, self.sharing_ = model
         else:
             self.coef_, self.intercept_ = model
-        self.n_iter_ = len(fitted.solution.history)
-        self.trace_ = joint_trace(fitted)
+        self.n_iter_ = len(fitted.solution.trace)
+        self.trace_ = fitted.solution.trace
         self.duality_gap_ = fitted.relative_gap
         warn_unless_closed(fitted, self.tol, self.max_iter)
 

@@ -18,7 +18,6 @@ from arbora.classify._common.one_vs_rest import Training
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
-from arbora.core.trace import Trace
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
 from arbora.infer.linear.coupled_newton import CoupledNewton, NewtonSolution, suits_newton
@@ -161,7 +160,7 @@ def _train_elsewhere(
 ) -> Fitted:
     """Train all classes together in the shards of an engine, by coordinate descent; all losses suit it."""
     options, n_classes = training.options, len(coupling.order)
-    if dense and engine.weights is None:
+    if dense and not engine.keeps_weights_in_files:
         require_memory(
             weight_memory(size_of(training.X, options.dtype), n_classes, dense),
             f"Gathering the weights of {n_classes} classes and {rows.n_features} features ({rows.dtype.name})",
@@ -317,15 +316,6 @@ def build_model(fitted: Fitted, prune_below: float | None, keep: bool = True) ->
         return dense_model(fitted, keep) if prune_below is None else parts_model(fitted, prune_below)
     finally:
         fitted.close()
-
-
-def joint_trace(fitted: Fitted) -> Trace:
-    """Objective, relative gap and seconds by round."""
-    if isinstance(fitted.solution, NewtonSolution):
-        return fitted.solution.trace
-    values = np.array([[r.objective, r.gap, r.seconds] for r in fitted.solution.history]).T
-    values[1] /= np.maximum(values[0], np.finfo(np.float64).tiny)
-    return Trace.from_state({"columns": ["objective", "gap", "seconds"], "values": values})
 
 
 def warn_unless_closed(fitted: Fitted, tol: float, max_iter: int) -> None:

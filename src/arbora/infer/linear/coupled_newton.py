@@ -71,11 +71,6 @@ class NewtonSolution(NamedTuple):
     trace: Trace
     converged: bool
 
-    @property
-    def history(self) -> Trace:
-        """The trace, one row per Newton step."""
-        return self.trace
-
 
 def _losses(m: Array, c: Array) -> tuple[float, Array, Array]:
     """Sum of the losses, slopes and curvatures at the margins m, all times the costs c."""

@@ -1,29 +1,30 @@
-"""Where a joint fit stands, and how it is taken up again after it was cut off.
+"""The state of a coupled fit, and its pieces in a checkpoint.
 
-A fit goes in rounds; a round visits every block of classes once. The shared parts are saved when a round begins,
-the multipliers of a block when it has been visited. Pieces of odd and even rounds have different names, so that
-what a round began with is there until the next one has begun: cut off at any moment, the fit continues in the round
-in which it was, without the visits already paid, and ends with the same bits.
+A fit proceeds in rounds; a round visits every block of classes once. The shared parts are saved when a round starts,
+the multipliers of a block when it has been visited. Pieces of odd and even rounds have different names, so that the
+start of a round stays available until the next round has started. An interrupted fit continues in its last round,
+without repeating finished visits, and ends with the same bits.
 """
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.checkpoint import Checkpoint
+from arbora.core.monitor import Monitor
+from arbora.core.warn_caller import warn_caller
 
 _MOST_RESTRICTED = 10  # rounds over the candidates between two over all rows
-_WORTH = 0.2  # restricted rounds end when the gap has fallen to this share of what it was over all rows
+_WORTH = 0.2  # restricted rounds end when the gap has fallen to this share of that of the last full round
 _BELOW_TOL = 0.6  # ... or to this share of the tolerance
 
 
 class Multipliers(NamedTuple):
-    """Multipliers of a block that are not zero, each with the sign of its pair (a * y), sorted by row."""
+    """Non-zero multipliers of a block, each with the sign of its pair (a * y), sorted by row."""
 
     rows: NDArray[Any]
     columns: NDArray[Any]
@@ -31,7 +32,7 @@ class Multipliers(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """What a visit of a block leaves: multipliers, and the loss, regulariser and gap met on the way."""
+    """The result of a visit of a block: multipliers, and the loss, regulariser and gap estimated on the way."""
 
     multipliers: Multipliers
     candidates: NDArray[np.int64]  # rows with a multiplier, or a pair that may get one soon
@@ -39,55 +40,57 @@ class Visit(NamedTuple):
 
 
 def no_multipliers(dtype: Any) -> Multipliers:
-    """Multipliers of a block that was never visited."""
+    """Return the multipliers of a block that was never visited."""
     return Multipliers(np.empty(0, np.int32), np.empty(0, np.int8), np.empty(0, dtype))
-
-
-class Round(NamedTuple):
-    """What a round leaves in the history: objective, gap, seconds, and whether it went over all rows."""
-
-    objective: float
-    gap: float
-    seconds: float
-    full: bool
 
 
 @dataclass
 class CoupledState:
-    """Multipliers and candidates of every block, the shared parts, and the rounds so far."""
+    """Multipliers and candidates of every block, the shared parts, and what decides about the next round."""
 
     multipliers: list[Multipliers]
     candidates: list[NDArray[np.int64]]
     shared: NDArray[Any]
-    history: list[Round] = field(default_factory=list)
-    optimism: float = 0.4  # a visit closes much of the gap that it meets: certified over estimated
+    optimism: float = 0.4  # ratio of certified to estimated gap: a visit closes much of the gap that it meets
+    n_rounds: int = 0
+    n_restricted: int = 0  # rounds over the candidates since the last one over all rows
+    full_gap: float = np.nan  # of the last round over all rows
+    gap: float = np.nan  # of the last round
+    objective: float = np.nan
+
+    def add_round(self, objective: float, gap: float, full: bool) -> None:
+        """Note the objective and the gap of a round, which was over all rows (`full`) or over the candidates."""
+        self.n_rounds, self.objective, self.gap = self.n_rounds + 1, objective, gap
+        self.n_restricted = 0 if full else self.n_restricted + 1
+        self.full_gap = gap if full else self.full_gap
 
     def next_is_full(self, tol: float) -> bool:
-        """Whether the next round goes over all rows, or over the candidates alone, which are few.
+        """Whether the next round goes over all rows, not only over the candidates, which are few.
 
-        Rounds over the candidates follow each other while they are worth it: until they have closed most of the
-        gap of the last full round, or enough of it for the tolerance. It takes a full round to see what is left.
+        Restricted rounds repeat until they have closed most of the gap of the last full round, or enough of it for
+        the tolerance. Only a full round finds out what is left.
         """
-        n_restricted = 0
-        while n_restricted < len(self.history) and not self.history[-1 - n_restricted].full:
-            n_restricted += 1
-        if n_restricted == len(self.history):
+        if not self.n_rounds:
             return True
-        if not n_restricted:
+        if not self.n_restricted:
             return False
-        last, full = self.history[-1], self.history[-1 - n_restricted]
-        enough = max(_WORTH * full.gap, _BELOW_TOL * tol * last.objective)
-        return bool(n_restricted >= _MOST_RESTRICTED or last.gap <= enough)
+        enough = max(_WORTH * self.full_gap, _BELOW_TOL * tol * self.objective)
+        return bool(self.n_restricted >= _MOST_RESTRICTED or self.gap <= enough)
+
+    def decisions(self) -> dict[str, float]:
+        """Return the values that decide about the next round, for a checkpoint."""
+        names = ("optimism", "n_rounds", "n_restricted", "full_gap", "gap", "objective")
+        return {name: getattr(self, name) for name in names}
 
 
-class Run:
-    """The pieces of a fit in a checkpoint; without a checkpoint, nothing is kept.
+class RoundPieces:
+    """The pieces of a fit in a checkpoint; without a checkpoint nothing is saved.
 
     Parameters
     ----------
     checkpoint : Checkpoint or None
     key : str
-        Put before the names of the pieces.
+        Prefix of the names of the pieces.
     """
 
     def __init__(self, checkpoint: Checkpoint | None, key: str = "") -> None:
@@ -96,30 +99,34 @@ class Run:
     def _name(self, what: str, iteration: int) -> str:
         return f"{self.key}{what}-{iteration % 2}"
 
-    def begin(self, state: CoupledState) -> None:
-        """Save what the round that begins now begins with; the multipliers were saved by the last one."""
+    def begin(self, state: CoupledState, monitor: Monitor) -> None:
+        """Save the start of a round; the multipliers were saved by the round before."""
         if self.checkpoint is not None:
-            iteration = len(state.history)
-            meta = {"iteration": iteration, "history": state.history, "optimism": state.optimism}
+            iteration = state.n_rounds
+            meta = {
+                "iteration": iteration,
+                "decisions": state.decisions(),
+                "monitor": monitor.to_state(),
+            }
             self.checkpoint.save(self._name("shared", iteration), {"shared": state.shared}, meta)
 
     def save(self, k: int, iteration: int, visit: Visit) -> None:
-        """Save what a visit left."""
+        """Save the result of a visit."""
         if self.checkpoint is not None:
             arrays = {**visit.multipliers._asdict(), "candidates": visit.candidates}
             meta = {"iteration": iteration, "estimates": visit.estimates}
             self.checkpoint.save(self._name(f"block-{k}", iteration), arrays, meta)
 
     def load(self, k: int, iteration: int) -> Visit | None:
-        """Return what the visit of block k in that round left, if it took place before the fit was cut off."""
+        """Return the result of the visit of block k in a round, or None if it was not saved."""
         piece = self.checkpoint.load(self._name(f"block-{k}", iteration)) if self.checkpoint else None
         if piece is None or piece.meta["iteration"] != iteration:
             return None
         candidates = piece.arrays.pop("candidates")
         return Visit(Multipliers(**piece.arrays), candidates, tuple(piece.meta["estimates"]))
 
-    def resume(self, state: CoupledState) -> None:
-        """Bring a fresh state to the last round that was begun and of which everything is there."""
+    def resume(self, state: CoupledState, monitor: Monitor) -> None:
+        """Restore the start of the last round of which every piece is there."""
         if self.checkpoint is None:
             return
         parities = [p for p in (0, 1) if self._name("block-0", p) in self.checkpoint]
@@ -134,21 +141,21 @@ class Run:
                 state.multipliers[: len(known)] = [visit.multipliers for visit in known]
                 state.candidates[: len(known)] = [visit.candidates for visit in known]
                 state.shared = piece.arrays["shared"]
-                state.history = [Round(*entry) for entry in piece.meta["history"]]
-                state.optimism = piece.meta["optimism"]
+                for name, value in piece.meta["decisions"].items():
+                    setattr(state, name, value)
+                monitor.restore(piece.meta["monitor"])
                 break
             lost += [
                 self._name(f"block-{k}", iteration - 1) for k, visit in enumerate(visits) if visit is None
             ]
         if lost:
-            self._warn(lost, len(state.history))
+            self._warn(lost, state.n_rounds)
 
     def _warn(self, lost: list[str], n_rounds: int) -> None:
         assert self.checkpoint is not None
         more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-        warnings.warn(
-            f"the checkpoint in {self.checkpoint.path} is not whole: {lost[0]!r}{more} cannot be read. The fit goes "
-            + (f"on from round {n_rounds + 1}." if n_rounds else "back to its beginning."),
-            UserWarning,
-            stacklevel=4,
+        resumed = f"resumes at round {n_rounds + 1}" if n_rounds else "starts again"
+        warn_caller(
+            f"the checkpoint in {self.checkpoint.path} is incomplete: cannot read {lost[0]!r}{more}. The fit "
+            f"{resumed}."
         )

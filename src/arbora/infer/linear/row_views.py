@@ -1,4 +1,4 @@
-"""Some rows of a data set, for work that does not grow with all features."""
+"""Subsets of the rows with renumbered features, for work that does not grow with the number of all features."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arbora.infer.linear.flat import LinearRows
 from arbora.kernels.triples import take_rows
 
 
-class View(NamedTuple):
+class RowView(NamedTuple):
     """Some rows, with the features that occur in them."""
 
     ids: NDArray[np.int64]
@@ -19,13 +19,13 @@ class View(NamedTuple):
     rows: LinearRows
 
 
-def view_all(rows: LinearRows) -> View:
-    """All rows, with all features."""
-    return View(np.arange(rows.n_samples), np.arange(rows.n_features + 1), rows)
+def view_all(rows: LinearRows) -> RowView:
+    """Return a view of all rows, with all features."""
+    return RowView(np.arange(rows.n_samples), np.arange(rows.n_features + 1), rows)
 
 
-def view_some(rows: LinearRows, ids: NDArray[np.int64]) -> View:
-    """Take some rows, with their features counted anew, so that work on them does not grow with all features."""
+def view_some(rows: LinearRows, ids: NDArray[np.int64]) -> RowView:
+    """Copy some rows and renumber the features that occur in them."""
     if rows.dense:
         width = rows.n_features
         indptr = np.arange(len(ids) + 1, dtype=rows.indptr.dtype) * width
@@ -34,5 +34,5 @@ def view_some(rows: LinearRows, ids: NDArray[np.int64]) -> View:
     else:
         scratch = np.full(rows.n_features, -1, np.int32)
         indptr, indices, data, features = take_rows(rows.indptr, rows.indices, rows.data, ids, scratch)
-    part = LinearRows(indptr, indices, data, rows.norm2[ids], rows.bias, rows.dense, len(features))
-    return View(ids, np.append(features, rows.n_features), part)
+    taken = LinearRows(indptr, indices, data, rows.norm2[ids], rows.bias, rows.dense, len(features))
+    return RowView(ids, np.append(features, rows.n_features), taken)

@@ -19,10 +19,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
+from arbora.core.trace import Trace
 from arbora.infer.linear.coupled import CoupledSolver
-from arbora.infer.linear.coupled_shards import ShardedCoupledSolver
-from arbora.infer.linear.coupled_state import Multipliers, Round
+from arbora.infer.linear.coupled_shards import coupled_solver
+from arbora.infer.linear.coupled_state import Multipliers
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.tree.blocks import suits_blocks
 from arbora.infer.tree.prior import TreePrior
@@ -65,7 +67,7 @@ class DualSolution(NamedTuple):
     weights: Matrix  # n_nodes x n_weights
     objective: float
     gap: float
-    history: list[Round]
+    trace: Trace
     converged: bool
     multipliers: list[Multipliers]
 
@@ -128,7 +130,7 @@ class TreeDual:
     ----------
     problem : MapProblem
         One that `suits_dual`; its own precisions do not matter.
-    engine : ThreadEngine
+    engine : Engine
     dtype : dtype
         Working precision.
 
@@ -144,7 +146,7 @@ class TreeDual:
            [-0.71]])
     """
 
-    def __init__(self, problem: MapProblem, engine: Any, dtype: Any = np.float64) -> None:
+    def __init__(self, problem: MapProblem, engine: Engine, dtype: Any = np.float64) -> None:
         self.problem, self.engine = problem, engine
         self._require_memory(np.dtype(dtype).itemsize)
         self.rows = prepare_rows(sp.csr_array(problem.X), dtype, problem.bias)
@@ -155,7 +157,7 @@ class TreeDual:
         self.mean = root_means(problem)
         padding = np.zeros(self.rows.n_features + 1 - len(self.mean))
         self.offset = SameForAll(np.append(self.mean, padding)) if self.mean.any() else None
-        self.joint: ShardedCoupledSolver | None = None
+        self.joint: CoupledSolver | None = None
 
     def _require_memory(self, itemsize: int) -> None:
         problem = self.problem
@@ -173,14 +175,10 @@ class TreeDual:
         )
 
     def _joint(self, factor: sp.csc_array) -> CoupledSolver:
-        """State the problem for other shares; classes that live in shards stay there, with their multipliers."""
-        if self.engine.shares_memory:
-            return CoupledSolver(self.rows, self.costs, factor, "logistic", self.engine, self.offset)
+        """Return the solver with these shares; shards are made once and keep their multipliers."""
         if self.joint is None:
-            self.joint = ShardedCoupledSolver(
-                self.rows, self.costs, factor, "logistic", self.engine, self.offset
-            )
-            self.joint.shards.asked_between = True  # for the weights of every solution
+            problem = self.rows, self.costs, factor, "logistic", self.engine, self.offset
+            self.joint = coupled_solver(*problem, asked_between=True)  # for the weights of every solution
         else:
             self.joint.couple(factor)
         return self.joint
@@ -228,4 +226,4 @@ class TreeDual:
         weights = prior.all_nodes(W - self.mean[:, None]) + self.mean
         objective, gap = found.certificate.objective, found.certificate.gap
         relative = gap / max(objective, np.finfo(np.float64).tiny)
-        return DualSolution(weights, objective, relative, found.history, found.converged, found.multipliers)
+        return DualSolution(weights, objective, relative, found.trace, found.converged, found.multipliers)
