@@ -102,7 +102,7 @@ def test_numbers_of_any_kind_are_times(X):
     years = np.array([1990 + i % 3 for i in range(len(X))], dtype=object)  # a column of a data frame, say
     model = TemporalVMFMixture(2, random_state=0).fit(X, years)
     np.testing.assert_array_equal(model.times_, [1990.0, 1991.0, 1992.0])
-    with pytest.raises(ValueError, match="level must lie between 0 and 1, got 2"):
+    with pytest.raises(ValueError, match="level must be between 0 and 1, got 2"):
         model.dynamics(level=2)
     for ask in (
         model.top_features,
@@ -110,7 +110,7 @@ def test_numbers_of_any_kind_are_times(X):
         lambda n: model.vocabulary(0, n=n),
     ):
         for n in (-1, 2.5):
-            with pytest.raises(ValueError, match="n must be a whole number"):
+            with pytest.raises(ValueError, match="n must be an integer"):
                 ask(n=n)
 
 

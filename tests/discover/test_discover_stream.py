@@ -17,7 +17,7 @@ from arbora.discover import (
     TemporalVMFMixture,
     VMFMixture,
 )
-from arbora.discover._mixture.memory_mapped import UnitRows, fit_bytes, is_mapped, pieces, select_rows
+from arbora.discover._mixture.memory_mapped import UnitRows, fit_bytes, is_mapped, iter_chunks, select_rows
 from arbora.discover._mixture.rows import unit_rows, unit_rows_of_file
 from arbora.infer.mixture import loop as mixture
 from arbora.infer.mixture import statistics as mixture_stats
@@ -69,8 +69,8 @@ def test_rows_of_a_file_are_those_in_memory(tmp_path, small_blocks):
     assert not is_mapped(X)
     lazy, known = unit_rows_of_file(mapped), unit_rows(X)
     assert isinstance(lazy, UnitRows)
-    assert len(list(pieces(lazy))) > 3
-    assert sum(part.stop - part.start for part, _ in pieces(lazy)) == 300
+    assert len(list(iter_chunks(lazy))) > 3
+    assert sum(part.stop - part.start for part, _ in iter_chunks(lazy)) == 300
     ids = np.array([5, 250, 17, 17])
     for found, expected in [
         (lazy[40:90], known[40:90]),
@@ -183,7 +183,7 @@ def test_starts_that_run_side_by_side_are_counted(monkeypatch):
 def test_memory_that_there_is_not_is_refused_before_the_fit(data, monkeypatch):
     monkeypatch.setattr("arbora.core.memory.available_memory", lambda: 1000)
     with pytest.raises(
-        MemoryError, match=r"n_components=3 for 600 rows of 8 features needs .* mapped from files"
+        MemoryError, match=r"n_components=3 for 600 rows of 8 features needs .* memory-mapped rows"
     ):
         VMFMixture(3).fit(data.X_train)
 

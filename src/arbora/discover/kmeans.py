@@ -2,9 +2,9 @@
 
     max  sum_i a_i max_k x_i.c_k,      ||x_i|| = ||c_k|| = 1
 
-It is what a von Mises-Fisher mixture with equal weights and one shared concentration becomes when that
-concentration is large, and has no density. Mini-batches are stepwise: sums of a batch enter a moving average of the
-sums of all rows.
+It is the limit of a von Mises-Fisher mixture with equal weights and one shared concentration that grows without
+bound, and has no density. Mini-batches are stepwise: the sums of a batch enter a moving average of the sums of all
+rows.
 
 References
 ----------
@@ -14,9 +14,8 @@ I. Dhillon and D. Modha (2001). Concept decompositions for large sparse text dat
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,11 +26,14 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.core.engine import Engine
+from arbora.core.explorable import Explorable
 from arbora.core.products import csr_matmul
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
 from arbora.core.validation import check_rows
-from arbora.discover._mixture.base import RUN_CONSTRAINTS, warn_unless_converged
+from arbora.core.warn_caller import warn_caller
+from arbora.discover._mixture.fitting import RUN_CONSTRAINTS, number_of_starts, warn_unless_converged
 from arbora.discover._mixture.initialization import Init, check_init, starting_sums
 from arbora.discover._mixture.prediction import draw_seed
 from arbora.discover._mixture.rows import (
@@ -41,70 +43,90 @@ from arbora.discover._mixture.rows import (
     unit_columns,
     unit_rows,
 )
-from arbora.discover._mixture.top_features import ClusterLook
+from arbora.discover._mixture.top_features import Features, check_count, largest_features, nearest_rows
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, run
 from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows
 
-_MOST_REPAIRS = 10  # times that clusters without rows are put elsewhere
+_MOST_REPAIRS = 10  # times that empty clusters are moved
 
 
 def centre_scores(centres: NDArray[Any]) -> LinearScores:
-    """Cosines; the temperature of the schedule makes their maximum count."""
+    """Return cosines as scores; at temperature 0 only the largest one of a row counts."""
     return LinearScores(centres, np.zeros(centres.shape[1]), 0.0)
 
 
 def centre_update(centres: NDArray[Any], stats: Stats) -> NDArray[Any]:
-    """Mean directions of the clusters."""
+    """Return the mean directions of the clusters."""
     return unit_columns(stats.sums, centres)[0]
 
 
 def no_extra(centres: NDArray[Any]) -> float:
-    """Nothing: the objective is that of the rows alone."""
+    """Return 0: the objective has no term besides the rows."""
     return 0.0
 
 
-class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator):
+def run_k_means(
+    rows: WeightedRows, centres: NDArray[Any], schedule: Schedule, engine: Engine, progress: Progress
+) -> MixtureFit:
+    """Run k-means; repeat while there are empty clusters and rows away from their centres to move them to."""
+    model = MixtureModel(centre_scores, centre_update, no_extra)
+    fit = run(model, rows, centres, schedule, engine, progress)
+    for _ in range(_MOST_REPAIRS):
+        centres = fit.params
+        cosine = csr_matmul(rows.X, centres, engine)
+        empty = np.setdiff1d(np.arange(centres.shape[1]), cosine.argmax(axis=1))
+        far = np.argsort(cosine.max(axis=1), kind="stable")[: len(empty)]
+        empty = empty[cosine[far].max(axis=1) < 1 - 8 * np.finfo(rows.X.dtype).eps]
+        if not len(empty):
+            break
+        centres = centres.copy()
+        centres[:, empty] = rows.X[far[: len(empty)]].toarray().T
+        fit = run(model, rows, centres, schedule, engine, progress)
+    return fit
+
+
+class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator):
     """k-means by cosine similarity.
 
     Parameters
     ----------
     n_clusters : int
     init : {"k-means++", "random"}, labels or centres
-        Where to begin: rows far from each other, random labels, an integer label for each row (-1: none), or a
-        centre for each cluster.
+        The start: rows far from each other, random labels, an integer label for each row (-1: no label), or a centre
+        for each cluster.
     n_init : int
-        Starts, of which the best is kept; they run in parallel.
+        Number of starts. They run in parallel, and the best result is kept.
     tol : float
-        Gain of the mean cosine below which to stop.
+        Stop when the mean cosine gains less than this in an iteration.
     max_iter : int
-        Most iterations, or passes over the data in mini-batches.
+        Maximum number of iterations, or of passes over the data with mini-batches.
     batch_size : int, optional
         Rows in a mini-batch; all rows at once by default.
     dtype : {"float32", "float64"}
         Precision of the iterations.
     n_jobs : int, optional
-        Threads; the result does not depend on it.
+        Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
     verbose : int
-        1 shows a progress bar on a terminal, 2 everywhere.
+        1 shows a progress bar on a terminal, 2 always.
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
-        Of unit length.
+        Centres of unit length.
     labels_ : ndarray of shape (n_samples,)
     inertia_ : float
         Sum of the cosine distances (1 - cosine) of rows from their centres.
     trace_ : Trace
-        Its objective is the sum of the cosines.
+        The objective is the sum of the cosines.
     n_iter_ : int
     n_features_in_ : int
 
     Notes
     -----
-    Rows are divided by their length; zero rows are refused. A cluster that loses all its rows is put on the row
-    farthest from its centre.
+    Rows are divided by their length; zero rows are refused. A cluster that loses all its rows moves to the row that
+    is farthest from its centre.
 
     Examples
     --------
@@ -150,7 +172,7 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
         tags.input_tags.sparse = True
         return tags
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> SphericalKMeans:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the clusters.
 
         Parameters
@@ -158,100 +180,68 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            How often each row counts.
+            Number of times that each row counts.
 
         Returns
         -------
         self
         """
         with all_or_nothing(self):
-            solution, weight = self._fit(X, sample_weight)
-            self._warn(solution, weight)
+            fit, weight = self._fit(X, sample_weight)
+            self._warn(fit, weight)
             return self
 
     def _fit(self, X: Any, sample_weight: Any) -> tuple[MixtureFit, NDArray[np.float64]]:
-        """Find the clusters, without a word; return how, and the weights of the rows."""
+        """Find the clusters without warnings; return the fit and the weights of the rows."""
         self._validate_params()
         X = check_rows(self, X, reset=True, min_features=2)
         weight = check_weight(sample_weight, X)
         X = unit_rows(X, weight)
         rows = as_rows(X, weight, np.dtype(self.dtype))
         refuse_few(rows, self.n_clusters, "n_clusters")
-        init = check_init(self.init, *X.shape, self.n_clusters)
-        if not isinstance(init, str) and init.ndim == 1:
-            init = init[weight > 0]
+        init = check_init(self.init, weight, X.shape[1], self.n_clusters)
         with ThreadEngine(self.n_jobs) as engine:
-            solution = self._solve(rows, init, engine)
-            self._set(solution, X, weight, engine)
-        return solution, weight
+            fit = self._solve(rows, init, engine)
+            centres = fit.params.T.astype(np.float64)
+            self.cluster_centers_ = centres / np.linalg.norm(centres, axis=1, keepdims=True)
+            cosine = self._cosines(X, engine)
+        self.labels_ = cosine.argmax(axis=1)
+        self.inertia_ = float(weight @ (1.0 - cosine.max(axis=1)))
+        self.trace_, self.n_iter_ = fit.trace, len(fit.trace)
+        return fit, weight
 
-    def _solve(self, rows: WeightedRows, init: Init, engine: ThreadEngine) -> MixtureFit:
+    def _solve(self, rows: WeightedRows, init: Init, engine: Engine) -> MixtureFit:
+        """Return the best of several runs."""
         seed = draw_seed(self.random_state)
-        n_init = self.n_init if isinstance(init, str) else 1
+        n_init = number_of_starts(init, self.n_init)
 
         def fit(start: int) -> MixtureFit:
             rng = np.random.default_rng([seed, start])
             sums = np.ascontiguousarray(starting_sums(rows, init, self.n_clusters, rng, engine).T)
-            centres = unit_columns(sums.astype(rows.X.dtype), np.eye(*sums.shape, dtype=rows.X.dtype))[0]
+            axes = np.eye(*sums.shape, dtype=rows.X.dtype)
+            centres = unit_columns(sums.astype(rows.X.dtype), axes)[0]
             schedule = Schedule(self.tol, self.max_iter, (0.0,), self.batch_size, seed + start)
             with Progress(None, f"start {start + 1} of {n_init}", self.verbose) as progress:
-                return self._run(rows, centres, schedule, engine, progress)
+                return run_k_means(rows, centres, schedule, engine, progress)
 
         return best_of(fit, n_init, engine)
 
-    def _run(
-        self,
-        rows: WeightedRows,
-        centres: NDArray[Any],
-        schedule: Schedule,
-        engine: ThreadEngine,
-        progress: Progress,
-    ) -> MixtureFit:
-        """Run, and again while there are clusters without rows and rows away from their centres to put them on."""
-        model = MixtureModel(centre_scores, centre_update, no_extra)
-        solution = run(model, rows, centres, schedule, engine, progress)
-        for _ in range(_MOST_REPAIRS):
-            centres = solution.params
-            cosine = csr_matmul(rows.X, centres, engine)
-            empty = np.setdiff1d(np.arange(self.n_clusters), cosine.argmax(axis=1))
-            far = np.argsort(cosine.max(axis=1), kind="stable")[: len(empty)]
-            empty = empty[cosine[far].max(axis=1) < 1 - 8 * np.finfo(rows.X.dtype).eps]
-            if not len(empty):
-                break
-            centres = centres.copy()
-            centres[:, empty] = rows.X[far[: len(empty)]].toarray().T
-            solution = run(model, rows, centres, schedule, engine, progress)
-        return solution
-
-    def _set(self, solution: MixtureFit, X: sp.csr_array, weight: NDArray[Any], engine: ThreadEngine) -> None:
-        centres = solution.params.T.astype(np.float64)
-        self.cluster_centers_ = centres / np.linalg.norm(centres, axis=1, keepdims=True)
-        cosine = self._cosines(X, engine)
-        self.labels_ = cosine.argmax(axis=1)
-        self.inertia_ = float(weight @ (1.0 - cosine.max(axis=1)))
-        self.trace_, self.n_iter_ = solution.trace, len(solution.trace)
-
-    def _warn(self, solution: MixtureFit, weight: NDArray[Any]) -> None:
+    def _warn(self, fit: MixtureFit, weight: NDArray[Any]) -> None:
         found = len(np.unique(self.labels_[weight > 0]))
         if found < self.n_clusters:
-            warnings.warn(
+            warn_caller(
                 f"only {found} of n_clusters={self.n_clusters} have rows: X has too few different directions. "
                 "Decrease n_clusters.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
-        warn_unless_converged(self, solution)
+        warn_unless_converged(self, fit)
 
-    def _cosines(self, X: sp.csr_array, engine: ThreadEngine | None = None) -> NDArray[np.float64]:
-        centres = np.ascontiguousarray(self.cluster_centers_.T)
-        return csr_matmul(X, centres, engine or ThreadEngine(self.n_jobs))
-
-    def _centres(self) -> NDArray[np.float64]:
-        return self.cluster_centers_
+    def _cosines(self, X: sp.csr_array, engine: Engine) -> NDArray[np.float64]:
+        return csr_matmul(X, np.ascontiguousarray(self.cluster_centers_.T), engine)
 
     def _checked(self, X: Any) -> sp.csr_array:
         check_is_fitted(self)
-        return unit_rows(check_rows(self, X, reset=False, min_features=2))
+        return unit_rows(check_rows(self, X, reset=False))
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Return the cosines of rows and centres.
@@ -264,7 +254,7 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
         -------
         ndarray of shape (n_samples, n_clusters)
         """
-        return self._cosines(self._checked(X))
+        return self._cosines(self._checked(X), ThreadEngine(self.n_jobs))
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Return the cluster of each row.
@@ -277,7 +267,8 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
         -------
         ndarray of shape (n_samples,)
         """
-        return self.transform(X).argmax(axis=1)
+        labels: NDArray[np.int64] = self.transform(X).argmax(axis=1)
+        return labels
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the sum of the cosine distances of rows from their centres.
@@ -293,9 +284,46 @@ class SphericalKMeans(ClusterLook, ClusterMixin, TransformerMixin, BaseEstimator
         """
         return float(np.sum(self.transform(X).max(axis=1) - 1.0))
 
+    def top_features(self, feature_names: Any = None, n: int = 10) -> Features:
+        """List the largest features of each centre.
+
+        Parameters
+        ----------
+        feature_names : sequence of n_features names, optional
+            By default the column names of the data frame of the fit, or column numbers.
+        n : int
+            Number of features in each list.
+
+        Returns
+        -------
+        list of lists of (name, weight)
+            One list for each cluster, largest weights first. Only positive weights are listed.
+        """
+        check_is_fitted(self)
+        return largest_features(self, self.cluster_centers_, feature_names, n)
+
+    def representatives(self, X: Any, n: int = 5) -> list[NDArray[np.int64]]:
+        """Find the most typical rows of each cluster: of the rows assigned to it, those nearest to its centre.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        n : int
+            Number of rows for each cluster; fewer if the cluster has fewer.
+
+        Returns
+        -------
+        list of ndarray of int
+            Row numbers for each cluster, nearest first.
+        """
+        check_count(n)
+        return nearest_rows(self._checked(X), self.predict(X), self.cluster_centers_, n)
+
 
 def split_rows(rows: WeightedRows, centres: NDArray[Any], max_iter: int) -> NDArray[np.int64]:
-    """Clusters of rows, from centres that are given. There are no warnings: filters of them belong to no thread.
+    """Return the clusters of rows, starting from given centres, without warnings.
+
+    Warning filters belong to the process, so threads cannot silence the warnings of `SphericalKMeans.fit`.
 
     Examples
     --------
@@ -305,4 +333,5 @@ def split_rows(rows: WeightedRows, centres: NDArray[Any], max_iter: int) -> NDAr
     """
     model = SphericalKMeans(len(centres), init=centres, max_iter=max_iter, dtype=rows.X.dtype.name)
     model._fit(rows.X, rows.weight)
-    return model.labels_
+    labels: NDArray[np.int64] = model.labels_
+    return labels

@@ -4,9 +4,8 @@ r"""Mixtures of multinomial distributions by EM: clusters of counts.
           \qquad \theta_k \sim \mathrm{Dirichlet}(1 + a),
 
 the density of a row given its length. The M-step is :math:`\theta_{kj} = (s_{kj} + a) / \sum_j (s_{kj} + a)` with
-:math:`s_k = \sum_i r_{ik} x_i`, the mode of the posterior. Scores are taken relative to the mean of
-:math:`\log \theta_{kj}` over the components, which changes no responsibility and keeps them small in single
-precision.
+:math:`s_k = \sum_i r_{ik} x_i`, the mode of the posterior. Scores are relative to the mean of :math:`\log
+\theta_{kj}` over the components. This changes no responsibility and keeps scores small in single precision.
 
 References
 ----------
@@ -28,32 +27,33 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.core.engine import Engine
 from arbora.discover._mixture.base import Mixture
 from arbora.discover._mixture.initialization import Init, label_sums, starting_sums
-from arbora.discover._mixture.prediction import draw_seed
+from arbora.discover._mixture.prediction import draw_seed, linear_log_joint
 from arbora.discover._mixture.rows import count_rows
-from arbora.discover.vmf.mixture import left_out_shares, log_weights, own_parts
+from arbora.discover._mixture.weights import left_out_shares, log_weights, own_parts
 from arbora.infer.mixture.loop import MixtureModel
 from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows
 
-_CLEAR = 1e-6  # a row takes part in a component from this responsibility on
+_CLEAR = 1e-6  # smallest responsibility of a row that is removed from a component
 
 
 class MultinomialParams(NamedTuple):
-    """Log-probabilities of the features (n_features, n_components) and weights of the components."""
+    """Log-probabilities of the features (n_features, n_components), and weights of the components."""
 
     log_theta: NDArray[np.float64]
     weights: NDArray[np.float64]
 
 
 def relative_scores(params: MultinomialParams) -> LinearScores:
-    """Log-joint of rows and components, without what all components share."""
+    """Return the log-joint of rows and components, without the terms that all components share."""
     centred = params.log_theta - params.log_theta.mean(axis=1, keepdims=True)
     return LinearScores(centred, log_weights(params.weights))
 
 
 def multinomial_update(smoothing: float, params: Any, stats: Stats) -> MultinomialParams:
-    """M-step: smoothed shares of the features."""
+    """Return the M-step: smoothed shares of the features."""
     sums = stats.sums + smoothing
     log_theta = np.log(sums, dtype=np.float64) - np.log(sums.sum(axis=0, dtype=np.float64))
     return MultinomialParams(log_theta, stats.counts / stats.counts.sum())
@@ -62,7 +62,10 @@ def multinomial_update(smoothing: float, params: Any, stats: Stats) -> Multinomi
 def multinomial_extra(
     smoothing: float, totals: NDArray[np.float64], constant: float, params: MultinomialParams
 ) -> float:
-    """Return what the components share (`totals` sums all rows, `constant` their coefficients), and the log-prior."""
+    """Return the terms that all components share, and the log-prior.
+
+    `totals` is the sum of all rows, `constant` the sum of their log-coefficients.
+    """
     n_features, n_components = params.log_theta.shape
     log_volume = gammaln(n_features * (1 + smoothing)) - n_features * gammaln(1 + smoothing)
     log_prior = n_components * log_volume + smoothing * params.log_theta.sum()
@@ -70,11 +73,53 @@ def multinomial_extra(
 
 
 def log_coefficients(X: sp.csr_array) -> NDArray[np.float64]:
-    """Logarithms of the multinomial coefficients of the rows."""
+    """Return the logarithms of the multinomial coefficients of the rows."""
     owner = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     data = X.data.astype(np.float64)
     length = np.bincount(owner, weights=data, minlength=X.shape[0])
     return gammaln(length + 1) - np.bincount(owner, weights=gammaln(data + 1), minlength=X.shape[0])
+
+
+def left_out_joint(
+    params: MultinomialParams,
+    joint: NDArray[np.float64],
+    X: sp.csr_array,
+    weight: NDArray[Any],
+    stats: Stats,
+    smoothing: float,
+) -> NDArray[np.float64]:
+    """Return the log-joint of training rows and components, where each component lacks the part of the row.
+
+    Parameters
+    ----------
+    params : MultinomialParams
+    joint : ndarray of shape (n_samples, n_components)
+        Log-joint given the parameters. It is overwritten.
+    X : CSR array of shape (n_samples, n_features)
+    weight : ndarray of shape (n_samples,)
+    stats : Stats
+        Statistics of all training rows.
+    smoothing : float
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_components)
+    """
+    part = own_parts(softmax(joint, axis=1), weight)
+    total, extra = stats.sums.sum(axis=0), smoothing * X.shape[1]
+    log_share = left_out_shares(stats.counts, part)
+    joint += log_share - log_weights(params.weights)
+    for k in range(joint.shape[1]):
+        rows = np.flatnonzero(part[:, k] > _CLEAR)
+        own = X[rows]
+        taken = np.repeat(part[rows, k], np.diff(own.indptr)) * own.data
+        rest = np.maximum(stats.sums[own.indices, k] - taken, 0.0) + smoothing
+        own.data = own.data * np.log(rest)
+        length = np.asarray(X[rows].sum(axis=1)).ravel()
+        remaining = np.maximum(total[k] - part[rows, k] * length, 0.0) + extra
+        log_density = np.asarray(own.sum(axis=1)).ravel() - length * np.log(remaining)
+        joint[rows, k] = log_density + log_share[rows, k]
+    return joint
 
 
 class MultinomialMixture(Mixture):
@@ -83,32 +128,32 @@ class MultinomialMixture(Mixture):
     Parameters
     ----------
     n_components : int or "auto"
-        Number of clusters. "auto": the number with the highest density of rows that are held out.
+        Number of clusters. "auto": the number with the highest density of held-out rows.
     smoothing : float
-        Count that is added to every feature of every component: the prior is Dirichlet(1 + smoothing). With less,
-        random starts of short texts stay near where they began; counts in other units want another number.
+        Count that is added to every feature of every component: the prior is Dirichlet(1 + smoothing). With a smaller
+        value, fits of short texts from random starts stay near their start. Counts in other units need another value.
     init : {"k-means++", "random"}, labels or means
-        Where to begin: rows far from each other (by cosine), each mixed with the mean of all rows; random labels; an
-        integer label for each row (-1: none); or the probabilities of each component.
+        The start: rows far from each other (by cosine), each mixed with the mean of all rows; random labels; an
+        integer label for each row (-1: no label); or the probabilities of the features in each component.
     n_init : int
-        Starts, of which the best is kept; they run in parallel.
+        Number of starts. They run in parallel, and the best result is kept.
     tol : float
-        Gain of the log-likelihood of a row, in nats, below which to stop.
+        Stop when the objective gains less than this per row, in nats.
     max_iter : int
-        Most iterations, or passes over the data in mini-batches.
+        Maximum number of iterations, or of passes over the data with mini-batches.
     batch_size : int, optional
         Rows in a mini-batch (stepwise EM); all rows at once by default.
     dtype : {"float32", "float64"}
-        Precision of the E-step. A fitted model answers in double precision.
+        Precision of the E-step. Predictions use double precision.
     n_jobs : int, optional
-        Threads; the result does not depend on it.
+        Number of threads. The result does not depend on it.
     engine : None, "threads", "ray" or RayEngine
-        Where rows are counted in each iteration: in this process, or in shards on the workers of a Ray cluster (extra
-        `ray`; "ray" is one on this machine). The result is the same for any number of workers; that of this process
-        differs from it by rounding.
+        Where the E-step runs: in this process, or on shards of the rows on the workers of a Ray cluster (extra `ray`;
+        "ray" starts one on this machine). The result is the same for any number of workers, and equals that of this
+        process up to rounding.
     random_state : int, RandomState instance or None
     verbose : int
-        1 shows a progress bar on a terminal, 2 everywhere.
+        1 shows a progress bar on a terminal, 2 always.
 
     Attributes
     ----------
@@ -118,12 +163,12 @@ class MultinomialMixture(Mixture):
     mean_length_ : float
         Mean sum of the training rows.
     lower_bounds_ : ndarray
-        Log-likelihood plus log-prior by iteration.
+        Log-likelihood plus log-prior in each iteration.
     trace_ : Trace
     density_quantiles_ : ndarray
-        Quantiles of the log-density of training rows, each left out of the model; see `is_novel`.
+        Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
     selection_ : dict
-        Numbers of components tried and their held-out log-densities, if `n_components` is "auto".
+        Numbers of components that were tried, and their held-out log-densities, if `n_components` is "auto".
     n_components_ : int
     n_iter_ : int
     converged_ : bool
@@ -131,7 +176,7 @@ class MultinomialMixture(Mixture):
 
     Notes
     -----
-    Densities are those of a row given its length. Values need not be whole numbers. A row of zeros is an empty
+    Densities are densities of a row given its length. Values need not be integers. A row of zeros is an empty
     document: its density is 1, and its components are as probable as their weights.
 
     Examples
@@ -186,9 +231,6 @@ class MultinomialMixture(Mixture):
     def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
         return count_rows(X).astype(np.float64, copy=False)
 
-    def _constant(self, X: sp.csr_array) -> NDArray[np.float64]:
-        return log_coefficients(X)
-
     def _model(self, rows: WeightedRows) -> MixtureModel:
         weight = rows.weight.astype(np.float64)
         totals = np.asarray(rows.X.T @ weight, dtype=np.float64)
@@ -196,17 +238,21 @@ class MultinomialMixture(Mixture):
         extra = partial(multinomial_extra, self.smoothing, totals, constant)
         return MixtureModel(relative_scores, partial(multinomial_update, self.smoothing), extra)
 
-    def _scores(self, params: MultinomialParams) -> LinearScores:
-        return LinearScores(params.log_theta, log_weights(params.weights))
+    def _log_joint(self, params: MultinomialParams, X: sp.csr_array) -> NDArray[np.float64]:
+        return linear_log_joint(LinearScores(params.log_theta, log_weights(params.weights)), X)
+
+    def _density(self, params: MultinomialParams, X: sp.csr_array) -> NDArray[np.float64]:
+        density: NDArray[np.float64] = logsumexp(self._log_joint(params, X), axis=1)
+        return density + log_coefficients(X)
 
     def _begin(
-        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
     ) -> MultinomialParams:
         sums = starting_sums(rows, init, n_components, rng, engine, spherical=False)
         if (isinstance(init, str) and init == "k-means++") or (not isinstance(init, str) and init.ndim == 2):
             everything = label_sums(rows, np.zeros(rows.X.shape[0], np.int64), 1)
             size = np.maximum(sums.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-            # A single row knows few features: half of the start is what all rows have.
+            # A single row has few features: half of the start comes from the mean of all rows.
             background = everything / max(everything.sum(), np.finfo(float).tiny)
             sums = rows.total / n_components * (sums / size + background)
         return multinomial_update(self.smoothing, None, Stats(np.ones(n_components), sums.T))
@@ -217,33 +263,20 @@ class MultinomialMixture(Mixture):
     def _params(self) -> MultinomialParams:
         return MultinomialParams(np.log(np.ascontiguousarray(self.means_.T)), self.weights_)
 
-    def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: Any) -> None:
+    def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: Engine) -> None:
         super()._fit(X, weight, seed, engine)
         self.mean_length_ = float(weight @ np.asarray(X.sum(axis=1)).ravel() / weight.sum())
 
     def _n_parameters(self) -> int:
         n_components, n_features = self.means_.shape
-        return n_components * (n_features - 1) + n_components - 1
+        return int(n_components * (n_features - 1) + n_components - 1)
 
     def _left_out(
         self, params: MultinomialParams, X: sp.csr_array, weight: NDArray[Any], stats: Stats
     ) -> NDArray[np.float64]:
-        joint = self._log_joint(params, X)
-        part = own_parts(softmax(joint, axis=1), weight)
-        total, extra = stats.sums.sum(axis=0), self.smoothing * X.shape[1]
-        log_share = left_out_shares(stats.counts, part)
-        joint += log_share - log_weights(params.weights)
-        for k in range(joint.shape[1]):
-            rows = np.flatnonzero(part[:, k] > _CLEAR)
-            own = X[rows]
-            taken = np.repeat(part[rows, k], np.diff(own.indptr)) * own.data
-            rest = np.maximum(stats.sums[own.indices, k] - taken, 0.0) + self.smoothing
-            own.data = own.data * np.log(rest)
-            length = np.asarray(X[rows].sum(axis=1)).ravel()
-            remaining = np.maximum(total[k] - part[rows, k] * length, 0.0) + extra
-            log_density = np.asarray(own.sum(axis=1)).ravel() - length * np.log(remaining)
-            joint[rows, k] = log_density + log_share[rows, k]
-        return logsumexp(joint, axis=1) + self._constant(X)
+        joint = left_out_joint(params, self._log_joint(params, X), X, weight, stats, self.smoothing)
+        density: NDArray[np.float64] = logsumexp(joint, axis=1)
+        return density + log_coefficients(X)
 
     def sample(self, n_samples: int = 1, length: int | None = None) -> tuple[sp.csr_array, NDArray[np.int64]]:
         """Draw rows from the mixture.
@@ -258,7 +291,7 @@ class MultinomialMixture(Mixture):
         -------
         X : CSR array of shape (n_samples, n_features)
         labels : ndarray of shape (n_samples,)
-            The component that each row was drawn from, in order.
+            The component of each row, in ascending order.
         """
         check_is_fitted(self)
         rng = np.random.default_rng(draw_seed(self.random_state))

@@ -43,13 +43,17 @@ CLASSES: dict[str, str] = {
 _BAYESIAN_VMF = Renamed(
     parameters={"concentration": "concentration_posterior", "shared_concentration": "concentration"},
     values={"shared_concentration": lambda shared: "shared" if shared else "own"},
+    trace_columns={"gap": "gain"},
 )
 SINCE_FORMAT_1: dict[str, Renamed] = {
+    "arbora.discover.SphericalKMeans": Renamed(trace_columns={"gap": "gain"}),
+    "arbora.discover.MultinomialMixture": Renamed(trace_columns={"gap": "gain"}),
+    "arbora.discover.VMFMixture": Renamed(trace_columns={"gap": "gain"}),
     "arbora.discover.BayesianVMFMixture": _BAYESIAN_VMF,
     "arbora.discover.DirichletProcessVMFMixture": _BAYESIAN_VMF,
     "arbora.discover.TemporalVMFMixture": _BAYESIAN_VMF,
     "arbora.discover.HierarchicalVMFMixture": Renamed(
-        parameters={"concentration": "concentration_posterior"}
+        parameters={"concentration": "concentration_posterior"}, trace_columns={"gap": "gain"}
     ),
 }
 

@@ -93,7 +93,7 @@ def test_updates_maximise_the_bound():
     model = HierarchicalVMFMixture(tree, prior_concentration=1.5, node_concentration=4.0)
     model.hierarchy_, model.n_features_in_, model.dtype = tree, 3, "float64"
     model.seed_nodes_, model.seed_means_ = np.array([1]), np.array([[0.0, 0.0, 1.0]])
-    arrays, how = model._tree(np.float64), model._how()
+    arrays, how = model._tree(np.float64), model._inference()
     leaves = sample_vmf(np.eye(3)[0], 2.0, 3, rng)
     kappa = KappaPosterior(*(np.full(3, value) for value in (5.0, 0.0, np.log(5.0), np.log(5.0) ** 2, 0.1)))
     prior = VMFPrior(1.0, np.eye(3)[1], 1.5, 1.0, 1.0)
@@ -138,7 +138,7 @@ def test_the_bound_has_all_constants():
     known = vmf_log_normalizer(3.0, 4) + 3.0 * length * mu[0, 0]
     known += 2 * vmf_log_normalizer(2.0, 4) + 2.0 * length**2 * (mu[1] + mu[2]) @ mu[0]
     divergence = 2 * 0.5 * np.log(2 * np.pi)  # of two leaves with log(kappa) = 0 and no entropy
-    found = tree_extra(arrays, model._how(), q._replace(nodes=nodes))
+    found = tree_extra(arrays, model._inference(), q._replace(nodes=nodes))
     assert found == pytest.approx(known + entropy - divergence, rel=1e-10)
 
 
@@ -199,7 +199,7 @@ def test_seeds_say_where_things_go(data):
         ({"seeds": {"0": ["w1"]}}, "feature_names"),
         ({"seeds": {"0": ["w1"]}, "feature_names": ["a"] * 8}, "not in feature_names"),
         ({"seeds": {"0": ["w9"]}, "feature_names": [f"w{j}" for j in range(10)]}, "10 names, but X has 8"),
-        ({"seeds": {"0": [1000]}}, "numbers of rows"),
+        ({"seeds": {"0": [1000]}}, "row numbers"),
         ({"seeds": {"0": np.zeros(8)}}, "zero"),
         ({"seeds": {"0": np.ones(5)}}, "vectors of 8 features"),
         ({"seeds": ["0"]}, "labels"),

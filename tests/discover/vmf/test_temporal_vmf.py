@@ -286,10 +286,10 @@ def test_times_of_all_kinds(given, bins, points):
         (["yesterday"] * 4, None, "1999-12-31"),
         ([1.0, np.nan, 2.0, 3.0], None, "row 1 has no time"),
         ([1.0, 2.0, np.inf, 3.0], 2, "row 2 has no time, or an infinite one"),
-        ([1, 2, 3, 4], "year", "is for dates"),
+        ([1, 2, 3, 4], "year", "needs dates"),
         ([1, 2, 3, 4], [3, 1], "greater than the one before"),
         ([1, 2, 3, 4], [2, 5], "not between"),
-        ([1, 2, 3, 4], ["1999", "2000"], "bins holds dates"),
+        ([1, 2, 3, 4], ["1999", "2000"], "both be dates or both be numbers"),
     ],
     ids=str,
 )
@@ -301,7 +301,7 @@ def test_bad_times_are_refused(times, bins, message):
 def test_what_a_fitted_model_tells(data, times, fitted):
     with pytest.raises(ValueError, match="next"):
         fitted.predict(data.X_train[:1], [99])
-    with pytest.raises(ValueError, match="like those of the fit"):
+    with pytest.raises(ValueError, match="like the times of the fit"):
         fitted.predict(data.X_train[:1], ["1999"])
     words = [f"w{j}" for j in range(8)]
     table = fitted.vocabulary(1, words, n=2, times=[0, 5])

@@ -1,1 +1,1 @@
-"""What all mixtures share."""
+"""Functions and the base class that all mixtures share."""

@@ -1,76 +1,60 @@
-"""How all mixtures are fitted; what they tell once they are is in `_questions`.
+"""`Mixture`, the base class of all mixtures.
 
-A subclass gives its model (`_model`), a start (`_begin`), its attributes (`_set`) and its parameters back from them
-(`_params`). Fitting works in `dtype`.
+A subclass defines its model by a few methods: the functions of the model (`_model`, see `arbora.infer.mixture.loop`),
+a start (`_begin`), its parameters as attributes and back (`_set`, `_params`), and densities (`_log_joint`,
+`_density`, `_left_out`). `fit` works in `dtype`, predictions in double precision.
 """
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from numbers import Integral
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
-from arbora.core.engine import SerialEngine, require_shared_memory
-from arbora.core.progress import Progress
+from arbora.core.engine import Engine, require_shared_memory
+from arbora.core.explorable import Explorable
 from arbora.core.rollback import all_or_nothing
+from arbora.core.validation import check_rows
+from arbora.discover._mixture.fitting import (
+    RUN_CONSTRAINTS,
+    left_out_quantiles,
+    number_of_starts,
+    solve,
+    warn_unless_converged,
+)
 from arbora.discover._mixture.initialization import Init, check_init
-from arbora.discover._mixture.memory_mapped import chunks, require_fit, select_rows
-from arbora.discover._mixture.partial_fit import Stream
-from arbora.discover._mixture.prediction import LEVELS, Questions, draw_seed
+from arbora.discover._mixture.memory_mapped import require_fit
+from arbora.discover._mixture.prediction import (
+    akaike_criterion,
+    bayesian_criterion,
+    below_quantile,
+    draw_seed,
+    log_densities,
+    most_probable,
+    probabilities,
+)
 from arbora.discover._mixture.rows import as_rows, check_weight, refuse_few
-from arbora.discover._mixture.selection import search_components
-from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
-from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, run
-from arbora.infer.mixture.shards import place_rows
-from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step
+from arbora.discover._mixture.selection import select_components
+from arbora.discover._mixture.top_features import Features, check_count, largest_features, nearest_rows
+from arbora.engine import ENGINE_PARAMETER, choose_engine
+from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule
+from arbora.infer.mixture.statistics import WeightedRows
 
-_NOT_OF_THE_MODEL = "engine", "n_jobs", "random_state", "verbose"  # the seed is in the schedule
-_HELD_OUT = 0.2  # share of the rows on which the number of components is chosen
-
-RUN_CONSTRAINTS: dict[str, Any] = {  # parameters of all estimators that start somewhere and iterate
-    "init": [StrOptions({"k-means++", "random"}), "array-like"],
-    "n_init": [Interval(Integral, 1, None, closed="left")],
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-    "batch_size": [Interval(Integral, 1, None, closed="left"), None],
-    "dtype": [StrOptions({"float32", "float64"})],
-    "n_jobs": [Integral, None],
-    "random_state": ["random_state"],
-    "verbose": ["verbose"],
-}
+_NOT_OF_THE_MODEL = "engine", "n_jobs", "random_state", "verbose"  # the schedule has the seed
 
 
-def warn_unless_converged(estimator: Any, solution: MixtureFit) -> None:
-    """Tell the user of a run that was stopped by the number of iterations, or by a bound that fell."""
-    if solution.converged:
-        return
-    name, gain = type(estimator).__name__, solution.trace.last.get("gain", float("nan"))
-    if gain < 0:
-        message = (
-            f"{name} stopped after {len(solution.trace)} iterations: the bound fell by {-gain:.2g} a row, and what "
-            "was there before is kept. Rows that are equal, or nearly so, make concentrations too high for "
-            f"dtype={estimator.dtype!r}: take dtype='float64', leave out repeated rows, or fix the prior."
-        )
-    else:
-        message = (
-            f"{name} stopped at max_iter={estimator.max_iter}, before an iteration gained less than "
-            f"tol={estimator.tol:g} a row; the last gained {gain:.2g}. Increase max_iter or tol."
-        )
-    warnings.warn(message, ConvergenceWarning, stacklevel=4)
+class Mixture(Explorable, DensityMixin, BaseEstimator):
+    """Base class of the mixtures."""
 
-
-class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
-    """Base of the mixtures."""
-
+    _min_features: ClassVar[int] = 1
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "engine": ENGINE_PARAMETER,
@@ -82,7 +66,11 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    # --- what a model gives ---------------------------------------------------------------------------------------
+    # --- the model of a subclass ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> Any:
+        """Bring validated rows into the form of the model, in double precision; refuse rows that have none."""
 
     @abstractmethod
     def _model(self, rows: WeightedRows) -> MixtureModel:
@@ -90,35 +78,56 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
 
     @abstractmethod
     def _begin(
-        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
     ) -> Any:
         """Return parameters to start from."""
 
     @abstractmethod
     def _set(self, params: Any) -> None:
-        """Leave the parameters as attributes."""
+        """Store the parameters as attributes."""
+
+    @abstractmethod
+    def _params(self) -> Any:
+        """Return the parameters from the attributes."""
+
+    @abstractmethod
+    def _log_joint(self, params: Any, X: sp.csr_array) -> NDArray[np.float64]:
+        """Return the log-joint of rows and components, up to a constant of the row."""
+
+    @abstractmethod
+    def _density(self, params: Any, X: sp.csr_array) -> NDArray[np.float64]:
+        """Return the log-densities of rows."""
 
     @abstractmethod
     def _left_out(
         self, params: Any, X: sp.csr_array, weight: NDArray[Any], stats: Any
     ) -> NDArray[np.float64]:
-        """Return log-densities of the training rows, each as if the model had not seen it."""
+        """Return log-densities of training rows, each under the model without that row."""
+
+    @abstractmethod
+    def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> Any:
+        """Draw a row from the component of each label."""
+
+    @abstractmethod
+    def _n_parameters(self) -> int:
+        """Return the number of free parameters."""
 
     def _schedule(self, seed: int) -> Schedule:
+        """Return tolerance, iterations, temperatures and batch size of a run."""
         return Schedule(self.tol, self.max_iter, (1.0,), self.batch_size, seed)
 
     # --- fit ------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the components.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Flat mixtures on the sphere leave a CSR matrix of memory-mapped arrays in its files.
+            Flat mixtures on the sphere read a CSR matrix of memory-mapped arrays from its files.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            How often each row counts; a weight of 2 is a row twice.
+            Number of times that each row counts; a weight of 2 is the same row twice.
 
         Returns
         -------
@@ -127,24 +136,13 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
         with all_or_nothing(self):
             self._forget()
             X, weight = self._read(X, sample_weight, reset=True)
-            X = self._placed(X, y)
+            X = self._place_rows(X, y)
             with choose_engine(getattr(self, "engine", None), self.n_jobs) as engine:
                 self._fit(X, weight, draw_seed(self.random_state), engine)
             return self
 
-    def _read(self, X: Any, sample_weight: Any, reset: bool) -> tuple[sp.csr_array, NDArray[np.float64]]:
-        """Check parameters, rows and weights."""
-        self._validate_params()
-        X = self._check_matrix(X, reset=reset)
-        weight = check_weight(sample_weight, X)
-        return self._check_X(X, weight), weight
-
-    def _placed(self, X: sp.csr_array, y: Any) -> sp.csr_array:
-        """Bring rows into the layout of the fit, if the second argument of `fit` says more of them."""
-        return X
-
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.int64]:
-        """Find the components and return the one of each row.
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[Any]:
+        """Find the components and return the component of each row.
 
         Parameters
         ----------
@@ -158,7 +156,23 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
         """
         return self.fit(X, y, sample_weight).predict(X)
 
-    def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> None:
+    def _forget(self) -> None:
+        """Remove all learned attributes: a fit with other parameters does not set all of them again."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+
+    def _read(self, X: Any, sample_weight: Any, reset: bool) -> tuple[Any, NDArray[np.float64]]:
+        """Validate parameters, rows and weights."""
+        self._validate_params()
+        X = check_rows(self, X, reset=reset, min_features=self._min_features)
+        weight = check_weight(sample_weight, X)
+        return self._check_X(X, weight), weight
+
+    def _place_rows(self, X: Any, y: Any) -> Any:
+        """Bring rows into the layout of the fit; mixtures over time use the second argument of `fit`."""
+        return X
+
+    def _fit(self, X: Any, weight: NDArray[Any], seed: int, engine: Engine) -> None:
         if self.batch_size is not None:
             require_shared_memory(
                 engine, f"batch_size={self.batch_size}", "use engine=None, or batch_size=None"
@@ -166,85 +180,188 @@ class Mixture(Stream, Questions, DensityMixin, BaseEstimator):
         rows = as_rows(X, weight, np.dtype(self.dtype))
         n_components = self.n_components
         if n_components == "auto":
-            n_components = self._choose(X, weight, seed, engine)
+            selection = select_components(self, X, weight, seed, engine)
+            self.selection_ = {"n_components": selection.candidates, "score": selection.scores}
+            n_components = selection.best
         refuse_few(rows, n_components)
-        n_init = self.n_init if isinstance(self.init, str) else 1
+        n_init = number_of_starts(self.init, self.n_init)
         require_fit(X, n_components, self.dtype, engine.n_workers, n_init)
-        init = check_init(self.init, *X.shape, n_components)
-        if not isinstance(init, str) and init.ndim == 1:
-            init = init[weight > 0]
-        solution = self._solve(rows, init, n_components, seed, engine)
-        self.n_components_, self.n_iter_ = n_components, len(solution.trace)
-        self.lower_bounds_, self.trace_, self.converged_ = solution.bounds, solution.trace, solution.converged
-        self._set(solution.params)
-        self._set_quantiles(solution.params, X, weight, engine, solution.stats)
-        warn_unless_converged(self, solution)
+        init = check_init(self.init, weight, X.shape[1], n_components)
+        fit = self._solve(rows, init, n_components, seed, engine)
+        self.n_components_, self.n_iter_ = n_components, len(fit.trace)
+        self.lower_bounds_, self.trace_, self.converged_ = fit.bounds, fit.trace, fit.converged
+        self._set(fit.params)
+        self.density_quantiles_ = left_out_quantiles(self, fit.params, X, weight, engine, fit.stats)
+        warn_unless_converged(self, fit)
 
     def _solve(
-        self, rows: WeightedRows, init: Init, n_components: int, seed: int, engine: ThreadEngine
+        self, rows: WeightedRows, init: Init, n_components: int, seed: int, engine: Engine
     ) -> MixtureFit:
-        model = self._model(rows)
-        n_init = self.n_init if isinstance(init, str) else 1  # a given start is one start
-
-        def fit(start: int) -> MixtureFit:
-            rng = np.random.default_rng([seed, start])
-            params = self._begin(here, init, n_components, rng, engine)
-            schedule = self._schedule(seed + start)
-            with Progress(None, f"start {start + 1} of {n_init}", self.verbose) as progress:
-                return run(model, here, params, schedule, engine, progress)
-
-        with place_rows(rows, self._schedule(seed), n_components, engine, self._settings()) as here:
-            # Rows on remote workers serve one start after the other.
-            return best_of(fit, n_init, engine if here.remote is None else SerialEngine())
+        """Return the best of several runs."""
+        return solve(self, rows, init, n_components, seed, engine)
 
     def _settings(self) -> tuple[str, dict[str, Any]]:
-        """Return what tells a fit from others of the same rows."""
+        """Return what distinguishes this fit from other fits of the same rows."""
         params = {name: value for name, value in self.get_params().items() if name not in _NOT_OF_THE_MODEL}
         return type(self).__name__, params
 
-    def _choose(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> int:
-        """Choose the number of components by the density of rows that are held out."""
-        if not isinstance(self.init, str):
-            raise ValueError(
-                "n_components='auto' needs init='k-means++' or 'random': a given start has one number."
-            )
-        kept = np.flatnonzero(weight)
-        if len(kept) < 3:
-            raise ValueError(
-                f"n_components='auto' holds rows out, and n_samples={len(kept)} is too few: give 3."
-            )
-        order = np.random.default_rng(seed).permutation(kept)
-        out, rest = np.split(order, [max(1, int(_HELD_OUT * len(order)))])
-        rows, held_out = (
-            as_rows(select_rows(X, rest), weight[rest], np.dtype(self.dtype)),
-            select_rows(X, out),
-        )
+    # --- prediction -----------------------------------------------------------------------------------------------
 
-        def score(n_components: int) -> NDArray[np.float64]:
-            solution = self._solve(rows, self.init, n_components, seed, engine)
-            scores = self._by_chunks(lambda part: self._density(solution.params, part), held_out, engine)
-            return scores * weight[out] / weight[out].mean()
+    def _checked(self, X: Any) -> Any:
+        """Validate rows for a fitted mixture and bring them into the form of the model."""
+        check_is_fitted(self)
+        return self._check_X(check_rows(self, X, reset=False))
 
-        selection = search_components(score, max(1, len(rest) // 2))
-        self.selection_ = {"n_components": selection.candidates, "score": selection.scores}
-        return selection.best
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable component of each row.
 
-    def _set_quantiles(
-        self,
-        params: Any,
-        X: sp.csr_array,
-        weight: NDArray[Any],
-        engine: ThreadEngine,
-        stats: Stats | None = None,
-    ) -> None:
-        kept = np.flatnonzero(weight)
-        X, weight = select_rows(X, kept), weight[kept]
-        if stats is None:
-            rows = WeightedRows(X, weight)
-            stats, _ = e_step(self._model(rows).scores(params), rows, engine)
-        scores = engine.map(lambda part: self._left_out(params, X[part], weight[part], stats), chunks(X))
-        self._keep_quantiles(np.concatenate(scores), weight)
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
 
-    def _keep_quantiles(self, densities: NDArray[np.float64], weight: NDArray[Any]) -> None:
-        levels = np.linspace(0.0, 1.0, LEVELS)
-        self.density_quantiles_ = np.quantile(densities, levels, weights=weight, method="inverted_cdf")
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return most_probable(self, self._checked(X))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each component given the row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+        """
+        return probabilities(self, self._checked(X))
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Return the log-density of each row, with all constants.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return log_densities(self, self._checked(X))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log-density of the rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
+        return float(self.score_samples(X).mean())
+
+    def bic(self, X: Any) -> float:
+        """Return the Bayesian information criterion on X; lower is better.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        float
+        """
+        return bayesian_criterion(self.score_samples(X), self._n_parameters())
+
+    def aic(self, X: Any) -> float:
+        """Return Akaike's information criterion on X; lower is better.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        float
+        """
+        return akaike_criterion(self.score_samples(X), self._n_parameters())
+
+    def is_novel(self, X: Any, *, level: float = 0.05) -> NDArray[np.bool_]:
+        """Return which rows are unlike the training data.
+
+        A row is novel if its density is lower than that of a share `level` of the training rows, where each training
+        row is scored by the model without that row. About this share of new rows from the same source is novel by
+        mistake.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        level : float
+            Share of false alarms, between 0 and 1.
+
+        Returns
+        -------
+        ndarray of bool, shape (n_samples,)
+        """
+        return below_quantile(self.score_samples(X), self.density_quantiles_, level)
+
+    def sample(self, n_samples: int = 1) -> tuple[Any, NDArray[Any]]:
+        """Draw rows from the mixture; from the predictive distribution if the model has a posterior.
+
+        Parameters
+        ----------
+        n_samples : int
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        labels : ndarray of shape (n_samples,)
+            The component of each row.
+        """
+        check_is_fitted(self)
+        rng = np.random.default_rng(draw_seed(self.random_state))
+        labels = rng.choice(len(self.weights_), size=n_samples, p=self.weights_)
+        return self._draw(labels, rng), labels
+
+    # --- description ----------------------------------------------------------------------------------------------
+
+    def top_features(self, feature_names: Any = None, n: int = 10) -> Features:
+        """List the largest features of each component.
+
+        Parameters
+        ----------
+        feature_names : sequence of n_features names, optional
+            By default the column names of the data frame of the fit, or column numbers.
+        n : int
+            Number of features in each list.
+
+        Returns
+        -------
+        list of lists of (name, weight)
+            One list for each component, largest weights first. Only positive weights are listed.
+        """
+        check_is_fitted(self)
+        return largest_features(self, self.means_, feature_names, n)
+
+    def representatives(self, X: Any, n: int = 5) -> list[NDArray[np.int64]]:
+        """Find the most typical rows of each component: of the rows assigned to it, those nearest to its mean.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        n : int
+            Number of rows for each component; fewer if the component has fewer.
+
+        Returns
+        -------
+        list of ndarray of int
+            Row numbers for each component, nearest first.
+        """
+        check_count(n)
+        checked = self._checked(X)
+        return nearest_rows(checked, most_probable(self, checked), self.means_, n)

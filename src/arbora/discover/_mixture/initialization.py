@@ -1,10 +1,10 @@
-"""Where a mixture begins: seeds by k-means++ with cosines, random labels, labels or means that are given.
+"""Starts of mixtures: k-means++ with cosines, random labels, given labels or given means.
 
-A start is a matrix of sums of rows, one for each component; what a model makes of them is its own affair.
+A start is a matrix of sums of rows, one for each component, from which a model makes its first parameters.
 
 k-means++ draws each further seed with probability proportional to its distance from the nearest seed. On the sphere
-||x - s||^2 = 2 (1 - x.s), so that the squared distance of the original is the cosine distance. Of a few draws the one
-is kept that leaves the least distance (greedy k-means++).
+||x - s||^2 = 2 (1 - x.s), so the squared distance of the original algorithm is the cosine distance. Of a few draws,
+the one that leaves the smallest total distance is kept (greedy k-means++).
 
 References
 ----------
@@ -19,23 +19,37 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
-from arbora.discover._mixture.memory_mapped import pieces
+from arbora.discover._mixture.memory_mapped import iter_chunks
 from arbora.infer.mixture.statistics import WeightedRows
 
 Init = str | NDArray[Any]
 
 
-def check_init(init: Any, n_samples: int, n_features: int, n_components: int) -> Init:
-    """Check where to begin: a name, labels of all rows (-1: none), or a row for each component."""
+def check_init(init: Any, weight: NDArray[Any], n_features: int, n_components: int) -> Init:
+    """Validate the parameter `init`.
+
+    Parameters
+    ----------
+    init : str, labels or means
+        A name; an integer label for each row (-1: no label); or a mean for each component.
+    weight : ndarray of shape (n_samples,)
+        Labels of rows of weight 0 are dropped, like these rows.
+    n_features, n_components : int
+
+    Returns
+    -------
+    str, labels or means
+    """
     if isinstance(init, str):
         return init
-    given = np.asarray(init)
+    given, n_samples = np.asarray(init), len(weight)
     if given.shape == (n_components, n_features) and given.ndim == 2:
         means = given.astype(np.float64)
         if not np.isfinite(means).all() or not means.any(axis=1).all():
             raise ValueError(
-                "init holds a mean that is zero, infinite or NaN: give a direction for every component."
+                "init has a mean that is zero, infinite or NaN: give a direction for every component."
             )
         return means
     if given.shape != (n_samples,) or given.dtype.kind not in "iu":
@@ -45,15 +59,15 @@ def check_init(init: Any, n_samples: int, n_features: int, n_components: int) ->
         )
     if given.min() < -1 or given.max() >= n_components:
         raise ValueError(
-            f"init holds labels from {given.min()} to {given.max()}, but with n_components={n_components} they must "
-            f"lie between 0 and {n_components - 1} (-1 where there is none)."
+            f"init has labels from {given.min()} to {given.max()}, but with n_components={n_components} labels must "
+            f"be between 0 and {n_components - 1}, or -1 for a row without a label."
         )
     empty = np.setdiff1d(np.arange(n_components), given)
     if len(empty):
         raise ValueError(
-            f"no row of init has label {empty[0]}: every component needs one, or fewer n_components."
+            f"no row of init has label {empty[0]}: label a row for every component, or decrease n_components."
         )
-    return given
+    return given[weight > 0]
 
 
 def starting_sums(
@@ -61,12 +75,12 @@ def starting_sums(
     init: Init,
     n_components: int,
     rng: np.random.Generator,
-    engine: Any,
+    engine: Engine,
     spherical: bool = True,
 ) -> NDArray[np.float64]:
     """Return sums of rows, (n_components, n_features), from which the first parameters are made.
 
-    Without `spherical`, rows are compared by their cosines but summed as they are.
+    Without `spherical`, rows are compared by their cosines but summed with their lengths.
     """
     if not isinstance(init, str):
         return init if init.ndim == 2 else label_sums(rows, init, n_components)
@@ -75,24 +89,25 @@ def starting_sums(
         return label_sums(rows, labels, n_components)
     directions = rows.X if spherical else _directions(rows.X)
     seeds = plus_plus(WeightedRows(directions, rows.weight), n_components, rng, engine)
-    return rows.take(seeds).X.toarray().astype(np.float64)
+    sums: NDArray[np.float64] = rows.take(seeds).X.toarray().astype(np.float64)
+    return sums
 
 
 def label_sums(rows: WeightedRows, labels: NDArray[Any], n_components: int) -> NDArray[np.float64]:
-    """Add up the rows of each label."""
+    """Sum the rows of each label."""
     known = np.flatnonzero(labels >= 0)
     weight = rows.weight[known].astype(np.float64)
     member = sp.csr_array((weight, (labels[known], known)), shape=(n_components, rows.X.shape[0]))
     sums = np.zeros((n_components, rows.X.shape[1]))
-    for part, X in pieces(rows.X):
+    for part, X in iter_chunks(rows.X):
         sums += (member[:, part] @ X).toarray()
     return sums
 
 
 def plus_plus(
-    rows: WeightedRows, n_components: int, rng: np.random.Generator, engine: Any = None
+    rows: WeightedRows, n_components: int, rng: np.random.Generator, engine: Engine | None = None
 ) -> NDArray[np.int64]:
-    """Numbers of the rows that k-means++ chooses."""
+    """Return the numbers of the rows that k-means++ chooses."""
     n_trials = 2 + int(np.log(n_components))
     seeds = np.empty(n_components, np.int64)
     weight = rows.weight.astype(np.float64)
@@ -107,18 +122,20 @@ def plus_plus(
 
 
 def _draw(mass: NDArray[np.float64], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw positions with probability proportional to their mass; any, where none has mass."""
+    """Draw positions with probability proportional to their mass; uniformly if all masses are zero."""
     total = np.cumsum(mass)
     if not total[-1] > 0:
         return rng.integers(len(mass), size=n)
-    return np.minimum(np.searchsorted(total, rng.random(n) * total[-1], side="right"), len(mass) - 1)
+    return np.asarray(
+        np.minimum(np.searchsorted(total, rng.random(n) * total[-1], side="right"), len(mass) - 1)
+    )
 
 
-def _distances(X: Any, seeds: NDArray[np.int64], engine: Any) -> NDArray[np.float64]:
-    """Cosine distances of all rows from some of them; those of a seed from itself are exactly zero."""
+def _distances(X: Any, seeds: NDArray[np.int64], engine: Engine | None) -> NDArray[np.float64]:
+    """Return cosine distances of all rows from some of them; the distance of a seed from itself is exactly zero."""
     columns = np.ascontiguousarray(X[seeds].toarray().T)
-    cosine = np.concatenate([csr_matmul(piece, columns, engine) for _, piece in pieces(X)])
-    distance = np.maximum(1.0 - cosine.astype(np.float64), 0.0)
+    cosine = np.concatenate([csr_matmul(chunk, columns, engine) for _, chunk in iter_chunks(X)])
+    distance: NDArray[np.float64] = np.maximum(1.0 - cosine.astype(np.float64), 0.0)
     distance[distance < 4 * np.finfo(X.dtype).eps] = 0.0
     return distance
 

@@ -1,7 +1,7 @@
-"""Rows as mixtures take them: directions of unit length, or counts; sparse, checked, weighted.
+"""Rows in the form of the models: directions of unit length, or counts; with weights.
 
-Only the direction of a row matters on the sphere, so rows of any length are taken and divided by it, as users of
-cosine similarity expect. A zero row has no direction; there is no honest place for it in a model, and it is refused.
+On the sphere only the direction of a row matters, so rows of any length are divided by their length, as users of
+cosine similarity expect. A zero row has no direction and is refused.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight
 
 from arbora.core.validation import check_not_above, check_not_negative, refuse_rows
-from arbora.discover._mixture.memory_mapped import UnitRows, is_mapped, pieces, select_rows
+from arbora.discover._mixture.memory_mapped import UnitRows, is_mapped, iter_chunks, select_rows
 from arbora.infer.mixture.statistics import WeightedRows, squared_lengths
 
-_LARGEST = 1e30  # count or weight of a row: single precision ends at 3e38
+_LARGEST = 1e30  # largest count or weight of a row; single precision ends at 3e38
 
 
 def unit_rows(X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
-    """Divide every row by its length, in double precision. Rows of weight 0 may be zero; others are refused."""
+    """Divide every row by its length, in double precision. Zero rows are refused, except rows of weight 0."""
     sizes = row_sizes(X)
     _refuse_zero(sizes, weight)
     data = X.data.astype(np.float64)
@@ -30,20 +30,20 @@ def unit_rows(X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_arr
     return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
 
 
-def unit_rows_of_file(X: sp.csr_array, weight: NDArray[Any] | None = None) -> Any:
-    """Do as `unit_rows` does; but rows that are mapped into memory stay in their file, see `UnitRows`."""
+def unit_rows_of_file(X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array | UnitRows:
+    """Like `unit_rows`, but memory-mapped rows stay in their file; see `UnitRows`."""
     if not is_mapped(X):
         return unit_rows(X, weight)
     whole = UnitRows(X, np.ones((2, X.shape[0])))
-    sizes = np.hstack([row_sizes(piece) for _, piece in pieces(whole)])
+    sizes = np.hstack([row_sizes(chunk) for _, chunk in iter_chunks(whole)])
     _refuse_zero(sizes, weight)
     return UnitRows(X, sizes)
 
 
 def row_sizes(X: sp.csr_array) -> NDArray[np.float64]:
-    """Largest absolute entry of each row, and the length of the row divided by it; (1, 0) for a row of zeros.
+    """Return the largest absolute entry of each row, and the length of the row divided by it; (1, 0) for a zero row.
 
-    Lengths are taken after division by the largest entry, so that neither huge nor tiny numbers overflow.
+    Division by the largest entry avoids overflow with huge or tiny numbers.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def row_sizes(X: sp.csr_array) -> NDArray[np.float64]:
 
 
 def unit_columns(sums: NDArray[Any], before: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Divide the columns of `sums` by their lengths, which are returned too; a column of zeros stays as `before`."""
+    """Divide the columns of `sums` by their lengths and return both; a zero column becomes that of `before`."""
     length = np.sqrt(squared_lengths(sums))
     empty = length == 0
     directions = sums / np.where(empty, 1.0, length).astype(sums.dtype)
@@ -77,17 +77,17 @@ def count_rows(X: sp.csr_array) -> sp.csr_array:
 
 
 def check_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
-    """Check the weights of rows; not all of them may be zero."""
+    """Validate the weights of rows; at least one must be positive."""
     weight: NDArray[np.float64] = _check_sample_weight(
         sample_weight, X, dtype=np.float64, ensure_non_negative=True
     )
     if not weight.any():
-        raise ValueError("all rows have weight 0: there is nothing to learn from.")
+        raise ValueError("all rows have weight 0: give at least one row a positive weight.")
     low, high = weight[weight > 0].min(), weight.max()
     if low < 1 / _LARGEST or high > _LARGEST:
         raise ValueError(
-            f"sample_weight holds {low if low < 1 / _LARGEST else high:g}, but a weight is a number of rows: give 0, "
-            f"or numbers between {1 / _LARGEST:g} and {_LARGEST:g}."
+            f"sample_weight contains {low if low < 1 / _LARGEST else high:g}, but a weight is a number of rows: give "
+            f"0, or numbers between {1 / _LARGEST:g} and {_LARGEST:g}."
         )
     return weight
 
@@ -103,7 +103,7 @@ def refuse_few(rows: WeightedRows, n_components: int, name: str = "n_components"
 
 
 def as_rows(X: Any, weight: NDArray[Any], dtype: Any) -> WeightedRows:
-    """Rows that count, in the working precision."""
+    """Return the rows of positive weight, in the working precision."""
     if not weight.all():
         kept = np.flatnonzero(weight)
         X, weight = select_rows(X, kept), weight[kept]

@@ -1,23 +1,25 @@
-r"""Where a Bayesian mixture begins: annealing of means that are drawn towards the mean of all rows.
+r"""Deterministic annealing, the start of the Bayesian mixtures; means are pulled towards the mean of all rows.
 
 The bound of a von Mises-Fisher mixture has many maxima, and in many dimensions its responsibilities are hard from the
-first iteration on: a start decides the result. Deterministic annealing (Rose 1998) smooths them by a temperature T,
+first iteration on, so the start determines the result. Deterministic annealing (Rose 1998) smooths responsibilities
+by a temperature T,
 
 .. math:: r_{ik} \propto \bigl(\pi_k C_D(\kappa) e^{\kappa \mu_k^\top x_i}\bigr)^{1/T},
 
-that falls to 1. Around one cluster of all rows, deviations of the means grow if T is below
+that decreases to 1. Around a single cluster of all rows, deviations of the means grow if T is below
 
 .. math:: T_c = \kappa \lambda / \bar r,
 
-:math:`\lambda` the largest eigenvalue of the covariance of the rows across their mean, :math:`\bar r` the length of
-the mean and :math:`\kappa` their concentration. Above it seeds are forgotten; the start is somewhat below, which
-suits any number of features.
+where :math:`\lambda` is the largest eigenvalue of the covariance of the rows orthogonal to their mean, :math:`\bar r`
+the length of the mean and :math:`\kappa` their concentration. Above it all seeds become equal. Annealing starts
+somewhat below it, which suits any number of features.
 
-Means are :math:`\mu_k \propto s_k + n_0 (1 - 1/T) \mu_0`, with :math:`n_0` rows that lie at the mean direction of all
-rows: a component of few rows is held back, and those of many grow at its cost. This is what empties superfluous
-components; where rows are as the model says, :math:`T_c` is near 1, and none is. Evidence does not: rows of texts
-have far fewer degrees of freedom than dimensions, and to split a cluster pays nearly always. All components have one
-concentration meanwhile, else the broadest of them takes up what is rare in all.
+Means are :math:`\mu_k \propto s_k + n_0 (1 - 1/T) \mu_0`, with :math:`n_0` additional rows at the mean direction of
+all rows. They slow down components with few rows, so components with many rows grow at their expense. This empties
+superfluous components. If rows follow the model, :math:`T_c` is near 1, and none is emptied. The evidence does not do
+this: rows of texts have far fewer degrees of freedom than dimensions, so splitting a cluster nearly always raises it.
+All components share one concentration during annealing; otherwise the broadest component collects the rows that are
+rare in all others.
 
 References
 ----------
@@ -32,30 +34,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.discover._mixture.memory_mapped import pieces
+from arbora.core.engine import Engine
+from arbora.discover._mixture.memory_mapped import iter_chunks
 from arbora.discover._mixture.rows import unit_columns
 from arbora.discover.vmf.mixture import LEAST_START, VMFParams, vmf_scores
 from arbora.discover.vmf.posterior import expected_log_weights
 from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step
 from arbora.special import kappa_mle
 
-_BELOW = 0.4  # of the critical temperature, to start at; between 0.3 and 0.5 it makes no difference
-_HELD_BACK = 0.5  # n_0, as a share of the rows of an average component
+_BELOW = 0.4  # first temperature, relative to the critical one; 0.3 to 0.5 give the same results
+_HELD_BACK = 0.5  # n_0, relative to the rows of an average component
 _POWER_STEPS = 20
 _MOST_RESULTANT = 1 - 1e-9
 _TINY = float(np.finfo(np.float64).tiny)
 
 
 def mean_row(rows: WeightedRows) -> NDArray[np.float64]:
-    """Weighted mean of the rows."""
+    """Return the weighted mean of the rows."""
     total = np.zeros(rows.X.shape[1])
-    for part, X in pieces(rows.X):
+    for part, X in iter_chunks(rows.X):
         total += X.T @ rows.weight[part]
     return total / rows.total
 
 
 def critical_temperature(rows: WeightedRows, rng: np.random.Generator) -> float:
-    """Temperature below which a single cluster of all rows falls apart.
+    """Return the temperature below which a single cluster of all rows separates.
 
     Examples
     --------
@@ -72,9 +75,9 @@ def critical_temperature(rows: WeightedRows, rng: np.random.Generator) -> float:
     v, value = rng.standard_normal(X.shape[1]), 0.0
     for _ in range(_POWER_STEPS):
         before, v, total = v, np.zeros_like(v), 0.0
-        for part, piece in pieces(X):
-            along = (piece @ before - mean @ before) * weight[part]
-            v += piece.T @ along
+        for part, chunk in iter_chunks(X):
+            along = (chunk @ before - mean @ before) * weight[part]
+            v += chunk.T @ along
             total += along.sum()
         v -= mean * total
         v -= centre * (centre @ v)
@@ -86,7 +89,7 @@ def critical_temperature(rows: WeightedRows, rng: np.random.Generator) -> float:
 
 
 def held_back_update(centre: NDArray[Any], n_rows: float, params: VMFParams, stats: Stats) -> VMFParams:
-    """Means with `n_rows` more rows at the centre; one concentration; expected log-weights under a sparse prior."""
+    """Update means with `n_rows` more rows at the centre, one concentration, and weights under a sparse prior."""
     n_features, n_components = stats.sums.shape
     sums = stats.sums + (n_rows * centre).astype(stats.sums.dtype)[:, None]
     directions, _ = unit_columns(sums, params.vectors)
@@ -98,23 +101,23 @@ def held_back_update(centre: NDArray[Any], n_rows: float, params: VMFParams, sta
 
 
 def anneal(
-    rows: WeightedRows, start: VMFParams, n_steps: int, rng: np.random.Generator, engine: Any
+    rows: WeightedRows, start: VMFParams, n_steps: int, rng: np.random.Generator, engine: Engine
 ) -> VMFParams:
-    """Components to begin with, from a start.
+    """Anneal the components of a start.
 
     Parameters
     ----------
     rows : WeightedRows
     start : VMFParams
     n_steps : int
-        Iterations in which the temperature falls.
+        Iterations in which the temperature decreases.
     rng : numpy.random.Generator
-    engine : object with ``map(function, items)`` and ``sum(function, items)``
+    engine : Engine
 
     Returns
     -------
     VMFParams
-        All have the same concentration.
+        Components with the same concentration.
     """
     n_components, params = len(start.weights), start
     mean = mean_row(rows)

@@ -4,11 +4,11 @@ r"""Bayesian mixtures of von Mises-Fisher distributions.
           \kappa_k \sim \mathrm{logNormal}(m, \sigma^2), \\
           z_i &\sim \mathrm{Categorical}(\pi), \quad x_i \sim \mathrm{vMF}(\mu_{z_i}, \kappa_{z_i}).
 
-Components share their prior, and all of it is learned from the data (empirical Bayes) unless it is given. By default
-they share their concentration too, :math:`\kappa_k = \kappa`, which finds known classes of texts more often: with one
-of its own for each component, the broadest gathers all rows that are rare in theirs. The start is annealed
-(`_anneal`), and empties superfluous components. The updates are in `_vmf_posterior`, the posterior of the
-concentrations in `_concentration`.
+Components share their prior. All parts of it that are not given are learned from the data (empirical Bayes). By
+default components also share their concentration, :math:`\kappa_k = \kappa`, which finds known classes of texts more
+often: with own concentrations, the broadest component collects the rows that are rare in all others. The start is
+annealed (`annealing`), which empties superfluous components. The updates are in `posterior`, the posterior of the
+concentrations in `concentration`, densities and samples in `predictive`.
 
 References
 ----------
@@ -19,56 +19,59 @@ S. Gopal (2014). Large-scale Structured Learning. PhD thesis, Carnegie Mellon Un
 from __future__ import annotations
 
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.core.engine import require_shared_memory
-from arbora.core.products import csr_matmul
-from arbora.discover._mixture.base import Mixture
+from arbora.core.engine import Engine, require_shared_memory
+from arbora.discover._mixture.fitting import left_out_quantiles
 from arbora.discover._mixture.initialization import Init
+from arbora.discover._mixture.partial_fit import PartialFitMixture
 from arbora.discover._mixture.rows import as_rows, unit_rows_of_file
-from arbora.discover.vmf.annealing import anneal, mean_row
-from arbora.discover.vmf.concentration import POSTERIORS, KappaPosterior, largest_kappa
-from arbora.discover.vmf.gibbs import CollapsedVMF, GibbsState, sample_posterior, warn_of_chains_apart
-from arbora.discover.vmf.mixture import VMFParams, left_out_shares, own_parts, start_components
+from arbora.discover.vmf.bayesian_model import (
+    BAYESIAN_CONSTRAINTS,
+    get_posterior,
+    inference_of,
+    n_mixture_parameters,
+    posterior_log_joint,
+    set_posterior,
+    start_posterior,
+)
+from arbora.discover.vmf.concentration import KappaPosterior
+from arbora.discover.vmf.gibbs import CollapsedVMF, GibbsState, sample_posterior, warn_unless_mixed
 from arbora.discover.vmf.posterior import (
     Inference,
     VMFPosterior,
     VMFPrior,
-    begin_posterior,
-    left_out_log_density,
     posterior_extra,
     posterior_scores,
-    predictive_log_density,
-    sample_predictive,
     update_posterior,
 )
-from arbora.engine import ThreadEngine
+from arbora.discover.vmf.predictive import (
+    left_out_mixture_log_density,
+    mixture_log_density,
+    sample_predictive,
+)
 from arbora.infer.mcmc.chains import Schedule as Sweeps
 from arbora.infer.mixture.loop import MixtureModel
-from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows
-
-_ANNEALING_STEPS = 25
-_ROWS_PER_COMPONENT = 50  # that annealing sees where rows come in mini-batches
+from arbora.infer.mixture.statistics import Stats, WeightedRows
 
 
-class BayesianVMFMixture(Mixture):
+class BayesianVMFMixture(PartialFitMixture):
     """Bayesian mixture of von Mises-Fisher distributions.
 
     Parameters
     ----------
     n_components : int or "auto"
-        Number of clusters, of which some may end without rows. "auto": the number with the highest density of rows
-        that are held out.
+        Number of clusters; some may end without rows. "auto": the number with the highest density of held-out rows.
     inference : {"variational", "gibbs"}
-        How the posterior is found. "gibbs" draws from it, with the means integrated out; chains start at variational
-        solutions, from which they take those parts of the prior that are not given.
+        How the posterior is computed. "gibbs" samples it, with the means integrated out. Its chains start at
+        variational solutions, and take from them the parts of the prior that are not given.
     concentration : {"shared", "own"}
         "shared": all components have the same concentration. "own": each component has its own. Own concentrations
         describe new rows better, but find known classes less often.
@@ -78,47 +81,48 @@ class BayesianVMFMixture(Mixture):
     alpha : float, optional
         Parameter of the Dirichlet prior of the weights. None, here and below: learned from the data.
     prior_direction : array-like of shape (n_features,), optional
-        Direction that the means lie around.
+        Direction around which the means are distributed.
     prior_concentration : float, optional
-        Concentration of the means around it.
+        Concentration of the means around `prior_direction`.
     prior_log_mean, prior_log_variance : float, optional
         Mean and variance of the logarithms of the concentrations.
     init : {"k-means++", "random"}, labels or means
-        Where to begin: rows far from each other, random labels, an integer label for each row (-1: none), or a mean
+        The start: rows far from each other, random labels, an integer label for each row (-1: no label), or a mean
         for each component.
     initial_concentration : float, optional
-        Concentration of the start; by default a broad one, at which the rows are half undecided, and, for given
-        labels, that of the labels. Random labels start at 10.
+        Concentration of the start. By default a broad one, at which responsibilities have half the entropy of a
+        uniform distribution; for given labels, the estimate from the labels; for random labels, 10.
     annealing_steps : int, optional
-        Iterations of annealing before those that converge; by default 25, and 0 for labels or means that are given.
+        Iterations of annealing at the start; by default 25, and 0 for given labels or means.
     n_init : int
-        Starts, of which the best is kept; they run in parallel.
+        Number of starts. They run in parallel, and the best result is kept.
     n_chains, n_warmup, n_samples : int
-        Of the sampler: chains, which run in parallel, sweeps of each that are thrown away, and sweeps that are kept.
+        For `inference="gibbs"`: number of chains, which run in parallel; sweeps of each chain that are discarded;
+        sweeps that are kept.
     tol : float
-        Gain of the bound per row, in nats, below which to stop.
+        Stop when the bound gains less than this per row, in nats.
     max_iter : int
-        Most iterations, or passes over the data in mini-batches.
+        Maximum number of iterations, or of passes over the data with mini-batches.
     batch_size : int, optional
         Rows in a mini-batch (stochastic variational inference); all rows at once by default.
     dtype : {"float32", "float64"}
-        Precision of the E-step. A fitted model answers in double precision.
+        Precision of the E-step. Predictions use double precision.
     n_jobs : int, optional
-        Threads; the result does not depend on it.
+        Number of threads. The result does not depend on it.
     engine : None, "threads", "ray" or RayEngine
-        Where rows are counted in each iteration: in this process, or in shards on the workers of a Ray cluster (extra
-        `ray`; "ray" is one on this machine). The result is the same for any number of workers; that of this process
-        differs from it by rounding.
+        Where the E-step runs: in this process, or on shards of the rows on the workers of a Ray cluster (extra `ray`;
+        "ray" starts one on this machine). The result is the same for any number of workers, and equals that of this
+        process up to rounding.
     random_state : int, RandomState instance or None
     verbose : int
-        1 shows a progress bar on a terminal, 2 everywhere.
+        1 shows a progress bar on a terminal, 2 always.
 
     Attributes
     ----------
     means_ : ndarray of shape (n_components, n_features)
         Directions of the posterior means.
     mean_concentrations_ : ndarray of shape (n_components,)
-        Concentrations of the posteriors of the means: how certain they are.
+        Concentrations of the posteriors of the means: how certain the means are.
     concentrations_ : ndarray of shape (n_components,)
         Posterior means of the concentrations.
     kappa_posterior_ : ndarray of shape (5, n_components)
@@ -130,21 +134,21 @@ class BayesianVMFMixture(Mixture):
     prior_ : dict
         `alpha`, `direction`, `concentration`, `log_mean` and `log_variance`, as given or learned.
     lower_bounds_ : ndarray
-        Evidence lower bound by iteration, with all its constants. With "sample" it is an estimate. Of the
-        variational start, if the posterior is sampled.
+        Evidence lower bound in each iteration, with all constants. With `concentration_posterior="sample"` it is an
+        estimate. With `inference="gibbs"`, the bounds of the variational start.
     trace_ : Trace
-        Of the sampler, its objective is the log-density of assignments, concentrations and rows.
+        With `inference="gibbs"`, the objective is the log-density of assignments, concentrations and rows.
     responsibilities_ : ndarray of shape (n_samples, n_components)
-        Share of the draws in which a row is in a component, if the posterior is sampled; so are the next two. Rows of
-        weight 0, which are in none, have probabilities given the model.
+        With `inference="gibbs"`, like the next two attributes: share of the draws in which a row is in a component.
+        Rows of weight 0 are in no draw; theirs are probabilities given the model.
     draws_ : dict
         `log_concentrations` and `counts` of shape (n_chains, n_samples, n_components), `log_joint` without the last.
     rhat_ : dict
-        Of the same: above 1.05 the chains do not agree.
+        R-hat of the arrays in `draws_`; the chains disagree if it is above 1.05.
     density_quantiles_ : ndarray
-        Quantiles of the log-density of training rows, each left out of the model; see `is_novel`.
+        Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
     selection_ : dict
-        Numbers of components tried and their held-out log-densities, if `n_components` is "auto".
+        Numbers of components that were tried, and their held-out log-densities, if `n_components` is "auto".
     stream_counts_, stream_sums_, seen_weight_ : see `VMFMixture`
     n_components_ : int
     n_iter_ : int
@@ -154,8 +158,8 @@ class BayesianVMFMixture(Mixture):
     Notes
     -----
     Densities are those of the posterior predictive distribution: the mean directions are integrated out exactly, the
-    concentrations by quadrature. Probabilities of components are those of the variational posterior, for new rows as
-    for those of the fit: a component without rows, whose predictive density is broad, does not gather outliers.
+    concentrations by quadrature. Probabilities of components are those of the variational posterior, for new rows and
+    for training rows: a component without rows, whose predictive density is broad, does not attract outliers.
     Rows are divided by their length; zero rows are refused.
 
     Examples
@@ -169,24 +173,15 @@ class BayesianVMFMixture(Mixture):
     """
 
     _min_features: ClassVar[int] = 2
-    _streams: ClassVar[bool] = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **Mixture._parameter_constraints,
+        **PartialFitMixture._parameter_constraints,
+        **BAYESIAN_CONSTRAINTS,
         "inference": [StrOptions({"variational", "gibbs"})],
         "concentration": [StrOptions({"shared", "own"})],
-        "concentration_posterior": [StrOptions(set(POSTERIORS))],
-        "alpha": [Interval(Real, 0, None, closed="neither"), None],
-        "prior_direction": ["array-like", None],
-        "prior_concentration": [Interval(Real, 0, None, closed="left"), None],
-        "prior_log_mean": [Real, None],
-        "prior_log_variance": [Interval(Real, 0, None, closed="neither"), None],
-        "initial_concentration": [Interval(Real, 0, None, closed="neither"), None],
-        "annealing_steps": [Interval(Integral, 0, None, closed="left"), None],
         "n_chains": [Interval(Integral, 1, None, closed="left")],
         "n_warmup": [Interval(Integral, 0, None, closed="left")],
         "n_samples": [Interval(Integral, 4, None, closed="left")],
     }
-    inference = "variational"  # of those who inherit without having the parameter
 
     def __init__(
         self,
@@ -241,34 +236,62 @@ class BayesianVMFMixture(Mixture):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _given_prior(self) -> dict[str, Any]:
-        """Return the parts of the prior that the user fixed."""
-        parts = {
-            "alpha": self.alpha,
-            "direction": self.prior_direction,
-            "concentration": self.prior_concentration,
-            "log_mean": self.prior_log_mean,
-            "log_variance": self.prior_log_variance,
-        }
-        given = {name: value for name, value in parts.items() if value is not None}
-        if "direction" in given:
-            direction = np.asarray(given["direction"], dtype=np.float64)
-            length = np.linalg.norm(direction)
-            if direction.shape != (self.n_features_in_,) or not 0 < length < np.inf:
-                raise ValueError(
-                    f"prior_direction must be a vector of {self.n_features_in_} numbers that is not zero, got shape "
-                    f"{direction.shape} of length {length:g}."
-                )
-            given["direction"] = direction / length
-        return given
+    def _learn(self, X: Any, weight: NDArray[Any], total_samples: float | None, engine: Engine) -> None:
+        if self.inference == "gibbs":
+            raise ValueError(
+                "partial_fit needs inference='variational': sampling passes over all rows many times."
+            )
+        super()._learn(X, weight, total_samples, engine)
 
-    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
+    # --- the model ------------------------------------------------------------------------------------------------
+
+    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> Any:
         return unit_rows_of_file(X, weight)
 
-    def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> None:
+    def _inference(self) -> Inference:
+        return inference_of(self, shared=self.concentration == "shared")
+
+    def _model(self, rows: WeightedRows) -> MixtureModel:
+        how = self._inference()
+        extra = partial(posterior_extra, shared=how.shared)
+        return MixtureModel(posterior_scores, partial(update_posterior, how), extra)
+
+    def _begin(
+        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
+    ) -> VMFPosterior:
+        return start_posterior(self, self._inference(), rows, init, n_components, rng, engine)
+
+    def _set(self, params: VMFPosterior) -> None:
+        set_posterior(self, params)
+
+    def _params(self) -> VMFPosterior:
+        return get_posterior(self)
+
+    def _n_parameters(self) -> int:
+        return n_mixture_parameters(self)
+
+    def _log_joint(self, params: VMFPosterior, X: sp.csr_array) -> NDArray[np.float64]:
+        return posterior_log_joint(params, X)
+
+    def _density(self, params: VMFPosterior, X: sp.csr_array) -> NDArray[np.float64]:
+        return mixture_log_density(params, X)
+
+    def _left_out(
+        self, params: VMFPosterior, X: sp.csr_array, weight: NDArray[Any], stats: Stats
+    ) -> NDArray[np.float64]:
+        return left_out_mixture_log_density(params, self._log_joint(params, X), X, weight)
+
+    def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
+        kappa = KappaPosterior(*self.kappa_posterior_[:, labels])
+        return sample_predictive(self.means_[labels], self.mean_concentrations_[labels], kappa, rng)
+
+    # --- Gibbs sampling -------------------------------------------------------------------------------------------
+
+    def _fit(self, X: Any, weight: NDArray[Any], seed: int, engine: Engine) -> None:
         if self.inference == "gibbs" and not np.isin(weight, (0.0, 1.0)).all():
             raise ValueError(
-                "inference='gibbs' samples a component for each row: give no weights but 0 and 1."
+                "inference='gibbs' samples one component for each row: give no weights but 0 and 1, or use "
+                "inference='variational'."
             )
         if self.inference == "gibbs":
             require_shared_memory(engine, "inference='gibbs'", "use engine=None, or inference='variational'")
@@ -276,10 +299,8 @@ class BayesianVMFMixture(Mixture):
         if self.inference == "gibbs":
             self._sample_posterior(X, weight, seed, engine)
 
-    def _sample_posterior(
-        self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine
-    ) -> None:
-        """Run chains from different variational solutions, and leave what they have in common."""
+    def _sample_posterior(self, X: Any, weight: NDArray[Any], seed: int, engine: Engine) -> None:
+        """Run chains from different variational solutions and store their common posterior."""
         kept = np.flatnonzero(weight)
         seen = X[kept]
         rows, n_components = as_rows(X, weight, np.dtype(self.dtype)), self.n_components_
@@ -303,95 +324,5 @@ class BayesianVMFMixture(Mixture):
         self.responsibilities_ = np.empty((X.shape[0], n_components))
         self.responsibilities_[kept] = found.resp
         self.responsibilities_[unseen] = softmax(self._log_joint(found.projection, X[unseen]), axis=1)
-        self._set_quantiles(found.projection, X, weight, engine)
-        warn_of_chains_apart(found.rhat)
-
-    def _learn(
-        self, X: sp.csr_array, weight: NDArray[Any], total: float | None, engine: ThreadEngine
-    ) -> None:
-        if self.inference == "gibbs":
-            raise ValueError(
-                "partial_fit needs inference='variational': chains go over all rows again and again."
-            )
-        super()._learn(X, weight, total, engine)
-
-    def _how(self) -> Inference:
-        fixed = frozenset(self._given_prior())
-        largest = largest_kappa(self.dtype)
-        return Inference(
-            POSTERIORS[self.concentration_posterior], fixed, self.concentration == "shared", largest
-        )
-
-    def _model(self, rows: WeightedRows) -> MixtureModel:
-        how = self._how()
-        return MixtureModel(
-            posterior_scores, partial(update_posterior, how), partial(posterior_extra, shared=how.shared)
-        )
-
-    def _scores(self, params: VMFPosterior) -> LinearScores:
-        return posterior_scores(params)
-
-    def _begin(
-        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
-    ) -> VMFPosterior:
-        start = start_components(rows, init, n_components, self.initial_concentration, rng, engine)
-        start = self._annealed(rows, init, start, rng, engine)
-        return begin_posterior(mean_row(rows), rows.total, start, self._given_prior(), self._how())
-
-    def _annealed(
-        self, rows: WeightedRows, init: Init, start: VMFParams, rng: np.random.Generator, engine: Any
-    ) -> VMFParams:
-        steps = self.annealing_steps
-        if steps is None:
-            steps = _ANNEALING_STEPS if isinstance(init, str) else 0
-        if steps == 0 or len(start.weights) == 1:
-            return start
-        if self.batch_size is not None and self.batch_size < rows.X.shape[0]:
-            least = _ROWS_PER_COMPONENT * len(start.weights)
-            size = min(max(self.batch_size, least), rows.X.shape[0])
-            rows = rows.take(np.sort(rng.choice(rows.X.shape[0], size, replace=False)))
-        return anneal(rows, start, steps, rng, engine)
-
-    def _set(self, params: VMFPosterior) -> None:
-        means = params.directions.T.astype(np.float64)
-        self.means_ = means / np.linalg.norm(means, axis=1, keepdims=True)
-        self.mean_concentrations_ = params.mean_concentrations
-        self.kappa_posterior_ = np.array(params.kappa)
-        self.concentrations_ = params.kappa.mean
-        self.dirichlet_ = params.dirichlet
-        self.weights_ = params.dirichlet / params.dirichlet.sum()
-        self.prior_ = params.prior._asdict()
-
-    def _params(self) -> VMFPosterior:
-        kappa = KappaPosterior(*self.kappa_posterior_)
-        directions = np.ascontiguousarray(self.means_.T)
-        return VMFPosterior(
-            directions, self.mean_concentrations_, self.dirichlet_, kappa, VMFPrior(**self.prior_)
-        )
-
-    def _n_parameters(self) -> int:
-        n_components, n_features = self.means_.shape
-        n_kappa = 1 if self.concentration == "shared" else n_components
-        return n_components * (n_features - 1) + n_kappa + n_components - 1
-
-    def _density(self, params: VMFPosterior, X: sp.csr_array) -> NDArray[np.float64]:
-        cosine = csr_matmul(X, params.directions.astype(np.float64, copy=False))
-        density = predictive_log_density(cosine, params.mean_concentrations, params.kappa, X.shape[1])
-        return logsumexp(density + np.log(params.dirichlet / params.dirichlet.sum()), axis=1)
-
-    def _left_out(
-        self, params: VMFPosterior, X: sp.csr_array, weight: NDArray[Any], stats: Stats
-    ) -> NDArray[np.float64]:
-        return self._left_out_of(params, self._log_joint(params, X), X, weight)
-
-    def _left_out_of(
-        self, params: VMFPosterior, log_joint: NDArray[Any], X: sp.csr_array, weight: NDArray[Any]
-    ) -> NDArray[np.float64]:
-        part = own_parts(softmax(log_joint, axis=1), weight)
-        cosine = csr_matmul(X, params.directions.astype(np.float64, copy=False))
-        density = left_out_log_density(params, cosine, part)
-        return logsumexp(density + left_out_shares(params.dirichlet, part), axis=1)
-
-    def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
-        kappa = KappaPosterior(*self.kappa_posterior_[:, labels])
-        return sample_predictive(self.means_[labels], self.mean_concentrations_[labels], kappa, rng)
+        self.density_quantiles_ = left_out_quantiles(self, found.projection, X, weight, engine)
+        warn_unless_mixed(found.rhat)

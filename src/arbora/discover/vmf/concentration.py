@@ -1,19 +1,21 @@
-r"""The posterior of a concentration, in three ways.
+r"""The posterior of a concentration, by quadrature, under a bound, or by sampling.
 
 Given n rows whose mean direction is known up to its own posterior, the density of :math:`u = \log \kappa` is
 
 .. math:: q(u) \propto \exp\bigl(n \log C_D(e^u) + t\, e^u - (u - m)^2 / 2\sigma^2\bigr), \qquad
           t = \sum_i r_i\, x_i^\top E[\mu],
 
-a log-normal prior times a likelihood. A model needs the means of :math:`\kappa, \log C_D(\kappa), u, u^2` and the
+a log-normal prior times a likelihood. Models need the means of :math:`\kappa, \log C_D(\kappa), u, u^2` and the
 entropy:
 
-- **grid**: quadrature. The grid closes in on where the density is, so that it is exact to rounding however narrow.
-- **bound**: the best normal law of u, with :math:`\log I_\nu` replaced by an upper bound (Turán type; the papers
+- **grid**: quadrature. The grid zooms in on the mass of the density, so the result is exact to rounding even for a
+  narrow density.
+- **bound**: the best normal distribution of u, with :math:`\log I_\nu` replaced by an upper bound (Turán type; the
+papers
   print it with wrong signs), with :math:`s = \sqrt{\kappa^2 + \nu^2}`:
   :math:`\log I_\nu(\kappa) \le s + \nu \log\frac{\kappa}{\nu + s} + \nu \log \nu - \nu - \log\Gamma(\nu + 1)`.
-  Means are by Gauss-Hermite quadrature instead of the delta method, so that what is maximised is a bound.
-- **sample**: Metropolis steps in u. The random numbers are the same every time, without which nothing would converge.
+  Means are computed by Gauss-Hermite quadrature instead of the delta method, so the objective is a bound.
+- **sample**: Metropolis steps in u. The random numbers are the same in each call; otherwise no fit would converge.
 
 All functions take arrays with one entry for each component.
 """
@@ -31,20 +33,20 @@ from arbora.special import kappa_mle, vmf_log_normalizer
 
 Array = NDArray[np.float64]
 
-_POINTS = 129  # of the grid
-_DEPTH = 45.0  # nats below its maximum where a density counts as zero
+_POINTS = 129  # points of the grid
+_DEPTH = 45.0  # nats below the maximum at which a density counts as zero
 _MOST_ZOOMS = 40
 _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _NODE_WEIGHTS = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
 _MOST_STEPS, _MOST_HALVINGS = 30, 20
-_CHAINS, _DRAWS, _BURN_IN = 64, 8, 8  # of the sampler; steps of each chain
-# Concentration of equal rows, by the bytes of a number: cosines in single precision tell no more than that.
+_CHAINS, _DRAWS, _BURN_IN = 64, 8, 8  # of the sampler; draws and burn-in are steps of each chain
+# Largest concentration, by the bytes of a number: cosines in single precision cannot resolve a larger one.
 _LARGEST = {4: 1e8, 8: 1e10}
-_LEAST_LOG = -30.0  # logarithm of a concentration
+_LEAST_LOG = -30.0  # logarithm of the smallest concentration
 
 
 def largest_kappa(dtype: Any) -> float:
-    """Concentration of equal rows that are kept as numbers of this kind."""
+    """Return the largest concentration for rows of this dtype."""
     return _LARGEST[np.dtype(dtype).itemsize]
 
 
@@ -72,10 +74,10 @@ class KappaPosterior(NamedTuple):
 
 
 class KappaLikelihood(NamedTuple):
-    """What q is made of: counts n and pulls t of the components, prior (m, variance) of log(kappa), dimension.
+    """Counts n and pulls t of the components, prior (m, variance) of log(kappa), dimension, largest concentration.
 
-    Beyond the largest concentration q is zero. Without that end, a component of equal rows would run away, and draw
-    the prior, and with it components without rows, along.
+    Above the largest concentration q is zero. Without this limit, the concentration of a component of equal rows
+    would diverge, and with it the prior and the concentrations of components without rows.
     """
 
     counts: Array
@@ -87,11 +89,11 @@ class KappaLikelihood(NamedTuple):
 
     @property
     def log_range(self) -> tuple[float, float]:
-        """Logarithms of concentrations that are possible."""
+        """Logarithms of the smallest and the largest concentration."""
         return _LEAST_LOG, float(np.log(self.largest))
 
     def log_density(self, u: Array) -> Array:
-        """Log-density of u, up to a constant; the first axis of u is that of the components."""
+        """Return the log-density of u up to a constant; the first axis of u is that of the components."""
         n, t = (np.expand_dims(value, tuple(range(1, u.ndim))) for value in (self.counts, self.pulls))
         kappa = np.exp(u)
         fit = n * vmf_log_normalizer(kappa, self.n_features) + t * kappa
@@ -99,19 +101,19 @@ class KappaLikelihood(NamedTuple):
 
 
 def point_posterior(kappa: Array, n_features: int) -> KappaPosterior:
-    """Concentrations taken as known, for a start."""
+    """Return the posterior of known concentrations, for a start."""
     u = np.log(kappa)
     return KappaPosterior(kappa, vmf_log_normalizer(kappa, n_features), u, u**2, np.zeros_like(u))
 
 
 def prior_divergence(q: KappaPosterior, mean: float, variance: float) -> Array:
-    """Kullback-Leibler divergence of q from the log-normal prior."""
+    """Return the Kullback-Leibler divergence of q from the log-normal prior."""
     away = q.log_square - 2 * mean * q.log_mean + mean**2
-    return 0.5 * np.log(2 * np.pi * variance) + away / (2 * variance) - q.entropy
+    return np.asarray(0.5 * np.log(2 * np.pi * variance) + away / (2 * variance) - q.entropy)
 
 
 def _zoom(likelihood: KappaLikelihood) -> tuple[Array, Array, Array]:
-    """Points of u for each component, their probabilities, and the spacing."""
+    """Return points of u for each component, their probabilities, and the spacing."""
     n, t = likelihood.counts, likelihood.pulls
     resultant = np.divide(t, n, out=np.zeros_like(t), where=n > 0)
     peak = np.log(np.maximum(kappa_mle(np.clip(resultant, 0.0, 1 - 1e-12), likelihood.n_features), 1e-12))
@@ -135,20 +137,20 @@ def _zoom(likelihood: KappaLikelihood) -> tuple[Array, Array, Array]:
 
 def _summary(u: Array, p: Array, log_normalizer: Array, entropy: Array) -> KappaPosterior:
     def mean(values: Array) -> Array:
-        return np.einsum("kg,kg->k", values, p)
+        return np.asarray(np.einsum("kg,kg->k", values, p))
 
     return KappaPosterior(mean(np.exp(u)), mean(log_normalizer), mean(u), mean(u**2), entropy)
 
 
 def grid_posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> KappaPosterior:
-    """Posterior by quadrature."""
+    """Compute the posterior by quadrature."""
     u, p, spacing = _zoom(likelihood)
     entropy = np.log(spacing) - np.sum(p * np.log(np.maximum(p, 1e-300)), axis=1)
     return _summary(u, p, vmf_log_normalizer(np.exp(u), likelihood.n_features), entropy)
 
 
 def sample_posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> KappaPosterior:
-    """Posterior by Metropolis steps of a fitting size; its entropy is that of a normal law of the same variance."""
+    """Compute the posterior by Metropolis steps; its entropy is that of a normal distribution of its variance."""
     rng = np.random.default_rng(0)
     grid = grid_posterior(likelihood, before)
     size = len(grid.mean), _CHAINS
@@ -171,19 +173,19 @@ def sample_posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> Kap
 
 
 def bounded_log_normalizer(kappa: Array, n_features: int) -> Array:
-    """Lower bound of log C_D(kappa), equal to it at 0."""
+    """Return a lower bound of log C_D(kappa), equal to it at 0."""
     v = n_features / 2 - 1
     s = np.sqrt(kappa**2 + v**2)
     growth = v * np.log1p(s / v) if v > 0 else 0.0
     with_v = gammaln(v + 1) - (v + 1) * np.log(2 * np.pi)
-    return growth - kappa**2 / np.maximum(s + v, 1e-300) + with_v
+    return np.asarray(growth - kappa**2 / np.maximum(s + v, 1e-300) + with_v)
 
 
 def bound_posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> KappaPosterior:
-    """Best normal law of log(kappa) under the bound: Newton steps for its mean, fixed points for its variance.
+    """Return the best normal distribution of log(kappa) under the bound, by Newton and fixed-point steps.
 
-    At the optimum E[h'] = 0 and the variance is -1 / E[h''], h the bounded log-density; a step that does not raise
-    the bound is shortened.
+    At the optimum E[h'] = 0 and the variance is -1 / E[h''], where h is the bounded log-density. A step that does not
+    raise the bound is shortened.
     """
     n, t, m, variance, n_features, _ = likelihood
     v, w = n_features / 2 - 1, _NODE_WEIGHTS
@@ -234,7 +236,7 @@ def bound_posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> Kapp
 def _bound_start(
     likelihood: KappaLikelihood, before: KappaPosterior, value: Callable[[Array, Array], Array]
 ) -> tuple[Array, Array]:
-    """Return the law before, so that the bound cannot fall, or that of the grid where it is better."""
+    """Return the previous distribution, so that the bound cannot fall, or that of the grid if it is better."""
     grid = grid_posterior(likelihood, before)
     fresh = grid.log_mean, np.sqrt(np.maximum(grid.log_variance, 1e-16))
     old = before.log_mean, np.sqrt(np.maximum(before.log_variance, 1e-16))

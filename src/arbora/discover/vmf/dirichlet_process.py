@@ -3,19 +3,18 @@ r"""Dirichlet-process mixtures of von Mises-Fisher distributions: the number of 
 .. math:: v_k \sim \mathrm{Beta}(1, \eta), \quad \pi_k = v_k \prod_{j<k} (1 - v_j), \quad z_i \sim
           \mathrm{Categorical}(\pi),
 
-components as in `bayesian_vmf`. The posterior is truncated at K components, :math:`v_K = 1`, with
+with components as in `bayesian`. The posterior is truncated at K components, :math:`v_K = 1`, with
 :math:`q(v_k) = \mathrm{Beta}(a_k, b_k)`:
 
 .. math:: a_k = 1 + n_k, \qquad b_k = \eta + \sum_{j>k} n_j, \qquad
           \eta = (K - 1) / {-\sum_{k<K}} E[\log(1 - v_k)],
 
-the last by empirical Bayes. Sticks prefer large components first; these are sorted before each update, which can only
-raise the bound. Where iterations end, the components with the most similar means are merged as long as the bound
-rises (Hughes and Sudderth 2013): a cluster that was cut in two has no other way back.
+the last by empirical Bayes. Stick breaking prefers large components first, so components are sorted before each
+update; this can only raise the bound. After convergence the components with the most similar means are merged as long
+as the bound rises (Hughes and Sudderth 2013): otherwise a cluster that was split in two would stay split.
 
-Streams are learned from batch by batch: statistics of what was seen stay, those of a batch are added, so that memory
-does not grow. Components without rows are put on the rows of a batch that are farthest from all means, and stay there
-if that raises the bound.
+`partial_fit` keeps the statistics of all batches and adds those of the next, so that memory does not grow. Components
+without rows move to the rows of a batch that are farthest from all means, and stay there if that raises the bound.
 
 References
 ----------
@@ -29,19 +28,29 @@ from __future__ import annotations
 
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
-from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
+from arbora.discover._mixture.base import Mixture
+from arbora.discover._mixture.fitting import left_out_quantiles, solve
 from arbora.discover._mixture.initialization import Init
-from arbora.discover._mixture.rows import as_rows
-from arbora.discover.vmf.bayesian import BayesianVMFMixture
+from arbora.discover._mixture.prediction import linear_log_joint
+from arbora.discover._mixture.rows import as_rows, unit_rows_of_file
+from arbora.discover.vmf.bayesian_model import (
+    BAYESIAN_CONSTRAINTS,
+    get_posterior,
+    inference_of,
+    n_mixture_parameters,
+    set_posterior,
+    start_posterior,
+)
 from arbora.discover.vmf.concentration import KappaPosterior
 from arbora.discover.vmf.posterior import (
     Inference,
@@ -51,6 +60,11 @@ from arbora.discover.vmf.posterior import (
     posterior_scores,
     update_posterior,
 )
+from arbora.discover.vmf.predictive import (
+    left_out_mixture_log_density,
+    mixture_log_density,
+    sample_predictive,
+)
 from arbora.discover.vmf.stick_breaking import (
     Sticks,
     stick_extra,
@@ -59,20 +73,20 @@ from arbora.discover.vmf.stick_breaking import (
     update_sticks,
 )
 from arbora.engine import ThreadEngine
-from arbora.infer.mixture.loop import MixtureFit, MixtureModel, run
+from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, run
 from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, e_step
 
 Array = NDArray[np.float64]
 
-_TURNS = 3  # of E-step and update with a batch of a stream
-_USED = 0.5  # rows that make a component a cluster
-_MERGE_ITERATIONS = 4  # after which a merge has to pay
-_MOST_BIRTHS = 3  # in a batch of a stream
-_MOST_FAILURES = 3  # merges in a row that did not
+_TURNS = 3  # E-steps and updates for each batch of `partial_fit`
+_USED = 0.5  # number of rows above which a component counts as a cluster
+_MERGE_ITERATIONS = 4  # iterations after which a merge must have raised the bound
+_MOST_BIRTHS = 3  # new components for each batch of `partial_fit`
+_MOST_FAILURES = 3  # consecutive merges without success that end the search
 
 
 class DPPosterior(NamedTuple):
-    """Factors of the posterior, and the statistics that they were made of."""
+    """Factors of the posterior, and the statistics from which they were computed."""
 
     components: VMFPosterior
     sticks: Sticks
@@ -106,12 +120,12 @@ def dp_update(how: Inference, learn: bool, params: DPPosterior, stats: Stats) ->
 
 
 def dp_extra(shared: bool, params: DPPosterior) -> float:
-    """Minus the divergences of the factors from their priors."""
+    """Return minus the divergences of the factors from their priors."""
     return component_extra(params.components, shared) + stick_extra(params.sticks)
 
 
 def similar_pairs(params: DPPosterior) -> list[tuple[int, int]]:
-    """Pairs of components that have rows, the most similar means first."""
+    """Return pairs of components that have rows, the most similar means first."""
     used = np.flatnonzero(params.stats.counts > _USED)
     directions = params.components.directions[:, used]
     first, second = np.triu_indices(len(used), 1)
@@ -121,7 +135,7 @@ def similar_pairs(params: DPPosterior) -> list[tuple[int, int]]:
 
 
 def merged_stats(stats: Stats, keep: int, drop: int) -> Stats:
-    """Statistics with the rows of one component given to another."""
+    """Return the statistics after moving the rows of one component to another."""
     counts, sums = stats.counts.copy(), stats.sums.copy()
     counts[keep] += counts[drop]
     sums[:, keep] += sums[:, drop]
@@ -130,20 +144,20 @@ def merged_stats(stats: Stats, keep: int, drop: int) -> Stats:
 
 
 def known_fit(scores: LinearScores, known: Stats) -> float:
-    """Bound of rows of which only the statistics are left, up to a constant."""
+    """Return the bound of rows that are known only by their statistics, up to a constant."""
     along = np.einsum("jk,jk->k", scores.weights, known.sums, dtype=np.float64)
     return float(known.counts @ scores.offset + np.sum(scores.scale * along))
 
 
-def born(params: DPPosterior, rows: WeightedRows) -> DPPosterior:
-    """Put components without rows on rows that are far from all means, and from each other."""
+def with_births(params: DPPosterior, rows: WeightedRows) -> DPPosterior:
+    """Move components without rows to rows that are far from all means, and from each other."""
     empty = np.flatnonzero(params.stats.counts <= _USED)
     directions, mean_concentrations = (
         params.components.directions.copy(),
         params.components.mean_concentrations.copy(),
     )
     used = np.setdiff1d(np.arange(len(mean_concentrations)), empty)
-    if not len(used):  # rows of so little weight that there is no cluster yet
+    if not len(used):  # the rows have so little weight that there is no cluster yet
         return params
     nearest = csr_matmul(rows.X, np.ascontiguousarray(directions[:, used], rows.X.dtype)).max(axis=1)
     for k in empty[:_MOST_BIRTHS]:
@@ -156,75 +170,109 @@ def born(params: DPPosterior, rows: WeightedRows) -> DPPosterior:
 
 
 def batch_turns(
-    model: MixtureModel, params: DPPosterior, known: Stats, rows: WeightedRows, engine: Any
+    model: MixtureModel, params: DPPosterior, known: Stats, rows: WeightedRows, engine: Engine
 ) -> tuple[DPPosterior, float]:
-    """Posterior after some turns with a batch, and its bound up to a constant of what was known."""
+    """Return the posterior after some iterations with a batch, and its bound up to a constant of the known rows."""
     stats, _ = e_step(model.scores(params), rows, engine)
     bound = 0.0
     for _ in range(_TURNS):
         both = Stats(known.counts + stats.counts, known.sums + stats.sums)
         order = np.argsort(-both.counts, kind="stable")
         params = model.update(params, both)
-        known = Stats(known.counts[order], known.sums[:, order])  # as the components are now
+        known = Stats(known.counts[order], known.sums[:, order])  # in the new order of the components
         stats, bound = e_step(model.scores(params), rows, engine)
     return params, bound + known_fit(model.scores(params), known) + model.extra(params)
 
 
-class DirichletProcessVMFMixture(BayesianVMFMixture):
+def merged_fit(
+    model: MixtureModel, found: MixtureFit, rows: WeightedRows, schedule: Schedule, engine: Engine
+) -> MixtureFit:
+    """Merge similar components as long as the bound rises.
+
+    Parameters
+    ----------
+    model : MixtureModel
+    found : MixtureFit
+        A fit that has converged.
+    rows : WeightedRows
+    schedule : Schedule
+    engine : Engine
+
+    Returns
+    -------
+    MixtureFit
+    """
+    trial = schedule._replace(max_iter=min(_MERGE_ITERATIONS, schedule.max_iter))
+    failures, pairs = 0, similar_pairs(found.params)
+    while pairs and failures < _MOST_FAILURES:
+        stats = merged_stats(found.params.stats, *pairs.pop(0))
+        start = model.update(found.params, stats)
+        better = run(model, rows, start, trial, engine)
+        if better.bounds[-1] <= found.bounds[-1]:
+            failures += 1
+            continue
+        better = run(model, rows, better.params, schedule, engine)
+        risen = better.bounds[better.bounds > found.bounds[-1]]
+        found = better._replace(bounds=np.concatenate([found.bounds, risen]))
+        failures, pairs = 0, similar_pairs(found.params)
+    return found
+
+
+class DirichletProcessVMFMixture(Mixture):
     """Dirichlet-process mixture of von Mises-Fisher distributions.
 
     Parameters
     ----------
     n_components : int
-        Most clusters there can be; those that are not needed have no rows.
+        Maximum number of clusters. Components that are not needed have no rows.
     concentration : {"shared", "own"}
         "shared": all components have the same concentration. "own": each component has its own.
     concentration_posterior : {"grid", "bound", "sample"}
         How the posterior of a concentration is computed; see `BayesianVMFMixture`.
     alpha : float, optional
-        Concentration of the process: the larger, the more clusters. None, here and below: learned from the data.
+        Concentration of the process: larger values give more clusters. None, here and below: learned from the data.
     prior_direction : array-like of shape (n_features,), optional
-        Direction that the means lie around.
+        Direction around which the means are distributed.
     prior_concentration : float, optional
-        Concentration of the means around it.
+        Concentration of the means around `prior_direction`.
     prior_log_mean, prior_log_variance : float, optional
         Mean and variance of the logarithms of the concentrations.
     init : {"k-means++", "random"}, labels or means
-        Where to begin.
+        The start; see `BayesianVMFMixture`.
     initial_concentration : float, optional
         Concentration of the start; see `BayesianVMFMixture`.
     annealing_steps : int, optional
-        Iterations of annealing before those that converge; by default 25, and 0 for labels or means that are given.
+        Iterations of annealing at the start; by default 25, and 0 for given labels or means.
     n_init : int
-        Starts, of which the best is kept; they run in parallel.
+        Number of starts. They run in parallel, and the best result is kept.
     tol : float
-        Gain of the bound per row, in nats, below which to stop.
+        Stop when the bound gains less than this per row, in nats.
     max_iter : int
-        Most iterations, or passes over the data in mini-batches.
+        Maximum number of iterations, or of passes over the data with mini-batches.
     batch_size : int, optional
         Rows in a mini-batch (stochastic variational inference); all rows at once by default.
     dtype : {"float32", "float64"}
-        Precision of the E-step. A fitted model answers in double precision.
+        Precision of the E-step. Predictions use double precision.
     n_jobs : int, optional
-        Threads; the result does not depend on it.
+        Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
     verbose : int
-        1 shows a progress bar on a terminal, 2 everywhere.
+        1 shows a progress bar on a terminal, 2 always.
 
     Attributes
     ----------
     n_clusters_ : int
-        Components that have rows.
+        Number of components that have rows.
     means_, mean_concentrations_, concentrations_, kappa_posterior_, weights_, prior_ : see `BayesianVMFMixture`
         Components are sorted by the number of their rows. `prior_["alpha"]` is the concentration of the process.
     sticks_ : ndarray of shape (2, n_components - 1)
-        Posterior of the pieces of the stick.
+        Parameters of the beta distributions of the stick proportions.
     counts_ : ndarray of shape (n_components,)
-        Rows of each component.
+        Number of rows of each component.
     sums_ : ndarray of shape (n_features, n_components)
-        Their sums; `partial_fit` adds to both.
+        Sums of the rows; `partial_fit` adds to both.
     lower_bounds_ : ndarray
-        Evidence lower bound by iteration, with all its constants; of a stream, up to a constant, by batch.
+        Evidence lower bound in each iteration, with all constants; for each batch of `partial_fit`, up to a constant.
     trace_, density_quantiles_, n_components_, n_iter_, converged_, n_features_in_ : see `BayesianVMFMixture`
 
     Examples
@@ -237,9 +285,12 @@ class DirichletProcessVMFMixture(BayesianVMFMixture):
     3
     """
 
+    _min_features: ClassVar[int] = 2
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **BayesianVMFMixture._parameter_constraints,
+        **Mixture._parameter_constraints,
+        **BAYESIAN_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left")],
+        "concentration": [StrOptions({"shared", "own"})],
     }
 
     def __init__(
@@ -285,68 +336,71 @@ class DirichletProcessVMFMixture(BayesianVMFMixture):
         self.random_state = random_state
         self.verbose = verbose
 
+    # --- the model ------------------------------------------------------------------------------------------------
+
+    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> Any:
+        return unit_rows_of_file(X, weight)
+
+    def _inference(self) -> Inference:
+        return inference_of(self, shared=self.concentration == "shared")
+
     def _model(self, rows: WeightedRows) -> MixtureModel:
-        how = self._how()
+        how = self._inference()
         how = how._replace(fixed=how.fixed | {"alpha"})
         update = partial(dp_update, how, self.alpha is None)
         return MixtureModel(dp_scores, update, partial(dp_extra, how.shared))
 
-    def _solve(
-        self, rows: WeightedRows, init: Init, n_components: int, seed: int, engine: ThreadEngine
-    ) -> MixtureFit:
-        found = super()._solve(rows, init, n_components, seed, engine)
-        if self.batch_size is not None and self.batch_size < rows.X.shape[0]:
-            return found  # its bounds are of batches, and no measure of a merge
-        model, schedule = self._model(rows), self._schedule(seed)
-        rows = schedule.prepare(rows, n_components)
-        trial = schedule._replace(max_iter=min(_MERGE_ITERATIONS, schedule.max_iter))
-        failures, pairs = 0, similar_pairs(found.params)
-        while pairs and failures < _MOST_FAILURES:
-            stats = merged_stats(found.params.stats, *pairs.pop(0))
-            start = model.update(found.params, stats)
-            better = run(model, rows, start, trial, engine, Progress(verbose=0))
-            if better.bounds[-1] <= found.bounds[-1]:
-                failures += 1
-                continue
-            better = run(model, rows, better.params, schedule, engine, Progress(verbose=0))
-            risen = better.bounds[better.bounds > found.bounds[-1]]
-            found = better._replace(bounds=np.concatenate([found.bounds, risen]))
-            failures, pairs = 0, similar_pairs(found.params)
-        return found
-
-    def _scores(self, params: DPPosterior) -> LinearScores:
-        return dp_scores(params)
-
     def _begin(
-        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
     ) -> DPPosterior:
-        q = super()._begin(rows, init, n_components, rng, engine)
+        q = start_posterior(self, self._inference(), rows, init, n_components, rng, engine)
         counts = q.dirichlet - 1.0
         eta = 1.0 if self.alpha is None else float(self.alpha)
         sticks = update_sticks(Sticks(np.empty((2, len(counts) - 1)), eta), counts, learn=False)
         return DPPosterior(q, sticks, Stats(counts, np.zeros_like(q.directions)))
 
+    def _solve(
+        self, rows: WeightedRows, init: Init, n_components: int, seed: int, engine: Engine
+    ) -> MixtureFit:
+        found = solve(self, rows, init, n_components, seed, engine)
+        if self.batch_size is not None and self.batch_size < rows.X.shape[0]:
+            return found  # bounds of batches cannot be compared before and after a merge
+        schedule = self._schedule(seed)
+        return merged_fit(self._model(rows), found, schedule.prepare(rows, n_components), schedule, engine)
+
     def _set(self, params: DPPosterior) -> None:
-        super()._set(params.components)
+        set_posterior(self, params.components)
         self.prior_["alpha"], self.sticks_ = params.sticks.eta, params.sticks.beta
         self.counts_, self.sums_ = params.stats.counts, params.stats.sums.astype(np.float64)
         self.n_clusters_ = int(np.sum(self.counts_ > _USED))
 
     def _params(self) -> DPPosterior:
         sticks = Sticks(self.sticks_, self.prior_["alpha"])
-        return DPPosterior(super()._params(), sticks, Stats(self.counts_, self.sums_))
+        return DPPosterior(get_posterior(self), sticks, Stats(self.counts_, self.sums_))
+
+    def _n_parameters(self) -> int:
+        return n_mixture_parameters(self)
+
+    def _log_joint(self, params: DPPosterior, X: sp.csr_array) -> Array:
+        return linear_log_joint(dp_scores(params), X)
 
     def _density(self, params: DPPosterior, X: sp.csr_array) -> Array:
-        return super()._density(params.components, X)
+        return mixture_log_density(params.components, X)
 
     def _left_out(self, params: DPPosterior, X: sp.csr_array, weight: NDArray[Any], stats: Stats) -> Array:
-        return self._left_out_of(params.components, self._log_joint(params, X), X, weight)
+        return left_out_mixture_log_density(params.components, self._log_joint(params, X), X, weight)
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DirichletProcessVMFMixture:
-        """Learn from one more batch of a stream.
+    def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        kappa = KappaPosterior(*self.kappa_posterior_[:, labels])
+        return sample_predictive(self.means_[labels], self.mean_concentrations_[labels], kappa, rng)
 
-        The first batch, of at least `n_components` rows, starts the model as `fit` would. Later ones are added to
-        what is known; clusters may appear as long as there are components without rows.
+    # --- batches --------------------------------------------------------------------------------------------------
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from one more batch.
+
+        The first batch, of at least `n_components` rows, starts the model as `fit` does. Later batches are added to
+        it. New clusters can appear as long as there are components without rows.
 
         Parameters
         ----------
@@ -366,14 +420,13 @@ class DirichletProcessVMFMixture(BayesianVMFMixture):
             with ThreadEngine(self.n_jobs) as engine:
                 params, bound = self._add_batch(rows, engine)
                 self._set(params)
-                self._set_quantiles(params, X, weight, engine)
+                self.density_quantiles_ = left_out_quantiles(self, params, X, weight, engine)
             self.lower_bounds_ = np.append(self.lower_bounds_, bound)
             return self
 
-    def _add_batch(self, rows: WeightedRows, engine: ThreadEngine) -> tuple[DPPosterior, float]:
-        """Posterior given what was known and a batch: with new clusters, or without if they do not pay."""
+    def _add_batch(self, rows: WeightedRows, engine: Engine) -> tuple[DPPosterior, float]:
+        """Return the better posterior given the known statistics and a batch: with new clusters, or without."""
         model, params = self._model(rows), self._params()
-        ways = [
-            batch_turns(model, start, params.stats, rows, engine) for start in (params, born(params, rows))
-        ]
-        return max(ways, key=lambda way: way[1])
+        starts = params, with_births(params, rows)
+        fits = [batch_turns(model, start, params.stats, rows, engine) for start in starts]
+        return max(fits, key=lambda fit: fit[1])

@@ -1,24 +1,24 @@
 r"""Collapsed Gibbs sampling of the Bayesian von Mises-Fisher mixture.
 
-Weights and mean directions are integrated out, so that assignments and concentrations are all there is to sample
-(supplement of the paper, equations 7 and 9). With :math:`n_k, s_k` the number and the sum of the rows of component k,
+Weights and mean directions are integrated out; only assignments and concentrations are sampled (supplement of the
+paper, equations 7 and 9). With :math:`n_k, s_k` the number and the sum of the rows of component k,
 
 .. math:: p(z_i = k \mid \cdot) &\propto (\alpha + n_k)\, C_D(\kappa_k)\,
           \frac{C_D(\|\kappa_k s_k + C_0 \mu_0\|)}{C_D(\|\kappa_k (s_k + x_i) + C_0 \mu_0\|)}, \\
           p(\kappa_k \mid \cdot) &\propto \frac{C_D(\kappa_k)^{n_k}\, C_D(C_0)}{C_D(\|\kappa_k s_k + C_0 \mu_0\|)}\,
           \mathrm{logNormal}(\kappa_k \mid m, \sigma^2),
 
-row i left out of the first. Norms come from :math:`\|s_k\|^2`, :math:`s_k^\top \mu_0` and :math:`s_k^\top x_i`, of
-which only the last costs a walk over the row. Concentrations take Metropolis steps in :math:`\log \kappa`, whose size
-is tuned in the warm-up. A shared concentration has the product of the factors of all components.
+with row i left out of the first. Norms are computed from :math:`\|s_k\|^2`, :math:`s_k^\top \mu_0` and
+:math:`s_k^\top x_i`; only the last needs a pass over the row. Concentrations take Metropolis steps in :math:`\log
+\kappa`, whose size is tuned during warm-up. The density of a shared concentration is the product of the factors of
+all components.
 
-Draws of different sweeps and chains name components differently. They are aligned with a reference by the assignment
-of names under which most rows agree.
+Different sweeps and chains number the components differently. Their numbers are aligned with a reference by the
+assignment under which most rows agree.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from scipy.special import gammaln
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.core.trace import Trace
+from arbora.core.warn_caller import warn_caller
 from arbora.discover.vmf.concentration import KappaPosterior
 from arbora.discover.vmf.posterior import VMFPosterior, VMFPrior
 from arbora.infer.mcmc.chains import Schedule, mean_trace, sample_chains
@@ -39,14 +40,14 @@ from arbora.special import kernels, sample_vmf, vmf_log_normalizer
 
 Array = NDArray[np.float64]
 
-_METROPOLIS = 5  # steps of the concentrations in a sweep
-_ACCEPTANCE = 0.44  # best for one number at a time
+_METROPOLIS = 5  # Metropolis steps of the concentrations in a sweep
+_ACCEPTANCE = 0.44  # optimal acceptance rate in one dimension
 _RHAT_LIMIT = 1.05
 _LOG_NORMALIZER = kernels.log_normalizer
 
 
 class GibbsState(NamedTuple):
-    """Component of each row, and logarithms of the concentrations (equal ones, if they are shared)."""
+    """Component of each row, and logarithms of the concentrations (equal if the concentration is shared)."""
 
     labels: NDArray[np.int64]
     log_kappa: Array
@@ -56,7 +57,7 @@ class GibbsState(NamedTuple):
 def sweep_labels(  # type: ignore[no-untyped-def]
     indptr, indices, data, order, noise, labels, counts, sums, square, along, direction, kappa, alpha, c0
 ):
-    """Draw a component for each row given all others, in place: labels, counts, sums and their norms."""
+    """Draw a component for each row given all others; labels, counts, sums and norms are updated in place."""
     n_components, order_v = len(counts), len(direction) / 2 - 1
     dot, score = np.empty(n_components), np.empty(n_components)
     log_c = np.empty(n_components)
@@ -105,7 +106,7 @@ def sweep_labels(  # type: ignore[no-untyped-def]
 
 
 class CollapsedVMF(NamedTuple):
-    """The mixture as a sampler: see `arbora.infer.mcmc.chains`. The data are rows of unit length."""
+    """The mixture as a `SamplerModel` (see `arbora.infer.mcmc.chains`). The data are rows of unit length."""
 
     prior: VMFPrior
     n_components: int
@@ -141,19 +142,19 @@ class CollapsedVMF(NamedTuple):
         return np.einsum("jk,jk->k", sums, sums), self.prior.direction @ sums
 
     def kappa_terms(self, u: Array, counts: Array, square: Array, along: Array) -> Array:
-        """Log-density of the rows of each component given log(kappa), the mean integrated out."""
+        """Return the log-density of the rows of each component given log(kappa), with the mean integrated out."""
         c0, n_features, kappa = self.prior.concentration, len(self.prior.direction), np.exp(u)
         length = np.sqrt(np.maximum(kappa**2 * square + 2 * kappa * c0 * along + c0**2, 0.0))
         fit = counts * vmf_log_normalizer(kappa, n_features) - vmf_log_normalizer(length, n_features)
         return fit + vmf_log_normalizer(c0, n_features)
 
     def log_prior(self, u: Array) -> Array:
-        """Log-density of log(kappa)."""
+        """Return the log-density of log(kappa)."""
         m, variance = self.prior.log_mean, self.prior.log_variance
-        return -0.5 * (np.log(2 * np.pi * variance) + (u - m) ** 2 / variance)
+        return np.asarray(-0.5 * (np.log(2 * np.pi * variance) + (u - m) ** 2 / variance))
 
     def log_joint(self, state: GibbsState, X: sp.csr_array) -> float:
-        """Log-density of assignments, concentrations and rows."""
+        """Return the log-density of assignments, concentrations and rows."""
         counts, sums = self.statistics(state, X)
         alpha, n_components, u = self.prior.alpha, self.n_components, state.log_kappa
         urn = gammaln(n_components * alpha) - gammaln(n_components * alpha + counts.sum())
@@ -173,7 +174,7 @@ class CollapsedVMF(NamedTuple):
             *(square, along, self.prior.direction, np.exp(state.log_kappa)),
             *(float(self.prior.alpha), float(self.prior.concentration)),
         )
-        square, along = self.norms(sums)  # afresh: rounding adds up over the rows
+        square, along = self.norms(sums)  # recomputed, because rounding errors accumulate over the rows
         u, accepted = state.log_kappa, 0.0
         size = 1 if self.shared else self.n_components
 
@@ -199,7 +200,7 @@ class CollapsedVMF(NamedTuple):
 
 
 def align(labels: NDArray[np.int64], reference: NDArray[np.int64], n_components: int) -> NDArray[np.int64]:
-    """Find new names of the components, such that most rows have the label of the reference.
+    """Return new numbers of the components, under which most rows have the label of the reference.
 
     Examples
     --------
@@ -213,12 +214,13 @@ def align(labels: NDArray[np.int64], reference: NDArray[np.int64], n_components:
 
 
 class Aligned(NamedTuple):
-    """Draws with names of components that mean the same in all of them.
+    """Draws in which the components have the same numbers.
 
     Attributes
     ----------
-    resp : (n_samples, n_components), share of the draws in which a row is in a component
-    log_kappa, counts : (n_chains, n_draws, n_components)
+    resp : ndarray of shape (n_samples, n_components)
+        Share of the draws in which a row is in a component.
+    log_kappa, counts : ndarray of shape (n_chains, n_draws, n_components)
     """
 
     resp: Array
@@ -227,7 +229,7 @@ class Aligned(NamedTuple):
 
 
 def aligned_draws(labels: NDArray[Any], log_kappa: Array, reference: NDArray[np.int64]) -> Aligned:
-    """Name the components of all draws as a reference does.
+    """Give the components of all draws the numbers of a reference.
 
     Parameters
     ----------
@@ -252,12 +254,12 @@ def aligned_draws(labels: NDArray[Any], log_kappa: Array, reference: NDArray[np.
 
 
 def project(resp: Array, u: Array, X: sp.csr_array, prior: VMFPrior) -> VMFPosterior:
-    """Factors of a posterior with the moments of the draws.
+    """Return the factors of a posterior with the moments of the draws.
 
     Parameters
     ----------
     resp : ndarray of shape (n_samples, n_components)
-        Shares of the draws in which a row is in a component.
+        Share of the draws in which a row is in a component.
     u : ndarray of shape (n_draws, n_components)
         Logarithms of concentrations.
     X : CSR array of shape (n_samples, n_features)
@@ -278,7 +280,7 @@ def project(resp: Array, u: Array, X: sp.csr_array, prior: VMFPrior) -> VMFPoste
 
 
 class Sampled(NamedTuple):
-    """What chains have in common: see the attributes of `BayesianVMFMixture`; and factors with their moments."""
+    """Results of all chains: attributes of `BayesianVMFMixture`, and factors with the moments of the draws."""
 
     trace: Trace
     resp: Array
@@ -295,7 +297,7 @@ def sample_posterior(
     seed: int,
     run: Callable[..., Any],
 ) -> Sampled:
-    """Run a chain from each state, and name the components of all draws as the first state does.
+    """Run a chain from each state, and number the components of all draws as in the first state.
 
     Parameters
     ----------
@@ -305,7 +307,7 @@ def sample_posterior(
     sweeps : Schedule
     seed : int
     run : callable
-        ``run(function, items)`` maps, in parallel if it likes.
+        ``run(function, items)`` maps the function over the items, perhaps in parallel.
 
     Returns
     -------
@@ -313,7 +315,8 @@ def sample_posterior(
     """
 
     def start(rng: np.random.Generator) -> GibbsState:
-        number = rng.bit_generator.seed_seq.spawn_key[-1]  # threads may begin the chains in any order
+        sequence: Any = rng.bit_generator.seed_seq  # threads may start the chains in any order
+        number: int = sequence.spawn_key[-1]
         return states[number]
 
     found = sample_chains(sampler, X, sweeps, seed, n_chains=len(states), start=start, run=run)
@@ -330,13 +333,12 @@ def sample_posterior(
     )
 
 
-def warn_of_chains_apart(found: Mapping[str, Array]) -> None:
-    """Tell the user of an R-hat that says that chains have found different things."""
+def warn_unless_mixed(found: Mapping[str, Array]) -> None:
+    """Warn if an R-hat shows that the chains found different clusters."""
     worst = max(found, key=lambda name: np.max(found[name]))
     if np.max(found[worst]) > _RHAT_LIMIT:
-        warnings.warn(
-            f"the chains have not met: R-hat of {worst} is up to {np.max(found[worst]):.3g} (above {_RHAT_LIMIT}). "
-            "Each may have found clusters of its own. Increase n_warmup and n_samples.",
+        warn_caller(
+            f"the chains do not agree: R-hat of {worst} is up to {np.max(found[worst]):.3g} (limit: {_RHAT_LIMIT}). "
+            "They may have found different clusters. Increase n_warmup and n_samples.",
             ConvergenceWarning,
-            stacklevel=5,
         )

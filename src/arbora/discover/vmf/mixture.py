@@ -3,15 +3,14 @@ r"""Mixtures of von Mises-Fisher distributions by EM: clusters of directions.
 .. math:: p(x) = \sum_k \pi_k\, C_D(\kappa_k) \exp(\kappa_k \mu_k^\top x), \qquad \|x\| = \|\mu_k\| = 1.
 
 The E-step gives responsibilities :math:`r_{ik} \propto (\pi_k C_D(\kappa_k) e^{\kappa_k \mu_k^\top x_i})^{1/T}`,
-with a temperature T that is 1 (soft), 0 (hard) or falls to 1 (annealed: Ueda and Nakano 1998). With :math:`n_k =
+with a temperature T that is 1 (soft), 0 (hard) or decreases to 1 (annealed: Ueda and Nakano 1998). With :math:`n_k =
 \sum_i r_{ik}` and :math:`s_k = \sum_i r_{ik} x_i`, the M-step is
 
 .. math:: \pi_k = n_k / n, \qquad \mu_k = s_k / \|s_k\|, \qquad A_D(\kappa_k) = \|s_k\| / (n_k + n_0),
 
-or, for a concentration that all components share, :math:`A_D(\kappa) = \sum_k \|s_k\| / (n + n_0)`. The :math:`n_0`
-rows without a direction (``prior_rows``) are a prior, :math:`C_D(\kappa)^{n_0}`: without them a component of equal
-rows would have an infinite concentration. The thesis prints the reciprocal of :math:`\pi_k`, and its supplement
-omits n.
+or, for a shared concentration, :math:`A_D(\kappa) = \sum_k \|s_k\| / (n + n_0)`. The :math:`n_0` rows without a
+direction (``prior_rows``) are a prior, :math:`C_D(\kappa)^{n_0}`: without them a component of equal rows would have
+an infinite concentration. The thesis prints the reciprocal of :math:`\pi_k`, and its supplement omits n.
 
 References
 ----------
@@ -33,23 +32,25 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
-from arbora.discover._mixture.base import Mixture
 from arbora.discover._mixture.initialization import Init, starting_sums
+from arbora.discover._mixture.partial_fit import PartialFitMixture
+from arbora.discover._mixture.prediction import linear_log_joint
 from arbora.discover._mixture.rows import unit_columns, unit_rows_of_file
+from arbora.discover._mixture.weights import left_out_shares, log_weights, own_parts
 from arbora.discover.vmf.concentration import largest_kappa
 from arbora.infer.mixture.loop import MixtureModel, Schedule
 from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, squared_lengths
 from arbora.special import kappa_mle, sample_vmf, vmf_log_normalizer
 
-_LOG_TINY = -690.0  # logarithm of a weight that is zero; the kernels know no infinity
-_RANDOM_START = 10.0  # concentration to begin with from random labels
-LEAST_START = 1e-3  # concentration to begin with where rows of a label cancel: it has a logarithm
-_LOOK = 1000  # rows by which the broad start is found
+_RANDOM_START = 10.0  # initial concentration with random labels
+LEAST_START = 1e-3  # smallest initial concentration, for labels whose rows cancel; it needs a logarithm
+_SAMPLE = 1000  # rows from which the broad concentration is estimated
 
 
 class VMFParams(NamedTuple):
-    """Vectors along the means (n_features, n_components), their lengths; concentrations and weights."""
+    """Vectors in the direction of the means (n_features, n_components), their lengths, concentrations and weights."""
 
     vectors: NDArray[Any]
     lengths: NDArray[np.float64]
@@ -57,20 +58,15 @@ class VMFParams(NamedTuple):
     weights: NDArray[np.float64]
 
 
-def log_weights(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithms of the weights, finite for those that are zero."""
-    return np.log(weights, out=np.full_like(weights, _LOG_TINY), where=weights > 0)
-
-
 def vmf_scores(params: VMFParams) -> LinearScores:
-    """Log-joint of rows and components."""
+    """Return the log-joint of rows and components."""
     n_features = params.vectors.shape[0]
     offset = vmf_log_normalizer(params.concentrations, n_features) + log_weights(params.weights)
     return LinearScores(params.vectors, offset, scale=params.concentrations / params.lengths)
 
 
 def vmf_update(shared: bool, prior_rows: float, params: VMFParams, stats: Stats) -> VMFParams:
-    """M-step. A component without rows keeps its direction."""
+    """Return the M-step. A component without rows keeps its direction."""
     sums, counts = stats.sums, stats.counts
     length = np.sqrt(squared_lengths(sums))
     n_features, total = len(sums), counts.sum()
@@ -88,22 +84,23 @@ def vmf_update(shared: bool, prior_rows: float, params: VMFParams, stats: Stats)
 
 
 def vmf_extra(shared: bool, prior_rows: float, params: VMFParams) -> float:
-    """Log-prior of the concentrations, zero for a uniform distribution."""
+    """Return the log-prior of the concentrations; it is zero for a uniform distribution."""
     kappa, n_features = params.concentrations, params.vectors.shape[0]
     log_prior = vmf_log_normalizer(kappa, n_features) - vmf_log_normalizer(0.0, n_features)
     return float(prior_rows * (log_prior[0] if shared else log_prior.sum()))
 
 
 def broad_concentration(rows: WeightedRows, directions: NDArray[Any], rng: np.random.Generator) -> float:
-    """Concentration at which rows are half undecided: their responsibilities have half the entropy of a draw of lots.
+    """Return the concentration at which responsibilities have half the entropy of a uniform distribution.
 
-    A start as broad as that lets rows find better components than the seeds they happen to be near to. In 20,000
-    dimensions a concentration of 10, as broad as they come in three, would tell no components apart at all.
+    With such a broad start, rows can move to better components than the seeds they happen to be close to. A fixed
+    number does not work for all dimensions: 10 is broad in 3 dimensions, but in 20,000 dimensions it gives all
+    components the same responsibilities.
     """
     n_components = directions.shape[1]
     if n_components == 1:
         return 1.0
-    ids = rng.choice(rows.X.shape[0], size=min(_LOOK, rows.X.shape[0]), replace=False)
+    ids = rng.choice(rows.X.shape[0], size=min(_SAMPLE, rows.X.shape[0]), replace=False)
     cosine = csr_matmul(rows.take(np.sort(ids)).X, directions).astype(np.float64)
 
     def excess(log_kappa: float) -> float:
@@ -112,7 +109,7 @@ def broad_concentration(rows: WeightedRows, directions: NDArray[Any], rng: np.ra
         return float(entropy - 0.5 * np.log(n_components))
 
     low, high = np.log(1e-3), np.log(1e8)
-    if excess(high) > 0:  # rows and means that no concentration tells apart
+    if excess(high) > 0:  # no concentration separates these rows and means
         return 1.0
     return float(np.exp(brentq(excess, low, high, xtol=1e-3)))
 
@@ -123,12 +120,12 @@ def start_components(
     n_components: int,
     kappa: float | None,
     rng: np.random.Generator,
-    engine: Any,
+    engine: Engine,
 ) -> VMFParams:
-    """Components to start from; where no concentration is given, a broad one, or that of the given labels.
+    """Return components to start from. If no concentration is given: a broad one, or the estimate from given labels.
 
-    Random labels have means that hardly differ, and a high concentration would only tell which row is in which: they
-    start at 10, as the papers advise.
+    Random labels start at 10, as the papers advise. Their means hardly differ, so a high concentration would keep
+    every row where it is.
     """
     sums = np.ascontiguousarray(starting_sums(rows, init, n_components, rng, engine).T).astype(rows.X.dtype)
     axis = np.zeros_like(sums)
@@ -146,80 +143,71 @@ def start_components(
     return VMFParams(directions, one, np.full(n_components, kappa), one / n_components)
 
 
-def left_out_shares(counts: NDArray[np.float64], part: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithms of the shares of components, without each row's own `part` in them (n_samples, n_components)."""
-    rest = np.maximum(counts - part, 1e-300)
-    return np.log(rest) - np.log(rest.sum(axis=1, keepdims=True))
-
-
-def own_parts(resp: NDArray[np.float64], weight: NDArray[Any]) -> NDArray[np.float64]:
-    """Parts of rows in components that leaving one out takes away: a row of weight 2 is there once more."""
-    return resp * np.minimum(weight, 1.0)[:, None]
-
-
 def left_out_cosines(
     X: sp.csr_array, weight: NDArray[Any], resp: NDArray[np.float64], stats: Stats
 ) -> NDArray[np.float64]:
-    """Cosines of rows to the means, each mean without the part of it that the row itself is.
+    """Return cosines of rows and means, where each mean lacks the part of the row.
 
-    With s the sum of a component and a the weight of x in it, ``x.(s - a x) / ||s - a x||``; zero where nothing is
-    left.
+    With s the sum of a component and a the weight of x in it, the cosine is ``x.(s - a x) / ||s - a x||``, or zero if
+    nothing is left.
     """
     dot = csr_matmul(X, np.ascontiguousarray(stats.sums, np.float64))
     square = squared_lengths(stats.sums)
     part = own_parts(resp, weight)
     rest = np.maximum(square - 2 * part * dot + part**2, 0.0)
     left = rest > 1e-12 * (square + part**2)
-    return np.divide(dot - part, np.sqrt(rest), out=np.zeros_like(dot), where=left)
+    cosine: NDArray[np.float64] = np.divide(dot - part, np.sqrt(rest), out=np.zeros_like(dot), where=left)
+    return cosine
 
 
-class VMFMixture(Mixture):
+class VMFMixture(PartialFitMixture):
     """Mixture of von Mises-Fisher distributions, fitted by EM.
 
     Parameters
     ----------
     n_components : int or "auto"
-        Number of clusters. "auto": the number with the highest density of rows that are held out.
+        Number of clusters. "auto": the number with the highest density of held-out rows.
     concentration : {"shared", "own"}
-        Whether all components have one concentration, or each its own.
+        "shared": all components have the same concentration. "own": each component has its own.
     assignments : {"soft", "hard", "annealed"}
-        "soft": EM. "hard": every row belongs to its best component alone. "annealed": EM whose responsibilities are
-        smoothed by a temperature that falls from `temperature` to 1 in `annealing_steps` iterations; it depends less
-        on its start.
+        "soft": EM. "hard": every row belongs to its best component only. "annealed": EM with responsibilities
+        smoothed by a temperature that decreases from `temperature` to 1 in `annealing_steps` iterations. The result
+        then depends less on the start.
     temperature : float, optional
-        Where annealing begins; by default the square root of the number of features, since log-densities differ the
-        more the more features there are. Too high a temperature makes all components one, and they stay so.
+        Temperature at the start of annealing; by default the square root of the number of features, because
+        differences of log-densities grow with it. With too high a temperature all components become equal, and stay
+        so.
     annealing_steps : int
-        Iterations of annealing, before those that converge.
+        Iterations of annealing, before the iterations at temperature 1.
     init : {"k-means++", "random"}, labels or means
-        Where to begin: rows far from each other, random labels, an integer label for each row (-1: none), or a mean
+        The start: rows far from each other, random labels, an integer label for each row (-1: no label), or a mean
         for each component.
     initial_concentration : float, optional
-        Concentration of the start; by default a broad one, at which the rows are half undecided, and, for given
-        labels, that of the labels. Random labels start at 10.
+        Concentration of the start. By default a broad one, at which responsibilities have half the entropy of a
+        uniform distribution; for given labels, the estimate from the labels; for random labels, 10.
     prior_rows : float
-        Rows without any direction that every concentration is estimated with; they keep it in bounds. 0 for maximum
-        likelihood, where components of equal rows have the concentration 1e8 (1e10 in double precision).
+        Number of rows without a direction that are added in the estimate of every concentration, to keep it finite.
+        0 is maximum likelihood: a component of equal rows then has the concentration 1e8 (1e10 in double precision).
     n_init : int
-        Starts, of which the best is kept; they run in parallel.
+        Number of starts. They run in parallel, and the best result is kept.
     tol : float
-        Gain of the log-likelihood of a row, in nats, below which to stop.
+        Stop when the objective gains less than this per row, in nats.
     max_iter : int
-        Most iterations, or passes over the data in mini-batches.
+        Maximum number of iterations, or of passes over the data with mini-batches.
     batch_size : int, optional
         Rows in a mini-batch (stepwise EM); all rows at once by default.
     dtype : {"float32", "float64"}
-        Precision of the E-step. float32 is exact enough for concentrations up to about 1e5. A fitted model answers in
-        double precision.
+        Precision of the E-step. float32 is accurate for concentrations up to about 1e5. Predictions use double
+        precision.
     n_jobs : int, optional
-        Threads; the result does not depend on it.
+        Number of threads. The result does not depend on it.
     engine : None, "threads", "ray" or RayEngine
-        Where rows are counted in each iteration: in this process, or in shards on the workers of a Ray cluster (extra
-        `ray`; "ray" is one on this machine). The result is the same for any number of workers; that of this process
-        differs from it by rounding.
+        Where the E-step runs: in this process, or on shards of the rows on the workers of a Ray cluster (extra `ray`;
+        "ray" starts one on this machine). The result is the same for any number of workers, and equals that of this
+        process up to rounding.
     random_state : int, RandomState instance or None
     verbose : int
-        1 shows a progress bar on a terminal, 2 everywhere.
+        1 shows a progress bar on a terminal, 2 always.
 
     Attributes
     ----------
@@ -228,17 +216,17 @@ class VMFMixture(Mixture):
     concentrations_ : ndarray of shape (n_components,)
     weights_ : ndarray of shape (n_components,)
     lower_bounds_ : ndarray
-        Log-likelihood (with the prior of the concentrations) by iteration, at temperature 1; of hard assignments,
-        that of rows with their components.
+        Log-likelihood plus log-prior of the concentrations, in each iteration at temperature 1. With hard
+        assignments, the log-likelihood of rows and their components.
     trace_ : Trace
     density_quantiles_ : ndarray
-        Quantiles of the log-density of training rows, each left out of the model; see `is_novel`.
+        Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
     selection_ : dict
-        Numbers of components tried and their held-out log-densities, if `n_components` is "auto".
+        Numbers of components that were tried, and their held-out log-densities, if `n_components` is "auto".
     stream_counts_, stream_sums_ : ndarray of shape (n_components,) and (n_features, n_components)
-        Statistics of a row, averaged over the batches of `partial_fit`.
+        Statistics per row, averaged over the batches of `partial_fit`.
     seen_weight_ : float
-        Rows in these batches.
+        Number of rows in these batches.
     n_components_ : int
     n_iter_ : int
     converged_ : bool
@@ -247,7 +235,7 @@ class VMFMixture(Mixture):
     Notes
     -----
     Rows are divided by their length: only directions matter. Zero rows are refused. Densities are with respect to the
-    surface of the unit sphere, so that in high dimensions their logarithms are large positive numbers.
+    surface of the unit sphere, so in high dimensions their logarithms are large positive numbers.
 
     Examples
     --------
@@ -263,9 +251,8 @@ class VMFMixture(Mixture):
     """
 
     _min_features: ClassVar[int] = 2
-    _streams: ClassVar[bool] = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **Mixture._parameter_constraints,
+        **PartialFitMixture._parameter_constraints,
         "concentration": [StrOptions({"shared", "own"})],
         "assignments": [StrOptions({"soft", "hard", "annealed"})],
         "temperature": [Interval(Real, 1, None, closed="left"), None],
@@ -313,7 +300,7 @@ class VMFMixture(Mixture):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
+    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> Any:
         return unit_rows_of_file(X, weight)
 
     def _schedule(self, seed: int) -> Schedule:
@@ -331,11 +318,15 @@ class VMFMixture(Mixture):
         update = partial(vmf_update, shared, self.prior_rows)
         return MixtureModel(vmf_scores, update, partial(vmf_extra, shared, self.prior_rows))
 
-    def _scores(self, params: VMFParams) -> LinearScores:
-        return vmf_scores(params)
+    def _log_joint(self, params: VMFParams, X: sp.csr_array) -> NDArray[np.float64]:
+        return linear_log_joint(vmf_scores(params), X)
+
+    def _density(self, params: VMFParams, X: sp.csr_array) -> NDArray[np.float64]:
+        density: NDArray[np.float64] = logsumexp(self._log_joint(params, X), axis=1)
+        return density
 
     def _begin(
-        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
     ) -> VMFParams:
         return start_components(rows, init, n_components, self.initial_concentration, rng, engine)
 
@@ -351,7 +342,7 @@ class VMFMixture(Mixture):
     def _n_parameters(self) -> int:
         n_components, n_features = self.means_.shape
         n_kappa = 1 if self.concentration == "shared" else n_components
-        return n_components * (n_features - 1) + n_kappa + n_components - 1
+        return int(n_components * (n_features - 1) + n_kappa + n_components - 1)
 
     def _left_out(
         self, params: VMFParams, X: sp.csr_array, weight: NDArray[Any], stats: Stats
@@ -360,7 +351,9 @@ class VMFMixture(Mixture):
         cosine = left_out_cosines(X, weight, resp, stats)
         log_share = left_out_shares(stats.counts, own_parts(resp, weight))
         log_normalizer = vmf_log_normalizer(params.concentrations, X.shape[1])
-        return logsumexp(params.concentrations * cosine + log_normalizer + log_share, axis=1)
+        joint = params.concentrations * cosine + log_normalizer + log_share
+        density: NDArray[np.float64] = logsumexp(joint, axis=1)
+        return density
 
     def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
         return sample_vmf(self.means_[labels], self.concentrations_[labels], random_state=rng)

@@ -1,19 +1,18 @@
-r"""Variational inference of the Bayesian von Mises-Fisher mixture: factors, updates, bound, predictive density.
+r"""Variational inference of the Bayesian von Mises-Fisher mixture: factors, updates, bound.
 
 The factors are :math:`q(\pi) = \mathrm{Dir}(\rho)`, :math:`q(\mu_k) = \mathrm{vMF}(\psi_k, \gamma_k)`,
-:math:`q(\kappa_k)` (see `_concentration`) and :math:`q(z_i)`. With :math:`n_k`, :math:`s_k` the sums of
+:math:`q(\kappa_k)` (see `concentration`) and :math:`q(z_i)`. With :math:`n_k`, :math:`s_k` the sums of
 responsibilities and of rows weighted by them, coordinate ascent is
 
 .. math:: \rho_k = \alpha + n_k, \qquad \gamma_k \psi_k = E[\kappa_k] s_k + C_0 \mu_0, \qquad
           E[\mu_k] = A_D(\gamma_k) \psi_k,
 
-(the papers print :math:`A_D(\kappa)` in the last), :math:`q(\kappa_k)` from :math:`n_k` and
-:math:`t_k = s_k^\top E[\mu_k]`, then empirical Bayes:
-:math:`m, \sigma^2` the moments of :math:`\log \kappa`; :math:`\mu_0, C_0` the maximum likelihood estimates from the
-:math:`E[\mu_k]`; :math:`\alpha` the maximum of :math:`-\log B(\alpha) + (\alpha - 1) \sum_k E[\log \pi_k]`. Given
-:math:`s_k`, the concentrations of a mean and of its rows depend on each other through three numbers alone, so that
-they are iterated with each other before the next look at the data. A concentration that all components share has one
-factor, made of the sums of :math:`n_k` and of :math:`t_k`.
+(the papers print :math:`A_D(\kappa)` in the last), :math:`q(\kappa_k)` from :math:`n_k` and :math:`t_k = s_k^\top
+E[\mu_k]`, then empirical Bayes: :math:`m, \sigma^2` the moments of :math:`\log \kappa`; :math:`\mu_0, C_0` the
+maximum likelihood estimates from the :math:`E[\mu_k]`; :math:`\alpha` the maximum of :math:`-\log B(\alpha) + (\alpha
+- 1) \sum_k E[\log \pi_k]`. Given :math:`s_k`, the concentrations of a mean and of its rows depend on each other only
+through three numbers, so they are iterated together before the next E-step. A shared concentration has one factor,
+computed from the sums of :math:`n_k` and of :math:`t_k`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import gammaln, logsumexp, psi
+from scipy.special import gammaln, psi
 
 from arbora.discover.vmf.concentration import (
     KappaLikelihood,
@@ -34,18 +33,15 @@ from arbora.discover.vmf.concentration import (
     prior_divergence,
 )
 from arbora.infer.mixture.statistics import LinearScores, Stats, mixed_columns, squared_lengths
-from arbora.special import bessel_ratio, kappa_mle, sample_vmf, vmf_entropy, vmf_log_normalizer
+from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normalizer
 
 Array = NDArray[np.float64]
 
-CERTAIN = 1e12  # concentration of a mean that is taken as known, for a start
-_TURNS = 4  # of (mean, concentration) between two E-steps, at most
-_SETTLED = 1e-6  # relative change of the concentrations that ends them
-_LEAST_VARIANCE = 1e-6  # of the prior of log(kappa), which could shrink to a point
+CERTAIN = 1e12  # concentration of a mean that a start treats as known
+_TURNS = 4  # maximum number of updates of (mean, concentration) between two E-steps
+_SETTLED = 1e-6  # relative change of the concentrations at which these updates stop
+_LEAST_VARIANCE = 1e-6  # lower limit for the prior variance of log(kappa), which could shrink to zero
 _LOG_ALPHA = (-14.0, 14.0)
-_LARGEST = largest_kappa(np.float64)  # concentration of which densities are exact to rounding
-_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(7)  # of kappa in the predictive density
-_NODE_WEIGHTS = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
 
 
 class VMFPrior(NamedTuple):
@@ -82,23 +78,35 @@ class VMFPosterior(NamedTuple):
 
 
 class Inference(NamedTuple):
-    """How to update: the posterior of kappa, parts of the prior that stay, whether there is one kappa, its end."""
+    """How to update the factors.
+
+    Attributes
+    ----------
+    kappa_posterior : callable
+        Computes the posterior of concentrations; see `concentration`.
+    fixed : frozenset of str
+        Parts of the prior that are given.
+    shared : bool
+        Whether all components share a concentration.
+    largest : float
+        Largest possible concentration.
+    """
 
     kappa_posterior: Callable[[KappaLikelihood, KappaPosterior], KappaPosterior]
     fixed: frozenset[str]
     shared: bool = False
-    largest: float = _LARGEST
+    largest: float = largest_kappa(np.float64)
 
     @property
     def settled(self) -> frozenset[str]:
-        """Parts of the prior that are not learned: those given, and a variance that one number does not have.
+        """Parts of the prior that are not learned: the given ones, and the variance of a shared concentration.
 
-        Learned, the prior of a concentration that all share would shrink around it in every iteration and hold it.
+        If it were learned from one number, the prior would shrink around it in every iteration and stop its progress.
         """
         return self.fixed | {"log_variance"} if self.shared else self.fixed
 
     def posterior(self, likelihood: KappaLikelihood, before: KappaPosterior) -> KappaPosterior:
-        """Posterior of the concentrations, one entry for each component even if they are the same."""
+        """Return the posterior of the concentrations, with one entry for each component also if it is shared."""
         likelihood = likelihood._replace(largest=self.largest)
         if not self.shared:
             return self.kappa_posterior(likelihood, before)
@@ -110,7 +118,7 @@ class Inference(NamedTuple):
 
 
 class Products(NamedTuple):
-    """Scalar products of what acts on a mean: rows with the sum S, and a vector P, `strength` times p.
+    """Scalar products of the terms of a mean: the sum of rows S, and a vector P, which is `strength` times p.
 
     `square` is S.S, `along` is S.p and `rest` is P.P.
     """
@@ -122,25 +130,25 @@ class Products(NamedTuple):
 
 
 def expected_log_weights(dirichlet: Array) -> Array:
-    """Means of the logarithms of the weights."""
+    """Return the expected logarithms of the weights."""
     return np.asarray(psi(dirichlet) - psi(dirichlet.sum()))
 
 
 def mean_lengths(q: VMFPosterior) -> Array:
-    """Lengths of the means E[mu_k]."""
+    """Return the lengths of the expected means E[mu_k]."""
     return bessel_ratio(q.directions.shape[0] / 2 - 1, q.mean_concentrations)
 
 
 def begin_posterior(
     mean_row: Array, total: float, start: Any, given: dict[str, Any], how: Inference
 ) -> VMFPosterior:
-    """Posterior with certain means, and a prior to begin with where none is given.
+    """Return a posterior with certain means, and an initial prior for the parts that are not given.
 
     Parameters
     ----------
     mean_row : ndarray of shape (n_features,)
     total : float
-        Weight of all rows.
+        Sum of the weights of all rows.
     start : VMFParams
     given : dict
         Parts of the prior that are given.
@@ -155,7 +163,7 @@ def begin_posterior(
     first = {
         "alpha": 1.0,
         "direction": direction / np.linalg.norm(direction),
-        "concentration": 0.0,  # the means are free of each other until their prior is learned
+        "concentration": 0.0,  # the means are independent until their prior is learned
         "log_mean": float(np.log(start.concentrations).mean()),
         "log_variance": 1.0,
     }
@@ -164,7 +172,7 @@ def begin_posterior(
     prior = VMFPrior(**{**first, **given})
     pulls = dirichlet * bessel_ratio(n_features / 2 - 1, start.concentrations)
     likelihood = KappaLikelihood(dirichlet, pulls, prior.log_mean, prior.log_variance, n_features)
-    # A law, not a point, which would have no entropy: the first bound is one already.
+    # A distribution with an entropy, not a point: so the first bound is valid.
     kappa = how.posterior(likelihood, point_posterior(start.concentrations, n_features))
     return VMFPosterior(start.vectors, mean_concentrations, dirichlet, kappa, prior)
 
@@ -182,9 +190,9 @@ def settle(
     products: Products,
     kappa: KappaPosterior,
 ) -> tuple[Array, KappaPosterior]:
-    """Iterate concentrations with the means that belong to them, gamma psi = E[kappa] S + P.
+    """Iterate the updates of concentrations and means, gamma psi = E[kappa] S + P.
 
-    Returns E[kappa] as the last means have it, and the posterior of kappa given these means.
+    Returns the E[kappa] of the last means, and the posterior of kappa given these means.
     """
     square, along, rest, strength = products
     for _ in range(_TURNS):
@@ -202,7 +210,7 @@ def settle(
 
 
 def update_posterior(how: Inference, q: VMFPosterior, stats: Stats) -> VMFPosterior:
-    """One sweep over all factors but that of the assignments, and over the prior."""
+    """Update all factors except the assignments, then the prior."""
     sums, counts, prior, c0 = stats.sums, stats.counts, q.prior, q.prior.concentration
     along = np.asarray(prior.direction.astype(sums.dtype) @ sums, dtype=np.float64)  # s_k.mu_0
     likelihood = KappaLikelihood(counts, np.zeros_like(along), prior.log_mean, prior.log_variance, len(sums))
@@ -220,7 +228,7 @@ def update_posterior(how: Inference, q: VMFPosterior, stats: Stats) -> VMFPoster
 
 
 def empirical_bayes(q: VMFPosterior, fixed: frozenset[str]) -> VMFPrior:
-    """Prior that maximises the bound, in all parts that are not fixed."""
+    """Return the prior that maximises the bound over all parts that are not fixed."""
     prior = q.prior
     found: dict[str, Any] = {}
     n_components = len(q.dirichlet)
@@ -243,9 +251,9 @@ def empirical_bayes(q: VMFPosterior, fixed: frozenset[str]) -> VMFPrior:
 
 
 def best_alpha(log_weights: float, n_components: int) -> float:
-    """Symmetric Dirichlet parameter with the highest bound, given the sum of the E[log pi_k].
+    """Return the symmetric Dirichlet parameter with the highest bound, given the sum of the E[log pi_k].
 
-    The derivative falls from infinity to a limit that is not positive, so that it has one root.
+    The derivative decreases from infinity to a limit that is not positive, so it has one root.
 
     Examples
     --------
@@ -266,7 +274,7 @@ def best_alpha(log_weights: float, n_components: int) -> float:
 
 
 def dirichlet_gain(rho: Array, alpha: float) -> float:
-    """Part of the bound that is the weights': minus the divergence of Dirichlet(rho) from Dirichlet(alpha).
+    """Return minus the divergence of Dirichlet(rho) from Dirichlet(alpha), the part of the weights in the bound.
 
     Examples
     --------
@@ -279,85 +287,16 @@ def dirichlet_gain(rho: Array, alpha: float) -> float:
 
 
 def component_extra(q: VMFPosterior, shared: bool = False) -> float:
-    """Minus the divergences of means and concentrations from their priors; a shared concentration has one."""
+    """Return minus the divergences of means and concentrations from their priors (once if shared)."""
     prior, n_features = q.prior, q.directions.shape[0]
     cosine = np.asarray(prior.direction.astype(q.directions.dtype) @ q.directions, dtype=np.float64)
     c0 = prior.concentration
-    means = vmf_log_normalizer(c0, n_features) + c0 * mean_lengths(q) * cosine
-    means = np.sum(means + vmf_entropy(q.mean_concentrations, n_features))
+    around = vmf_log_normalizer(c0, n_features) + c0 * mean_lengths(q) * cosine
+    means = np.sum(around + vmf_entropy(q.mean_concentrations, n_features))
     kappa = prior_divergence(q.kappa, prior.log_mean, prior.log_variance)
     return float(means - (kappa[0] if shared else kappa.sum()))
 
 
 def posterior_extra(q: VMFPosterior, shared: bool = False) -> float:
-    """Minus the divergences of all factors from their priors."""
+    """Return minus the divergences of all factors from their priors."""
     return dirichlet_gain(q.dirichlet, q.prior.alpha) + component_extra(q, shared)
-
-
-def predictive_log_density(
-    cosine: Array, mean_concentrations: Array, kappa: KappaPosterior, n_features: int
-) -> Array:
-    r"""Log-densities of rows under components whose mean and concentration are not known for certain.
-
-    The mean is integrated out exactly,
-    :math:`\int vMF(x|\mu, \kappa) vMF(\mu|\psi, \gamma) d\mu = C(\kappa) C(\gamma) / C(\|\kappa x + \gamma
-    \psi\|)`; the concentration by quadrature of a log-normal law with the moments of its posterior.
-
-    Parameters
-    ----------
-    cosine : ndarray of shape (n_samples, n_components)
-        Of rows and directions.
-    mean_concentrations : ndarray of shape (n_components,) or (n_samples, n_components)
-    kappa : KappaPosterior
-    n_features : int
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_components)
-    """
-    log_mean_normalizer = vmf_log_normalizer(mean_concentrations, n_features)
-    terms = np.empty((len(_NODES), *cosine.shape))
-    for term, node, weight in zip(terms, _NODES, _NODE_WEIGHTS, strict=True):
-        k = np.minimum(np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * node), _LARGEST)
-        # ||k x + s psi||, without cancellation where the row points the other way
-        length = np.sqrt(
-            (k - mean_concentrations) ** 2 + 2 * k * mean_concentrations * np.maximum(1 + cosine, 0.0)
-        )
-        term[:] = np.log(weight) + vmf_log_normalizer(k, n_features) + log_mean_normalizer
-        term -= vmf_log_normalizer(length, n_features)
-    return np.asarray(logsumexp(terms, axis=0))
-
-
-def left_out_log_density(q: VMFPosterior, cosine: Array, part: Array) -> Array:
-    """Log-densities of training rows under components without the row's own part in their means.
-
-    Parameters
-    ----------
-    q : VMFPosterior
-    cosine, part : ndarray of shape (n_samples, n_components)
-        Of rows and directions; weights of rows in components.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_components)
-    """
-    pull = part * q.kappa.mean  # the row's own part of gamma_k psi_k
-    square = (q.mean_concentrations - pull) ** 2 + 2 * q.mean_concentrations * pull * np.maximum(
-        1 - cosine, 0.0
-    )
-    mean_concentrations = np.sqrt(square)
-    left = mean_concentrations > 1e-9 * (q.mean_concentrations + pull)
-    rest = np.divide(
-        q.mean_concentrations * cosine - pull, mean_concentrations, out=np.zeros_like(cosine), where=left
-    )
-    return predictive_log_density(np.clip(rest, -1, 1), mean_concentrations, q.kappa, q.directions.shape[0])
-
-
-def sample_predictive(
-    means: Array, mean_concentrations: Array, kappa: KappaPosterior, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Draw a row from the predictive distribution of each component that is given, one entry for each draw."""
-    means = sample_vmf(means, mean_concentrations, random_state=rng)
-    noise = rng.standard_normal(len(means))
-    concentration = np.minimum(np.exp(kappa.log_mean + np.sqrt(kappa.log_variance) * noise), _LARGEST)
-    return sample_vmf(means, concentration, random_state=rng)

@@ -1,1 +1,1 @@
-"""Von Mises-Fisher mixtures in a tree."""
+"""Von Mises-Fisher mixtures over a tree."""

@@ -1,12 +1,12 @@
-"""Where a tree of clusters begins: from its leaves up, or from its root down.
+"""Starts of a tree of clusters: bottom-up, top-down or random.
 
-- **bottom-up**: a cluster for each leaf, found without the tree; then, from the root down, the clusters of a node are
-  shared out among its children, each as many as it has leaves, so that those of one child are alike: k-means with
-  sizes that are given, an assignment problem in each step.
-- **top-down**: the rows of a node are split among its children by spherical k-means, and so on down.
+- **bottom-up**: find a cluster for each leaf without the tree; then, from the root down, distribute the clusters of a
+  node over its children, so that the clusters of one child are similar. Each child gets as many clusters as it has
+  leaves: k-means with given sizes, an assignment problem in each step.
+- **top-down**: split the rows of a node among its children by spherical k-means, from the root down.
 - **random**: random labels.
 
-Seeds (directions for some nodes) are centres of these splits from the beginning.
+Seeds (directions for some nodes) are initial centres of these splits.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from scipy.optimize import linear_sum_assignment
 from arbora.core.products import csr_matmul
 from arbora.discover._mixture.initialization import label_sums, plus_plus
 from arbora.discover.kmeans import split_rows
-from arbora.discover.vmf.neighbours import unit_vectors
+from arbora.discover.vmf.hierarchical.mean_update import unit_vectors
 from arbora.infer.mixture.statistics import WeightedRows
 from arbora.structure import Hierarchy
 
-_SPLIT_ITERATIONS = 20  # of k-means at a node: the start need not be its last word
-_PINNED = 4.0  # more than two cosines can differ
+_SPLIT_ITERATIONS = 20  # of k-means at a node, which need not converge for a start
+_PINNED = 4.0  # larger than any difference of two cosines
 
 
 class Seeds(NamedTuple):
@@ -40,7 +40,7 @@ class Seeds(NamedTuple):
 def random_leaves(
     rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """Directions of the leaves (n_leaves, n_features), from random labels of the rows."""
+    """Return directions of the leaves (n_leaves, n_features), from random labels of the rows."""
     n_leaves = len(tree.leaf_ids)
     labels = rng.permutation(np.arange(rows.X.shape[0]) % n_leaves)
     return _directions(label_sums(rows, labels, n_leaves), tree, seeds, rows.X.dtype)
@@ -49,13 +49,13 @@ def random_leaves(
 def scattered_leaves(
     rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """Directions of the leaves (n_leaves, n_features): seeds, and rows far from each other."""
+    """Return directions of the leaves (n_leaves, n_features): seeds, and rows far from each other."""
     given = _given(tree.leaf_ids, seeds)
     return _directions(_centres(rows, len(tree.leaf_ids), given, rng), tree, seeds, rows.X.dtype)
 
 
 def split_leaves(rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator) -> NDArray[Any]:
-    """Directions of the leaves (n_leaves, n_features), by splits of the rows from the root down."""
+    """Return directions of the leaves (n_leaves, n_features), by splits of the rows from the root down."""
     n_samples, n_features = rows.X.shape
     means = np.zeros((tree.n_nodes, n_features))
     members = {int(root): np.arange(n_samples) for root in tree.root_ids}
@@ -72,14 +72,14 @@ def split_leaves(rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.rand
 def arrange(
     tree: Hierarchy, directions: NDArray[Any], seeds: Seeds, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Say which cluster goes to which leaf, so that clusters under one node are alike.
+    """Assign clusters to leaves, so that clusters under one node are similar.
 
     Parameters
     ----------
     tree : Hierarchy
         With one root.
     directions : ndarray of shape (n_leaves, n_features)
-        Of the clusters. Those of leaves with seeds stay there.
+        Directions of the clusters. Clusters of leaves with seeds stay there.
     seeds : Seeds
     rng : Generator
 
@@ -116,12 +116,12 @@ def _share(
     bonus: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Label items by spherical k-means whose clusters have the given sizes."""
+    """Return labels of items by spherical k-means with given cluster sizes."""
     items = np.asarray(items, dtype=np.float64)
-    n_parts, slots = len(sizes), np.repeat(np.arange(len(sizes)), sizes)
-    if n_parts == 1:
+    n_clusters, slots = len(sizes), np.repeat(np.arange(len(sizes)), sizes)
+    if n_clusters == 1:
         return np.zeros(len(items), np.int64)
-    centres = _centres(WeightedRows(sp.csr_array(items), np.ones(len(items))), n_parts, given, rng)
+    centres = _centres(WeightedRows(sp.csr_array(items), np.ones(len(items))), n_clusters, given, rng)
     labels = np.full(len(items), -1)
     for _ in range(_SPLIT_ITERATIONS):
         gain = items @ centres.T + bonus
@@ -129,7 +129,7 @@ def _share(
         if np.array_equal(chosen, labels):
             break
         labels = chosen
-        sums = np.array([items[labels == k].sum(axis=0) for k in range(n_parts)])
+        sums = np.array([items[labels == k].sum(axis=0) for k in range(n_clusters)])
         for k, seed in given.items():
             sums[k] += seed
         centres = unit_vectors(sums, centres)[0]
@@ -137,7 +137,7 @@ def _share(
 
 
 def _given(nodes: NDArray[np.int64], seeds: Seeds) -> dict[int, NDArray[np.float64]]:
-    """Seeds of nodes, by their place among them."""
+    """Return the seeds of nodes, by position in `nodes`."""
     place = {int(node): k for k, node in enumerate(nodes)}
     return {
         place[node]: seed
@@ -147,11 +147,11 @@ def _given(nodes: NDArray[np.int64], seeds: Seeds) -> dict[int, NDArray[np.float
 
 
 def _centres(
-    rows: WeightedRows, n_parts: int, given: Mapping[int, NDArray[np.float64]], rng: np.random.Generator
+    rows: WeightedRows, n_clusters: int, given: Mapping[int, NDArray[np.float64]], rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Return the given centres, and for the others rows that are far from them and from each other."""
-    free = [k for k in range(n_parts) if k not in given]
-    centres, weight = np.zeros((n_parts, rows.X.shape[1])), rows.weight
+    """Return the given centres, and rows that are far from them and from each other as the other centres."""
+    free = [k for k in range(n_clusters) if k not in given]
+    centres, weight = np.zeros((n_clusters, rows.X.shape[1])), rows.weight
     if given:
         centres[list(given)] = list(given.values())
         cosine = csr_matmul(rows.X, np.ascontiguousarray(centres[list(given)].T, rows.X.dtype))
@@ -162,18 +162,19 @@ def _centres(
 
 
 def _split(
-    rows: WeightedRows, n_parts: int, given: Mapping[int, NDArray[np.float64]], rng: np.random.Generator
+    rows: WeightedRows, n_clusters: int, given: Mapping[int, NDArray[np.float64]], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Part of each row: k-means from the given centres and from rows away from them."""
+    """Return the cluster of each row, by k-means from the given centres and from rows far from them."""
     n_samples = rows.X.shape[0]
-    if n_samples < n_parts or n_parts == 1:
-        order = [*given, *set(range(n_parts)).difference(given)]  # one row each, the seeded children first
-        return np.array(order)[np.arange(n_samples) % n_parts]
-    return split_rows(rows, _centres(rows, n_parts, given, rng), _SPLIT_ITERATIONS)
+    if n_samples < n_clusters or n_clusters == 1:
+        # One row for each child, those with seeds first.
+        order = np.array([*given, *set(range(n_clusters)).difference(given)], np.int64)
+        return np.asarray(order[np.arange(n_samples) % n_clusters])
+    return split_rows(rows, _centres(rows, n_clusters, given, rng), _SPLIT_ITERATIONS)
 
 
 def _directions(sums: NDArray[np.float64], tree: Hierarchy, seeds: Seeds, dtype: Any) -> NDArray[Any]:
-    """Directions of leaves; those of leaves with seeds are the seeds."""
+    """Return directions of leaves; a leaf with a seed has the direction of the seed."""
     axis = np.zeros_like(sums)
     axis[:, 0] = 1  # for rows that cancel
     directions, _ = unit_vectors(sums, axis)
@@ -183,22 +184,22 @@ def _directions(sums: NDArray[np.float64], tree: Hierarchy, seeds: Seeds, dtype:
 
 
 def find_seeds(seeds: Any, structure: Hierarchy, X: sp.csr_array, feature_names: Any) -> Seeds:
-    """Make directions of what a user gives.
+    """Compute directions from the parameter `seeds`.
 
     Parameters
     ----------
     seeds : mapping of node to words, row numbers, or vectors; labels of the rows; or None
-        Labels are node names, one for each row, None where there is none.
+        Labels are node names, one for each row; None for a row without a label.
     structure : Hierarchy
     X : sparse array of shape (n_samples, n_features)
         Unit rows.
     feature_names : sequence or None
-        What words are looked up in.
+        Names of the columns, for seeds that are words.
 
     Returns
     -------
     Seeds
-        In the order of the node ids.
+        Seeds in the order of the node ids.
     """
     if feature_names is not None and len(feature_names) != X.shape[1]:
         raise ValueError(
@@ -227,7 +228,7 @@ def _labelled(labels: Any, n_samples: int) -> dict[Any, NDArray[np.int64]]:
     given = np.asarray(labels, dtype=object)
     if given.shape != (n_samples,):
         raise ValueError(
-            f"seeds must be a mapping of nodes, or {n_samples} labels (None where there is none), got an array of "
+            f"seeds must be a mapping of nodes, or {n_samples} labels (None for a row without one), got an array of "
             f"shape {given.shape}."
         )
     rows: dict[Any, list[int]] = {}
@@ -238,26 +239,31 @@ def _labelled(labels: Any, n_samples: int) -> dict[Any, NDArray[np.int64]]:
 
 
 def _vector(name: Any, seed: Any, X: sp.csr_array, feature_names: Any) -> NDArray[np.float64]:
-    """Sum of the rows, words or vectors that a seed names."""
+    """Return the sum of the rows, words or vectors of a seed."""
     n_samples, n_features = X.shape
-    given = seed.toarray() if sp.issparse(seed) else np.asarray([seed] if isinstance(seed, str) else seed)
+    dense = seed.toarray() if hasattr(seed, "toarray") else [seed] if isinstance(seed, str) else seed
+    given = np.asarray(dense)
     if given.dtype.kind in "UO":
         if feature_names is None:
-            raise ValueError(f"the seed of node {name!r} is words: give feature_names to look them up in.")
+            raise ValueError(
+                f"the seed of node {name!r} has words: give the words of the columns as feature_names."
+            )
         place = {word: j for j, word in enumerate(feature_names)}
         unknown = [word for word in given.tolist() if word not in place]
         if unknown:
-            raise ValueError(f"the seed of node {name!r} has {unknown[0]!r}, which is not in feature_names.")
+            raise ValueError(
+                f"the seed of node {name!r} has the word {unknown[0]!r}, which is not in feature_names."
+            )
         return np.bincount([place[word] for word in given.tolist()], minlength=n_features).astype(np.float64)
     if given.dtype.kind in "iu" and given.ndim == 1:
         if given.size == 0 or given.min() < 0 or given.max() >= n_samples:
             raise ValueError(
-                f"the seed of node {name!r} holds numbers of rows that are not between 0 and {n_samples - 1}."
+                f"the seed of node {name!r} has row numbers that are not between 0 and {n_samples - 1}."
             )
         return np.asarray(X[given].sum(axis=0), dtype=np.float64).ravel()
     if given.shape[-1:] != (n_features,) or given.ndim > 2:
         raise ValueError(
-            f"the seed of node {name!r} must be words, numbers of rows, or vectors of {n_features} features; got "
+            f"the seed of node {name!r} must be words, row numbers, or vectors of {n_features} features; got "
             f"shape {given.shape}."
         )
     return np.asarray(np.atleast_2d(given).sum(axis=0), dtype=np.float64)

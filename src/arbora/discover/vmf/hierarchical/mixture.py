@@ -1,4 +1,4 @@
-r"""Hierarchical mixtures of von Mises-Fisher distributions: rows organised into a tree that is given.
+r"""Hierarchical mixtures of von Mises-Fisher distributions: rows in the leaves of a given tree.
 
 .. math:: \pi &\sim \mathrm{Dirichlet}(\alpha), \quad
           \mu_n \sim \mathrm{vMF}(\mu_{pa(n)}, \kappa_{pa(n)}), \quad
@@ -6,9 +6,10 @@ r"""Hierarchical mixtures of von Mises-Fisher distributions: rows organised into
           z_i &\sim \mathrm{Categorical}(\pi) \text{ over the leaves}, \quad
           x_i \sim \mathrm{vMF}(\mu_{z_i}, \kappa_{z_i}),
 
-with :math:`\mu_{root} \sim \mathrm{vMF}(\mu_0, C_0)`. Siblings have means around that of their parent, so that leaves
-with few rows borrow from their neighbourhood, and what is near in the tree is alike. The updates are in `_vmf_tree`,
-the start in `_tree_start`. A root whose mean is known, with leaves alone below it, is the Bayesian mixture.
+with :math:`\mu_{root} \sim \mathrm{vMF}(\mu_0, C_0)`. The means of siblings are distributed around that of their
+parent, so leaves with few rows borrow strength from their siblings, and nodes that are close in the tree are similar.
+The updates are in `posterior`, the start in `initialization`. A root with a known mean and only leaves below it is
+the Bayesian mixture.
 
 References
 ----------
@@ -28,11 +29,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.core.progress import Progress
+from arbora.core.engine import Engine
 from arbora.discover._mixture.initialization import Init
 from arbora.discover._mixture.rows import unit_rows
-from arbora.discover.vmf.bayesian import BayesianVMFMixture
-from arbora.discover.vmf.concentration import POSTERIORS, KappaPosterior, largest_kappa, point_posterior
+from arbora.discover.vmf.bayesian_model import (
+    BAYESIAN_CONSTRAINTS,
+    annealed,
+    given_prior,
+    inference_of,
+    posterior_log_joint,
+)
+from arbora.discover.vmf.concentration import KappaPosterior, point_posterior
 from arbora.discover.vmf.hierarchical.initialization import (
     Seeds,
     arrange,
@@ -41,19 +48,20 @@ from arbora.discover.vmf.hierarchical.initialization import (
     scattered_leaves,
     split_leaves,
 )
-from arbora.discover.vmf.hierarchical.nodes import TreeLook
+from arbora.discover.vmf.hierarchical.mean_update import unit_vectors
 from arbora.discover.vmf.hierarchical.posterior import (
     Nodes,
     Tree,
     TreePosterior,
     as_tree,
+    leaf_posterior,
     start_tree,
     tree_extra,
     update_tree,
     with_leaves,
 )
+from arbora.discover.vmf.hierarchical.prediction import NodePredictionMixture, node_probabilities
 from arbora.discover.vmf.mixture import VMFParams, broad_concentration
-from arbora.discover.vmf.neighbours import unit_vectors
 from arbora.discover.vmf.posterior import (
     CERTAIN,
     Inference,
@@ -63,19 +71,23 @@ from arbora.discover.vmf.posterior import (
     posterior_scores,
     update_posterior,
 )
-from arbora.engine import ThreadEngine
+from arbora.discover.vmf.predictive import (
+    left_out_mixture_log_density,
+    mixture_log_density,
+    sample_predictive,
+)
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, run
-from arbora.infer.mixture.statistics import WeightedRows
+from arbora.infer.mixture.statistics import Stats, WeightedRows
 from arbora.structure import Hierarchy
 
-_FLAT_ITERATIONS = 15  # of the leaves without the tree, at the start
-_SAME = 1e-6  # relative difference of the bounds of two starts that are as good
+_FLAT_ITERATIONS = 15  # iterations of the start, which fits the leaves without the tree
+_SAME = 1e-6  # relative difference below which the bounds of two starts count as equal
 _ROOT = "root"
 _LEAVES = {"bottom-up": scattered_leaves, "top-down": split_leaves, "random": random_leaves}
 
 
 def regular_tree(branching: Sequence[int]) -> Hierarchy:
-    """Tree whose nodes at depth d all have ``branching[d]`` children, named by their paths: 0, 0/0, 0/1, ...
+    """Return a tree whose nodes at depth d have ``branching[d]`` children, named by their paths: 0, 0/0, 0/1, ...
 
     Examples
     --------
@@ -91,91 +103,100 @@ def regular_tree(branching: Sequence[int]) -> Hierarchy:
     return Hierarchy.from_edges(edges, nodes=[_ROOT])
 
 
-class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
+def one_root(structure: Hierarchy) -> Hierarchy:
+    """Return the tree, with a new root above several ones."""
+    name = _ROOT
+    while name in structure:
+        name += "*"
+    tree = structure.join_roots(name)
+    tree.parent  # noqa: B018  raises an error that names the node, if the structure is not a tree
+    return tree
+
+
+class HierarchicalVMFMixture(NodePredictionMixture):
     """Mixture of von Mises-Fisher distributions in a tree.
 
     Parameters
     ----------
     structure : Hierarchy, optional
-        Any tree; rows belong to its leaves. Several roots are put under a new one. None: the tree of `branching`.
+        Any tree; rows belong to its leaves. Several roots get a new common root. None: the tree of `branching`.
     branching : sequence of int
-        Children of the nodes at each depth: (4, 4, 4) has 64 leaves, three levels below the root.
+        Number of children of the nodes at each depth: (4, 4, 4) has 64 leaves, three levels below the root.
     concentration_posterior : {"grid", "bound", "sample"}
         How the posterior of a concentration is computed; see `BayesianVMFMixture`. Every node has its own
         concentration.
     alpha : float, optional
         Parameter of the Dirichlet prior of the weights of the leaves. None, here and below: learned from the data.
     node_concentration : float, optional
-        Concentration of means around that of their parent, for all nodes; learned for each node by default.
+        Concentration of means around the mean of their parent, for all nodes; learned for each node by default.
     prior_direction : array-like of shape (n_features,), optional
-        Direction that the mean of the root lies around.
+        Direction around which the mean of the root is distributed.
     prior_concentration : float
-        Concentration of the mean of the root around it. 0: it may lie anywhere. `numpy.inf`: it is the prior
-        direction, or, if none is given, the direction with the highest bound, as in `BayesianVMFMixture`.
+        Concentration of the mean of the root around `prior_direction`. 0: a uniform prior. `numpy.inf`: the mean is
+        the prior direction or, if none is given, the direction with the highest bound, as in `BayesianVMFMixture`.
     prior_log_mean, prior_log_variance : float, optional
         Mean and variance of the logarithms of the concentrations of all nodes.
     seeds : mapping or array-like, optional
-        What some nodes are about: for a node, words (see `feature_names`), numbers of rows of X (integers are always
-        that), or vectors of n_features. Or a label for each row, the name of a node, inner or leaf; None for rows
-        without one.
+        Content of some nodes. A mapping gives for a node words (see `feature_names`), row numbers of X (integers are
+        always row numbers), or vectors of n_features. An array-like gives the name of an inner node or a leaf for
+        each row; None for rows without one.
     seed_weight : float
-        Times that a seed counts as seen at its node, in the whole fit. 0: the fit starts from the seeds, no more.
+        Number of rows that a seed counts as, at its node, during the whole fit. 0: seeds only determine the start.
     feature_names : sequence of str, optional
-        Words of the columns, for seeds; by default the columns of the data frame of the fit.
+        Words of the columns, for seeds; by default the column names of the data frame of the fit.
     init : {"auto", "top-down", "bottom-up", "random"}
-        Where to begin. "top-down": the rows of each node are split among its children by spherical k-means.
-        "bottom-up": clusters for all leaves are found first, and then shared out over the tree by their likeness.
-        "auto": of both, the one whose leaves have the higher bound. "random": random labels.
+        The start. "top-down": the rows of each node are split among its children by spherical k-means. "bottom-up":
+        clusters for all leaves are found first, and then distributed over the tree by similarity. "auto": the one of
+        the two whose leaves have the higher bound. "random": random labels.
     initial_concentration : float, optional
-        Concentration of the leaves at the start; by default a broad one, at which rows are half undecided between
-        the leaves.
+        Concentration of the leaves at the start; by default a broad one, see `BayesianVMFMixture`.
     annealing_steps : int, optional
         Iterations of annealing of the leaves at the start; see `BayesianVMFMixture`.
     n_init : int
-        Starts, of which the best is kept; they run in parallel.
+        Number of starts. They run in parallel, and the best result is kept.
     tol : float
-        Gain of the bound per row, in nats, below which to stop.
+        Stop when the bound gains less than this per row, in nats.
     max_iter : int
-        Most iterations, or passes over the data in mini-batches.
+        Maximum number of iterations, or of passes over the data with mini-batches.
     batch_size : int, optional
         Rows in a mini-batch (stochastic variational inference); all rows at once by default.
     dtype : {"float32", "float64"}
-        Precision of the fit. A fitted model answers in double precision.
+        Precision of the fit. Predictions use double precision.
     n_jobs : int, optional
-        Threads; the result does not depend on it.
+        Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
     verbose : int
-        1 shows a progress bar on a terminal, 2 everywhere.
+        1 shows a progress bar on a terminal, 2 always.
 
     Attributes
     ----------
     hierarchy_ : Hierarchy
-        The tree, with one root.
+        The tree with one root.
     nodes_ : ndarray of shape (n_nodes,)
-        Names of its nodes, in the order of all that is by node.
+        Names of its nodes, in the order of all arrays by node.
     leaf_ids_ : ndarray of shape (n_leaves,)
-        Which of them are leaves.
+        Positions of the leaves in `nodes_`.
     means_ : ndarray of shape (n_nodes, n_features)
         Directions of the posterior means.
     mean_concentrations_ : ndarray of shape (n_nodes,)
-        Concentrations of the posteriors of the means: how certain they are.
+        Concentrations of the posteriors of the means: how certain the means are.
     concentrations_ : ndarray of shape (n_nodes,)
-        Posterior means of the concentrations: of rows around a leaf, of children around an inner node.
+        Posterior means of the concentrations, of rows around a leaf and of children around an inner node.
     kappa_posterior_ : ndarray of shape (5, n_nodes)
         See `BayesianVMFMixture`.
     dirichlet_ : ndarray of shape (n_leaves,)
-        Posterior of the weights of the leaves.
+        Parameters of the posterior of the weights of the leaves.
     weights_ : ndarray of shape (n_nodes,)
-        Their means; the weight of an inner node is the sum of those of its children.
+        Posterior means of the weights; the weight of an inner node is the sum of those of its children.
     prior_ : dict
         `alpha`, `direction`, `concentration`, `log_mean` and `log_variance`, as given or learned.
     seed_nodes_, seed_means_ : ndarray
         Ids of the nodes with seeds, and their directions.
     lower_bounds_ : ndarray
-        Evidence lower bound by iteration, with all its constants.
+        Evidence lower bound in each iteration, with all constants.
     trace_ : Trace
     density_quantiles_ : ndarray
-        Quantiles of the log-density of training rows, each left out of its leaf; see `is_novel`.
+        Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
     n_components_ : int
         Number of leaves.
     n_iter_ : int
@@ -184,13 +205,13 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
 
     Notes
     -----
-    The concentration of the prior of the root is not learned: it is that of a single mean, and the most probable
-    prior would be a point. In many dimensions a few children say little of the mean around which they lie. Then
-    their concentration around it is learned to be low, and the leaves are free of each other; `node_concentration`
-    ties them. With a known root the opposite may happen: inner nodes that do not differ from the root.
+    The concentration of the prior of the root is not learned: it is the prior of a single mean, and the most probable
+    prior would be a point. In many dimensions a few children determine the mean of their parent poorly. Then their
+    learned concentration around it is low, and the leaves become independent of each other; `node_concentration` ties
+    them. With a known root the opposite may happen: inner nodes become equal to the root.
 
-    At the start the leaves are fitted without the tree for a few iterations. Densities are those of the posterior
-    predictive distribution, as in `BayesianVMFMixture`.
+    The start fits the leaves without the tree for a few iterations. Densities are those of the posterior predictive
+    distribution, as in `BayesianVMFMixture`.
 
     Examples
     --------
@@ -205,9 +226,10 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
     True
     """
 
-    _streams: ClassVar[bool] = False
+    _min_features: ClassVar[int] = 2
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **BayesianVMFMixture._parameter_constraints,
+        **NodePredictionMixture._parameter_constraints,
+        **BAYESIAN_CONSTRAINTS,
         "structure": [Hierarchy, None],
         "branching": ["array-like"],
         "node_concentration": [Interval(Real, 0, None, closed="neither"), None],
@@ -277,26 +299,23 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
     def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
         return unit_rows(X, weight)
 
-    def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: ThreadEngine) -> None:
-        self.hierarchy_ = self._one_root()
+    def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: Engine) -> None:
+        self.hierarchy_ = self._make_tree()
         self.nodes_, self.leaf_ids_ = self.hierarchy_.names.copy(), self.hierarchy_.leaf_ids.copy()
         names = getattr(self, "feature_names_in_", None) if self.feature_names is None else self.feature_names
-        found = find_seeds(self.seeds, self.hierarchy_, X, names)
-        self.seed_nodes_, self.seed_means_ = found
+        self.seed_nodes_, self.seed_means_ = find_seeds(self.seeds, self.hierarchy_, X, names)
         super()._fit(X, weight, seed, engine)
 
-    def _one_root(self) -> Hierarchy:
-        if self.structure is None:
-            widths = list(self.branching)
-            if not widths or not all(isinstance(width, Integral) and width >= 1 for width in widths):
-                raise ValueError(f"branching must be numbers of children, 1 or more, got {self.branching!r}.")
-            return regular_tree([int(width) for width in widths])
-        name = _ROOT
-        while name in self.structure:
-            name += "*"
-        tree = self.structure.join_roots(name)
-        tree.parent  # noqa: B018  refuses what is no tree, by name
-        return tree
+    def _make_tree(self) -> Hierarchy:
+        if self.structure is not None:
+            return one_root(self.structure)
+        widths = list(self.branching)
+        if not widths or not all(isinstance(width, Integral) and int(width) >= 1 for width in widths):
+            raise ValueError(f"branching must be numbers of children, 1 or more, got {self.branching!r}.")
+        return regular_tree([int(width) for width in widths])
+
+    def _seeds(self) -> Seeds:
+        return Seeds(self.seed_nodes_, self.seed_means_)
 
     def _tree(self, dtype: Any) -> Tree:
         n_nodes = self.hierarchy_.n_nodes
@@ -307,55 +326,53 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
             seeds[self.seed_nodes_] = self.seed_weight * self.seed_means_
         return as_tree(self.hierarchy_, sp.csr_array(seeds), counts, dtype)
 
-    def _how(self) -> Inference:
-        given = {"node_concentration"} if self.node_concentration is not None else set()
-        fixed, largest = frozenset(given | set(self._given_prior())), largest_kappa(self.dtype)
-        return Inference(POSTERIORS[self.concentration_posterior], fixed, largest=largest)
+    # --- the model ------------------------------------------------------------------------------------------------
+
+    def _inference(self) -> Inference:
+        fixed = frozenset() if self.node_concentration is None else frozenset({"node_concentration"})
+        return inference_of(self, shared=False, fixed=fixed)
 
     def _model(self, rows: WeightedRows) -> MixtureModel:
-        tree, how = self._tree(rows.X.dtype), self._how()
+        tree, how = self._tree(rows.X.dtype), self._inference()
         return MixtureModel(posterior_scores, partial(update_tree, tree, how), partial(tree_extra, tree, how))
 
     def _begin(
-        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
     ) -> TreePosterior:
         names = ("top-down", "bottom-up") if init == "auto" else (init,)
-        starts = [self._flat(rows, str(name), rng, engine) for name in names]
+        starts = [self._fit_leaves(rows, str(name), rng, engine) for name in names]
         bounds = [start.bounds[-1] for start in starts]
-        best = int(bounds[-1] > bounds[0] + _SAME * abs(bounds[0]))  # rounding does not choose
+        best = int(bounds[-1] > bounds[0] + _SAME * abs(bounds[0]))  # not by rounding alone
         q = starts[best].params
         if names[best] == "bottom-up":
             order = arrange(self.hierarchy_, q.directions.T, self._seeds(), rng)
             kappa = KappaPosterior(*(part[order] for part in q.kappa))
             directions = np.ascontiguousarray(q.directions[:, order])
             q = VMFPosterior(directions, q.mean_concentrations[order], q.dirichlet[order], kappa, q.prior)
-        # The law that the leaves share may be narrow; that of the inner nodes is still to be learned.
-        prior = VMFPrior(**{**q.prior._asdict(), "log_variance": 1.0, **self._given_prior()})
+        # The prior that the leaves learned may be narrow; the inner nodes have still to learn theirs.
+        prior = VMFPrior(**{**q.prior._asdict(), "log_variance": 1.0, **given_prior(self)})
         return start_tree(self._tree(rows.X.dtype), q._replace(prior=prior), self.node_concentration)
 
-    def _flat(self, rows: WeightedRows, init: str, rng: np.random.Generator, engine: Any) -> MixtureFit:
+    def _fit_leaves(
+        self, rows: WeightedRows, init: str, rng: np.random.Generator, engine: Engine
+    ) -> MixtureFit:
         """Fit the leaves without the tree, from a broad concentration."""
         directions = np.ascontiguousarray(_LEAVES[init](rows, self.hierarchy_, self._seeds(), rng).T)
         n_features, n_leaves = directions.shape
         kappa = self.initial_concentration or broad_concentration(rows, directions, rng)
         one = np.ones(n_leaves)
         start = VMFParams(directions, one, kappa * one, one / n_leaves)
-        start = self._annealed(rows, init, start, rng, engine)
+        start = annealed(self, rows, init, start, rng, engine)
         total = np.asarray(rows.X.T @ rows.weight, dtype=np.float64)
         direction = unit_vectors(total[None], np.eye(1, n_features))[0][0]
         prior = VMFPrior(1.0, direction, 0.0, float(np.log(start.concentrations).mean()), 1.0)
         known = point_posterior(start.concentrations, n_features)
         dirichlet = rows.total * start.weights + 1.0
         q = VMFPosterior(start.vectors, CERTAIN * one, dirichlet, known, prior)
-        how = Inference(
-            POSTERIORS[self.concentration_posterior], frozenset(), largest=largest_kappa(self.dtype)
-        )
+        how = self._inference()._replace(fixed=frozenset())
         model = MixtureModel(posterior_scores, partial(update_posterior, how), posterior_extra)
         schedule = self._schedule(0)._replace(max_iter=_FLAT_ITERATIONS)
-        return run(model, rows, q, schedule, engine, Progress(None, "leaves", False))
-
-    def _seeds(self) -> Seeds:
-        return Seeds(self.seed_nodes_, self.seed_means_)
+        return run(model, rows, q, schedule, engine)
 
     def _set(self, params: TreePosterior) -> None:
         nodes = params.nodes
@@ -365,7 +382,8 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
         self.kappa_posterior_ = np.array(nodes.kappa)
         self.concentrations_ = nodes.kappa.mean
         self.dirichlet_ = params.dirichlet
-        self.weights_ = self._carried(params.dirichlet[None] / params.dirichlet.sum())[0]
+        shares = params.dirichlet[None] / params.dirichlet.sum()
+        self.weights_ = node_probabilities(self.hierarchy_, self.leaf_ids_, shares)[0]
         self.prior_ = params.prior._asdict()
 
     def _params(self) -> TreePosterior:
@@ -375,11 +393,21 @@ class HierarchicalVMFMixture(TreeLook, BayesianVMFMixture):
     def _n_parameters(self) -> int:
         (n_nodes, n_features), n_leaves = self.means_.shape, len(self.leaf_ids_)
         n_kappa = n_nodes if self.node_concentration is None else n_leaves
-        known = self.prior_direction is not None and np.isinf(self.prior_concentration)  # of the root
-        return (n_nodes - known) * (n_features - 1) + n_kappa + n_leaves - 1
+        known_root = self.prior_direction is not None and bool(np.isinf(self.prior_concentration))
+        return int((n_nodes - known_root) * (n_features - 1) + n_kappa + n_leaves - 1)
 
-    def _shares(self) -> NDArray[np.float64]:
-        return self.weights_[self.leaf_ids_]
+    def _log_joint(self, params: TreePosterior, X: sp.csr_array) -> NDArray[np.float64]:
+        return posterior_log_joint(params, X)
+
+    def _density(self, params: TreePosterior, X: sp.csr_array) -> NDArray[np.float64]:
+        return mixture_log_density(leaf_posterior(params), X)
+
+    def _left_out(
+        self, params: TreePosterior, X: sp.csr_array, weight: NDArray[Any], stats: Stats
+    ) -> NDArray[np.float64]:
+        return left_out_mixture_log_density(leaf_posterior(params), self._log_joint(params, X), X, weight)
 
     def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
-        return super()._draw(self.leaf_ids_[labels], rng)
+        nodes = self.leaf_ids_[labels]
+        kappa = KappaPosterior(*self.kappa_posterior_[:, nodes])
+        return sample_predictive(self.means_[nodes], self.mean_concentrations_[nodes], kappa, rng)

@@ -1,19 +1,19 @@
 r"""Variational inference of the hierarchical von Mises-Fisher mixture: factors, updates, bound.
 
 Every node n has a mean :math:`\mu_n \sim \mathrm{vMF}(\mu_{pa(n)}, \kappa_{pa(n)})` and a concentration
-:math:`\kappa_n`; that of the root has the prior :math:`(\mu_0, C_0)`. A leaf has rows, an inner node has children,
-and the update is one and the same. With :math:`N_n` and :math:`S_n` the number and the sum of what lies around a node
-(rows weighted by their responsibilities; expected means of children) and :math:`P_n = E[\kappa_{pa(n)}]
-E[\mu_{pa(n)}]` what its parent says,
+:math:`\kappa_n`; the mean of the root has the prior :math:`(\mu_0, C_0)`. A leaf has rows, an inner node has
+children, and both have the same update. With :math:`N_n` and :math:`S_n` the number and the sum of the rows (weighted
+by their responsibilities) or of the expected means of the children, and :math:`P_n = E[\kappa_{pa(n)}]
+E[\mu_{pa(n)}]` the term of the parent,
 
 .. math:: \gamma_n \psi_n = E[\kappa_n] S_n + P_n, \qquad E[\mu_n] = A_D(\gamma_n) \psi_n,
 
-and :math:`q(\kappa_n)` follows from :math:`N_n` and :math:`S_n^\top E[\mu_n]` (see `_concentration`). Nodes of one
-level do not depend on each other given the others, so that a level is updated at once: from the leaves up, then the
-inner nodes down again. Each step maximises the bound over its factors, which therefore never falls.
+and :math:`q(\kappa_n)` follows from :math:`N_n` and :math:`S_n^\top E[\mu_n]` (see `concentration`). Nodes of one
+level are independent given all other nodes, so a level is updated at once: from the leaves up, then the inner nodes
+down again. Each step maximises the bound over its factors, so the bound never decreases.
 
-A seed is a direction that was seen a number of times at a node: it adds to :math:`N_n` and :math:`S_n`. With
-:math:`C_0 = \infty` the mean of the root is :math:`\mu_0`, which is known or, as in a Bayesian mixture, the direction
+A seed is a direction that counts as a number of rows at a node: it adds to :math:`N_n` and :math:`S_n`. With
+:math:`C_0 = \infty` the mean of the root is :math:`\mu_0`, which is given or, as in a Bayesian mixture, the direction
 with the highest bound: that of :math:`S_{root}`.
 """
 
@@ -31,7 +31,7 @@ from arbora.discover.vmf.concentration import (
     point_posterior,
     prior_divergence,
 )
-from arbora.discover.vmf.neighbours import Links, joint_update, row_products, unit_vectors
+from arbora.discover.vmf.hierarchical.mean_update import Links, joint_update, row_products, unit_vectors
 from arbora.discover.vmf.posterior import (
     CERTAIN,
     Inference,
@@ -47,11 +47,11 @@ from arbora.structure import Hierarchy
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
-_LEAST, _MOST_ALIKE = 1e-3, 0.999  # concentration of children at the start, and their resultant
+_LEAST, _MOST_ALIKE = 1e-3, 0.999  # limits of the concentration and the resultant of children at the start
 
 
 class Tree(NamedTuple):
-    """A tree as the updates need it: arrays by node id.
+    """The tree as arrays by node id.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Tree(NamedTuple):
     children : sparse array of shape (n_nodes, n_nodes)
         1 where the column is a child of the row.
     counts : ndarray of shape (n_nodes,)
-        Children and seeds of each node.
+        Number of children and seeds of each node.
     seeds : sparse array of shape (n_nodes, n_features)
         Sums of the seeds.
     """
@@ -90,7 +90,7 @@ class Nodes(NamedTuple):
 
 
 class TreePosterior(NamedTuple):
-    """Factors of the posterior. The first five are the leaves, as components of a `VMFPosterior`; then all nodes."""
+    """Factors of the posterior: those of the leaves, as in a `VMFPosterior`, and all nodes."""
 
     directions: NDArray[Any]
     mean_concentrations: Array
@@ -101,7 +101,7 @@ class TreePosterior(NamedTuple):
 
 
 def as_tree(structure: Hierarchy, seeds: sp.csr_array, seed_counts: Array, dtype: Any) -> Tree:
-    """Arrays of a tree with one root, with seeds at some nodes."""
+    """Return the arrays of a tree with one root and seeds at some nodes."""
     parent, children = np.asarray(structure.parent), structure.child_indices
     ones = np.ones(len(children), dtype)
     matrix = sp.csr_array((ones, children, structure.child_indptr), shape=(len(parent), len(parent)))
@@ -112,22 +112,27 @@ def as_tree(structure: Hierarchy, seeds: sp.csr_array, seed_counts: Array, dtype
 
 
 def free_nodes(tree: Tree, how: Inference) -> NDArray[np.bool_]:
-    """Tell the nodes whose concentration is not given."""
+    """Return which nodes have a concentration that is learned."""
     return ~tree.inner if "node_concentration" in how.fixed else np.ones(len(tree.parent), bool)
 
 
 def with_leaves(tree: Tree, nodes: Nodes, dirichlet: Array, prior: VMFPrior) -> TreePosterior:
-    """Put the leaves beside the nodes, in the layout of the E-step."""
+    """Return the posterior of nodes with the factors of the leaves in the layout of the E-step."""
     leaves = tree.leaves
     directions = np.ascontiguousarray(nodes.directions[leaves].T)
     kappa = KappaPosterior(*(part[leaves] for part in nodes.kappa))
     return TreePosterior(directions, nodes.mean_concentrations[leaves], dirichlet, kappa, prior, nodes)
 
 
-def start_tree(tree: Tree, leaves: VMFPosterior, node_concentration: float | None) -> TreePosterior:
-    """Begin with a Bayesian mixture: its components are the leaves; a parent has the mean direction of its children.
+def leaf_posterior(q: TreePosterior) -> VMFPosterior:
+    """Return the leaves as the components of a Bayesian mixture."""
+    return VMFPosterior(q.directions, q.mean_concentrations, q.dirichlet, q.kappa, q.prior)
 
-    Where it is not given, the concentration of children around their parent is the most likely one.
+
+def start_tree(tree: Tree, leaves: VMFPosterior, node_concentration: float | None) -> TreePosterior:
+    """Start from a Bayesian mixture: its components are the leaves; a parent has the mean direction of its children.
+
+    If it is not given, the concentration of children around their parent is its maximum likelihood estimate.
     """
     n_nodes, (n_features, _) = len(tree.parent), leaves.directions.shape
     directions = np.zeros((n_nodes, n_features), leaves.directions.dtype)
@@ -152,7 +157,7 @@ def start_tree(tree: Tree, leaves: VMFPosterior, node_concentration: float | Non
 
 
 def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> TreePosterior:
-    """One pass up and one down over the means and concentrations, then the weights and the prior."""
+    """Update means and concentrations up and down the tree, then the weights and the prior."""
     n_features = q.directions.shape[0]
     inner, free, prior = tree.inner, free_nodes(tree, how), q.prior
     counts, sums = tree.counts.copy(), np.zeros((len(inner), n_features), stats.sums.dtype)
@@ -163,8 +168,8 @@ def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> T
     expected = expected_means(directions, mean_concentrations)
 
     def update(ids: Ids) -> None:
-        around = surroundings(tree, ids, expected) + sums[ids]
-        above = pull_from_above(tree, ids, expected, kappa.mean, prior)
+        around = child_sums(tree, ids, expected) + sums[ids]
+        above = parent_terms(tree, ids, expected, kappa.mean, prior)
         likelihood = KappaLikelihood(counts[ids], np.empty(0), prior.log_mean, prior.log_variance, n_features)
         before = KappaPosterior(*(part[ids] for part in kappa))
         new = joint_update(how, likelihood, Links(around, above), before, free[ids], directions[ids])
@@ -175,7 +180,7 @@ def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> T
 
     for level in reversed(tree.levels):
         if level is tree.levels[0]:
-            prior = root_prior(how, prior, surroundings(tree, level, expected) + sums[level])
+            prior = root_prior(how, prior, child_sums(tree, level, expected) + sums[level])
         update(level)
     for level in tree.levels[1:]:
         if inner[level].any():
@@ -185,13 +190,13 @@ def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> T
 
 
 def expected_means(directions: NDArray[Any], mean_concentrations: Array) -> NDArray[Any]:
-    """E[mu], shorter than 1 by what is not certain."""
+    """Return E[mu], which is shorter than 1 if the mean is uncertain."""
     lengths = bessel_ratio(directions.shape[1] / 2 - 1, mean_concentrations)
-    return directions * lengths.astype(directions.dtype)[:, None]
+    return np.asarray(directions * lengths.astype(directions.dtype)[:, None])
 
 
 def root_prior(how: Inference, prior: VMFPrior, around: NDArray[Any]) -> VMFPrior:
-    """Prior of the root; where it is a point that is not given, the direction of what lies around the root."""
+    """Return the prior of the root; a point that is not given has the direction of the sum of the root."""
     if "direction" in how.fixed or np.isfinite(prior.concentration):
         return prior
     total = around.sum(axis=0, dtype=np.float64)
@@ -199,26 +204,25 @@ def root_prior(how: Inference, prior: VMFPrior, around: NDArray[Any]) -> VMFPrio
     return prior._replace(direction=total / length) if length > 0 else prior
 
 
-def surroundings(tree: Tree, ids: Ids, expected: NDArray[Any]) -> NDArray[Any]:
-    """Add up the expected means of children, and the seeds."""
+def child_sums(tree: Tree, ids: Ids, expected: NDArray[Any]) -> NDArray[Any]:
+    """Return the sums of the expected means of children, and of the seeds."""
     around = tree.children[ids] @ expected
-    return around + tree.seeds[ids].toarray() if tree.seeds.nnz else around
+    return np.asarray(around + tree.seeds[ids].toarray() if tree.seeds.nnz else around)
 
 
-def pull_from_above(
-    tree: Tree, ids: Ids, expected: NDArray[Any], kappa: Array, prior: VMFPrior
-) -> NDArray[Any]:
-    """Return what parents say of nodes: expected means times expected concentrations; of the root, the prior."""
+def parent_terms(tree: Tree, ids: Ids, expected: NDArray[Any], kappa: Array, prior: VMFPrior) -> NDArray[Any]:
+    """Return expected means of the parents times their expected concentrations; for the root, the prior."""
     parent = tree.parent[ids]
     pull = expected[parent] * kappa[parent].astype(expected.dtype)[:, None]
     pull[parent < 0] = min(prior.concentration, CERTAIN) * prior.direction
-    return pull
+    return np.asarray(pull)
 
 
 def learned_prior(tree: Tree, how: Inference, q: TreePosterior) -> VMFPrior:
-    """Empirical Bayes of the weights and of the law of the concentrations that are not given.
+    """Return the prior after empirical Bayes for the weights and the concentrations.
 
-    The prior of the root is that of one mean: the highest bound would make it a point, so it stays as it is.
+    The prior of the root is the prior of a single mean: maximising the bound would make it a point, so it is not
+    learned.
     """
     kappa = KappaPosterior(*(part[free_nodes(tree, how)] for part in q.nodes.kappa))
     leaves = VMFPosterior(q.directions, q.mean_concentrations, q.dirichlet, kappa, q.prior)
@@ -226,17 +230,17 @@ def learned_prior(tree: Tree, how: Inference, q: TreePosterior) -> VMFPrior:
 
 
 def tree_extra(tree: Tree, how: Inference, q: TreePosterior) -> float:
-    """Bound without the rows: weights, means around their parents, seeds, and concentrations."""
+    """Return the bound without the rows: weights, means around their parents, seeds, and concentrations."""
     nodes, prior = q.nodes, q.prior
     n_nodes, n_features = nodes.directions.shape
     expected = expected_means(nodes.directions, nodes.mean_concentrations)
-    around = surroundings(tree, np.arange(n_nodes), expected)
+    around = child_sums(tree, np.arange(n_nodes), expected)
     means = tree.counts @ nodes.kappa.log_normalizer + nodes.kappa.mean @ row_products(around, expected)
     entropy, root = vmf_entropy(nodes.mean_concentrations, n_features), tree.levels[0][0]
     if np.isfinite(prior.concentration):
         along = float(expected[root].astype(np.float64) @ prior.direction)
         means += float(vmf_log_normalizer(prior.concentration, n_features)) + prior.concentration * along
     else:
-        entropy[root] = 0.0  # a point, and its prior is the same point
+        entropy[root] = 0.0  # the mean and its prior are the same point
     divergence = prior_divergence(nodes.kappa, prior.log_mean, prior.log_variance)[free_nodes(tree, how)]
     return float(dirichlet_gain(q.dirichlet, prior.alpha) + means + entropy.sum() - divergence.sum())

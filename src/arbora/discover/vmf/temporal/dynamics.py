@@ -1,4 +1,4 @@
-"""The life of clusters over time: their birth, rise and decline, and how what they are about changes."""
+"""Dynamics of clusters over time: birth, rise, peak, decline and end, and changes of their features."""
 
 from __future__ import annotations
 
@@ -6,34 +6,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
-
-from arbora.discover._mixture.top_features import largest_features
 
 
 class ClusterDynamics(NamedTuple):
-    """The life of a cluster.
+    """The course of a cluster over time.
 
     Attributes
     ----------
     cluster : int
     rows : float
-        Rows in all, by their probabilities.
+        Expected number of rows at all times.
     birth : time
-        The first point of time at which its share of the rows is a part `level` of its greatest share.
+        The first point of time at which the share of the cluster reaches `level` times its largest share.
     rise : time or None
-        When its share grew most from one point of time with rows to the next.
+        The point of time with rows at which its share grew most.
     peak : time
-        When its share was the greatest.
+        The point of time with its largest share.
     decline : time or None
-        When its share fell most.
+        The point of time with rows at which its share fell most.
     end : time or None
-        The last point of time at which its share is a part `level` of the greatest; None if that is the last with
-        rows: it is still alive.
+        The last point of time at which its share reaches `level` times its largest share; None if this is the last
+        point of time with rows.
     trend : float
-        Slope of its share by point of time, by least squares.
+        Least-squares slope of its share per point of time.
     share : ndarray of shape (n_times,)
-        Its share of the rows of each time; NaN for times without rows.
+        Its share of the rows at each time; NaN for times without rows.
     """
 
     cluster: int
@@ -48,89 +45,54 @@ class ClusterDynamics(NamedTuple):
 
 
 class Vocabulary(NamedTuple):
-    """What a cluster is about at a time: the time, rows of the cluster then, and (name, value), largest first."""
+    """Largest features of a cluster at a time: the time, rows of the cluster, and (name, weight), largest first."""
 
     time: Any
     rows: float
     features: list[tuple[Any, float]]
 
 
-class ClusterLife:
-    """Mixin for fitted mixtures with `times_`, `counts_` and `means_` by time, and `n_components_`."""
+def cluster_dynamics(times: NDArray[Any], counts: NDArray[np.float64], level: float) -> list[ClusterDynamics]:
+    """Describe the course of each cluster.
 
-    times_: NDArray[Any]
-    counts_: NDArray[np.float64]
-    means_: NDArray[np.float64]
-    n_components_: int
+    Parameters
+    ----------
+    times : ndarray of shape (n_times,)
+    counts : ndarray of shape (n_times, n_components)
+        Rows of each cluster at each time.
+    level : float
+        Part of its largest share above which a cluster is alive.
 
-    def vocabulary(
-        self, cluster: int, feature_names: Any = None, n: int = 6, times: Any = None
-    ) -> list[Vocabulary]:
-        """List the largest features of a cluster at each time: how what it is about changes.
+    Returns
+    -------
+    list of ClusterDynamics
 
-        Parameters
-        ----------
-        cluster : int
-        feature_names : sequence of n_features names, optional
-            By default the column names of the data frame of the fit, or numbers of columns.
-        n : int
-            How many.
-        times : sequence of dates or numbers, optional
-            All points of time by default.
-
-        Returns
-        -------
-        list of Vocabulary
-            In order of time.
-        """
-        check_is_fitted(self)
-        if not 0 <= cluster < self.n_components_:
-            raise ValueError(f"cluster must be a number from 0 to {self.n_components_ - 1}, got {cluster}.")
-        points = range(len(self.times_)) if times is None else sorted({self._point(time) for time in times})
-        listed = largest_features(self, self.means_[list(points), cluster], feature_names, n)
-        return [
-            Vocabulary(self.times_[t], float(self.counts_[t, cluster]), features)
-            for t, features in zip(points, listed, strict=True)
-        ]
-
-    def dynamics(self, level: float = 0.1) -> list[ClusterDynamics]:
-        """Tell the life of each cluster: its birth, rise, peak, decline and end.
-
-        Parameters
-        ----------
-        level : float
-            Part of its greatest share of the rows from which a cluster is alive.
-
-        Returns
-        -------
-        list of ClusterDynamics
-            One for each cluster; ``pandas.DataFrame(model.dynamics())`` is a table.
-        """
-        check_is_fitted(self)
-        if not 0 <= level <= 1:
-            raise ValueError(
-                f"level must lie between 0 and 1, got {level}: it is a part of the greatest share."
-            )
-        total = self.counts_.sum(axis=1)
-        seen = np.flatnonzero(total > 0)
-        shares = self.counts_[seen] / total[seen, None]
-        return [self._life(k, seen, shares[:, k], level) for k in range(self.n_components_)]
-
-    def _life(
-        self, cluster: int, seen: NDArray[np.int64], share: NDArray[np.float64], level: float
-    ) -> ClusterDynamics:
-        times, change = self.times_[seen], np.diff(share)
-        alive = np.flatnonzero(share >= level * share.max())
-        path = np.full(len(self.times_), np.nan)
+    Examples
+    --------
+    >>> first, second = cluster_dynamics(np.array([2000, 2001, 2002]), np.array([[9, 1], [5, 5], [0, 9]]), 0.1)
+    >>> int(first.peak), int(first.end), int(second.rise), second.end is None
+    (2000, 2001, 2002, True)
+    """
+    total = counts.sum(axis=1)
+    seen = np.flatnonzero(total > 0)
+    shares = counts[seen] / total[seen, None]
+    found = []
+    for k, share in enumerate(shares.T):
+        change, alive = np.diff(share), np.flatnonzero(share >= level * share.max())
+        path = np.full(len(times), np.nan)
         path[seen] = share
-        return ClusterDynamics(
-            cluster,
-            float(self.counts_[:, cluster].sum()),
-            birth=times[alive[0]],
-            rise=times[change.argmax() + 1] if change.size and change.max() > 0 else None,
-            peak=times[share.argmax()],
-            decline=times[change.argmin() + 1] if change.size and change.min() < 0 else None,
-            end=None if alive[-1] == len(seen) - 1 else times[alive[-1]],
-            trend=float(np.polyfit(seen, share, 1)[0]) if len(seen) > 1 else 0.0,
-            share=path,
+        known = times[seen]
+        found.append(
+            ClusterDynamics(
+                k,
+                float(counts[:, k].sum()),
+                birth=known[alive[0]],
+                rise=known[change.argmax() + 1] if change.size and change.max() > 0 else None,
+                peak=known[share.argmax()],
+                decline=known[change.argmin() + 1] if change.size and change.min() < 0 else None,
+                end=None if alive[-1] == len(seen) - 1 else known[alive[-1]],
+                trend=float(np.polyfit(seen, share, 1)[0]) if len(seen) > 1 else 0.0,
+                share=path,
+            )
         )
+    return found

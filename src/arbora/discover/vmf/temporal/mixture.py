@@ -1,16 +1,17 @@
-r"""Temporal mixtures of von Mises-Fisher distributions: clusters whose means wander over time.
+r"""Temporal mixtures of von Mises-Fisher distributions: clusters whose means change over time.
 
 .. math:: \mu_{1k} &\sim \mathrm{vMF}(\mu_0, C_0), \quad \mu_{tk} \sim \mathrm{vMF}(\mu_{t-1,k}, C), \quad
           \kappa_k \sim \mathrm{logNormal}(m, \sigma^2), \\
           z_{ti} &\sim \mathrm{Categorical}(\pi_t), \quad x_{ti} \sim \mathrm{vMF}(\mu_{t z_{ti}}, \kappa_{z_{ti}}),
 
-with weights that stay, :math:`\pi_t = \pi \sim \mathrm{Dirichlet}(\alpha)`, or wander (see `_weight_walk`). A cluster
-is the same one at all times; times without rows are passed over by its mean. One point of time is the Bayesian
-mixture. The updates are in `_vmf_chain`.
+with static weights, :math:`\pi_t = \pi \sim \mathrm{Dirichlet}(\alpha)`, or weights that follow a random walk (see
+`weight_walk`). A cluster keeps its identity at all times; its mean moves on through times without rows. With one
+point of time the model is the Bayesian mixture. The updates are in `posterior`.
 
-The papers have one concentration for the first means around :math:`\mu_0` and for each mean around the one before.
-One that ties a cluster to its past would then tie all clusters to each other, so here they are two: :math:`C_0` is
-learned by a mixture without times, and C is set by the user, as the papers advise: the most likely C is too low.
+The papers use one concentration for the first means around :math:`\mu_0` and for each mean around the one before. A
+concentration that ties a cluster to its past would then tie all clusters to each other, so here there are two:
+:math:`C_0` is learned by a mixture without times, and C is set by the user, as the papers advise: the most likely C
+is too low.
 
 References
 ----------
@@ -23,20 +24,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.core.progress import Progress
+from arbora.core.engine import Engine
 from arbora.discover._mixture.initialization import Init
 from arbora.discover._mixture.rows import unit_rows
-from arbora.discover.vmf.bayesian import BayesianVMFMixture
-from arbora.discover.vmf.concentration import POSTERIORS, KappaPosterior, largest_kappa
-from arbora.discover.vmf.posterior import Inference, VMFPosterior, VMFPrior
-from arbora.discover.vmf.temporal.dynamics import ClusterLife
+from arbora.discover.vmf.bayesian_model import (
+    BAYESIAN_CONSTRAINTS,
+    inference_of,
+    posterior_log_joint,
+    start_posterior,
+)
+from arbora.discover.vmf.concentration import KappaPosterior
+from arbora.discover.vmf.posterior import (
+    Inference,
+    VMFPosterior,
+    VMFPrior,
+    posterior_extra,
+    posterior_scores,
+    update_posterior,
+)
+from arbora.discover.vmf.predictive import left_out_mixture_log_density, mixture_log_density
 from arbora.discover.vmf.temporal.posterior import (
     ChainPosterior,
     at_time,
@@ -48,82 +61,113 @@ from arbora.discover.vmf.temporal.posterior import (
     to_blocks,
     update_chain,
 )
-from arbora.discover.vmf.temporal.prediction import TimedQuestions
+from arbora.discover.vmf.temporal.prediction import TimedPredictionMixture
 from arbora.discover.vmf.temporal.timeline import UNITS, make_timeline, points_of, read_times
 from arbora.discover.vmf.temporal.weight_walk import WeightWalk, start_walk
 from arbora.infer.mixture.loop import MixtureModel, run
 from arbora.infer.mixture.statistics import Stats, WeightedRows
 from arbora.special import bessel_ratio, kappa_mle
 
-_FLAT_ITERATIONS = 15  # without times, at the start
+_FLAT_ITERATIONS = 15  # iterations of the start, a mixture without times
 _LEARN = "learn"
-_FIRST_PERSISTENCE = 0.9  # where learning it begins
+_FIRST_PERSISTENCE = 0.9  # initial value, if it is learned
 
 
-class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
+def by_time(
+    params: ChainPosterior,
+    X: sp.csr_array,
+    function: Callable[[VMFPosterior, sp.csr_array, NDArray[np.int64]], NDArray[np.float64]],
+) -> NDArray[np.float64]:
+    """Apply a function of a Bayesian mixture, its rows and their numbers to the rows of each time.
+
+    Parameters
+    ----------
+    params : ChainPosterior
+    X : CSR array
+        Rows in blocks; see `to_blocks`.
+    function : callable
+
+    Returns
+    -------
+    ndarray of shape (n_samples, ...)
+        The results, in the order of the rows.
+    """
+    n_times, n_features, _ = params.directions.shape
+    plain, points = from_blocks(X, n_features, n_times)
+    parts, concentrations = [], marginal_concentrations(params)
+    order = np.argsort(points, kind="stable")
+    for ids in np.split(order, np.flatnonzero(np.diff(points[order])) + 1):
+        parts.append(function(at_time(params, int(points[ids[0]]), concentrations), plain[ids], ids))
+    found = np.concatenate(parts)
+    out = np.empty_like(found)
+    out[order] = found
+    return out
+
+
+class TemporalVMFMixture(TimedPredictionMixture):
     """Mixture of von Mises-Fisher distributions that changes over time.
 
     Parameters
     ----------
     n_components : int or "auto"
-        Number of clusters. "auto": the number with the highest density of rows that are held out.
+        Number of clusters. "auto": the number with the highest density of held-out rows.
     bins : None, int, {"year", "month", "week", "day"} or array-like
-        Points of time. None: every time that occurs. Otherwise bins of equal width, units of the calendar, or edges;
-        some of them may have no rows.
+        Points of time. None: every time that occurs. Otherwise a number of bins of equal width, a unit of the
+        calendar, or edges. Bins may have no rows.
     persistence : float or "learn"
-        How much clusters stay what they are: the expected cosine of a mean with the one before it, from which the
-        concentration C follows. "learn": from the data. That is most often too low, as the papers say.
+        Expected cosine of a mean with the one before it, which determines the concentration C. "learn": learned from
+        the data. The learned value is usually too low, as the papers report.
     weights : {"static", "evolving"}
-        Whether the shares of clusters are the same at all times, or follow a random walk.
+        "static": the weights of clusters are the same at all times. "evolving": they follow a random walk.
     concentration : {"shared", "own"}
         "shared": all components have the same concentration. "own": each component has its own.
     concentration_posterior : {"grid", "bound", "sample"}
         How the posterior of a concentration is computed; see `BayesianVMFMixture`.
     alpha : float, optional
-        Parameter of the Dirichlet prior of weights that are static. None, here and below: learned from the data.
+        Parameter of the Dirichlet prior of static weights. None, here and below: learned from the data.
     prior_direction : array-like of shape (n_features,), optional
-        Direction that the means of the first time lie around.
+        Direction around which the means of the first time are distributed.
     prior_concentration : float, optional
-        Concentration of the means of the first time around it.
+        Concentration of the means of the first time around `prior_direction`.
     prior_log_mean, prior_log_variance : float, optional
         Mean and variance of the logarithms of the concentrations.
     init : {"k-means++", "random"} or labels
-        Where to begin, without regard to time: rows far from each other, random labels, or an integer label for each
-        row (-1: none).
+        The start, without times: rows far from each other, random labels, or an integer label for each row (-1: no
+        label).
     initial_concentration, annealing_steps
-        Of the start; see `BayesianVMFMixture`.
+        Parameters of the start; see `BayesianVMFMixture`.
     n_init : int
-        Starts, of which the best is kept; they run in parallel.
+        Number of starts. They run in parallel, and the best result is kept.
     tol : float
-        Gain of the bound per row, in nats, below which to stop.
+        Stop when the bound gains less than this per row, in nats.
     max_iter : int
-        Most iterations, or passes over the data in mini-batches.
+        Maximum number of iterations, or of passes over the data with mini-batches.
     batch_size : int, optional
         Rows in a mini-batch (stochastic variational inference); all rows at once by default.
     dtype : {"float32", "float64"}
-        Precision of the fit. A fitted model answers in double precision.
+        Precision of the fit. Predictions use double precision.
     n_jobs : int, optional
-        Threads; the result does not depend on it.
+        Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
     verbose : int
-        1 shows a progress bar on a terminal, 2 everywhere.
+        1 shows a progress bar on a terminal, 2 always.
 
     Attributes
     ----------
     times_ : ndarray of shape (n_times,)
-        Where each point of time begins: numbers, or dates to the second.
+        Begin of each point of time: numbers, or dates to the second.
     time_end_ : scalar
-        The last moment of the last one.
+        End of the last point of time.
     means_ : ndarray of shape (n_times, n_components, n_features)
         Directions of the posterior means.
     mean_concentrations_ : ndarray of shape (n_times, n_components)
-        Concentrations of the posteriors of the means: how certain they are.
+        Concentrations of the posteriors of the means: how certain the means are.
     concentrations_ : ndarray of shape (n_components,)
         Posterior means of the concentrations of rows.
     kappa_posterior_ : ndarray of shape (5, n_components)
         See `BayesianVMFMixture`.
     predictive_kappa_ : ndarray of shape (5, n_components)
-        The same, as answers about rows need it; see the notes.
+        The same for predictions; see the notes.
     transition_concentration_ : float
         Concentration of a mean around the one before it.
     weights_ : ndarray of shape (n_components,)
@@ -131,18 +175,18 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
     time_weights_ : ndarray of shape (n_times, n_components)
         Weights at each time.
     counts_ : ndarray of shape (n_times, n_components)
-        Rows in each cluster at each time, by their probabilities.
+        Expected number of rows in each cluster at each time.
     dirichlet_ : ndarray of shape (n_components,)
-        Posterior of static weights.
+        Parameters of the posterior of static weights.
     walk_ : dict
-        Means and variances of the walk of evolving weights; empty if they are static.
+        Means and variances of the random walk of evolving weights; empty for static weights.
     prior_ : dict
         `alpha`, `direction`, `concentration`, `log_mean` and `log_variance`, as given or learned.
     lower_bounds_ : ndarray
-        Evidence lower bound by iteration, with all its constants.
+        Evidence lower bound in each iteration, with all constants.
     trace_ : Trace
     density_quantiles_ : ndarray
-        Quantiles of the log-density of training rows, each left out of the model; see `is_novel`.
+        Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
     n_components_ : int
     n_iter_ : int
     converged_ : bool
@@ -150,12 +194,12 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
 
     Notes
     -----
-    Times are the second argument of `fit` and of the questions. Rows without times are taken to be of the last point
-    of time, and of the next one with ``times="next"``.
+    Times are the second argument of `fit` and of the other methods. Rows without times belong to the last point of
+    time, and to the next one with ``times="next"``.
 
-    The factors of the posterior take their neighbours in time as certain. Densities, probabilities and samples are
-    those of the predictive distribution with that set right by linear response: means are as uncertain as the whole
-    chain is.
+    The factors of the posterior treat their neighbours in time as certain. Densities, probabilities and samples are
+    those of the predictive distribution with a correction by linear response: means are as uncertain as in the whole
+    chain.
 
     Examples
     --------
@@ -169,9 +213,11 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
     ((600,), (2,))
     """
 
-    _streams: ClassVar[bool] = False
+    _min_features: ClassVar[int] = 2
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **BayesianVMFMixture._parameter_constraints,
+        **TimedPredictionMixture._parameter_constraints,
+        **BAYESIAN_CONSTRAINTS,
+        "concentration": [StrOptions({"shared", "own"})],
         "bins": [None, Interval(Integral, 1, None, closed="left"), StrOptions(set(UNITS)), "array-like"],
         "persistence": [Interval(Real, 0, 1, closed="neither"), StrOptions({_LEARN})],
         "weights": [StrOptions({"static", "evolving"})],
@@ -226,18 +272,16 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
         self.random_state = random_state
         self.verbose = verbose
 
-    # --- fit ------------------------------------------------------------------------------------------------------
-
-    def fit(self, X: Any, times: Any = None, sample_weight: Any = None) -> TemporalVMFMixture:
+    def fit(self, X: Any, times: Any = None, sample_weight: Any = None) -> Self:
         """Find the clusters and how they change.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         times : array-like of shape (n_samples,), optional
-            Dates (numpy, datetime, or texts like "1999-12-31") or numbers; see `bins`. None: all at one time.
+            Dates (numpy, datetime, or texts like "1999-12-31") or numbers; see `bins`. None: one time for all rows.
         sample_weight : array-like of shape (n_samples,), optional
-            How often each row counts; a weight of 2 is a row twice.
+            Number of times that each row counts; a weight of 2 is the same row twice.
 
         Returns
         -------
@@ -245,36 +289,47 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
         """
         return super().fit(X, times, sample_weight)
 
+    @property
+    def persistence_(self) -> float:
+        """Expected cosine of a mean with the one before it."""
+        return float(bessel_ratio(self.n_features_in_ / 2 - 1, self.transition_concentration_))
+
+    # --- the model ------------------------------------------------------------------------------------------------
+
     def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
         return unit_rows(X, weight)
 
-    def _placed(self, X: sp.csr_array, y: Any) -> sp.csr_array:
+    def _place_rows(self, X: sp.csr_array, y: Any) -> sp.csr_array:
         """Put rows into the blocks of their times."""
         if not isinstance(self.init, str) and np.ndim(self.init) != 1:
-            raise ValueError("init must be 'k-means++', 'random' or labels: means would be of one time.")
+            raise ValueError(
+                "init must be 'k-means++', 'random' or labels: means of one time cannot start all times."
+            )
         read = read_times(np.zeros(X.shape[0]) if y is None else y, X.shape[0])
         timeline = make_timeline(read, self.bins)
         self.times_, self.time_end_ = timeline
         return to_blocks(X, points_of(timeline, read), len(self.times_))
 
-    def _how(self) -> Inference:
-        given = set(self._given_prior()) | ({"transition"} if self.persistence != _LEARN else set())
-        shared, largest = self.concentration == "shared", largest_kappa(self.dtype)
-        return Inference(POSTERIORS[self.concentration_posterior], frozenset(given), shared, largest)
+    def _inference(self) -> Inference:
+        fixed = frozenset() if self.persistence == _LEARN else frozenset({"transition"})
+        return inference_of(self, shared=self.concentration == "shared", fixed=fixed)
 
     def _model(self, rows: WeightedRows) -> MixtureModel:
-        how = self._how()
+        how = self._inference()
         return MixtureModel(chain_scores, partial(update_chain, how), partial(chain_extra, how))
 
     def _begin(
-        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Any
+        self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
     ) -> ChainPosterior:
-        """Begin with a Bayesian mixture of all rows, so that a cluster is the same one at all times."""
+        """Start from a Bayesian mixture of all rows without times, so that a cluster keeps its identity."""
         n_times, n_features = len(self.times_), self.n_features_in_
         flat = WeightedRows(from_blocks(rows.X, n_features, n_times)[0], rows.weight)
-        start = super()._begin(flat, init, n_components, rng, engine)
+        how = self._inference()
+        start = start_posterior(self, how, flat, init, n_components, rng, engine)
+        extra = partial(posterior_extra, shared=how.shared)
+        model = MixtureModel(posterior_scores, partial(update_posterior, how), extra)
         schedule = self._schedule(0)._replace(max_iter=_FLAT_ITERATIONS)
-        q = run(super()._model(flat), flat, start, schedule, engine, Progress(None, "", False)).params
+        q = run(model, flat, start, schedule, engine).params
         cosine = _FIRST_PERSISTENCE if self.persistence == _LEARN else self.persistence
         shape = (n_times, n_components)
         return ChainPosterior(
@@ -322,46 +377,18 @@ class TemporalVMFMixture(TimedQuestions, ClusterLife, BayesianVMFMixture):
         n_kappa = 1 if self.concentration == "shared" else n_components
         n_weights = (n_times if self.walk_ else 1) * (n_components - 1)
         n_transitions = int(self.persistence == _LEARN and n_times > 1)
-        return n_times * n_components * (n_features - 1) + n_kappa + n_weights + n_transitions
+        return int(n_times * n_components * (n_features - 1) + n_kappa + n_weights + n_transitions)
 
-    # --- questions about rows, each by the mixture of its time ----------------------------------------------------
+    def _log_joint(self, params: ChainPosterior, X: sp.csr_array) -> NDArray[np.float64]:
+        return by_time(params, X, lambda q, rows, ids: posterior_log_joint(q, rows))
 
-    def _by_time(
-        self,
-        params: ChainPosterior,
-        X: sp.csr_array,
-        function: Callable[[VMFPosterior, sp.csr_array, Any], NDArray[np.float64]],
-    ) -> NDArray[np.float64]:
-        """Apply a function of a Bayesian mixture, its rows and their numbers to the rows of each time."""
-        plain, points = from_blocks(X, self.n_features_in_, len(self.times_))
-        parts, mean_concentrations = [], marginal_concentrations(params)
-        order = np.argsort(points, kind="stable")
-        for ids in np.split(order, np.flatnonzero(np.diff(points[order])) + 1):
-            parts.append(function(at_time(params, int(points[ids[0]]), mean_concentrations), plain[ids], ids))
-        found = np.concatenate(parts)
-        out = np.empty_like(found)
-        out[order] = found
-        return out
-
-    def _log_joint(self, params: Any, X: sp.csr_array) -> NDArray[np.float64]:
-        known = super()._log_joint
-        if isinstance(params, VMFPosterior):
-            return known(params, X)
-        return self._by_time(params, X, lambda q, part, ids: known(q, part))
-
-    def _density(self, params: Any, X: sp.csr_array) -> NDArray[np.float64]:
-        known = super()._density
-        if isinstance(params, VMFPosterior):
-            return known(params, X)
-        return self._by_time(params, X, lambda q, part, ids: known(q, part))
+    def _density(self, params: ChainPosterior, X: sp.csr_array) -> NDArray[np.float64]:
+        return by_time(params, X, lambda q, rows, ids: mixture_log_density(q, rows))
 
     def _left_out(
-        self, params: Any, X: sp.csr_array, weight: NDArray[Any], stats: Stats
+        self, params: ChainPosterior, X: sp.csr_array, weight: NDArray[Any], stats: Stats
     ) -> NDArray[np.float64]:
-        known = super()._left_out
-        return self._by_time(params, X, lambda q, part, ids: known(q, part, weight[ids], stats))
+        def left_out(q: VMFPosterior, rows: sp.csr_array, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+            return left_out_mixture_log_density(q, posterior_log_joint(q, rows), rows, weight[ids])
 
-    @property
-    def persistence_(self) -> float:
-        """Expected cosine of a mean with the one before it."""
-        return float(bessel_ratio(self.n_features_in_ / 2 - 1, self.transition_concentration_))
+        return by_time(params, X, left_out)

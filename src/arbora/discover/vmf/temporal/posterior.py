@@ -5,14 +5,14 @@ weighted by their responsibilities, and C the concentration of a mean around the
 
 .. math:: \gamma_{tk} \psi_{tk} = E[\kappa_k] S_{tk} + C\, E[\mu_{t-1,k}] + C\, E[\mu_{t+1,k}],
 
-without the last term at the end, and with :math:`C_0 \mu_0` in the place of the one before at the beginning. All
+without the last term at the last time, and with :math:`C_0 \mu_0` instead of the term before at the first time. All
 components of a time are updated at once: forward in time, then all times together (`smoothed`), then backward.
-:math:`q(\kappa_k)` is made of :math:`\sum_t n_{tk}` and :math:`\sum_t S_{tk}^\top E[\mu_{tk}]` (the papers omit the
-factor :math:`\kappa` of the latter). Every step maximises the bound over its factors, or is taken back.
+:math:`q(\kappa_k)` is computed from :math:`\sum_t n_{tk}` and :math:`\sum_t S_{tk}^\top E[\mu_{tk}]` (the papers omit
+the factor :math:`\kappa` of the latter). Every step maximises the bound over its factors, or is undone.
 
-**Layout.** A row of time t has its features in the t-th of T blocks of columns, and a one in the t-th of further
-columns. Then the log-joint of rows and components is linear in the row again, whatever the time, and the E-step that
-all mixtures share gives the sums of every time, and the counts, at once.
+**Layout.** A row of time t has its features in the t-th of T blocks of columns, and a one in the t-th of T + 1
+further columns. Then the log-joint of rows and components is linear in the row at any time, and the E-step that all
+mixtures share gives the sums and the counts of all times at once.
 
 References
 ----------
@@ -51,7 +51,7 @@ Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 _MOST_ALIKE = 1 - 1e-9
-_TURNS = 2  # of (means, concentrations) between two E-steps
+_TURNS = 2  # updates of (means, concentrations) between two E-steps
 
 
 class ChainPosterior(NamedTuple):
@@ -62,18 +62,18 @@ class ChainPosterior(NamedTuple):
     directions : ndarray of shape (n_times, n_features, n_components)
     mean_concentrations : ndarray of shape (n_times, n_components)
     dirichlet : ndarray of shape (n_components,)
-        Of weights that do not change.
+        Parameters of static weights.
     kappa : KappaPosterior
     prior : VMFPrior
-        Its direction and concentration are those of the means of the first time.
+        Its direction and concentration belong to the means of the first time.
     transition : float
         Concentration of a mean around the one before it.
     counts : ndarray of shape (n_times, n_components)
-        Rows, by their responsibilities.
+        Sums of responsibilities.
     walk : WeightWalk or None
-        Of weights that change.
+        Random walk of evolving weights.
     predictive : KappaPosterior
-        Concentrations for answers about rows, given means that are as uncertain as `marginal_concentrations` says.
+        Concentrations for predictions, given means that are as uncertain as `marginal_concentrations`.
     """
 
     directions: NDArray[Any]
@@ -88,7 +88,7 @@ class ChainPosterior(NamedTuple):
 
 
 def to_blocks(X: sp.csr_array, points: Ids, n_times: int) -> sp.csr_array:
-    """Put rows into the columns of their time. Point `n_times` is the next: its rows are in the last block.
+    """Put rows into the columns of their time. Point `n_times` is the next time: its rows use the last block.
 
     Examples
     --------
@@ -109,13 +109,13 @@ def to_blocks(X: sp.csr_array, points: Ids, n_times: int) -> sp.csr_array:
 def from_blocks(X: sp.csr_array, n_features: int, n_times: int) -> tuple[sp.csr_array, Ids]:
     """Return rows and their points of time: the inverse of `to_blocks`."""
     last = X.indptr[1:] - 1
-    points = X.indices[last] - n_times * n_features
+    points: Any = X.indices[last] - n_times * n_features
     indices = np.delete(X.indices, last) % n_features
     indptr = X.indptr - np.arange(len(X.indptr), dtype=X.indptr.dtype)
     return sp.csr_array((np.delete(X.data, last), indices, indptr), shape=(X.shape[0], n_features)), points
 
 
-def log_weights(q: ChainPosterior) -> Array:
+def time_log_weights(q: ChainPosterior) -> Array:
     """Return the expected log-weights (n_times, n_components)."""
     if q.walk is not None:
         return walk_log_weights(q.walk)
@@ -123,10 +123,10 @@ def log_weights(q: ChainPosterior) -> Array:
 
 
 def share_counts(q: ChainPosterior) -> Array:
-    """Weights at each time, times the number of rows that they are known from."""
+    """Return the weights at each time, times the number of rows from which they are estimated."""
     if q.walk is None:
         return np.broadcast_to(q.dirichlet, q.mean_concentrations.shape)
-    return walk_weights(q.walk) * (q.counts.sum(axis=1, keepdims=True) + 1.0)
+    return np.asarray(walk_weights(q.walk) * (q.counts.sum(axis=1, keepdims=True) + 1.0))
 
 
 def chain_scores(q: ChainPosterior) -> LinearScores:
@@ -136,12 +136,12 @@ def chain_scores(q: ChainPosterior) -> LinearScores:
     weights = np.zeros((n_times * n_features + n_times + 1, n_components), q.directions.dtype)
     blocks = weights[: n_times * n_features].reshape(q.directions.shape)
     np.multiply(q.directions, slope[:, None], out=blocks)
-    weights[n_times * n_features : -1] = log_weights(q)
+    weights[n_times * n_features : -1] = time_log_weights(q)
     return LinearScores(weights, q.kappa.log_normalizer)
 
 
 def mean_lengths(q: ChainPosterior) -> Array:
-    """Lengths of the expected means (n_times, n_components)."""
+    """Return the lengths of the expected means (n_times, n_components)."""
     return bessel_ratio(q.directions.shape[1] / 2 - 1, q.mean_concentrations)
 
 
@@ -154,7 +154,7 @@ class Chain(NamedTuple):
 
 
 class Pulls(NamedTuple):
-    """What acts on the means: E[kappa] S of each time, C_0 mu_0 on the first, and C between neighbours."""
+    """Terms of the means: E[kappa] S of each time, C_0 mu_0 for the first, and C between neighbours."""
 
     rows: NDArray[Any]
     first: NDArray[Any]
@@ -162,7 +162,7 @@ class Pulls(NamedTuple):
 
 
 def sweep(chain: Chain, pulls: Pulls, backward: bool) -> Chain:
-    """Update the means one time after the other, in place."""
+    """Update the means of one time after the other, in place."""
     directions, expected, mean_concentrations = chain
     n_times, n_features, _ = directions.shape
     dtype = directions.dtype
@@ -176,7 +176,7 @@ def sweep(chain: Chain, pulls: Pulls, backward: bool) -> Chain:
 
 
 def chain_value(chain: Chain, pulls: Pulls) -> float:
-    """Part of the bound that depends on the means."""
+    """Return the part of the bound that depends on the means."""
     _, expected, mean_concentrations = chain
     value = np.einsum("tdk,tdk->", pulls.rows, expected, dtype=np.float64)
     value += np.einsum(
@@ -187,7 +187,7 @@ def chain_value(chain: Chain, pulls: Pulls) -> float:
 
 
 def smoothed(chain: Chain, pulls: Pulls) -> Chain | None:
-    r"""Directions of all times at once, given how certain the means are; None where there is no solution.
+    r"""Solve for the directions of all times at once, given the concentrations of the means; None without a solution.
 
     With :math:`e_t = E[\mu_t]` the equations of all times are :math:`(\gamma_t / \ell_t) e_t - C e_{t-1} - C e_{t+1}
     = E[\kappa] S_t`: one tridiagonal system for all features of a component.
@@ -215,9 +215,9 @@ def smoothed(chain: Chain, pulls: Pulls) -> Chain | None:
 
 
 def update_means(chain: Chain, pulls: Pulls) -> Chain:
-    """Forward in time, then all at once, then backward; without the middle, where it does not raise the bound.
+    """Update the means forward in time, then all at once, then backward; the joint step only if it raises the bound.
 
-    Where neighbours are tied strongly, steps from one time to the next alone would need very many rounds.
+    With strong ties between neighbours, steps from one time to the next alone would need very many iterations.
     """
     chain = sweep(chain, pulls, backward=False)
     if len(chain.mean_concentrations) > 1:
@@ -230,7 +230,7 @@ def update_means(chain: Chain, pulls: Pulls) -> Chain:
 
 
 def update_chain(how: Inference, q: ChainPosterior, stats: Stats) -> ChainPosterior:
-    """Means and concentrations, twice; then weights and prior."""
+    """Update means and concentrations twice, then weights and prior."""
     n_times, n_features, _ = q.directions.shape
     sums = stats.sums[: n_times * n_features].reshape(q.directions.shape)
     dtype, prior, kappa = q.directions.dtype, q.prior, q.kappa
@@ -254,10 +254,10 @@ def update_chain(how: Inference, q: ChainPosterior, stats: Stats) -> ChainPoster
 
 
 def _update_rest(how: Inference, q: ChainPosterior, expected: NDArray[Any]) -> ChainPosterior:
-    """Walk of the weights, prior, and the concentration of transitions, where they are not given.
+    """Update the walk of the weights, the prior, and the concentration of transitions, unless they are given.
 
-    The prior of the first means stays that of the start, a mixture without times: few rows hold the first means
-    against it, it would grow from turn to turn, and draw all components together.
+    The prior of the first means stays that of the start, a mixture without times. Few rows determine the first means:
+    a learned prior would become stronger in each iteration and pull all components together.
     """
     if q.walk is not None:
         q = q._replace(walk=update_walk(q.walk, q.counts))
@@ -274,7 +274,7 @@ def _update_rest(how: Inference, q: ChainPosterior, expected: NDArray[Any]) -> C
 
 
 def chain_extra(how: Inference, q: ChainPosterior) -> float:
-    """Bound without the rows: weights, means along time, and concentrations."""
+    """Return the bound without the rows: weights, means along time, and concentrations."""
     prior, n_features = q.prior, q.directions.shape[1]
     expected = q.directions * mean_lengths(q).astype(q.directions.dtype)[:, None]
     along = np.asarray(prior.direction.astype(expected.dtype) @ expected[0], dtype=np.float64)
@@ -290,12 +290,12 @@ def chain_extra(how: Inference, q: ChainPosterior) -> float:
 
 
 def marginal_concentrations(q: ChainPosterior) -> Array:
-    r"""Concentrations (n_times, n_components) of the means, with the uncertainty of their neighbours.
+    r"""Return concentrations (n_times, n_components) of the means, with the uncertainty of their neighbours.
 
-    A factor knows its neighbours as if they were certain, and is the more overconfident the stronger they are tied.
-    Linear response (Giordano, Broderick and Jordan 2018) sets that right: the covariance of the means of a feature is
-    the inverse of the matrix of `smoothed`, M, not that of its diagonal. So the variance :math:`1 - \ell_t^2` of a
-    mean is greater by the factor :math:`M_{tt} (M^{-1})_{tt}`.
+    A factor treats its neighbours as certain; the stronger the ties, the more overconfident it is. Linear response
+    (Giordano, Broderick and Jordan 2018) corrects this: the covariance of the means of a feature is the inverse of
+    the matrix M of `smoothed`, not the inverse of its diagonal. So the variance :math:`1 - \ell_t^2` of a mean is
+    greater by the factor :math:`M_{tt} (M^{-1})_{tt}`.
     """
     lengths, n_features = mean_lengths(q), q.directions.shape[1]
     diagonal = q.mean_concentrations / np.maximum(lengths, 1e-300)
@@ -311,12 +311,12 @@ def marginal_concentrations(q: ChainPosterior) -> Array:
 
 
 def at_time(q: ChainPosterior, t: int, mean_concentrations: Array) -> VMFPosterior:
-    """Mixture at a point of time, with the given concentrations of the means.
+    """Return the mixture at a point of time, with the given concentrations of the means.
 
     At the next point of time, the means are less certain by one transition.
 
-    The mean of the next time, drawn around one that is not certain, has no von Mises-Fisher law; here it has the one
-    with the same expectation, of length A(gamma) A(C).
+    The mean of the next time, distributed around an uncertain mean, has no von Mises-Fisher distribution. It is
+    approximated by the one with the same expectation, of length A(gamma) A(C).
     """
     now, n_features = min(t, len(q.mean_concentrations) - 1), q.directions.shape[1]
     found = mean_concentrations[now]

@@ -1,4 +1,4 @@
-"""Time stamps as points of time: dates, numbers or bins of them, in order, some of them perhaps empty."""
+"""Points of time: dates, numbers or bins of them, in ascending order; bins may be empty."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECOND = "datetime64[s]"
 
 
 class Timeline(NamedTuple):
-    """Points of time: where each begins (numbers, or dates to the second), and the last moment of the last."""
+    """Points of time: the begin of each (numbers, or dates to the second), and the end of the last."""
 
     starts: NDArray[Any]
     end: Any
@@ -39,26 +39,26 @@ def read_times(times: Any, n_samples: int) -> NDArray[Any]:
     given = np.asarray(times)
     if given.shape != (n_samples,):
         raise ValueError(
-            f"times must hold one time for each of the {n_samples} rows, got shape {given.shape}."
+            f"times must have one time for each of the {n_samples} rows, got shape {given.shape}."
         )
     if given.dtype.kind == "O" and all(isinstance(time, Real) for time in given):
-        given = given.astype(np.float64)  # else they would be read as seconds since 1970
+        given = given.astype(np.float64)  # otherwise they would be read as seconds since 1970
     try:
         read = given.astype(np.float64 if given.dtype.kind in "biuf" else _SECOND)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"times must be numbers, dates, or texts like '1999-12-31' ({error}); pandas.to_datetime reads others."
+            f"times must be numbers, dates, or texts like '1999-12-31' ({error}); pandas.to_datetime converts others."
         ) from None
     missing = np.flatnonzero(~np.isfinite(read))
     if len(missing):
         raise ValueError(
-            f"row {missing[0]} has no time, or an infinite one ({len(missing)} in all): leave such rows out."
+            f"row {missing[0]} has no time, or an infinite one ({len(missing)} rows in all): drop these rows."
         )
     return read
 
 
 def make_timeline(times: NDArray[Any], bins: Any = None) -> Timeline:
-    """Choose points of time for stamps that were read.
+    """Choose points of time for given times.
 
     Parameters
     ----------
@@ -87,22 +87,22 @@ def make_timeline(times: NDArray[Any], bins: Any = None) -> Timeline:
         first, last = times.min(), times.max()
         if first == last:
             return Timeline(np.array([first]), last)
-        # Dates become seconds, and whole ones again.
+        # Dates are converted to integer seconds and back.
         edges = np.linspace(_number(first), _number(last), int(bins) + 1).astype(_number(times).dtype)
         return Timeline(edges[:-1].astype(times.dtype), last)
     edges = read_times(bins, len(np.asarray(bins)))
     if edges.dtype != times.dtype:
-        raise ValueError("bins holds dates and times numbers, or the other way: give edges like the times.")
+        raise ValueError(
+            "bins and times must both be dates or both be numbers: give edges of the type of times."
+        )
     if len(edges) < 2 or not np.all(edges[1:] > edges[:-1]):
-        raise ValueError("bins must be two or more edges, each greater than the one before.")
+        raise ValueError("bins must be at least two edges, each greater than the one before.")
     return Timeline(edges[:-1], edges[-1])
 
 
 def _calendar(times: NDArray[Any], unit: str) -> Timeline:
     if times.dtype.kind != "M":
-        raise ValueError(
-            f"bins={unit!r} is for dates, and times are numbers: give edges or a number of bins."
-        )
+        raise ValueError(f"bins={unit!r} needs dates, but times are numbers: give edges or a number of bins.")
     if unit == "week":
         weeks = (times.astype("datetime64[D]") - _MONDAY) // np.timedelta64(7, "D")
         first, last = int(weeks.min()), int(weeks.max())
@@ -118,14 +118,14 @@ def _number(times: Any) -> Any:
 
 
 def points_of(timeline: Timeline, times: NDArray[Any]) -> Ids:
-    """Point of time of each stamp: the last that does not begin after it."""
+    """Return the point of time of each given time: the last that does not begin after it."""
     if (times.dtype.kind == "M") != timeline.is_dates:
         kind = "dates" if timeline.is_dates else "numbers"
-        raise ValueError(f"times must be {kind}, like those of the fit.")
+        raise ValueError(f"times must be {kind}, like the times of the fit.")
     outside = np.flatnonzero((times < timeline.starts[0]) | (times > timeline.end))
     if len(outside):
         raise ValueError(
             f"the time of row {outside[0]}, {times[outside[0]]}, is not between {timeline.starts[0]} and "
-            f"{timeline.end}; for what comes next give times='next'."
+            f"{timeline.end}; for later rows give times='next'."
         )
     return np.searchsorted(timeline.starts, times, side="right") - 1

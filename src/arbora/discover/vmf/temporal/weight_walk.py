@@ -1,4 +1,4 @@
-r"""Weights of components that wander over time: the softmax of a random walk.
+r"""Evolving weights of components: the softmax of a random walk.
 
 .. math:: \eta_{1k} \sim N(0, \tau^2), \quad \eta_{tk} \sim N(\eta_{t-1,k}, s^2), \quad
           \pi_t = \mathrm{softmax}(\eta_t).
@@ -7,10 +7,10 @@ The factors are :math:`q(\eta_{tk}) = N(m_{tk}, v_{tk})`. The mean of the log-we
 
 .. math:: E[\log \pi_{tk}] \ge m_{tk} - \log \sum_j \exp(m_{tj} + v_{tj} / 2),
 
-so that the bound is concave in m; all m and log v are improved together by L-BFGS, the variances are learned in
-closed form. The thesis has a Dirichlet draw with parameters softmax(eta) between the walk and the weights. Those
-parameters sum to one: such a draw has nearly all its mass on one component, and ties the weights of neighbours in
-time by no more than one row. It is left out.
+so the bound is concave in m. All m and log v are optimised together by L-BFGS; the variances are learned in closed
+form. The thesis has a Dirichlet draw with parameters softmax(eta) between the walk and the weights. Those parameters
+sum to one: such a draw has nearly all its mass on one component, and ties the weights of neighbours in time by no
+more than one row. It is omitted here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scipy.optimize import minimize
 
 Array = NDArray[np.float64]
 
-_LEAST_VARIANCE = 1e-4  # of the walk, which could shrink to a point
+_LEAST_VARIANCE = 1e-4  # lower limit for the variances of the walk, which could shrink to zero
 _MOST_STEPS = 30
 
 
@@ -43,7 +43,7 @@ def _log_sum(values: Array) -> Array:
 
 
 def start_walk(weights: Array, n_times: int) -> WeightWalk:
-    """Begin with weights that stay as they are.
+    """Return a walk with constant weights.
 
     Examples
     --------
@@ -57,17 +57,17 @@ def start_walk(weights: Array, n_times: int) -> WeightWalk:
 
 
 def walk_log_weights(walk: WeightWalk) -> Array:
-    """Lower bounds of the expected log-weights."""
+    """Return lower bounds of the expected log-weights."""
     return walk.mean - _log_sum(walk.mean + walk.variance / 2)
 
 
 def walk_weights(walk: WeightWalk) -> Array:
-    """Weights at the means of eta."""
+    """Return the weights at the means of eta."""
     return np.exp(walk.mean - _log_sum(walk.mean))
 
 
 def walk_extra(walk: WeightWalk) -> float:
-    """Minus the divergence of the factors from the random walk."""
+    """Return minus the divergence of the factors from the random walk."""
     m, v, first, step = walk
     value = (
         0.5 * np.sum(1 + np.log(v))
@@ -79,7 +79,7 @@ def walk_extra(walk: WeightWalk) -> float:
 
 
 def walk_value(walk: WeightWalk, counts: Array) -> tuple[float, Array, Array]:
-    """Bound of the walk with so many rows at each time, and its gradient by the means and the log-variances."""
+    """Return the bound of the walk given counts of rows, and its gradients by the means and by the log-variances."""
     m, v, first, step = walk
     total, share = counts.sum(axis=1, keepdims=True), np.exp(m + v / 2 - _log_sum(m + v / 2))
     value = float(np.sum(counts * walk_log_weights(walk))) + walk_extra(walk)
@@ -96,7 +96,7 @@ def walk_value(walk: WeightWalk, counts: Array) -> tuple[float, Array, Array]:
 
 
 def update_walk(walk: WeightWalk, counts: Array) -> WeightWalk:
-    """Improve means and variances of eta, then learn the variances of the walk."""
+    """Optimise means and variances of eta, then learn the variances of the walk."""
     shape = walk.mean.shape
 
     def unpack(x: Array) -> WeightWalk:

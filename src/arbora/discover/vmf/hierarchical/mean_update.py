@@ -1,9 +1,9 @@
-r"""Updates that means with a neighbourhood share: nodes of a tree, points of time.
+r"""Joint update of the means of nodes and their concentrations.
 
-A mean has what lies around it (N pieces with the sum S, seen with its concentration :math:`\kappa`) and what its
-neighbours say of it (a vector P). Then :math:`\gamma \psi = E[\kappa] S + P`. Given S and P, the mean and its
-concentration depend on each other through :math:`\|S\|^2, S^\top P` and :math:`\|P\|^2` alone, and are iterated
-with each other at no cost.
+The mean of a node has N children or rows with the sum S, distributed around it with its concentration :math:`\kappa`,
+and a term P from its parent. Then :math:`\gamma \psi = E[\kappa] S + P`. Given S and P, the mean and its
+concentration depend on each other only through :math:`\|S\|^2, S^\top P` and :math:`\|P\|^2`, and are iterated
+together at no cost.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Array = NDArray[np.float64]
 
 
 class Links(NamedTuple):
-    """What lies around means, S, and what their neighbours say of them, P: both (n_means, n_features)."""
+    """Sums S of children or rows, and terms P of parents: both (n_means, n_features)."""
 
     around: NDArray[Any]
     above: NDArray[Any]
 
 
-class Settled(NamedTuple):
-    """Means and concentrations that fit each other."""
+class UpdatedMeans(NamedTuple):
+    """Directions and concentrations of means, and posteriors of the concentrations around them."""
 
     directions: NDArray[Any]
     mean_concentrations: Array
@@ -35,18 +35,18 @@ class Settled(NamedTuple):
 
 
 def row_products(left: NDArray[Any], right: NDArray[Any]) -> Array:
-    """Scalar products of the rows of two matrices, in double precision.
+    """Return scalar products of the rows of two matrices, in double precision.
 
     Examples
     --------
     >>> row_products(np.eye(2), np.array([[2.0, 1.0], [0.0, 3.0]]))
     array([2., 3.])
     """
-    return np.einsum("nd,nd->n", left, right, dtype=np.float64)
+    return np.asarray(np.einsum("nd,nd->n", left, right, dtype=np.float64))
 
 
 def unit_vectors(vectors: NDArray[Any], before: NDArray[Any]) -> tuple[NDArray[Any], Array]:
-    """Divide rows by their lengths, which are returned too; a row of zeros becomes that of `before`.
+    """Divide rows by their lengths and return both; a row of zeros becomes that of `before`.
 
     Examples
     --------
@@ -68,25 +68,26 @@ def joint_update(
     kappa: KappaPosterior,
     free: NDArray[np.bool_],
     before: NDArray[Any],
-) -> Settled:
+) -> UpdatedMeans:
     """Update means and their concentrations, given all others.
 
     Parameters
     ----------
     how : Inference
     likelihood : KappaLikelihood
-        Numbers N of what lies around each mean, and the prior of the concentrations; its pulls are found here.
+        Numbers N of children or rows of each mean, and the prior of the concentrations; its `pulls` are computed
+        here.
     links : Links
     kappa : KappaPosterior
-        Where the concentrations are.
+        Current posterior of the concentrations.
     free : ndarray of bool, shape (n_means,)
-        Those that are updated; others are given.
+        Which concentrations are updated; the others are given.
     before : ndarray of shape (n_means, n_features)
-        Directions that stay where nothing pulls.
+        Directions of means without children, rows or a parent's term.
 
     Returns
     -------
-    Settled
+    UpdatedMeans
     """
     around, above = links
     square, along = row_products(around, around), row_products(around, above)
@@ -100,4 +101,4 @@ def joint_update(
     directions, mean_concentrations = unit_vectors(
         around * used.astype(around.dtype)[:, None] + above, before
     )
-    return Settled(directions, mean_concentrations, kappa)
+    return UpdatedMeans(directions, mean_concentrations, kappa)

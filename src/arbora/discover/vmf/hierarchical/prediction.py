@@ -1,4 +1,4 @@
-"""What a mixture in a tree tells of rows and of its nodes: leaves by name, paths, probabilities of all nodes."""
+"""Prediction and description by nodes, for a mixture whose components are the leaves of a tree."""
 
 from __future__ import annotations
 
@@ -8,23 +8,29 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.discover._mixture.top_features import check_count, largest_features
+from arbora.discover._mixture.base import Mixture
+from arbora.discover._mixture.prediction import draw_seed, most_probable
+from arbora.discover._mixture.top_features import Features, check_count, largest_features
 from arbora.structure import Hierarchy
 
 
-class TreeLook:
-    """Mixin, before a mixture whose components are the leaves of `hierarchy_`."""
+def node_probabilities(
+    tree: Hierarchy, leaf_ids: NDArray[np.int64], leaf_proba: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Add the probabilities of leaves (n_samples, n_leaves) up the tree, to (n_samples, n_nodes).
 
-    hierarchy_: Hierarchy
-    nodes_: NDArray[Any]
-    leaf_ids_: NDArray[np.int64]
-    means_: NDArray[np.float64]
-    feature_names: Any
+    Examples
+    --------
+    >>> tree = Hierarchy.from_edges([("root", "a"), ("root", "b")])
+    >>> node_probabilities(tree, tree.leaf_ids, np.array([[0.25, 0.75]]))
+    array([[1.  , 0.25, 0.75]])
+    """
+    closure = tree.ancestor_matrix[leaf_ids].astype(np.float64)
+    return np.asarray(np.minimum(leaf_proba @ closure, 1.0))
 
-    def _carried(self, leaf_proba: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Carry probabilities of leaves up the tree."""
-        closure = self.hierarchy_.ancestor_matrix[self.leaf_ids_].astype(np.float64)
-        return np.minimum(leaf_proba @ closure, 1.0)
+
+class NodePredictionMixture(Mixture):
+    """Base class of mixtures whose components are the leaves of `hierarchy_`; see `HierarchicalVMFMixture`."""
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable leaf of each row.
@@ -38,29 +44,28 @@ class TreeLook:
         ndarray of shape (n_samples,)
             Names of leaves.
         """
-        columns = super().predict(X)
-        return self._names(self.leaf_ids_[columns])
+        return self._names(self.leaf_ids_[most_probable(self, self._checked(X))])
 
     def _names(self, ids: NDArray[np.int64]) -> NDArray[Any]:
-        """Names of nodes, as numbers if all of them are."""
+        """Return names of nodes, as an array of integers if all names are integers."""
         names = self.hierarchy_.decode(ids)
-        return names.astype(np.int64) if all(isinstance(name, int) for name in self.hierarchy_) else names
+        return np.asarray(
+            names.astype(np.int64) if all(isinstance(name, int) for name in self.hierarchy_) else names
+        )
 
-    def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        """Draw rows from the posterior predictive distribution.
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each leaf given the row.
 
         Parameters
         ----------
-        n_samples : int
+        X : array-like or sparse matrix of shape (n_samples, n_features)
 
         Returns
         -------
-        X : ndarray of shape (n_samples, n_features)
-        leaves : ndarray of shape (n_samples,)
-            Name of the leaf that each row was drawn from.
+        ndarray of shape (n_samples, n_leaves)
+            Columns in the order of ``nodes_[leaf_ids_]``.
         """
-        X, columns = super().sample(n_samples)
-        return X, self._names(self.leaf_ids_[columns])
+        return super().predict_proba(X)
 
     def predict_node_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of every node given the row. The probability of a parent is the sum of its children.
@@ -72,9 +77,9 @@ class TreeLook:
         Returns
         -------
         ndarray of shape (n_samples, n_nodes)
-            Columns in the order of `nodes_`. `predict_proba` has the columns ``nodes_[leaf_ids_]``.
+            Columns in the order of `nodes_`.
         """
-        return self._carried(self.predict_proba(X))
+        return node_probabilities(self.hierarchy_, self.leaf_ids_, self.predict_proba(X))
 
     def predict_path(self, X: Any) -> list[list[Any]]:
         """Return the names from the root to the most probable leaf of each row.
@@ -91,14 +96,32 @@ class TreeLook:
         paths = {leaf: self.hierarchy_.path(leaf) for leaf in dict.fromkeys(leaves)}
         return [paths[leaf].copy() for leaf in leaves]
 
-    def top_features(self, feature_names: Any = None, n: int = 10) -> list[list[tuple[Any, float]]]:
+    def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        """Draw rows from the posterior predictive distribution.
+
+        Parameters
+        ----------
+        n_samples : int
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        leaves : ndarray of shape (n_samples,)
+            Name of the leaf of each row.
+        """
+        check_is_fitted(self)
+        rng, shares = np.random.default_rng(draw_seed(self.random_state)), self.weights_[self.leaf_ids_]
+        labels = rng.choice(len(shares), size=n_samples, p=shares)
+        return self._draw(labels, rng), self._names(self.leaf_ids_[labels])
+
+    def top_features(self, feature_names: Any = None, n: int = 10) -> Features:
         """List the largest features of the mean of each node.
 
         Parameters
         ----------
         feature_names : sequence of n_features names, optional
-            Names of the columns; by default the parameter `feature_names`, the column names of the data frame of the
-            fit, or column numbers.
+            By default the parameter `feature_names`, the column names of the data frame of the fit, or column
+            numbers.
         n : int
             Number of features in each list.
 
@@ -126,8 +149,9 @@ class TreeLook:
             Row numbers for each node, in the order of `nodes_`; nearest rows first.
         """
         check_count(n)
-        leaves = self.hierarchy_.encode(self.predict(X))
-        checked, above = self._checked(X), self.hierarchy_.ancestor_matrix.tocsc()
+        checked = self._checked(X)
+        leaves = self.leaf_ids_[most_probable(self, checked)]
+        above = self.hierarchy_.ancestor_matrix.tocsc()
         found = []
         for node in range(self.hierarchy_.n_nodes):
             below = above.indices[above.indptr[node] : above.indptr[node + 1]]
