@@ -22,12 +22,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.core.chunks import split
-from arbora.core.engine import SerialEngine
+from arbora.core.engine import Engine, SerialEngine
 from arbora.core.products import csr_matmul
 from arbora.kernels.products import csr_rows_times_dense
 
 _PAIRS = 2**17  # of rows and classes in a chunk: their scores stay in the cache
-_FEWEST_ROWS, _MOST_ROWS = 16, 1024
+_FEWEST_ROWS, _MAX_ROWS = 16, 1024
 Matrix = NDArray[Any]
 
 
@@ -87,7 +87,7 @@ class Likelihood:
     Y : CSR of shape (n_samples, n_classes)
     weight : ndarray of shape (n_samples,)
     softmax : bool
-    engine : object with ``map(function, items)``, optional
+    engine : Engine, optional
         By default all is done in the calling thread.
 
     Examples
@@ -99,11 +99,13 @@ class Likelihood:
     (array([0.25, 0.75]), array([[-0.5,  0.5]]))
     """
 
-    def __init__(self, X: Any, Y: sp.csr_array, weight: Matrix, softmax: bool, engine: Any = None) -> None:
+    def __init__(
+        self, X: Any, Y: sp.csr_array, weight: Matrix, softmax: bool, engine: Engine | None = None
+    ) -> None:
         self.X, self.shape, self.sparse = X, Y.shape, sp.issparse(X)
         self.engine = engine if engine is not None else SerialEngine()
         self.turned: Any = X.T.tocsr() if self.sparse else None
-        n_rows = max(_FEWEST_ROWS, min(_MOST_ROWS, _PAIRS // max(Y.shape[1], 1)))
+        n_rows = max(_FEWEST_ROWS, min(_MAX_ROWS, _PAIRS // max(Y.shape[1], 1)))
         self.chunks = [Chunk(rows, Y[rows], weight[rows], softmax) for rows in split(Y.shape[0], size=n_rows)]
 
     def _score(self, W: Matrix, rows: slice, out: Matrix) -> None:

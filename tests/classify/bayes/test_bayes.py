@@ -20,7 +20,7 @@ from arbora.classify.bayes.predictive import (
 )
 from arbora.classify.bayes.priors import fisher_prior
 from arbora.infer.tree import map as tree_map
-from arbora.infer.tree.gaussian import make_tree, share_precisions, spreads, update_gammas
+from arbora.infer.tree.gaussian import make_tree, share_precisions, squared_deviations, update_gammas
 from arbora.infer.tree.problem import TreeProblem
 from arbora.structure import Hierarchy, LabelGraph
 from support.registry import TREE, labelled_clouds
@@ -80,7 +80,7 @@ def test_map_is_a_fixed_point():
     mean = np.column_stack([model.node_coef_, model.node_intercept_])
     given = TreeProblem(DATA.X, Y, np.ones(150), tree, sharing, prior).given(model.precisions_)
     variance = tree_map.laplace_diagonal(given, mean)
-    gammas = update_gammas(sharing, prior, spreads(tree, sharing, mean, variance), 13)
+    gammas = update_gammas(sharing, prior, squared_deviations(tree, sharing, mean, variance), 13)
     np.testing.assert_allclose(gammas.mean[:, 0], model.precisions_[1:], rtol=1e-6)
 
 

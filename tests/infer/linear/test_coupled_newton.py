@@ -271,9 +271,9 @@ def test_sparse_rows_are_refused():
 def test_sizes_decide():
     rows = prepare_rows(sp.csr_array(np.ones((4, 3))))
     assert suits_newton(rows, 5, "logistic")
-    assert not suits_newton(rows, newton.MOST_CLASSES + 1, "logistic")
+    assert not suits_newton(rows, newton.MAX_CLASSES + 1, "logistic")
     assert not suits_newton(prepare_rows(sp.csr_array(np.ones((1001, 1001)))), 5, "logistic")
-    assert not suits_newton(rows._replace(norm2=np.empty(newton.MOST_NUMBERS // 8 + 1)), 5, "logistic")
+    assert not suits_newton(rows._replace(norm2=np.empty(newton.MAX_NUMBERS // 8 + 1)), 5, "logistic")
     assert not suits_newton(rows._replace(dense=False), 5, "logistic")
     assert not suits_newton(prepare_rows(sp.csr_array(np.ones((3, 4)))), 5, "logistic")
     assert not suits_newton(rows, 5, "squared_hinge")

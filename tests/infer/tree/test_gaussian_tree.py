@@ -107,7 +107,7 @@ def test_gamma_update_is_where_the_bound_is_highest(model):
     sharing = gt.share_precisions(tree, model)
     prior = gt.Gammas(*rng.uniform(0.5, 2, (2, len(sharing.owner), d if sharing.by_weight else 1)))
     mean, variance = rng.normal(size=(tree.n_nodes, d)), rng.uniform(0.2, 1, (tree.n_nodes, d))
-    best = gt.update_gammas(sharing, prior, gt.spreads(tree, sharing, mean, variance), d)
+    best = gt.update_gammas(sharing, prior, gt.squared_deviations(tree, sharing, mean, variance), d)
 
     def bound(tau, nu):
         q = gt.Gammas(tau, nu)

@@ -22,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.classify.bayes.priors import MOST_PRECISION
+from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.core.trace import Trace
 from arbora.infer.tree.blocks import Marginals
 from arbora.infer.tree.dual import DualSolution, TreeDual, suits_dual
-from arbora.infer.tree.gaussian import Gammas, node_precisions, spreads, update_gammas
+from arbora.infer.tree.gaussian import Gammas, node_precisions, squared_deviations, update_gammas
 from arbora.infer.tree.map import MapSolution, laplace_diagonal, laplace_marginals, solve_map
 from arbora.infer.tree.problem import MapProblem, TreeProblem
 
@@ -68,7 +69,7 @@ class _Inner(NamedTuple):
         return self.share * max(min(change, self.most), tol)
 
 
-def _inner(problem: MapProblem, engine: Any, tol: float) -> _Inner:
+def _inner(problem: MapProblem, engine: Engine, tol: float) -> _Inner:
     """Newton's method, to a relative gradient; or, where it suits, the dual, to a relative gap."""
     start: Any = None
     if suits_dual(problem) or not engine.shares_memory:
@@ -134,7 +135,7 @@ class AndersonMixing:
 
 
 def fit_partial_map(
-    problem: TreeProblem, engine: Any, *, tol: float, max_iter: int, progress: Progress | None = None
+    problem: TreeProblem, engine: Engine, *, tol: float, max_iter: int, progress: Progress | None = None
 ) -> MapFit:
     """Take turns between weights and precisions until these rest.
 
@@ -142,7 +143,7 @@ def fit_partial_map(
     ----------
     problem : TreeProblem
         Root precision a number.
-    engine : ThreadEngine
+    engine : Engine
         One with shards elsewhere needs a problem for the dual: logistic, with one precision a node.
     tol : float
         Relative change of the expected precisions, its root mean square, at which to stop.
@@ -162,7 +163,9 @@ def fit_partial_map(
             reached = inner.tolerance(change, tol)
             mean, objective, _, steps, settled, *_ = inner.solve(given, reached)
             variance = laplace_diagonal(given, mean, engine=engine)
-            gammas = update_gammas(sharing, prior, spreads(tree, sharing, mean, variance), n_weights)
+            gammas = update_gammas(
+                sharing, prior, squared_deviations(tree, sharing, mean, variance), n_weights
+            )
             image = np.clip(np.log(gammas.rate), low, high)
             change = float(np.sqrt(np.mean((image - rate) ** 2))) if rate.size else 0.0
             rate = np.clip(mixture.next(rate.ravel(), image.ravel()).reshape(rate.shape), low, high)

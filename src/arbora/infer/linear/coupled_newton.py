@@ -46,8 +46,8 @@ from arbora.infer.linear.flat import LinearRows
 from arbora.infer.linear.layout import Layout, lay_out
 from arbora.infer.newton_cg import Expansion, Map, newton_cg
 
-MOST_FEATURES, MOST_CLASSES = 1000, 1000
-MOST_NUMBERS = 2**26  # in X, and in the pairs of rows and classes
+MAX_FEATURES, MAX_CLASSES = 1000, 1000
+MAX_NUMBERS = 2**26  # in X, and in the pairs of rows and classes
 _CHUNK = 1024  # rows whose scores stay in the cache
 
 Array = NDArray[np.float64]
@@ -94,9 +94,9 @@ def suits_newton(rows: LinearRows, n_classes: int, loss: str) -> bool:
     >>> suits_newton(rows, 5, "logistic"), suits_newton(rows, 5, "hinge")
     (True, False)
     """
-    few = rows.n_features <= min(MOST_FEATURES, rows.n_samples) and n_classes <= MOST_CLASSES
+    few = rows.n_features <= min(MAX_FEATURES, rows.n_samples) and n_classes <= MAX_CLASSES
     n_numbers = rows.n_samples * (rows.n_features + n_classes)
-    return loss == "logistic" and rows.dense and few and n_numbers <= MOST_NUMBERS
+    return loss == "logistic" and rows.dense and few and n_numbers <= MAX_NUMBERS
 
 
 class CoupledNewton:
@@ -109,7 +109,7 @@ class CoupledNewton:
     costs : callable
         Gives, for a range of classes and some rows, the array of signs times costs.
     factor : sparse matrix of shape (n_parts, n_classes)
-    engine : object with ``map(function, items)``
+    engine : Engine
     offset : callable, optional
         Gives, for a range of classes, the weights (n_features + 1, n_block) from which deviations are counted.
 

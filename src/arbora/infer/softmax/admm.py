@@ -11,19 +11,17 @@ follow a change of rho without further ado. The first step is one row after the 
 a least-squares problem, the same for all classes, solved by conjugate gradients from where it was.
 
 rho is doubled or halved while the primal residual ||s - z|| and the dual one, rho ||F X'(z - z_before)||, are far
-apart; after `_MOST_CHANGES` iterations it stays. All pairs of rows and classes have numbers here, which is what
+apart; after `_MAX_CHANGES` iterations it stays. All pairs of rows and classes have numbers here, which is what
 speaks against the method where classes are many.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.core.chunks import split
-from arbora.core.engine import SerialEngine
+from arbora.core.engine import Engine, SerialEngine
 from arbora.core.monitor import Monitor
 from arbora.infer.newton_cg import conjugate_gradients
 from arbora.infer.softmax.problem import (
@@ -39,18 +37,18 @@ from arbora.infer.softmax.problem import (
 )
 from arbora.kernels.softmax import prox_softmax
 
-_MOST_CHANGES = 100  # iterations in which rho may change
+_MAX_CHANGES = 100  # iterations in which rho may change
 _APART = 5.0  # ratio of the residuals at which it does
 _MAX_PRODUCTS = 50  # conjugate gradient steps for the weights
 _FORCING = 0.03  # residual of these over what they began with
 _ROWS_PER_TASK = 512
-_MOST_STEPS = 60  # of Newton's method for a row
+_MAX_STEPS = 60  # of Newton's method for a row
 
 
 class _Weights:
     """The least-squares problem of the parts."""
 
-    def __init__(self, objective: Objective, engine: Any) -> None:
+    def __init__(self, objective: Objective, engine: Engine) -> None:
         self.objective, self.engine = objective, engine
         problem = objective.problem
         X = problem.X
@@ -87,7 +85,7 @@ def _multipliers(problem: SoftmaxProblem, L: Matrix) -> Matrix:
     return M
 
 
-def solve_admm(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -> SoftmaxSolution:
+def solve_admm(problem: SoftmaxProblem, monitor: Monitor, engine: Engine | None = None) -> SoftmaxSolution:
     """Minimise by ADMM.
 
     Parameters
@@ -95,7 +93,7 @@ def solve_admm(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) ->
     problem : SoftmaxProblem
     monitor : Monitor
         Its trace gets the columns "primal", "dual" (norms of the residuals) and "rho".
-    engine : object with ``map(function, items)``, optional
+    engine : Engine, optional
 
     Examples
     --------
@@ -114,7 +112,7 @@ def solve_admm(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) ->
 
 
 def _iterate(
-    problem: SoftmaxProblem, monitor: Monitor, objective: Objective, weights: _Weights, engine: Any
+    problem: SoftmaxProblem, monitor: Monitor, objective: Objective, weights: _Weights, engine: Engine
 ) -> Matrix:
     dtype, n_classes = problem.dtype, problem.n_classes
     enough = dtype.type(4 * np.finfo(dtype).eps)
@@ -132,7 +130,7 @@ def _iterate(
         step = (problem.cost / rho).astype(dtype)
 
         def prox(rows: slice, z: Matrix = z, step: Matrix = step) -> float:
-            return float(prox_softmax(z, step, L, rows.start, rows.stop, _MOST_STEPS, enough))
+            return float(prox_softmax(z, step, L, rows.start, rows.stop, _MAX_STEPS, enough))
 
         primal = np.sqrt(sum(engine.map(prox, split(len(S), size=_ROWS_PER_TASK))))
         dual = rho * np.sqrt(squares(objective.gather(z - before)))
@@ -142,7 +140,7 @@ def _iterate(
         done = record_gradient(
             monitor, problem, point.objective, objective.gradient(point), scale, **residuals
         )
-        if monitor.n_iter <= _MOST_CHANGES:
+        if monitor.n_iter <= _MAX_CHANGES:
             rho *= 2.0 if primal > _APART * dual else 0.5 if dual > _APART * primal else 1.0
         if not done:
             monitor.keep("admm", {"Z": Z, "S": S, "L": L, "z": z}, rho=rho)

@@ -16,18 +16,18 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import add
-from typing import Any
 
 import numpy as np
 from scipy.special import expit
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
 from arbora.infer.softmax.lc import log_total, merge, partial_sums
 from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution
 from arbora.infer.softmax.shards import Bound, ClassBlocks, record_round
 
-_MOST_STEPS = 100
+_MAX_STEPS = 100
 
 
 def softplus(r: Matrix) -> tuple[Matrix, Matrix, Matrix]:
@@ -57,7 +57,7 @@ def tighten(blocks: list[Matrix], a: Matrix) -> Matrix:
     low = np.min([S.min(axis=1) for S in blocks], axis=0)
     high = log_total(reduce(merge, map(partial_sums, blocks)))
     a = np.clip(a, low, high)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         total, steep = np.full_like(a, -1), np.zeros_like(a)
         for S in blocks:
             p = expit(S - a[:, None])
@@ -87,7 +87,7 @@ def _bound(cost: Matrix, blocks: list[Matrix], a: Matrix) -> float:
     return float(cost @ (a + sum(softplus(S - a[:, None])[0].sum(axis=1) for S in blocks)))
 
 
-def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> SoftmaxSolution:
+def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Engine) -> SoftmaxSolution:
     """Minimise Bouchard's bound of the softmax.
 
     Parameters
@@ -95,7 +95,7 @@ def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Any) -> SoftmaxS
     problem : SoftmaxProblem
     monitor : Monitor
         Its objective is the bound; the column "softmax" of its trace is the objective of the softmax.
-    engine : ThreadEngine
+    engine : Engine
 
     Examples
     --------

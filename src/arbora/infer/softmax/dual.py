@@ -22,12 +22,12 @@ from scipy.optimize import minimize_scalar
 from scipy.special import xlogy
 
 from arbora.core.chunks import split
-from arbora.core.engine import SerialEngine
+from arbora.core.engine import Engine, SerialEngine
 from arbora.core.monitor import Monitor
 from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution, solution_of, squares
 from arbora.kernels.softmax import certify_softmax, sweep_softmax
 
-_MOST_STEPS = 30  # of Newton's method for a row
+_MAX_STEPS = 30  # of Newton's method for a row
 # Mass that the last of them moves, over the root of the curvature of the row: what is left is about its square. A
 # coarser step is not worth less time, and where C is large it is no ascent any more.
 _ENOUGH, _FINE_ENOUGH = 0.1, 1e-3
@@ -111,7 +111,11 @@ def _is_slow(gaps: list[float], target: float) -> bool:
 
 
 def solve_dual(
-    problem: SoftmaxProblem, monitor: Monitor, engine: Any = None, seed: int = 0, patient: bool = True
+    problem: SoftmaxProblem,
+    monitor: Monitor,
+    engine: Engine | None = None,
+    seed: int = 0,
+    patient: bool = True,
 ) -> SoftmaxSolution:
     """Maximise the dual, a row at a time.
 
@@ -120,7 +124,7 @@ def solve_dual(
     problem : SoftmaxProblem
         Without a free bias.
     monitor : Monitor
-    engine : object with ``map(function, items)``, optional
+    engine : Engine, optional
         For certificates; sweeps go one row after the other.
     seed : int
         Of the order in which rows are visited.
@@ -155,7 +159,7 @@ def solve_dual(
         fine = bool(gaps) and gaps[-1] <= _FINE * monitor.objective
         loss, half, gap = sweep_softmax(
             *arrays, norm2, cost, labels, *shares, bound, Z, L, rng.permutation(len(labels)),
-            _MOST_STEPS, dtype.type(_FINE_ENOUGH if fine else _ENOUGH),
+            _MAX_STEPS, dtype.type(_FINE_ENOUGH if fine else _ENOUGH),
         )  # fmt: skip
         objective, gap = loss + half, max(gap, 0.0)
         gaps.append(gap)
@@ -175,7 +179,7 @@ def solve_dual(
 
 
 def _certify(
-    problem: SoftmaxProblem, shares: list[Any], Z: Matrix, L: Matrix, engine: Any
+    problem: SoftmaxProblem, shares: list[Any], Z: Matrix, L: Matrix, engine: Engine
 ) -> tuple[float, float]:
     """Duality gap and objective at Z and the distributions L."""
     X, cost, labels = problem.X, problem.cost, problem.labels

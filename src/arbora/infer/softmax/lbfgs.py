@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
 from arbora.infer.softmax.problem import (
     Matrix,
@@ -23,17 +24,17 @@ from arbora.infer.softmax.problem import (
 )
 
 PAIRS = 10  # of steps and gradients that are remembered
-_MOST_SEARCHES = 50
+_MAX_SEARCHES = 50
 
 
-def solve_lbfgs(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -> SoftmaxSolution:
+def solve_lbfgs(problem: SoftmaxProblem, monitor: Monitor, engine: Engine | None = None) -> SoftmaxSolution:
     """Minimise by L-BFGS.
 
     Parameters
     ----------
     problem : SoftmaxProblem
     monitor : Monitor
-    engine : object with ``map(function, items)``, optional
+    engine : Engine, optional
 
     Examples
     --------
@@ -58,7 +59,7 @@ def solve_lbfgs(problem: SoftmaxProblem, monitor: Monitor, engine: Any = None) -
 
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         scale = gradient_scale(objective)
-        options: Any = {"maxiter": monitor.max_iter, "maxcor": PAIRS, "maxls": _MOST_SEARCHES, "gtol": 0.0}
+        options: Any = {"maxiter": monitor.max_iter, "maxcor": PAIRS, "maxls": _MAX_SEARCHES, "gtol": 0.0}
         options |= {"ftol": 0.0, "maxfun": 100 * monitor.max_iter}
         found = minimize(
             value_and_gradient,

@@ -34,7 +34,7 @@ from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, scores
 BLOCK = 64  # classes of a visit
 _MAX_PRODUCTS = 25  # conjugate gradient steps of a Newton step
 _FORCING = 0.1  # residual of a Newton step over its gradient
-_MOST_HALVINGS = 40
+_MAX_HALVINGS = 40
 _ROUNDING = 20.0  # error of a sum over rows, in units of the working precision
 
 Curve = Callable[[Matrix], tuple[Matrix, Matrix, Matrix]]
@@ -54,7 +54,7 @@ def exponential(r: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     return e, e, e
 
 
-class Rows(NamedTuple):
+class BlockRows(NamedTuple):
     """What every visit reads, and none writes."""
 
     X: Any
@@ -80,25 +80,25 @@ class Sums(NamedTuple):
     size: Matrix
 
 
-def prepare(problem: SoftmaxProblem) -> Rows:
+def prepare(problem: SoftmaxProblem) -> BlockRows:
     """Lay out the rows for visits."""
     X, cost = problem.X, problem.cost.astype(problem.dtype)
     turned: Any = X.T
     if sp.issparse(X):
         turned = sp.csr_array(turned)
-    return Rows(X, turned, turned**2, problem.labels, cost, problem.free_bias)
+    return BlockRows(X, turned, turned**2, problem.labels, cost, problem.free_bias)
 
 
 def _gather(turned: Any, R: Matrix) -> Matrix:
     return scores(turned, R) if sp.issparse(turned) else np.asarray(turned @ R)
 
 
-def rows_of(rows: Rows, columns: slice) -> NDArray[np.int64]:
-    """Rows whose class is in a block."""
+def rows_of(rows: BlockRows, columns: slice) -> NDArray[np.int64]:
+    """BlockRows whose class is in a block."""
     return np.flatnonzero((rows.labels >= columns.start) & (rows.labels < columns.stop))
 
 
-def _linear(rows: Rows, columns: slice) -> Matrix:
+def _linear(rows: BlockRows, columns: slice) -> Matrix:
     """X' times the costs of the rows of every class of a block."""
     here = rows_of(rows, columns)
     shape = len(here), columns.stop - columns.start
@@ -109,7 +109,7 @@ def _linear(rows: Rows, columns: slice) -> Matrix:
     return np.asarray((sp.csr_array(X.T) @ at).toarray() if sp.issparse(rows.X) else (at.T @ X).T)
 
 
-def _newton_step(rows: Rows, ridge: Matrix, gradient: Matrix, bend: Matrix) -> Matrix:
+def _newton_step(rows: BlockRows, ridge: Matrix, gradient: Matrix, bend: Matrix) -> Matrix:
     """Newton steps of all classes of a block by conjugate gradients, with step lengths of each class."""
     diagonal = np.maximum(ridge + _gather(rows.squared, bend), np.finfo(bend.dtype).tiny)
 
@@ -123,13 +123,13 @@ def _newton_step(rows: Rows, ridge: Matrix, gradient: Matrix, bend: Matrix) -> M
 
 
 def visit(
-    rows: Rows, columns: slice, W: Matrix, shift: Matrix, curve: Curve, V: Matrix | None, weight: Any
+    rows: BlockRows, columns: slice, W: Matrix, shift: Matrix, curve: Curve, V: Matrix | None, weight: Any
 ) -> Block:
     """Take a Newton step for every class of a block.
 
     Parameters
     ----------
-    rows : Rows
+    rows : BlockRows
     columns : slice
         Classes of the block.
     W : ndarray of shape (n_weights, n_block)
@@ -159,7 +159,7 @@ def visit(
     slope_along = np.einsum("jb,jb->b", gradient, step)
     length, open_ = np.ones(W.shape[1], W.dtype), np.ones(W.shape[1], bool)
     rounding = _ROUNDING * np.finfo(W.dtype).eps * np.abs(before)
-    for _ in range(_MOST_HALVINGS):
+    for _ in range(_MAX_HALVINGS):
         after = rows.cost @ curve(S[:, open_] + length[open_] * moved[:, open_] - shift[:, None])[0]
         t = length[open_]
         change = after - before[open_] + t * first[open_] + t * t * second[open_]

@@ -34,7 +34,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.core.chunks import split
-from arbora.core.engine import SerialEngine
+from arbora.core.engine import Engine, SerialEngine
 from arbora.core.monitor import Monitor
 from arbora.core.products import csr_matmul
 from arbora.infer.likelihood import Likelihood
@@ -114,7 +114,7 @@ def squares(Z: Matrix) -> float:
     return float(np.einsum("jk,jk->", Z, Z, dtype=np.float64))
 
 
-def scores(X: Any, W: Matrix, engine: Any = None) -> Matrix:
+def scores(X: Any, W: Matrix, engine: Engine | None = None) -> Matrix:
     """Product of sparse or dense rows with the weights; the same for any number of threads.
 
     Examples
@@ -158,7 +158,7 @@ class Objective:
     Parameters
     ----------
     problem : SoftmaxProblem
-    engine : object with ``map(function, items)``, optional
+    engine : Engine, optional
 
     Examples
     --------
@@ -170,7 +170,7 @@ class Objective:
     (1.3863, array([[-1.,  1.]]))
     """
 
-    def __init__(self, problem: SoftmaxProblem, engine: Any = None) -> None:
+    def __init__(self, problem: SoftmaxProblem, engine: Engine | None = None) -> None:
         self.problem, self.engine = problem, engine if engine is not None else SerialEngine()
         self.rows = Likelihood(problem.X, problem.indicator, problem.cost, True, engine)
         self._factor: Any = None if problem.factor is None else problem.factor.astype(problem.dtype)

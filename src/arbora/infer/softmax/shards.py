@@ -29,13 +29,14 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.core.checkpoint import Piece
 from arbora.core.chunks import split
+from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
 from arbora.infer.prune import pruned
 from arbora.infer.softmax.lc import (
     BLOCK,
     Block,
+    BlockRows,
     Curve,
-    Rows,
     exponential,
     log_total,
     merge,
@@ -86,7 +87,7 @@ def add_told(left: Told, right: Told, bound: Bound) -> Told:
 class Common(NamedTuple):
     """What all shards read."""
 
-    rows: Rows
+    rows: BlockRows
     penalty: Penalty
     bound: Bound
     n_classes: int
@@ -100,10 +101,10 @@ class ClassShard:
     common : Common
     blocks : range
         Numbers of the blocks.
-    engine : object with ``imap(function, items)``
+    engine : Engine
     """
 
-    def __init__(self, common: Common, blocks: range, engine: Any) -> None:
+    def __init__(self, common: Common, blocks: range, engine: Engine) -> None:
         self.rows, self.penalty, self.bound, _ = common
         self.engine, self.blocks, self.blas = engine, blocks, ThreadpoolController()
         self.all_columns = split(common.n_classes, size=BLOCK, even=False)
@@ -202,10 +203,10 @@ class ClassBlocks:
     ----------
     problem : SoftmaxProblem
     bound : Bound
-    engine : object with ``shards(make, common, pieces)``, ``n_shards`` and ``map(function, items)``
+    engine : Engine
     """
 
-    def __init__(self, problem: SoftmaxProblem, bound: Bound, engine: Any) -> None:
+    def __init__(self, problem: SoftmaxProblem, bound: Bound, engine: Engine) -> None:
         self.rows, self.penalty, self.bound, self.engine = (
             prepare(problem), Penalty(problem), bound, engine,
         )  # fmt: skip
@@ -290,7 +291,7 @@ class ClassBlocks:
 
 
 def solve_lc(
-    problem: SoftmaxProblem, monitor: Monitor, engine: Any, below: Matrix | None = None
+    problem: SoftmaxProblem, monitor: Monitor, engine: Engine, below: Matrix | None = None
 ) -> SoftmaxSolution:
     """Minimise through the log-concavity bound.
 
@@ -298,7 +299,7 @@ def solve_lc(
     ----------
     problem : SoftmaxProblem
     monitor : Monitor
-    engine : ThreadEngine
+    engine : Engine
         Its shards hold the weights; the result does not depend on their number.
     below : ndarray of shape (n_weights,), optional
         Weights of classes elsewhere that are no larger stay there: the solution is sparse.

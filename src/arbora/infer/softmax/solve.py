@@ -7,10 +7,9 @@ Newton's method at once.
 
 from __future__ import annotations
 
-from typing import Any
-
 import scipy.sparse as sp
 
+from arbora.core.engine import Engine
 from arbora.core.memory import available_memory, require_memory
 from arbora.core.monitor import Monitor
 from arbora.infer.softmax.admm import solve_admm
@@ -72,7 +71,7 @@ def solve(
     problem: SoftmaxProblem,
     solver: str,
     monitor: Monitor,
-    engine: Any,
+    engine: Engine,
     seed: int = 0,
     below: Matrix | None = None,
 ) -> SoftmaxSolution:
@@ -83,7 +82,7 @@ def solve(
     problem : SoftmaxProblem
     solver : {"auto", "lc", "dm", "admm", "lbfgs"}
     monitor : Monitor
-    engine : ThreadEngine
+    engine : Engine
         One that keeps shards elsewhere (`n_shards` above 1) is for "lc", which is then what "auto" means.
     seed : int
         Of the order in which rows are visited, where it is random.
@@ -127,7 +126,7 @@ def solve(
     return solve_lc(problem, monitor, engine, below)
 
 
-def _solve_auto(problem: SoftmaxProblem, monitor: Monitor, engine: Any, seed: int) -> SoftmaxSolution:
+def _solve_auto(problem: SoftmaxProblem, monitor: Monitor, engine: Engine, seed: int) -> SoftmaxSolution:
     start, kept = None, monitor.resume("newton")
     if _first_of_auto(problem) == "dual" and kept is None:
         free = available_memory()

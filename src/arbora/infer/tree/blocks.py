@@ -25,11 +25,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.core.engine import Engine
 from arbora.infer.tree.gaussian import posterior_precisions, tree_levels
 
 _MATTERS = 2.0
-_MOST_FEATURES, _MOST_NODES = 256, 4096
-_MOST_NUMBERS = 2**23  # in the blocks of all nodes
+_MAX_FEATURES, _MAX_NODES = 256, 4096
+_MAX_NUMBERS = 2**23  # in the blocks of all nodes
 Matrix = NDArray[Any]
 
 
@@ -55,12 +56,12 @@ def suits_blocks(n_nodes: int, n_weights: int) -> bool:
     >>> suits_blocks(100, 80), suits_blocks(100, 10_000)
     (True, False)
     """
-    few = n_weights <= _MOST_FEATURES and n_nodes <= _MOST_NODES
-    return few and n_nodes * n_weights**2 <= _MOST_NUMBERS
+    few = n_weights <= _MAX_FEATURES and n_nodes <= _MAX_NODES
+    return few and n_nodes * n_weights**2 <= _MAX_NUMBERS
 
 
 def class_blocks(
-    X: Matrix, curvature: Matrix, products: Matrix, engine: Any, matters: float = _MATTERS
+    X: Matrix, curvature: Matrix, products: Matrix, engine: Engine, matters: float = _MATTERS
 ) -> Matrix:
     """H_c of all classes, (n_classes, n_weights, n_weights).
 
@@ -70,7 +71,7 @@ def class_blocks(
     curvature : ndarray of shape (n_samples, n_classes)
     products : ndarray of shape (n_weights, n_weights)
         Mean of x x' over the rows.
-    engine : object with ``map(function, items)``
+    engine : Engine
     matters : float
         Rows with more than this times the mean curvature enter one by one; 0 for all of them.
 

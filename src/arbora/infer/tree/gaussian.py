@@ -187,7 +187,7 @@ def posterior_precisions(parent: Ids, precision: Array) -> Array:
     return total
 
 
-def spreads(tree: Tree, sharing: Sharing, mu: NDArray[Any], variance: NDArray[Any]) -> Array:
+def squared_deviations(tree: Tree, sharing: Sharing, mu: NDArray[Any], variance: NDArray[Any]) -> Array:
     """Compute expected squared distances of weights from their parents', zero for roots.
 
     Parameters
@@ -204,10 +204,10 @@ def spreads(tree: Tree, sharing: Sharing, mu: NDArray[Any], variance: NDArray[An
     --------
     >>> tree = make_tree([-1, 0], [1])
     >>> mu, variance = np.array([[0.0, 0.0], [1.0, 2.0]]), np.full((2, 2), 0.5)
-    >>> spreads(tree, share_precisions(tree, "M2"), mu, variance)
+    >>> squared_deviations(tree, share_precisions(tree, "M2"), mu, variance)
     array([[0., 0.],
            [2., 5.]])
-    >>> spreads(tree, share_precisions(tree, "M3"), mu, variance)
+    >>> squared_deviations(tree, share_precisions(tree, "M3"), mu, variance)
     array([[0.],
            [7.]])
     """
@@ -255,7 +255,7 @@ def prior_bound(
     n_weights = mu.shape[1]
     of_group = sharing.group[inside]
     logs = (1 if sharing.by_weight else n_weights) * gammas.mean_log[of_group]
-    value = np.sum(logs - gammas.mean[of_group] * spreads(tree, sharing, mu, variance)[inside])
+    value = np.sum(logs - gammas.mean[of_group] * squared_deviations(tree, sharing, mu, variance)[inside])
     precision = np.broadcast_to(np.asarray(root.precision, np.float64), (n_weights,))
     distance = (mu[~inside] - root.mean) ** 2 + variance[~inside]
     value += np.sum(np.log(precision) - precision * distance)

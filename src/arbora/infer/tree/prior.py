@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.core.engine import Engine
 from arbora.kernels.tree import WIDTH, hold_classes, pull_classes, solve_classes
 
 _FEATURES = 16 * WIDTH  # of a task
@@ -34,7 +35,7 @@ class TreePrior:
     class_node : ndarray of int
         Node of each class, all different.
     precision : ndarray of shape (n_nodes,) or (n_nodes, n_weights)
-    engine : object with ``map(function, items)``
+    engine : Engine
 
     Examples
     --------
@@ -54,7 +55,7 @@ class TreePrior:
         parent: NDArray[np.integer[Any]],
         class_node: NDArray[np.integer[Any]],
         precision: Matrix,
-        engine: Any,
+        engine: Engine,
     ) -> None:
         self.engine = engine
         self.parent, self.class_node = np.asarray(parent, np.int64), np.asarray(class_node, np.int64)

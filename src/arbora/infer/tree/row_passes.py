@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.chunks import split
+from arbora.core.engine import Engine
 from arbora.infer.tree import bouchard
 from arbora.infer.tree.problem import TreeProblem
 
@@ -39,16 +40,16 @@ class Quadratic(NamedTuple):
     constant: float
 
 
-class Rows:
+class RowPasses:
     """The rows in chunks, transposed, with the bias as the last feature.
 
     Parameters
     ----------
     problem : TreeProblem
-    engine : object with ``map(function, items)``
+    engine : Engine
     """
 
-    def __init__(self, problem: TreeProblem, engine: Any) -> None:
+    def __init__(self, problem: TreeProblem, engine: Engine) -> None:
         self.X, self.Y, self.weight, self.engine = problem.X, problem.Y, problem.row_weight, engine
         self.bias, self.softmax = problem.bias, problem.likelihood == "softmax"
         self.n_weights, self.chunks = problem.n_weights, split(self.X.shape[0], size=_CHUNK)

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
@@ -36,7 +37,7 @@ from arbora.infer.tree import gaussian as gaussian_tree
 from arbora.infer.tree.blocks import Marginals, TreeBlocks
 from arbora.infer.tree.gaussian import Gammas, Root, Tree
 from arbora.infer.tree.problem import TreeProblem
-from arbora.infer.tree.row_passes import Local, Quadratic, Rows
+from arbora.infer.tree.row_passes import Local, Quadratic, RowPasses
 
 Array = NDArray[np.float64]
 
@@ -110,7 +111,7 @@ class _Means:
     part of the problem is quadratic and the preconditioner solves it exactly.
     """
 
-    def __init__(self, rows: Rows, tree: Tree, root: Root, precision: Array, factor: TreeBlocks) -> None:
+    def __init__(self, rows: RowPasses, tree: Tree, root: Root, precision: Array, factor: TreeBlocks) -> None:
         self.rows, self.tree, self.root, self.precision, self.factor = rows, tree, root, precision, factor
 
     def evaluate(self, mean: Array, near: Local | _Point, n_steps: int = _STEPS) -> _Point:
@@ -153,7 +154,7 @@ def _sweep(problem: TreeProblem, quadratic: Quadratic, gammas: Gammas) -> _Globa
     variance[tree.leaves] = 1.0
     log_determinants = float(np.log(variance).sum() + of_leaves.sum())
     variance[tree.leaves] = np.diagonal(covariance, axis1=1, axis2=2)
-    spread = gaussian_tree.spreads(tree, sharing, mean, variance)
+    spread = gaussian_tree.squared_deviations(tree, sharing, mean, variance)
     gammas = gaussian_tree.update_gammas(sharing, problem.prior, spread, mean.shape[1])
     posterior = TreePosterior(mean, variance, covariance, gammas)
     return _Global(posterior, log_determinants)
@@ -173,11 +174,11 @@ class VariationalTree:
     Parameters
     ----------
     problem : TreeProblem
-    engine : object with ``map(function, items)``
+    engine : Engine
     """
 
-    def __init__(self, problem: TreeProblem, engine: Any) -> None:
-        self.problem, self.rows = problem, Rows(problem, engine)
+    def __init__(self, problem: TreeProblem, engine: Engine) -> None:
+        self.problem, self.rows = problem, RowPasses(problem, engine)
         shape = problem.Y.shape
         start = Local(np.zeros(shape), np.zeros(shape), np.zeros(shape[0]))
         self.local, _ = self.rows.tighten(start, _FIRST_STEPS)
@@ -233,7 +234,7 @@ def require_dense_memory(n_samples: int, n_classes: int, n_nodes: int, n_weights
 
 def fit_tree(
     problem: TreeProblem,
-    engine: Any,
+    engine: Engine,
     *,
     tol: float = 1e-5,
     max_iter: int = 200,
@@ -244,7 +245,7 @@ def fit_tree(
     Parameters
     ----------
     problem : TreeProblem
-    engine : object with ``map(function, items)``
+    engine : Engine
     tol : float
         Relative change of the lower bound at which to stop.
     max_iter : int
