@@ -1,19 +1,19 @@
 """Multinomial logistic regression for very many classes, flat or over a label structure.
 
-One objective, whatever the solver. With scores s_ik = w_k.x_i + b_k and weights r_i of the rows,
+All solvers but "dm" minimise, with scores s_ik = w_k.x_i + b_k and row weights r_i,
 
     min_W  1/2 sum_k ||w_k||^2 + C sum_i r_i (log sum_k exp(s_ik) - s_iy).
 
-The bias is the weight of a constant feature of value `intercept_scaling`, and regularised with the others; with
-``intercept_scaling=None`` it is not regularised, and for three classes and more this is the problem of scikit-learn's
-`LogisticRegression`. (With two classes that has one vector of weights, where here there are two of opposite signs:
-its solution at 2 C is the one here at C.)
+The bias is the weight of a constant feature of value `intercept_scaling` and is regularised like the others. With
+``intercept_scaling=None`` it is not regularised; for three or more classes this is the problem of scikit-learn's
+`LogisticRegression`. (With two classes, scikit-learn has one vector of weights, and here there are two of opposite
+sign: its solution at 2 C equals the one here at C.)
 
-A label structure replaces the sum of squares by the recursive penalty of `RecursiveLogisticRegression` with the same
-`coupling` and `fade` (`_coupling`): classes that are near each other share weights, and still compete in one softmax.
+With a label structure, the recursive penalty of `RecursiveLogisticRegression` with the same `coupling` and `fade`
+replaces the sum of squares (`_common.coupling`): classes that are near each other share weights and still compete in
+one softmax.
 
-The solvers are those of S. Gopal (2014, thesis, chapter 4), and faster ones (`infer.multinomial_solve`). All but "dm"
-end at the same optimum.
+The solvers are those of S. Gopal (2014, thesis, chapter 4) and faster ones (`infer.softmax.solve`).
 """
 
 from __future__ import annotations
@@ -60,58 +60,56 @@ class MultinomialLogistic(LinearClassifier):
     Parameters
     ----------
     C : float
-        Cost of a unit of loss: the larger, the closer the fit to the training data.
+        Cost of a unit of loss. A larger value fits the training data more closely.
     structure : Hierarchy or LabelGraph, optional
-        Label structure whose nodes the labels name. Classes near each other share weights, and `predict_node_proba`,
-        `predict_path` and `predict_backoff` speak of all nodes.
+        Structure whose nodes are the labels. Classes that are near each other share weights, and
+        `predict_node_proba`, `predict_path` and `predict_backoff` refer to all nodes.
     coupling : float, sequence of floats or dict
-        How much classes share with those near them, as in `RecursiveSVC`: 0 is flat training. Of no meaning without
-        a structure.
+        How much classes share with neighbouring classes, as in `RecursiveSVC`. 0 is flat training. Used only with a
+        structure.
     fade : float, optional
-        Number of classes below a node beyond which its coupling fades, as in `RecursiveSVC`.
+        Number of classes below a node above which its coupling fades, as in `RecursiveSVC`.
     solver : {"auto", "lc", "dm", "admm", "lbfgs"}
-        "auto": the fastest known here, coordinate ascent in the dual (sparse rows) and Newton's method (dense ones).
-        "lc": the log-concavity bound, classes in parallel; of all it needs the least memory. "admm": alternating
-        directions. "lbfgs": the reference. "dm": double majorisation, a bound with an optimum of its own, to be
-        compared with.
+        "auto": the fastest one, coordinate ascent in the dual (sparse rows) or Newton's method (dense rows). "lc":
+        the log-concavity bound, with classes in parallel; it needs the least memory. "admm": alternating directions.
+        "lbfgs": the reference. "dm": double majorisation, which minimises a bound; it is there for comparison.
     tol : float
-        Relative duality gap at which to stop; it is certified, so that the objective is at most this share above
-        its optimum. Without a regularised bias there is no such gap: norm of the gradient, relative to that at zero.
+        Certified relative duality gap at which to stop: the objective is at most this share above its optimum. If the
+        bias is not regularised, there is no such gap, and `tol` is the norm of the gradient relative to that at zero.
     max_iter : int
-        Most iterations (sweeps, Newton steps, rounds); a `ConvergenceWarning` tells when they were not enough.
+        Maximum number of iterations (sweeps, Newton steps or rounds). A `ConvergenceWarning` is issued if it is
+        reached.
     fit_intercept : bool
         Whether to learn a bias.
     intercept_scaling : float or None
-        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised. None:
-        not at all, as in scikit-learn's `LogisticRegression`.
+        Value of the constant feature whose weight is the bias. A larger value regularises the bias less. None does
+        not regularise it, as in scikit-learn's `LogisticRegression`.
     prune_below : float, optional
-        Keep the weights as a sparse matrix, without entries whose size is not above this: for so many classes that a
-        dense `coef_` is too large to keep. 0.0 drops nothing but zeros, and a softmax has few of them. The bias
-        is kept.
+        Store the weights as a sparse matrix of the entries whose absolute value exceeds this, for models whose dense
+        `coef_` is too large. 0.0 drops only zeros, of which a softmax has few. The bias is not pruned.
     dtype : "float32" or "float64"
-        Precision of training and weights; float32 suffices for `tol` down to about 1e-5.
+        Precision of training and weights. float32 suffices for `tol` down to about 1e-5.
     n_jobs : int, optional
-        Threads; the result does not depend on it. The sweeps of "auto" are made by one.
+        Number of threads; it does not change the result. The sweeps of "auto" use one thread.
     engine : None, "threads", "ray" or RayEngine
-        Where the weights live while they are trained: in this process, or in shards on the workers of a Ray cluster
-        (extra `ray`; "ray" is one on this machine). "auto" means "lc" there, the only solver that can be elsewhere;
-        its result does not depend on the engine (with a structure, beyond `tol`). Predictions are made by `n_jobs`
-        threads of this process in any case.
+        Where the weights are trained: in this process, or in shards on the workers of a Ray cluster (extra `ray`;
+        "ray" starts one on this machine). On a cluster "auto" means "lc", the only solver that runs there. Its result
+        does not depend on the engine (with a structure, up to `tol`). Predictions use `n_jobs` threads of this
+        process.
     random_state : int, RandomState instance or None
         Order in which "auto" visits sparse rows.
     checkpoint : path, optional
-        Folder where the state of the solver is kept from time to time: a fit that was interrupted goes on from there
-        and ends with the same model; the folder is cleared at the end. "lbfgs" has none, and a cluster its own:
-        `RayEngine(resume=True)`.
+        Folder for the state of the solver. An interrupted fit resumes from it and gives the same model. The folder is
+        removed at the end. "lbfgs" cannot be checkpointed; on a cluster use `RayEngine(resume=True)`.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
     Attributes
     ----------
     classes_ : ndarray
-        Labels with data: the columns of `decision_function`.
+        Labels with data: the columns of `decision_function` and `predict_proba`.
     coef_ : ndarray of shape (n_classes, n_features)
-        Two classes have two rows. Of a pruned model sparse.
+        Two classes have two rows. Sparse if `prune_below` is set.
     intercept_ : ndarray of shape (n_classes,)
     nodes_ : ndarray
         Names of the columns of `predict_node_proba`.
@@ -120,21 +118,23 @@ class MultinomialLogistic(LinearClassifier):
     class_nodes_ : ndarray of int
         Node of each class.
     objective_ : float
-        Value of what was minimised.
+        Value of the objective.
     duality_gap_ : float
-        Certified relative duality gap; NaN where there is none. With "dm", that of its bound.
+        Certified relative duality gap; NaN if there is none. For "dm", that of its bound.
     gradient_norm_ : float
-        Norm of the gradient at the weights ("lc" and "dm": before the last step); NaN where the dual was enough.
+        Norm of the gradient at the weights ("lc" and "dm": before the last step); NaN if the solver did not compute
+        it.
     trace_ : Trace
-        Objective, relative gap and seconds by iteration. The sweeps of "auto" estimate both, the last is exact.
-        "admm" adds "primal", "dual" and "rho"; of "dm" the objective is its bound, and "softmax" that of the others.
+        Objective, relative gap and seconds of each iteration. The sweeps of "auto" estimate the first two; the last
+        values are exact. "admm" adds "primal", "dual" and "rho". For "dm" the objective is its bound, and "softmax"
+        is the objective of the other solvers.
     n_iter_ : int
     n_features_in_ : int
 
     Notes
     -----
-    Classes of the structure without documents are not trained; they have probability 0, and `node_weights` gives
-    the weights that the penalty would.
+    Classes of the structure without documents are not trained. They have probability 0, and `node_weights` gives the
+    weights that the penalty implies.
 
     References
     ----------
