@@ -1,4 +1,4 @@
-"""`MultinomialLogistic`: what a user sees of it."""
+"""`MultinomialLogistic`: objective, structure, bias, warnings."""
 
 import warnings
 
@@ -37,7 +37,7 @@ def data(**sizes):
 
 
 def problem_of(model, X, y, weight):
-    """The problem that a fitted model with a regularised bias should have solved, and its weights."""
+    """The problem of a fitted model with a regularised bias, and its weights."""
     X = np.hstack([X, np.full((len(X), 1), model.intercept_scaling)])
     column = {name: i for i, name in enumerate(model.classes_.tolist())}
     labels = np.array([column[name] for name in y.tolist()])
@@ -61,7 +61,7 @@ def test_objective_is_that_of_the_weights(solver):
 
 
 @pytest.mark.parametrize("solver", ["auto", "lc", "admm", "lbfgs"])
-def test_bias_that_is_not_regularised_is_that_of_scikit_learn(solver):
+def test_unregularised_bias_equals_scikit_learn(solver):
     X, y, weight = data()
     ours = MultinomialLogistic(0.7, solver=solver, intercept_scaling=None, tol=1e-7, dtype="float64")
     ours.fit(X, y, weight)
@@ -71,7 +71,7 @@ def test_bias_that_is_not_regularised_is_that_of_scikit_learn(solver):
     assert ours.gradient_norm_ < 1e-3
 
 
-def test_two_classes_are_scikit_learn_at_twice_the_cost():
+def test_two_classes_equal_scikit_learn_at_twice_the_cost():
     X, y, _ = data(n_classes=2)
     ours = MultinomialLogistic(0.7, intercept_scaling=None, tol=1e-9, dtype="float64").fit(X, y)
     known = LogisticRegression(C=1.4, tol=1e-10, max_iter=10_000).fit(X, y)
@@ -115,7 +115,7 @@ def test_coupling_of_zero_is_flat():
     np.testing.assert_array_equal(coupled.coef_, MultinomialLogistic(random_state=0).fit(X, y).coef_)
 
 
-def test_strong_coupling_brings_siblings_together():
+def test_strong_coupling_makes_siblings_similar():
     X, y, _ = data()
     near, far = (
         MultinomialLogistic(structure=TREE, coupling=coupling, fade=None, tol=1e-6).fit(X, y).coef_
@@ -137,7 +137,7 @@ def test_class_of_the_structure_without_documents():
     )
     coef, intercept = model.node_weights(["empty", "b", "a1"])
     np.testing.assert_array_equal(coef[2], model.coef_[0])
-    np.testing.assert_allclose(coef[0], coef[1])  # nothing of its own: where its parent is
+    np.testing.assert_allclose(coef[0], coef[1])  # the penalty puts it at its parent
     assert intercept.shape == (3,)
     assert model.predict_path(X[:1])[0][0] == "root"
     assert {*model.predict_backoff(X, 0.9).tolist()} <= {*TREE.names.tolist()}
@@ -151,7 +151,7 @@ def test_documents_at_inner_nodes():
     assert model.score(X, y) > 0.3
 
 
-def test_rows_of_weight_zero_only_say_which_classes_there_are():
+def test_rows_of_weight_zero_only_define_classes():
     X, y, _ = data()
     weight = np.where(y == "b2", 0.0, 1.0)
     with_, without = (
@@ -182,13 +182,13 @@ def test_without_a_bias(solver):
     assert (model.intercept_ == 0).all()
 
 
-def test_sets_of_labels_are_refused():
+def test_label_sets_are_refused():
     with pytest.raises(ValueError, match="exactly one class"):
         MultinomialLogistic().fit([[1.0], [2.0]], [["a"], ["a", "b"]])
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_warns_when_it_had_to_stop(solver):
+def test_warns_at_max_iter(solver):
     X, y, _ = data()
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         MultinomialLogistic(100.0, solver=solver, tol=1e-12, max_iter=1).fit(X, y)
@@ -197,14 +197,14 @@ def test_warns_when_it_had_to_stop(solver):
 def test_warns_when_precision_is_exhausted():
     X, y, _ = data()
     with pytest.warns(ConvergenceWarning, match="float64"):
-        MultinomialLogistic(tol=1e-18, max_iter=60).fit(sp.csr_array(X), y)
+        MultinomialLogistic(tol=1e-12, max_iter=60).fit(sp.csr_array(X), y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         MultinomialLogistic(tol=1e-12, dtype="float64").fit(sp.csr_array(X), y)
 
 
 def test_softmax_and_logistic_share_the_penalty():
-    """With costs so small that nothing is learned, both models are one gradient step along the same covariance."""
+    """With tiny costs both models are one gradient step along the same covariance."""
     X, y, _ = data()
     common = {"structure": TREE, "coupling": 1.0, "fade": None, "fit_intercept": False, "tol": 1e-10}
     C, K = 1e-9, len(NAMES)

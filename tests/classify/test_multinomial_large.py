@@ -1,4 +1,4 @@
-"""Fits of `MultinomialLogistic` that are long or large: taken up again, pruned, in little memory."""
+"""Long and large fits of `MultinomialLogistic`: resumed, pruned, with little memory."""
 
 import tracemalloc
 import warnings
@@ -50,7 +50,7 @@ def make(**params):
 
 
 def interrupt_after(monkeypatch, n_records):
-    """Stop a fit, as Ctrl-C would, when it goes on after that many iterations; a state is saved after each."""
+    """Interrupt a fit after that many iterations; a state is saved after each."""
     monkeypatch.setattr(monitoring, "_SAVE_SHARE", 0.0)
     keep, count = Monitor.keep, []
 
@@ -76,7 +76,7 @@ def count_records(monkeypatch):
 
 
 @pytest.mark.parametrize("params", CASES.values(), ids=CASES.keys())
-def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(params, monkeypatch, tmp_path):
+def test_a_resumed_fit_gives_the_same_bits(params, monkeypatch, tmp_path):
     reference = make(**params).fit(X, Y)
     folder = tmp_path / "fit"
     model = make(checkpoint=folder, **params)
@@ -102,7 +102,7 @@ def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(params, monkeypa
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_a_fit_that_went_over_to_newton_goes_on_there(damaged, monkeypatch, tmp_path):
+def test_a_fit_that_switched_to_newton_resumes_there(damaged, monkeypatch, tmp_path):
     dense, y = np.random.default_rng(0).normal(size=(60, 8)), Y[:60]
     rows = sp.csr_array(np.where(np.abs(dense) > 0.9, 30 * dense, 0))  # long rows with features in common
     params = {"C": 1e4, "tol": 1e-10, "dtype": "float64"}
@@ -130,13 +130,13 @@ def test_a_fit_that_went_over_to_newton_goes_on_there(damaged, monkeypatch, tmp_
             model.fit(rows, y)
     else:
         with monkeypatch.context() as patch:
-            patch.setattr(multinomial_solve, "solve_dual", None)  # not asked again
+            patch.setattr(multinomial_solve, "solve_dual", None)  # must not be called again
             model.fit(rows, y)
     np.testing.assert_array_equal(model.coef_, reference.coef_)
     assert model.n_iter_ == reference.n_iter_
 
 
-def test_a_checkpoint_belongs_to_its_fit_and_damage_costs_time_alone(monkeypatch, tmp_path):
+def test_other_data_are_refused_and_damaged_checkpoints_ignored(monkeypatch, tmp_path):
     folder = tmp_path / "fit"
     params = {"solver": "lc", "checkpoint": folder}
     with monkeypatch.context() as patch:

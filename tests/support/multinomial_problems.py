@@ -1,4 +1,4 @@
-"""Small multinomial problems, and their objective written out by hand."""
+"""Small multinomial problems and a direct computation of their objective."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,7 +25,7 @@ def random_problem(sparse=True, factor=None, free_bias=False, dtype=np.float64, 
 def text_problem(
     C, n_samples=1000, n_features=300, n_classes=20, length=30, n_own=3, skew=0.0, seed=0, dtype=np.float64
 ):
-    """Rows of unit length, of which a few features are those of the class; words and classes are skewed alike."""
+    """Rows of unit length with a few features of their class; `skew` applies to words and classes."""
     rng = np.random.default_rng(seed)
     frequency, size = (np.arange(1, n + 1) ** -skew for n in (n_features, n_classes))
     drawn = rng.choice(n_classes, size=n_samples - n_classes, p=size / size.sum())
@@ -47,7 +47,7 @@ def tree_factor():
 
 
 def objective(problem, Z):
-    """Primal value, by its definition."""
+    """Primal value by definition."""
     W = Z if problem.factor is None else Z @ problem.factor.toarray()
     S = problem.X @ W
     losses = logsumexp(S, axis=1) - S[np.arange(len(S)), problem.labels]
@@ -56,7 +56,7 @@ def objective(problem, Z):
 
 
 def parts(problem, solution):
-    """Parts of a solution; where it has the weights of the classes, the parts of least norm that make them up."""
+    """Parts of a solution; from class weights, the parts of least norm."""
     if not solution.of_classes or problem.factor is None:
         return solution.Z
     F = problem.factor.toarray()
@@ -64,7 +64,7 @@ def parts(problem, solution):
 
 
 def dual_value(problem, P):
-    """Dual value of distributions P, by its definition."""
+    """Dual value of distributions P by definition."""
     U = problem.X.T @ (problem.cost[:, None] * (np.eye(problem.n_classes)[problem.labels] - P))
     V = U if problem.factor is None else U @ problem.factor.toarray().T
     return -0.5 * (V**2).sum() - problem.cost @ (P * np.log(P)).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Twins of variational inference over a tree, written from the definitions: loops over nodes, classes and rows."""
+"""Reference implementation of variational inference over a tree: loops over nodes, classes and rows."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,7 +41,7 @@ def lam(x):
 
 
 def likelihood_bound(p, g, b, x):
-    """The bound of log p(Y | scores g), for one row: g, x over classes."""
+    """The bound of log p(Y | scores g) for one row; g and x are over classes."""
     total = b if p.likelihood == "softmax" else 0.0
     for n in range(len(g)):
         total += (g[n] - b - x[n]) / 2 + lam(x[n]) * ((g[n] - b) ** 2 - x[n] ** 2) + np.log1p(np.exp(x[n]))
@@ -49,7 +49,7 @@ def likelihood_bound(p, g, b, x):
 
 
 def elbo(p, mean, cov, tau, nu, b, x):
-    """The lower bound from its definition; cov holds full matrices of all nodes."""
+    """The lower bound by definition; cov holds the full matrices of all nodes."""
     X, Y, tree = rows_of(p), p.Y.toarray(), p.tree
     d = X.shape[1]
     total = 0.0
@@ -80,7 +80,7 @@ def elbo(p, mean, cov, tau, nu, b, x):
 
 
 def textbook(p, n_iter, start=None):
-    """The updates of the papers (with their errata corrected), one node after the other."""
+    """The updates of the papers (with errata corrected), one node after another."""
     X, Y, tree = rows_of(p), p.Y.toarray(), p.tree
     n, d = X.shape
     n_classes, n_nodes = Y.shape[1], tree.n_nodes
