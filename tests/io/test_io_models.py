@@ -261,7 +261,7 @@ def test_a_manifest_that_is_none_is_refused(tmp_path, content):
     (tmp_path / "manifest.json").write_bytes(content)
     with pytest.raises(ModelFileError, match=r"manifest\.json is damaged, or is not"):
         load(tmp_path)
-    with pytest.raises(ModelFileError, match="not a model of Arbora: nothing was touched"):
+    with pytest.raises(ModelFileError, match="not a model of Arbora: nothing was changed"):
         save([1], tmp_path)
     assert (tmp_path / "manifest.json").read_bytes() == content
 
@@ -278,7 +278,7 @@ def test_a_newer_format_says_what_to_do(tmp_path):
 def test_foreign_files_and_folders_are_never_touched(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "arrays-of-flowers.npz").write_text("holiday")
-    with pytest.raises(ModelFileError, match="nothing was touched"):
+    with pytest.raises(ModelFileError, match="nothing was changed"):
         save([1], tmp_path / "photos")
     (tmp_path / "file").write_text("text")
     with pytest.raises(ModelFileError, match="is a file"):
@@ -328,11 +328,11 @@ HOSTILE = {
         "does not fit this version.*depth",
     ),
     "another kind": (lambda m: m["model"].update({"$": "state", "state": {}}), "is not saved as 'state'"),
-    "an unknown kind": (lambda m: m.update(model={"$": "pickle"}), "unknown kind 'pickle'"),
+    "an unknown kind": (lambda m: m.update(model={"$": "pickle"}), "unknown kind of value 'pickle'"),
     "an unknown array": (lambda m: m.update(model={"$": "array", "name": "x"}), "array 'x' is missing"),
     "a path out of the folder": (
         lambda m: m["arrays"].update(file="../../etc/passwd"),
-        "not the name of a file",
+        "not the name of an arrays file",
     ),
     "no description of arrays": (lambda m: m.update(arrays=None), "does not describe a model"),
     "an object dtype": (
@@ -343,7 +343,7 @@ HOSTILE = {
         lambda m: m.update(
             model={"$": "sparse", "format": "load", "container": "npz", "parts": {}, "shape": []}
         ),
-        "a sparse npz of format 'load'",
+        "unknown sparse npz of format 'load'",
     ),
 }
 
@@ -398,7 +398,7 @@ def test_register_refuses_what_cannot_be_saved():
         with pytest.raises(TypeError, match="cannot be registered"):
             register(wrong)
     impostor = type("Pipeline", (BaseEstimator,), {"__module__": "sklearn.pipeline"})
-    with pytest.raises(ValueError, match="belongs to another class"):
+    with pytest.raises(ValueError, match="is used by another class"):
         register(impostor)
     assert register(Pipeline) is Pipeline
 

@@ -1,4 +1,4 @@
-"""Save and load every model: JSON manifest and npz arrays, checksums, no pickle."""
+"""Save and load models: a JSON manifest and npz arrays with checksums, without pickle."""
 
 from arbora.io.errors import ModelFileError
 from arbora.io.model import FORMAT_VERSION, load, save

@@ -1,4 +1,4 @@
-"""Put objects together again from what :mod:`arbora.io.encode` made of them."""
+"""Decode JSON values and arrays into objects; the inverse of :mod:`arbora.io.encode`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _dtype(text: str, kinds: str) -> np.dtype[Any]:
 
 
 class Decoder:
-    """Decodes one model.
+    """Decoder of one model.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Decoder:
         if kind == "tuple" and "class" in node:
             return self._object(node)
         if kind not in self._decoders:
-            raise ModelFileError(f"a value of unknown kind {kind!r}")
+            raise ModelFileError(f"unknown kind of value {kind!r}")
         return self._decoders[kind](node)
 
     def _container(self, node: dict[str, Any]) -> Any:
@@ -90,16 +90,16 @@ class Decoder:
     def _object_array(self, node: dict[str, Any]) -> NDArray[Any]:
         values = self.decode(node["values"])
         array = np.empty(len(values), dtype=object)
-        for index, value in enumerate(values):  # assigned as a whole, lists would become rows
+        for index, value in enumerate(values):  # one by one: assigned at once, lists would become rows
             array[index] = value
         return array.reshape([int(length) for length in node["shape"]])
 
     def _sparse(self, node: dict[str, Any]) -> Any:
         if node["format"] not in ("coo", *SPARSE_PARTS) or node["container"] not in ("array", "matrix"):
-            raise ModelFileError(f"a sparse {node['container']} of format {node['format']!r}")
+            raise ModelFileError(f"unknown sparse {node['container']} of format {node['format']!r}")
         parts = {name: self._array(part) for name, part in node["parts"].items()}
         shape = tuple(int(length) for length in node["shape"])
-        # Arrays are put in as they are: the constructor would copy indices into another integer type.
+        # Set the arrays directly: the constructor would copy the indices to another integer type.
         matrix = getattr(sparse, f"{node['format']}_{node['container']}")(shape, dtype=parts["data"].dtype)
         matrix.data = parts["data"]
         if node["format"] == "coo":
@@ -132,7 +132,7 @@ class Decoder:
             params, fitted = current_names(class_name, params, fitted)
         value = cls(**params)
         for name, member in fitted.items():
-            if not is_fitted_name(name):  # a file must not replace methods
+            if not is_fitted_name(name):  # a file must not replace a method
                 raise ModelFileError(f"{class_name} cannot have learned an attribute {name!r}")
             setattr(value, name, member)
         return value

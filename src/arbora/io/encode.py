@@ -1,9 +1,8 @@
-"""Take objects apart into JSON values and arrays.
+"""Encode objects as JSON values and arrays; :mod:`arbora.io.decode` is the inverse.
 
-JSON holds None, booleans, integers, finite floats, strings, lists and dicts with string keys as they are.
-All else is a JSON object with the key ``"$"``, which names its kind; :mod:`arbora.io.decode` puts them
-together again. An object that is referred to twice (a hierarchy that is a parameter and an attribute) is
-written once.
+None, booleans, integers, finite floats, strings, lists and dicts with string keys are JSON values. Everything else is
+a JSON object whose key ``"$"`` names its kind. An object with two references (a hierarchy that is a parameter and an
+attribute) is written once.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\[\]]{0,99}")
 
 
 def is_fitted_name(name: str) -> bool:
-    """Tell whether an attribute of an estimator is something it learned (or its output format)."""
+    """Return whether an attribute of an estimator is learned (or is its output format)."""
     return (name.endswith("_") and not name.startswith("_")) or name == "_sklearn_output_config"
 
 
@@ -38,20 +37,20 @@ def _all_plain(values: Iterable[Any]) -> bool:
 
 
 class Encoder:
-    """Encodes one model; the arrays it meets gather in ``arrays``."""
+    """Encoder of one model; the arrays of the model are collected in ``arrays``."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}
-        # By identity; the objects are kept so that no identity is used again while we work.
+        # Keys are identities; the objects are kept, so that no identity is reused during the encoding.
         self._array_names: dict[int, tuple[object, str]] = {}
         self._object_numbers: dict[int, tuple[object, int]] = {}
-        self._under_way: set[int] = set()
+        self._open: set[int] = set()
         self._depth = 0
 
     def encode(self, value: Any, where: str) -> Any:
-        """Encode a value; ``where`` is its name in error messages."""
+        """Encode a value; error messages call it ``where``."""
         if self._depth > _DEEPEST:
-            raise TypeError(f"cannot save {where[:60]}...: it is nested too deep, or contains itself")
+            raise TypeError(f"cannot save {where[:60]}...: it is nested too deeply, or contains itself")
         self._depth += 1
         try:
             return self._encode(value, where)
@@ -83,7 +82,7 @@ class Encoder:
         return self._object(value, where)
 
     def _members(self, values: Any, where: str) -> list[Any]:
-        if _all_plain(values):  # hundreds of thousands of names pass here
+        if _all_plain(values):  # fast path for hundreds of thousands of names
             return list(values)
         return [self.encode(member, f"{where}[{index}]") for index, member in enumerate(values)]
 
@@ -144,15 +143,15 @@ class Encoder:
         name = name_of(type(value))
         if name is None:
             raise TypeError(f"cannot save {where}: {_why_not(value)}")
-        if id(value) in self._under_way:
+        if id(value) in self._open:
             raise TypeError(f"cannot save {where}: it contains itself")
         if id(value) in self._object_numbers:
             return {"$": "same", "number": self._object_numbers[id(value)][1]}
-        self._under_way.add(id(value))
+        self._open.add(id(value))
         try:
             content = self._content(value, where)
         finally:
-            self._under_way.discard(id(value))
+            self._open.discard(id(value))
         number = len(self._object_numbers)
         self._object_numbers[id(value)] = (value, number)
         return {"$": kind_of(type(value)), "class": name, "number": number, **content}
@@ -164,7 +163,7 @@ class Encoder:
         if kind == "tuple":
             fields = zip(value._fields, value, strict=True)
             return {"values": [self.encode(member, f"{where}.{name}") for name, member in fields]}
-        # An estimator may know how a parameter that no file can hold is said in values that one can.
+        # An estimator can replace parameters that cannot be saved by values that can.
         params = getattr(value, "__arbora_params__", lambda: value.get_params(deep=False))()
         fitted = {name: member for name, member in vars(value).items() if is_fitted_name(name)}
         return {
@@ -174,7 +173,7 @@ class Encoder:
 
 
 def _in_order(values: Any) -> list[Any]:
-    """List a tuple as it is, and a set in an order that is the same in every process."""
+    """List a tuple in its order, and a set in an order that is the same in every process."""
     if isinstance(values, tuple):
         return list(values)
     return sorted(values, key=lambda member: (str(type(member)), repr(member)))
@@ -185,10 +184,10 @@ def _why_not(value: Any) -> str:
         return "a random generator is not a seed; make the estimator with random_state=None or an integer"
     name = full_name(type(value))
     if callable(value) and hasattr(value, "__qualname__"):
-        return f"it is {value.__qualname__!r}, and code is never put into model files"
+        return f"it is {value.__qualname__!r}, and model files never contain code"
     if kind_of(type(value)) is not None:
         return f"its class {name} is not registered; call arbora.io.register({type(value).__name__}) first"
     return (
-        f"it is a {name}; model files hold None, numbers, strings, lists, tuples, sets, dicts, arrays, CSR, "
+        f"it is a {name}; model files can contain None, numbers, strings, lists, tuples, sets, dicts, arrays, CSR, "
         "CSC and COO matrices, and objects of registered classes"
     )

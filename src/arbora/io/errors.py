@@ -1,8 +1,8 @@
-"""The error of model files."""
+"""The exception for model files."""
 
 
 class ModelFileError(ValueError):
-    """A folder is not a model, is damaged, or cannot be read by this version.
+    """A folder is not a model, is damaged, or cannot be read by this version of Arbora.
 
     Examples
     --------

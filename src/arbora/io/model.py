@@ -2,12 +2,12 @@
 
 ::
 
-    manifest.json                 line 1: SHA-256 of all lines below; then format, versions, the arrays file
-                                  with its size and SHA-256, and the model itself
-    arrays-<16 hex digits>.npz    all arrays, uncompressed; named by its own SHA-256
+    manifest.json                 line 1: SHA-256 of all other lines; then format, versions, the arrays file with its
+                                  size and SHA-256, and the model
+    arrays-<16 hex digits>.npz    all arrays, uncompressed; the name is its SHA-256
 
-A save writes the arrays under a new name, then replaces the manifest, then removes old arrays: at every
-moment the folder holds the old model or the new one. No pickle is written or read.
+`save` writes the arrays under a new name, replaces the manifest, and then removes old arrays: at any time the folder
+contains the old model or the new one. No pickle is written or read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ArraysFile(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a manifest says: who wrote the model, where its arrays are, and the encoded model."""
+    """Content of a manifest: version of Arbora, format, arrays file, and the encoded model."""
 
     arbora: str
     version: int
@@ -66,16 +66,15 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     model : estimator or object
         An object of a registered class (see :func:`arbora.io.register`), or a list, tuple or dict of such.
     path : str or path
-        The folder; made if it is not there. A model that is there is replaced, and stays as it was until the
-        new one is whole on the disk. A folder with anything else in it is refused. One process at a time may
-        save to a folder.
+        The folder; it is created if it does not exist. An existing model is replaced when the new one is completely
+        on disk. A folder with other content is refused. Only one process at a time may save to a folder.
 
     Raises
     ------
     TypeError
-        When something cannot be saved; the message names the attribute. Nothing is written then.
+        If a value cannot be saved; the message names the attribute. Nothing is written.
     ModelFileError
-        When the path is taken by something that is not a model of Arbora.
+        If the path is used by something else than a model of Arbora.
 
     Examples
     --------
@@ -95,28 +94,28 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     with _owned(folder):
         arrays = _write_arrays(folder, encoder.arrays)
         _write_manifest(folder, arrays, content)
-        # From here on the new model is the model; what is left of others is litter.
+        # The new model is complete: remove the files of older ones.
         remove_stray_files(folder)
         for old in folder.glob("arrays-*.npz"):
             if old.name != arrays.file and _ARRAYS_NAME.fullmatch(old.name):
-                with suppress(OSError):  # some systems do not remove files that are mapped
+                with suppress(OSError):  # some systems cannot remove mapped files
                     old.unlink()
 
 
 def load(path: str | os.PathLike[str], mmap: bool = False, verify: bool | None = None) -> Any:
-    """Load a model that :func:`save` wrote; it predicts exactly as before.
+    """Load a model that :func:`save` wrote; its predictions are exactly the same.
 
     Parameters
     ----------
     path : str or path
         The folder.
     mmap : bool
-        Map the arrays read-only instead of reading them: models larger than memory can be used, start at
-        once, and are shared between processes. The folder must stay where it is.
+        Map the arrays read-only instead of reading them: loading is immediate, models may be larger than memory, and
+        processes share the memory. The folder must not be moved.
     verify : bool, optional
-        Compare the SHA-256 of the arrays with the manifest, and look at every index of sparse matrices. By
-        default this is done unless ``mmap`` is set, since it reads the whole file; the manifest and the size
-        of the arrays file are always checked.
+        Compare the SHA-256 of the arrays with the manifest, and check every index of sparse matrices. This reads the
+        whole file; the default is True without ``mmap`` and False with it. The manifest and the size of the arrays
+        file are always checked.
 
     Returns
     -------
@@ -126,9 +125,9 @@ def load(path: str | os.PathLike[str], mmap: bool = False, verify: bool | None =
     Raises
     ------
     FileNotFoundError
-        When nothing is at the path.
+        If the path does not exist.
     ModelFileError
-        When the folder is no model, is damaged, was written by a newer version, or needs a class that is not
+        If the folder is not a model, is damaged, was written by a newer version, or needs a class that is not
         registered.
 
     Examples
@@ -147,7 +146,7 @@ def load(path: str | os.PathLike[str], mmap: bool = False, verify: bool | None =
     try:
         buffer = _read_arrays(folder, manifest.arrays, mmap)
     except FileNotFoundError:
-        # A save by another process may have come between: then there is a new manifest.
+        # Another process may have saved a new model in between: read its manifest.
         manifest = _read_manifest(folder)
         try:
             buffer = _read_arrays(folder, manifest.arrays, mmap)
@@ -155,7 +154,7 @@ def load(path: str | os.PathLike[str], mmap: bool = False, verify: bool | None =
             raise ModelFileError(f"{folder} is incomplete: {manifest.arrays.file} is missing") from None
     if verify and hashlib.sha256(buffer.data).hexdigest() != manifest.arrays.sha256:
         raise ModelFileError(
-            f"{folder / manifest.arrays.file} is damaged: its checksum is not that of the manifest; "
+            f"{folder / manifest.arrays.file} is damaged: its checksum differs from the manifest; "
             "restore it from a copy, or train the model again"
         )
     decoder = Decoder(
@@ -174,15 +173,14 @@ def load(path: str | os.PathLike[str], mmap: bool = False, verify: bool | None =
 
 @contextmanager
 def _owned(folder: Path) -> Iterator[None]:
-    """Make the folder, or make sure that it is ours; a folder made for a save that fails goes away again."""
+    """Create the folder, or check that it is a model; remove a created folder if the save fails."""
     if folder.exists() and not folder.is_dir():
-        raise ModelFileError(f"{folder} is a file; a model needs a folder: give another path")
+        raise ModelFileError(f"{folder} is a file: give the path of a folder")
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     if not _is_ours(folder):
         raise ModelFileError(
-            f"{folder} has files that are not a model of Arbora: nothing was touched; give an empty "
-            "or new folder"
+            f"{folder} has files that are not a model of Arbora: nothing was changed; give an empty or new folder"
         )
     try:
         yield
@@ -198,7 +196,7 @@ def _is_ours(folder: Path) -> bool:
     if manifest.is_file():
         with open(manifest, "rb") as file:
             return f'"format": "{_FORMAT}"'.encode() in file.read(4096)
-    # Without a manifest: an empty folder, or what a first save that was interrupted left behind.
+    # Without a manifest: an empty folder, or the files of an interrupted first save.
     return all(
         _ARRAYS_NAME.fullmatch(entry.name) or entry.name.startswith(TEMPORARY_PREFIX)
         for entry in folder.iterdir()
@@ -253,7 +251,7 @@ def _read_manifest(folder: Path) -> Manifest:
         raise ModelFileError(f"{path} is damaged, or is not the manifest of a model of Arbora") from error
     if not is_model:
         raise ModelFileError(f"{path} is not the manifest of a model of Arbora")
-    # A newer format may compute its checksum in another way, so the version comes first.
+    # Check the version first: a newer format may compute the checksum differently.
     if version > FORMAT_VERSION:
         raise ModelFileError(
             f"{folder} was written by Arbora {writer} with format {version}; this Arbora ({__version__}) "
@@ -267,8 +265,8 @@ def _read_manifest(folder: Path) -> Manifest:
         )
     try:
         arrays = ArraysFile(**manifest["arrays"])
-        if not _ARRAYS_NAME.fullmatch(arrays.file):  # never a path out of the folder
-            raise ValueError(f"{arrays.file!r} is not the name of a file of arrays")
+        if not _ARRAYS_NAME.fullmatch(arrays.file):  # never a path outside the folder
+            raise ValueError(f"{arrays.file!r} is not the name of an arrays file")
         return Manifest(writer, version, arrays, manifest["model"])
     except (ValueError, TypeError, KeyError) as error:
         raise ModelFileError(f"{path} does not describe a model: {error}") from error

@@ -1,9 +1,8 @@
-"""Arrays in an npz file that can be used where they lie.
+"""npz files whose arrays are used without a copy.
 
-The file is an ordinary uncompressed npz, readable by ``numpy.load``. Every array starts at a multiple of 64
-bytes (padding goes into the extra field of the zip headers), so that arrays are views of one buffer: the
-file read into memory, or the file mapped into memory. Reading never unpickles: arrays of objects are
-refused.
+The file is an ordinary uncompressed npz, readable by ``numpy.load``. Every array starts at a multiple of 64 bytes
+(padding is in the extra field of the zip headers), so that all arrays are views of one buffer: the file in memory, or
+the mapped file. Arrays of objects, which numpy would unpickle, are refused.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ from arbora.core.files import HashingWriter
 from arbora.io.errors import ModelFileError
 
 _ALIGNMENT = 64
-_LOCAL_HEADER = 30  # fixed part of the header before a member
-_ZIP64_FIELD = 20  # sizes of 64 bits, which zipfile appends to our extra field
-_PADDING_FIELD = 0xD935  # the customary identifier of alignment padding
+_LOCAL_HEADER = 30  # bytes of the fixed part of a local header
+_ZIP64_FIELD = 20  # bytes of the 64-bit sizes that zipfile appends to the extra field
+_PADDING_FIELD = 0xD935  # identifier of alignment padding
 _LONGEST_NPY_HEADER = 1 << 16
 
 
 def _padding(offset: int, name: str) -> bytes:
-    """Extra field that makes the data of a member begin at a multiple of 64 bytes."""
+    """Return an extra field that aligns the data of a member to 64 bytes."""
     begin = offset + _LOCAL_HEADER + len(name.encode()) + 6 + _ZIP64_FIELD
     padding = -begin % _ALIGNMENT
     return struct.pack("<HHH", _PADDING_FIELD, 2 + padding, _ALIGNMENT) + bytes(padding)
 
 
 def write_npz(writer: HashingWriter, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write named arrays; the same arrays always give the same bytes.
+    """Write named arrays; equal arrays give equal bytes.
 
     Examples
     --------
@@ -60,20 +59,19 @@ def write_npz(writer: HashingWriter, arrays: Mapping[str, NDArray[Any]]) -> None
 
 
 def view_npz(path: Path, buffer: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an npz file as views of the buffer that holds (or maps) the file.
+    """Return the arrays of an npz file as views of a buffer with the content of the file.
 
     Parameters
     ----------
     path : Path
-        The file, for its table of contents.
+        The file; its table of contents is read.
     buffer : ndarray of uint8
-        Its bytes.
+        The bytes of the file, in memory or mapped.
 
     Returns
     -------
     dict of str to ndarray
-        Arrays without copies; only an array that is not aligned (never in a file of :func:`write_npz`) is
-        copied.
+        Views; an array that is not aligned is copied (never in a file of :func:`write_npz`).
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -86,7 +84,7 @@ def view_npz(path: Path, buffer: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
 def _view(buffer: NDArray[np.uint8], member: zipfile.ZipInfo) -> NDArray[Any]:
     if member.compress_type != zipfile.ZIP_STORED:
         raise ValueError(f"{member.filename} is compressed")
-    # The lengths in the table of contents may differ from those of the header in front of the data.
+    # The lengths in the table of contents can differ from those in the local header.
     lengths = struct.unpack_from("<HH", buffer.data, member.header_offset + 26)
     begin = member.header_offset + _LOCAL_HEADER + sum(lengths)
     head = io.BytesIO(buffer[begin : begin + _LONGEST_NPY_HEADER].tobytes())
@@ -94,11 +92,11 @@ def _view(buffer: NDArray[np.uint8], member: zipfile.ZipInfo) -> NDArray[Any]:
     read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, fortran_order, dtype = read_header(head)
     if dtype.hasobject:
-        raise ValueError(f"{member.filename} holds pickled objects, which are never read")
+        raise ValueError(f"{member.filename} contains pickled objects, which are never read")
     order: Literal["C", "F"] = "F" if fortran_order else "C"
     n_bytes = math.prod(shape) * dtype.itemsize
     if member.file_size != head.tell() + n_bytes:
-        raise ValueError(f"{member.filename} has {member.file_size} bytes, its header says another number")
+        raise ValueError(f"{member.filename} has {member.file_size} bytes, which differs from its header")
     if n_bytes == 0:
         return np.empty(shape, dtype, order)
     begin += head.tell()

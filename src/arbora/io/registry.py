@@ -1,8 +1,8 @@
-"""The classes that model files may name.
+"""The classes that model files may use.
 
-A file can never make Arbora import a module or call a class that is not listed here: that is what makes a
-model from a stranger safe to open. Classes are listed as text and imported when they are first needed, so
-that this package depends on no model.
+A file cannot make Arbora import a module or call a class that is not listed here; therefore models from untrusted
+sources are safe to open. Classes are listed as text and imported when they are first needed, so that this package
+imports no model.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from arbora.io.errors import ModelFileError
 
 Class = TypeVar("Class", bound=type)
 
-# The name in files -> "module:class" to import, or the class itself when a user registered it.
+# Name in files -> "module:class" to import, or the class itself if a user registered it.
 _registry: dict[str, str | type] = {
     target.replace(":", "."): target
     for target in (
@@ -60,7 +60,7 @@ _registry: dict[str, str | type] = {
 
 
 def kind_of(cls: type) -> str | None:
-    """Tell how objects of a class are saved: "state", "tuple", "estimator", or None when they cannot be."""
+    """Return how objects of a class are saved: "state", "tuple", "estimator"; None if they cannot be saved."""
     if hasattr(cls, "to_state") and hasattr(cls, "from_state"):
         return "state"
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
@@ -71,26 +71,25 @@ def kind_of(cls: type) -> str | None:
 
 
 def full_name(cls: type) -> str:
-    """Return module and name of a class."""
+    """Return the module and the name of a class."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def register(cls: Class) -> Class:
-    """Allow a class of yours in model files; also usable as a decorator.
+    """Register a class for model files; usable as a decorator.
 
     Parameters
     ----------
     cls : type
-        A scikit-learn estimator whose parameters are those of ``get_params`` and that keeps all that it
-        learned in attributes that end with ``_`` (and do not begin with it); or a named tuple; or a class
-        with ``to_state()`` and a class method ``from_state(state)``. An estimator with parameters that no file
-        can hold may have a method ``__arbora_params__()`` that gives all of them in other words.
+        A scikit-learn estimator with its parameters in ``get_params`` and learned attributes that end with ``_`` (and
+        do not begin with it); or a named tuple; or a class with ``to_state()`` and a class method
+        ``from_state(state)``. An estimator with parameters that cannot be saved can define ``__arbora_params__()``,
+        which returns all parameters as values that can be saved.
 
     Returns
     -------
     type
-        The class itself. A program that loads the model must have registered the class as well, from the
-        same module.
+        The class. A program that loads the model must register the class too, from the same module.
 
     Examples
     --------
@@ -106,21 +105,20 @@ def register(cls: Class) -> Class:
             f"{cls!r} cannot be registered: it must be an estimator (get_params), a named tuple, or a "
             "class with to_state and from_state"
         )
-    # A class defined again (a notebook cell run twice) takes the place of the old one; a listed one never
-    # does.
+    # A class that is defined again (a notebook cell run twice) replaces the old one, but never a listed class.
     if isinstance(_registry.get(full_name(cls)), str) and class_of(full_name(cls)) is not cls:
-        raise ValueError(f"the name {full_name(cls)} belongs to another class of the registry")
+        raise ValueError(f"the name {full_name(cls)} is used by another class of the registry")
     if name_of(cls) is None:
         _registry[full_name(cls)] = cls
     return cls
 
 
 def name_of(cls: type) -> str | None:
-    """Return the name under which a class is registered, or None."""
+    """Return the registered name of a class, or None."""
     for name, target in list(_registry.items()):
         if target is cls:
             return name
-        # Only a class of this name is imported, which costs nothing: an object of it exists.
+        # Importing a class of this name is free: an object of it exists.
         same_name = isinstance(target, str) and target.endswith(f":{cls.__name__}")
         if same_name and _imported(target) is cls:
             return name
@@ -128,7 +126,7 @@ def name_of(cls: type) -> str | None:
 
 
 def class_of(name: Any) -> type:
-    """Return the class that is registered under a name."""
+    """Return the class with a registered name."""
     target = _registry.get(name) if isinstance(name, str) else None
     if target is None:
         near = get_close_matches(str(name), _registry, n=1)
