@@ -9,11 +9,12 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
+from arbora.core.engine import SerialEngine
 from arbora.datasets import make_vmf_mixture
 from arbora.discover import BayesianVMFMixture
 from arbora.discover.vmf.gibbs import CollapsedVMF, GibbsState, align, sample_posterior, sweep_labels
 from arbora.discover.vmf.posterior import VMFPrior
-from arbora.infer.mcmc.chains import Schedule
+from arbora.infer.mcmc.chains import ChainSchedule
 from arbora.infer.mcmc.diagnostics import geweke_test
 from arbora.metrics import adjusted_rand_index
 from arbora.special import sample_vmf
@@ -77,13 +78,14 @@ def test_chains_begin_at_their_own_states_whatever_the_order_of_the_threads():
     X = sp.csr_array(sample_vmf(np.eye(3)[rng.integers(3, size=30)], 20.0, random_state=rng))
     states = [GibbsState(rng.integers(3, size=30), np.full(3, 2.0)) for _ in range(3)]
 
-    def backwards(function, items):
-        return [function(item) for item in reversed(list(items))][::-1]
+    class Backwards(SerialEngine):
+        def map(self, function, items, progress=None):
+            return [function(item) for item in reversed(list(items))][::-1]
 
     sampler = CollapsedVMF(PRIOR, 3, 30)
     one, other = (
-        sample_posterior(sampler, X, states, Schedule(2, 4), 0, run)
-        for run in (lambda f, x: list(map(f, x)), backwards)
+        sample_posterior(sampler, X, states, ChainSchedule(2, 4), 0, engine)
+        for engine in (SerialEngine(), Backwards())
     )
     np.testing.assert_array_equal(one.draws["log_joint"], other.draws["log_joint"])
 

@@ -9,7 +9,7 @@ from scipy.stats import kstest
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.progress import Progress
 from arbora.engine import ThreadEngine
-from arbora.infer.mcmc.chains import Schedule, mean_trace, sample_chains
+from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains
 from arbora.infer.mcmc.diagnostics import compare_simulations
 from arbora.infer.mcmc.hmc import hamiltonian_step, start_step_size, update_step_size
 from arbora.infer.mcmc.slice_sampling import slice_step
@@ -47,7 +47,7 @@ class TunedWalk(Walk):
 
 
 def test_a_chain_keeps_what_it_should():
-    schedule = Schedule(n_warmup=3, n_samples=4, thin=5)
+    schedule = ChainSchedule(n_warmup=3, n_samples=4, thin=5)
     assert schedule.n_sweeps == 23
     chains = sample_chains(Walk(), 2.0, schedule, seed=1, n_chains=3)
     assert chains.draws["x"].shape == (3, 4)
@@ -61,14 +61,14 @@ def test_a_chain_keeps_what_it_should():
 
 def test_adaptation_ends_with_the_warm_up():
     model = TunedWalk()
-    chains = sample_chains(model, 0.5, Schedule(3, 2), seed=0, n_chains=1)
+    chains = sample_chains(model, 0.5, ChainSchedule(3, 2), seed=0, n_chains=1)
     assert model.log == [(0, 3, 1.0, 0.5), (1, 3, 0.5, 0.5), (2, 3, 0.25, 0.5)]
     np.testing.assert_array_equal(chains.traces[0]["step"], [1, 0.5, 0.25, 0.125, 0.125])
 
 
 def test_starts_and_what_is_kept_can_be_chosen():
     chains = sample_chains(
-        Walk(step=0.0), 1.0, Schedule(0, 3), 0, start=lambda rng: Point(7.0, np.zeros(2)),
+        Walk(step=0.0), 1.0, ChainSchedule(0, 3), 0, start=lambda rng: Point(7.0, np.zeros(2)),
         keep=lambda state: {"square": state.x**2},
     )  # fmt: skip
     assert list(chains.draws) == ["square"]
@@ -76,9 +76,9 @@ def test_starts_and_what_is_kept_can_be_chosen():
 
 
 def test_chains_differ_from_each_other_and_not_by_who_runs_them():
-    schedule = Schedule(2, 10)
+    schedule = ChainSchedule(2, 10)
     plain = sample_chains(Walk(), 1.0, schedule, seed=5, n_chains=4).draws["x"]
-    threads = sample_chains(Walk(), 1.0, schedule, seed=5, n_chains=4, run=ThreadEngine(3).map).draws["x"]
+    threads = sample_chains(Walk(), 1.0, schedule, seed=5, n_chains=4, engine=ThreadEngine(3)).draws["x"]
     np.testing.assert_array_equal(plain, threads)
     assert len(np.unique(plain[:, 0])) == 4
     fewer = sample_chains(Walk(), 1.0, schedule, seed=5, n_chains=2).draws["x"]
@@ -88,7 +88,7 @@ def test_chains_differ_from_each_other_and_not_by_who_runs_them():
 
 def test_progress_counts_sweeps():
     with Progress(total=24, verbose=0) as progress:
-        sample_chains(Walk(), 1.0, Schedule(2, 5, 2), 0, progress=progress)
+        sample_chains(Walk(), 1.0, ChainSchedule(2, 5, 2), 0, progress=progress)
     assert progress.n == 24
 
 
@@ -102,7 +102,7 @@ def test_finished_chains_are_not_run_again(tmp_path):
                 raise KeyboardInterrupt
             return super().sweep(state, data, rng)
 
-    schedule = Schedule(4, 6)
+    schedule = ChainSchedule(4, 6)
     expected = sample_chains(Walk(), 1.0, schedule, 3, n_chains=3)
     with pytest.raises(KeyboardInterrupt):
         sample_chains(Interrupted(), 1.0, schedule, 3, n_chains=3, checkpoint=Checkpoint(tmp_path, "a fit"))
@@ -119,7 +119,7 @@ def test_finished_chains_are_not_run_again(tmp_path):
 
 
 def test_mean_trace_adds_up_the_work():
-    traces = sample_chains(Walk(), 1.0, Schedule(1, 3), 0, n_chains=3).traces
+    traces = sample_chains(Walk(), 1.0, ChainSchedule(1, 3), 0, n_chains=3).traces
     trace = mean_trace(traces)
     np.testing.assert_allclose(trace["objective"], np.mean([t["objective"] for t in traces], axis=0))
     np.testing.assert_allclose(trace["seconds"], np.sum([t["seconds"] for t in traces], axis=0))

@@ -39,7 +39,7 @@ from arbora.core.rollback import all_or_nothing
 from arbora.core.validation import check_features
 from arbora.core.warn_caller import warn_caller
 from arbora.engine import ThreadEngine
-from arbora.infer.mcmc.chains import Schedule, mean_trace, sample_chains
+from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains
 from arbora.infer.mcmc.diagnostics import ess_bulk, ess_tail, rhat
 from arbora.structure import Hierarchy, LabelGraph
 
@@ -306,7 +306,7 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         """Run the chains and store the draws."""
         seed = self._seed()
         checkpoint = self._checkpoint(model.X, codes, seed)
-        schedule = Schedule(self.n_warmup, self.n_samples, self.thin)
+        schedule = ChainSchedule(self.n_warmup, self.n_samples, self.thin)
         total = self.n_chains * schedule.n_sweeps
         # One BLAS thread per chain: chains amplify the different rounding of multithreaded sums.
 
@@ -318,7 +318,7 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
             Progress(total, "sweeps", self.verbose) as progress,
         ):
             chains = sample_chains(
-                model, codes, schedule, seed, n_chains=self.n_chains, run=ThreadEngine(self.n_jobs).map,
+                model, codes, schedule, seed, n_chains=self.n_chains, engine=ThreadEngine(self.n_jobs),
                 keep=keep, progress=progress, checkpoint=checkpoint,
             )  # fmt: skip
         self.trace_ = mean_trace(chains.traces)

@@ -57,7 +57,7 @@ from arbora.discover.vmf.predictive import (
     mixture_log_density,
     sample_predictive,
 )
-from arbora.infer.mcmc.chains import Schedule as Sweeps
+from arbora.infer.mcmc.chains import ChainSchedule
 from arbora.infer.mixture.loop import MixtureModel
 from arbora.infer.mixture.statistics import Stats, WeightedRows
 
@@ -316,7 +316,7 @@ class BayesianVMFMixture(PartialFitMixture):
         prior = VMFPrior(**self.prior_)
         sampler = CollapsedVMF(prior, n_components, seen.shape[0], self.concentration == "shared")
         found = sample_posterior(
-            sampler, seen, states, Sweeps(self.n_warmup, self.n_samples), seed, engine.map
+            sampler, seen, states, ChainSchedule(self.n_warmup, self.n_samples), seed, engine
         )
         self.trace_, self.draws_, self.rhat_ = found.trace, found.draws, found.rhat
         self._set(found.projection)

@@ -19,7 +19,7 @@ assignment under which most rows agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numba as nb
@@ -30,11 +30,12 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln
 from sklearn.exceptions import ConvergenceWarning
 
+from arbora.core.engine import Engine
 from arbora.core.trace import Trace
 from arbora.core.warn_caller import warn_caller
 from arbora.discover.vmf.concentration import KappaPosterior
 from arbora.discover.vmf.posterior import VMFPosterior, VMFPrior
-from arbora.infer.mcmc.chains import Schedule, mean_trace, sample_chains
+from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains
 from arbora.infer.mcmc.diagnostics import rhat
 from arbora.special import kernels, sample_vmf, vmf_log_normalizer
 
@@ -293,9 +294,9 @@ def sample_posterior(
     sampler: CollapsedVMF,
     X: sp.csr_array,
     states: Sequence[GibbsState],
-    sweeps: Schedule,
+    sweeps: ChainSchedule,
     seed: int,
-    run: Callable[..., Any],
+    engine: Engine | None = None,
 ) -> Sampled:
     """Run a chain from each state, and number the components of all draws as in the first state.
 
@@ -304,10 +305,10 @@ def sample_posterior(
     sampler : CollapsedVMF
     X : CSR array of shape (n_samples, n_features)
     states : sequence of GibbsState
-    sweeps : Schedule
+    sweeps : ChainSchedule
     seed : int
-    run : callable
-        ``run(function, items)`` maps the function over the items, perhaps in parallel.
+    engine : Engine, optional
+        Runs several chains at the same time.
 
     Returns
     -------
@@ -319,7 +320,7 @@ def sample_posterior(
         number: int = sequence.spawn_key[-1]
         return states[number]
 
-    found = sample_chains(sampler, X, sweeps, seed, n_chains=len(states), start=start, run=run)
+    found = sample_chains(sampler, X, sweeps, seed, n_chains=len(states), start=start, engine=engine)
     aligned = aligned_draws(found.draws["labels"], found.draws["log_kappa"], states[0].labels)
     log_joint = np.array([trace["objective"][sweeps.n_warmup :] for trace in found.traces])
     draws = {"log_concentrations": aligned.log_kappa, "counts": aligned.counts, "log_joint": log_joint}

@@ -1,25 +1,27 @@
 """The loop of Markov chain Monte Carlo: warm-up, thinning, several chains, trace, progress, checkpoints.
 
-A model says what it samples, this module how often. A model is anything with
+A model is any object with the methods
 
 - ``sweep(state, data, rng)``: a step that leaves the posterior given the data invariant, and numbers to trace;
-- ``log_joint(state, data)``: log-density of parameters and data, all constants included;
-- ``sample_prior(rng)`` and ``sample_data(state, rng)``, which make Geweke's test free (see `diagnostics`).
+- ``log_joint(state, data)``: the log-density of parameters and data, including all constants;
+- ``sample_prior(rng)`` and ``sample_data(state, rng)``, which `diagnostics.geweke_test` needs.
 
-States are named tuples of arrays. A model that tunes its steps has ``adapt(state, info, data, step, n_warmup)`` too,
-which returns the model to go on with. It is called in the warm-up alone: a chain that adapts to its past is not a
-Markov chain, and what it visits in the warm-up is thrown away.
+States are named tuples of arrays. A model that tunes its steps also has ``adapt(state, info, data, step, n_warmup)``,
+which returns the model for the next sweep. It is called in the warm-up only: a chain that adapts to its past is not a
+Markov chain, and the draws of the warm-up are discarded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from arbora.core.checkpoint import Checkpoint
+from arbora.core.engine import Engine, SerialEngine
+from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.core.trace import Trace
 
@@ -28,7 +30,7 @@ Data = TypeVar("Data")
 
 
 class SamplerModel(Protocol[State, Data]):
-    """What a sampler has to offer."""
+    """A model that can be sampled."""
 
     def sample_prior(self, rng: np.random.Generator) -> State:
         """Draw parameters from the prior."""
@@ -37,10 +39,10 @@ class SamplerModel(Protocol[State, Data]):
         """Draw data given parameters."""
 
     def log_joint(self, state: State, data: Data) -> float:
-        """Log-density of parameters and data."""
+        """Return the log-density of parameters and data."""
 
     def sweep(self, state: State, data: Data, rng: np.random.Generator) -> tuple[State, Mapping[str, float]]:
-        """Move parameters such that the posterior is left invariant; tell numbers worth tracing."""
+        """Take a step that leaves the posterior invariant; return the new parameters and numbers to trace."""
 
 
 @runtime_checkable
@@ -48,18 +50,18 @@ class Adaptive(Protocol):
     """A model that tunes its steps in the warm-up."""
 
     def adapt(self, state: Any, info: Mapping[str, float], data: Any, step: int, n_warmup: int) -> Any:
-        """Return the model to go on with after sweep number `step` (from 0) of `n_warmup`."""
+        """Return the model for the next sweep, after sweep number `step` (from 0) of `n_warmup`."""
 
 
 class Chains(NamedTuple):
-    """What several chains leave."""
+    """Draws and traces of several chains."""
 
     draws: dict[str, NDArray[Any]]  # by name, of shape (n_chains, n_samples, ...)
     traces: list[Trace]  # one for each chain; warm-up included
 
 
-class Schedule(NamedTuple):
-    """How long chains run: `n_warmup` sweeps that are thrown away, then `n_samples` times `thin` sweeps."""
+class ChainSchedule(NamedTuple):
+    """Length of the chains: `n_warmup` discarded sweeps, then `n_samples` times `thin` sweeps."""
 
     n_warmup: int
     n_samples: int
@@ -67,20 +69,20 @@ class Schedule(NamedTuple):
 
     @property
     def n_sweeps(self) -> int:
-        """Sweeps of a chain."""
+        """Number of sweeps of a chain."""
         return self.n_warmup + self.n_samples * self.thin
 
 
 def sample_chains(
     model: SamplerModel[State, Data],
     data: Data,
-    schedule: Schedule,
+    schedule: ChainSchedule,
     seed: int,
     *,
     n_chains: int = 2,
     start: Callable[[np.random.Generator], State] | None = None,
     keep: Callable[[State], Mapping[str, ArrayLike]] | None = None,
-    run: Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]] = map,
+    engine: Engine | None = None,
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Chains:
@@ -90,22 +92,22 @@ def sample_chains(
     ----------
     model : SamplerModel
     data : object
-        Handed to the model as it is.
-    schedule : Schedule
+        Passed to the model unchanged.
+    schedule : ChainSchedule
     seed : int
-        Every chain has a random generator of its own, spawned from it: the draws depend on nothing else.
+        Each chain has its own random generator, spawned from this seed: the draws depend on nothing else.
     n_chains : int
     start : callable, optional
-        Gives the state that a chain begins with; a draw from the prior by default. R-hat is honest only if starts
-        are farther apart than the posterior is wide.
+        Returns the initial state of a chain. Default: a draw from the prior. R-hat is reliable only if the starts are
+        farther apart than the posterior is wide.
     keep : callable, optional
-        What to keep of a state, as arrays by name; all fields of the named tuple by default.
-    run : callable
-        Maps a function over the numbers of the chains, in order: `ThreadEngine.map`, or the plain `map`.
+        Returns the arrays to keep of a state, by name. Default: all fields of the named tuple.
+    engine : Engine, optional
+        Runs several chains at the same time. Default: one after the other.
     progress : Progress, optional
-        Told of every sweep.
+        Counts the sweeps of all chains.
     checkpoint : Checkpoint, optional
-        Keeps chains that are done: an interrupted run begins only the others again.
+        Saves finished chains: an interrupted run repeats only the others.
 
     Returns
     -------
@@ -115,7 +117,7 @@ def sample_chains(
     --------
     >>> from typing import NamedTuple
     >>> import numpy as np
-    >>> from arbora.infer.mcmc.chains import Schedule, sample_chains
+    >>> from arbora.infer.mcmc.chains import ChainSchedule, sample_chains
     >>> class Mean(NamedTuple):
     ...     mu: float
     >>> class Normal:  # mu ~ N(0, 1), x ~ N(mu, 1): the posterior is N(x/2, 1/2)
@@ -127,7 +129,7 @@ def sample_chains(
     ...         return -0.5 * (state.mu**2 + (data - state.mu) ** 2) - np.log(2 * np.pi)
     ...     def sweep(self, state, data, rng):
     ...         return Mean(rng.normal(data / 2, 0.5**0.5)), {}
-    >>> chains = sample_chains(Normal(), 3.0, Schedule(n_warmup=10, n_samples=1000), seed=0)
+    >>> chains = sample_chains(Normal(), 3.0, ChainSchedule(n_warmup=10, n_samples=1000), seed=0)
     >>> chains.draws["mu"].shape, bool(abs(chains.draws["mu"].mean() - 1.5) < 0.1)
     ((2, 1000), True)
     >>> len(chains.traces[0])
@@ -147,12 +149,12 @@ def sample_chains(
             progress.update(schedule.n_sweeps)
         return found
 
-    draws, traces = zip(*run(chain, range(n_chains)), strict=True)
+    draws, traces = zip(*(engine or SerialEngine()).map(chain, range(n_chains)), strict=True)
     return Chains({name: np.stack([one[name] for one in draws]) for name in draws[0]}, list(traces))
 
 
 def mean_trace(traces: list[Trace]) -> Trace:
-    """Average the traces of several chains sweep by sweep; the seconds are those of all chains together.
+    """Average the traces of several chains sweep by sweep; the seconds are the sum over all chains.
 
     Examples
     --------
@@ -174,28 +176,25 @@ def mean_trace(traces: list[Trace]) -> Trace:
 def _sample_chain(
     model: Any,
     data: Any,
-    schedule: Schedule,
+    schedule: ChainSchedule,
     rng: np.random.Generator,
     begin: Callable[[np.random.Generator], Any],
     observe: Callable[[Any], Mapping[str, ArrayLike]],
     progress: Progress | None,
 ) -> tuple[dict[str, NDArray[Any]], Trace]:
-    trace, state = Trace(), begin(rng)
+    monitor, state = Monitor(0.0, schedule.n_sweeps, progress), begin(rng)
     first = {name: np.asarray(value) for name, value in observe(state).items()}
     kept = {name: np.empty((schedule.n_samples, *value.shape), value.dtype) for name, value in first.items()}
     for sweep in range(schedule.n_sweeps):
         state, info = model.sweep(state, data, rng)
         if sweep < schedule.n_warmup and isinstance(model, Adaptive):
             model = model.adapt(state, info, data, sweep, schedule.n_warmup)
-        log_joint = model.log_joint(state, data)
-        trace.append(objective=log_joint, **info)
+        monitor.record(model.log_joint(state, data), **info)
         row, rest = divmod(sweep + 1 - schedule.n_warmup, schedule.thin)
         if row > 0 and rest == 0:
             for name, value in observe(state).items():
                 kept[name][row - 1] = value
-        if progress is not None:
-            progress.update(objective=log_joint)
-    return kept, trace
+    return kept, monitor.trace
 
 
 def _all_fields(state: Any) -> Mapping[str, ArrayLike]:

@@ -1,18 +1,19 @@
-"""Whether a Markov chain can be believed: R-hat, effective sample size, and Geweke's test of a sampler.
+"""Diagnostics of Markov chains: R-hat, effective sample size, and Geweke's test of a sampler.
 
 R-hat and the effective sample sizes are those of Vehtari et al. (2021). Every chain is split in half, and draws are
-replaced by normal scores of their ranks z = Phi^-1((rank - 3/8) / (n + 1/4)) over all chains, so that heavy tails do
-no harm. With W the mean variance within the m half-chains of n draws and B/n the variance of their means,
+replaced by normal scores of their ranks z = Phi^-1((rank - 3/8) / (n + 1/4)) over all chains, which is robust to
+heavy tails. With W the mean variance within the m half-chains of n draws and B/n the variance of their means,
 
     R-hat^2 = ((n - 1)/n W + B/n) / W,        ESS = m n / (1 + 2 sum_t rho_t),
 
-rho_t the autocorrelation at lag t over all chains, summed up to where Geyer's monotone sequence of pairs ends. R-hat
-is the larger of that of the draws and of their distances from the median: chains may agree in place, not in spread.
+rho_t the autocorrelation at lag t over all chains, summed up to the end of Geyer's monotone sequence of pairs. R-hat
+is the larger of that of the draws and that of their distances from the median, since chains may agree in location but
+not in spread.
 
-Geweke (2004), "getting it right": the joint distribution of parameters and data can be drawn from in two ways. One is
-direct: parameters from the prior, data given them. The other takes turns: parameters by a sweep of the sampler given
-the data, new data given the parameters. If prior, likelihood and sweep belong to the same model both have the same
-distribution; any slip in one of them shows as a difference.
+Geweke (2004), "getting it right": the joint distribution of parameters and data can be simulated in two ways. The
+direct simulation draws parameters from the prior, then data given them. The successive simulation alternates a sweep
+of the sampler given the data with new data given the parameters. If prior, likelihood and sweep belong to the same
+model, both have the same distribution; an error in any of them shows as a difference.
 
 References
 ----------
@@ -37,15 +38,15 @@ from arbora.infer.mcmc.chains import SamplerModel
 
 Floats = NDArray[np.float64]
 
-_FEWEST = 4  # draws of a chain; halves of less have no variance
+_FEWEST = 4  # draws of a chain: halves of fewer draws have no variance
 
 
 class GewekeResult(NamedTuple):
-    """Outcome of Geweke's test."""
+    """Result of Geweke's test."""
 
-    location: Floats  # z-score of each statistic: how far apart the two simulations lie
+    location: Floats  # z-score of each statistic: difference between the two simulations
     spread: Floats  # z-score of each statistic's distance from its median
-    effective_sample_size: Floats  # of each statistic in the simulation that takes turns
+    effective_sample_size: Floats  # of each statistic in the successive simulation
     p_value: float  # of the largest z-score, corrected for their number
 
 
@@ -86,7 +87,7 @@ def ess_bulk(draws: ArrayLike) -> Floats:
     Returns
     -------
     ndarray of shape (...)
-        Number of independent draws that would tell as much, over all chains. NaN for a quantity that is not finite.
+        Equivalent number of independent draws, over all chains. NaN for a quantity that is not finite.
 
     Examples
     --------
@@ -137,35 +138,35 @@ def geweke_test(
     n_chains: int = 4,
     thin: int = 1,
 ) -> GewekeResult:
-    """Compare the two ways of simulating parameters and data together (Geweke 2004).
+    """Compare the two simulations of the joint distribution of parameters and data (Geweke 2004).
 
     Parameters
     ----------
     model : SamplerModel
-        With `sample_prior`, `sample_data` and the `sweep` under test, which must not adapt itself.
+        With `sample_prior`, `sample_data` and the `sweep` to test, which must not adapt.
     statistics : callable
-        `statistics(state, data)` gives the numbers that are compared, as a 1-D array. Means of parameters alone
-        may miss an error: take squares, logarithms of scales, products with the data, the log joint density.
+        `statistics(state, data)` returns the numbers to compare, as a 1-D array. Means of parameters alone may miss
+        an error: include squares, logarithms of scales, products with the data, the log joint density.
     rng : numpy.random.Generator
     n_direct : int
         Independent draws from prior and likelihood.
     n_sweeps : int
-        Sweeps of each chain that takes turns, each followed by new data.
+        Sweeps of each successive chain, each followed by new data.
     n_chains : int
-        Chains; each starts with a draw from the prior, so that there is nothing to burn in.
+        Number of chains; each starts with a draw from the prior, so that no burn-in is needed.
     thin : int
-        Keep every so many sweeps, where `statistics` is dear.
+        Evaluate `statistics` after every `thin` sweeps, if it is expensive.
 
     Returns
     -------
     GewekeResult
-        A `p_value` that is small (below 0.001, say) convicts the sampler, the prior or the likelihood.
+        A small `p_value` (below 0.001, say) means an error in the sampler, the prior or the likelihood.
 
     Notes
     -----
-    Statistics are compared by the normal scores of their ranks over both simulations, in place and in spread
-    (distance from the median). The variance of a mean over the chains is corrected by the effective sample size;
-    where that is small (below some hundreds) the test has little power, and more sweeps are due.
+    Statistics are compared by the normal scores of their ranks over both simulations, in location and in spread
+    (distance from the median). The variance of a mean over the chains is corrected by the effective sample size. If
+    that is small (below some hundreds), the test has little power: use more sweeps.
 
     Examples
     --------
@@ -206,13 +207,13 @@ def geweke_test(
 
 
 def compare_simulations(independent: ArrayLike, chains: ArrayLike) -> GewekeResult:
-    """Test whether chains have the distribution that independent draws have.
+    """Test whether chains have the same distribution as independent draws.
 
     Parameters
     ----------
     independent : array-like of shape (n_draws, n_statistics)
     chains : array-like of shape (n_chains, n_draws, n_statistics)
-        Each of them stationary from its first draw on if the hypothesis holds.
+        Stationary from their first draw on if the hypothesis holds.
 
     Returns
     -------
@@ -233,9 +234,7 @@ def compare_simulations(independent: ArrayLike, chains: ArrayLike) -> GewekeResu
     pooled = np.concatenate([one, other.reshape(-1, one.shape[1])])
     if not np.isfinite(pooled).all():
         bad = np.flatnonzero(~np.isfinite(pooled).all(axis=0)).tolist()
-        raise ValueError(
-            f"the statistics {bad} are not always finite: a simulation that breaks down is wrong"
-        )
+        raise ValueError(f"the statistics {bad} are not always finite: one of the simulations is wrong")
     scores = []
     for values in (pooled, np.abs(pooled - np.median(pooled, axis=0))):
         normal = _normal_scores(values[None])[0]
@@ -243,7 +242,7 @@ def compare_simulations(independent: ArrayLike, chains: ArrayLike) -> GewekeResu
         size = _basic_ess(_halves(right)[0])
         variance = left.var(axis=0) / len(left) + right.var(axis=(0, 1)) / size
         gap = right.mean(axis=(0, 1)) - left.mean(axis=0)
-        # Statistics without any variance are equal or not, there is nothing in between.
+        # Statistics without variance are either equal or certainly different.
         certain = np.where(gap == 0, 0.0, np.copysign(np.inf, gap))
         scores.append(np.divide(gap, np.sqrt(variance), where=variance > 0, out=certain))
     worst = np.abs(scores).max()
@@ -293,7 +292,7 @@ def _basic_ess(x: Floats) -> Floats:
     positive = np.logical_and.accumulate(pairs > 0, axis=0)
     monotone = np.minimum.accumulate(np.where(positive, pairs, 0.0), axis=0)
     n_all = n_chains * n
-    # Antithetic chains know more than independent draws do, but not as much as a short chain may pretend.
+    # Antithetic chains are better than independent draws, but estimates from short chains overstate by how much.
     sum_rho = np.maximum(2 * monotone.sum(axis=0) - 1, 1 / np.log10(max(n_all, 2)))
     return np.where(np.isnan(total), np.nan, np.where(moves, n_all / sum_rho, n_all))
 

@@ -1,12 +1,12 @@
-"""Hamiltonian Monte Carlo: a step with a Metropolis correction, and a step size found by dual averaging.
+"""Hamiltonian Monte Carlo: a step with a Metropolis correction, and a step size adapted by dual averaging.
 
-To draw from exp(-U(z)), a momentum r ~ N(0, I) is drawn and the pair is moved along dz/dt = r, dr/dt = -U'(z) by
-leapfrog steps, which keep volumes and can be reversed; the end is accepted with probability min(1, exp(H - H')), H =
-U(z) + ||r||^2 / 2, which makes up for the error of the steps exactly (Duane et al. 1987, Neal 2011). The variables
-should be scaled so that U is about ||z||^2 / 2: a quarter of a period, pi/2, is then the length that forgets most.
+To sample exp(-U(z)), a momentum r ~ N(0, I) is drawn and the pair moves along dz/dt = r, dr/dt = -U'(z) by leapfrog
+steps, which preserve volume and are reversible. The end point is accepted with probability min(1, exp(H - H')), H =
+U(z) + ||r||^2 / 2, which corrects the error of the steps exactly (Duane et al. 1987, Neal 2011). The variables should
+be scaled so that U is about ||z||^2 / 2; a trajectory of a quarter of a period, pi/2, then decorrelates best.
 
-The step size is adapted in the warm-up by dual averaging (Hoffman and Gelman 2014, section 3.2) so that the mean
-acceptance probability meets a target.
+In the warm-up, dual averaging (Hoffman and Gelman 2014, section 3.2) adapts the step size to a target of the mean
+acceptance probability.
 
 References
 ----------
@@ -29,25 +29,25 @@ _SHRINKAGE, _DELAY, _FORGETTING = 0.05, 10.0, 0.75  # gamma, t_0 and kappa of Ho
 
 
 class StepSize(NamedTuple):
-    """State of dual averaging; `size` is to be used while adapting, `averaged` from then on."""
+    """State of dual averaging; use `size` while adapting and `averaged` afterwards."""
 
     size: float
     averaged: float
-    centre: float  # logarithm that sizes are drawn to
+    centre: float  # logarithm that sizes shrink to
     error: float = 0.0  # running mean of target minus acceptance
     n_updates: int = 0
 
 
 class Move(NamedTuple):
-    """Where a step of Hamiltonian Monte Carlo has led."""
+    """The result of a step of Hamiltonian Monte Carlo."""
 
     position: Floats
-    acceptance: float  # probability with which the end of the way was accepted
+    acceptance: float  # acceptance probability of the end point
     accepted: bool
 
 
 def start_step_size(size: float) -> StepSize:
-    """Begin dual averaging near a step size.
+    """Start dual averaging near a step size.
 
     Examples
     --------
@@ -58,14 +58,14 @@ def start_step_size(size: float) -> StepSize:
 
 
 def update_step_size(step: StepSize, acceptance: float, target: float = 0.8) -> StepSize:
-    """Change the step size after a step that was accepted with that probability.
+    """Adapt the step size after a step with that acceptance probability.
 
     Parameters
     ----------
     step : StepSize
     acceptance : float
     target : float
-        Mean acceptance probability aimed at.
+        Target of the mean acceptance probability.
 
     Returns
     -------
@@ -91,18 +91,18 @@ def update_step_size(step: StepSize, acceptance: float, target: float = 0.8) -> 
 def hamiltonian_step(
     potential: ValueAndGradient, position: Floats, size: float, n_steps: int, rng: np.random.Generator
 ) -> Move:
-    """Move by Hamiltonian Monte Carlo; leaves exp(-potential) invariant.
+    """Take a step that leaves exp(-potential) invariant.
 
     Parameters
     ----------
     potential : callable
-        Value and gradient of the negative log-density at a position; neither need be finite far away (what
-        overflows there is ignored).
+        Returns value and gradient of the negative log-density at a position. Neither needs to be finite far away;
+        overflow is ignored.
     position : ndarray
     size : float
         Step size; must not depend on the position.
     n_steps : int
-        Leapfrog steps; nor must their number.
+        Number of leapfrog steps; must not depend on the position either.
     rng : numpy.random.Generator
 
     Returns
@@ -130,9 +130,7 @@ def hamiltonian_step(
             momentum = momentum - 0.5 * size * gradient
             moved = moved + size * momentum
             value, gradient = potential(moved)
-            if not np.isfinite(
-                value
-            ):  # there is no way back from there, nor was there one from the other end
+            if not np.isfinite(value):  # the trajectory is rejected from both ends
                 return Move(position, 0.0, False)
             momentum = momentum - 0.5 * size * gradient
         energy = value + 0.5 * float(np.vdot(momentum, momentum))

@@ -1,7 +1,8 @@
-"""Slice sampling of a single number: exact, and without a step size that must be right (Neal 2003).
+"""Slice sampling of a single number: exact, without a step size to tune (Neal 2003).
 
-A level is drawn uniformly under the density at the present value; an interval around the value is widened until both
-ends lie below the level; then points are drawn from it until one lies above, and each that does not becomes an end.
+A level is drawn uniformly below the density at the current value. An interval around the value is widened until the
+density at both ends is below the level. Then points are drawn from it until the density at one is above the level;
+each point that is rejected becomes an end of the interval.
 
 References
 ----------
@@ -20,16 +21,16 @@ _MOST_WIDENINGS = 50
 def slice_step(
     log_density: Callable[[float], float], value: float, width: float, rng: np.random.Generator
 ) -> float:
-    """Move a number such that its density is left invariant.
+    """Take a step that leaves the density of a number invariant.
 
     Parameters
     ----------
     log_density : callable
-        Up to a constant; minus infinity where there is no density.
+        Log-density up to a constant; minus infinity where the density is zero.
     value : float
-        The present value, where the density is positive.
+        The current value, where the density is positive.
     width : float
-        First guess of how wide the density is; a bad one costs evaluations, not exactness.
+        First guess of the width of the density; a bad guess costs evaluations but not exactness.
     rng : numpy.random.Generator
 
     Returns
@@ -50,7 +51,7 @@ def slice_step(
     level = log_density(value) - rng.standard_exponential()
     low = value - width * rng.random()
     high = low + width
-    # The bound on the widenings is shared out at random, without which the step could not be reversed.
+    # The number of widenings is split at random between the sides; otherwise the step would not be reversible.
     left = int(rng.integers(_MOST_WIDENINGS))
     right = _MOST_WIDENINGS - 1 - left
     while left > 0 and log_density(low) > level:
@@ -61,6 +62,6 @@ def slice_step(
         moved = float(rng.uniform(low, high))
         if log_density(moved) > level:
             return moved
-        if moved == value:  # the interval has shrunk to rounding
+        if moved == value:  # the interval has shrunk to rounding error
             return value
         low, high = (moved, high) if moved < value else (low, moved)
