@@ -211,9 +211,10 @@ def test_few_parts_of_a_tree_cross():
     assert len(CrossingParts(Penalty(problem), thirds).ids) == 4  # a, b, and one below each
 
 
-@pytest.mark.parametrize("params", [{}, {"intercept_scaling": None}, {"prune_below": 0.0}])
-@pytest.mark.parametrize("n_shards", [2, 3])
-def test_softmax_over_a_tree_has_the_same_optimum_in_any_shards(params, n_shards, elsewhere, monkeypatch):
+@pytest.mark.parametrize(
+    ("n_shards", "params"), [(2, {}), (3, {"intercept_scaling": None}), (3, {"prune_below": 0.0})]
+)
+def test_softmax_over_a_tree_has_the_same_optimum_in_any_shards(n_shards, params, elsewhere, monkeypatch):
     X, y, tree = many_classes()
     params = {"structure": tree, "coupling": 1.0, "solver": "lc", "tol": 1e-3, "dtype": "float64", **params}
     here = MultinomialLogistic(**params).fit(X, y)
