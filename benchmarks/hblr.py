@@ -25,8 +25,8 @@ from scipy.special import expit, logit, xlogy
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
-from arbora.classify.recursive.search import folds
 from arbora.classify.thresholds import GlobalCut
+from arbora.core.folds import stratified_folds
 from arbora.metrics import bootstrap_interval, expected_calibration_error, macro_f1, micro_f1
 from arbora.metrics.table import Marked, Table
 from benchmarks._common import published_figures
@@ -173,7 +173,7 @@ def label_sets(model: Any, work: Task) -> dict[str, Any]:
 def learned_cut(model: Any, work: Task) -> float:
     """Learn the threshold: mean log-odds of the best micro-F1 on held-out folds. The model is refitted."""
     targets = encoded(work)
-    fold = folds(targets.indicator, N_FOLDS, SEED)
+    fold = stratified_folds(targets.indicator, N_FOLDS, SEED)
     cuts = []
     for f in range(N_FOLDS):
         seen, unseen = np.flatnonzero(fold != f), np.flatnonzero(fold == f)

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.classify._common.labels import Targets
-from arbora.classify.recursive.search import folds
 from arbora.classify.thresholds import GlobalCut
+from arbora.core.folds import stratified_folds
 from arbora.metrics import compare, macro_f1, micro_f1
 from arbora.metrics.table import Marked, Table
 from benchmarks._common import published_figures
@@ -94,9 +94,9 @@ def judge(answer: NDArray[Any], Y: Any, multilabel: bool) -> tuple[float, float]
 def choose(task: Task, targets: Targets, contestant: Contestant, Cs: Costs, most_rows: int | None) -> Choice:
     """Cross-validate every candidate on the training part with increasing costs; the best mean macro-F1 wins."""
     rows, held_out = np.arange(task.X.shape[0]), range(N_FOLDS)
-    fold = folds(targets.indicator, N_FOLDS, SEED)
+    fold = stratified_folds(targets.indicator, N_FOLDS, SEED)
     if most_rows is not None and most_rows < len(rows):  # a stratified part of the rows
-        part = folds(targets.indicator, round(len(rows) / most_rows), SEED + 1)
+        part = stratified_folds(targets.indicator, round(len(rows) / most_rows), SEED + 1)
         rows, held_out = np.flatnonzero(part == 0), range(1)
     Y = indicator(task.y, task.structure, targets)
     choices = []

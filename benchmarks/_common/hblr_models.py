@@ -17,7 +17,7 @@ from arbora.classify import (
     RecursiveLogisticRegression,
     RecursiveSVC,
 )
-from arbora.classify.recursive.search import folds
+from arbora.core.folds import stratified_folds
 from benchmarks._common.contestants import LOGISTIC, N_FOLDS, QUICK_COUPLINGS, SEED, encoded
 from benchmarks._common.tasks import Task, task
 
@@ -51,7 +51,7 @@ def recursive(estimator: type, scale: float) -> Make:
 
 def logistic(work: Task, Cs: tuple[float, ...], quick: bool) -> GridSearchCV:
     """Make scikit-learn's multinomial logistic regression, cross-validated on the folds of the recursive models."""
-    fold = folds(encoded(work).indicator, N_FOLDS, SEED)
+    fold = stratified_folds(encoded(work).indicator, N_FOLDS, SEED)
     splits = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(N_FOLDS)]
     grid = {"C": [LOGISTIC * C for C in Cs]}
     return GridSearchCV(LogisticRegression(max_iter=MOST_STEPS), grid, scoring="f1_macro", cv=splits)

@@ -21,9 +21,9 @@ from arbora.classify._common.calibration import (
     smoothed_targets,
 )
 from arbora.classify._common.held_out import held_out_splits
-from arbora.classify._common.one_vs_rest import Options, Training
 from arbora.classify._common.routes import Decisions
-from arbora.classify.top_down import train_choices
+from arbora.classify._common.training import Options, Training, check_training
+from arbora.classify.top_down import mark_nodes, train_choices
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 
@@ -275,7 +275,8 @@ def test_the_scale_of_top_down_choices_is_that_of_the_true_paths():
     X = rng.normal(size=(6, 4))[np.arange(36) % 6] + 0.5 * rng.normal(size=(36, 4))
     model = TopDownSVC(structure=tree, dtype="float64", random_state=0).fit(X, y)
     decisions = Decisions(model.routes_)
-    over_nodes = model._over_nodes(model._check_fit(X, y, None, "hinge"), decisions)
+    training = check_training(model, X, y, None, loss="hinge", C=1.0)
+    over_nodes = mark_nodes(training, model.routes_, model.class_leaves_, decisions.root)
     rows, scores = [], []
     for seen, unseen in held_out_splits(over_nodes, "holdout", decisions.n_edges):
         weights, _ = train_choices(seen, decisions, True, ThreadEngine(1))

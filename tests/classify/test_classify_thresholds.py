@@ -7,8 +7,9 @@ from sklearn.base import clone
 from sklearn.metrics import f1_score, roc_auc_score
 
 from arbora import io
-from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC, baselines
+from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
 from arbora.classify._common import linear_model as _linear
+from arbora.classify._common import one_vs_rest
 from arbora.classify.thresholds import InstanceCut, RCut, SCut, Threshold
 from arbora.structure import Hierarchy
 
@@ -64,13 +65,13 @@ def test_predict_cuts_the_scores_and_nothing_else_changes(estimator, threshold, 
 def test_the_held_out_models_of_the_calibration_serve_the_threshold(calibration, monkeypatch):
     X, Y = rare_labels(300)
     calls = []
-    train = baselines.train_one_vs_rest
+    train = one_vs_rest.train_one_vs_rest
 
     def counted(*args, **kwargs):
         calls.append(args[0].X.shape[0])
         return train(*args, **kwargs)
 
-    monkeypatch.setattr(baselines, "train_one_vs_rest", counted)
+    monkeypatch.setattr(one_vs_rest, "train_one_vs_rest", counted)
     for threshold in ("zero", "scut"):
         OneVsRestSVC(threshold=threshold, calibration=calibration, random_state=0).fit(X, Y)
     half = len(calls) // 2

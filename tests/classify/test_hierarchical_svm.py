@@ -336,7 +336,7 @@ def test_documents_on_internal_nodes_are_a_class_of_their_own():
 
 @pytest.mark.parametrize("y", [[["a1"], ["a2", "b1"]], TREE.indicator([["a1"], ["b1"]])])
 def test_several_labels_are_refused(y):
-    with pytest.raises(ValueError, match="one class for each row"):
+    with pytest.raises(ValueError, match="one class per row"):
         HierarchicalSVM(structure=TREE).fit([[0.0], [1.0]], y)
 
 

@@ -17,7 +17,6 @@ from arbora.app.contents.topic_times import bin_names
 from arbora.app.documents import Documents
 from arbora.app.documents.times import read_times
 from arbora.app.folder import open_folder, writer
-from arbora.app.training import hold_out
 from arbora.cli import build_parser, main
 from arbora.datasets import DataFormatError
 
@@ -325,18 +324,6 @@ def test_tune_prints_what_to_do_next(workshop, capsys):
         (C, c) for C in (0.01, 10) for c in (0, 0.3)
     }
     assert told["best"] == max(told["tried"], key=lambda one: one["mean"])
-
-
-def test_held_out_part_of_every_class():
-    y = np.array(["a"] * 100 + ["b"] * 4 + ["c"], dtype=object)
-    counts = np.zeros(3)
-    for seed in range(200):
-        marked = hold_out(y, 0.2, np.random.default_rng(seed))
-        counts += [marked[y == name].sum() for name in "abc"]
-    assert counts[0] == 200 * 20
-    assert counts[2] == 0  # never a whole class
-    assert abs(counts[1] / 200 - 0.8) < 0.15  # 0.8 of a document: by lot; 5 standard errors
-    assert hold_out(np.array(["a", "a", "b"], object), 0.1, np.random.default_rng(3)).sum() == 1
 
 
 # --- broken files ------------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arbora.app.answers import predict_with_probability
 from arbora.app.classifiers import ClassifierOptions, make_baseline, make_classifier
@@ -32,12 +31,11 @@ from arbora.app.documents.labels import check_labels, rooted_tree
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content
 from arbora.app.text_rows import TextOptions, feature_names, fit_rows, transform_rows
+from arbora.core.folds import hold_out
 from arbora.core.warn_caller import warn_caller
 from arbora.datasets.base import label_names
 from arbora.structure import Hierarchy
 from arbora.text import LtcVectorizer
-
-_SMALLEST_SPLIT = 2  # a class with this many documents can spare one
 
 
 class TrainedClassifier(NamedTuple):
@@ -155,30 +153,3 @@ def train_classifier(
     if test is None:
         vectorizer, _, estimator = fit(documents)
     return TrainedClassifier(estimator, vectorizer, documents, structure, trial)
-
-
-def hold_out(y: Any, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Mark a share of the documents of every class, never a whole class; fractions are rounded at random.
-
-    Documents with several labels are drawn without regard to the labels.
-
-    Examples
-    --------
-    >>> y = np.array(["a"] * 10 + ["b"] * 5 + ["c"], dtype=object)
-    >>> marked = hold_out(y, 0.2, np.random.default_rng(0))
-    >>> [int(marked[y == name].sum()) for name in "abc"]
-    [2, 1, 0]
-    """
-    n = len(y)
-    if isinstance(y, list):
-        return np.asarray(rng.permutation(n) < int(share * n))
-    codes = np.unique(y.astype(str), return_inverse=True)[1]
-    counts = np.bincount(codes)
-    wanted = np.minimum(np.floor(share * counts + rng.random(len(counts))), counts - 1).astype(np.int64)
-    if not wanted.any():
-        wanted = np.where(counts >= _SMALLEST_SPLIT, 1, 0)
-    order = rng.permutation(n)
-    order = order[np.argsort(codes[order], kind="stable")]
-    rank = np.empty(n, np.int64)
-    rank[order] = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.asarray(rank < wanted[codes])

@@ -17,6 +17,7 @@ from sklearn.base import clone
 from arbora.app.classifiers import COUPLED, ClassifierOptions, make_classifier
 from arbora.app.documents.collection import Documents
 from arbora.app.text_rows import TextOptions, fit_rows
+from arbora.core.folds import deal_folds, group_codes
 from arbora.core.progress import Progress
 from arbora.metrics import macro_f1, micro_f1
 from arbora.structure import Hierarchy
@@ -137,7 +138,7 @@ def _search_grid(
     verbose = estimator.verbose
     coarse = {"tol": _COARSE, "calibration": None, "verbose": 0}
     estimator.set_params(**{name: coarse[name] for name in coarse if name in estimator.get_params()})
-    fold_of = deal(y, folds, np.random.default_rng(estimator.random_state))
+    fold_of = deal_folds(group_codes(y), folds, np.random.default_rng(estimator.random_state))
     grid: list[tuple[float, float | None]] = [
         (C, coupling) for coupling in (couplings or (None,)) for C in costs
     ]
@@ -155,24 +156,6 @@ def _search_grid(
                 progress.update()
             tried.append(Candidate(C, coupling, float(np.mean(scores)), float(np.std(scores))))
     return tried
-
-
-def deal(y: Any, n_folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Deal the documents of each class to folds in turn, in random order; those with several labels at random.
-
-    Examples
-    --------
-    >>> y = np.array(["a", "a", "b", "b"], dtype=object)
-    >>> folds = deal(y, 2, np.random.default_rng(0))
-    >>> sorted(zip(y.tolist(), folds.tolist()))
-    [('a', 0), ('a', 1), ('b', 0), ('b', 1)]
-    """
-    order = rng.permutation(len(y))
-    if not isinstance(y, list):
-        order = order[np.argsort(y.astype(str)[order], kind="stable")]
-    folds = np.empty(len(y), np.int64)
-    folds[order] = np.arange(len(y)) % n_folds
-    return folds
 
 
 def _pick(y: Any, rows: NDArray[np.bool_]) -> Any:

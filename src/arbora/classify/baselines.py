@@ -4,155 +4,125 @@ For class b, with y_ib = +1 for its documents and -1 for all others,
 
     min_w  1/2 ||w||^2 + C sum_i loss(y_ib w.x_i),
 
-with the hinge or squared hinge (`OneVsRestSVC`) or the logistic loss (`OneVsRestLogistic`): the objective of
-LIBLINEAR, its bias included, which is the weight of a constant feature and so is regularised. A label structure is
-optional here: it does not change the weights, but predictions can then be read off at every node.
+with the hinge or squared hinge (`OneVsRestSVC`) or the logistic loss (`OneVsRestLogistic`). This is the objective of
+LIBLINEAR; the bias is the weight of a constant feature and is regularised. A label structure is optional: it does not
+change the weights, but predictions are then available at every node.
 """
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from numbers import Real
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import _check_sample_weight
 
-from arbora.classify._common.linear_classifier import LinearClassifier
-from arbora.classify._common.one_vs_rest import Training, train_one_vs_rest
+from arbora.classify._common.linear_predictor import (
+    CHECKPOINT_CONSTRAINT,
+    CLASS_WEIGHT_CONSTRAINT,
+    LINEAR_CONSTRAINTS,
+    LinearPredictor,
+)
+from arbora.classify._common.node_predictor import NodePredictor
+from arbora.classify._common.one_vs_rest import fit_one_vs_rest
+from arbora.classify._common.training import (
+    check_training,
+    drop_weightless_rows,
+    positive_sample_weight,
+    positive_weights,
+)
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
-from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
-from arbora.infer.linear.flat import class_blocks
 from arbora.structure import Hierarchy
 
-
-class OneVsRest(LinearClassifier):
-    """The fit that the flat classifiers share."""
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearClassifier._parameter_constraints,
-        "class_weight": [StrOptions({"balanced"}), dict, None],
-        "threshold": THRESHOLD_CONSTRAINT,
-    }
-
-    def _fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Any:
-        training = self._check_fit(X, y, sample_weight, loss)
-        training = training._replace(positive_weight=self._positive_weight(training))
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        if len(self.classes_) == 2 and not self._multilabel:
-            # Two exclusive classes share one classifier: the first is the second with its sign changed. The weight
-            # of each class is then on its own rows, the negatives included.
-            by_row = training.positives @ training.positive_weight
-            training = training._replace(row_cost=training.row_cost * by_row, positive_weight=np.ones(2))
-            training = training.with_columns(slice(1, None))
-        checkpoint = self._checkpoint(training)
-        n_blocks = len(class_blocks(training.positives.shape[1]))
-        with Progress(n_blocks, "blocks of classes", self.verbose) as progress:
-            trained = train_one_vs_rest(training, self._engine(), checkpoint, progress)
-        self._keep(trained.model, trained.solutions)
-        self._learn_decisions(
-            training,
-            lambda seen, key: train_one_vs_rest(seen, self._engine(), checkpoint, key=key).model,
-            weight[weight > 0],  # the costs of rows may have factors of their classes
-        )
-        if checkpoint is not None:
-            checkpoint.clear()
-        return self
-
-    def _positive_weight(self, training: Training) -> NDArray[np.float64]:
-        """Weights of the positives of each class, as LIBLINEAR applies `class_weight` in one-vs-rest."""
-        if isinstance(self.class_weight, dict):
-            self._check_class_weight(self.class_weight)
-            return np.array(
-                [self.class_weight.get(name, 1.0) for name in self.nodes_[self.class_nodes_].tolist()]
-            )
-        if self.class_weight is None:
-            return training.positive_weight
-        counts = np.asarray(training.positives.sum(axis=0)).ravel()
-        return training.positives.shape[0] / (len(counts) * np.maximum(counts, 1))
-
-    def _check_class_weight(self, class_weight: dict[Any, Any]) -> None:
-        """Refuse names that nothing has, and weights that would turn the sign of a loss."""
-        known = set(self.nodes_.tolist())
-        for name, weight in class_weight.items():
-            if name not in known:
-                near = get_close_matches(str(name), map(str, known), n=1)
-                hint = f" (did you mean {near[0]!r}?)" if near else ""
-                raise ValueError(f"class_weight names {name!r}, which is neither a class nor a node{hint}.")
-            if not (isinstance(weight, Real) and 0 <= weight < np.inf):
-                raise ValueError(
-                    f"class_weight gives {name!r} the weight {weight!r}: weights are finite numbers, 0 or more."
-                )
+_CONSTRAINTS: dict[str, Any] = {
+    **LINEAR_CONSTRAINTS,
+    "class_weight": CLASS_WEIGHT_CONSTRAINT,
+    "threshold": THRESHOLD_CONSTRAINT,
+    "checkpoint": CHECKPOINT_CONSTRAINT,
+}
 
 
-class OneVsRestSVC(OneVsRest):
+def fit_weighted(
+    estimator: OneVsRestSVC | OneVsRestLogistic, X: Any, y: Any, sample_weight: Any, loss: str
+) -> None:
+    """Check the input, apply `class_weight` and train all classes."""
+    training = check_training(
+        estimator, X, y, sample_weight, loss=loss, C=estimator.C, resumable=estimator.checkpoint is not None
+    )
+    training = drop_weightless_rows(training)
+    names = estimator.nodes_[estimator.class_nodes_]
+    weights = positive_weights(estimator.class_weight, training, names, estimator.nodes_)
+    training = training._replace(positive_weight=weights)
+    fit_one_vs_rest(estimator, training, positive_sample_weight(sample_weight, X))
+
+
+class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimator):
     """Linear support vector machines, one for each class, on class-blocked dual coordinate descent.
 
     Parameters
     ----------
     C : float
-        Cost of a unit of loss: the larger, the closer the fit to the training data.
+        Cost of a unit of loss. A larger value fits the training data more closely.
     loss : {"hinge", "squared_hinge"}
     structure : Hierarchy, optional
-        Label structure whose nodes the labels name. `predict_node_proba`, `predict_path` and `predict_backoff`
-        then return nodes; the weights do not depend on the structure.
+        Label structure; the labels are names of its nodes. `predict_node_proba`, `predict_path` and `predict_backoff`
+        then return nodes. The weights do not depend on the structure.
     tol : float
-        Relative duality gap at which training stops; it is certified, so that the objective is at most this
-        share above its optimum.
+        Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
+        its optimum.
     max_iter : int
-        Most sweeps over the data; a `ConvergenceWarning` tells when they were not enough.
+        Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
     fit_intercept : bool
         Whether to learn a bias.
     intercept_scaling : float
-        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
+        Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     class_weight : dict, "balanced" or None
-        Factors on the cost of the positive documents of each class (of two classes: of the documents of each),
-        by its name; "balanced" is n_samples / (n_classes * n_samples of the class).
+        Factors on the cost of the positive rows of each class, by name (with two classes: of the rows of each class).
+        "balanced" is n_samples / (n_classes * n_samples of the class).
     calibration : "holdout", int or None
-        How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
-        others, on that many folds in turn (slower, finer), or is 1.
+        How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
+        others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
     threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
-        Where to cut the scores of a row that may carry several labels (`arbora.classify.thresholds`). All but
-        "zero" are learned on the rows that are held out for the calibration, by models as fine as the final one;
-        with `calibration=None`, as if it were "holdout". Models of one label a row ignore it.
+        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). All but "zero" are learned
+        on the rows that are held out for the calibration, with models as precise as the final one;
+        `calibration=None` then holds out rows as "holdout" does.
     dtype : "float32" or "float64"
-        Precision of training and weights; float32 halves time and memory and suffices for `tol` down to 1e-5.
+        Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
-        Threads; the result does not depend on it.
+        Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
         Order in which rows are visited.
     checkpoint : path, optional
-        Folder where finished blocks of classes are kept: a fit that was interrupted goes on from there, and the
-        folder is cleared at the end.
+        Folder where finished blocks of classes are saved. An interrupted fit resumes from there; the folder is
+        cleared at the end.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
     Attributes
     ----------
     classes_ : ndarray
-        Labels with data: the columns of `decision_function`.
+        Labels with data, sorted (label sets: in the order of the nodes). They are the columns of `predict_proba` and
+        `decision_function`.
     coef_ : ndarray of shape (n_classes, n_features)
-        One row only when there are two classes, as everywhere in scikit-learn.
+        A single row for two classes, as in scikit-learn.
     intercept_ : ndarray of shape (n_classes,)
     nodes_ : ndarray
         Names of the columns of `predict_node_proba`.
     hierarchy_ : Hierarchy
-        The structure, or one root for each class.
+        The structure; without one, a root for each class.
     class_nodes_ : ndarray of int
         Node of each class.
     duality_gap_ : float
         Certified relative duality gap over all classes.
     trace_ : Trace
-        Objective, relative gap (estimates, the last one exact) and seconds of work by sweep.
+        For each sweep `objective`, `seconds` (of work, over all threads) and the relative duality gap:
+        `gap_estimate`, and in the last row the certified `gap`.
     calibration_ : ndarray of shape (2,)
-        Scale and shift that make probabilities of scores.
+        Scale and shift of the scores in the probabilities.
     threshold_ : Threshold or None
-        What `predict` cuts the scores of several labels with; None for one label a row.
+        Cuts the scores of a multilabel model; None for one label per row.
     n_iter_ : int
-        Most sweeps that a block of classes took.
+        Largest number of sweeps of a block of classes.
     n_features_in_ : int
 
     Examples
@@ -172,7 +142,7 @@ class OneVsRestSVC(OneVsRest):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **OneVsRest._parameter_constraints,
+        **_CONSTRAINTS,
         "loss": [StrOptions({"hinge", "squared_hinge"})],
     }
 
@@ -217,83 +187,86 @@ class OneVsRestSVC(OneVsRest):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : one label a row, a list of label lists, or an indicator matrix
-            With a structure, labels are names of its nodes and an indicator has a column for each node.
+        y : one label per row, a list of label lists, or an indicator matrix
+            With a structure, labels are names of its nodes, and an indicator has a column for each node.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors on C; rows of weight 0 only say which classes there are.
+            Factors on C. Rows of weight 0 only contribute their labels to `classes_`.
 
         Returns
         -------
         self
         """
         with all_or_nothing(self):
-            return self._fit(X, y, sample_weight, self.loss)
+            fit_weighted(self, X, y, sample_weight, self.loss)
+        return self
 
 
-class OneVsRestLogistic(OneVsRest):
+class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimator):
     """Logistic regression, one for each class, on class-blocked dual coordinate descent.
 
     Parameters
     ----------
     C : float
-        Cost of a unit of loss: the larger, the closer the fit to the training data.
+        Cost of a unit of loss. A larger value fits the training data more closely.
     structure : Hierarchy, optional
-        Label structure whose nodes the labels name. `predict_node_proba`, `predict_path` and `predict_backoff`
-        then return nodes; the weights do not depend on the structure.
+        Label structure; the labels are names of its nodes. `predict_node_proba`, `predict_path` and `predict_backoff`
+        then return nodes. The weights do not depend on the structure.
     tol : float
-        Relative duality gap at which training stops; it is certified, so that the objective is at most this
-        share above its optimum.
+        Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
+        its optimum.
     max_iter : int
-        Most sweeps over the data; a `ConvergenceWarning` tells when they were not enough.
+        Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
     fit_intercept : bool
         Whether to learn a bias.
     intercept_scaling : float
-        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
+        Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     class_weight : dict, "balanced" or None
-        Factors on the cost of the positive documents of each class (of two classes: of the documents of each),
-        by its name; "balanced" is n_samples / (n_classes * n_samples of the class).
+        Factors on the cost of the positive rows of each class, by name (with two classes: of the rows of each class).
+        "balanced" is n_samples / (n_classes * n_samples of the class).
     calibration : "holdout", int or None
-        How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
-        others, on that many folds in turn (slower, finer), or is 1.
+        How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
+        others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
     threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
-        Where to cut the scores of a row that may carry several labels (`arbora.classify.thresholds`). All but
-        "zero" are learned on the rows that are held out for the calibration, by models as fine as the final one;
-        with `calibration=None`, as if it were "holdout". Models of one label a row ignore it.
+        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). All but "zero" are learned
+        on the rows that are held out for the calibration, with models as precise as the final one;
+        `calibration=None` then holds out rows as "holdout" does.
     dtype : "float32" or "float64"
-        Precision of training and weights; float32 halves time and memory and suffices for `tol` down to 1e-5.
+        Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
-        Threads; the result does not depend on it.
+        Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
         Order in which rows are visited.
     checkpoint : path, optional
-        Folder where finished blocks of classes are kept: a fit that was interrupted goes on from there, and the
-        folder is cleared at the end.
+        Folder where finished blocks of classes are saved. An interrupted fit resumes from there; the folder is
+        cleared at the end.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
     Attributes
     ----------
     classes_ : ndarray
-        Labels with data: the columns of `decision_function`.
+        Labels with data, sorted (label sets: in the order of the nodes). They are the columns of `predict_proba` and
+        `decision_function`.
     coef_ : ndarray of shape (n_classes, n_features)
-        One row only when there are two classes, as everywhere in scikit-learn.
+        A single row for two classes, as in scikit-learn.
     intercept_ : ndarray of shape (n_classes,)
     nodes_ : ndarray
         Names of the columns of `predict_node_proba`.
     hierarchy_ : Hierarchy
-        The structure, or one root for each class.
+        The structure; without one, a root for each class.
     class_nodes_ : ndarray of int
         Node of each class.
     duality_gap_ : float
         Certified relative duality gap over all classes.
     trace_ : Trace
-        Objective, relative gap (estimates, the last one exact) and seconds of work by sweep.
+        For each sweep `objective`, `seconds` (of work, over all threads) and the relative duality gap:
+        `gap_estimate`, and in the last row the certified `gap`.
     calibration_ : ndarray of shape (2,)
-        Scale and shift that make probabilities of scores.
+        Scale and shift of the scores in the probabilities.
     threshold_ : Threshold or None
-        What `predict` cuts the scores of several labels with; None for one label a row.
+        Cuts the scores of a multilabel model; None for one label per row.
     n_iter_ : int
-        Most sweeps that a block of classes took.
+        Largest number of sweeps of a block of classes.
     n_features_in_ : int
 
     Examples
@@ -306,6 +279,8 @@ class OneVsRestLogistic(OneVsRest):
     >>> model.duality_gap_ <= model.tol
     True
     """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
 
     def __init__(
         self,
@@ -346,14 +321,15 @@ class OneVsRestLogistic(OneVsRest):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : one label a row, a list of label lists, or an indicator matrix
-            With a structure, labels are names of its nodes and an indicator has a column for each node.
+        y : one label per row, a list of label lists, or an indicator matrix
+            With a structure, labels are names of its nodes, and an indicator has a column for each node.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors on C; rows of weight 0 only say which classes there are.
+            Factors on C. Rows of weight 0 only contribute their labels to `classes_`.
 
         Returns
         -------
         self
         """
         with all_or_nothing(self):
-            return self._fit(X, y, sample_weight, "logistic")
+            fit_weighted(self, X, y, sample_weight, "logistic")
+        return self

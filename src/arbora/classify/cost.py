@@ -1,11 +1,11 @@
-"""Costs from the hierarchy: one classifier for each class, to which a far mistake costs more than a near one.
+"""HierCost: one classifier for each class, in which mistakes that are distant in the structure cost more.
 
 For class n, with y_in = +1 for its documents and -1 for all others,
 
     min_w  1/2 ||w||^2 + C sum_i d_i f_in loss(y_in w.x_i).
 
-The classes are trained apart, as in a flat model; the structure enters only through the cost f_in of a document of
-class l in the problem of class n (Charuvaka and Rangwala 2015, HierCost: Improving Large Scale Hierarchical
+The classes are trained separately, as in a flat model; the structure enters only through the cost f_in of a document
+of class l in the problem of class n (Charuvaka and Rangwala 2015, HierCost: Improving Large Scale Hierarchical
 Classification with Cost Sensitive Learning, ECML PKDD):
 
     cost=                 l != n                               l = n             in the paper
@@ -15,19 +15,19 @@ Classification with Cost Sensitive Learning, ECML PKDD):
     None                  1                                    1                 LR
 
 g(n, l) counts the edges between two nodes, the maximum is over the classes with data, a(n, l) counts the ancestors
-that two nodes share, themselves not included. A document of a sibling is the cheapest negative, the documents of the
-class itself are the dearest. With imbalance=True (IMB) the documents of small classes cost more in every problem,
+that two nodes share, not counting the nodes themselves. A document of a sibling is the cheapest negative; the
+documents of the class itself cost most. With imbalance=True (IMB) the documents of small classes cost more in every
+problem,
 
     d_i = 1 + 20 / (1 + exp(max(0, N - 10))),        N the number of documents of the class of i,
 
-which is 11 up to ten documents, and nearly 1 from twenty on; otherwise d_i is 1.
+which is 11 for up to ten documents, and nearly 1 from twenty on; otherwise d_i is 1.
 
-The rest is a choice made here. A document with several labels is as far as the nearest of
-them, and as rare as the rarest; one without a label is as far as can be, and costs what a positive costs. In a DAG
-the way between two nodes leads over a common ancestor, the shortest such way. Several roots count as children of one
-root above them. Two exclusive classes share one classifier, in which a document costs what it costs as a positive of
-its own class: with "common_ancestors" the two problems would differ, with the others this is what they are. N is a
-sum of sample weights, so that a weight of two is a document given twice.
+The paper leaves open the following choices. A document with several labels has the distance of the nearest of them,
+and the size N of the rarest; one without a label costs as much as a positive. In a DAG the path between two nodes is
+the shortest one over a common ancestor. Several roots count as children of one root above them. Two exclusive classes
+share one classifier, in which a document costs as much as a positive of its own class (with "common_ancestors" the
+two problems would otherwise differ). N is a sum of sample weights, so that a weight of 2 equals a repeated document.
 """
 
 from __future__ import annotations
@@ -39,11 +39,22 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.classify._common.linear_classifier import LinearClassifier
-from arbora.classify._common.one_vs_rest import Training
-from arbora.classify.baselines import OneVsRest
+from arbora.classify._common.linear_predictor import (
+    CHECKPOINT_CONSTRAINT,
+    LINEAR_CONSTRAINTS,
+    LinearPredictor,
+)
+from arbora.classify._common.node_predictor import NodePredictor
+from arbora.classify._common.one_vs_rest import fit_one_vs_rest
+from arbora.classify._common.training import (
+    Training,
+    check_training,
+    drop_weightless_rows,
+    positive_sample_weight,
+)
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
 from arbora.core.rollback import all_or_nothing
 from arbora.structure import Hierarchy
@@ -62,7 +73,7 @@ class BlockCosts(NamedTuple):
 
 
 def single_root(hierarchy: Hierarchy) -> Hierarchy:
-    """Join the roots of a forest, so that any two nodes have a distance; node ids stay."""
+    """Join the roots of a forest, so that any two nodes have a distance; node ids do not change."""
     top = "root"
     while top in hierarchy:
         top += "*"
@@ -70,7 +81,7 @@ def single_root(hierarchy: Hierarchy) -> Hierarchy:
 
 
 def proper_ancestors(hierarchy: Hierarchy, nodes: NDArray[np.int64]) -> sp.csr_array:
-    """Mark the ancestors of each node, itself not included; of shape (len(nodes), n_nodes).
+    """Mark the ancestors of each node, without the node itself; of shape (len(nodes), n_nodes).
 
     Examples
     --------
@@ -96,7 +107,7 @@ def block_costs(
         With a single root.
     class_nodes : ndarray of int of shape (n_classes,)
     columns : slice
-        The classes whose problems are asked for.
+        Classes of the problems.
     cost : {"tree", "exponential", "common_ancestors"}
     base : float
         Of the exponential.
@@ -129,7 +140,7 @@ def block_costs(
 
 
 def smallest_of_labels(positives: sp.csr_array, values: NDArray[Any], empty: float) -> NDArray[Any]:
-    """Smallest of the values (or rows of values) that the classes of each document have.
+    """Smallest value (or row of values) among the classes of each document.
 
     Examples
     --------
@@ -146,7 +157,7 @@ def smallest_of_labels(positives: sp.csr_array, values: NDArray[Any], empty: flo
 
 
 def pair_costs(positives: sp.csr_array, costs: BlockCosts, dtype: Any = np.float64) -> NDArray[Any]:
-    """Carry the costs of classes to the documents that have them.
+    """Costs of documents from those of their classes.
 
     Parameters
     ----------
@@ -158,7 +169,7 @@ def pair_costs(positives: sp.csr_array, costs: BlockCosts, dtype: Any = np.float
     Returns
     -------
     ndarray of shape (n_samples, n_block)
-        The cost to the nearest class of the document; that of a positive where it has the class itself or none.
+        Cost of the nearest class of the document; that of a positive if it has the class itself or no class.
 
     Examples
     --------
@@ -191,61 +202,72 @@ def imbalance_factors(positives: sp.csr_array, weight: NDArray[Any]) -> NDArray[
     return 1 + _MOST_EXTRA * expit(-np.maximum(smallest - _FEW_DOCUMENTS, 0))
 
 
-class HierarchicalCostClassifier(OneVsRest):
-    """Linear classifiers, one for each class, to which mistakes far off in the structure cost more (HierCost).
+def check_exponential(base: float, height: int, dtype: np.dtype[Any]) -> None:
+    """Refuse an exponential cost whose square is infinite in the working precision."""
+    longest = 2 * height
+    most = float(np.sqrt(np.finfo(dtype).max))
+    if longest * np.log(base) > np.log(most):
+        raise ValueError(
+            f"base={base:g} to the power of {longest} edges, the longest path in the structure, overflows in "
+            f"{dtype.name}: use a base below {most ** (1 / longest):.3g}."
+        )
+
+
+class HierarchicalCostClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimator):
+    """Linear classifiers, one for each class, in which distant mistakes in the structure cost more (HierCost).
 
     Parameters
     ----------
     C : float
-        Cost of a unit of loss, before the factors that the structure gives: the larger, the closer the fit to the
-        training data. The factors grow with the depth of the structure, so that the best C is smaller than a flat
-        model's.
+        Cost of a unit of loss, before the factors of the structure. A larger value fits the training data more
+        closely. The factors grow with the depth of the structure, so that the best C is smaller than that of a flat
+        model.
     cost : {"tree", "exponential", "common_ancestors"} or None
-        What a document costs in the problem of a class. "tree" (TrD in the paper): the edges between its class and
-        that one. "exponential" (ExTrD): `base` to the power of them. "common_ancestors" (NCA): one more than the
-        ancestors of that class that its own does not have. None: 1, as in a flat model.
+        Cost of a document in the problem of a class. "tree" (TrD in the paper): number of edges between its class and
+        that one. "exponential" (ExTrD): `base` to the power of this number. "common_ancestors" (NCA): one more than
+        the number of ancestors of that class that its own class does not share. None: 1, as in a flat model.
     base : float
-        Of the exponential cost; 1 is a flat model.
+        Base of the exponential cost; 1 is a flat model.
     imbalance : bool
-        Whether documents of classes of about ten documents or fewer cost eleven times as much (IMB).
+        Whether documents of classes with about ten documents or fewer cost eleven times as much (IMB).
     loss : {"logistic", "squared_hinge", "hinge"}
-        The paper has the logistic one.
+        The paper uses the logistic loss.
     structure : Hierarchy, optional
-        Tree or DAG whose nodes the labels name. Without one all classes are equally far from each other.
+        Tree or DAG; the labels are names of its nodes. Without one, all classes have the same distance.
     tol : float
-        Relative duality gap at which training stops; it is certified, so that the objective is at most this
-        share above its optimum.
+        Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
+        its optimum.
     max_iter : int
-        Most sweeps over the data; a `ConvergenceWarning` tells when they were not enough.
+        Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
     fit_intercept : bool
         Whether to learn a bias.
     intercept_scaling : float
-        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
+        Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     calibration : "holdout", int or None
-        How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
-        others, on that many folds in turn (slower, finer), or is 1.
+        How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
+        others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
     threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
-        Where to cut the scores of a row that may carry several labels (`arbora.classify.thresholds`), learned on the
-        rows that are held out for the calibration; with `calibration=None`, as if it were "holdout". Models of one
-        label a row ignore it.
+        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). All but "zero" are learned
+        on the rows that are held out for the calibration; `calibration=None` then holds out rows as "holdout" does.
     dtype : "float32" or "float64"
-        Precision of training and weights; float32 halves time and memory and suffices for `tol` down to 1e-5.
+        Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
-        Threads; the result does not depend on it.
+        Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
         Order in which rows are visited.
     checkpoint : path, optional
-        Folder where finished blocks of classes are kept: a fit that was interrupted goes on from there, and the
-        folder is cleared at the end.
+        Folder where finished blocks of classes are saved. An interrupted fit resumes from there; the folder is
+        cleared at the end.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
     Attributes
     ----------
     classes_ : ndarray
-        Labels with data: the columns of `decision_function`.
+        Labels with data, sorted (label sets: in the order of the nodes). They are the columns of `predict_proba` and
+        `decision_function`.
     coef_ : ndarray of shape (n_classes, n_features)
-        One row only when there are two classes, as everywhere in scikit-learn.
+        A single row for two classes, as in scikit-learn.
     intercept_ : ndarray of shape (n_classes,)
     nodes_, hierarchy_, class_nodes_, duality_gap_, trace_, calibration_, threshold_, n_iter_, n_features_in_
         As in `OneVsRestLogistic`.
@@ -268,12 +290,13 @@ class HierarchicalCostClassifier(OneVsRest):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearClassifier._parameter_constraints,
+        **LINEAR_CONSTRAINTS,
         "cost": [StrOptions({"tree", "exponential", "common_ancestors"}), None],
         "base": [Interval(Real, 1, None, closed="left")],
         "imbalance": ["boolean"],
         "loss": [StrOptions({"logistic", "squared_hinge", "hinge"})],
         "threshold": THRESHOLD_CONSTRAINT,
+        "checkpoint": CHECKPOINT_CONSTRAINT,
     }
 
     def __init__(
@@ -321,8 +344,8 @@ class HierarchicalCostClassifier(OneVsRest):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : one label a row, a list of label lists, or an indicator matrix
-            With a structure, labels are names of its nodes and an indicator has a column for each node.
+        y : one label per row, a list of label lists, or an indicator matrix
+            With a structure, labels are names of its nodes, and an indicator has a column for each node.
         sample_weight : array-like of shape (n_samples,), optional
             Factors on C.
 
@@ -331,10 +354,16 @@ class HierarchicalCostClassifier(OneVsRest):
         self
         """
         with all_or_nothing(self):
-            return self._fit(X, y, sample_weight, self.loss)
+            resumable = self.checkpoint is not None
+            training = check_training(
+                self, X, y, sample_weight, loss=self.loss, C=self.C, resumable=resumable
+            )
+            training = self._with_costs(drop_weightless_rows(training))
+            fit_one_vs_rest(self, training, positive_sample_weight(sample_weight, X))
+        return self
 
-    def _check_fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Training:
-        training = super()._check_fit(X, y, sample_weight, loss)
+    def _with_costs(self, training: Training) -> Training:
+        """Multiply the costs by the factors of the structure and of the sizes of the classes."""
         row_cost, dtype = training.row_cost, training.options.dtype
         if self.imbalance:
             row_cost = row_cost * imbalance_factors(training.positives, row_cost / self.C)
@@ -342,29 +371,15 @@ class HierarchicalCostClassifier(OneVsRest):
         if scheme is None:
             return training._replace(row_cost=row_cost)
         rooted = single_root(self.hierarchy_)
-        self._refuse_overflow(rooted, dtype)
+        if scheme == "exponential":
+            check_exponential(self.base, rooted.height, dtype)
 
         def costs(columns: slice) -> BlockCosts:
             return block_costs(rooted, self.class_nodes_, columns, scheme, self.base)
 
-        if len(self.classes_) == 2 and not self._multilabel:  # they will share one classifier
+        if len(self.classes_) == 2 and not self._multilabel:  # they share one classifier
             return training._replace(row_cost=row_cost * (training.positives @ costs(slice(None)).own))
         return training._replace(
             row_cost=row_cost,
             pair_weight=lambda positives, columns: pair_costs(positives, costs(columns), dtype),
         )
-
-    def _refuse_overflow(self, rooted: Hierarchy, dtype: np.dtype[Any]) -> None:
-        """Refuse an exponential whose square is infinite in the working precision."""
-        if self.cost != "exponential":
-            return
-        longest = 2 * rooted.height
-        most = float(np.sqrt(np.finfo(dtype).max))
-        if longest * np.log(self.base) > np.log(most):
-            raise ValueError(
-                f"base={self.base:g} to the power of {longest} edges, the longest way in the structure, overflows in "
-                f"{dtype.name}: use a base below {most ** (1 / longest):.3g}."
-            )
-
-    def _positive_weight(self, training: Training) -> NDArray[np.float64]:
-        return training.positive_weight  # there is no class_weight beside the costs

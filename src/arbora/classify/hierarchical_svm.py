@@ -6,15 +6,15 @@ Every node a of the structure has weights v_a, and a class is scored by the sum 
     f_y(x) = sum_{a above or at y} v_a.x,
     min_V  1/2 sum_a ||v_a||^2 + C sum_i max_y [D(y_i, y) + f_y(x_i) - f_{y_i}(x_i)],
 
-so that near classes share weights, and a mistake must be avoided by a margin that grows with its distance D in the
-structure: half the number of edges between the classes (siblings: 1), or 1 for every mistake (`margin="zero_one"`).
-In a DAG the ancestors of a class are a set, and D is half the number of ancestors that two classes do not share.
-With all classes under one root and nothing between, this is the machine of Crammer and Singer.
+so that related classes share weights, and the margin of a mistake grows with its distance D in the structure: half
+the number of edges between the classes (siblings: 1), or 1 for every mistake (`margin="zero_one"`). In a DAG the
+ancestors of a class are a set, and D is half the number of ancestors that two classes do not share. If all classes
+are children of one root, this is the multiclass machine of Crammer and Singer.
 
 The dual is solved row by row (`kernels.path_margin`), as Keerthi et al. (2008) do for the flat machine: each visit
-looks over all classes for the worst violator, moves multipliers among the few classes that carry any, and leaves a
-certificate, the duality gap. Two nodes with the same classes below have the same weights at every point of the dual:
-they are held once.
+searches all classes for the worst violator and moves multipliers among the few classes that have any. The duality gap
+is the certificate. Two nodes with the same classes below them have the same weights at every point of the dual and
+are stored once.
 """
 
 from __future__ import annotations
@@ -24,16 +24,25 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify._common.linear_classifier import LinearClassifier
-from arbora.classify._common.linear_model import LinearModel
-from arbora.classify._common.one_vs_rest import Training
+from arbora.classify._common.held_out import learn_decisions
+from arbora.classify._common.linear_model import LinearModel, keep_solution
+from arbora.classify._common.linear_predictor import LINEAR_CONSTRAINTS, LinearPredictor
+from arbora.classify._common.node_predictor import NodePredictor
 from arbora.classify._common.routes import build_routes
+from arbora.classify._common.training import (
+    Training,
+    check_training,
+    drop_weightless_rows,
+    refuse_label_sets,
+)
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
+from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import BlockSolution, prepare_rows
 from arbora.infer.linear.path_margin import FIRST_CAPACITY, solve_paths
 from arbora.kernels.path_margin import Choices
@@ -41,15 +50,15 @@ from arbora.structure import Hierarchy
 
 
 def shared_paths(routes: Hierarchy, class_leaves: NDArray[np.int64]) -> sp.csr_array:
-    """Say which parts each class is made of.
+    """Matrix of the parts of each class.
 
-    A node above all classes changes no choice and is left out; a chain of nodes with the same classes below becomes
-    one part, whose entry is the square root of the number of nodes.
+    A node above all classes changes no choice and is left out. A chain of nodes with the same classes below is one
+    part, whose entry is the square root of the number of nodes.
 
     Returns
     -------
     sparse CSR of shape (n_classes, n_parts)
-        P, with P P' the number of nodes (but common ones) that two classes share.
+        P, with P P' the number of nodes that two classes share, apart from those above all classes.
 
     Examples
     --------
@@ -61,10 +70,10 @@ def shared_paths(routes: Hierarchy, class_leaves: NDArray[np.int64]) -> sp.csr_a
            [0, 3, 2],
            [0, 2, 3]])
     """
-    closure = sp.csr_array(routes.ancestor_matrix[class_leaves], dtype=np.float64)
+    closure = sp.csr_array(routes.ancestor_matrix[class_leaves].astype(np.float64))
     n_below = np.bincount(closure.indices, minlength=routes.n_nodes)
     parent, child = routes.edges.T
-    same = n_below[parent] == n_below[child]  # a child's classes are its parent's too: as many are the same
+    same = n_below[parent] == n_below[child]  # the classes below a child are below its parent too
     links = sp.coo_array((np.ones(same.sum()), (parent[same], child[same])), shape=(routes.n_nodes,) * 2)
     _, part = sp.csgraph.connected_components(links, directed=False)
     kept = (n_below > 0) & (n_below < len(class_leaves))
@@ -82,7 +91,7 @@ def shared_paths(routes: Hierarchy, class_leaves: NDArray[np.int64]) -> sp.csr_a
 def train_paths(
     training: Training, P: sp.csr_array, margin: str, verbose: int = 0
 ) -> tuple[LinearModel, BlockSolution]:
-    """Train on one label a row; return the weights of the classes."""
+    """Train on one label per row; return the weights of the classes."""
     options, n_classes = training.options, P.shape[0]
     check_memory(training.X.shape, P, options.dtype)
     rows = prepare_rows(training.X, options.dtype, options.bias)
@@ -102,7 +111,7 @@ def train_paths(
 
 
 def check_memory(shape: tuple[int, int], P: sp.csr_array, dtype: Any) -> None:
-    """Refuse a fit whose weights cannot fit."""
+    """Refuse a fit whose weights do not fit in memory."""
     n_samples, n_features = shape
     size = np.dtype(dtype).itemsize
     weights = (n_features + 1) * (2 * P.shape[1] + P.shape[0]) * size
@@ -115,58 +124,34 @@ def check_memory(shape: tuple[int, int], P: sp.csr_array, dtype: Any) -> None:
     )
 
 
-class SingleLabelClassifier(LinearClassifier):
-    """Base of the classifiers that choose exactly one class for every row."""
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        name: rule for name, rule in LinearClassifier._parameter_constraints.items() if name != "checkpoint"
-    }
-    checkpoint = None  # the choices are trained jointly: there are no finished pieces to keep
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = False
-        return tags
-
-    def _check_fit(self, X: Any, y: Any, sample_weight: Any, loss: str) -> Training:
-        training = super()._check_fit(X, y, sample_weight, loss)
-        if self._multilabel:
-            raise ValueError(
-                f"{type(self).__name__} chooses one class for each row, but y holds sets of labels or an indicator: "
-                "give one label a row, or use a classifier for several labels (OneVsRestSVC, TopDownSVC)."
-            )
-        return training
-
-
-class HierarchicalSVM(SingleLabelClassifier):
+class HierarchicalSVM(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimator):
     """Path-dependent support vector machine with margins scaled by the distance in the structure.
 
     Parameters
     ----------
     C : float
-        Cost of a unit of loss: the larger, the closer the fit to the training data.
+        Cost of a unit of loss. A larger value fits the training data more closely.
     margin : {"distance", "zero_one"}
-        What the loss of a wrong class is before scores count: half the number of edges between it and the right
-        class, or 1.
+        Required margin over a wrong class: half the number of edges between it and the right class, or 1.
     structure : Hierarchy, optional
-        Tree or DAG whose nodes the labels name; without one the model is the multiclass machine of Crammer and
-        Singer.
+        Tree or DAG; the labels are names of its nodes. Without one, the model is the multiclass machine of Crammer
+        and Singer.
     tol : float
-        Relative duality gap at which training stops; it is certified, so that the objective is at most this
-        share above its optimum.
+        Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
+        its optimum.
     max_iter : int
-        Most sweeps over the data; a `ConvergenceWarning` tells when they were not enough.
+        Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
     fit_intercept : bool
         Whether to learn a bias at every node.
     intercept_scaling : float
-        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
+        Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     calibration : "holdout", int or None
-        How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
-        others, on that many folds in turn (slower, finer), or is 1.
+        How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
+        others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
     dtype : "float32" or "float64"
-        Precision of training and weights; float32 halves time and memory and suffices for `tol` down to 1e-5.
+        Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
-        Threads for scores; training uses one. The result does not depend on it.
+        Number of threads for scores; training uses one. The result does not depend on it.
     random_state : int, RandomState instance or None
         Order in which rows are visited.
     verbose : int
@@ -182,8 +167,7 @@ class HierarchicalSVM(SingleLabelClassifier):
 
     Notes
     -----
-    Documents on an internal node are a class of their own, a leaf under that node, as in `TopDownSVC`. One label a
-    row only.
+    Documents on an internal node form a leaf under that node, as in `TopDownSVC`. One label per row only.
 
     Examples
     --------
@@ -200,7 +184,7 @@ class HierarchicalSVM(SingleLabelClassifier):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SingleLabelClassifier._parameter_constraints,
+        **LINEAR_CONSTRAINTS,
         "margin": [StrOptions({"distance", "zero_one"})],
     }
 
@@ -233,13 +217,18 @@ class HierarchicalSVM(SingleLabelClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = False
+        return tags
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HierarchicalSVM:
         """Train all nodes jointly.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : one label a row
+        y : one label per row
             With a structure, names of its nodes.
         sample_weight : array-like of shape (n_samples,), optional
             Factors on C.
@@ -249,9 +238,18 @@ class HierarchicalSVM(SingleLabelClassifier):
         self
         """
         with all_or_nothing(self):
-            training = self._check_fit(X, y, sample_weight, "hinge")
+            training = check_training(self, X, y, sample_weight, loss="hinge", C=self.C)
+            refuse_label_sets(self)
+            training = drop_weightless_rows(training)
             P = shared_paths(*build_routes(self.hierarchy_, self.class_nodes_))
             model, solution = train_paths(training, P, self.margin, self.verbose)
-            self._keep(model, [solution])
-            self._learn_decisions(training, lambda seen, key: train_paths(seen, P, self.margin)[0])
+            keep_solution(self, model, [solution])
+            self.calibration_, _ = learn_decisions(
+                training,
+                lambda seen, key: train_paths(seen, P, self.margin)[0],
+                ThreadEngine(self.n_jobs),
+                calibration=self.calibration,
+                threshold=None,
+                multilabel=False,
+            )
         return self

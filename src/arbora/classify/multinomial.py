@@ -27,6 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -40,21 +41,28 @@ from arbora.classify._common.feature_subset import (
     pruned_model,
     pruning_limits,
 )
-from arbora.classify._common.linear_classifier import LinearClassifier
-from arbora.classify._common.linear_model import LinearModel
-from arbora.classify._common.one_vs_rest import Training
-from arbora.classify.recursive.partial_fit import mixed, mixing_of
-from arbora.core.engine import require_shared_memory
+from arbora.classify._common.linear_model import LinearModel, linear_scores
+from arbora.classify._common.linear_predictor import CHECKPOINT_CONSTRAINT, LINEAR_CONSTRAINTS
+from arbora.classify._common.node_predictor import NodePredictor
+from arbora.classify._common.node_weights import node_weights
+from arbora.classify._common.training import (
+    Training,
+    check_training,
+    drop_weightless_rows,
+    open_checkpoint,
+)
+from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.memory import require_memory
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
+from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.infer.softmax.problem import SoftmaxProblem, class_weights
 from arbora.infer.softmax.solve import SOLVERS, solve
 from arbora.structure import Hierarchy, LabelGraph
 
 
-class MultinomialLogistic(LinearClassifier):
+class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
     """Multinomial logistic regression (softmax), for a few classes or many thousands.
 
     Parameters
@@ -152,7 +160,9 @@ class MultinomialLogistic(LinearClassifier):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearClassifier._parameter_constraints,
+        **LINEAR_CONSTRAINTS,
+        "engine": ENGINE_PARAMETER,
+        "checkpoint": CHECKPOINT_CONSTRAINT,
         "coupling": [Interval(Real, 0, None, closed="left"), "array-like", dict],
         "fade": [Interval(Real, 0, None, closed="neither"), None],
         "solver": [StrOptions(set(SOLVERS))],
@@ -199,7 +209,7 @@ class MultinomialLogistic(LinearClassifier):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = False
+        tags.input_tags.sparse = True
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultinomialLogistic:
@@ -218,7 +228,11 @@ class MultinomialLogistic(LinearClassifier):
         self
         """
         with all_or_nothing(self):
-            training = self._check_fit(X, y, sample_weight, "softmax")
+            resumable = self.checkpoint is not None
+            training = check_training(
+                self, X, y, sample_weight, loss="softmax", C=self.C, resumable=resumable
+            )
+            training = drop_weightless_rows(training)
             self._refuse(training)
             self._refuse_elsewhere()
             return self._fit(training)
@@ -271,7 +285,7 @@ class MultinomialLogistic(LinearClassifier):
             self._require_room(len(seen), n_features, bias)
         else:
             below = pruning_limits(X.shape[1], self.prune_below, bias, dtype)
-        checkpoint = self._checkpoint(training)
+        checkpoint = open_checkpoint(self, training)
         with Progress(None, "iterations", self.verbose) as progress, self._training_engine() as engine:
             monitor = Monitor(self.tol, self.max_iter, progress, checkpoint, dtype)
             try:
@@ -336,6 +350,12 @@ class MultinomialLogistic(LinearClassifier):
             stacklevel=4,
         )
 
+    def _training_engine(self) -> Engine:
+        return choose_engine(self.engine, self.n_jobs)
+
+    def _scores(self, X: Any) -> NDArray[Any]:
+        return linear_scores(X, LinearModel(self.coef_, self.intercept_), ThreadEngine(self.n_jobs))
+
     def _class_proba(self, X: Any) -> NDArray[Any]:
         return softmax(self._scores(X).astype(np.float64), axis=1)
 
@@ -371,11 +391,13 @@ class MultinomialLogistic(LinearClassifier):
             raise ValueError(
                 "the model has no structure, and no weights but those of its classes: see coef_."
             )
-        ids, dtype = np.asarray(self.structure_.encode(list(nodes))), np.dtype(self.dtype)
-        require_memory(
-            2 * len(ids) * (self.n_features_in_ + 1) * dtype.itemsize,
-            f"The weights of {len(ids)} nodes and {self.n_features_in_} features",
-            "Ask for fewer nodes at a time.",
+        coef, intercept = node_weights(
+            LinearModel(self.coef_, self.intercept_),
+            self.structure_,
+            self.class_nodes_,
+            np.asarray(self.structure_.encode(list(nodes))),
+            coupling=self.coupling,
+            fade=self.fade,
+            dtype=np.dtype(self.dtype),
         )
-        mixing = mixing_of(self.structure_, self.class_nodes_, ids, self.coupling, self.fade)
-        return tuple(mixed(LinearModel(self.coef_, self.intercept_), mixing, dtype))
+        return coef, intercept

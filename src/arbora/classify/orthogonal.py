@@ -1,53 +1,64 @@
-"""Orthogonal transfer: a top-down classifier whose choices look at other features than those above them.
+"""Orthogonal transfer: a top-down classifier whose nodes use other features than their ancestors.
 
 Every node i below the root has weights w_i, and the choice among the children of a node is a large-margin one, on
-the documents under it. The regulariser asks the weights of a node to be orthogonal to those of its ancestors (Zhou,
-Xiao and Wu 2011),
+the documents under it. The regulariser encourages the weights of a node to be orthogonal to those of its ancestors
+(Zhou, Xiao and Wu 2011),
 
     min_W  1/2 sum_ij K_ij |w_i.w_j| + C sum_{p, i under p} max_{c child of p} [1[c != c_i] + w_c.x_i - w_{c_i}.x_i],
 
 with K_ij > 0 only for i = j and for pairs of a node and its ancestor. It is convex if the comparison matrix (K_ii on
-the diagonal, -K_ij off it) is positive semidefinite, their condition. Here K_ii = 1 and K_ij = coupling / sqrt(r_i
-r_j), r_i the number of nodes that i is paired with: a normalised adjacency matrix has no eigenvalue beyond 1, so that
-every coupling below 1 gives a strongly convex problem. With coupling 0 every choice is trained on its own.
+the diagonal, -K_ij off it) is positive semidefinite (their condition). Here K_ii = 1 and K_ij = coupling / sqrt(r_i
+r_j), where r_i is the number of nodes that i is paired with: a normalised adjacency matrix has no eigenvalue above 1,
+so that every coupling below 1 gives a strongly convex problem. With coupling 0 every choice is trained separately.
 
 Since |t| = max_{|s| <= 1} s t, the problem is a saddle point over W and signs S with the positive definite matrix
 M(S)_ij = K_ij s_ij. For fixed S it is a machine of `kernels.path_margin`, whose paths P are a factor, M(S)^-1 = P P':
 the Cholesky factor of M with the deepest nodes first has entries between a node and its ancestors only. Its dual
 value, (linear in m) - 1/2 tr U(m)' M(S)^-1 U(m), U the weighted sums of rows for each node, is concave and smooth in
-multipliers m and signs together, with constraints that do not mix them: raising it in turns over m (coordinate
-descent) and S (projected quasi-Newton, the derivative by s_ij is K_ij w_i.w_j) leads to the optimum, and the gap to
-the primal objective at W = M(S)^-1 U is a certificate:
+multipliers m and signs together, with separate constraints: maximising it alternately over m (coordinate descent) and
+S (projected quasi-Newton; the derivative with respect to s_ij is K_ij w_i.w_j) converges to the optimum, and the gap
+to the primal objective at W = M(S)^-1 U is a certificate:
 
     gap = sum of the gaps of the choices + sum_{i < j} K_ij (|w_i.w_j| - s_ij w_i.w_j).
 
-The original method is regularised dual averaging, a stochastic subgradient method on the same objective. Two choices
-are ours: the values of K, and one hinge for each choice on the way of a document, so that choices without a coupling
-are independent. The bias is the weight of a constant feature, and is part of the inner products.
+The original method is regularised dual averaging, a stochastic subgradient method on the same objective. Two things
+differ from the paper: the values of K, and one hinge for each choice on the path of a document, so that choices
+without a coupling are independent. The bias is the weight of a constant feature and is part of the inner products.
 """
 
 from __future__ import annotations
 
 from numbers import Real
-from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from threadpoolctl import ThreadpoolController
 
-from arbora.classify._common.linear_model import LinearModel
-from arbora.classify._common.one_vs_rest import Training
+from arbora.classify._common.linear_model import LinearModel, keep_fit
+from arbora.classify._common.linear_predictor import LINEAR_CONSTRAINTS
+from arbora.classify._common.node_predictor import NodePredictor
 from arbora.classify._common.routes import Decisions, build_routes
-from arbora.classify.hierarchical_svm import SingleLabelClassifier
+from arbora.classify._common.training import (
+    Training,
+    check_training,
+    drop_weightless_rows,
+    refuse_label_sets,
+)
 from arbora.classify.orthogonality import Kin, Signs, find_kin
-from arbora.classify.top_down import TopDownSVC
+from arbora.classify.top_down import RoutePredictor, calibrate_choices, mark_nodes
 from arbora.core.memory import require_memory
+from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
-from arbora.infer.linear.flat import BlockSolution, LinearRows, prepare_rows
+from arbora.core.warn_caller import warn_caller
+from arbora.engine import ThreadEngine
+from arbora.infer.linear.flat import LinearRows, prepare_rows
 from arbora.infer.linear.path_margin import (
     FIRST_CAPACITY,
     PathState,
@@ -60,8 +71,16 @@ from arbora.infer.linear.path_margin import (
 from arbora.kernels.path_margin import Choices
 from arbora.structure import Hierarchy
 
-_SIGN_SHARE = 0.1  # signs are moved when their share of the gap is at least this part of that of the choices
-_TINY = np.finfo(np.float64).tiny
+_SIGN_SHARE = 0.1  # signs are improved when their part of the gap is above this share of that of the choices
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class OrthogonalSolution(NamedTuple):
+    """Weights (n_features + 1, n_nodes), certified relative duality gap, and the monitor of the iterations."""
+
+    weights: NDArray[Any]
+    gap: float
+    monitor: Monitor
 
 
 def solve_orthogonal(
@@ -74,55 +93,48 @@ def solve_orthogonal(
     max_iter: int = 1000,
     seed: int = 0,
     progress: Progress | None = None,
-) -> tuple[NDArray[Any], BlockSolution]:
+) -> OrthogonalSolution:
     """Train all choices jointly to a certified relative duality gap.
 
     Parameters
     ----------
     rows, choices, tol, max_iter, seed, progress
-        As in `infer.path_margin.solve_paths`; the classes of the choices are the nodes.
+        As in `infer.linear.path_margin.solve_paths`; the classes of the choices are the nodes.
     kins : list of Kin
     n_nodes : int
 
     Returns
     -------
-    weights : ndarray of shape (n_features + 1, n_nodes)
-    solution : BlockSolution
-        Without its weights and multipliers.
+    OrthogonalSolution
     """
     signs, rng = Signs(kins, n_nodes), np.random.default_rng(seed)
     state = start(rows, n_nodes, choices)
-    history: list[tuple[float, float, float]] = []
-    started, share, converged = perf_counter(), 1.0, False
+    monitor, share, done = Monitor(tol, max_iter, progress, dtype=rows.dtype), 1.0, False
     paths = as_paths(signs.P, 0.0, 1.0, rows.dtype)
-    for iteration in range(max_iter):
+    while not done:
         state, loss, gap = improve(rows, paths, choices, state, rng)
         of_signs = signs.gap(state.weights)
         objective = loss + half_square(state.weights) + of_signs
-        if gap * share + of_signs <= tol * objective or iteration == max_iter - 1:
+        certified = gap * share + of_signs <= tol * objective or monitor.is_last
+        if certified:
             estimate = gap
             weights, loss, gap = certify(rows, signs.P, paths, choices, state.masses)
             state, of_signs = PathState(weights, state.masses), signs.gap(weights)
             objective = loss + half_square(weights) + of_signs
-            converged = gap + of_signs <= tol * objective
             share = gap / max(estimate, _TINY)
-        signs_lag = of_signs > _SIGN_SHARE * gap
-        gap += of_signs
-        history.append((objective, gap, perf_counter() - started))
-        if progress is not None:
-            progress.update(objective=objective, gap=gap / max(objective, _TINY))
-        if converged:
-            break
-        if signs_lag and iteration < max_iter - 1:
+        total = gap + of_signs
+        done = monitor.record(
+            objective, gap=total, certified=certified, converged=certified and total <= tol * objective
+        )
+        if not done and of_signs > _SIGN_SHARE * gap:
             signs.improve(state.weights)
             paths = as_paths(signs.P, 0.0, 1.0, rows.dtype)
     weights = np.ascontiguousarray(state.weights @ signs.P.T.astype(rows.dtype))
-    certificate = np.array([objective]), np.array([gap]), np.array(history)
-    return weights, BlockSolution(np.empty(0), np.empty(0), *certificate, converged)
+    return OrthogonalSolution(weights, total / max(objective, _TINY), monitor)
 
 
 def child_choices(training: Training, decisions: Decisions, deciding: NDArray[Any]) -> Choices:
-    """List the choices on the way of every document, in the numbering of the edges with siblings."""
+    """Choices on the path of every document, in the numbering of the edges with siblings."""
     n_edges = len(deciding)
     edge_into = np.full(decisions.routes.n_nodes, -1)
     edge_into[decisions.child[deciding]] = np.arange(n_edges)
@@ -142,10 +154,10 @@ def child_choices(training: Training, decisions: Decisions, deciding: NDArray[An
 
 def train_orthogonal(
     training: Training, decisions: Decisions, coupling: float, verbose: int = 0
-) -> tuple[LinearModel, BlockSolution]:
+) -> tuple[LinearModel, OrthogonalSolution]:
     """Train all nodes; `positives` has a column for each node of the routes, which are a tree.
 
-    Returns one row of weights for each edge; an only child needs none, and gets zeros.
+    Returns one row of weights for each edge. The edge to an only child gets zeros.
     """
     options, routes = training.options, decisions.routes
     deciding = np.flatnonzero(np.diff(routes.child_indptr)[decisions.parent] > 1)
@@ -153,10 +165,10 @@ def train_orthogonal(
     rows = prepare_rows(training.X, options.dtype, options.bias)
     parent, child = decisions.parent[deciding], decisions.child[deciding]
     above = sp.csr_array(routes.ancestor_matrix[parent][:, child])
-    # Thousands of tiny factorisations: waking the threads of the BLAS would take longer than the work.
+    # Thousands of tiny factorisations: starting BLAS threads would take longer than the work.
     one_thread = ThreadpoolController().limit(limits=1, user_api="blas")
     with one_thread, Progress(None, "sweeps", verbose) as progress:
-        weights, solution = solve_orthogonal(
+        solution = solve_orthogonal(
             rows,
             child_choices(training, decisions, deciding),
             find_kin(above, routes.depth[child], coupling),
@@ -166,13 +178,13 @@ def train_orthogonal(
             seed=options.seed,
             progress=progress,
         )
-    by_edge = np.zeros((len(weights), decisions.n_edges), rows.dtype)
-    by_edge[:, deciding] = weights
+    by_edge = np.zeros((len(solution.weights), decisions.n_edges), rows.dtype)
+    by_edge[:, deciding] = solution.weights
     return LinearModel(by_edge[:-1].T, by_edge[-1] * rows.bias), solution
 
 
 def check_memory(shape: tuple[int, int], n_nodes: int, n_edges: int, dtype: Any) -> None:
-    """Refuse a fit whose weights cannot fit."""
+    """Refuse a fit whose weights do not fit in memory."""
     n_samples, n_features = shape
     size = np.dtype(dtype).itemsize
     weights = (n_features + 1) * (2 * n_nodes + n_edges) * size
@@ -184,34 +196,34 @@ def check_memory(shape: tuple[int, int], n_nodes: int, n_edges: int, dtype: Any)
     )
 
 
-class OrthogonalTransfer(SingleLabelClassifier, TopDownSVC):
-    """Top-down support vector machines whose weights are drawn to be orthogonal to those of their ancestors.
+class OrthogonalTransfer(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
+    """Top-down support vector machines with weights that are nearly orthogonal to those of their ancestors.
 
     Parameters
     ----------
     C : float
-        Cost of a unit of loss: the larger, the closer the fit to the training data.
+        Cost of a unit of loss. A larger value fits the training data more closely.
     coupling : float in [0, 1)
-        How much the inner product of the weights of a node and its ancestor costs; 0 trains every choice on its own.
+        Cost of the inner product of the weights of a node and its ancestor; 0 trains every choice separately.
     structure : Hierarchy, optional
-        Tree whose nodes the labels name; without one all classes hang under a single root, and the model is the
-        multiclass machine of Crammer and Singer.
+        Tree; the labels are names of its nodes. Without one, all classes are children of one root, and the model is
+        the multiclass machine of Crammer and Singer.
     tol : float
-        Relative duality gap at which training stops; it is certified, so that the objective is at most this
-        share above its optimum.
+        Relative duality gap at which training stops. The gap is certified: the objective is at most this share above
+        its optimum.
     max_iter : int
-        Most sweeps over the data; a `ConvergenceWarning` tells when they were not enough.
+        Maximum number of sweeps over the data. A `ConvergenceWarning` is issued if they are not enough.
     fit_intercept : bool
         Whether to learn a bias.
     intercept_scaling : float
-        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
+        Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     calibration : "holdout", int or None
-        How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
-        others, on that many folds in turn (slower, finer), or is 1.
+        How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
+        others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
     dtype : "float32" or "float64"
-        Precision of training and weights; float32 halves time and memory and suffices for `tol` down to 1e-5.
+        Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
-        Threads for scores; training uses one. The result does not depend on it.
+        Number of threads for scores; training uses one. The result does not depend on it.
     random_state : int, RandomState instance or None
         Order in which rows are visited.
     verbose : int
@@ -220,7 +232,7 @@ class OrthogonalTransfer(SingleLabelClassifier, TopDownSVC):
     Attributes
     ----------
     coef_ : ndarray of shape (n_edges, n_features)
-        Weights of each edge of `routes_`, parents in order and children within them; zero for an only child.
+        Weights of each edge of `routes_`, ordered by parent and then by child; zero for an only child.
     intercept_ : ndarray of shape (n_edges,)
     routes_, class_leaves_
         As in `TopDownSVC`.
@@ -229,7 +241,7 @@ class OrthogonalTransfer(SingleLabelClassifier, TopDownSVC):
 
     Notes
     -----
-    One label a row, trees only. The weights are dense and trained jointly: for data of medium size.
+    One label per row, trees only. The weights are dense and trained jointly: for data of medium size.
 
     Examples
     --------
@@ -246,7 +258,7 @@ class OrthogonalTransfer(SingleLabelClassifier, TopDownSVC):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SingleLabelClassifier._parameter_constraints,
+        **LINEAR_CONSTRAINTS,
         "coupling": [Interval(Real, 0, 1, closed="left")],
     }
 
@@ -279,13 +291,18 @@ class OrthogonalTransfer(SingleLabelClassifier, TopDownSVC):
         self.random_state = random_state
         self.verbose = verbose
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = False
+        return tags
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OrthogonalTransfer:
         """Train the choices of all nodes jointly.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : one label a row
+        y : one label per row
             With a structure, names of its nodes.
         sample_weight : array-like of shape (n_samples,), optional
             Factors on C.
@@ -295,7 +312,8 @@ class OrthogonalTransfer(SingleLabelClassifier, TopDownSVC):
         self
         """
         with all_or_nothing(self):
-            training = self._check_fit(X, y, sample_weight, "hinge")
+            training = check_training(self, X, y, sample_weight, loss="hinge", C=self.C)
+            refuse_label_sets(self)
             self.routes_, self.class_leaves_ = build_routes(self.hierarchy_, self.class_nodes_)
             if not self.routes_.is_tree:
                 raise ValueError(
@@ -303,10 +321,23 @@ class OrthogonalTransfer(SingleLabelClassifier, TopDownSVC):
                     "or use TopDownSVC or HierarchicalSVM, which accept a DAG."
                 )
             decisions = Decisions(self.routes_)
-            training = self._over_nodes(training, decisions)
+            training = drop_weightless_rows(training)
+            training = mark_nodes(training, self.routes_, self.class_leaves_, decisions.root)
             model, solution = train_orthogonal(training, decisions, self.coupling, self.verbose)
-            self._keep(model, [solution])
-            self._calibrate(
-                training, decisions, lambda seen, key: train_orthogonal(seen, decisions, self.coupling)[0]
+            keep_fit(self, model, solution.monitor.trace, solution.gap)
+            if not solution.monitor.converged:
+                warn_caller(
+                    f"stopped at max_iter={self.max_iter} before the relative duality gap reached "
+                    f"tol={self.tol:g}; it is {solution.gap:.2g}. Increase max_iter, or lower C, or scale the "
+                    "features.",
+                    ConvergenceWarning,
+                )
+            self.calibration_ = calibrate_choices(
+                training,
+                decisions,
+                self.calibration,
+                False,
+                lambda seen, key: train_orthogonal(seen, decisions, self.coupling)[0],
+                ThreadEngine(self.n_jobs),
             )
         return self

@@ -5,8 +5,8 @@ with) and |t| = max_{|s| <= 1} s t,
 
     1/2 sum_ij K_ij |w_i.w_j| = max_S 1/2 tr W' M(S) W,        M(S)_ij = K_ij s_ij, positive definite.
 
-For given signs the nodes are made of parts with independent weights, W = P V with P P' = M(S)^-1; for given sums U of
-rows (W = M^-1 U) the dual is raised over the signs by a projected quasi-Newton method. `orthogonal` has the story.
+For given signs the nodes are sums of parts with independent weights, W = P V with P P' = M(S)^-1. For given sums U of
+rows (W = M^-1 U) a projected quasi-Newton method maximises the dual over the signs. See `orthogonal`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TINY = np.finfo(np.float64).tiny
 
 
 class Kin(NamedTuple):
-    """Nodes that are tied to each other, the deepest first, and the pairs of a node and its ancestor among them."""
+    """Nodes that are connected by pairs of a node and its ancestor, the deepest first, and these pairs."""
 
     nodes: NDArray[np.int64]
     lower: NDArray[np.int64]  # positions in `nodes`
@@ -39,7 +39,7 @@ class Kin(NamedTuple):
 
 
 def find_kin(above: sp.csr_array, depth: NDArray[Any], coupling: float) -> list[Kin]:
-    """Group the nodes that are tied, directly or not.
+    """Group the nodes that are connected by pairs, directly or not.
 
     Parameters
     ----------
@@ -76,12 +76,13 @@ def find_kin(above: sp.csr_array, depth: NDArray[Any], coupling: float) -> list[
 
 
 def path_factor(M: NDArray[np.float64]) -> NDArray[np.float64]:
-    """P with P P' the inverse of M; with the deepest nodes first, entries lie between nodes and ancestors only."""
-    return solve_triangular(np.linalg.cholesky(M), np.eye(len(M)), lower=True).T
+    """P with P P' the inverse of M. With the deepest nodes first, P has entries between nodes and ancestors only."""
+    factor: NDArray[np.float64] = solve_triangular(np.linalg.cholesky(M), np.eye(len(M)), lower=True).T
+    return factor
 
 
 def assemble_paths(kins: list[Kin], factors: list[NDArray[Any]], n_nodes: int) -> sp.csr_array:
-    """Put the factors of all kin into one sparse matrix; nodes without kin are parts of their own."""
+    """Assemble the factors of all kin in one sparse matrix; a node without kin is a part of its own."""
     alone = np.ones(n_nodes, bool)
     for kin in kins:
         alone[kin.nodes] = False
@@ -98,7 +99,7 @@ def assemble_paths(kins: list[Kin], factors: list[NDArray[Any]], n_nodes: int) -
 
 
 def best_signs(kin: Kin, signs: NDArray[Any], gram: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Lower 1/2 tr(M(S)^-1 G) over the signs, G = U'U: the dual given the multipliers."""
+    """Minimise 1/2 tr(M(S)^-1 G) over the signs, G = U'U: the dual for given multipliers."""
 
     def value_and_gradient(s: NDArray[Any]) -> tuple[float, NDArray[Any]]:
         inverse, _ = lapack.dpotri(np.linalg.cholesky(kin.matrix(s)), lower=True)
@@ -112,13 +113,13 @@ def best_signs(kin: Kin, signs: NDArray[Any], gram: NDArray[np.float64]) -> NDAr
         signs, jac=True, method="L-BFGS-B", bounds=[(-1.0, 1.0)] * len(signs),
         options={"maxiter": _SIGN_STEPS, "ftol": 0.0, "gtol": 1e-16},
     )  # fmt: skip
-    return np.clip(found.x, -1.0, 1.0)
+    return np.asarray(np.clip(found.x, -1.0, 1.0))
 
 
 def inner_products(kin: Kin, factor: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.float64]:
     """w_i.w_j of all pairs of nodes of a kin, from the weights of their parts."""
     parts = weights[:, kin.nodes].astype(np.float64)
-    return factor @ (parts.T @ parts) @ factor.T
+    return np.asarray(factor @ (parts.T @ parts) @ factor.T)
 
 
 def sign_gap(kin: Kin, signs: NDArray[Any], products: NDArray[Any]) -> float:
@@ -128,7 +129,7 @@ def sign_gap(kin: Kin, signs: NDArray[Any], products: NDArray[Any]) -> float:
 
 
 class Signs:
-    """The signs of all pairs, the paths that belong to them, and the moves between them."""
+    """Signs of all pairs, and the paths that follow from them."""
 
     def __init__(self, kins: list[Kin], n_nodes: int) -> None:
         self.kins = kins
@@ -146,7 +147,7 @@ class Signs:
         return sum(sign_gap(kin, s, inner_products(kin, factor, weights)) for kin, s, factor in each)
 
     def improve(self, weights: NDArray[Any]) -> None:
-        """Raise the dual over the signs, and carry the weights of the parts over to the new paths in place."""
+        """Improve the dual over the signs; convert the weights of the parts to the new paths, in place."""
         new = []
         for kin, s, factor in zip(self.kins, self.signs, self.factors, strict=True):
             M = kin.matrix(s)

@@ -26,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
+from arbora.core.folds import group_codes, take_per_group
 from arbora.datasets.base import Dataset, name_array, path_edges
 
 PACKAGES = ("numpy", "scipy", "sklearn")
@@ -158,14 +159,8 @@ def lift_small_classes(labels: list[str], min_size: int) -> list[str]:
 
 def stratified_test_rows(labels: np.ndarray, test_size: float, rng: np.random.Generator) -> np.ndarray:
     """Mark about ``test_size`` of the rows of each class as test rows, never a whole class."""
-    shuffled = rng.permutation(labels.size)
-    codes = np.unique(labels.astype(str), return_inverse=True)[1][shuffled]
-    order = np.argsort(codes, kind="stable")
-    counts = np.bincount(codes)
-    rank = np.arange(labels.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    is_test = np.zeros(labels.size, dtype=bool)
-    is_test[shuffled[order]] = rank < np.floor(test_size * counts)[codes[order]]
-    return is_test
+    groups = group_codes(labels)
+    return take_per_group(groups, np.floor(test_size * np.bincount(groups)), rng)
 
 
 def load_python_docs(

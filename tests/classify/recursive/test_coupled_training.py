@@ -8,9 +8,10 @@ import scipy.sparse as sp
 
 from arbora.classify._common.coupling import couple
 from arbora.classify._common.linear_model import LinearModel, PartsModel
-from arbora.classify._common.one_vs_rest import Options, Training
+from arbora.classify._common.training import Options, Training
 from arbora.classify.recursive import coupled_training as _joint
-from arbora.classify.recursive.coupled_training import block_costs, build_model, joint_memory, train_joint
+from arbora.classify.recursive.coupled_training import block_costs, build_model, train_joint
+from arbora.classify.recursive.memory import joint_memory
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 

@@ -178,9 +178,9 @@ def test_partial_fit_refuses_what_it_cannot_take_and_stays_as_it_was(monkeypatch
     model = RecursiveSVC(**QUICK).fit(X, Y)
     before, classes = model.coef_.copy(), model.classes_.copy()
     for x, y, more, message in [
-        (X[:2], [1, 2], {}, "labels of one kind"),
+        (X[:2], [1, 2], {}, "labels of the same kind"),
         (X[:2], [["a1"], ["a2"]], {}, "of the kind 'single'"),
-        (X[:2], ["a1", "zz"], {"classes": LEAVES}, "'zz' of y is not one of the 5 classes"),
+        (X[:2], ["a1", "zz"], {"classes": LEAVES}, "'zz' of y is not one of the 5 given classes"),
         (X[:2, :3], Y[:2], {}, "features"),
         (X[:2], Y[:1], {}, "inconsistent"),
         (X[:1] * 1e30, Y[:1], {}, "overflows"),
@@ -194,7 +194,7 @@ def test_partial_fit_refuses_what_it_cannot_take_and_stays_as_it_was(monkeypatch
         raise RuntimeError("the machine is on fire")
 
     with monkeypatch.context() as patch:
-        patch.setattr(RecursiveSVC, "_train", fails)
+        patch.setattr("arbora.classify.recursive.partial_fit.train_joint", fails)
         with pytest.raises(RuntimeError, match="on fire"):
             model.partial_fit(X[:2], ["a1", "new"])
     np.testing.assert_array_equal(model.coef_, before)

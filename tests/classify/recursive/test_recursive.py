@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from arbora import io
 from arbora.classify import OneVsRestSVC, RecursiveLogisticRegression, RecursiveSVC
 from arbora.classify._common.coupling import couple
-from arbora.classify.recursive import base as _recursive
-from arbora.classify.recursive import coupled_training as _joint
+from arbora.classify.recursive import estimators as _recursive
+from arbora.classify.recursive import memory as _memory
 from arbora.core import memory
 from arbora.infer.linear.layout import lay_out
 from arbora.metrics import micro_f1
@@ -351,8 +351,8 @@ def test_a_fit_that_could_not_be_calibrated_is_refused_before_it_is_trained(monk
     wide = np.hstack([X, np.zeros((100, 5000))])
     model = RecursiveSVC(structure=TREE, random_state=0).fit(wide, Y)
     coupling = couple(TREE, model.class_nodes_, model.coupling_, model.fade)
-    size = _joint.size_of(sp.csr_array(wide), np.float32)
-    alone = _joint.joint_memory(size, lay_out(coupling.factor), "hinge", True, 1)
+    size = _memory.size_of(sp.csr_array(wide), np.float32)
+    alone = _memory.joint_memory(size, lay_out(coupling.factor), "hinge", True, 1)
     monkeypatch.setattr(memory, "available_memory", lambda: alone)
     model.set_params(calibration=None).fit(wide, Y)
     monkeypatch.setattr(_recursive, "train_joint", None)

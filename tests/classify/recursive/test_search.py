@@ -10,10 +10,13 @@ from sklearn.model_selection import KFold, LeaveOneOut
 
 from arbora import io
 from arbora.classify import RecursiveLogisticRegression, RecursiveSVC
+from arbora.classify._common.training import seed_of
 from arbora.classify.recursive import coupled_training as _joint
+from arbora.classify.recursive import memory as _memory
 from arbora.classify.recursive import search as _search
 from arbora.core import memory
 from arbora.core.checkpoint import CheckpointError
+from arbora.core.folds import stratified_folds
 from arbora.metrics import macro_f1, micro_f1
 from support.recursive_problems import LEAVES, MODELS, QUICK, SETS, TIGHT, TREE, X_NEW, X, Y
 
@@ -24,7 +27,7 @@ def brute_force(estimator, labels, C, coupling, scoring, **params):
     sets = labels if labels is SETS else [[label] for label in labels]
     indicator = TREE.indicator(sets).astype(np.int64)
     present = np.unique(indicator.indices)
-    fold = _search.folds(sp.csr_array(indicator[:, present]).astype(float), 3, estimator(**params)._seed())
+    fold = stratified_folds(indicator[:, present], 3, seed_of(params["random_state"], resumable=False))
     scores = []
     for f in range(3):
         seen, unseen = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
@@ -79,7 +82,7 @@ def test_search_picks_what_brute_force_picks(case, scoring, labels, monkeypatch)
 
 def test_every_fold_has_documents_of_every_class_that_has_enough():
     positives = sp.csr_array(TREE.indicator([[label] for label in Y]).astype(float))
-    fold = _search.folds(positives, 4, 0)
+    fold = stratified_folds(positives, 4, 0)
     for label in LEAVES:
         counts = np.bincount(fold[label == Y], minlength=4)
         assert counts.max() - counts.min() <= 1
@@ -145,7 +148,7 @@ def test_splits_of_a_loaded_model_are_for_as_many_rows(tmp_path):
     model = RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=KFold(2), structure=TREE, **QUICK).fit(X, Y)
     io.save(model, tmp_path / "model")
     loaded = io.load(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"splits of the 100 rows.*X has 60 rows.*set cv anew"):
+    with pytest.raises(ValueError, match=r"splits of the 100 rows.*X has 60 rows.*set cv again"):
         loaded.fit(X[:60], Y[:60])
     model.fit(X[:60], Y[:60])  # has its splitter still
     loaded.set_params(cv=KFold(2)).fit(X[:60], Y[:60])
@@ -160,15 +163,15 @@ def test_what_is_set_after_a_fit_is_what_is_saved(tmp_path):
     assert len(io.load(tmp_path / "pairs").cv) == 1
 
 
-def test_no_cv_is_five_folds_of_our_own():
+def test_no_cv_is_the_default_number_of_folds():
     """In the order of the labels, folds without shuffling would each leave out a class."""
     order = np.argsort(Y.astype(str), kind="stable")
-    none, five = (
-        RecursiveSVC(C="cv", Cs=[0.1, 1.0], cv=cv, structure=TREE, **QUICK).fit(X[order], Y[order])
-        for cv in (None, 5)
+    none, default = (
+        RecursiveSVC(C="cv", Cs=[0.1, 1.0], structure=TREE, **cv, **QUICK).fit(X[order], Y[order])
+        for cv in ({"cv": None}, {})
     )
-    np.testing.assert_array_equal(none.cv_results_["scores"], five.cv_results_["scores"])
-    assert none.cv_results_["scores"].shape == (2, 5)
+    np.testing.assert_array_equal(none.cv_results_["scores"], default.cv_results_["scores"])
+    assert none.cv_results_["scores"].shape == (2, 3)
 
 
 def test_scores_go_by_the_names_of_scikit_learn_too():
@@ -222,7 +225,7 @@ def test_a_splitter_is_no_part_of_a_checkpoint_without_a_search(tmp_path):
     [
         (iter(()), "gives no splits"),
         ([(np.arange(50), np.arange(50, 101))], "from 0 to 99"),
-        ([(np.arange(50), [])], "one row at least"),
+        ([(np.arange(50), [])], "at least one row"),
         ([(np.arange(50), np.arange(50, 100) / 2)], "row numbers"),
         ([(np.arange(50) - 1, np.arange(50, 100))], "from 0 to 99"),
     ],
@@ -286,7 +289,7 @@ def no_training(monkeypatch):
         raise AssertionError("something was trained")
 
     monkeypatch.setattr(_search, "train_joint", fails)
-    monkeypatch.setattr("arbora.classify.recursive.base.train_joint", fails)
+    monkeypatch.setattr("arbora.classify.recursive.estimators.train_joint", fails)
 
 
 @pytest.mark.parametrize(
@@ -309,8 +312,8 @@ def test_memory_of_a_search_is_counted_and_refused_before_the_first_fit(dense, m
     )
     y = np.arange(2000) % 40
     model = RecursiveLogisticRegression(C="cv", Cs=[1.0, 3.0], cv=4, tol=0.5, max_iter=2, **QUICK)
-    told, check = [], _search.search_memory
-    monkeypatch.setattr(_search, "search_memory", lambda *args: told.append(check(*args)) or told[-1])
+    told, check = [], _memory.search_memory
+    monkeypatch.setattr(_memory, "search_memory", lambda *args: told.append(check(*args)) or told[-1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(x, y)  # compiles

@@ -1,4 +1,4 @@
-"""Rows that are not trained on, to calibrate and to learn thresholds with: one held-out part, or folds in turn."""
+"""Held-out rows: scores by models that were not trained on them, for calibration and for thresholds."""
 
 from __future__ import annotations
 
@@ -8,26 +8,95 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.model_selection import KFold, ShuffleSplit
 
-from arbora.classify._common.linear_model import LinearModel, linear_scores
-from arbora.classify._common.one_vs_rest import Training
-from arbora.engine import ThreadEngine
+from arbora.classify._common.calibration import Calibration, fit_sigmoid, fit_softmax_scale
+from arbora.classify._common.linear_model import LinearModel, PartsModel, linear_scores
+from arbora.classify._common.training import Training
+from arbora.classify.thresholds import Threshold, make_threshold
+from arbora.core.engine import Engine
+from arbora.core.folds import random_splits
 
-_COARSE_TOL = 0.05  # the scale of the scores settles long before the weights do
-_MOST_SCORES = 1 << 23  # plenty to fit one or two parameters
-_MOST_FINE_SCORES = 1 << 26  # a threshold for each class needs all labels it can get: 256 MiB of float32
-_FEW_ROWS = 1000  # a fifth of fewer is too little to learn from, and five folds of them are quick
+_COARSE_TOL = 0.05  # the scale of the scores converges long before the weights do
+_MOST_SCORES = 1 << 23  # enough to fit one or two parameters
+_MOST_FINE_SCORES = 1 << 26  # a threshold for each class needs all labels that it can get: 256 MiB of float32
+_FEW_ROWS = 1000  # a fifth of fewer rows is too little to learn from, and five folds of them are quick
 _N_FOLDS = 5
-_FEWEST_ROWS = 5  # fewer cannot spare a fifth
+_FEWEST_ROWS = 5  # fewer rows cannot spare a fifth
+
+Train = Callable[[Training, str], LinearModel | PartsModel]
 
 
 class HeldOut(NamedTuple):
-    """Scores of rows by a model that was not trained on them, the labels the rows carry, and their weights."""
+    """Scores of rows by a model that was not trained on them, the labels of the rows, and their weights."""
 
     scores: NDArray[Any]
     truth: sp.csr_array
     weight: NDArray[Any]
+
+
+class LearnedDecisions(NamedTuple):
+    """Scale and shift of the scores, and the threshold of a multilabel model."""
+
+    calibration: NDArray[np.float64]
+    threshold: Threshold | None
+
+
+def effective_calibration(calibration: Any, threshold: Threshold | None) -> Any:
+    """How rows are held out: a threshold that is learned needs them even with `calibration=None`."""
+    return "holdout" if threshold is not None and threshold.learns and calibration is None else calibration
+
+
+def learn_decisions(
+    training: Training,
+    train: Train,
+    engine: Engine,
+    *,
+    calibration: Any,
+    threshold: Any,
+    multilabel: bool,
+    weight: NDArray[Any] | None = None,
+) -> LearnedDecisions:
+    """Learn how scores become probabilities and label sets, on the same held-out scores.
+
+    Parameters
+    ----------
+    training : Training
+    train : callable
+        Trains on part of the rows. Its second argument is a key for the pieces of a checkpoint.
+    engine : Engine
+        Computes the scores.
+    calibration : "holdout", int or None
+    threshold : str or Threshold
+        Ignored unless `multilabel`.
+    multilabel : bool
+    weight : ndarray of shape (n_samples,), optional
+        Weights of the rows; by default their costs.
+    """
+    cut = make_threshold(threshold) if multilabel else None
+    learns = cut is not None and cut.learns
+    how = effective_calibration(calibration, cut)
+    parts = held_out_scores(training, how, train, engine, fine=learns, weight=weight)
+    scale = fit_calibration(parts, multilabel) if parts and calibration is not None else Calibration(1.0)
+    if cut is not None and learns:
+        if not parts:
+            raise ValueError(
+                f"threshold={threshold!r} is learned on held-out rows, and y has too few rows for that: give more "
+                "rows, or a threshold that learns nothing ('zero', or RCut(r) with a number)."
+            )
+        scores, truth, _ = stacked(parts, fine=True)
+        cut.fit(scores, truth, np.diff(sp.csc_array(training.positives).indptr) > 0)
+    return LearnedDecisions(np.array(scale), cut)
+
+
+def fit_calibration(parts: Sequence[HeldOut], multilabel: bool) -> Calibration:
+    """Fit the calibration of classes to held-out scores."""
+    scores, labels, weight = stacked(parts)
+    truth: NDArray[np.bool_] = labels.toarray()
+    if multilabel:
+        return fit_sigmoid(scores, truth, np.repeat(weight, truth.shape[1]))
+    if scores.shape[1] == 1:  # two classes that share a classifier
+        scores, truth = np.hstack([-scores, scores]), np.hstack([~truth, truth])
+    return fit_softmax_scale(scores, truth.argmax(axis=1), weight)
 
 
 def held_out_splits(
@@ -39,15 +108,15 @@ def held_out_splits(
     ----------
     training : Training
     how : "holdout", int or None
-        One split, with a fifth of the rows held out and coarse training on the others (five such splits, each
-        row held out once, if there are few rows); that many folds with full training; or nothing. Nothing too if
-        there are fewer than five rows, or than folds.
+        "holdout": one split, with a fifth of the rows held out and coarse training on the others (with few rows: five
+        such splits, each row held out once). An integer: that many folds with full training. None: nothing. Nothing
+        is held out either if there are fewer rows than five, or than folds.
     n_scores : int
-        Scores a row will have; the held-out rows are no more than keep the matrix of their scores small.
+        Number of scores of a row. It limits the number of held-out rows, so that their scores stay small in memory.
     fine : bool
-        Whether the scores are to be those of the final model, not just of its scale: then "holdout" trains as
-        finely as that one (thresholds learned on scores of coarse models were too strict or too lax), and more
-        rows are held out.
+        Whether the scores must be as precise as those of the final model, not just their scale. Then "holdout" trains
+        as precisely as the final model (thresholds learned on scores of coarse models were too strict or too lax),
+        and more rows are held out.
     """
     n_samples = training.X.shape[0]
     if not held_out_share(training, how):
@@ -58,26 +127,21 @@ def held_out_splits(
             coarse = max(training.options.tol, _COARSE_TOL)
             training = training._replace(options=training.options._replace(tol=coarse))
         how = _N_FOLDS if n_samples <= _FEW_ROWS else 1
-    if how == 1:
-        splits = ShuffleSplit(1, test_size=1 / _N_FOLDS, random_state=seed)
-    else:
-        splits = KFold(how, shuffle=True, random_state=seed)
     most = _most_rows(n_scores, how, fine)
-    for seen, unseen in splits.split(np.arange(n_samples)):
-        # The rows of a fold come in order, and the first of them may all be of one class.
-        unseen = np.random.default_rng(seed).permutation(unseen)[:most]
-        yield training.with_rows(seen), unseen
+    for seen, unseen in random_splits(n_samples, how, seed):
+        # The rows of a fold are in order, and the first of them may all be of one class.
+        yield training.with_rows(seen), np.random.default_rng(seed).permutation(unseen)[:most]
 
 
 def held_out_share(training: Training, how: Any) -> float:
     """Share of the rows that the models of the splits are trained on; 0 where nothing is held out."""
     if how is None or training.X.shape[0] < max(_FEWEST_ROWS, how if isinstance(how, int) else 0):
         return 0.0
-    return 1 - 1 / (_N_FOLDS if how == "holdout" else how)
+    return 1 - 1 / (_N_FOLDS if how == "holdout" else float(how))
 
 
 def most_scores(fine: bool) -> int:
-    """Scores of held-out rows that are kept at most."""
+    """Maximum number of scores of held-out rows."""
     return _MOST_FINE_SCORES if fine else _MOST_SCORES
 
 
@@ -88,17 +152,16 @@ def _most_rows(n_scores: int, n_splits: int, fine: bool) -> int:
 def held_out_scores(
     training: Training,
     how: Any,
-    train: Callable[[Training, str], LinearModel],
-    engine: ThreadEngine,
+    train: Train,
+    engine: Engine,
     *,
     fine: bool = False,
     n_scores: int | None = None,
     weight: NDArray[Any] | None = None,
 ) -> list[HeldOut]:
-    """Score the held-out rows of each split with weights that `train` makes of the others.
+    """Score the held-out rows of each split with a model that `train` fits to the others.
 
-    `train` also gets a key of the split, under which a checkpoint may keep the work on it. A row has a score for
-    each column of `positives`, unless `n_scores` says otherwise, and counts by its cost, unless there is a `weight`.
+    A row has a score for each column of `positives` by default, and its cost as weight.
     """
     parts = []
     weight = training.row_cost if weight is None else weight
@@ -110,7 +173,7 @@ def held_out_scores(
 
 
 def stacked(parts: Sequence[HeldOut], fine: bool = False) -> HeldOut:
-    """Put the splits together: all of their rows, or the first of each, which suffice to fit a scale."""
+    """Stack the splits: all of their rows, or the first of each, which are enough to fit a scale."""
     most = _most_rows(parts[0].scores.shape[1], len(parts), fine)
     return HeldOut(
         np.vstack([part.scores[:most] for part in parts]),

@@ -1,8 +1,8 @@
-"""Labels in, labels out: what the user calls a class and what the solver calls a column.
+"""Labels as columns: encoding of the labels of a user, and decoding of predictions.
 
-A user gives one label a row, a set of labels a row, or an indicator matrix; with a label structure the labels
-are names of its nodes, leaves or not. `encode_targets` turns all of them into one indicator over the classes
-that have data, and remembers how to answer in the same words.
+A user gives one label per row, a set of labels per row, or an indicator matrix; with a label structure the labels are
+names of its nodes, leaves or not. `encode_targets` encodes all of them as one indicator over the classes that have
+data, together with what is needed to return predictions in the same form.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ SINGLE, SETS, INDICATOR = "single", "sets", "indicator"
 _NO_LABEL = "no row of y carries a label: a classifier needs at least one class with data."
 
 
+def is_multilabel(kind: str) -> bool:
+    """Whether a row may carry any number of labels."""
+    return kind != SINGLE
+
+
 class Targets(NamedTuple):
     """Encoded labels.
 
@@ -41,11 +46,11 @@ class Targets(NamedTuple):
     @property
     def multilabel(self) -> bool:
         """Whether a row may carry any number of labels."""
-        return self.kind != SINGLE
+        return is_multilabel(self.kind)
 
 
 def encode_targets(y: Any, structure: Hierarchy | LabelGraph | None) -> Targets:
-    """Encode labels of any accepted form; errors name the label and say what to do."""
+    """Encode labels of any accepted form."""
     if isinstance(structure, LabelGraph):
         # A graph has no ancestors: for predictions its nodes are roots.
         roots = Hierarchy.from_edges([], nodes=structure.names.tolist())
@@ -94,7 +99,7 @@ def are_sets(y: Any) -> bool:
 
 
 def _is_missing(label: Any) -> bool:
-    # Who meets the NA of pandas has imported it; looking for pandas, a row at a time, costs more than a fit.
+    # A label can be the NA of pandas only if pandas is imported. Importing it here would cost more than a fit.
     pandas = sys.modules.get("pandas")
     return label is None or is_scalar_nan(label) or label is getattr(pandas, "NA", None)
 

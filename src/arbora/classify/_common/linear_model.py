@@ -1,8 +1,7 @@
-"""Training and applying many linear classifiers: blocks of classes on an engine, scores by sparse products."""
+"""Weights of many linear classifiers: scores by sparse products, signed costs, traces and certificates."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,24 +10,25 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
 from arbora.core.products import csr_matmul, csr_matmul_sparse
 from arbora.core.trace import Trace
-from arbora.engine import ThreadEngine
+from arbora.core.warn_caller import warn_caller
 from arbora.infer.linear.flat import BlockSolution
 
-_SCORES_PER_CHUNK = 1 << 24  # at most 64 MiB of float32 scores at a time where all of them are not needed
+_SCORES_PER_CHUNK = 1 << 24  # at most 64 MiB of float32 scores at a time
 
 
 class LinearModel(NamedTuple):
-    """Weights of n_classes linear scores; `coef` is dense with its features contiguous in memory, or sparse."""
+    """Weights of n_classes linear scores. `coef` is sparse, or dense with the features contiguous in memory."""
 
     coef: Any
     intercept: NDArray[Any]
 
 
 class PartsModel(NamedTuple):
-    """Weights as sparse parts (n_parts x n_features) of which a class adds up those that it has a share in."""
+    """Weights as sparse parts (n_parts x n_features): a class is the sum of parts times its shares in them."""
 
     parts: sp.csc_array
     intercept: NDArray[Any]
@@ -36,7 +36,7 @@ class PartsModel(NamedTuple):
 
 
 def full_weights(parts: Any, sharing: Any) -> sp.csr_array:
-    """Add up the parts of each class, as a sparse matrix (n_classes x n_features)."""
+    """Weights of all classes from their parts, as a sparse matrix (n_classes x n_features)."""
     entries = int(np.diff(sp.csr_array(parts).indptr) @ np.diff(sp.csr_array(sharing).indptr))
     require_memory(
         12 * entries,
@@ -47,7 +47,7 @@ def full_weights(parts: Any, sharing: Any) -> sp.csr_array:
 
 
 def as_csr(X: Any) -> sp.csr_array:
-    """Return X as CSR without duplicates; a mostly dense array keeps its zeros, so that all rows are alike."""
+    """Return X as CSR without duplicates. A mostly dense array keeps its zeros, so that all rows have one length."""
     if sp.issparse(X):
         X = sp.csr_array(X)
         if not X.has_canonical_format:
@@ -69,9 +69,9 @@ def signed_costs(
     dtype: Any,
     ids: NDArray[np.int64] | None = None,
 ) -> NDArray[Any]:
-    """Sign times cost of every (row, class): row_cost for negatives, times the class's weight for positives.
+    """Sign times cost of every (row, class): row_cost for negatives, times the weight of the class for positives.
 
-    With `ids`, sorted, of these rows only.
+    `ids` are sorted row numbers, if not all rows are needed.
     """
     n_block, rows = positives.shape[1], positives.indices
     column = np.repeat(np.arange(n_block), np.diff(positives.indptr))
@@ -90,9 +90,9 @@ def signed_costs(
 
 
 def merged_trace(solutions: Sequence[BlockSolution]) -> Trace:
-    """Sum the estimates of the blocks iteration by iteration; a block that has ended keeps its last values.
+    """Add up the histories of the blocks, iteration by iteration; a block that has ended keeps its last values.
 
-    The seconds are those of all blocks together: work, not waiting.
+    The seconds are the sum over the blocks: time of work, not of waiting.
     """
     length = max((len(solution.history) for solution in solutions), default=0)
     total = np.zeros((length, 3))
@@ -100,37 +100,61 @@ def merged_trace(solutions: Sequence[BlockSolution]) -> Trace:
         history = solution.history
         total[: len(history)] += history
         total[len(history) :] += history[-1]
-    objective = total[:, 0]
-    relative = total[:, 1] / np.maximum(objective, np.finfo(np.float64).tiny)
-    values = np.vstack([objective, relative, total[:, 2]])
-    return Trace.from_state({"columns": ["objective", "gap", "seconds"], "values": values})
+    objective, gap, seconds = total.T
+    return gap_trace(objective, gap, seconds, np.arange(length) == length - 1)
+
+
+def gap_trace(
+    objective: NDArray[Any], gap: NDArray[Any], seconds: NDArray[Any], certified: NDArray[np.bool_]
+) -> Trace:
+    """Make a trace with relative duality gaps, in the column `gap` where certified, else in `gap_estimate`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> trace = gap_trace(np.array([4.0, 2.0]), np.ones(2), np.arange(2.0), np.array([False, True]))
+    >>> trace["gap_estimate"], trace["gap"]
+    (array([0.25,  nan]), array([nan, 0.5]))
+    """
+    relative = gap / np.maximum(objective, np.finfo(np.float64).tiny)
+    columns = {"objective": objective, "seconds": seconds}
+    if not certified.all():
+        columns["gap_estimate"] = np.where(certified, np.nan, relative)
+    columns["gap"] = np.where(certified, relative, np.nan)
+    return Trace.from_state({"columns": list(columns), "values": np.vstack(list(columns.values()))})
 
 
 def relative_gap(solutions: Sequence[BlockSolution]) -> float:
     """Duality gap of all classes together over their primal objective."""
     objective = sum(float(solution.objectives.sum()) for solution in solutions)
     gap = sum(float(solution.gaps.sum()) for solution in solutions)
-    return gap / max(objective, np.finfo(np.float64).tiny)
+    return gap / max(objective, float(np.finfo(np.float64).tiny))
 
 
-def warn_unless_converged(solutions: Sequence[BlockSolution], tol: float, max_iter: int) -> None:
-    """Warn with the gap that was reached and what to do."""
+def keep_fit(estimator: Any, model: LinearModel, trace: Trace, gap: float) -> None:
+    """Set the weights, the trace and the certified relative gap of an estimator."""
+    estimator.coef_, estimator.intercept_ = model
+    estimator.trace_, estimator.n_iter_, estimator.duality_gap_ = trace, max(1, len(trace)), gap
+
+
+def keep_solution(estimator: Any, model: LinearModel, solutions: Sequence[BlockSolution]) -> None:
+    """Set the fitted attributes of an estimator from the solutions of its blocks; warn if one has not converged."""
+    keep_fit(estimator, model, merged_trace(solutions), relative_gap(solutions))
     n_open = sum(not solution.converged for solution in solutions)
     if n_open:
-        warnings.warn(
-            f"{n_open} of {len(solutions)} blocks of classes stopped at max_iter={max_iter} before the relative "
-            f"duality gap reached tol={tol:g}; it is {relative_gap(solutions):.2g} over all classes. "
-            "Increase max_iter, or lower C, or scale the features.",
+        warn_caller(
+            f"{n_open} of {len(solutions)} blocks of classes stopped at max_iter={estimator.max_iter} before the "
+            f"relative duality gap reached tol={estimator.tol:g}; it is {estimator.duality_gap_:.2g} over all "
+            "classes. Increase max_iter, or lower C, or scale the features.",
             ConvergenceWarning,
-            stacklevel=4,
         )
 
 
-def linear_scores(X: Any, model: LinearModel | PartsModel, engine: ThreadEngine) -> NDArray[Any]:
-    """Compute the scores of all classes: X @ coef.T, shared out if the model has parts, plus the intercept."""
+def linear_scores(X: Any, model: LinearModel | PartsModel, engine: Engine) -> NDArray[Any]:
+    """Scores of all classes: X @ coef.T (or, by parts, X @ parts.T @ sharing) plus the intercept."""
     coef, intercept, *sharing = model
     if sp.issparse(coef):
-        # Feature by feature: the weights of the features that do not occur in X are never touched.
+        # By features: the weights of features that do not occur in X are never read.
         scores = csr_matmul_sparse(as_csr(X), sp.csr_array(sp.csc_array(coef).T), engine)
     elif sp.issparse(X):
         scores = csr_matmul(sp.csr_array(X), coef.T, engine)  # C-contiguous by construction
@@ -142,6 +166,6 @@ def linear_scores(X: Any, model: LinearModel | PartsModel, engine: ThreadEngine)
 
 
 def by_chunks(X: Any, n_columns: int, function: Callable[[Any], Any]) -> list[Any]:
-    """Apply a function to runs of rows of X so short that n_columns scores a row stay small in memory."""
+    """Apply a function to chunks of rows, so small that n_columns scores per row stay small in memory."""
     step = max(1, _SCORES_PER_CHUNK // max(1, n_columns))
     return [function(X[first : first + step]) for first in range(0, X.shape[0], step)]

@@ -1,9 +1,9 @@
-"""What every classifier over a label structure can say: paths, probabilities of all nodes, back-off.
+"""Predictions over a label structure, shared by all classifiers: labels, paths, node probabilities, back-off.
 
-A classifier gives probabilities of its classes; this mixin carries them to the nodes. Single label: the
-probability of a node is the sum over the classes at or below it, so that a parent's is the sum of its children's
-(plus its own, where documents sit on an internal node); in a DAG a class counts once for each ancestor. Multilabel:
-the classes are independent, and a node holds if any class at or below it does.
+A classifier computes probabilities of its classes; the mixin computes those of the nodes. One label per row: the
+probability of a node is the sum over the classes at or below it, so that a parent has the sum of its children (plus
+its own, if documents sit on an internal node); in a DAG a class counts once for each ancestor. Multilabel: the
+classes are independent, and a node is present if any class at or below it is.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from arbora.classify._common.cuts import top_columns
-from arbora.classify._common.labels import INDICATOR, SETS, Targets, decode_sets
+from arbora.classify._common.labels import SETS, Targets, decode_sets, is_multilabel
 from arbora.classify._common.linear_model import by_chunks
 from arbora.classify.thresholds import Threshold, ZeroThreshold
 from arbora.core.explorable import Explorable
+from arbora.core.validation import check_features
 from arbora.structure import Hierarchy
 
 
 def node_probabilities(class_proba: NDArray[Any], closure: sp.csr_array, multilabel: bool) -> NDArray[Any]:
-    """Carry class probabilities up the structure.
+    """Probabilities of all nodes from those of the classes.
 
     Parameters
     ----------
@@ -52,15 +53,22 @@ def node_probabilities(class_proba: NDArray[Any], closure: sp.csr_array, multila
     return np.minimum(class_proba @ closure.astype(np.float64), 1.0)
 
 
+def check_X(estimator: Any, X: Any) -> Any:
+    """Check the rows that a fitted estimator predicts."""
+    check_is_fitted(estimator)
+    return check_features(estimator, X, reset=False)
+
+
 class NodePredictor(Explorable):
-    """Mixin for fitted classifiers with `_scores`, `_class_proba`, `classes_`, `class_nodes_`, `hierarchy_`."""
+    """Mixin: predictions of a classifier that implements `_scores` and `_class_proba`."""
 
     classes_: NDArray[Any]
     class_nodes_: NDArray[np.int64]
     hierarchy_: Hierarchy
     nodes_: NDArray[Any]
     label_kind_: str
-    threshold_: Threshold | None
+    sparse_labels_: bool
+    threshold_: Threshold | None  # absent in models that cut at zero
 
     def _remember_targets(self, targets: Targets) -> None:
         self.classes_ = targets.classes
@@ -71,7 +79,22 @@ class NodePredictor(Explorable):
 
     @property
     def _multilabel(self) -> bool:
-        return self.label_kind_ in (SETS, INDICATOR)
+        return is_multilabel(self.label_kind_)
+
+    def _check_X(self, X: Any) -> Any:
+        return check_X(self, X)
+
+    def _scores(self, X: Any) -> NDArray[Any]:
+        """Scores of the classes; the largest is predicted."""
+        raise NotImplementedError
+
+    def _class_proba(self, X: Any) -> NDArray[Any]:
+        """Probabilities of the classes."""
+        raise NotImplementedError
+
+    def _ranking_values(self, X: Any) -> NDArray[Any]:
+        """Values by which `predict_top_k` ranks the classes."""
+        return self._class_proba(X)
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Probability of every class.
@@ -120,7 +143,7 @@ class NodePredictor(Explorable):
         Returns
         -------
         list of lists of names
-            For multilabel models a list of such paths for each row.
+            For a multilabel model, a list of such paths for each row.
         """
         nodes = self._predicted_nodes(X)
         paths = {node: self._path(node) for node in np.unique(nodes.indices)}
@@ -135,7 +158,7 @@ class NodePredictor(Explorable):
         return self.nodes_[self.hierarchy_.encode(names)].tolist()
 
     def _predicted_nodes(self, X: Any) -> sp.csr_array:
-        """Predicted node ids, one a row (single label) or any number, as the columns of a CSR matrix."""
+        """Predicted node ids as the columns of a CSR matrix: one per row, or any number if multilabel."""
         columns = self._predict_columns(self._check_X(X))
         nodes = self.class_nodes_[columns.indices]
         return sp.csr_array(
@@ -143,7 +166,7 @@ class NodePredictor(Explorable):
         )
 
     def predict_backoff(self, X: Any, threshold: float = 0.5) -> NDArray[Any]:
-        """Deepest node whose probability reaches a threshold: less detail where the model is less sure.
+        """Deepest node whose probability reaches a threshold: a less detailed answer where the model is unsure.
 
         Parameters
         ----------
@@ -153,8 +176,8 @@ class NodePredictor(Explorable):
         Returns
         -------
         ndarray of names of shape (n_samples,)
-            Of several nodes of the same depth the likeliest; None where no node reaches the threshold, which a
-            structure with a single root rules out for single-label models.
+            The most probable one of several nodes of the same depth; None if no node reaches the threshold, which
+            cannot happen with a single root and one label per row.
         """
         if not 0 < threshold <= 1:
             raise ValueError(f"threshold must be in (0, 1], got {threshold!r}.")
@@ -163,13 +186,13 @@ class NodePredictor(Explorable):
 
         def deepest(rows: Any) -> NDArray[np.int64]:
             proba = self._node_proba(rows, closure)
-            # A root holds all of the mass; its sum may fall short of 1 by rounding.
+            # The probability of a single root is 1 up to rounding.
             rank = np.where(proba >= threshold * (1 - 1e-9), self.hierarchy_.depth + proba / 2, -1.0)
             best = rank.argmax(axis=1)
             return np.where(rank[np.arange(len(best)), best] < 0, -1, best)
 
         best = np.concatenate([np.empty(0, np.int64), *by_chunks(X, closure.shape[1], deepest)])
-        return np.append(self.nodes_.astype(object), None)[best]  # the last name, of -1, is None
+        return np.append(self.nodes_.astype(object), None)[best]  # the index -1 is the name None
 
     def predict(self, X: Any) -> Any:
         """Predict labels in the form in which they were given to `fit`.
@@ -181,8 +204,8 @@ class NodePredictor(Explorable):
         Returns
         -------
         ndarray, list of lists, or indicator matrix
-            One label a row; or the lists of labels; or an indicator over the nodes (over the columns of y
-            without a structure), sparse if y was.
+            One label per row; or lists of labels; or an indicator over the nodes (without a structure: over the
+            columns of y), sparse if y was.
         """
         check_is_fitted(self)
         X = self._check_X(X)
@@ -199,7 +222,7 @@ class NodePredictor(Explorable):
         return Y if self.sparse_labels_ else Y.toarray()
 
     def predict_top_k(self, X: Any, k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Rank the k likeliest classes of each row, best first, with their probabilities.
+        """Return the k most probable classes of each row, best first, with their probabilities.
 
         Parameters
         ----------
@@ -210,19 +233,17 @@ class NodePredictor(Explorable):
         Returns
         -------
         labels : ndarray of names of shape (n_samples, k)
-            Classes only, not the nodes above them; of equally likely ones the first of `classes_`.
+            Classes, not the nodes above them; ties in the order of `classes_`.
         values : ndarray of shape (n_samples, k)
-            Probabilities of the classes; their scores if the model was made with `calibration=None`, whose
-            probabilities mean nothing.
+            Probabilities of the classes, or their scores if `calibration=None`.
         """
         X = self._check_X(X)
         n_classes = len(self.classes_)
         if not (isinstance(k, Integral) and 1 <= k <= n_classes):
             raise ValueError(f"k must be an integer from 1 to the number of classes, {n_classes}; got {k!r}.")
-        values_of = self._scores if getattr(self, "calibration", "") is None else self._class_proba
 
         def best(rows: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-            values = values_of(rows)
+            values = self._ranking_values(rows)
             columns = top_columns(values, int(k))
             return columns, np.take_along_axis(values, columns, axis=1)
 
@@ -231,7 +252,7 @@ class NodePredictor(Explorable):
         return self.classes_.astype(object)[columns], values
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of the rows whose labels are all predicted and no others.
+        """Accuracy: share of the rows whose label (or set of labels) is predicted exactly.
 
         Parameters
         ----------
@@ -252,7 +273,7 @@ class NodePredictor(Explorable):
         return float(np.average(right, weights=sample_weight))
 
     def _predict_columns(self, X: Any) -> sp.csr_array:
-        """Columns of the predicted classes: the best one, or those that the threshold lets pass."""
+        """Columns of the predicted classes: the best one, or those above the threshold."""
         parts = by_chunks(X, len(self.classes_), lambda rows: self._choose(self._scores(rows)))
         if not parts:
             return sp.csr_array((0, len(self.classes_)), dtype=bool)
@@ -260,7 +281,7 @@ class NodePredictor(Explorable):
 
     def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
         if self._multilabel:
-            return (getattr(self, "threshold_", None) or ZeroThreshold()).predict(scores)
+            return (vars(self).get("threshold_") or ZeroThreshold()).predict(scores)
         n_samples = len(scores)
         best = scores.argmax(axis=1)
         return sp.csr_array((np.ones(n_samples, bool), best, np.arange(n_samples + 1)), shape=scores.shape)

@@ -2,64 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._common.linear_model import LinearModel, signed_costs
+from arbora.classify._common.held_out import learn_decisions
+from arbora.classify._common.linear_model import LinearModel, keep_solution, signed_costs
+from arbora.classify._common.training import Training, open_checkpoint
 from arbora.core.checkpoint import Checkpoint
+from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import BLOCK, BlockSolution, class_blocks, prepare_rows, solve_block
 
 
-class Options(NamedTuple):
-    """What the solver needs to know beside the data."""
-
-    loss: str
-    tol: float
-    max_iter: int
-    bias: float
-    dtype: Any
-    seed: int
-
-
-class Training(NamedTuple):
-    """Checked input of a fit: rows, the classes they carry, what a unit of loss costs."""
-
-    X: sp.csr_array
-    positives: sp.csr_array  # n_samples x n_classes
-    row_cost: NDArray[Any]  # C times the weight of the row
-    positive_weight: NDArray[Any]  # factor on the cost of the positives of each class
-    options: Options
-    # Factors on the costs of the pairs of a block, n_samples x n_block, from the positives of *all* classes (so not
-    # to be joined with `with_columns`) and the columns of the block.
-    pair_weight: Callable[[sp.csr_array, slice], NDArray[Any]] | None = None
-
-    def with_columns(self, columns: slice) -> Training:
-        """Keep some of the classes."""
-        return self._replace(
-            positives=self.positives[:, columns], positive_weight=self.positive_weight[columns]
-        )
-
-    def with_rows(self, rows: NDArray[Any]) -> Training:
-        """Keep some of the rows."""
-        return self._replace(X=self.X[rows], positives=self.positives[rows], row_cost=self.row_cost[rows])
-
-
 class Trained(NamedTuple):
-    """Weights, and what is left of the block solutions: certificates and histories."""
+    """Weights, and the certificates and histories of the blocks."""
 
     model: LinearModel
     solutions: list[BlockSolution]
 
 
+def fit_one_vs_rest(estimator: Any, training: Training, weight: NDArray[Any]) -> None:
+    """Train the classes of a flat classifier and set its fitted attributes.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With the parameters `calibration`, `threshold`, `n_jobs`, `checkpoint` and `verbose`; its labels are set.
+    training : Training
+        Without rows of weight 0.
+    weight : ndarray of shape (n_samples,)
+        Sample weights. The costs of the rows may contain other factors.
+    """
+    multilabel, engine = estimator._multilabel, ThreadEngine(estimator.n_jobs)
+    if len(estimator.classes_) == 2 and not multilabel:
+        # Two exclusive classes share one classifier: the first is the second with its sign changed. The weight of
+        # each class then applies to its own rows, the negatives included.
+        by_row = training.positives @ training.positive_weight
+        training = training._replace(row_cost=training.row_cost * by_row, positive_weight=np.ones(2))
+        training = training.with_columns(slice(1, None))
+    checkpoint = open_checkpoint(estimator, training)
+    n_blocks = len(class_blocks(training.positives.shape[1]))
+    with Progress(n_blocks, "blocks of classes", estimator.verbose) as progress:
+        trained = train_one_vs_rest(training, engine, checkpoint, progress)
+    keep_solution(estimator, trained.model, trained.solutions)
+    estimator.calibration_, estimator.threshold_ = learn_decisions(
+        training,
+        lambda seen, key: train_one_vs_rest(seen, engine, checkpoint, key=key).model,
+        engine,
+        calibration=estimator.calibration,
+        threshold=estimator.threshold,
+        multilabel=multilabel,
+        weight=weight,
+    )
+    if checkpoint is not None:
+        checkpoint.clear()
+
+
 def check_memory(shape: tuple[int, int], n_classes: int, dtype: Any, n_jobs: int) -> None:
-    """Refuse a fit whose weights and block arrays cannot fit."""
+    """Refuse a fit whose weights and block arrays do not fit in memory."""
     n_samples, n_features = shape
     size = np.dtype(dtype).itemsize
     weights = n_classes * (n_features + 1) * size
@@ -74,7 +79,7 @@ def check_memory(shape: tuple[int, int], n_classes: int, dtype: Any, n_jobs: int
 
 def train_one_vs_rest(
     training: Training,
-    engine: ThreadEngine,
+    engine: Engine,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
     key: str = "",
@@ -84,12 +89,12 @@ def train_one_vs_rest(
     Parameters
     ----------
     training : Training
-    engine : ThreadEngine
+    engine : Engine
     checkpoint : Checkpoint, optional
-        Finished blocks are kept there, and taken from there.
+        Finished blocks are saved there, and loaded from there.
     progress : Progress, optional
     key : str
-        Put before the names of the blocks in the checkpoint, where several trainings share one.
+        Prefix of the names of the blocks in the checkpoint, if several trainings share one.
 
     Returns
     -------
@@ -114,7 +119,7 @@ def train_one_vs_rest(
             solution = solve_block(
                 rows, cost, loss=options.loss, tol=options.tol, max_iter=options.max_iter, seed=options.seed
             )
-            # What is kept of a block must not grow with the samples.
+            # The memory of a finished block must not grow with the number of rows.
             solution = solution._replace(multipliers=np.empty(0))
             if checkpoint is not None:
                 fields = solution._asdict()

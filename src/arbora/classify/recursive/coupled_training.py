@@ -1,8 +1,7 @@
-"""Training classes together over a label structure: costs by block, weights from parts, memory before time."""
+"""Training of all classes together over a label structure, and the weights that result from it."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,35 +13,34 @@ from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify._common.coupling import Coupling
 from arbora.classify._common.linear_model import LinearModel, PartsModel, signed_costs
-from arbora.classify._common.one_vs_rest import Training
+from arbora.classify._common.training import Training
+from arbora.classify.recursive.memory import check_joint_memory, size_of, weight_memory
 from arbora.core.checkpoint import Checkpoint
+from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
-from arbora.engine import ThreadEngine
+from arbora.core.warn_caller import warn_caller
 from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
 from arbora.infer.linear.coupled_newton import CoupledNewton, NewtonSolution, suits_newton
 from arbora.infer.linear.coupled_shards import ShardedCoupledSolver
 from arbora.infer.linear.coupled_state import Multipliers
 from arbora.infer.linear.flat import LinearRows, prepare_rows
-from arbora.infer.linear.layout import Layout
 from arbora.infer.prune import pruned
 from arbora.kernels import put_columns
 
 Start = list[Multipliers] | NDArray[Any]  # of the coordinate descent, or of Newton's method
 
 
-class Size(NamedTuple):
-    """What memory depends on, of rows that are there or are still to be taken."""
+class Last(NamedTuple):
+    """What a warm start needs of the previous fit."""
 
-    n_samples: int
-    n_features: int
-    n_bytes: int  # of the rows, in the working precision
-    dense: bool
-    dtype: np.dtype[Any]
+    positives: sp.csr_array
+    order: NDArray[np.int64]
+    multipliers: Start
 
 
 class Fitted(NamedTuple):
-    """A joint problem, its solution, and the order in which its classes are laid out."""
+    """A joint problem, its solution, and the coupling with the order of the classes."""
 
     joint: CoupledSolver | CoupledNewton
     solution: CoupledSolution | NewtonSolution
@@ -50,14 +48,14 @@ class Fitted(NamedTuple):
 
     @property
     def converged(self) -> bool:
-        """Whether the gap was closed, or the rounds ran out before."""
+        """Whether the gap reached the tolerance."""
         return self.solution.converged
 
     @property
     def relative_gap(self) -> float:
         """Certified duality gap over the primal objective."""
         certificate = self.solution.certificate
-        return certificate.gap / max(certificate.objective, np.finfo(np.float64).tiny)
+        return float(certificate.gap / max(certificate.objective, np.finfo(np.float64).tiny))
 
     def shared_part(self, p: int) -> NDArray[Any]:
         """Shared part p as a row (1, n_features + 1), bias last."""
@@ -66,14 +64,14 @@ class Fitted(NamedTuple):
         return self.solution.shared[p : p + 1]
 
     def close(self) -> None:
-        """Let go of shards that live elsewhere."""
+        """Free remote shards."""
         if isinstance(self.joint, ShardedCoupledSolver):
             self.joint.close()
 
 
 @dataclass(frozen=True)
 class BlockCosts:
-    """Gives signs times costs of a block of classes, on some rows."""
+    """Function that returns signs times costs of a block of classes, on some rows."""
 
     by_class: sp.csc_array
     row_cost: NDArray[Any]
@@ -87,78 +85,15 @@ class BlockCosts:
 
 
 def block_costs(training: Training, order: NDArray[np.int64]) -> BlockCosts:
-    """Return the costs of the classes of a training, in some order of them."""
+    """Costs of the classes, in the given order."""
     by_class = sp.csc_array(training.positives)[:, order]
     return BlockCosts(by_class, training.row_cost, training.positive_weight[order], training.options.dtype)
 
 
-def size_of(X: sp.csr_array, dtype: Any, n_samples: int | None = None) -> Size:
-    """Size of rows, or of as many rows like them."""
-    dtype, n_all = np.dtype(dtype), max(1, X.shape[0])
-    n_samples = n_all if n_samples is None else n_samples
-    n_bytes = X.indptr.nbytes + X.indices.nbytes + X.nnz * dtype.itemsize
-    dense = X.nnz == X.shape[0] * X.shape[1] and bool(X.has_sorted_indices)
-    return Size(n_samples, X.shape[1], n_bytes * n_samples // n_all, dense, dtype)
-
-
-def multiplier_memory(size: Size, n_classes: int, loss: str) -> int:
-    """Bytes of the multipliers that a fit leaves; of a hinge, whose are mostly zero, none are counted."""
-    if suits_newton(size, n_classes, loss):
-        return 8 * (size.n_features + 1) * n_classes
-    triple = size.dtype.itemsize + 5  # of a multiplier with its row and column
-    return n_classes * size.n_samples * triple if loss == "logistic" else 0
-
-
-def weight_memory(size: Size, n_classes: int, dense: bool) -> int:
-    """Bytes of the weights that a fit leaves; those of a pruned model are known when they are there."""
-    return n_classes * (size.n_features + 1) * size.dtype.itemsize if dense else 0
-
-
-def joint_memory(rows: Size, layout: Layout, loss: str, dense: bool, n_jobs: int, beside: int = 0) -> int:
-    """Bytes that a fit takes at most beside its rows: shared parts, blocks under way, weights, and making them.
-
-    The parts of a pruned model are sparse and are not counted: how sparse is known when they are there. `beside` are
-    bytes that something else will hold at the same time.
-    """
-    n_classes, n_block = layout.blocks[-1].stop, max(map(len, layout.blocks))
-    size, width = rows.dtype.itemsize, rows.n_features + 1
-    pairs, weights = n_block * rows.n_samples, n_block * width * size
-    # A visit: costs, multipliers, lists of those that can move, and those it leaves; the rows that it looks at.
-    visit = pairs * (2 * size + 4 + size + 5) + weights
-    visit += 0 if rows.dense else rows.n_bytes
-    need = beside + len(layout.shared) * width * size + multiplier_memory(rows, n_classes, loss)
-    if suits_newton(rows, n_classes, loss):  # dense rows, and about six numbers for every pair
-        need += 8 * rows.n_samples * (width + 6 * n_classes)
-    if dense:
-        need += weight_memory(rows, n_classes, dense)
-        making = pairs * 2 * size + 2 * weights  # the weights of a block, and scaled
-    else:  # parts from sums over rows; then parts, their sizes, and which are kept
-        parts = max(map(len, layout.owned)) * width
-        making = max(pairs * 2 * size + weights + parts * size, parts * (2 * size + 1))
-    # Blocks of one wave are visited side by side; weights of all of them are made so.
-    side_by_side = min(n_jobs, max(map(len, layout.waves)))
-    return need + max(side_by_side * visit, n_jobs * making)
-
-
-def check_joint_memory(
-    rows: Size, layout: Layout, loss: str, dense: bool, n_jobs: int, beside: int = 0, why: str = ""
-) -> None:
-    """Refuse a fit whose shared parts, blocks under way and weights cannot fit, beside what `why` names."""
-    advice = "Use dtype='float32', fewer threads, or fewer features (for text: a larger min_df)"
-    if dense:
-        advice += ", or prune_below=0.0, which keeps the weights as sparse differences"
-    require_memory(
-        joint_memory(rows, layout, loss, dense, n_jobs, beside),
-        f"Training {layout.blocks[-1].stop} classes together on {rows.n_samples} rows with {rows.n_features} "
-        f"features ({rows.dtype.name}, {len(layout.shared)} shared parts, {n_jobs} threads){why}",
-        advice + ".",
-    )
-
-
-def _train_elsewhere(
-    training: Training, coupling: Coupling, engine: ThreadEngine, rows: LinearRows, dense: bool, **more: Any
+def _train_remote(
+    training: Training, coupling: Coupling, engine: Engine, rows: LinearRows, dense: bool, **more: Any
 ) -> Fitted:
-    """Train all classes together in the shards of an engine, by coordinate descent; all losses suit it."""
+    """Train all classes together in the shards of an engine, by coordinate descent."""
     options, n_classes = training.options, len(coupling.order)
     if dense and not engine.keeps_weights_in_files:
         require_memory(
@@ -180,7 +115,7 @@ def _train_elsewhere(
 def train_joint(
     training: Training,
     coupling: Coupling,
-    engine: ThreadEngine,
+    engine: Engine,
     *,
     rows: LinearRows | None = None,
     dense: bool = True,
@@ -190,24 +125,23 @@ def train_joint(
     progress: Progress | None = None,
     key: str = "",
 ) -> Fitted:
-    """Train all classes of `training` together, by Newton's method where it pays, else by coordinate descent.
+    """Train all classes of `training` together, by Newton's method where it is faster, else by coordinate descent.
 
     Parameters
     ----------
     training : Training
     coupling : Coupling
     engine : ThreadEngine
-        One with shards elsewhere trains by coordinate descent there, always from the beginning and without an offset;
-        shards keep their own states.
+        An engine with remote shards trains by coordinate descent, without `offset`, `start` and `checkpoint`.
     rows : LinearRows, optional
-        The rows of `training`, if they are prepared already.
+        The prepared rows of `training`, if they exist already.
     dense : bool
-        Whether the weights will be wanted as a dense matrix, which takes memory.
+        Whether a dense matrix of weights will be made; its memory is checked.
     offset : callable, optional
-        Gives, for some classes, the weights (n_features + 1, n) from which deviations are counted; it is asked for a
-        block at a time, so that those of all classes are never there together.
+        Returns, for some classes, the weights (n_features + 1, n) from which deviations are regularised. It is called
+        block by block, so that those of all classes are never in memory together.
     start : Start, optional
-        `solution.multipliers` of another fit; what does not suit this one is left aside.
+        `solution.multipliers` of another fit; ignored if they do not match this problem.
     checkpoint, progress, key
         As in `CoupledSolver.solve`.
     """
@@ -215,34 +149,54 @@ def train_joint(
     if rows is None:
         rows = prepare_rows(training.X, options.dtype, options.bias)
     if not engine.shares_memory:
-        return _train_elsewhere(training, coupling, engine, rows, dense, progress=progress)
-    from_weights = None
-    if offset is not None:
+        return _train_remote(training, coupling, engine, rows, dense, progress=progress)
+    costs, n_classes = block_costs(training, coupling.order), len(coupling.order)
 
-        def from_weights(block: range) -> NDArray[Any]:
-            return offset(coupling.order[block.start : block.stop])
+    def block_offset(block: range) -> NDArray[Any]:
+        assert offset is not None
+        return offset(coupling.order[block.start : block.stop])
 
-    costs = block_costs(training, coupling.order)
-    with engine:
-        joint: CoupledSolver | CoupledNewton
-        if suits_newton(rows, len(coupling.order), options.loss):
-            joint = CoupledNewton(rows, costs, coupling.factor, engine, from_weights)
-            shape = (rows.n_features + 1, len(coupling.order))
-            start = start if isinstance(start, np.ndarray) and start.shape == shape else None
-        else:
-            joint = CoupledSolver(rows, costs, coupling.factor, options.loss, engine, from_weights)
-            start = start if isinstance(start, list) else None
-        size = size_of(training.X, options.dtype)
-        block = max(map(len, joint.layout.blocks)) * (size.n_features + 1) * size.dtype.itemsize
-        beside = (
-            0 if offset is None else 3 * engine.n_workers * block
-        )  # where it comes from, it, and some features
-        check_joint_memory(size, joint.layout, options.loss, dense, engine.n_workers, beside)
-        solution = joint.solve(
-            tol=options.tol, max_iter=options.max_iter, seed=options.seed,
-            multipliers=start, checkpoint=checkpoint, progress=progress, key=key,
-        )  # fmt: skip
+    from_weights = None if offset is None else block_offset
+    joint: Any
+    if suits_newton(rows, n_classes, options.loss):
+        joint = CoupledNewton(rows, costs, coupling.factor, engine, from_weights)
+        matches = isinstance(start, np.ndarray) and start.shape == (rows.n_features + 1, n_classes)
+    else:
+        joint = CoupledSolver(rows, costs, coupling.factor, options.loss, engine, from_weights)
+        matches = isinstance(start, list)
+    size = size_of(training.X, options.dtype)
+    block = max(map(len, joint.layout.blocks)) * (size.n_features + 1) * size.dtype.itemsize
+    beside = (
+        0 if offset is None else 3 * engine.n_workers * block
+    )  # weights, offset, and a copy of some features
+    check_joint_memory(size, joint.layout, options.loss, dense, engine.n_workers, beside)
+    solution = joint.solve(
+        tol=options.tol, max_iter=options.max_iter, seed=options.seed, multipliers=start if matches else None,
+        checkpoint=checkpoint, progress=progress, key=key,
+    )  # fmt: skip
     return Fitted(joint, solution, coupling)
+
+
+def initial_multipliers(
+    last: Last | None, training: Training, coupling: Coupling, checkpoint: Checkpoint | None
+) -> Start | None:
+    """Multipliers of the previous fit, if it had the same documents with the same labels (`warm_start=True`).
+
+    They are saved in the checkpoint: a resumed fit must start from the same multipliers, also in another process.
+    """
+    piece = checkpoint.load("start") if checkpoint is not None else None
+    if piece is not None:
+        return unpack(piece.arrays)
+    same = (
+        last is not None
+        and last.positives.shape == training.positives.shape
+        and np.array_equal(last.order, coupling.order)
+        and (last.positives != training.positives).nnz == 0
+    )
+    start = last.multipliers if last is not None and same else None
+    if checkpoint is not None:
+        checkpoint.save("start", pack(start))
+    return start
 
 
 def pack(multipliers: Start | None) -> dict[str, NDArray[Any]]:
@@ -256,7 +210,7 @@ def pack(multipliers: Start | None) -> dict[str, NDArray[Any]]:
 
 
 def unpack(arrays: dict[str, NDArray[Any]]) -> Start | None:
-    """Multipliers of all blocks, as they were given to `pack`."""
+    """Inverse of `pack`."""
     if "summed" in arrays:
         return arrays["summed"]
     if not arrays["sizes"].size:
@@ -267,7 +221,7 @@ def unpack(arrays: dict[str, NDArray[Any]]) -> Start | None:
 
 
 def dense_model(fitted: Fitted, keep: bool = True) -> LinearModel:
-    """Weights of all classes as one matrix, its features contiguous; no file stays unless they are to be kept."""
+    """Weights of all classes as one matrix with contiguous features; a backing file is unlinked unless `keep`."""
     joint, order = fitted.joint, fitted.coupling.order
     weights = joint.engine.zeros((joint.rows.n_features + 1, len(order)), joint.rows.dtype)
     if not keep:
@@ -284,7 +238,7 @@ def dense_model(fitted: Fitted, keep: bool = True) -> LinearModel:
 def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:
     """Parts as sparse rows, without their small entries, and the shares of the classes in them.
 
-    Parts are scaled so that the largest share is 1. In a tree all shares of a part are equal: its parts are then the
+    Parts are scaled so that the largest share is 1. In a tree all shares of a part are equal, and the parts are the
     differences of nodes from their parents.
     """
     joint, layout, solution = fitted.joint, fitted.joint.layout, fitted.solution
@@ -294,7 +248,7 @@ def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:
 
     def local_parts(k: int) -> tuple[sp.csr_array, NDArray[Any]]:
         V = joint.parts(k, solution) * size[layout.owned[k]][:, None]
-        return pruned(V[:, :-1], prune_below), V[:, -1].copy()  # a view would keep all of V
+        return pruned(V[:, :-1], prune_below), V[:, -1].copy()  # a view would keep V in memory
 
     def shared_part(p: int) -> tuple[sp.csr_array, NDArray[Any]]:
         v = fitted.shared_part(p) * size[layout.shared[p]]
@@ -311,19 +265,27 @@ def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:
 
 
 def build_model(fitted: Fitted, prune_below: float | None, keep: bool = True) -> LinearModel | PartsModel:
-    """Weights as one dense matrix, or, where entries are to be pruned, as sparse parts; then let shards go."""
+    """Weights as one dense matrix, or, if pruned, as sparse parts. Remote shards are freed."""
     try:
         return dense_model(fitted, keep) if prune_below is None else parts_model(fitted, prune_below)
     finally:
         fitted.close()
 
 
-def warn_unless_closed(fitted: Fitted, tol: float, max_iter: int) -> None:
-    """Warn with the gap that was reached and what to do."""
+def keep_coupled(estimator: Any, fitted: Fitted, model: LinearModel | PartsModel) -> None:
+    """Set the weights, the trace and the certified gap of a recursive classifier; warn if it has not converged."""
+    for name in ("coef_", "differences_", "sharing_"):
+        estimator.__dict__.pop(name, None)
+    if isinstance(model, PartsModel):
+        estimator.differences_, estimator.intercept_, estimator.sharing_ = model
+    else:
+        estimator.coef_, estimator.intercept_ = model
+    estimator.trace_, estimator.duality_gap_ = fitted.solution.trace, fitted.relative_gap
+    estimator.n_iter_ = len(estimator.trace_)
     if not fitted.converged:
-        warnings.warn(
-            f"training stopped at max_iter={max_iter} rounds before the relative duality gap reached tol={tol:g}; it "
-            f"is {fitted.relative_gap:.2g}. Increase max_iter, or lower C or coupling, or scale the features.",
+        warn_caller(
+            f"training stopped at max_iter={estimator.max_iter} rounds before the relative duality gap reached "
+            f"tol={estimator.tol:g}; it is {fitted.relative_gap:.2g}. Increase max_iter, or lower C or coupling, or "
+            "scale the features.",
             ConvergenceWarning,
-            stacklevel=5,
         )

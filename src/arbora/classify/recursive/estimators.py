@@ -5,140 +5,419 @@ dependencies (KDD 2013; thesis ch. 3). Classes that are close in the structure g
 
     min_W  regulariser(W) + C sum_l sum_i loss(y_il w_l.x_i),
 
-where the regulariser is the sum over the edges of 1/2 ||w_child - w_parent||^2 (see `_coupling` for all of its forms,
-and for the *coupling* that leads from the published model to the flat one), the losses are those of one-vs-rest, and
-only the classes that carry documents have a loss. On a structure without edges this is the flat model, exactly.
+where the regulariser is the sum over the edges of 1/2 ||w_child - w_parent||^2 (`_common/coupling.py` has all of its
+forms, and the *coupling* that interpolates between flat training and the published model), the losses are those of
+one-vs-rest, and only classes with documents have a loss. On a structure without edges this is exactly the flat model.
 
-The inner nodes are eliminated: given the classes their weights follow in closed form, so that what is solved is one
-joint dual over the pairs of documents and classes (`infer.linear.coupled`), and its duality gap is certified; for the
-logistic loss on dense rows with few features, Newton's method takes over (`infer.linear.coupled_newton`). (Where
-the published update of a leaf says `a'.x_i - 1 + y w_parent.x_i`, the gradient is `y w.x_i - 1` with the full
-weights: a `y` is missing there.)
+The inner nodes are eliminated: given the classes, their weights follow in closed form. The solver works on one joint
+dual over the pairs of documents and classes (`infer/linear/coupled.py`) with a certified duality gap; for the
+logistic loss on dense rows with few features it is Newton's method (`infer/linear/coupled_newton.py`). (Erratum: the
+published update of a leaf has `a'.x_i - 1 + y w_parent.x_i`; the gradient is `y w.x_i - 1` with the full weights, so
+that a `y` is missing there.)
 
 The bias is the weight of a constant feature: it is regularised, and shared, like any other weight.
+
+`RecursiveSVC.fit` takes these steps:
+
+1. `check_training` (`_common/training.py`): parameters, X (`core/validation.py`), labels (`_common/labels.py`) and
+   weights become a `Training`;
+2. `make_plan` (`search.py`): couplings become factors (`couple` in `_common/coupling.py`), `cv` becomes folds
+   (`core/folds.py`);
+3. `check_fit_memory` (`memory.py`) refuses what does not fit in memory;
+4. `select` (`search.py`) runs the cross-validation, if there is one, and sets `C_` and `coupling_`;
+5. `train_joint` (`coupled_training.py`) prepares the rows and runs a solver: `CoupledSolver`
+   (`infer/linear/coupled.py`) visits blocks of classes with the kernels of `kernels/coupled.py`;
+6. `build_model` and `keep_coupled` (`coupled_training.py`) set `coef_`, `trace_` and `duality_gap_`;
+7. `learn_decisions` (`_common/held_out.py`) sets `calibration_` and `threshold_`.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from contextlib import suppress
+from numbers import Real
+from typing import Any, ClassVar, Self
 
-from sklearn.utils._param_validation import StrOptions
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
-from arbora.classify.recursive.base import Recursive
+from arbora.classify._common.coupling import Coupling, couple
+from arbora.classify._common.held_out import learn_decisions
+from arbora.classify._common.labels import encode_targets
+from arbora.classify._common.linear_model import LinearModel, PartsModel, as_csr, full_weights
+from arbora.classify._common.linear_predictor import (
+    CHECKPOINT_CONSTRAINT,
+    CLASS_WEIGHT_CONSTRAINT,
+    LINEAR_CONSTRAINTS,
+    LinearPredictor,
+)
+from arbora.classify._common.node_predictor import NodePredictor
+from arbora.classify._common.node_weights import node_weights
+from arbora.classify._common.training import (
+    Training,
+    check_training,
+    drop_weightless_rows,
+    open_checkpoint,
+    positive_weights,
+    refuse_overflow,
+)
+from arbora.classify.recursive.coupled_training import (
+    Fitted,
+    Last,
+    build_model,
+    initial_multipliers,
+    keep_coupled,
+    train_joint,
+)
+from arbora.classify.recursive.memory import check_fit_memory
+from arbora.classify.recursive.partial_fit import encode_more, learn_more, refuse_unannounced
+from arbora.classify.recursive.search import SCORES, make_plan, select
+from arbora.classify.thresholds import THRESHOLD_CONSTRAINT, make_threshold
+from arbora.core.checkpoint import Checkpoint
+from arbora.core.engine import Engine, require_shared_memory
+from arbora.core.progress import Progress
+from arbora.core.rollback import all_or_nothing
+from arbora.core.validation import check_features
+from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.structure import Hierarchy, LabelGraph
 
-# Standardised measurements want the small costs, sparse texts with small classes the large ones: what is chosen in
-# benchmarks/RESULTS.md spans this range. At equal cost the logistic loss regularises more than the hinge.
+# Standardised measurements need small costs, sparse texts with small classes large ones: the costs chosen in
+# benchmarks/RESULTS.md span this range. At equal cost the logistic loss regularises more than the hinge.
 DEFAULT_CS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 DEFAULT_LOGISTIC_CS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 DEFAULT_COUPLINGS = (0.0, 0.1, 0.3, 1.0)
 
 
-class RecursiveSVC(Recursive):
+class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimator):
+    """Methods of the two recursive classifiers, which differ in their loss."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **LINEAR_CONSTRAINTS,
+        "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"cv"})],
+        "coupling": [Interval(Real, 0, None, closed="left"), StrOptions({"cv"}), "array-like", dict],
+        "fade": [Interval(Real, 0, None, closed="neither"), None],
+        "class_weight": CLASS_WEIGHT_CONSTRAINT,
+        "Cs": ["array-like"],
+        "couplings": ["array-like"],
+        "cv": ["cv_object"],
+        "scoring": [StrOptions(set(SCORES))],
+        "threshold": THRESHOLD_CONSTRAINT,
+        "prune_below": [Interval(Real, 0, None, closed="left"), None],
+        "warm_start": ["boolean"],
+        "engine": ENGINE_PARAMETER,
+        "checkpoint": CHECKPOINT_CONSTRAINT,
+    }
+
+    @property
+    def _loss(self) -> str:
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train all classes together.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : one label per row, a list of label lists, or an indicator matrix
+            With a structure, labels are names of its nodes, and an indicator has a column for each node.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on C, and on the likelihood of the calibration. The F1 of the cross-validation and of thresholds
+            counts every row once. Rows of weight 0 are in no fold and only contribute their labels to `classes_`.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            C = 1.0 if self.C == "cv" else self.C
+            resumable = self.checkpoint is not None
+            everything = check_training(self, X, y, sample_weight, loss=self._loss, C=C, resumable=resumable)
+            self._refuse_remote()
+            training = drop_weightless_rows(everything)
+            names = self.nodes_[self.class_nodes_]
+            weights = positive_weights(self.class_weight, training, names, self.nodes_)
+            training = training._replace(positive_weight=weights)
+            everything = everything._replace(positive_weight=weights)
+            self.structure_ = self.structure
+            plan = make_plan(self, everything, self._couple)
+            checkpoint = open_checkpoint(self, everything, cv=plan.splits or None)
+            threshold = make_threshold(self.threshold) if self._multilabel else None
+            remote = not self._training_engine().shares_memory
+            check_fit_memory(self, training, plan.coupled, plan.splits, threshold, remote)
+            with ThreadEngine(self.n_jobs) as engine:
+                coupling = select(self, everything, plan, engine, checkpoint)
+            if self.C == "cv":
+                training = training._replace(row_cost=training.row_cost * self.C_)
+            self._train_and_keep(training, coupling, checkpoint)
+            self.calibration_, self.threshold_ = learn_decisions(
+                training,
+                lambda seen, key: build_model(
+                    self._train(seen, coupling, checkpoint=checkpoint, key=key), self.prune_below, keep=False
+                ),
+                ThreadEngine(self.n_jobs),
+                calibration=self.calibration,
+                threshold=self.threshold,
+                multilabel=self._multilabel,
+            )
+            if checkpoint is not None:
+                checkpoint.clear()
+        return self
+
+    def _train_and_keep(self, training: Training, coupling: Coupling, checkpoint: Checkpoint | None) -> None:
+        """Train on all rows; only the weights (and for a warm start the multipliers) stay in memory."""
+        start = None
+        if self.warm_start:
+            last = getattr(self, "_last", None)
+            start = initial_multipliers(last and Last(*last), training, coupling, checkpoint)
+        with Progress(None, "rounds", self.verbose) as progress:
+            fitted = self._train(training, coupling, start=start, checkpoint=checkpoint, progress=progress)
+        keep_coupled(self, fitted, build_model(fitted, self.prune_below))
+        multipliers = fitted.solution.multipliers
+        self._last = Last(training.positives, coupling.order, multipliers) if self.warm_start else None
+
+    def _train(self, training: Training, coupling: Coupling, **more: Any) -> Fitted:
+        with self._training_engine() as engine:
+            return train_joint(training, coupling, engine, dense=self.prune_below is None, **more)
+
+    def _training_engine(self) -> Engine:
+        return choose_engine(self.engine, self.n_jobs)
+
+    def _couple(self, value: Any) -> Coupling:
+        return couple(self.structure_ or self.hierarchy_, self.class_nodes_, value, self.fade)
+
+    def _refuse_remote(self) -> None:
+        """Refuse parameters that an engine with remote shards does not support."""
+        advice = "use engine=None; RayEngine(folder=..., resume=True) resumes a fit that was interrupted"
+        for name, value in (("warm_start", self.warm_start), ("checkpoint", self.checkpoint)):
+            if value:
+                require_shared_memory(self._training_engine(), f"{name}={value!r}", advice)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        structure: Hierarchy | LabelGraph | None = None,
+    ) -> Self:
+        """Continue training with new documents, also of new classes, without the old documents.
+
+        The weights change as little as the new documents allow: deviations from the current weights are regularised.
+        A new class starts where the structure expects it, near its parent.
+
+        The current parameters apply: a `C` or a `coupling` that was set since the last call holds for the new
+        documents, and is stored in `C_` and `coupling_`. "cv" means the values that `fit` chose; nothing is searched
+        here. The calibration of `fit` does not change; new classes get the median of the learned thresholds.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : labels in the form in which they were given to `fit`
+            One document is enough, except in the first call, which is a `fit`.
+        classes : array-like, optional
+            Classes that y may contain; others are refused. Unlike in scikit-learn, the first call does not need it,
+            new classes may come at any time, and a class exists from its first document on.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors on C.
+        structure : Hierarchy or LabelGraph, optional
+            A larger structure that contains all classes so far; by default the current one.
+
+        Returns
+        -------
+        self
+        """
+        if not hasattr(self, "classes_"):
+            if structure is not None:
+                raise ValueError("the first call of partial_fit uses the structure of the constructor.")
+            if classes is not None:
+                refuse_unannounced(encode_targets(y, self.structure), classes)
+            return self.fit(X, y, sample_weight)
+        with all_or_nothing(self):
+            self._validate_params()
+            if isinstance(self.class_weight, str):
+                raise ValueError(
+                    "class_weight='balanced' needs the sizes of all classes, but partial_fit sees one batch: give a "
+                    "dict."
+                )
+            X = check_features(self, X, reset=False)
+            check_consistent_length(X, y)
+            rows = as_csr(X)
+            refuse_overflow(rows, np.dtype(self.dtype))
+            structure = self.structure_ if structure is None else structure
+            targets = encode_more(y, structure, self.classes_, self.label_kind_)
+            if classes is not None:
+                refuse_unannounced(targets, classes)
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            self.C_ = self.C_ if isinstance(self.C, str) else self.C
+            self.coupling_ = self.coupling_ if isinstance(self.coupling, str) else self.coupling
+            learn_more(self, rows, targets, structure, self.C_ * weight)
+        return self
+
+    def node_weights(self, nodes: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Weights of any nodes, also inner ones: the minimiser of the regulariser, given those of the classes.
+
+        Parameters
+        ----------
+        nodes : sequence of names
+
+        Returns
+        -------
+        coef : ndarray of shape (n_nodes, n_features)
+        intercept : ndarray of shape (n_nodes,)
+        """
+        check_is_fitted(self)
+        if self.structure_ is not None:
+            ids = np.asarray(self.structure_.encode(list(nodes)))
+        else:
+            place = {name: i for i, name in enumerate(self.nodes_.tolist())}
+            unknown = [name for name in nodes if name not in place]
+            if unknown:
+                raise ValueError(f"{unknown[0]!r} is not a class of the model, which has no structure.")
+            ids = np.array([place[name] for name in nodes], np.int64)
+        coef, intercept = node_weights(
+            self._linear_model(),
+            self.structure_ or self.hierarchy_,
+            self.class_nodes_,
+            ids,
+            coupling=self.coupling_,
+            fade=self.fade,
+            dtype=np.dtype(self.dtype),
+        )
+        return coef, intercept
+
+    def _linear_model(self) -> LinearModel | PartsModel:
+        if "differences_" in self.__dict__:
+            return PartsModel(self.differences_, self.intercept_, self.sharing_)
+        return LinearModel(self.coef_, self.intercept_)
+
+    def __getattr__(self, name: str) -> Any:
+        # A pruned model stores differences; its full weights are computed on demand.
+        if name == "coef_" and "differences_" in self.__dict__:
+            return full_weights(self.differences_, self.sharing_)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __arbora_params__(self) -> dict[str, Any]:
+        """Parameters that `arbora.io.save` stores: a splitter as its splits, or else as its number of folds."""
+        params: dict[str, Any] = self.get_params(deep=False)
+        if hasattr(self, "cv_splits_") and getattr(self, "_split_by", None) is self.cv:
+            params["cv"] = self.cv_splits_
+        elif hasattr(self.cv, "get_n_splits"):
+            with suppress(TypeError, ValueError):  # some splitters need the rows for this
+                params["cv"] = int(self.cv.get_n_splits())
+        return params
+
+
+class RecursiveSVC(RecursiveClassifier):
     """Support vector machines trained together over a label structure (RR-SVM).
 
     Parameters
     ----------
     C : float or "cv"
-        Cost of a unit of loss: the larger, the closer the fit to the training data. "cv" chooses among `Cs` by
-        cross-validation; what was chosen is in `C_`.
+        Cost of a unit of loss. A larger value fits the training data more closely. "cv" chooses among `Cs` by
+        cross-validation; the choice is in `C_`.
     loss : {"hinge", "squared_hinge"}
     structure : Hierarchy or LabelGraph, optional
-        Label structure whose nodes the labels name. Without one, the model is the flat one.
+        Label structure; the labels are names of its nodes. Without one, the model is flat.
     coupling : float, "cv", sequence of floats or dict
-        How much classes share with those near them: 0 is flat training, 1 (with `fade=None`) as published. One number
-        for all inner nodes, one for each depth from the roots down (the last goes on), or a dict of node names
-        (others have 1). "cv" chooses among `couplings`; what was chosen is in `coupling_`. Of a graph: one number in
-        [0, 1].
+        How much neighbouring classes share: 0 is flat training, 1 (with `fade=None`) the published model. One number
+        for all inner nodes, one for each depth from the roots down (the last one holds for all deeper nodes), or a
+        dict of node names (other nodes have 1). "cv" chooses among `couplings`; the choice is in `coupling_`. For a
+        graph: one number in [0, 1].
     fade : float, optional
-        A node with more than this many classes below it is coupled in proportion fade / n_classes: what thousands
-        of classes share is little, and slow to learn. None couples all nodes alike, as published.
+        The coupling of a node with more than this many classes below it is multiplied by fade / n_classes: thousands
+        of classes share little, and sharing makes training slow. None couples all nodes alike, as published.
     tol : float
-        Relative duality gap of the joint problem at which training stops; it is certified, so that the objective is
-        at most this share above its optimum.
+        Relative duality gap of the joint problem at which training stops. The gap is certified: the objective is at
+        most this share above its optimum.
     max_iter : int
-        Most rounds over all classes (or Newton steps); a `ConvergenceWarning` tells when they were not enough.
+        Maximum number of rounds over all classes (or Newton steps). A `ConvergenceWarning` is issued if they are not
+        enough.
     fit_intercept : bool
         Whether to learn a bias.
     intercept_scaling : float
-        Value of the constant feature whose weight is the bias; the larger, the less the bias is regularised.
+        Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     class_weight : dict, "balanced" or None
-        Factors on the cost of the positive documents of each class, by its name; "balanced" is
+        Factors on the cost of the positive rows of each class, by name. "balanced" is
         n_samples / (n_classes * n_samples of the class).
     Cs, couplings : sequences
-        What "cv" tries. A path of costs rises, each from the solution before, and ends when the score has fallen
-        twice in a row, four costs or more having been tried.
+        Candidates of "cv". Costs are tried in rising order, each from the solution of the one before; the path ends
+        when the score has fallen twice in a row, after at least four costs.
     cv : int, None, splitter of scikit-learn or iterable of splits
-        Folds of the cross-validation; of a number of them (None is 5), documents of a class are dealt out to them in
-        turn. All else counts by the rows that it gives: a checkpoint belongs to them (a splitter that shuffles needs
-        a `random_state` to give them again), and `arbora.io.save` keeps them instead of the splitter, or its number
-        of folds if there was no search.
+        Folds of the cross-validation. With an integer (None is 3, the default) the rows of each class are dealt to
+        the folds in turn. A splitter or iterable counts by its rows: a checkpoint belongs to them (a splitter that
+        shuffles needs a `random_state`), and `arbora.io.save` stores them instead of the splitter, or its number of
+        folds if there was no search.
     scoring : {"macro_f1", "micro_f1"}
-        What the cross-validation maximises; "f1_macro" and "f1_micro" mean the same. Rows of positive weight
-        count once.
+        Score of the cross-validation; "f1_macro" and "f1_micro" are synonyms. Each row of positive weight counts
+        once.
     calibration : "holdout", int or None
-        How scores become probabilities: the scale is learned on a fifth of the rows with a coarse model of the
-        others, on that many folds in turn (slower, finer), or is 1.
+        How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
+        others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
     threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
-        Where to cut the scores of a row that may carry several labels (`arbora.classify.thresholds`).
+        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`).
     prune_below : float, optional
-        Keep the weights as sparse differences of nodes from their parents, without entries whose size is not above
-        this: for structures so large that a dense `coef_` would not fit. 0.0 drops nothing but zeros.
+        Store the weights as sparse differences of nodes from their parents, without entries whose absolute value is
+        not above this: for structures so large that a dense `coef_` does not fit. 0.0 drops only zeros.
     dtype : "float32" or "float64"
         Precision of training and weights.
     warm_start : bool
-        Whether to start `fit` from the multipliers of the fit before, if it was of the same documents and labels.
+        Whether to start `fit` from the multipliers of the previous fit, if it had the same documents and labels.
     n_jobs : int, optional
-        Threads; the result does not depend on it. Under a root that all classes share, at most two blocks of
-        classes are trained at a time, and one where there are fewer than 65 blocks of 32.
+        Number of threads. The result does not depend on it. If all classes share a root, at most two blocks of
+        classes are trained at a time, and one if there are fewer than 65 blocks of 32.
     engine : None, "threads", "ray" or RayEngine
-        Where classes are trained together: in this process, or in shards on the workers of a Ray cluster (extra
-        `ray`; "ray" is one on this machine). The optimum is the same. The search of "cv" and `partial_fit` stay in
-        this process; `warm_start` and `checkpoint` are for this process alone.
+        Where classes are trained: in this process, or in shards on the workers of a Ray cluster (extra `ray`; "ray"
+        starts one on this machine). The optimum is the same. The search of "cv" and `partial_fit` run in this
+        process; `warm_start` and `checkpoint` need engine=None.
     random_state : int, RandomState instance or None
         Order in which rows and classes are visited, and the folds.
     checkpoint : path, optional
-        Folder where finished blocks of classes, candidates of the cross-validation and held-out fits are kept: a fit
-        that was interrupted goes on from there and ends with the same model; the folder is cleared at the end.
+        Folder where finished blocks of classes, candidates of the cross-validation and held-out fits are saved. An
+        interrupted fit resumes from there and ends with the same model; the folder is cleared at the end.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
     Attributes
     ----------
     classes_ : ndarray
-        Labels with data: the columns of `decision_function`.
+        Labels with data, sorted (label sets: in the order of the nodes). They are the columns of `predict_proba` and
+        `decision_function`.
     coef_ : ndarray of shape (n_classes, n_features)
-        Of a pruned model sparse, and made from `differences_` when it is asked for.
+        For a pruned model sparse, and computed from `differences_` on demand.
     intercept_ : ndarray of shape (n_classes,)
     differences_ : sparse matrix of shape (n_parts, n_features)
-        Of a pruned model: the parts of which the weights of the classes are sums.
+        Pruned models only: the parts of the weights.
     sharing_ : sparse matrix of shape (n_parts, n_classes)
-        Of a pruned model: the share of each class in each part.
+        Pruned models only: the share of each class in each part; ``coef_ = sharing_.T @ differences_``.
     C_, coupling_ : the cost and the coupling of the fit
     cv_results_ : dict
-        After a cross-validation, of every candidate: "C", "coupling", "mean_score", "std_score", "scores" (by fold),
-        "gap" (the largest relative duality gap over folds) and "converged" (whether that is small enough).
+        After a cross-validation, for every candidate: "C", "coupling", "mean_score", "std_score", "scores" (by fold),
+        "gap" (largest relative duality gap over folds) and "converged" (whether it reached the tolerance).
     cv_splits_ : list of pairs of ndarrays
-        After a cross-validation with a `cv` that is no number: the rows to train on and to judge on.
+        After a cross-validation with a `cv` that is not a number: rows to train on and rows to test on.
     cv_n_samples_ : int
-        Number of rows that were split so; a loaded model refuses to split another number in the same way.
+        Number of rows that were split; a loaded model refuses to use the splits for another number.
     nodes_ : ndarray
         Names of the columns of `predict_node_proba`.
     structure_ : Hierarchy, LabelGraph or None
-        The structure in force, which `partial_fit` may replace by a larger one.
+        The current structure; `partial_fit` may replace it by a larger one.
     hierarchy_ : Hierarchy
-        The structure, or one root for each class.
+        The structure; without one, a root for each class.
     class_nodes_ : ndarray of int
         Node of each class.
     duality_gap_ : float
         Certified relative duality gap.
     trace_ : Trace
-        Objective, relative gap (estimates, the last one exact) and seconds by round.
+        For each round `objective`, `seconds` and the relative duality gap: `gap_estimate`, and in the last row the
+        certified `gap` (Newton's method certifies every row).
     calibration_ : ndarray of shape (2,)
-        Scale and shift that make probabilities of scores.
+        Scale and shift of the scores in the probabilities.
     threshold_ : Threshold or None
     n_iter_ : int
-        Rounds.
+        Number of rounds.
     n_features_in_ : int
 
     Examples
@@ -156,7 +435,7 @@ class RecursiveSVC(Recursive):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **Recursive._parameter_constraints,
+        **RecursiveClassifier._parameter_constraints,
         "loss": [StrOptions({"hinge", "squared_hinge"})],
     }
 
@@ -175,7 +454,7 @@ class RecursiveSVC(Recursive):
         class_weight: Any = None,
         Cs: Any = DEFAULT_CS,
         couplings: Any = DEFAULT_COUPLINGS,
-        cv: int = 3,
+        cv: Any = 3,
         scoring: str = "macro_f1",
         calibration: Any = "holdout",
         threshold: Any = "zero",
@@ -214,46 +493,47 @@ class RecursiveSVC(Recursive):
         self.verbose = verbose
 
     @property
-    def _loss_name(self) -> str:
+    def _loss(self) -> str:
         return self.loss
 
 
-class RecursiveLogisticRegression(Recursive):
+class RecursiveLogisticRegression(RecursiveClassifier):
     """Logistic regression trained together over a label structure (RR-LR).
 
     Parameters
     ----------
     C : float or "cv"
-        Cost of a unit of loss: the larger, the closer the fit to the training data. "cv" chooses among `Cs`.
+        Cost of a unit of loss. A larger value fits the training data more closely. "cv" chooses among `Cs`.
     structure : Hierarchy or LabelGraph, optional
-        Label structure whose nodes the labels name. Without one, the model is the flat one.
+        Label structure; the labels are names of its nodes. Without one, the model is flat.
     coupling : float, "cv", sequence of floats or dict
-        How much classes share with those near them: 0 is flat training, 1 (with `fade=None`) as published.
+        How much neighbouring classes share: 0 is flat training, 1 (with `fade=None`) the published model.
     fade : float, optional
-        Number of classes below a node beyond which its coupling fades.
+        Number of classes below a node beyond which its coupling is reduced.
     tol, max_iter
-        When to stop: relative duality gap, most rounds (or Newton steps).
+        Relative duality gap and number of rounds (or Newton steps) at which training stops.
     fit_intercept, intercept_scaling
-        Whether there is a bias, and how little it is regularised.
+        Whether to learn a bias, and the value of its constant feature.
     class_weight : dict, "balanced" or None
-        Factors on the cost of the positive documents of each class.
+        Factors on the cost of the positive rows of each class.
     Cs, couplings, cv, scoring
-        The cross-validation: what it tries, on which folds, and what it maximises.
+        Candidates, folds (None is 3, the default) and score of the cross-validation.
     calibration, threshold
         How scores become probabilities, and sets of labels.
     prune_below, dtype
-        How weights are kept: as sparse differences or in full, and in which precision.
+        How weights are stored: as sparse differences or in full, and in which precision.
     warm_start, n_jobs, engine, random_state, checkpoint, verbose
-        How training goes about it.
+        How training runs.
 
-        All parameters but `loss` are those of `RecursiveSVC`, where they are described in full.
+        All parameters are those of `RecursiveSVC`, where they are described in full.
 
     Attributes
     ----------
     classes_ : ndarray
-        Labels with data: the columns of `decision_function`.
+        Labels with data, sorted (label sets: in the order of the nodes). They are the columns of `predict_proba` and
+        `decision_function`.
     coef_ : ndarray of shape (n_classes, n_features)
-        Of a pruned model sparse, and made from `differences_` when it is asked for.
+        For a pruned model sparse, and computed from `differences_` on demand.
     intercept_ : ndarray of shape (n_classes,)
     differences_, sharing_, C_, coupling_, cv_results_, cv_splits_, structure_
         As in `RecursiveSVC`.
@@ -286,7 +566,7 @@ class RecursiveLogisticRegression(Recursive):
         class_weight: Any = None,
         Cs: Any = DEFAULT_LOGISTIC_CS,
         couplings: Any = DEFAULT_COUPLINGS,
-        cv: int = 3,
+        cv: Any = 3,
         scoring: str = "macro_f1",
         calibration: Any = "holdout",
         threshold: Any = "zero",
@@ -324,5 +604,5 @@ class RecursiveLogisticRegression(Recursive):
         self.verbose = verbose
 
     @property
-    def _loss_name(self) -> str:
+    def _loss(self) -> str:
         return "logistic"

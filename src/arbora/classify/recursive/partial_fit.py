@@ -1,32 +1,37 @@
-"""A model that goes on learning: new classes among old ones, new weights on top of old ones."""
+"""`partial_fit` of the recursive classifiers: new documents and classes change the weights as little as possible."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._common.coupling import expected_weights
+from arbora.classify._common.coupling import couple
 from arbora.classify._common.labels import SINGLE, Targets, are_sets, encode_targets
 from arbora.classify._common.linear_model import LinearModel, PartsModel
+from arbora.classify._common.node_weights import mixed, mixing_of
+from arbora.classify._common.training import Training, positive_weights, seed_of, solver_options
+from arbora.classify.recursive.coupled_training import build_model, keep_coupled, train_joint
+from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import BLOCK
 from arbora.infer.prune import pruned
-from arbora.structure import Hierarchy
+from arbora.structure import Hierarchy, LabelGraph
 
 
 def encode_more(y: Any, structure: Any, old: NDArray[Any], kind: str) -> Targets:
-    """Encode labels of new documents for a model with the classes `old`, of which they may well be one only."""
+    """Encode labels of new documents, which may be of a single class, for a model with the classes `old`."""
     if kind == SINGLE and not sp.issparse(y) and np.ndim(y) == 1 and not are_sets(y):
-        # The classes that are known go behind the labels and off again: a label alone is no mistake here.
+        # The known classes are appended and removed again, so that a single class is no error.
         labels = np.array([*y, None], dtype=object)[:-1] if structure is not None else np.asarray(y)
         numbers = [array.dtype.kind in "biuf" for array in (labels, old)]
         if structure is None and numbers[0] != numbers[1]:
             raise ValueError(
                 f"the labels of fit were like {old.tolist()[0]!r}, these are like {labels.tolist()[0]!r}: "
-                "give labels of one kind."
+                "give labels of the same kind."
             )
         targets = encode_targets(np.concatenate([labels, old]), structure)
         return targets._replace(indicator=targets.indicator[: len(labels)])
@@ -37,12 +42,12 @@ def encode_more(y: Any, structure: Any, old: NDArray[Any], kind: str) -> Targets
 
 
 def refuse_unannounced(targets: Targets, classes: Any) -> None:
-    """Refuse labels that are not among the classes that the user announced."""
+    """Refuse labels that are not in the argument `classes`."""
     announced = set(np.asarray(classes).tolist())
     found = targets.classes[np.asarray(targets.indicator.sum(axis=0)).ravel() > 0]
     for name in found.tolist():
         if name not in announced:
-            raise ValueError(f"the label {name!r} of y is not one of the {len(announced)} classes announced.")
+            raise ValueError(f"the label {name!r} of y is not one of the {len(announced)} given classes.")
 
 
 def refuse_new_meaning(before: NDArray[Any], now: NDArray[Any], classes: NDArray[Any]) -> None:
@@ -57,10 +62,10 @@ def refuse_new_meaning(before: NDArray[Any], now: NDArray[Any], classes: NDArray
 
 
 def with_classes(targets: Targets, old: list[Any]) -> tuple[Targets, NDArray[np.int64]]:
-    """Add the classes of a model to encoded labels; return the columns where they are."""
+    """Add the classes of a model to encoded labels; return their columns too."""
     known = set(targets.classes.tolist())
     missing = [name for name in old if name not in known]
-    if targets.nodes is targets.classes:  # no structure: the classes themselves are the nodes
+    if targets.nodes is targets.classes:  # without a structure the classes are the nodes
         union = sorted([*known, *missing])
         hierarchy = Hierarchy.from_edges([], nodes=list(range(len(union))))
         classes = np.array(union, dtype=targets.classes.dtype if not missing else None)
@@ -82,19 +87,19 @@ def with_classes(targets: Targets, old: list[Any]) -> tuple[Targets, NDArray[np.
     return full, np.array([place[name] for name in old])
 
 
-def _folded(parts: sp.csr_array, sharing: sp.csr_array) -> tuple[sp.csc_array, sp.csc_array]:
-    """Add up parts that are shared in the same way: a model does not grow with every call."""
+def _merged(parts: sp.csr_array, sharing: sp.csr_array) -> tuple[sp.csc_array, sp.csc_array]:
+    """Add up parts with equal shares, so that a model does not grow with every call."""
     key = sharing @ np.random.default_rng(0).random((sharing.shape[1], 2))
     _, first, group = np.unique(key, axis=0, return_index=True, return_inverse=True)
     n_parts = len(key)
-    fold = sp.csr_array(
+    merge = sp.csr_array(
         (np.ones(n_parts, parts.dtype), (group.ravel(), np.arange(n_parts))), shape=(len(first), n_parts)
     )
-    return sp.csc_array(fold @ parts), sp.csc_array(sharing[first])
+    return sp.csc_array(merge @ parts), sp.csc_array(sharing[first])
 
 
 def as_parts(model: LinearModel | PartsModel, below: float) -> PartsModel:
-    """Give full weights parts: every class is its own, without its small entries."""
+    """Full weights as parts, one for each class, without small entries."""
     if isinstance(model, PartsModel):
         return model
     coef = np.asarray(model.coef)
@@ -102,42 +107,10 @@ def as_parts(model: LinearModel | PartsModel, below: float) -> PartsModel:
     return PartsModel(sp.csc_array(pruned(coef, below)), model.intercept, own)
 
 
-def mixing_of(
-    structure: Any,
-    class_nodes: NDArray[np.int64],
-    wanted: NDArray[np.int64],
-    coupling: Any,
-    fade: float | None,
-) -> sp.csr_array:
-    """Weights of any nodes as mixtures of those of the classes (n_wanted x n_classes): a class is itself."""
-    column = {node: position for position, node in enumerate(class_nodes.tolist())}
-    known = np.array([column.get(node, -1) for node in wanted.tolist()], dtype=np.int64)
-    is_class = known >= 0
-    other, which = np.unique(wanted[~is_class], return_inverse=True)
-    rows = sp.csr_array(expected_weights(structure, class_nodes, other, coupling, fade))
-    stacked = sp.vstack([sp.eye_array(len(class_nodes)), rows], format="csr")
-    known[~is_class] = len(class_nodes) + which
-    return sp.csr_array(stacked[known])
-
-
-def mixed(model: LinearModel | PartsModel, mixing: sp.csr_array, dtype: Any) -> LinearModel:
-    """Dense weights of mixtures of the classes of a model."""
-    intercept = mixing @ model.intercept
-    if isinstance(model, LinearModel):
-        # Classes that are themselves need a few rows only; a sparse product would copy all of them.
-        used = np.unique(mixing.indices)
-        few = 2 * len(used) < mixing.shape[1]
-        coef = model.coef[used] if few else model.coef
-        shares = (mixing[:, used] if few else mixing).toarray().astype(dtype)
-        return LinearModel(np.asarray(shares @ coef, dtype), intercept)
-    shares = sp.csr_array(model.sharing @ mixing.T)
-    return LinearModel((model.parts.T @ shares).toarray().T.astype(dtype), intercept)
-
-
 def offset_of(
     model: LinearModel | PartsModel, mixing: sp.csr_array, bias: float, dtype: Any
 ) -> Callable[[NDArray[np.int64]], NDArray[Any]]:
-    """Give the function that makes the weights (n_features + 1, n) to start from, of some classes at a time."""
+    """Return the function that computes the initial weights (n_features + 1, n) of some classes."""
 
     def offset(classes: NDArray[np.int64]) -> NDArray[Any]:
         coef, intercept = mixed(model, sp.csr_array(mixing[classes]), dtype)
@@ -149,18 +122,18 @@ def offset_of(
 def moved(
     before: PartsModel, change: PartsModel, mixing: sp.csr_array, columns: NDArray[np.int64], below: float
 ) -> PartsModel:
-    """Put a pruned model together: its parts before, the starts of new classes, and what new documents changed.
+    """Assemble a pruned model: its old parts, the initial weights of new classes, and the change.
 
     Parameters
     ----------
     before, change : PartsModel
         `change` has a column for every class.
     mixing : sparse matrix of shape (n_classes, n_classes_before)
-        Where classes started, as mixtures of those before.
+        Initial weights of the classes, as mixtures of the old ones.
     columns : ndarray of int
-        Where the classes of `before` are now.
+        Columns of the classes of `before`.
     below : float
-        Entries of the new starts that are no larger are dropped.
+        Initial weights of new classes that are not larger are dropped.
     """
     n_classes = mixing.shape[0]
     is_new = np.ones(n_classes, bool)
@@ -178,5 +151,72 @@ def moved(
     own = sp.csr_array((np.ones(len(new)), (np.arange(len(new)), new)), shape=(len(new), n_classes))
     parts = sp.vstack([before.parts, *starts, change.parts], format="csr")
     sharing = sp.vstack([before.sharing @ place, own, change.sharing], format="csr").astype(parts.dtype)
-    parts, sharing = _folded(parts, sharing)
+    parts, sharing = _merged(parts, sharing)
     return PartsModel(parts, mixing @ before.intercept + change.intercept, sharing)
+
+
+def learn_more(
+    estimator: Any,
+    X: sp.csr_array,
+    targets: Targets,
+    structure: Hierarchy | LabelGraph | None,
+    cost: NDArray[Any],
+) -> None:
+    """Train a recursive classifier on checked new documents, from its current weights, and update its attributes.
+
+    Parameters
+    ----------
+    estimator : RecursiveSVC or RecursiveLogisticRegression
+    X : CSR array
+    targets : Targets
+        Labels of the new documents.
+    structure : Hierarchy, LabelGraph or None
+        The structure from now on.
+    cost : ndarray of shape (n_samples,)
+        C times the weights of the rows.
+    """
+    before, coupling, fade = estimator._linear_model(), estimator.coupling_, estimator.fade
+    old_names, old_classes = estimator.nodes_[estimator.class_nodes_], estimator.classes_
+    targets, columns = with_classes(targets, old_classes.tolist())
+    within = targets.hierarchy if structure is None else structure
+    old = targets.class_nodes[columns]
+    if structure is not None:
+        refuse_new_meaning(old_names, targets.nodes[old], old_classes)
+    mixing = mixing_of(within, old, targets.class_nodes, coupling, fade)
+    estimator._remember_targets(targets)
+    estimator.structure_ = structure
+    seed = seed_of(estimator.random_state, estimator.checkpoint is not None)
+    options = solver_options(estimator, estimator._loss, seed)
+    if not options.bias:
+        before = before._replace(intercept=np.zeros_like(before.intercept))
+    training = Training(X, targets.indicator, cost, np.ones(len(targets.classes)), options)
+    names = targets.nodes[targets.class_nodes]
+    weights = positive_weights(estimator.class_weight, training, names, targets.nodes)
+    training = training._replace(positive_weight=weights)
+    dense = estimator.prune_below is None
+    with ThreadEngine(estimator.n_jobs) as engine:
+        fitted = train_joint(
+            training,
+            couple(within, targets.class_nodes, coupling, fade),
+            engine,
+            dense=dense,
+            offset=offset_of(before, mixing, options.bias, options.dtype),
+        )
+    model = build_model(fitted, estimator.prune_below)
+    if isinstance(model, PartsModel):  # of the change alone
+        parts = as_parts(before, estimator.prune_below)
+        model = moved(parts, model, mixing, columns, estimator.prune_below)
+    keep_coupled(estimator, fitted, model)
+    if len(old_classes) < len(estimator.classes_) and hasattr(estimator.threshold_, "n_classes_"):
+        estimator.threshold_ = extend_threshold(estimator.threshold_, len(estimator.classes_), columns)
+
+
+def extend_threshold(threshold: Any, n_classes: int, columns: NDArray[np.int64]) -> Any:
+    """Copy of a learned threshold for more classes: a new class gets the median of the others."""
+    threshold = copy(threshold)
+    threshold.n_classes_ = n_classes
+    if hasattr(threshold, "thresholds_"):
+        cuts = np.full(n_classes, np.median(threshold.thresholds_))
+        cuts[columns] = threshold.thresholds_
+        threshold.thresholds_ = cuts
+    return threshold

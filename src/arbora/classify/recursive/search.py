@@ -1,23 +1,22 @@
-"""Choosing the cost of a unit of loss and the coupling by cross-validation, along warm-started paths.
+"""Choice of C and the coupling by cross-validation, along warm-started paths.
 
-For each coupling the costs are tried in rising order, every fold from the multipliers it had at the cost before (they
-stay feasible). A path ends when the score has fallen twice in a row, but not before four costs were tried: what lies
-beyond is costly and rarely better.
+For each coupling the costs are tried in rising order. Each fold starts from its multipliers at the cost before, which
+are still feasible. A path ends when the score has fallen twice in a row, after at least four costs: larger costs take
+long and are rarely better.
 
 Rows of weight 0 are in no fold. F1 counts every other row once, whatever its weight.
 
-With a checkpoint the multipliers of each fold, and then the table of the candidates so far, are saved whenever a
-candidate is finished: a search that was cut off goes on with the next one. Multipliers of odd and even candidates
-have different names, so that those the table belongs to are there until the next table is.
+With a checkpoint, the multipliers of each fold and then the table of the candidates are saved after each candidate;
+an interrupted search resumes with the next one. Multipliers of odd and even candidates have different names, so that
+those that belong to the last table exist until the next table is saved.
 
-All folds are taken apart, and keep their multipliers, from the beginning to the end: what that needs is counted
+The rows of all folds and their multipliers are in memory during the whole search; `memory.search_memory` counts them
 before anything is trained.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -25,60 +24,46 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import check_cv
 
 from arbora.classify._common.coupling import Coupling
 from arbora.classify._common.linear_model import linear_scores
-from arbora.classify._common.one_vs_rest import Training
-from arbora.classify.recursive.coupled_training import (
-    Fitted,
-    Start,
-    build_model,
-    joint_memory,
-    multiplier_memory,
-    pack,
-    size_of,
-    train_joint,
-    unpack,
-)
+from arbora.classify._common.training import Training
+from arbora.classify.recursive.coupled_training import Fitted, Start, build_model, pack, train_joint, unpack
 from arbora.classify.thresholds import make_threshold
 from arbora.core.checkpoint import Checkpoint
-from arbora.core.memory import require_memory
+from arbora.core.engine import Engine
+from arbora.core.folds import Split, cv_splits
 from arbora.core.progress import Progress
-from arbora.engine import ThreadEngine
+from arbora.core.warn_caller import warn_caller
 from arbora.infer.linear.flat import LinearRows, prepare_rows
-from arbora.infer.linear.layout import Layout
 from arbora.metrics import macro_f1, micro_f1
 
 SCORES = {"micro_f1": micro_f1, "macro_f1": macro_f1, "f1_micro": micro_f1, "f1_macro": macro_f1}
 COARSE_TOL = 0.03  # candidates are ranked, not kept
-DEFAULT_FOLDS = 5  # of cv=None
 _FEWEST_TRIED = 4  # costs of a path before it may end
-_PIECE = "search"  # of a checkpoint
-
-Split = tuple[NDArray[np.int64], NDArray[np.int64]]  # rows to train on, rows to judge on
+_PIECE = "search"  # name in the checkpoint
 
 
 class Plan(NamedTuple):
-    """What to try, and how to judge it."""
+    """Candidates, folds and score of a search."""
 
     Cs: Sequence[float]
     couplings: Sequence[Any]
-    coupled: Sequence[Coupling]  # what these mean
+    coupled: Sequence[Coupling]  # factors of these couplings
     splits: Sequence[Split]
     scoring: str
     threshold: Any  # for label sets; None for one label a row
     prune_below: float | None
 
-    def meaning(self, coupling: Any) -> Coupling:
-        """Tell what one of the couplings means."""
+    def coupling_of(self, coupling: Any) -> Coupling:
+        """Factor of one of the couplings."""
         return next(
             coupled for value, coupled in zip(self.couplings, self.coupled, strict=True) if value is coupling
         )
 
 
 class Fold(NamedTuple):
-    """What to train on, its rows prepared once for all candidates, and what to judge on."""
+    """Training rows, prepared once for all candidates, and test rows."""
 
     seen: Training
     rows: LinearRows
@@ -90,13 +75,13 @@ class Tried(NamedTuple):
     """A candidate, and its score and relative duality gap on every fold."""
 
     C: float
-    which: int  # number of its coupling in the plan
+    which: int  # index of its coupling in the plan
     scores: list[float]
     gaps: list[float]
 
 
 def check_costs(Cs: Any) -> list[float]:
-    """Refuse costs that are none, and a path without any."""
+    """Refuse an empty path, and costs that are not positive finite numbers."""
     costs = np.asarray(Cs)
     numbers = costs.ndim == 1 and costs.size > 0 and costs.dtype.kind in "iuf"
     if not numbers or not ((costs > 0) & (costs < np.inf)).all():
@@ -105,7 +90,7 @@ def check_costs(Cs: Any) -> list[float]:
 
 
 def tabulate(tried: Sequence[Tried], couplings: Sequence[Any], tol: float) -> dict[str, Any]:
-    """Make the table of all candidates; of the gaps, which were to fall to `tol`, it has the largest over folds."""
+    """Table of all candidates, with the largest gap over folds; `tol` is the tolerance of these gaps."""
     Cs, which, scores, gaps = (np.array(column) for column in zip(*tried, strict=True))
     return {
         "C": Cs,
@@ -119,142 +104,92 @@ def tabulate(tried: Sequence[Tried], couplings: Sequence[Any], tol: float) -> di
 
 
 def best_of(results: dict[str, Any]) -> tuple[float, Any]:
-    """Cost and coupling with the best mean score; of equal ones the first."""
+    """Cost and coupling with the best mean score; the first of equal ones."""
     at = int(np.argmax(results["mean_score"]))
     return float(results["C"][at]), results["coupling"][at]
 
 
 def warn_of_open_gaps(results: dict[str, Any], max_iter: int) -> None:
-    """Say once which candidates were judged before their gap was closed."""
+    """Warn once, with the candidates that have not converged."""
     still_open = np.flatnonzero(~results["converged"])
     if still_open.size:
         names = [f"C={results['C'][at]:g} with coupling={results['coupling'][at]}" for at in still_open[:5]]
         more = f" and {still_open.size - 5} more" if still_open.size > 5 else ""
-        warnings.warn(
+        warn_caller(
             f"{still_open.size} of {len(results['C'])} candidates of the cross-validation reached "
             f"max_iter={max_iter} rounds on a fold, with relative duality gaps up to {results['gap'].max():.2g}: "
             f"{', '.join(names)}{more}. Their scores may be off: increase max_iter, or leave out the largest Cs.",
             ConvergenceWarning,
-            stacklevel=5,
         )
 
 
-def folds(positives: sp.csr_array, n_folds: int, seed: int) -> NDArray[np.int64]:
-    """Fold of every row: the documents of a class (of the rarest one, for label sets) are dealt out in turn."""
-    rng = np.random.default_rng(seed)
-    size = np.asarray(positives.sum(axis=0)).ravel()
-    order = rng.permutation(positives.shape[0])
-    Y = sp.csr_array(positives[order])
-    # A row without labels is a class of its own; among several labels the rarest decides.
-    rarest = np.full(len(order), -1)
-    filled = np.flatnonzero(np.diff(Y.indptr))
-    by_row = np.repeat(np.arange(len(order)), np.diff(Y.indptr))
-    ranked = np.lexsort((Y.indices, size[Y.indices], by_row))
-    rarest[filled] = Y.indices[ranked][Y.indptr[filled]]
-    dealt = np.argsort(rarest, kind="stable")
-    fold = np.empty(len(order), np.int64)
-    fold[order[dealt]] = np.arange(len(order)) % n_folds
-    return fold
+def make_plan(estimator: Any, training: Training, couple_by: Callable[[Any], Coupling]) -> Plan:
+    """Check the candidates of the cross-validation; without one, the plan has the given coupling only.
 
-
-def splits(training: Training, cv: Any) -> list[Split]:
-    """Rows to train on and rows to judge on, for every fold; rows of weight 0 are in none.
+    All couplings are computed here, so that a bad one is refused before anything is trained. A numeric `C` is part of
+    the costs already.
 
     Parameters
     ----------
+    estimator : RecursiveSVC or RecursiveLogisticRegression
     training : Training
-    cv : int, None, splitter of scikit-learn or iterable of pairs of rows
-        None stands for `DEFAULT_FOLDS`. A splitter is asked to split all rows, those of weight 0 too.
+        With all rows.
+    couple_by : callable
+        Returns the `Coupling` of a value of the parameter.
     """
-    n_samples, positives = training.X.shape[0], training.positives
-    counts = training.row_cost > 0
-    cv = DEFAULT_FOLDS if cv is None else cv
-    if isinstance(cv, Integral):
-        rows = np.flatnonzero(counts)
-        if len(rows) < cv:
-            raise ValueError(f"cv={cv} folds need at least as many rows, got {len(rows)}.")
-        fold = folds(positives[rows], int(cv), training.options.seed)
-        return [(rows[fold != f], rows[fold == f]) for f in range(cv)]
-    one_each = positives.nnz == n_samples and (np.diff(positives.indptr) == 1).all()
-    pairs = check_cv(cv).split(np.arange(n_samples), positives.indices if one_each else None)
-    found = [(_row_numbers(seen, counts), _row_numbers(unseen, counts)) for seen, unseen in pairs]
-    if not found:
-        raise ValueError(
-            f"cv={cv!r} gives no splits (a generator gives them once only): give a list of pairs."
-        )
-    return found
+    search_C, search_coupling = estimator.C == "cv", isinstance(estimator.coupling, str)
+    if not search_C and not search_coupling:
+        return Plan([], [estimator.coupling], [couple_by(estimator.coupling)], [], "", None, None)
+    Cs = check_costs(estimator.Cs) if search_C else [1.0]
+    couplings = list(estimator.couplings) if search_coupling else [estimator.coupling]
+    if not couplings:
+        raise ValueError("couplings is empty: give at least one, for instance 0.0, which is flat training.")
+    if hasattr(estimator, "cv_splits_") and not hasattr(estimator, "_split_by"):  # a loaded model
+        n_before = estimator.cv_n_samples_
+        refuse_splits_of_other_rows(estimator.cv, estimator.cv_splits_, n_before, training.X.shape[0])
+    splits = cv_splits(estimator.cv, training.positives, training.row_cost > 0, training.options.seed)
+    threshold = estimator.threshold if estimator._multilabel else None
+    coupled = [couple_by(value) for value in couplings]
+    return Plan(Cs, couplings, coupled, splits, estimator.scoring, threshold, estimator.prune_below)
 
 
-def _row_numbers(rows: Any, counts: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Rows that count as numbers, from numbers or from a mask; refuse what is empty or out of range."""
-    rows, n_samples = np.asarray(rows), len(counts)
-    if rows.dtype == bool and rows.shape == (n_samples,):
-        rows = np.flatnonzero(rows)
-    if (
-        rows.ndim != 1
-        or not rows.size
-        or rows.dtype.kind not in "iu"
-        or rows.min() < 0
-        or rows.max() >= n_samples
-    ):
-        raise ValueError(
-            f"cv gives a split that is not a pair of arrays of row numbers from 0 to {n_samples - 1}, each with one "
-            "row at least."
-        )
-    rows = rows.astype(np.int64)[counts[rows]]
-    if not rows.size:
-        raise ValueError("cv gives a split with a side on which every row has the sample_weight 0.")
-    return rows
+def select(
+    estimator: Any, training: Training, plan: Plan, engine: Engine, checkpoint: Checkpoint | None
+) -> Coupling:
+    """Set `C_` and `coupling_` of an estimator, by cross-validation if the plan has folds; return the coupling."""
+    estimator.C_, estimator.coupling_ = estimator.C, estimator.coupling
+    for name in ("cv_results_", "cv_splits_", "cv_n_samples_"):
+        estimator.__dict__.pop(name, None)
+    if not plan.splits:
+        return plan.coupled[0]
+    with Progress(None, "candidates", estimator.verbose) as progress:
+        results = search(training, plan, engine, checkpoint, progress)
+    given = 1.0 if estimator.C == "cv" else estimator.C  # a given C is part of the costs
+    estimator.cv_results_ = {**results, "C": results["C"] * given}
+    if not isinstance(estimator.cv, Integral | None):
+        estimator.cv_splits_, estimator.cv_n_samples_ = plan.splits, training.X.shape[0]
+    estimator._split_by = estimator.cv
+    warn_of_open_gaps(estimator.cv_results_, estimator.max_iter)
+    C, estimator.coupling_ = best_of(results)
+    if estimator.C == "cv":
+        estimator.C_ = C
+    return plan.coupling_of(estimator.coupling_)
 
 
 def refuse_splits_of_other_rows(cv: Any, kept: Sequence[Split], n_before: int, n_samples: int) -> None:
-    """Refuse the splits that a loaded model has in place of its splitter, on rows that they were not made of."""
+    """Refuse the splits that a loaded model has in place of its splitter, if the number of rows has changed."""
     if n_samples == n_before or not isinstance(cv, list) or len(cv) != len(kept):
         return
     sides = [(a, b) for given, split in zip(cv, kept, strict=True) for a, b in zip(given, split, strict=True)]
     if all(np.array_equal(a, b) for a, b in sides):
         raise ValueError(
             f"cv holds the splits of the {n_before} rows that this model was fitted on before it was saved, but X "
-            f"has {n_samples} rows: set cv anew, for instance set_params(cv=3)."
+            f"has {n_samples} rows: set cv again, for instance set_params(cv=3)."
         )
 
 
-def search_memory(training: Training, layout: Layout, plan: Plan, n_jobs: int) -> int:
-    """Bytes that a search takes at most: all folds with their multipliers, and one fit with its scores.
-
-    Multipliers of the hinge losses that are not zero come on top, as in a fit.
-    """
-    options, X, n_classes = training.options, training.X, training.positives.shape[1]
-    per_row = (X.indptr.nbytes + X.indices.nbytes + X.data.nbytes) / max(1, X.shape[0])
-    cast = 0 if X.dtype == options.dtype else X.nnz * options.dtype.itemsize / max(1, X.shape[0])
-    seen = [size_of(X, options.dtype, len(inside)) for inside, _ in plan.splits]
-    n_outside = [len(outside) for _, outside in plan.splits]
-    starts = [multiplier_memory(size, n_classes, options.loss) for size in seen]
-    copies = per_row * (sum(n_outside) + sum(size.n_samples for size in seen))
-    copies += cast * sum(size.n_samples for size in seen)
-    dense = plan.prune_below is None
-    fit = max(joint_memory(size, layout, options.loss, dense, n_jobs) for size in seen)
-    scores = 2 * max(n_outside) * n_classes * options.dtype.itemsize
-    return (
-        int(copies) + sum(starts) + max(fit, scores, max(starts))
-    )  # of a checkpoint, the starts of a fold again
-
-
-def check_search_memory(training: Training, layouts: Sequence[Layout], plan: Plan, n_jobs: int) -> None:
-    """Refuse a search that cannot fit, before anything is trained."""
-    need = max(search_memory(training, layout, plan, n_jobs) for layout in layouts)
-    require_memory(
-        need,
-        f"Cross-validation with {len(plan.splits)} folds over {training.positives.shape[1]} classes, "
-        f"{training.X.shape[0]} rows and {training.X.shape[1]} features ({training.options.loss} loss), each fold "
-        "kept with its multipliers,",
-        "Use fewer folds (one is cv=[(rows to train on, rows to judge on)], of few rows if need be), "
-        "dtype='float32', or fixed numbers as C and coupling.",
-    )
-
-
 def prepare_folds(training: Training, parts: Sequence[Split]) -> list[Fold]:
-    """Take the rows of every fold apart, once for all candidates."""
+    """Prepare the rows of every fold, once for all candidates."""
     options, prepared = training.options, []
     for inside, outside in parts:
         seen = training.with_rows(inside)
@@ -264,13 +199,13 @@ def prepare_folds(training: Training, parts: Sequence[Split]) -> list[Fold]:
 
 
 def _train_fold(
-    fold: Fold, C: float, coupling: Coupling, plan: Plan, engine: ThreadEngine, start: Start | None
+    fold: Fold, C: float, coupling: Coupling, plan: Plan, engine: Engine, start: Start | None
 ) -> Fitted:
     seen = fold.seen._replace(row_cost=fold.seen.row_cost * C)
     return train_joint(seen, coupling, engine, rows=fold.rows, dense=plan.prune_below is None, start=start)
 
 
-def _judge_fold(fold: Fold, fitted: Fitted, plan: Plan, engine: ThreadEngine) -> float:
+def _judge_fold(fold: Fold, fitted: Fitted, plan: Plan, engine: Engine) -> float:
     scores = linear_scores(fold.unseen, build_model(fitted, plan.prune_below), engine)
     return _judge(scores, fold.truth, plan)
 
@@ -291,7 +226,7 @@ def _has_fallen(path: Sequence[Tried]) -> bool:
 
 
 def _piece_of(fold: int, n_tried: int) -> str:
-    """Name of the multipliers of a fold that a candidate left."""
+    """Name of the multipliers of a fold after a candidate."""
     return f"{_PIECE}-{fold}-{n_tried % 2}"
 
 
@@ -307,20 +242,20 @@ def _resume(checkpoint: Checkpoint | None, n_folds: int) -> tuple[list[Tried], l
 def search(
     training: Training,
     plan: Plan,
-    engine: ThreadEngine,
+    engine: Engine,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Try every coupling with rising costs, and judge each pair on every fold.
+    """Try every coupling with rising costs, and score each pair on every fold.
 
     Parameters
     ----------
     training : Training
-        Its costs are those of C = 1.
+        With the costs of C = 1.
     plan : Plan
-    engine : ThreadEngine
+    engine : Engine
     checkpoint : Checkpoint, optional
-        Where finished candidates are kept, and found again.
+        Finished candidates are saved there, and loaded from there.
     progress : Progress, optional
 
     Returns
@@ -345,7 +280,7 @@ def search(
                 starts[f] = fitted.solution.multipliers
                 gaps.append(float(fitted.relative_gap))
                 scores.append(_judge_fold(fold, fitted, plan, engine))
-                del fitted  # before the next one comes
+                del fitted  # frees memory before the next fold
                 if checkpoint is not None:
                     checkpoint.save(_piece_of(f, len(tried) + 1), pack(starts[f]))
             path.append(Tried(C, which, scores, gaps))
