@@ -229,6 +229,6 @@ def test_without_a_seed_a_resumed_fit_still_visits_rows_in_the_same_order(
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(CheckpointError, match="nothing was touched"):
+    with pytest.raises(CheckpointError, match="nothing was changed"):
         OneVsRestSVC(checkpoint=tmp_path).fit(X, Y)
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
