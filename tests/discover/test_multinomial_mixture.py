@@ -66,7 +66,7 @@ def test_the_truth_is_found(data):
     np.testing.assert_allclose(model.means_[order], theta, atol=0.04)
 
 
-def test_an_empty_row_tells_nothing(data):
+def test_an_empty_row_has_the_probabilities_of_the_weights(data):
     X, _, _ = data
     model = MultinomialMixture(3, random_state=0).fit(np.vstack([X, np.zeros(12)]))
     empty = np.zeros((1, 12))

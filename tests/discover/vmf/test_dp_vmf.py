@@ -22,7 +22,7 @@ def data():
     return make_vmf_mixture(240, 12, 4, kappa=60.0, random_state=1)
 
 
-def test_sticks_have_the_moments_of_draws_and_the_divergence_of_their_laws():
+def test_stick_moments_equal_those_of_draws_and_the_divergence_an_integral():
     sticks = Sticks(np.array([[3.0, 1.5], [2.0, 4.0]]), 0.7)
     rng = np.random.default_rng(0)
     v = np.column_stack([rng.beta(*sticks.beta, size=(200_000, 2)), np.ones(200_000)])
@@ -36,7 +36,7 @@ def test_sticks_have_the_moments_of_draws_and_the_divergence_of_their_laws():
     assert stick_extra(sticks) == pytest.approx(-divergence, rel=1e-5)
 
 
-def test_no_other_law_of_the_sticks_is_better():
+def test_the_stick_posterior_is_optimal():
     counts = np.array([40.0, 25.0, 3.0, 0.0])
 
     def bound(sticks):
@@ -77,7 +77,7 @@ def test_the_number_of_clusters_is_that_of_the_truth(data, n_components):
     assert adjusted_rand_index(data.truth.components, model.predict(data.X_train)) > 0.95
 
 
-def test_a_stream_ends_where_all_rows_at_once_do(data):
+def test_batches_give_the_clusters_of_all_rows_at_once(data):
     """A cluster that the first batch has no rows of appears later."""
     late = data.truth.components == 3
     early = np.flatnonzero(~late)

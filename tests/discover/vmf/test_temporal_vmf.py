@@ -56,7 +56,7 @@ def fitted(data, times):
     ids=str,
 )
 def test_the_bound_never_falls(data, times, more):
-    model = TemporalVMFMixture(4, **{**EXACT, "max_iter": 15}, **more).fit(data.X_train, times)
+    model = TemporalVMFMixture(3, **{**EXACT, "max_iter": 8}, **more).fit(data.X_train, times)
     bounds = model.lower_bounds_
     assert len(bounds) > 3
     assert np.all(np.diff(bounds) >= -1e-10 * np.abs(bounds[:-1]))
@@ -80,7 +80,7 @@ def test_one_point_of_time_is_the_bayesian_mixture(data):
     assert one.aic(data.X_train) + 2 * one.score_samples(data.X_train).sum() == pytest.approx(criterion)
 
 
-def test_truth_is_found_again(data, times, fitted):
+def test_the_truth_is_recovered(data, times, fitted):
     assert adjusted_rand_index(data.truth.components, fitted.predict(data.X_train, times)) > 0.95
     match = (fitted.means_[0] @ data.truth.means[0].T).argmax(axis=1)
     assert sorted(match) == [0, 1, 2]
@@ -90,7 +90,7 @@ def test_truth_is_found_again(data, times, fitted):
     assert fitted.score(data.X_train, times) > still.score(data.X_train) + 0.1
 
 
-def test_the_next_time_is_foreseen():
+def test_the_next_time_is_predicted():
     data = make_temporal_vmf(1200, 8, 3, 6, kappa=60.0, drift_kappa=150.0, random_state=2)
     past = data.extra["time"] < 5
     X, new = data.X_train[past], data.X_train[~past]
@@ -101,7 +101,7 @@ def test_the_next_time_is_foreseen():
     assert model.score(new, "next") == model.score_next(new)
 
 
-def test_times_without_rows_are_passed_over(data, times):
+def test_times_without_rows_interpolate_the_means(data, times):
     kept = (times != 2) & (times != 3)
     edges = np.arange(-1, 8)  # the first and the last have no rows either
     model = TemporalVMFMixture(3, bins=edges, persistence=0.9, random_state=0).fit(
@@ -146,7 +146,7 @@ def test_zero_rows_are_refused():
         TemporalVMFMixture(2).fit(X, np.arange(6))
 
 
-def test_blocks_are_there_and_back():
+def test_from_blocks_inverts_to_blocks():
     X = sp.random_array((9, 5), density=0.4, rng=np.random.default_rng(0), format="csr")
     points = np.array([0, 3, 1, 2, 2, 0, 1, 3, 0])
     blocks = to_blocks(X, points, 3)
@@ -169,7 +169,7 @@ def chain_of(n_times, coupling, seed=0):
     ), pulls
 
 
-def test_sweeps_end_where_nothing_raises_the_bound_and_the_solution_of_all_times_agrees():
+def test_sweeps_converge_to_the_joint_solution_of_all_times():
     chain, pulls = chain_of(5, 30.0)
     values = [chain_value(chain, pulls)]
     for turn in range(400):
@@ -204,7 +204,7 @@ def test_linear_response_is_the_covariance_of_a_gaussian_chain(fitted):
         np.testing.assert_allclose(found, np.sqrt(1 - variance), rtol=1e-8)
 
 
-def test_gradient_and_growth_of_the_walk_of_the_weights():
+def test_the_gradient_of_the_walk_is_exact_and_updates_raise_its_bound():
     rng = np.random.default_rng(0)
     counts = rng.poisson(5.0, (4, 3)).astype(float)
     counts[2] = 0
@@ -225,7 +225,7 @@ def test_gradient_and_growth_of_the_walk_of_the_weights():
     assert np.all(np.diff(values) >= -1e-9)
 
 
-def test_the_walk_costs_what_gaussians_say():
+def test_the_divergence_of_the_walk_is_that_of_normal_distributions():
     """A walk whose factors are its prior at the first time: the divergence is that of normal laws."""
     walk = WeightWalk(np.zeros((1, 3)), np.full((1, 3), 0.7), 0.7, 1.0)
     assert walk_extra(walk) == pytest.approx(0.0, abs=1e-12)
@@ -298,7 +298,7 @@ def test_bad_times_are_refused(times, bins, message):
         TemporalVMFMixture(1, bins=bins).fit(np.eye(4), times)
 
 
-def test_what_a_fitted_model_tells(data, times, fitted):
+def test_predictions_and_descriptions_by_time(data, times, fitted):
     with pytest.raises(ValueError, match="next"):
         fitted.predict(data.X_train[:1], [99])
     with pytest.raises(ValueError, match="like the times of the fit"):

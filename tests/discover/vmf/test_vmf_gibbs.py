@@ -65,7 +65,7 @@ def test_assignments_have_the_distribution_of_the_joint_density():
     assert np.abs(seen / seen.sum() - p).sum() < 0.15  # twice the total variation
 
 
-def test_names_are_those_under_which_most_rows_agree():
+def test_align_maximises_the_agreement_of_labels():
     rng = np.random.default_rng(0)
     reference = rng.integers(6, size=200)
     shuffle = rng.permutation(6)
@@ -73,7 +73,7 @@ def test_names_are_those_under_which_most_rows_agree():
     np.testing.assert_array_equal(names[shuffle], np.arange(6))
 
 
-def test_chains_begin_at_their_own_states_whatever_the_order_of_the_threads():
+def test_chains_start_at_their_own_states_in_any_thread_order():
     rng = np.random.default_rng(0)
     X = sp.csr_array(sample_vmf(np.eye(3)[rng.integers(3, size=30)], 20.0, random_state=rng))
     states = [GibbsState(rng.integers(3, size=30), np.full(3, 2.0)) for _ in range(3)]
@@ -108,7 +108,7 @@ def test_draws_agree_with_the_variational_posterior(sampled):
     assert gibbs.score(data.X_train) == pytest.approx(variational.score(data.X_train), abs=0.05)
 
 
-def test_what_the_sampler_leaves(sampled):
+def test_attributes_of_the_sampler(sampled):
     data, gibbs, _ = sampled
     assert gibbs.draws_["counts"].shape == (2, 100, 3)
     np.testing.assert_allclose(gibbs.draws_["counts"].sum(axis=-1), 150)
@@ -119,7 +119,7 @@ def test_what_the_sampler_leaves(sampled):
     assert (labels == gibbs.predict(data.X_train)).mean() > 0.95
 
 
-def test_rows_of_no_weight_have_responsibilities_too(sampled):
+def test_rows_of_weight_zero_have_responsibilities(sampled):
     data, weight = sampled[0], np.ones(150)
     weight[::10] = 0
     model = BayesianVMFMixture(3, inference="gibbs", n_warmup=20, n_samples=20, random_state=0)

@@ -1,4 +1,4 @@
-"""Mixtures and input that a careful user would not give them: an answer that is right, or a message that helps."""
+"""Mixtures with unusual input: a correct result, or an error that says what to do."""
 
 import warnings
 
@@ -26,7 +26,7 @@ def X():
 
 
 @pytest.mark.parametrize("posterior", ["grid", "bound"])
-def test_a_bound_that_falls_by_rounding_is_no_convergence(posterior):
+def test_a_fall_of_the_bound_by_rounding_is_not_convergence(posterior):
     """Equal rows make concentrations that single precision cannot resolve; double precision can."""
     X = np.tile([[1.0, 2.0, 3.0]], (20, 1))
     with pytest.warns(ConvergenceWarning, match=r"fell .* dtype='float64'"):
@@ -51,7 +51,7 @@ def test_mini_batches_are_annealed_too(X):
 @pytest.mark.parametrize(
     "kind", [SphericalKMeans, VMFMixture, BayesianVMFMixture, TemporalVMFMixture, MultinomialMixture]
 )
-def test_weights_that_are_no_numbers_of_rows_are_refused(X, kind, weight):
+def test_extreme_weights_are_refused(X, kind, weight):
     """Single precision would make zeros or infinities of them."""
     with pytest.raises(ValueError, match="a weight is a number of rows"):
         kind(2).fit(np.abs(X), sample_weight=np.full(len(X), weight))
@@ -66,14 +66,14 @@ def test_counts_beyond_single_precision_are_refused_by_row(X):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("kind", [VMFMixture, BayesianVMFMixture])
-def test_labels_whose_rows_cancel_are_a_start(kind):
+def test_labels_whose_rows_cancel_are_a_valid_start(kind):
     rows = np.repeat([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], 5, axis=0)
     model = kind(2, init=np.repeat([0, 1], 10)).fit(rows)
     assert model.score(rows) >= -np.log(2 * np.pi) - 1e-6  # uniform on the circle, or better
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_stream_of_little_weight_has_no_clusters_yet(X):
+def test_batches_of_little_weight_give_no_clusters_yet(X):
     model, weight = DirichletProcessVMFMixture(4, random_state=0), np.full(len(X), 1e-3)
     model.partial_fit(X, sample_weight=weight).partial_fit(X, sample_weight=weight)
     assert model.n_clusters_ == 0
@@ -81,7 +81,7 @@ def test_a_stream_of_little_weight_has_no_clusters_yet(X):
     assert model.partial_fit(X).n_clusters_ > 0
 
 
-def test_the_sampler_does_not_stream(X):
+def test_gibbs_sampling_refuses_partial_fit(X):
     model = BayesianVMFMixture(2, inference="gibbs", random_state=0)
     with pytest.raises(ValueError, match="inference='variational'"):
         model.partial_fit(X)
@@ -90,7 +90,7 @@ def test_the_sampler_does_not_stream(X):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("again", ["fit", "partial_fit"])
-def test_what_a_fit_left_is_gone_where_the_next_does_not_leave_it(X, again):
+def test_a_new_fit_removes_attributes_of_the_last(X, again):
     model = BayesianVMFMixture("auto", inference="gibbs", n_warmup=2, n_samples=4, random_state=0).fit(X)
     known = {name for name in vars(model) if name.endswith("_")}
     assert {"selection_", "responsibilities_", "draws_", "rhat_"} <= known
@@ -98,7 +98,7 @@ def test_what_a_fit_left_is_gone_where_the_next_does_not_leave_it(X, again):
     assert not {"selection_", "responsibilities_", "draws_", "rhat_"} & set(vars(model))
 
 
-def test_numbers_of_any_kind_are_times(X):
+def test_times_can_be_objects_that_are_numbers(X):
     years = np.array([1990 + i % 3 for i in range(len(X))], dtype=object)  # a column of a data frame, say
     model = TemporalVMFMixture(2, random_state=0).fit(X, years)
     np.testing.assert_array_equal(model.times_, [1990.0, 1991.0, 1992.0])
@@ -114,7 +114,7 @@ def test_numbers_of_any_kind_are_times(X):
                 ask(n=n)
 
 
-def test_k_means_inside_of_threads_neither_warns_nor_filters_warnings():
+def test_split_rows_neither_warns_nor_filters_warnings():
     """Filters are those of the whole process: threads that change and restore them end with those of others."""
     rows, centres = np.repeat(np.eye(3)[:1], 6, axis=0), np.eye(3)[:2]
     with pytest.warns(ConvergenceWarning, match="only 1 of n_clusters=2"):

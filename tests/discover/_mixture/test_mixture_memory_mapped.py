@@ -1,4 +1,4 @@
-"""More documents than memory: rows that stay in their files, and mixtures that learn from batch after batch."""
+"""Mixtures of memory-mapped rows: the same model as in memory, in a fraction of the memory."""
 
 import threading
 import tracemalloc
@@ -8,7 +8,6 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from arbora import io
 from arbora.datasets import make_vmf_mixture
 from arbora.discover import (
     BayesianVMFMixture,
@@ -21,8 +20,6 @@ from arbora.discover._mixture.memory_mapped import UnitRows, fit_bytes, is_mappe
 from arbora.discover._mixture.rows import unit_rows, unit_rows_of_file
 from arbora.infer.mixture import loop as mixture
 from arbora.infer.mixture import statistics as mixture_stats
-from arbora.infer.mixture.loop import blend
-from arbora.infer.mixture.statistics import Stats
 from arbora.metrics import adjusted_rand_index
 
 EARLY = "ignore::sklearn.exceptions.ConvergenceWarning"
@@ -62,7 +59,7 @@ def data():
     return make_vmf_mixture(600, 8, 4, random_state=0)
 
 
-def test_rows_of_a_file_are_those_in_memory(tmp_path, small_blocks):
+def test_rows_in_a_file_equal_rows_in_memory(tmp_path, small_blocks):
     X, _ = sparse_rows(300, 60, 7)
     mapped = sp.csr_array(map_rows(X, tmp_path))
     assert is_mapped(mapped)
@@ -112,7 +109,7 @@ def test_a_file_gives_the_same_model_as_memory(tmp_path, small_blocks, model):
     assert all(np.array_equal(*pair) for pair in zip(first, second, strict=True))
 
 
-def test_zero_rows_and_values_that_are_no_numbers_are_found_in_files(tmp_path, small_blocks):
+def test_zero_rows_and_nan_in_files_are_refused_by_row(tmp_path, small_blocks):
     X, _ = sparse_rows(200, 60, 7)
     X.data[X.indptr[150] : X.indptr[151]] = 0.0
     with pytest.raises(ValueError, match="X is zero in row 150"):
@@ -157,7 +154,7 @@ def test_rows_in_files_are_sampled_too(data, tmp_path):
 
 
 @pytest.mark.filterwarnings(EARLY)
-def test_starts_that_run_side_by_side_are_counted(monkeypatch):
+def test_the_memory_estimate_counts_parallel_starts(monkeypatch):
     """Each has matrices and responsibilities of its own; all are made to be there at the same time."""
     X, _ = sparse_rows(3000, 4000, 20)
     estimate = [fit_bytes(X, 40, np.float32, 2, n_runs) for n_runs in (1, 2)]
@@ -180,82 +177,9 @@ def test_starts_that_run_side_by_side_are_counted(monkeypatch):
     assert peak < estimate[1] < 4 * peak
 
 
-def test_memory_that_there_is_not_is_refused_before_the_fit(data, monkeypatch):
+def test_a_fit_that_exceeds_memory_is_refused_before_it_starts(data, monkeypatch):
     monkeypatch.setattr("arbora.core.memory.available_memory", lambda: 1000)
     with pytest.raises(
         MemoryError, match=r"n_components=3 for 600 rows of 8 features needs .* memory-mapped rows"
     ):
         VMFMixture(3).fit(data.X_train)
-
-
-@pytest.mark.filterwarnings(EARLY)
-@pytest.mark.parametrize("kind", [VMFMixture, BayesianVMFMixture])
-def test_the_first_step_with_all_rows_is_the_update_of_a_fit(data, kind):
-    model = kind(4, init=data.truth.means, dtype="float64", tol=0.0, max_iter=2)  # one update and its bound
-    known, found = clone(model).fit(data.X_train), clone(model).partial_fit(data.X_train)
-    for name in ("means_", "concentrations_", "weights_", "density_quantiles_"):
-        np.testing.assert_allclose(getattr(found, name), getattr(known, name), rtol=1e-9, atol=1e-12)
-    assert found.lower_bounds_[0] == pytest.approx(known.lower_bounds_[0], rel=1e-12)
-
-
-def test_steps_blend_statistics_as_robbins_and_monro_ask(data):
-    """By hand: the statistics of two batches, and the update that belongs to them."""
-    parts = data.X_train[:200], data.X_train[200:500]
-    model = VMFMixture(4, init=data.truth.means, dtype="float64").partial_fit(parts[0])
-    resp = model.predict_proba(parts[1])
-    rate = 2.0**-0.7
-    counts = (1 - rate) * model.stream_counts_ + rate * resp.sum(axis=0) / 300
-    sums = (1 - rate) * model.stream_sums_ + rate * parts[1].T @ resp / 300
-    model.partial_fit(parts[1])
-    np.testing.assert_allclose(model.weights_, counts, rtol=1e-9)
-    np.testing.assert_allclose(model.means_, (sums / np.linalg.norm(sums, axis=0)).T, rtol=1e-9)
-    assert model.seen_weight_ == 500
-    one = Stats(np.ones(1), np.ones((1, 1)))
-    rates = np.array(
-        [blend(Stats(np.zeros(1), np.zeros((1, 1))), one, 1.0, t).counts[0] for t in range(10**4)]
-    )
-    assert rates[0] == 1
-    assert rates.sum() > 30  # grows without end
-    assert np.sum(rates**2) < 4  # does not
-
-
-@pytest.mark.filterwarnings(EARLY)
-@pytest.mark.parametrize("kind", [VMFMixture, BayesianVMFMixture])
-def test_batches_find_what_all_rows_at_once_find(kind):
-    data = make_vmf_mixture(3000, 20, 4, random_state=1)
-    X, truth = data.X_train, data.truth.components
-    whole = kind(4, random_state=0).fit(X)
-    streamed = kind(4, random_state=0)
-    for _ in range(3):
-        for first in range(0, 3000, 300):
-            streamed.partial_fit(X[first : first + 300], total_samples=3000)
-    batches = kind(4, batch_size=300, max_iter=3, random_state=0).fit(X)
-    for model in (streamed, batches):
-        gap = adjusted_rand_index(truth, whole.predict(X)) - adjusted_rand_index(truth, model.predict(X))
-        assert gap < 0.02
-        assert model.score(X) == pytest.approx(whole.score(X), abs=0.05)
-    assert abs(np.mean(streamed.is_novel(X)) - 0.05) < 0.05
-
-
-def test_a_stream_is_saved_and_ended_by_a_fit(data, tmp_path):
-    model = BayesianVMFMixture(4, random_state=0)
-    model.partial_fit(data.X_train[:300])
-    io.save(model, tmp_path / "model")
-    loaded = io.load(tmp_path / "model")
-    for each in (model, loaded):
-        each.partial_fit(data.X_train[300:])
-    np.testing.assert_array_equal(loaded.means_, model.means_)
-    assert len(model.trace_) == len(model.lower_bounds_) == model.n_iter_ == 2
-    model.fit(data.X_train)
-    assert not hasattr(model, "stream_sums_")
-
-
-def test_what_cannot_stream_says_so(data):
-    for kind in (TemporalVMFMixture, HierarchicalVMFMixture):
-        assert not hasattr(kind(), "partial_fit")
-    with pytest.raises(ValueError, match="'auto' holds rows out"):
-        VMFMixture("auto").partial_fit(data.X_train)
-    with pytest.raises(ValueError, match="total_samples must be"):
-        VMFMixture(2).partial_fit(data.X_train, total_samples=0)
-    with pytest.raises(ValueError, match="n_samples=3 rows cannot fill n_components=4"):
-        VMFMixture(4).partial_fit(data.X_train[:3])
