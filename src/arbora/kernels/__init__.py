@@ -1,4 +1,8 @@
-"""Numba kernels: small, typed by use, cached, free of the GIL; each has a NumPy twin in the tests."""
+"""Numba kernels: arrays in and out, cached on disk, without the GIL; each has a NumPy twin in the tests.
+
+The kernels check nothing: callers pass arrays of the right shapes. They are untyped, since numba compiles them for
+the types of their arguments.
+"""
 
 from arbora.kernels.coordinate import LOSSES, certify_block, sweep_active, sweep_block
 from arbora.kernels.path_margin import certify_paths, sweep_listed, sweep_paths

@@ -1,12 +1,12 @@
 """The best shift of Bouchard's bound, row by row.
 
-With scores of means m_n and variances v_n and widths x_n = sqrt(v_n + (m_n - b)^2), the bound of a row is, but for
-what its label says (see `arbora.infer.tree.bouchard`),
+With scores of means m_n and variances v_n and widths x_n = sqrt(v_n + (m_n - b)^2), the bound of a row is, without
+the term of its label (see `arbora.infer.tree.bouchard`),
 
     (n_classes/2 - 1) b - sum_n log(2 cosh(x_n/2)),
 
-concave in the shift b. One walk over the classes of a row gives its value, slope and curvature: of every class one
-exponential, and of all of them one logarithm, that of a product of numbers between 1 and 2.
+concave in the shift b. One pass over the classes of a row gives its value, slope and curvature, with one exponential
+per class and one logarithm for all of them, that of a product of numbers between 1 and 2.
 """
 
 import math
@@ -14,17 +14,15 @@ import math
 import numba as nb
 import numpy as np
 
-_LONGEST = (
-    10.0  # Newton's step over the careful one, slope over the curvature of the bound, which never overshoots
-)
-_SMALL = 1e-4  # below this width series are exact
+_LONGEST = 10.0  # Newton's step over the safe one: slope over the curvature with fixed widths, never too long
+_SMALL = 1e-4  # below this width the series are exact
 _ROUNDING = 1e-15  # relative error of a value
 _MOST_FACTORS = 512  # of a product of numbers up to 2, without overflow
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
 def _walk(mean, variance, shift):  # type: ignore[no-untyped-def]
-    """Value, slope, curvature with widths that follow the shift, and curvature with fixed ones, of one row."""
+    """Return value, slope, curvature with widths that depend on the shift, and with fixed widths, of one row."""
     n_classes = len(mean)
     half, logs, product = 0.0, 0.0, 1.0
     slope, bend, weight = 0.5 * n_classes - 1.0, 0.0, 0.0
@@ -53,9 +51,9 @@ def _walk(mean, variance, shift):  # type: ignore[no-untyped-def]
 
 @nb.njit(cache=True, nogil=True)
 def tighten_shifts(mean, variance, shift, n_steps, values):  # type: ignore[no-untyped-def]
-    """Move the shifts of all rows towards the best, in place, and write the values of the bound there.
+    """Move the shifts of all rows towards the optimum, in place, and write the values of the bound there.
 
-    Newton's steps between shifts that are known to be too low and too high; no step is kept that lowers the bound.
+    Newton's steps between shifts known to be too low and too high; a step that lowers the bound is not kept.
     """
     tiny = np.finfo(np.float64).tiny
     for i in range(len(shift)):
@@ -76,7 +74,7 @@ def tighten_shifts(mean, variance, shift, n_steps, values):  # type: ignore[no-u
                 break
             at = new
             value, slope, bend, weight = _walk(mean[i], variance[i], at)
-            # Close to the best shift values differ by rounding errors alone: there the slope tells.
+            # Near the optimum the values differ only by rounding errors, so the slope decides.
             if value > best_value or (abs(slope) < flattest and value >= best_value - _ROUNDING * abs(value)):
                 best, best_value, flattest = at, value, abs(slope)
         shift[i], values[i] = best, best_value

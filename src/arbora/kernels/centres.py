@@ -1,9 +1,9 @@
-"""How near rows are to the centres of the groups they are in, for many groups that may overlap.
+"""Products of rows with the centres of their groups, for many groups that may overlap.
 
     c_g = sum_{i in g} x_i,    value_ig = x_i.c_g    for every member i of every group g.
 
-One dense centre is held at a time, and only the entries that a group touches are cleared: the cost is that of the
-entries of the members, whatever the number of groups and features.
+One dense centre is in memory at a time, and only the entries that a group touches are cleared. The cost is
+proportional to the entries of the members, for any number of groups and features.
 """
 
 import numba as nb
@@ -16,7 +16,7 @@ from arbora.kernels.products import FAST
 def centre_products(  # type: ignore[no-untyped-def]
     indptr, indices, data, member_indptr, member_rows, n_features
 ):
-    """Return x_i.c_g for the members of all groups, end to end as in `member_rows`.
+    """Return x_i.c_g for the members of all groups, in the order of `member_rows`.
 
     `member_rows[member_indptr[g]:member_indptr[g + 1]]` are the rows of group g, in a CSR matrix of n_features
     columns.

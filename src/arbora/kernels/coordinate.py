@@ -11,13 +11,12 @@ and coordinate a_ib of its dual is minimised in closed form (hinge, squared hing
 
 mention it, and every summand is non-negative.
 
-The weights of a block lie side by side, W of shape (n_features + 1, n_block), so that one walk over a sparse row
-serves all its classes with SIMD (`sweep_block`). The sweep also lists the pairs (i, b) that are not settled at a
-bound (hinge losses); `sweep_active` then visits only those, class by class: after a few sweeps they are a few
-per cent, and this is where problems with many rows and few features spend their iterations. Sign and cost travel
-as one array, cost = y * c: a zero takes the row out of the problem of that class.
+The weights of a block are adjacent in memory, W of shape (n_features + 1, n_block), so that one pass over a sparse
+row serves all its classes with SIMD (`sweep_block`). The sweep also lists the pairs (i, b) that are not settled at
+a bound (hinge losses). `sweep_active` then visits only those, class by class: after a few sweeps they are a few per
+cent of all pairs. Sign and cost are one array, cost = y * c: a zero removes the row from the problem of that class.
 
-The bias is an extra feature with the constant value `bias`, hence regularised; ``bias=0`` means no intercept.
+The bias is an additional feature with the constant value `bias`, hence regularised; ``bias=0`` means no intercept.
 """
 
 import math
@@ -32,22 +31,22 @@ HINGE, SQUARED_HINGE, LOGISTIC = 0, 1, 2
 LOSSES = {"hinge": HINGE, "squared_hinge": SQUARED_HINGE, "logistic": LOGISTIC}
 
 NEWTON_STEPS, NEWTON_STOP = 40, 1e-4  # the last step leaves the dual within 1e-9 c of its minimum
-_COPY_COST = 8  # visits a feature that copying the weights of a class out and in again is worth
-SETTLED = 0.1  # how far beyond its bound a gradient must point before sweep_active drops the pair
+_COPY_COST = 8  # visits per feature that cost as much as copying the weights of a class out and back
+SETTLED = 0.1  # sweep_active drops a pair whose gradient points this far beyond its bound
 
 
 @nb.njit(inline="always", **FAST)
 def hinge_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
     """Minimise the dual along one coordinate: multiplier a, margin m, cost c, squared norm q of the row.
 
-    `one` carries the working precision into the arithmetic; so it does below.
+    `one` sets the working precision of the arithmetic, here and below.
     """
     return min(max(a - (m - one) / q, one - one), c)
 
 
 @nb.njit(inline="always", **FAST)
 def squared_hinge_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
-    """Minimise the dual along one coordinate; a pair that costs nothing has no multiplier."""
+    """Minimise the dual along one coordinate; a pair without cost has no multiplier."""
     zero = one - one
     return max(a - (m - one + a / (c + c)) / (q + one / (c + c)), zero) if c > zero else zero
 
@@ -56,8 +55,8 @@ def squared_hinge_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
 def logistic_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
     """Find the new margin t, root of f(t) = t - m - q (c sigmoid(-t) - a), by Newton's method.
 
-    f rises; it is convex below 0 and concave above, so that on the side of 0 where the root lies Newton's steps
-    end up monotone. Clipping to that side is all the safeguard needed.
+    f is increasing, convex below 0 and concave above, so that Newton's steps become monotone on the side of 0 where
+    the root lies. Clipping to that side is the only safeguard needed.
     """
     zero = one - one
     half = one / (one + one)
@@ -102,7 +101,7 @@ def sweep_block(  # type: ignore[no-untyped-def]
     """Visit the rows in the given order for all classes of the block, updating W and the multipliers A in place.
 
     Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move. Returns the loss, the
-    regulariser and the gap, summed over pairs as they were when visited: estimates that cost nothing.
+    regulariser and the gap, summed over pairs as they were when visited: free estimates.
     """
     n_block, last = W.shape[1], W.shape[0] - 1
     g, d = np.empty(n_block, W.dtype), np.empty(n_block, W.dtype)
@@ -118,7 +117,7 @@ def sweep_block(  # type: ignore[no-untyped-def]
         add_row(indptr, indices, data, i, W, g)
         q = norm2[i]
         row_loss, row_norm, row_gap, largest = zero, zero, zero, zero
-        if loss == HINGE:  # spelt out, so that the loop over classes stays branch-free
+        if loss == HINGE:  # written out, so that the loop over classes is free of branches
             for b in range(n_block):
                 c, a = abs(cost[i, b]), A[i, b]
                 y = math.copysign(one, cost[i, b])
@@ -170,7 +169,7 @@ def sweep_block(  # type: ignore[no-untyped-def]
                 v, j = data[k], indices[k]
                 for b in range(n_block):
                     W[j, b] += v * d[b]
-        if loss != LOGISTIC:  # a logistic multiplier never rests at a bound
+        if loss != LOGISTIC:  # a logistic multiplier is never at a bound
             for b in range(n_block):
                 a, c = A[i, b], abs(cost[i, b])
                 below = a < c or (loss == SQUARED_HINGE and c > zero)
@@ -186,16 +185,16 @@ def sweep_active(  # type: ignore[no-untyped-def]
 ):
     """Sweep up to n_sweeps times over the listed pairs, class by class, in a fresh random order each time.
 
-    A class is left when its gap over the listed rows falls below `enough`. `dense` says that every row holds all
+    A class ends when its gap over the listed rows falls below `enough`. `dense` means that every row holds all
     features in order, so that the dot products run over contiguous memory. The weights of the class are copied into
-    the scratch `w`, unless there is so little to visit that they are better changed where they lie, n_block apart.
+    the scratch array `w`, unless so few pairs are listed that changing them in place, n_block apart, is faster.
     """
     last = W.shape[0] - 1
     zero = W.dtype.type(0)
     one = W.dtype.type(1)
     settled = W.dtype.type(SETTLED)
     state = np.uint64(seed)
-    n_block, flat = W.shape[1], W.reshape(-1)  # ravel would copy a strided W; reshape refuses it
+    n_block, flat = W.shape[1], W.reshape(-1)  # ravel would copy a strided W; reshape raises an error
     mean_length = len(data) / max(1, len(indptr) - 1)
     for b in range(n_block):
         n = n_active[b]
@@ -205,7 +204,7 @@ def sweep_active(  # type: ignore[no-untyped-def]
         if copied:
             for j in range(last + 1):
                 w[j] = W[j, b]
-        # Unsigned numbers, and rows counted from 0: an index that cannot be negative costs no check.
+        # Unsigned indices need no check for negative values.
         v = w if copied else flat
         stride, offset = (np.uint64(1), np.uint64(0)) if copied else (np.uint64(n_block), np.uint64(b))
         at_bias = np.uint64(last) * stride + offset

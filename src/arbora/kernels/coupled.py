@@ -1,16 +1,16 @@
 """Dual coordinate descent for classes that share their weights.
 
-The weights of the classes of a block answer to each other's multipliers through a positive definite matrix K,
+The weights of the classes of a block depend on each other's multipliers through a positive definite matrix K,
 
     W = W0 + sum_i x_i (a_i * y_i)' K,        min_a  1/2 sum_ij (x_i.x_j) (a_i y_i)' K (a_j y_j) + conjugate(a),
 
-where W0 collects the classes outside the block. With K = I this is `coordinate.sweep_block`. A row is walked
-twice, as there: once for the margins of all its classes, once to spread the change. Between the two walks the
-classes of the row are visited one after the other, each seeing the moves of those before it: a step of class b
-moves the margin of class t by |x_i|^2 K_bt, which needs no weights. Most rows end before that: nothing moves.
+where W0 is the contribution of the classes outside the block. With K = I this is `coordinate.sweep_block`. As there,
+a row is read twice: once for the margins of all classes, once to update the weights. In between, the classes of the
+row are visited one after the other, each with the margins after the steps of those before it: a step of class b
+changes the margin of class t by |x_i|^2 K_bt, which needs no weights. For most rows nothing changes.
 
-`polish_coupled` is the twin of `coordinate.sweep_active`: sweeps over the pairs that can still move, class by
-class. Neither the gap nor the loss mentions K: `certify_scaled` is `coordinate.certify_block` at several scales.
+`polish_coupled` corresponds to `coordinate.sweep_active`: sweeps over the pairs that can still move, class by class.
+The gap and the loss do not depend on K: `certify_scaled` is `coordinate.certify_block` at several scales.
 """
 
 import math
@@ -32,9 +32,9 @@ from arbora.kernels.order import shuffle
 from arbora.kernels.products import FAST, add_row
 
 _COPY_COST = (
-    40  # visits a feature that copying a class out, and spreading its change over the block, is worth
+    40  # visits per feature that cost as much as copying a class out and adding its change to the block
 )
-_TILE = 256  # features whose weights, for a block, stay in the first-level cache
+_TILE = 256  # features whose weights, for a block, fit into the first-level cache
 
 
 @nb.njit(inline="always", **FAST)
@@ -48,9 +48,9 @@ def _step(loss, a, m, c, q, one):  # type: ignore[no-untyped-def]
 
 @nb.njit(inline="always", **FAST)
 def _move_row(loss, cost, A, K, q, gaps, idle, g, e, one):  # type: ignore[no-untyped-def]
-    """Visit the classes of one row in turn; leave in g the new scores and in e the change of the weights.
+    """Visit the classes of one row in turn; write the new scores into g and the change of the weights into e.
 
-    Classes whose gap was at most `idle` stay.
+    Classes whose gap is at most `idle` are skipped.
     """
     zero = one - one
     n_block = len(g)
@@ -80,9 +80,9 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
 ):
     """Visit the rows in the given order for all classes of the block, updating W and the multipliers A in place.
 
-    Pairs whose gap is at most `idle` stay as they are; give a negative number to visit all. Lists in
-    active[b, :n_active[b]] the rows whose multiplier for class b can still move. Returns the loss, the regulariser
-    and the gap, summed over pairs as they were when visited: estimates that cost nothing.
+    Pairs whose gap is at most `idle` are skipped; a negative number skips none. Lists in active[b, :n_active[b]] the
+    rows whose multiplier for class b can still move. Returns the loss, the regulariser and the gap, summed over pairs
+    as they were when visited: free estimates.
     """
     n_block, last = W.shape[1], W.shape[0] - 1
     g, e, gaps = np.empty(n_block, W.dtype), np.empty(n_block, W.dtype), np.empty(n_block, W.dtype)
@@ -96,7 +96,7 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
             g[b] = bias * W[last, b]
         add_row(indptr, indices, data, i, W, g)
         row_loss, row_norm, row_gap, slack = zero, zero, zero, zero
-        if loss == HINGE:  # spelt out, so that the loop over classes stays branch-free
+        if loss == HINGE:  # written out, so that the loop over classes is free of branches
             for b in range(n_block):
                 c, a = abs(cost[i, b]), A[i, b]
                 m = math.copysign(one, cost[i, b]) * g[b]
@@ -119,7 +119,7 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
         total_loss += row_loss
         total_norm += row_norm
         total_gap += row_gap
-        # A pair without a gap is at its optimum: where no pair has one, the row stays.
+        # A pair without a gap is at its optimum; a row without a gap is skipped.
         if slack > zero and _move_row(loss, cost[i], A[i], K, norm2[i], gaps, idle, g, e, one):
             for b in range(n_block):
                 W[last, b] += bias * e[b]
@@ -127,7 +127,7 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
                 v, j = data[k], indices[k]
                 for b in range(n_block):
                     W[j, b] += v * e[b]
-        if loss != LOGISTIC:  # a logistic multiplier never rests at a bound
+        if loss != LOGISTIC:  # a logistic multiplier is never at a bound
             for b in range(n_block):
                 a, c = A[i, b], abs(cost[i, b])
                 beyond = math.copysign(one, cost[i, b]) * g[b] - one
@@ -140,7 +140,7 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
 
 @nb.njit(inline="always", **FAST)
 def _spread_change(w, b, spread, W):  # type: ignore[no-untyped-def]
-    """Let the block follow the change of class b, whose new weights are w."""
+    """Add the change of class b, whose new weights are w, to the weights of the block."""
     zero = W.dtype.type(0)
     for j in range(W.shape[0]):
         change = (w[j] - W[j, b]) / spread[b]
@@ -171,8 +171,8 @@ def polish_coupled(  # type: ignore[no-untyped-def]
 ):
     """Sweep up to n_sweeps times over the listed pairs, class by class, in a fresh random order each time.
 
-    As `coordinate.sweep_active`, but the change of a class reaches its whole block: at once where the weights are
-    changed in place (they share cache lines), at the end where the class was copied out into the scratch w.
+    As `coordinate.sweep_active`, but the change of a class changes the weights of its whole block: at once if the
+    weights are changed in place (they share cache lines), at the end if the class was copied into the scratch w.
     """
     n_block, last = W.shape[1], W.shape[0] - 1
     zero = W.dtype.type(0)
@@ -237,9 +237,9 @@ def polish_coupled(  # type: ignore[no-untyped-def]
                     for t in range(n_block):
                         W[last, t] += bias * d * spread[t]
                     for k in range(len(row)):
-                        v, j = row[k] * d, np.uint64(column[k])
+                        v, feature = row[k] * d, np.uint64(column[k])
                         for t in range(n_block):
-                            W[j, t] += v * spread[t]
+                            W[feature, t] += v * spread[t]
             n = kept
             if total_gap < enough:
                 break
@@ -249,7 +249,7 @@ def polish_coupled(  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def add_rows(indptr, indices, data, bias, cost, A, K, W):  # type: ignore[no-untyped-def]
-    """Add sum_i x_i (a_i * y_i)' K to W: what the multipliers of a block contribute to its weights."""
+    """Add sum_i x_i (a_i * y_i)' K, the contribution of the multipliers of a block, to its weights W."""
     n_block, last = W.shape[1], W.shape[0] - 1
     e = np.empty(n_block, W.dtype)
     zero = W.dtype.type(0)
@@ -290,7 +290,7 @@ def add_parts(parts, ids, mix, features, W):  # type: ignore[no-untyped-def]
 def add_change(indptr, indices, data, bias, rows, columns, change, mix, part):  # type: ignore[no-untyped-def]
     """Add to one part the rows x_i times the sum over the changed classes b of change_ib mix[b].
 
-    The changes come as triples sorted by row, so that a row is walked once.
+    The changes are triples sorted by row, so that each row is read once.
     """
     last = len(part) - 1
     s, n = 0, len(rows)
@@ -311,7 +311,7 @@ def add_change(indptr, indices, data, bias, rows, columns, change, mix, part):  
 def add_changes(  # type: ignore[no-untyped-def]
     indptr, indices, data, bias, rows, columns, change, mix, ids, parts
 ):
-    """Add the changes of a block to the parts ids of all, with the shares mix[p] of its classes in part ids[p]."""
+    """Add the changes of a block to the parts `ids`; its classes have the shares mix[p] in part ids[p]."""
     for p in range(len(ids)):
         add_change(indptr, indices, data, bias, rows, columns, change, mix[p], parts[ids[p]])
 
@@ -344,7 +344,7 @@ def add_gathered(U, mix, ids, parts):  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def dot_rows(indptr, indices, data, bias, rows, columns, values, V):  # type: ignore[no-untyped-def]
-    """Sum of values times the scores x_i.V[:, b], over triples (i, b, value)."""
+    """Return the sum of value times the score x_i.V[:, b] over triples (i, b, value)."""
     last, total = len(V) - 1, 0.0
     for s in range(len(rows)):
         i, b = rows[s], columns[s]

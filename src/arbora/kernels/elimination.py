@@ -1,8 +1,8 @@
-"""Elimination of a sparse symmetric matrix: who follows whom, how much fills in, columns of an inverse factor.
+"""Elimination of a sparse symmetric matrix: its elimination tree, the fill-in, columns of an inverse factor.
 
-The elimination tree of a matrix with the factor L has as parent of column j the first row below the diagonal in
-column j of L. It follows from the pattern of the matrix alone, in nearly linear time, and tells the rest: column j of
-L has its entries on the way from j to the root, and column j of the inverse of L fills all of this way.
+In the elimination tree of a matrix with the factor L, the parent of column j is the first row below the diagonal in
+column j of L. It depends on the pattern of the matrix alone and is found in nearly linear time. Column j of L has its
+entries on the path from j to the root, and column j of the inverse of L fills all of this path.
 """
 
 import numba as nb
@@ -13,9 +13,9 @@ from arbora.kernels.products import FAST
 
 @nb.njit(**FAST)
 def elimination_tree(indptr, indices):  # type: ignore[no-untyped-def]
-    """Parent of every column of a symmetric matrix that is eliminated in its order; -1 for a root.
+    """Return the parent of every column of a symmetric matrix that is eliminated in its order; -1 for a root.
 
-    Ways already walked are shortened, so that none is walked twice.
+    Paths are compressed, so that none is walked twice.
     """
     n = len(indptr) - 1
     parent, shortcut = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
@@ -33,7 +33,7 @@ def elimination_tree(indptr, indices):  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def postorder(parent):  # type: ignore[no-untyped-def]
-    """Position of every node of a forest when each comes right after all below it; a parent has a higher number."""
+    """Return the position of every node of a forest in postorder; a parent must have a higher number."""
     n = len(parent)
     size = np.ones(n, np.int64)
     for j in range(n):
@@ -41,7 +41,7 @@ def postorder(parent):  # type: ignore[no-untyped-def]
             size[parent[j]] += size[j]
     position, free = np.empty(n, np.int64), np.empty(n, np.int64)
     free_root = n - 1
-    for j in range(n - 1, -1, -1):  # parents before their children; free: where the last of those left ends
+    for j in range(n - 1, -1, -1):  # parents before their children; free: last free position below a parent
         p = parent[j]
         position[j] = free[p] if p >= 0 else free_root
         if p >= 0:
@@ -54,7 +54,7 @@ def postorder(parent):  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def depths(parent):  # type: ignore[no-untyped-def]
-    """Nodes on the way from each node to its root, both ends counted; a parent has a higher number."""
+    """Return the number of nodes on the path from each node to its root, inclusive; parents have higher numbers."""
     n = len(parent)
     depth = np.ones(n, np.int64)
     for j in range(n - 1, -1, -1):
@@ -65,7 +65,7 @@ def depths(parent):  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def count_factor(indptr, indices, parent):  # type: ignore[no-untyped-def]
-    """Entries of the factor L, its diagonal included: row i has those on the ways from the entries of row i to i."""
+    """Count the entries of the factor L with its diagonal: row i has those on the paths from its entries to i."""
     n = len(parent)
     seen_by = np.full(n, -1, np.int64)
     total = n
@@ -84,9 +84,9 @@ def count_factor(indptr, indices, parent):  # type: ignore[no-untyped-def]
 def inverse_columns(indptr, indices, data, parent, columns):  # type: ignore[no-untyped-def]
     """Solve L x = e_c for each of the given columns c, all different; L is unit lower triangular, CSC.
 
-    Column c of the inverse is e_c minus the columns i > c times L_ic, all on the way from c to the root: nodes are
-    visited from the roots down, and of the ancestors of the one at hand the columns are kept, by depth. The tree is
-    in postorder. Returns the arrays of a CSC matrix, rows sorted.
+    Column c of the inverse is e_c minus the columns i > c times L_ic, all on the path from c to the root. Nodes are
+    visited from the roots down, and the columns of the ancestors of the current node are kept, by depth. The tree is
+    in postorder. Returns the arrays of a CSC matrix with sorted rows.
     """
     n, depth = len(parent), depths(parent)
     slot, needed = np.full(n, -1, np.int64), np.zeros(n, np.bool_)
@@ -103,9 +103,7 @@ def inverse_columns(indptr, indices, data, parent, columns):  # type: ignore[no-
                 needed[parent[j]] = True
     out_indices = np.empty(out_indptr[-1], np.int32)
     out_data = np.empty(out_indptr[-1], np.float64)
-    kept = np.empty(
-        height * (height + 1) // 2, np.float64
-    )  # of an ancestor at depth d: d numbers, root first
+    kept = np.empty(height * (height + 1) // 2, np.float64)  # d numbers of an ancestor at depth d, root first
     for j in range(n - 1, -1, -1):
         if not needed[j]:
             continue

@@ -1,14 +1,14 @@
-"""The E-step of a mixture whose log-joint is linear in the row: scores, softmax and sums in one walk over the rows.
+"""The E-step of a mixture whose log-joint is linear in the row: scores, softmax and sums in one pass over the rows.
 
     s_ik = b_k x_i.W_k + c_k,    r_i = softmax(s_i / T),    counts_k = sum_i a_i r_ik,    sums_k = sum_i a_i r_ik x_i,
 
-with weights a_i of the rows and temperature T. The value is the free energy sum_i a_i T log sum_k exp(s_ik / T): the
-log-likelihood where T = 1, and the sum of the largest scores where T = 0 (every row belongs to its best component).
-`assign_rows` makes no matrix of responsibilities and reads a row from memory once. `respond_rows` makes it, and the
-sums follow: `sum_shares`, a product with the transposed rows, which writes every sum once; or, where most
-responsibilities are zero (log-densities in high dimensions differ by so much that most rows have one component),
-`sum_members`, over the rows of each component alone. Both are faster, and need the memory. Sums of many numbers of
-single precision lose digits: both add up some at a time, and these sums in double precision.
+with weights a_i of the rows and temperature T. The value is the free energy sum_i a_i T log sum_k exp(s_ik / T):
+the log-likelihood for T = 1, and the sum of the largest scores for T = 0 (every row belongs to its best component).
+`assign_rows` stores no matrix of responsibilities and reads each row once. `respond_rows` stores it, and the sums
+are computed afterwards: by `sum_shares`, a product with the transposed rows, which writes every sum once; or, if
+most responsibilities are zero (in high dimensions log-densities differ by so much that most rows have one
+component), by `sum_members`, over the rows of each component alone. Both are faster but need the memory. Long sums
+in single precision lose digits: both add up short sums, and these in double precision.
 """
 
 import math
@@ -19,9 +19,9 @@ import numpy as np
 from arbora.kernels.products import FAST, add_row
 from arbora.kernels.softmax import exp_row
 
-_ADDENDS = 1024  # numbers of the working precision that are added before their sum goes to a more precise one
-_FEW = 4  # one responsibility in so many is not zero: only those are added
-# Logarithm of what is nothing beside 1: the square of the precision
+_ADDENDS = 1024  # numbers added in the working precision before their sum is added in double precision
+_FEW = 4  # only non-zero responsibilities are added if at most one in this many is not zero
+# Logarithm of the square of the precision, which is negligible beside 1
 _LOWEST32, _LOWEST64 = 2 * math.log(np.finfo(np.float32).eps), 2 * math.log(np.finfo(np.float64).eps)
 
 
@@ -36,9 +36,9 @@ def score_row(indptr, indices, data, i, W, scale, offset, g):  # type: ignore[no
 
 @nb.njit(inline="always", **FAST)
 def share_row(g, a, r, bits, counts):  # type: ignore[no-untyped-def]
-    """Write a softmax(g) into r and add it to `counts`; return log sum_k exp(g_k). g is spoilt.
+    """Write a softmax(g) into r and add it to `counts`; return log sum_k exp(g_k). Overwrites g.
 
-    What is nothing to the working precision, even beside its own rounding, becomes zero.
+    Shares far below the rounding error of the working precision become zero.
     """
     top = g[0]
     for k in range(len(g)):
@@ -70,9 +70,8 @@ def respond_rows(  # type: ignore[no-untyped-def]
 ):
     """Write weighted responsibilities of rows first .. stop - 1, and return the value.
 
-    They are added to `counts`[0], and those that are not zero are counted in `counts`[1].
-
-    The temperature is positive, and `scale` and `offset` are divided by it.
+    Adds them to `counts[0]` and counts the non-zero ones in `counts[1]`. The temperature is positive, and `scale` and
+    `offset` are divided by it.
     """
     g, bits = np.empty(W.shape[1], W.dtype), np.empty(W.shape[1], np.int32)
     total = 0.0
@@ -130,7 +129,7 @@ def assign_rows(  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def sum_shares(indptr, indices, data, resp, first, stop, order, sums):  # type: ignore[no-untyped-def]
-    """Write rows `order`[first .. stop - 1] of `sums`: the transposed rows, in CSR, times the responsibilities."""
+    """Write rows `order[first:stop]` of `sums`: the transposed rows, in CSR, times the responsibilities."""
     g, total = np.empty(resp.shape[1], resp.dtype), np.empty(resp.shape[1], np.float64)
     bounds = np.empty(2, indptr.dtype)
     for j in range(first, stop):
@@ -149,7 +148,7 @@ def sum_shares(indptr, indices, data, resp, first, stop, order, sums):  # type: 
 def list_members(resp, starts, members, shares):  # type: ignore[no-untyped-def]
     """List the rows of each component, with their responsibilities, in order: the non-zeros of `resp` by columns.
 
-    `starts` (n_components + 1) holds where the list of a component begins; `members` and `shares` are written.
+    The list of component k starts at `starts[k]`; `members` and `shares` are written.
     """
     place = starts[:-1].copy()
     for i in range(resp.shape[0]):
@@ -166,7 +165,7 @@ def add_members(indptr, indices, data, members, shares, first, stop, line):  # t
     for t in range(first, stop):
         i, r = members[t], shares[t]
         for q in range(indptr[i], indptr[i + 1]):
-            line[np.uint64(indices[q])] += r * data[q]  # unsigned: no index counts from the end
+            line[np.uint64(indices[q])] += r * data[q]  # unsigned indices need no check for negative values
 
 
 @nb.njit(**FAST)
@@ -175,8 +174,8 @@ def sum_members(  # type: ignore[no-untyped-def]
 ):
     """Write columns first .. stop - 1 of `sums`: rows of these components, times their responsibilities.
 
-    Feature j of the rows is row `order`[j] of the sums. A component has its sums in one piece while rows are added; a
-    few components are written back at once.
+    Feature j of the rows is row `order[j]` of the sums. The sums of a component are contiguous while rows are added;
+    a few components are written back at a time.
     """
     lines = np.zeros((stop - first, sums.shape[0]), sums.dtype)
     for k in range(first, stop):
@@ -198,7 +197,7 @@ def sum_members(  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def column_squares(S, out):  # type: ignore[no-untyped-def]
-    """Add the squares in each column of S to out, in double precision, row by row as they lie in memory."""
+    """Add the squares in each column of S to out, in double precision, in memory order."""
     for j in range(S.shape[0]):
         for k in range(S.shape[1]):
             out[k] += np.float64(S[j, k]) * np.float64(S[j, k])

@@ -1,4 +1,4 @@
-"""Random orders inside kernels: fast, and the same on every machine and for any number of threads."""
+"""Random permutations inside kernels, the same on every machine and for any number of threads."""
 
 import numba as nb
 import numpy as np
@@ -8,9 +8,9 @@ from arbora.kernels.products import FAST
 
 @nb.njit(inline="always", **FAST)
 def shuffle(rows, n, state):  # type: ignore[no-untyped-def]
-    """Bring rows[:n] into a random order; return the next state of the generator.
+    """Shuffle rows[:n]; return the next state of the generator.
 
-    Fisher-Yates on a 64-bit linear congruential generator, of whose bits the upper 31 are used.
+    Fisher-Yates with the upper 31 bits of a 64-bit linear congruential generator.
     """
     for s in range(n - 1, 0, -1):
         state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)

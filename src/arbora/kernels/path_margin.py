@@ -1,23 +1,23 @@
 """Dual coordinate descent for large-margin choices among classes that share parts of their weights.
 
-Class y scores f_y(x) = sum_a P_ya v_a.x: a row of the sparse matrix P says which parts a the class is made of (the
-nodes on the path to it). Choice t asks row i for the class r_t among the classes first_t .. stop_t - 1,
+Class y has the score f_y(x) = sum_a P_ya v_a.x: a row of the sparse matrix P holds the shares of the class in the
+parts a (the nodes on its path). In choice t, row i has the right class r_t among the classes first_t .. stop_t - 1,
 
     min_V  1/2 sum_a ||v_a||^2 + sum_t c_t max_y [D(r_t, y) + f_y(x_i) - f_{r_t}(x_i)],
     D(r, y) = mu / 2 ||P_r - P_y||^2 + u 1[y != r],
 
-and its dual has one multiplier for each class of each choice, m_ty >= 0 with sum_y m_ty = c_t (the right class takes
-what the others leave), v_a = sum_ty m_ty (P_{r_t} - P_y)_a x_i. With g_ty = D(r_t, y) + f_y(x_i) the duality gap is
+and its dual has one multiplier for each class of each choice, m_ty >= 0 with sum_y m_ty = c_t (the right class has
+the remainder), v_a = sum_ty m_ty (P_{r_t} - P_y)_a x_i. With g_ty = D(r_t, y) + f_y(x_i) the duality gap is
 
     sum_t sum_y m_ty (max_y' g_ty' - g_ty),
 
-every summand of it non-negative. Moving mass from class k to class l of a choice is a quadratic in one variable with
-curvature ||x_i||^2 ||P_k - P_l||^2. Because D is itself a distance between rows of P, it costs nothing: up to a
-constant, g_y = sum_a P_ya (v_a.x - mu P_ra) + mu / 2 ||P_y||^2 + u 1[y != r].
+with non-negative summands. Moving mass from class k to class l of a choice is a quadratic in one variable with
+curvature ||x_i||^2 ||P_k - P_l||^2. Since D is itself a distance between rows of P, it is free: up to a constant,
+g_y = sum_a P_ya (v_a.x - mu P_ra) + mu / 2 ||P_y||^2 + u 1[y != r].
 
-The weights lie feature-major, V of shape (n_features + 1, n_parts): one walk over a row gives the products with all
-parts, and the scores of all classes follow without touching V again (`sweep_paths`). Only classes that carry mass are
-remembered for a choice, a few of thousands; `sweep_listed` visits the parts of those alone.
+V has the shape (n_features + 1, n_parts): one pass over a row gives its products with all parts, and the scores of
+all classes follow without reading V again (`sweep_paths`). For each choice only the classes with mass are listed, a
+few of thousands; `sweep_listed` visits the parts of those alone.
 """
 
 from typing import Any, NamedTuple
@@ -28,17 +28,17 @@ import numpy as np
 from arbora.kernels.order import shuffle
 from arbora.kernels.products import FAST, add_row
 
-_MOST_SCANS = 8  # times that one visit looks over all classes for the worst violator
-_MOST_STEPS = 50  # moves of mass between two looks
-_SETTLED = 0.01  # sweep_listed leaves a row whose gap is below this share of the mean
-_ROW_GOAL = 0.1  # a visit ends when it has left this share of the gap it found
+_MOST_SCANS = 8  # scans over all classes for the worst violator in one visit
+_MOST_STEPS = 50  # moves of mass between two scans
+_SETTLED = 0.01  # sweep_listed drops a row whose gap is below this share of the mean
+_ROW_GOAL = 0.1  # a visit ends when the gap has fallen to this share of its start
 
 
 class Paths(NamedTuple):
-    """Rows of P in CSR form with sorted parts, and what margins need: mu, u and mu / 2 ||P_y||^2.
+    """Rows of P in CSR form with sorted parts, and the constants of the margins: mu, u and mu / 2 ||P_y||^2.
 
-    Two values of g whose difference is at most `noise` times their size are taken for equal: a step of that size may
-    leave rounded sums as they are, and would be taken again and again.
+    Two values of g whose difference is at most `noise` times their size count as equal: a step of that size may not
+    change rounded sums, and would be repeated forever.
     """
 
     indptr: Any
@@ -61,7 +61,7 @@ class Choices(NamedTuple):
 
 
 class Masses(NamedTuple):
-    """Classes that carry mass in each choice, the right one first; count[t] of them."""
+    """Classes with mass in each choice t, the right one first; there are count[t] of them."""
 
     classes: Any
     values: Any
@@ -70,7 +70,7 @@ class Masses(NamedTuple):
 
 @nb.njit(**FAST)
 def _along(paths, y, z):  # type: ignore[no-untyped-def]
-    """Sum z over the parts of class y, and add its share of the margin."""
+    """Return the sum of z over the parts of class y plus its term of the margin."""
     total = paths.offset[y]
     for k in range(paths.indptr[y], paths.indptr[y + 1]):
         total += paths.values[k] * z[paths.parts[k]]
@@ -86,7 +86,7 @@ def _spread(paths, y, t, z):  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def _apart(paths, l, m):  # type: ignore[no-untyped-def]
-    """Squared distance of two rows of P."""
+    """Return the squared distance of two rows of P."""
     total = paths.values.dtype.type(0)
     i, end_i = paths.indptr[l], paths.indptr[l + 1]
     j, end_j = paths.indptr[m], paths.indptr[m + 1]
@@ -120,7 +120,7 @@ def _look(paths, choices, t, z):  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def _list_gap(paths, masses, t, z, top):  # type: ignore[no-untyped-def]
-    """Gap of choice t, given its largest g; rounding makes no summand negative."""
+    """Return the gap of choice t, given its largest g; no summand is negative, despite rounding."""
     zero = masses.values.dtype.type(0)
     gap = masses.values[t, 0] * max(top - _along(paths, masses.classes[t, 0], z), zero)
     for r in range(1, masses.count[t]):
@@ -132,8 +132,8 @@ def _list_gap(paths, masses, t, z, top):  # type: ignore[no-untyped-def]
 def _settle(paths, masses, t, q, goal, z, d, g):  # type: ignore[no-untyped-def]
     """Move mass among the listed classes of choice t until their gap is below the goal.
 
-    Each time to the class with the largest g, from the one that gains most. z follows, and d sums the changes of the
-    parts in units of the row.
+    Each step moves mass to the class with the largest g from the class that gains most. z is updated, and d sums the
+    changes of the parts in units of the row.
     """
     classes, values, n = masses.classes[t], masses.values[t], masses.count[t]
     tiny = g.dtype.type(1e-30)
@@ -167,7 +167,7 @@ def _settle(paths, masses, t, q, goal, z, d, g):  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def _forget_empty(masses, t):  # type: ignore[no-untyped-def]
-    """Drop the classes without mass from the list of choice t; the right class stays."""
+    """Remove the classes without mass, except the right one, from the list of choice t."""
     kept = 1
     for r in range(1, masses.count[t]):
         if masses.values[t, r] > 0:
@@ -179,7 +179,7 @@ def _forget_empty(masses, t):  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def _list_class(masses, t, y):  # type: ignore[no-untyped-def]
-    """Put class y on the list of choice t, if it is not there; tell whether it is there now."""
+    """Add class y to the list of choice t if it is missing; return whether it is listed now."""
     n = masses.count[t]
     for r in range(n):
         if masses.classes[t, r] == y:
@@ -215,8 +215,8 @@ def _add_to_weights(indptr, indices, data, bias, i, V, d, used, n_used):  # type
 def sweep_paths(indptr, indices, data, norm2, bias, V, paths, choices, masses, order):  # type: ignore[no-untyped-def]
     """Visit the rows in the given order; change V and the masses in place.
 
-    Returns the loss and the gap, summed over choices as they were when visited, and whether a list was too short
-    for a class that should have been put on it.
+    Returns the loss and the gap, summed over choices as they were when visited, and whether a list was too short for
+    a new class.
     """
     n_parts, last = V.shape[1], V.shape[0] - 1
     z, d = np.empty(n_parts, V.dtype), np.zeros(n_parts, V.dtype)
@@ -255,7 +255,7 @@ def sweep_paths(indptr, indices, data, norm2, bias, V, paths, choices, masses, o
 
 @nb.njit(**FAST)
 def _gather(indptr, indices, data, bias, i, V, paths, choices, masses, z, used, seen, stamp):  # type: ignore[no-untyped-def]
-    """Multiply row i with the parts of the listed classes of its choices; list these parts, return their number."""
+    """Multiply row i by the parts of the listed classes of its choices; list these parts, return their number."""
     n_used, last = 0, V.shape[0] - 1
     for t in range(choices.indptr[i], choices.indptr[i + 1]):
         for r in range(masses.count[t] if masses.count[t] > 1 else 0):
@@ -280,8 +280,8 @@ def sweep_listed(  # type: ignore[no-untyped-def]
 ):
     """Sweep up to n_sweeps times over the rows, moving mass among the listed classes of their choices only.
 
-    Each sweep has a fresh random order. Rows whose gap over their lists is small are left alone after it, and the
-    sweeps end when the gap of all rows, as they were when last visited, falls below `enough`. `rows` is reordered.
+    Each sweep has a new random order and drops rows whose gap over their lists is small. The sweeps end when the gap
+    of all rows, as they were when last visited, falls below `enough`. `rows` is reordered.
     """
     n_parts, n, left = V.shape[1], len(rows), 0.0
     z, d = np.zeros(n_parts, V.dtype), np.zeros(n_parts, V.dtype)

@@ -1,4 +1,4 @@
-"""Softmax of many classes, row by row: coordinate ascent in the dual, and the step that it takes.
+"""Softmax of many classes, row by row: coordinate ascent in the dual, and its step.
 
 With costs c_i and weights W = Z F (F the shares of the classes in the parts Z, the identity for flat classes), the
 problem and its dual, over a distribution p_i for every row, are
@@ -6,14 +6,14 @@ problem and its dual, over a distribution p_i for every row, are
     min_Z  P(Z) = 1/2 ||Z||^2 + sum_i c_i (log sum_k exp(s_ik) - s_iy),      s_i = W'x_i,
     max_p  D(p) = -1/2 ||Z||^2 - sum_ik c_i p_ik log p_ik,                   Z = sum_i c_i x_i (F (e_y - p_i))',
 
-and their difference is sum_i c_i KL(p_i || softmax(s_i)), of which no summand is negative. A visit of row i maximises
+and their difference is sum_i c_i KL(p_i || softmax(s_i)), with non-negative summands. A visit of row i maximises
 the dual over p_i, with the covariance F'F of the classes replaced by the larger diagonal matrix of its row sums t
-(itself where classes are flat). The maximiser solves, with a_k = c_i ||x_i||^2 t_k,
+(which is equal for flat classes). The maximiser solves, with a_k = c_i ||x_i||^2 t_k,
 
     log p_k + a_k p_k = s_k + a_k p_k(old) - nu,        sum_k p_k = 1,
 
-for all logarithms and nu at once, by Newton's method, one exponential function a class and step. The same equation is
-the proximal step of the loss. Distributions are kept as logarithms.
+for all logarithms and nu together, by Newton's method, with one exponential per class and step. The same equation is
+the proximal step of the loss. Distributions are stored as logarithms.
 """
 
 import math
@@ -34,7 +34,7 @@ _C4, _C5, _C6 = 0.009618129107628477, 0.0013333558146428443, 0.00015403530393381
 
 @nb.njit(**FAST)
 def exp_row(x, out, bits):  # type: ignore[no-untyped-def]
-    """Write exp(x) into out. In float32, x is cut off at -87, and the loops are ones that become SIMD instructions.
+    """Write exp(x) into out. In float32, x is clipped at -87, and the loops compile to SIMD instructions.
 
     `bits` is scratch: int32, as long as x.
     """
@@ -72,7 +72,7 @@ def _sum(x):  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def log_softmax_row(g, e, bits):  # type: ignore[no-untyped-def]
-    """Turn the scores g into log-probabilities, and e into their exponential functions; return log sum_k exp(g_k)."""
+    """Replace the scores g by log-probabilities and write their exponentials into e; return log sum_k exp(g_k)."""
     top = g[0]
     for k in range(len(g)):
         top = max(top, g[k])
@@ -91,7 +91,7 @@ def log_softmax_row(g, e, bits):  # type: ignore[no-untyped-def]
 def balance_row(h, a, t, log_p, p, bits, most, enough):  # type: ignore[no-untyped-def]
     """Solve log p + a t p = h - nu, sum p = 1, from the distribution (log_p, p), in place.
 
-    At most `most` steps are taken, or until one moves less than a share `enough` of the mass.
+    Takes at most `most` steps, and stops when one moves less than a share `enough` of the mass.
     """
     zero, one = h.dtype.type(0), h.dtype.type(1)
     visible = h.dtype.type(math.log(enough))
@@ -110,7 +110,7 @@ def balance_row(h, a, t, log_p, p, bits, most, enough):  # type: ignore[no-untyp
             b = a * t[k] * p[k]
             step = (h[k] - nu - log_p[k] - b) / (one + b)
             new = min(log_p[k] + step, zero)
-            # A class that comes from nowhere moves more mass than it had.
+            # A class with almost no mass may move more mass than it had.
             moved += one if step > one and new > visible else p[k] * abs(step)
             log_p[k] = new
         exp_row(log_p, p, bits)
@@ -125,7 +125,7 @@ def balance_row(h, a, t, log_p, p, bits, most, enough):  # type: ignore[no-untyp
 
 @nb.njit(**FAST)
 def _score_row(indptr, indices, data, i, Z, flat, part_ptr, parts, shares, z, g):  # type: ignore[no-untyped-def]
-    """Write the scores of row i into g; z is scratch for the scores of the parts."""
+    """Write the scores of row i into g; z is a scratch array for the scores of the parts."""
     if flat:
         g[:] = 0
         add_row(indptr, indices, data, i, Z, g)
@@ -144,8 +144,8 @@ def sweep_softmax(  # type: ignore[no-untyped-def]
 ):
     """Visit the rows in the given order, updating the parts Z and the log-distributions L in place.
 
-    `part_ptr`, `parts` and `shares` list, class by class, the parts that it has a share in; no shares at all mean
-    flat classes. Returns the loss, the regulariser and the gap, summed over rows as they were when visited.
+    `part_ptr`, `parts` and `shares` list the parts that each class has a share in; empty shares mean flat classes.
+    Returns the loss, the regulariser and the gap, summed over rows as they were when visited.
     """
     n_classes, flat = L.shape[1], len(shares) == 0
     g, old, p = np.empty(n_classes, Z.dtype), np.empty(n_classes, Z.dtype), np.empty(n_classes, Z.dtype)
@@ -168,7 +168,7 @@ def sweep_softmax(  # type: ignore[no-untyped-def]
         total_norm -= c * mean
         total_loss -= c * g[y]
         total_gap += c * gap
-        # What a step leaves over of the equation of a class is a t_k p_k / 2 times the square of what it moved.
+        # The residual of the equation of a class after a step is a t_k p_k / 2 times the square of the step.
         balance_row(h, a, t, log_p, p, bits, most, enough / math.sqrt(max(one, a * top)))
         for k in range(n_classes):
             old[k] = c * (old[k] - p[k])
@@ -212,9 +212,9 @@ def certify_softmax(  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def prox_softmax(S, step, L, first, stop, most, enough):  # type: ignore[no-untyped-def]
-    """Turn scores s into minimisers z of step_i loss(z) + 1/2 ||z - v||^2, v = s + step_i (p - e_y), in place.
+    """Replace scores s by minimisers z of step_i loss(z) + 1/2 ||z - v||^2, v = s + step_i (p - e_y), in place.
 
-    L holds the logarithms of p = softmax(z) of the last call, and of this one afterwards: z = s + step_i (p - new p).
+    L holds the logarithms of p = softmax(z) of the last call, and is updated: z = s + step_i (p - new p).
     Returns the sum of ||s - z||^2 over rows first .. stop - 1.
     """
     n_classes = S.shape[1]

@@ -1,13 +1,14 @@
-"""Gaussian trees, solved exactly by one pass up and one pass down, for many features side by side.
+"""Exact solution of Gaussian trees by one pass up and one pass down, for many features in parallel.
 
 Nodes are in topological order, parents first, -1 above a root. For every feature the weights z of the nodes have the
 precision matrix T of the tree, z'Tz = sum_n a_n (z_n - z_parent)^2. `solve_classes` solves (T + D) z = r, where r and
-the diagonal D are zero but at the nodes of the classes. `hold_classes` and `pull_classes` go the other way: the
-classes are held, the other nodes are at their conditional means, and T z is what pulls at the classes.
+the diagonal D are zero except at the nodes of the classes. `hold_classes` and `pull_classes` go the other way: the
+classes are fixed, the other nodes are at their conditional means, and T z is the force on the classes.
 
-Arrays of classes are (n_features, n_classes). Sixteen features at a time are turned into (n_nodes, 16), which stays
-in the cache and lets the divisions be vectorised. Precisions are (n_features, n_nodes), or (1, n_nodes) for all
-features alike. Nothing is ever subtracted from a precision: they may differ by many orders of magnitude.
+Arrays of classes have the shape (n_features, n_classes). Sixteen features at a time are transposed to (n_nodes, 16),
+which fits into the cache and vectorises the divisions. Precisions are (n_features, n_nodes), or (1, n_nodes) if they
+are the same for all features. Nothing is ever subtracted from a precision, since they may differ by many orders of
+magnitude.
 """
 
 import numba as nb
@@ -15,12 +16,12 @@ import numpy as np
 
 from arbora.kernels.products import FAST
 
-WIDTH = 16  # features side by side
+WIDTH = 16  # features processed together
 
 
 @nb.njit(**FAST)
 def _gather(class_at, R, D, i0, m, b, rest):  # type: ignore[no-untyped-def]
-    """Lay out the right-hand side and the diagonal of features i0 .. i0 + m - 1 by node."""
+    """Copy the right-hand side and the diagonal of features i0 .. i0 + m - 1, by node."""
     for n in range(len(class_at)):
         c = class_at[n]
         for k in range(m):
@@ -32,7 +33,7 @@ def _gather(class_at, R, D, i0, m, b, rest):  # type: ignore[no-untyped-def]
 def _solve(parent, precision, i0, m, b, rest):  # type: ignore[no-untyped-def]
     """Eliminate from the leaves up, then substitute from the roots down; b becomes the solution.
 
-    `rest` is what a node's own diagonal and its children add to its precision.
+    `rest` is the contribution of a node's own diagonal and its children to its precision.
     """
     alike = precision.shape[0] == 1
     for n in range(len(parent) - 1, -1, -1):
@@ -70,7 +71,7 @@ def solve_classes(parent, class_at, precision, R, D, first, stop, Z):  # type: i
 
 @nb.njit(**FAST)
 def _hold(parent, class_at, precision, W, i0, m, z, rest):  # type: ignore[no-untyped-def]
-    """Write the conditional means of all nodes, given classes held at W, into z."""
+    """Write the conditional means of all nodes, given the classes W, into z."""
     alike = precision.shape[0] == 1
     z[:], rest[:] = 0, 0
     for n in range(len(parent) - 1, -1, -1):
@@ -96,7 +97,7 @@ def _hold(parent, class_at, precision, W, i0, m, z, rest):  # type: ignore[no-un
 
 @nb.njit(**FAST)
 def hold_classes(parent, class_at, precision, W, first, stop, Z):  # type: ignore[no-untyped-def]
-    """Write the weights of all nodes, given classes held at W, for features first .. stop - 1, into Z, by node."""
+    """Write the weights of all nodes, given the classes W, for features first .. stop - 1, into Z, by node."""
     z = np.empty((len(parent), WIDTH), W.dtype)
     rest = np.empty_like(z)
     for i0 in range(first, stop, WIDTH):
@@ -109,7 +110,7 @@ def hold_classes(parent, class_at, precision, W, first, stop, Z):  # type: ignor
 
 @nb.njit(**FAST)
 def pull_classes(parent, class_at, precision, W, first, stop, U):  # type: ignore[no-untyped-def]
-    """Write what pulls at classes held at W, T z with all other nodes at their means, into U."""
+    """Write the force on classes at W, T z with all other nodes at their conditional means, into U."""
     alike = precision.shape[0] == 1
     z = np.empty((len(parent), WIDTH), W.dtype)
     rest = np.empty_like(z)

@@ -1,4 +1,4 @@
-"""Sparse multipliers as triples (row, column, value) sorted by row, and rows taken out of a CSR matrix."""
+"""Sparse multipliers as triples (row, column, value) sorted by row, and subsets of the rows of a CSR matrix."""
 
 import math
 
@@ -10,7 +10,7 @@ from arbora.kernels.products import FAST
 
 @nb.njit(**FAST)
 def to_triples(A, cost, ids):  # type: ignore[no-untyped-def]
-    """Collect the non-zeros of A, each with the sign of its cost; row i of A is row ids[i] of the whole."""
+    """Collect the non-zeros of A, each with the sign of its cost; row i of A is row ids[i] of all rows."""
     n, n_block = A.shape
     count = 0
     for i in range(n):
@@ -30,7 +30,7 @@ def to_triples(A, cost, ids):  # type: ignore[no-untyped-def]
 
 @nb.njit(**FAST)
 def from_triples(rows, columns, values, ids, A):  # type: ignore[no-untyped-def]
-    """Write the sizes of the values into A, whose rows are the rows ids of the whole, sorted; all rows are there."""
+    """Write the absolute values into A, whose rows are the sorted rows `ids`, which include those of the triples."""
     i = 0
     for s in range(len(rows)):
         while ids[i] < rows[s]:
@@ -67,9 +67,9 @@ def subtract_triples(rows, columns, values, old_rows, old_columns, old_values): 
 
 @nb.njit(**FAST)
 def take_rows(indptr, indices, data, ids, place):  # type: ignore[no-untyped-def]
-    """Take rows out of a CSR matrix and count the features that occur in them anew, in the order of their ids.
+    """Copy rows of a CSR matrix and renumber the features that occur in them, in the order of their ids.
 
-    `place` is scratch, one number for each feature, all negative; it is left so. Returns indptr, indices and data
+    `place` is a scratch array with one negative number per feature; it is restored. Returns indptr, indices and data
     of the rows, and the features.
     """
     out_indptr = np.zeros(len(ids) + 1, indptr.dtype)
