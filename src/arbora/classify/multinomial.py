@@ -19,7 +19,6 @@ The solvers are those of S. Gopal (2014, thesis, chapter 4) and faster ones (`in
 from __future__ import annotations
 
 import mmap
-import warnings
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -56,6 +55,7 @@ from arbora.core.memory import require_memory
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
+from arbora.core.warn_caller import warn_caller
 from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.infer.softmax.problem import SoftmaxProblem, class_weights
 from arbora.infer.softmax.solve import SOLVERS, solve
@@ -218,10 +218,10 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : one label a row
+        y : one label per row
             With a structure, labels are names of its nodes.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors on C; rows of weight 0 only say which classes there are.
+            Factors on C. Rows of weight 0 only define classes.
 
         Returns
         -------
@@ -233,11 +233,11 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
                 self, X, y, sample_weight, loss="softmax", C=self.C, resumable=resumable
             )
             training = drop_weightless_rows(training)
-            self._refuse(training)
-            self._refuse_elsewhere()
+            self._refuse_unsolvable(training)
+            self._refuse_options()
             return self._fit(training)
 
-    def _refuse_elsewhere(self) -> None:
+    def _refuse_options(self) -> None:
         """Refuse options that do not work in shards or with a checkpoint, before anything is trained."""
         if self.checkpoint is not None and self.solver == "lbfgs":
             raise ValueError("solver='lbfgs' cannot be checkpointed: use another solver, or checkpoint=None.")
@@ -248,85 +248,85 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
         if self.solver not in ("auto", "lc"):
             require_shared_memory(engine, f"solver={self.solver!r}", "use solver='lc', or engine=None")
         tree = isinstance(self.structure, Hierarchy) and self.structure.is_tree
-        if self.structure is not None and not tree and self._coupled()[0] is not None:
+        if self.structure is not None and not tree and self._penalty()[0] is not None:
             advice = (
                 "use a tree, engine=None, or coupling=0; RecursiveLogisticRegression accepts all structures"
             )
             require_shared_memory(engine, "a DAG or label graph, whose classes depend on all others,", advice)
 
-    def _refuse(self, training: Training) -> None:
-        """Refuse what has no optimum, or no single class a row."""
+    def _refuse_unsolvable(self, training: Training) -> None:
+        """Refuse label sets and problems without an optimum."""
         if self._multilabel:
             raise ValueError(
-                "y holds sets of labels or an indicator, and a softmax means exactly one class a row: give one label "
-                "a row, or use RecursiveLogisticRegression or OneVsRestLogistic."
+                "y holds label sets or an indicator, but a softmax needs exactly one class per row: give one label "
+                "per row, or use RecursiveLogisticRegression or OneVsRestLogistic."
             )
         count = np.bincount(training.positives.indices, minlength=len(self.classes_))
         if not count.any():
-            raise ValueError("all rows have weight 0: there is nothing to learn any class from.")
+            raise ValueError("all rows have weight 0: give a positive sample_weight to some rows.")
         if self.fit_intercept and self.intercept_scaling is None and not count.all():
             name = self.classes_[count == 0].tolist()[0]
             raise ValueError(
-                f"all rows of class {name!r} have weight 0: a bias that is not regularised would be minus infinity. "
-                "Leave these rows out, or give an intercept_scaling."
+                f"all rows of class {name!r} have weight 0, so its unregularised bias would be minus infinity. Leave "
+                "these rows out, or set intercept_scaling to a number."
             )
 
     def _fit(self, training: Training) -> MultinomialLogistic:
         free_bias = self.fit_intercept and self.intercept_scaling is None
         bias = 1.0 if free_bias else training.options.bias
         n_features, dtype = training.X.shape[1], training.options.dtype
-        X, seen = design_matrix(training.X, bias, dtype)
-        factor, order = self._coupled()
+        X, selected = design_matrix(training.X, bias, dtype)
+        factor, order = self._penalty()
         position = np.argsort(order)
         labels = position[training.positives.indices]
         problem = SoftmaxProblem(X, labels, training.row_cost, len(order), factor, free_bias)
-        below = None
+        limits = None
         if self.prune_below is None:
-            self._require_room(len(seen), n_features, bias)
+            self._require_memory(len(selected), n_features, bias)
         else:
-            below = pruning_limits(X.shape[1], self.prune_below, bias, dtype)
+            limits = pruning_limits(X.shape[1], self.prune_below, bias, dtype)
         checkpoint = open_checkpoint(self, training)
         with Progress(None, "iterations", self.verbose) as progress, self._training_engine() as engine:
             monitor = Monitor(self.tol, self.max_iter, progress, checkpoint, dtype)
             try:
-                solution = solve(problem, self.solver, monitor, engine, training.options.seed, below)
+                solution = solve(problem, self.solver, monitor, engine, training.options.seed, limits)
             except MemoryError:
                 if checkpoint is not None and not checkpoint.keys():
-                    checkpoint.clear()  # of a fit that never began
+                    checkpoint.clear()  # the fit never started
                 raise
         W = solution.Z if solution.of_classes else class_weights(factor, solution.Z)
         W, columns = W.astype(dtype, copy=False), None if factor is None else position
-        if below is None:
-            self.coef_, self.intercept_ = dense_model(W, seen, n_features, bias, engine, columns)
+        if limits is None:
+            self.coef_, self.intercept_ = dense_model(W, selected, n_features, bias, engine, columns)
         else:
-            self.coef_, self.intercept_ = pruned_model(W, seen, n_features, bias, below, columns)
+            self.coef_, self.intercept_ = pruned_model(W, selected, n_features, bias, limits, columns)
         self.structure_, self.trace_, self.n_iter_ = self.structure, monitor.trace, len(monitor.trace)
         self.objective_, self.gradient_norm_ = solution.objective, solution.gradient_norm
         self.duality_gap_ = solution.gap / max(solution.objective, np.finfo(np.float64).tiny)
         if not solution.converged:
-            self._warn(monitor)
+            self._warn_not_converged(monitor)
         if checkpoint is not None:
             checkpoint.clear()
         return self
 
-    def _require_room(self, n_seen: int, n_features: int, bias: float) -> None:
-        """Refuse dense weights that would not fit once they are those of all features."""
+    def _require_memory(self, n_selected: int, n_features: int, bias: float) -> None:
+        """Refuse dense weights of all features that do not fit into memory."""
         engine, n_classes = self._training_engine(), len(self.classes_)
         if engine.keeps_weights_in_files:
-            return  # they go to a file
+            return
         row = n_classes * np.dtype(self.dtype).itemsize
-        # In a new matrix, pages without a feature that occurs take no memory.
-        n_new = n_seen if row >= mmap.PAGESIZE else min(n_features, n_seen * mmap.PAGESIZE // row)
-        n_rows = n_features if needs_no_copy(n_seen, n_features, bias, engine) else n_seen + n_new
+        # Pages of a new matrix without a selected feature take no memory.
+        n_new = n_selected if row >= mmap.PAGESIZE else min(n_features, n_selected * mmap.PAGESIZE // row)
+        n_rows = n_features if needs_no_copy(n_selected, n_features, bias, engine) else n_selected + n_new
         require_memory(
             (n_rows + 1) * row,
             f"The dense weights of {n_classes} classes and {n_features} features",
-            "Use prune_below, which keeps the larger ones as a sparse matrix, fewer features (for text: a larger "
-            "min_df), or RayEngine(weights=folder), which keeps them in a file.",
+            "Use prune_below, which stores the larger ones as a sparse matrix, fewer features (for text: a larger "
+            "min_df), or RayEngine(weights=folder), which stores them in a file.",
         )
 
-    def _coupled(self) -> tuple[sp.csr_array | None, NDArray[np.int64]]:
-        """Shares of the classes in the parts, None for flat classes, and the class at each position."""
+    def _penalty(self) -> tuple[sp.csr_array | None, NDArray[np.int64]]:
+        """Return the factor of the recursive penalty and the class of each of its columns; None for flat classes."""
         if self.structure is not None:
             factor, order = couple(self.structure, self.class_nodes_, self.coupling, self.fade)
             flat = factor.shape[0] == factor.shape[1] == factor.nnz and (factor.data == 1).all()
@@ -334,20 +334,19 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
                 return sp.csr_array(factor), order
         return None, np.arange(len(self.classes_))
 
-    def _warn(self, monitor: Monitor) -> None:
+    def _warn_not_converged(self, monitor: Monitor) -> None:
         what = "norm of the gradient" if monitor.criterion == "change" else "duality gap"
         why = (
             f"stopped at max_iter={self.max_iter}"
             if self.n_iter_ >= self.max_iter
-            else f"stopped after {self.n_iter_} iterations, when the objective no longer fell"
+            else f"stopped after {self.n_iter_} iterations, because the objective no longer decreased"
         )
-        warnings.warn(
+        warn_caller(
             f"solver={self.solver!r} {why}, before the relative {what} reached tol={self.tol:g}; it is "
             f"{monitor.value:.2g}. Increase max_iter or tol, "
             + ("use dtype='float64', " if self.dtype == "float32" else "")
             + "or scale the features.",
             ConvergenceWarning,
-            stacklevel=4,
         )
 
     def _training_engine(self) -> Engine:
@@ -357,10 +356,10 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
         return linear_scores(X, LinearModel(self.coef_, self.intercept_), ThreadEngine(self.n_jobs))
 
     def _class_proba(self, X: Any) -> NDArray[Any]:
-        return softmax(self._scores(X).astype(np.float64), axis=1)
+        return np.asarray(softmax(self._scores(X).astype(np.float64), axis=1))
 
     def decision_function(self, X: Any) -> NDArray[Any]:
-        """Score of every class, of which the softmax makes probabilities.
+        """Score of every class; the softmax of the scores gives the probabilities.
 
         Parameters
         ----------
@@ -369,13 +368,13 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Columns in the order of `classes_`; for two classes, (n_samples,) with the log odds of the second.
+            Columns in the order of `classes_`; for two classes, (n_samples,) with the log-odds of the second.
         """
         scores = self._scores(self._check_X(X))
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def node_weights(self, nodes: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Weights of any nodes of the structure: where the penalty puts them, given those of the classes.
+        """Weights of any nodes of the structure, as the penalty implies them given the weights of the classes.
 
         Parameters
         ----------
@@ -388,9 +387,7 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if self.structure_ is None:
-            raise ValueError(
-                "the model has no structure, and no weights but those of its classes: see coef_."
-            )
+            raise ValueError("the model has no structure; the weights of its classes are in coef_.")
         coef, intercept = node_weights(
             LinearModel(self.coef_, self.intercept_),
             self.structure_,

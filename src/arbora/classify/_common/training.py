@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
-from arbora.classify._common.labels import encode_targets
+from arbora.classify._common.labels import Targets, encode_targets
 from arbora.classify._common.linear_model import as_csr
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.fingerprint import fingerprint
@@ -87,6 +87,29 @@ def check_training(
     Training
         Rows of weight 0 are still there (see `drop_weightless_rows`).
     """
+    X, targets = check_labelled_rows(estimator, X, y)
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    options = solver_options(estimator, loss, seed_of(estimator.random_state, resumable))
+    rows = as_csr(X)
+    refuse_overflow(rows, options.dtype)
+    return Training(rows, targets.indicator, C * weight, np.ones(targets.indicator.shape[1]), options)
+
+
+def check_labelled_rows(estimator: Any, X: Any, y: Any) -> tuple[Any, Targets]:
+    """Check the parameters, the features and the labels of `fit`; set the attributes of the labels.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With the parameter `structure`.
+    X, y
+        Arguments of `fit`.
+
+    Returns
+    -------
+    X : ndarray or CSR array of shape (n_samples, n_features)
+    targets : Targets
+    """
     estimator._validate_params()
     if y is None:
         raise ValueError(
@@ -97,11 +120,7 @@ def check_training(
     targets = encode_targets(y, estimator.structure)
     estimator._remember_targets(targets)
     estimator.sparse_labels_ = sp.issparse(y)
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    options = solver_options(estimator, loss, seed_of(estimator.random_state, resumable))
-    rows = as_csr(X)
-    refuse_overflow(rows, options.dtype)
-    return Training(rows, targets.indicator, C * weight, np.ones(targets.indicator.shape[1]), options)
+    return X, targets
 
 
 def solver_options(estimator: Any, loss: str, seed: int) -> Options:

@@ -22,21 +22,19 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from arbora.classify._common.labels import encode_targets
 from arbora.classify._common.node_predictor import NodePredictor
 from arbora.classify._common.routes import build_routes
+from arbora.classify._common.training import check_labelled_rows, seed_of
 from arbora.classify.bayes.correlated_sampler import CorrelatedLogit, LogitState, make_model
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.fingerprint import fingerprint
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
-from arbora.core.validation import check_features
 from arbora.core.warn_caller import warn_caller
 from arbora.engine import ThreadEngine
 from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains
@@ -268,23 +266,15 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
 
     def _check_fit(self, X: Any, y: Any) -> tuple[CorrelatedLogit, NDArray[np.int64]]:
         """Check parameters and data, store the labels, and set up the model."""
-        self._validate_params()
         name = type(self).__name__
-        if y is None:
-            raise ValueError(
-                f"{name} requires y to be passed, but the target y is None: it learns from labels."
-            )
-        X = check_features(self, X, reset=True)
-        check_consistent_length(X, y)
         if isinstance(self.structure, LabelGraph):
             raise TypeError(f"{name} needs a tree, but structure is a LabelGraph: give a Hierarchy or None.")
-        targets = encode_targets(y, self.structure)
+        X, targets = check_labelled_rows(self, X, y)
         if targets.multilabel:
             raise ValueError(
                 f"{name} needs one class per row, but y holds label sets or an indicator: give one label per row, or "
                 "use a multilabel classifier (OneVsRestLogistic, TopDownSVC)."
             )
-        self._remember_targets(targets)
         self.routes_, self.class_leaves_ = build_routes(self.hierarchy_, self.class_nodes_)
         if not self.routes_.is_tree:
             raise ValueError(
@@ -304,7 +294,7 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
 
     def _sample(self, model: CorrelatedLogit, codes: NDArray[np.int64]) -> None:
         """Run the chains and store the draws."""
-        seed = self._seed()
+        seed = seed_of(self.random_state, resumable=self.checkpoint is not None)
         checkpoint = self._checkpoint(model.X, codes, seed)
         schedule = ChainSchedule(self.n_warmup, self.n_samples, self.thin)
         total = self.n_chains * schedule.n_sweeps
@@ -352,11 +342,6 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         dense = X.toarray() if hasattr(X, "toarray") else X
         return np.column_stack([dense, np.full(len(dense), value)]).astype(np.float64)
 
-    def _seed(self) -> int:
-        if self.random_state is None and self.checkpoint is not None:
-            return 0  # so that a resumed fit runs the same chains
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
     def _checkpoint(self, X: Floats, codes: NDArray[np.int64], seed: int) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
@@ -397,10 +382,6 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
                 "n_samples, or scale the features.",
                 ConvergenceWarning,
             )
-
-    def _check_X(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return check_features(self, X, reset=False)
 
     def _class_proba(self, X: Any) -> Floats:
         return mean_softmax(self._with_constant(X), self.draws_)

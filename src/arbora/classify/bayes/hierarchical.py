@@ -28,11 +28,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from arbora.classify._common.labels import encode_targets
 from arbora.classify._common.linear_model import LinearModel, as_csr, linear_scores
 from arbora.classify._common.node_predictor import NodePredictor
+from arbora.classify._common.training import check_labelled_rows
 from arbora.classify.bayes.model_tree import model_tree
 from arbora.classify.bayes.node_report import fitted_ancestor, summarise_nodes
 from arbora.classify.bayes.posterior import TreeWeights, expected_precisions, find_posterior
@@ -41,7 +41,6 @@ from arbora.classify.bayes.priors import check_gamma, check_scale, constant_prio
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
-from arbora.core.validation import check_features
 from arbora.core.warn_caller import warn_caller
 from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.infer.tree.gaussian import Root, share_precisions
@@ -250,28 +249,19 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> TreeProblem:
         """Check parameters and data, store the labels, and state the problem."""
-        self._validate_params()
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from labels."
-            )
         if isinstance(self.structure, LabelGraph):
             raise ValueError(
                 "structure is a LabelGraph, but the model needs parents: give a Hierarchy that is a tree, or use "
                 "RecursiveLogisticRegression, which accepts graphs."
             )
+        X, targets = check_labelled_rows(self, X, y)
         self._refuse_shards()
-        X = check_features(self, X, reset=True)
         check_scale(X)
-        check_consistent_length(X, y)
-        targets = encode_targets(y, self.structure)
         if targets.multilabel and self.likelihood == "softmax":
             raise ValueError(
                 "y holds label sets or an indicator, but likelihood='softmax' needs exactly one class per row: "
                 "give one label per row, or use likelihood='logistic'."
             )
-        self._remember_targets(targets)
-        self.sparse_labels_ = sp.issparse(y)
         self.tree_, tree = model_tree(targets.hierarchy, targets.class_nodes)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         X = as_csr(X) if sp.issparse(X) else np.asarray(X, np.float64)
@@ -338,10 +328,6 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
     def intercept_std_(self) -> NDArray[Any]:
         """Posterior standard deviations of the biases of the classes."""
         return self.node_intercept_std_[-len(self.classes_) :]
-
-    def _check_X(self, X: Any) -> Any:
-        check_is_fitted(self)
-        return check_features(self, X, reset=False)
 
     def _means(self, X: Any) -> NDArray[Any]:
         model = LinearModel(self.coef_, self.intercept_)
