@@ -19,7 +19,6 @@ S. Gopal (2014). Large-scale Structured Learning. PhD thesis, Carnegie Mellon Un
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -51,9 +50,7 @@ from arbora.discover.vmf.hierarchical.initialization import (
 from arbora.discover.vmf.hierarchical.mean_update import unit_vectors
 from arbora.discover.vmf.hierarchical.posterior import (
     Nodes,
-    Tree,
     TreePosterior,
-    as_tree,
     leaf_posterior,
     start_tree,
     tree_extra,
@@ -61,6 +58,7 @@ from arbora.discover.vmf.hierarchical.posterior import (
     with_leaves,
 )
 from arbora.discover.vmf.hierarchical.prediction import NodePredictionMixture, node_probabilities
+from arbora.discover.vmf.hierarchical.tree import Tree, as_tree, one_root, regular_tree
 from arbora.discover.vmf.mixture import VMFParams, broad_concentration
 from arbora.discover.vmf.posterior import (
     CERTAIN,
@@ -82,35 +80,7 @@ from arbora.structure import Hierarchy
 
 _FLAT_ITERATIONS = 15  # iterations of the start, which fits the leaves without the tree
 _SAME = 1e-6  # relative difference below which the bounds of two starts count as equal
-_ROOT = "root"
 _LEAVES = {"bottom-up": scattered_leaves, "top-down": split_leaves, "random": random_leaves}
-
-
-def regular_tree(branching: Sequence[int]) -> Hierarchy:
-    """Return a tree whose nodes at depth d have ``branching[d]`` children, named by their paths: 0, 0/0, 0/1, ...
-
-    Examples
-    --------
-    >>> regular_tree((2, 2)).leaves()
-    ['0/0', '0/1', '1/0', '1/1']
-    """
-    edges: list[tuple[str, str]] = []
-    above = [_ROOT]
-    for width in branching:
-        level = [(name, f"{i}" if name == _ROOT else f"{name}/{i}") for name in above for i in range(width)]
-        edges += level
-        above = [child for _, child in level]
-    return Hierarchy.from_edges(edges, nodes=[_ROOT])
-
-
-def one_root(structure: Hierarchy) -> Hierarchy:
-    """Return the tree, with a new root above several ones."""
-    name = _ROOT
-    while name in structure:
-        name += "*"
-    tree = structure.join_roots(name)
-    tree.parent  # noqa: B018  raises an error that names the node, if the structure is not a tree
-    return tree
 
 
 class HierarchicalVMFMixture(NodePredictionMixture):

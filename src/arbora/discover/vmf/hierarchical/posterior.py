@@ -22,7 +22,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.discover.vmf.concentration import (
@@ -32,6 +31,7 @@ from arbora.discover.vmf.concentration import (
     prior_divergence,
 )
 from arbora.discover.vmf.hierarchical.mean_update import Links, joint_update, row_products, unit_vectors
+from arbora.discover.vmf.hierarchical.tree import Tree
 from arbora.discover.vmf.posterior import (
     CERTAIN,
     Inference,
@@ -42,43 +42,11 @@ from arbora.discover.vmf.posterior import (
 )
 from arbora.infer.mixture.statistics import Stats
 from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normalizer
-from arbora.structure import Hierarchy
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 _LEAST, _MOST_ALIKE = 1e-3, 0.999  # limits of the concentration and the resultant of children at the start
-
-
-class Tree(NamedTuple):
-    """The tree as arrays by node id.
-
-    Attributes
-    ----------
-    parent : ndarray of shape (n_nodes,)
-        -1 for the root.
-    levels : tuple of ndarray
-        Nodes of each depth.
-    leaves : ndarray of shape (n_leaves,)
-    children : sparse array of shape (n_nodes, n_nodes)
-        1 where the column is a child of the row.
-    counts : ndarray of shape (n_nodes,)
-        Number of children and seeds of each node.
-    seeds : sparse array of shape (n_nodes, n_features)
-        Sums of the seeds.
-    """
-
-    parent: Ids
-    levels: tuple[Ids, ...]
-    leaves: Ids
-    children: sp.csr_array
-    counts: Array
-    seeds: sp.csr_array
-
-    @property
-    def inner(self) -> NDArray[np.bool_]:
-        """Whether each node has children."""
-        return np.diff(self.children.indptr) > 0
 
 
 class Nodes(NamedTuple):
@@ -98,17 +66,6 @@ class TreePosterior(NamedTuple):
     kappa: KappaPosterior
     prior: VMFPrior
     nodes: Nodes
-
-
-def as_tree(structure: Hierarchy, seeds: sp.csr_array, seed_counts: Array, dtype: Any) -> Tree:
-    """Return the arrays of a tree with one root and seeds at some nodes."""
-    parent, children = np.asarray(structure.parent), structure.child_indices
-    ones = np.ones(len(children), dtype)
-    matrix = sp.csr_array((ones, children, structure.child_indptr), shape=(len(parent), len(parent)))
-    counts = np.diff(structure.child_indptr) + seed_counts
-    return Tree(
-        parent, structure.levels, structure.leaf_ids, matrix, counts, sp.csr_array(seeds, dtype=dtype)
-    )
 
 
 def free_nodes(tree: Tree, how: Inference) -> NDArray[np.bool_]:

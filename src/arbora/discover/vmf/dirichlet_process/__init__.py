@@ -1,0 +1,1 @@
+"""Dirichlet-process mixtures of von Mises-Fisher distributions."""
