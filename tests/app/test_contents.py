@@ -1,4 +1,4 @@
-"""What a model folder tells of nodes, documents and quality, by brute force and against scikit-learn."""
+"""Descriptions of nodes, documents and quality, by brute force and against scikit-learn."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def test_nodes_of_a_dag_name_their_other_parents(collection):
     assert all(node["size"] == X.shape[0] for node in nodes.values())
 
 
-def test_a_sample_holds_all_that_something_refers_to(collection):
+def test_the_sample_contains_all_referenced_documents(collection):
     described = describe_tree(filed(collection), [[]] * 7, [""] * 7, sample=30, always=[3, 199])
     assert len(described.sampled) == len(set(described.sampled.tolist())) == 30
     assert {3, 199} <= set(described.sampled.tolist())

@@ -1,4 +1,4 @@
-"""Documents of a user: the same in every format, one by one, with errors that say where and what to do."""
+"""Documents of a user: the same in every format, one by one, with errors that name the place and the remedy."""
 
 import bz2
 import csv

@@ -41,7 +41,7 @@ def written(tmp_path):
     return tmp_path / "deep" / "model"
 
 
-def test_everything_comes_back(written):
+def test_a_folder_round_trips(written):
     folder, given = open_folder(written), content()
     assert (folder.kind, folder.about["name"], folder.about["n_sampled"]) == ("topics", "letters", 2)
     assert folder.nodes == given.nodes
@@ -56,7 +56,7 @@ def test_everything_comes_back(written):
     assert os.listdir(written.parent) == ["model"]
 
 
-def test_others_may_read_it_as_the_umask_says(written):
+def test_the_folder_has_the_permissions_of_the_umask(written):
     umask = os.umask(0)
     os.umask(umask)
     assert stat.S_IMODE(written.stat().st_mode) == 0o777 & ~umask
@@ -80,7 +80,7 @@ def test_interrupted_writing_leaves_the_old_folder_or_none(failing, error, writt
     assert os.listdir(written.parent) == ["model"]
 
 
-def test_old_folder_comes_back_when_the_new_one_cannot_take_its_place(written, monkeypatch):
+def test_the_old_folder_is_restored_when_the_rename_fails(written, monkeypatch):
     rename, calls = os.rename, []
 
     def fail_once(source, target):
@@ -96,7 +96,7 @@ def test_old_folder_comes_back_when_the_new_one_cannot_take_its_place(written, m
     assert open_folder(written).about["name"] == "letters"
 
 
-def test_what_is_not_ours_is_never_touched(written):
+def test_other_files_are_never_changed(written):
     letters = written.parent / "letters"
     letters.mkdir()
     assert check_target(letters) == letters.resolve()

@@ -1,8 +1,7 @@
-"""The command line: what it prints, how it ends, how quickly it starts."""
+"""The command line: output, exit codes, start-up time."""
 
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import textwrap
@@ -15,8 +14,6 @@ from arbora.cli import VERBS, build_parser, main
 from arbora.cli.demo import demonstration as demo
 
 ARBORA = [sys.executable, "-m", "arbora"]
-# Test runners that were started in the background ignore Ctrl-C, and so would their children.
-LISTENING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
 
 
 def run(*arguments, **options):
@@ -106,7 +103,7 @@ def test_wrong_usage_ends_with_2(arguments, complaint, capsys):
     assert complaint in capsys.readouterr().err
 
 
-def test_failure_is_one_line(tmp_path, capsys):
+def test_an_error_is_one_line(tmp_path, capsys):
     file = tmp_path / "cycle.tsv"
     file.write_text("a\tb\nb\ta\n")
     assert main(["tree", str(file)]) == 1
@@ -125,7 +122,7 @@ def test_debug_shows_the_traceback_wherever_it_is_given(place, tmp_path, capsys)
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_unforeseen_failure_names_its_kind(monkeypatch, capsys):
+def test_an_unexpected_error_names_its_type(monkeypatch, capsys):
     def fail(*args, **options):
         raise KeyError("several\nlines")
 
@@ -146,19 +143,7 @@ def test_warnings_are_one_line_on_the_error_stream(monkeypatch, capsys):
     assert capsys.readouterr().err == "arbora: warning: slow going\n"
 
 
-def test_ctrl_c_ends_with_130_and_no_traceback():
-    program = f"{LISTENING} import sys; from arbora.cli import main; sys.exit(main(['demo']))"
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    process.stdout.readline()  # the demo has begun
-    process.send_signal(signal.SIGINT)
-    _, complaint = process.communicate(timeout=60)
-    assert complaint == "arbora: interrupted\n"
-    assert process.returncode == 130
-
-
-def test_reader_that_leaves_is_no_error(tmp_path):
+def test_a_closed_output_is_not_an_error(tmp_path):
     file = tmp_path / "wide.tsv"
     file.write_text("".join(f"root\tchild number {i}\n" for i in range(50_000)))
     process = subprocess.Popen(
@@ -193,7 +178,7 @@ def test_tree_prints_size_levels_and_branches(tree_file, capsys):
         """)
 
 
-def test_tree_is_cut_as_asked(tree_file, capsys):
+def test_depth_and_children_limit_the_drawing(tree_file, capsys):
     assert main(["tree", tree_file, "--depth", "1", "--children", "1"]) == 0
     drawn = capsys.readouterr().out.partition("news\n")[2]
     assert "comp" in drawn

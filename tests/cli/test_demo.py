@@ -1,4 +1,4 @@
-"""The demonstration on a small corpus: its pieces by brute force, what it prints, what it writes, what it refuses."""
+"""The demo on a small corpus: its functions by brute force, its output, its files, its errors."""
 
 import json
 from collections import Counter
@@ -32,7 +32,7 @@ def corpus():
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    """What the demonstration printed, and the folder it wrote."""
+    """Output of the demo, and its folder."""
     folder = tmp_path_factory.mktemp("demo") / "out"
     return run_small([*SENTENCES, "--out", str(folder)]), folder
 
@@ -132,7 +132,7 @@ def test_demo_files_sentences_where_their_words_belong(shown):
     assert "none of its words is in the corpus" in unknown
 
 
-def test_sentences_without_a_known_word_are_neither_new_nor_ordinary(corpus, capsys):
+def test_sentences_without_known_words_are_neither_novel_nor_ordinary(corpus, capsys):
     vectorizer = LtcVectorizer().fit(corpus.texts_train)
     X = vectorizer.transform(corpus.texts_test)
     model = VMFMixture(2, random_state=0).fit(X)
@@ -170,7 +170,7 @@ def test_folders_and_page_hold_what_was_made(shown, corpus):
     assert json.dumps("generated archive") in page.read_text(encoding="utf-8")
 
 
-def test_without_plotly_the_models_are_written_and_the_way_to_the_page_is_told(monkeypatch, tmp_path, capsys):
+def test_without_plotly_the_models_are_written_without_a_page(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(demo_page, "find_spec", lambda name: None)
     assert demo_page.write_demo(tmp_path, {}) is None
     assert "pip install 'arbora[explore]'" in " ".join(capsys.readouterr().out.split())
@@ -178,7 +178,7 @@ def test_without_plotly_the_models_are_written_and_the_way_to_the_page_is_told(m
 
 
 @pytest.mark.parametrize("name", ["index.html", "topics/notes.txt"])
-def test_what_belongs_to_others_is_not_touched(name, tmp_path, capsys):
+def test_files_of_others_are_not_changed(name, tmp_path, capsys):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("mine")
     assert main(["demo", "--out", str(tmp_path)]) == 1
@@ -186,7 +186,7 @@ def test_what_belongs_to_others_is_not_touched(name, tmp_path, capsys):
     assert (tmp_path / name).read_text() == "mine"
 
 
-def test_topics_over_time_are_those_of_the_generated_truth():
+def test_topics_over_time_match_the_generated_themes():
     archive = demo_time.make_archive(1200)
     subject, _, found = demo_time.find_topics(archive)
     topics = demo_time.match(archive.theme, found, len(demo_time.THEMES))
@@ -217,7 +217,7 @@ def test_demo_takes_the_version_that_did_best_on_held_out_documents(corpus, monk
     capsys.readouterr()
 
 
-def test_demo_tells_who_alone_is_right(capsys):
+def test_gain_reports_documents_that_one_model_alone_gets_right(capsys):
     data = Dataset(
         "four",
         y_train=np.array(["a"] * 6 + ["b"], dtype=object),

@@ -1,4 +1,4 @@
-"""Figures: what is drawn is what was given, and nothing of a user's text is read as HTML."""
+"""Figures: they show the given data, and text of the user is never interpreted as HTML."""
 
 import sys
 
@@ -33,7 +33,7 @@ def trace(*gaps):
     return made
 
 
-def test_convergence_of_several_fits_is_told_apart_without_colour():
+def test_several_fits_are_distinct_without_colour():
     figure = figures.convergence(
         {"flat": trace(1.0, 0.1), "tree": trace(1.0, 0.5, 0.01)}, x="iteration", y="gap"
     )
@@ -64,7 +64,7 @@ def test_reliability_from_metrics_from_a_folder_and_several(subjects):
     )
 
 
-def test_topics_over_time_fold_the_small_ones_and_keep_the_sum(years):
+def test_small_topics_are_merged_and_shares_keep_their_sum(years):
     figure = figures.topics_over_time(years, most=4)
     assert [one.name for one in figure.data][-1] == "5 others"
     total = np.sum([one.y for one in figure.data], axis=0)
@@ -86,7 +86,7 @@ def test_topics_over_time_of_a_model_are_its_shares():
         figures.topics_over_time(SphericalKMeans(2, random_state=0).fit(X))
 
 
-def test_folders_without_what_is_asked_say_so(subjects, years):
+def test_folders_without_the_data_of_a_figure_are_refused(subjects, years):
     with pytest.raises(ValueError, match="no topics over time"):
         figures.topics_over_time(subjects)
     with pytest.raises(ValueError, match="no reliability curve"):
@@ -113,7 +113,7 @@ def parts_by_recursion(parents, counts, node, part):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_parts_of_the_picture_equal_those_of_a_plain_recursion(seed):
+def test_remainders_agree_with_a_plain_recursion(seed):
     rng = np.random.default_rng(seed)
     parents = np.array([-1, *(rng.integers(0, i) for i in range(1, 30))])
     counts = rng.integers(0, 6, 30).astype(float)  # children may have more than their parent, or nothing

@@ -1,4 +1,4 @@
-"""`model.explore()`: the page of ``arbora explore`` from a model in memory, whatever its labels are."""
+"""`model.explore()`: the page of ``arbora explore`` from a model in memory, for every form of labels."""
 
 import html
 import json
@@ -69,7 +69,7 @@ def test_labels_are_counted_and_measured(rows, model):
     assert [word for word, _ in words[:2]] == [WORDS[j] for j in best[:2]]
 
 
-def test_rows_without_labels_are_where_the_model_puts_them(rows, model):
+def test_rows_without_labels_are_counted_at_their_predictions(rows, model):
     X, _ = rows
     data = data_of(model.explore(X))
     size = dict(zip(data["nodes"]["name"], data["nodes"]["size"], strict=True))
@@ -131,7 +131,7 @@ def test_a_model_alone_shows_its_structure_and_words(rows, model):
         assert "No documents were given" in data["about"]["notices"][0]
 
 
-def test_rows_that_point_nowhere_are_left_out(rows):
+def test_zero_rows_are_left_out(rows):
     X, y = rows
     topics = VMFMixture(2, max_iter=5, random_state=0).fit(X)
     holed = sp.csr_array(sp.vstack([X[:3], sp.csr_array((1, 12)), X[3:6]]))
@@ -158,7 +158,7 @@ def test_the_page_is_that_of_the_command(tmp_path):
         assert seen[part] == written[part], part
 
 
-def test_it_is_shown_in_a_frame_that_reaches_nothing_and_saved_whole(rows, model, tmp_path):
+def test_the_page_is_shown_in_a_sandboxed_frame_and_saved(rows, model, tmp_path):
     X, _ = rows
     page = model.explore(X[:1], documents=["</iframe><script>alert(1)</script>"], name="<b>", height=333)
     frame = page._repr_html_()
@@ -185,7 +185,7 @@ def test_it_is_shown_in_a_frame_that_reaches_nothing_and_saved_whole(rows, model
         ({"X": np.ones((1, 12)), "baseline": object()}, "give y too"),
     ],
 )
-def test_what_cannot_be_shown_is_told(options, problem, model):
+def test_wrong_arguments_are_refused_with_a_reason(options, problem, model):
     with pytest.raises(ValueError, match=problem):
         show_model(model, **options)
 

@@ -1,4 +1,4 @@
-"""The page as a file: what is in it, what may run in it, and that nothing of a document becomes HTML."""
+"""The page as a file: its content, its content-security policy, and text that is never parsed as HTML."""
 
 import base64
 import hashlib
@@ -70,7 +70,7 @@ def test_only_the_scripts_of_the_page_may_run(read):
     assert "connect-src 'none'" in read.policy
 
 
-def test_nothing_is_loaded_from_elsewhere(read):
+def test_nothing_is_loaded_from_the_network(read):
     for tag, attributes in read.tags:
         for name in ("src", "href", "action", "srcset", "data"):
             assert attributes.get(name, "data:").startswith("data:"), (tag, attributes)
@@ -86,7 +86,7 @@ def test_hostile_text_is_data(read, folder):
     assert [tag for tag, _ in read.tags].count("script") == 3
 
 
-def test_a_name_that_looks_like_a_place_of_the_template_is_left_alone(folder):
+def test_a_name_that_looks_like_a_placeholder_is_unchanged(folder):
     page = make_page(folder, title='[[script]] "><script>')
     reader = Reader()
     reader.feed(page.html)
@@ -94,7 +94,7 @@ def test_a_name_that_looks_like_a_place_of_the_template_is_left_alone(folder):
     assert "<title>[[script]] &quot;&gt;&lt;script&gt;</title>" in page.html
 
 
-def test_a_sample_keeps_what_is_referred_to(tmp_path):
+def test_a_sample_keeps_referenced_documents(tmp_path):
     folder = open_folder(large_folder(tmp_path / "model", n_nodes=40, n_documents=400, text_length=30))
     data = model_data(folder, most_documents=60)
     texts = data["documents"]["text"]
@@ -119,7 +119,7 @@ def test_confusions_follow_a_sample(folder):
         ]
 
 
-def test_positions_are_kept_to_a_screen(folder):
+def test_positions_are_rounded(folder):
     data = model_data(folder)
     import numpy as np
 
@@ -146,7 +146,7 @@ def test_a_failed_write_leaves_the_old_page(folder, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_notebook_gets_the_same_page_in_a_frame_of_its_own(folder):
+def test_a_notebook_shows_the_same_page_in_a_frame(folder):
     page = show(folder, height=500)
     frame = page._repr_html_()
     assert html.unescape(re.search(r'srcdoc="([^"]*)"', frame).group(1)) == page.html
@@ -154,7 +154,7 @@ def test_a_notebook_gets_the_same_page_in_a_frame_of_its_own(folder):
     assert "height: 500px" in frame
 
 
-def test_json_holds_what_utf8_cannot():
+def test_half_a_surrogate_pair_is_replaced():
     assert json.loads(as_json({"text": "\ud800 ok"})) == {"text": "? ok"}
 
 
@@ -169,5 +169,5 @@ def test_without_plotly_the_error_says_what_to_install(folder, monkeypatch):
         make_page(folder)
 
 
-def test_a_live_page_may_talk_to_its_server_only():
+def test_a_live_page_connects_only_to_its_server():
     assert "connect-src 'self'" in policy(["x"], connect=True)

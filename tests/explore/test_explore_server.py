@@ -1,4 +1,4 @@
-"""The server against a real client: answers, limits, and who may ask."""
+"""The server with a real client: answers, limits, access control."""
 
 import asyncio
 import json
@@ -72,7 +72,7 @@ def test_two_hundred_requests_at_once(address):
     assert httpx.get(f"{address}/health").json() == {"status": "ok"}
 
 
-def test_a_batch_keeps_its_order_and_tells_of_broken_lines(address):
+def test_a_batch_keeps_its_order_and_reports_broken_lines(address):
     lines = [
         '{"id": "a", "text": "cargo port container"}',
         "",
@@ -127,7 +127,7 @@ def test_a_body_that_is_too_large_is_refused_however_it_is_sent(address, path, l
         (b"text=a", "application/x-www-form-urlencoded", 415, "send application/json"),
     ],
 )
-def test_what_is_malformed_is_refused_with_a_reason(address, body, kind, status, says):
+def test_malformed_requests_are_refused_with_a_reason(address, body, kind, status, says):
     reply = httpx.post(f"{address}/api/file", content=body, headers={"content-type": kind})
     assert reply.status_code == status
     assert says in reply.json()["error"]
@@ -152,7 +152,7 @@ def test_no_path_leads_to_a_file(address, path):
     assert b"root:" not in reply
 
 
-def test_a_page_from_elsewhere_cannot_ask(address):
+def test_a_page_of_another_origin_is_refused(address):
     assert ask(address, "a", headers={"host": "evil.example:80"}).status_code == 400
     assert httpx.get(address, headers={"host": "evil.example"}).status_code == 400
     reply = httpx.options(f"{address}/api/file", headers={"origin": "http://evil.example"})
@@ -177,7 +177,7 @@ def test_a_missing_or_wrong_token_is_refused(guarded):
     assert httpx.get(f"{guarded}/health").status_code == 200
 
 
-def test_the_right_token_is_taken_and_remembered(guarded):
+def test_the_right_token_is_accepted_and_stored(guarded):
     assert (
         ask(guarded, "cargo port", headers={"authorization": f"Bearer {TOKEN}"}).json()["label"]
         == "trade/shipping"
@@ -192,7 +192,7 @@ def test_the_right_token_is_taken_and_remembered(guarded):
         assert browser.post("/api/file", json={"text": "cargo port"}).status_code == 200
 
 
-def test_the_number_of_a_model_may_be_anything(address):
+def test_an_invalid_model_number_is_refused(address):
     for number in ("9" * 5000, "-1", "²", "../x", ""):
         reply = httpx.post(
             f"{address}/api/batch", params={"model": number}, headers={"content-type": "application/jsonl"}
@@ -230,7 +230,7 @@ def test_an_open_address_needs_a_token(folder):
         serve([folder], host="0.0.0.0")
 
 
-def test_a_port_that_is_taken_is_told(folder):
+def test_a_port_in_use_is_reported(folder):
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
         pytest.raises(ValueError, match="give another port"),

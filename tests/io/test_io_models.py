@@ -1,4 +1,4 @@
-"""Models in folders: exact predictions, damage found, interrupted saves harmless, nothing foreign run."""
+"""Model files: exact predictions, detection of damage, interrupted saves, hostile files."""
 
 import hashlib
 import json
@@ -136,14 +136,14 @@ def test_structures_are_saved_through_their_state(tmp_path, mmap):
     assert loaded.hierarchy_.path("é") == ["root", "a", "é"]
 
 
-def test_files_of_a_model_may_be_read_by_whom_the_user_lets(tmp_path):
+def test_files_have_the_permissions_of_the_umask(tmp_path):
     (tmp_path / "plain").touch()
     save(StandardScaler().fit([[0.0], [1.0]]), tmp_path / "model")
     files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
     assert {path.stat().st_mode for path in files} == {(tmp_path / "plain").stat().st_mode}
 
 
-def test_saving_again_replaces_the_model_and_leaves_no_litter(tmp_path):
+def test_saving_again_replaces_the_model_and_removes_old_files(tmp_path):
     save({"x": np.zeros(5)}, tmp_path)
     first = arrays_file(tmp_path)
     (tmp_path / f"{TEMPORARY_PREFIX}dead").write_bytes(b"half a file")
@@ -242,7 +242,7 @@ def test_a_mapped_model_is_verified_on_demand(tmp_path):
         load(tmp_path, mmap=True, verify=True)
 
 
-def test_what_is_missing_is_named(tmp_path):
+def test_missing_files_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no model at"):
         load(tmp_path / "nowhere")
     with pytest.raises(ModelFileError, match=r"it has no manifest\.json"):
@@ -257,7 +257,7 @@ def test_what_is_missing_is_named(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"{}", b"\xff\xfe", b'{"format": "x"}', b"[" * 100_000]
 )
-def test_a_manifest_that_is_none_is_refused(tmp_path, content):
+def test_an_invalid_manifest_is_refused(tmp_path, content):
     (tmp_path / "manifest.json").write_bytes(content)
     with pytest.raises(ModelFileError, match=r"manifest\.json is damaged, or is not"):
         load(tmp_path)
@@ -266,7 +266,7 @@ def test_a_manifest_that_is_none_is_refused(tmp_path, content):
     assert (tmp_path / "manifest.json").read_bytes() == content
 
 
-def test_a_newer_format_says_what_to_do(tmp_path):
+def test_a_newer_format_asks_for_an_upgrade(tmp_path):
     save([1], tmp_path)
     rewrite(tmp_path, lambda manifest: manifest.update(version=FORMAT_VERSION + 1, arbora="99.1"))
     with pytest.raises(
@@ -275,7 +275,7 @@ def test_a_newer_format_says_what_to_do(tmp_path):
         load(tmp_path)
 
 
-def test_foreign_files_and_folders_are_never_touched(tmp_path):
+def test_other_files_and_folders_are_never_changed(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "arrays-of-flowers.npz").write_text("holiday")
     with pytest.raises(ModelFileError, match="nothing was changed"):
@@ -291,7 +291,7 @@ def test_foreign_files_and_folders_are_never_touched(tmp_path):
     assert (tmp_path / "model" / "README").exists()
 
 
-def test_a_reader_that_meets_a_save_reads_the_new_model(tmp_path, monkeypatch):
+def test_load_during_a_save_reads_the_new_model(tmp_path, monkeypatch):
     save({"x": np.zeros(3)}, tmp_path)
     import arbora.io.model as module
 

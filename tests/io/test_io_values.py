@@ -1,4 +1,4 @@
-"""What can be put into a model file comes out the same; what cannot is named."""
+"""Values round-trip through model files; a value that cannot be saved is named."""
 
 import json
 import math
@@ -92,7 +92,7 @@ def round_trip(value, folder, **options):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
 @given(st.recursive(LEAVES, containers, max_leaves=12))
-def test_every_kind_of_value_comes_back_the_same(tmp_path, value):
+def test_every_kind_of_value_round_trips(tmp_path, value):
     assert_same(value, round_trip(value, tmp_path / "model"))
     assert_same(value, load(tmp_path / "model", mmap=True))
     assert_same(value, load(tmp_path / "model", mmap=True, verify=True))
@@ -195,7 +195,7 @@ def registered():
     register(Node)
 
 
-def test_what_is_shared_is_written_once_and_still_shared(tmp_path):
+def test_shared_objects_are_written_once_and_stay_shared(tmp_path):
     trace = Trace()
     trace.append(1.5, gap=0.5, extra=2.0)
     array = np.arange(1000.0)
@@ -256,7 +256,7 @@ def test_the_manifest_is_plain_json_and_there_is_no_pickle(tmp_path):
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_what_cannot_be_saved_is_named_and_nothing_is_written(tmp_path, value, message):
+def test_a_value_that_cannot_be_saved_is_named_and_nothing_is_written(tmp_path, value, message):
     save("the old model", tmp_path / "old")
     for folder in (tmp_path / "old", tmp_path / "new"):
         with pytest.raises(TypeError, match=message):
@@ -265,7 +265,7 @@ def test_what_cannot_be_saved_is_named_and_nothing_is_written(tmp_path, value, m
     assert not (tmp_path / "new").exists()
 
 
-def test_what_contains_itself_is_refused(tmp_path):
+def test_objects_that_contain_themselves_are_refused(tmp_path):
     endless = []
     endless.append(endless)
     with pytest.raises(TypeError, match="contains itself"):

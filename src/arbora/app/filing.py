@@ -52,7 +52,7 @@ class Filer:
         self._names = kept.get("feature_names") or feature_names(None, self.vectorizer, n_features)
         self._titles = titles_of(folder.nodes)
         self._n_words, self._threshold = n_words, threshold
-        # Compiled kernels share their threads: calls from several threads at once are not safe on every system.
+        # Compiled kernels share their threads: concurrent calls are not safe on every system.
         self._lock = Lock()
 
     @property

@@ -1,24 +1,21 @@
-"""A real browser, without a window. Skipped where there is none."""
+"""A headless browser; tests are skipped if there is none."""
 
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # explore_folders
-
 SIZE = {"width": 1366, "height": 768}  # a laptop
 # Software rendering: machines that run tests have no graphics card.
 ARGUMENTS = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-# What the software renderer says about itself is not the page's doing.
+# Messages of the software renderer, not of the page.
 NOISE = ("GPU stall due to ReadPixels", "willReadFrequently")
 
 
 @pytest.fixture(scope="module")
 def browser():
-    """Chromium of the system, driven by Playwright; gone before other tests, since it keeps an event loop running."""
+    """Chromium of the system, driven by Playwright; closed before other tests: it keeps an event loop running."""
     api = pytest.importorskip("playwright.sync_api")
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if found is None:
@@ -38,7 +35,7 @@ def artefacts(tmp_path_factory):
 
 
 class Watched:
-    """A page, and all that it said and asked for while it was open."""
+    """A page with its console messages and network requests."""
 
     def __init__(self, page):
         self.page, self.complaints, self.requests = page, [], []

@@ -1,4 +1,4 @@
-"""Documents of a user, whatever file or folder they come from.
+"""Documents of a user, from files, folders or memory.
 
 ==================  ================================================================================
 `collection`        `Documents`: texts or rows of numbers with ids, labels and further fields

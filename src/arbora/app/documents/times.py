@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from arbora.app.documents.collection import Documents
 from arbora.datasets.errors import DataFormatError
 
-MOST_BINS = 60  # more cannot be told apart in a figure
+MOST_BINS = 60  # more are not readable in a figure
 _UNITS = {"year": "Y", "month": "M", "day": "D"}
 
 

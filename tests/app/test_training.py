@@ -1,0 +1,89 @@
+"""The work of the command line from Python: train, tune, discover, evaluate, file."""
+
+import numpy as np
+import pytest
+
+from arbora.app.classifiers import MODELS, ClassifierOptions, make_classifier
+from arbora.app.documents import Documents
+from arbora.app.documents.labels import find_hierarchy
+from arbora.app.evaluation import evaluate_folder
+from arbora.app.filing import Filer
+from arbora.app.folder import open_folder, write_folder
+from arbora.app.text_rows import transform_rows
+from arbora.app.topics import TopicOptions, discover_topics
+from arbora.app.training import train_classifier
+from arbora.app.tuning import tune_classifier
+
+WORDS = {
+    "sea/fish": ["fins", "scales", "gills"],
+    "sea/ships": ["sails", "anchor", "captain"],
+    "land/trees": ["leaves", "bark", "roots"],
+}
+
+
+def make_documents(n, seed=0, **fields):
+    rng = np.random.default_rng(seed)
+    labels = [list(WORDS)[number % len(WORDS)] for number in range(n)]
+    return Documents.from_texts(
+        [" ".join(rng.permutation(WORDS[label])[:2]) for label in labels], labels, **fields
+    )
+
+
+def test_a_trained_classifier_is_evaluated_saved_and_used(tmp_path):
+    documents, test = make_documents(30), make_documents(9, seed=1)
+    structure = find_hierarchy(documents)
+    options = ClassifierOptions("flat", jobs=1)
+    trained = train_classifier(documents, options, structure=structure, test=test)
+    assert (trained.trial.n_train, trained.trial.how, len(trained.documents)) == (30, "given", 39)
+    content = trained.content()
+    write_folder(tmp_path / "model", content)
+    folder = open_folder(tmp_path / "model")
+    evaluation, names = evaluate_folder(folder, test)
+    assert evaluation["scores"] == pytest.approx(content.evaluation["scores"])
+    assert {"root", "sea", *WORDS} <= set(names)
+    (answer,) = Filer(folder, n_words=2).file_texts(["gills and scales"])
+    assert answer["label"] == "sea/fish"
+    assert {word for word, _ in answer["words"]} == {"gills", "scales"}
+
+
+def test_nothing_is_printed(capfd):
+    trained = train_classifier(make_documents(30), ClassifierOptions("flat", jobs=1))
+    trained.content()
+    discover_topics(make_documents(12), TopicOptions(topics=3, jobs=1)).content()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_too_few_documents_are_not_evaluated():
+    with pytest.warns(UserWarning, match="too few documents to hold any out"):
+        trained = train_classifier(make_documents(3), ClassifierOptions("flat", jobs=1))
+    assert trained.trial is None
+    assert trained.content().evaluation is None
+
+
+@pytest.mark.parametrize("model", ["multinomial", "top-down"])
+def test_models_without_their_own_search_are_tuned_over_a_grid(model):
+    documents = make_documents(18)
+    structure = find_hierarchy(documents)
+    options = ClassifierOptions(model, jobs=1)
+    tried = tune_classifier(
+        documents, options, structure=structure, costs=[1.0, 3.0], couplings=[0.1], folds=2
+    )
+    assert {one.C for one in tried} == {1.0, 3.0}
+    assert {one.coupling for one in tried} == {0.1 if model == "multinomial" else None}
+    assert [one.mean for one in tried] == sorted((one.mean for one in tried), reverse=True)
+
+
+def test_topics_over_time_keep_the_name_of_the_field():
+    documents = make_documents(24, fields={"year": [1999 + number % 2 for number in range(24)]})
+    found = discover_topics(documents, TopicOptions(topics=3, over_time="year", jobs=1))
+    assert found.content().time["field"] == "year"
+
+
+def test_options_are_checked():
+    assert "recursive-svm" in MODELS
+    with pytest.raises(ValueError, match="unknown model 'tree': use one of recursive-svm"):
+        make_classifier(ClassifierOptions("tree"), None, False)
+    with pytest.raises(ValueError, match="y has 2 entries for 1 texts"):
+        Documents.from_texts(["a"], ["b", "c"])
+    with pytest.raises(ValueError, match="was trained on rows of numbers"):
+        transform_rows(Documents.from_texts(["a"]), None, 3)
