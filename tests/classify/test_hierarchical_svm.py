@@ -175,7 +175,7 @@ def test_short_lists_grow():
     rows = prepare_rows(sp.eye_array(n_classes, format="csr"), np.float64, 0.0)
     solution = solve_paths(rows, P, choices, tol=1e-6)
     assert solution.converged
-    assert solution.multipliers.shape[1] >= n_classes
+    assert solution.masses.values.shape[1] >= n_classes
     # By symmetry every wrong class of a row gets the same mass m: w_right = (n - 1) m, w_wrong = -m, n m = 1.
     expected = np.where(np.eye(n_classes, dtype=bool), n_classes - 1, -1) / n_classes
     np.testing.assert_allclose(solution.weights[:-1], expected, atol=1e-3)
@@ -256,12 +256,10 @@ def test_the_gap_is_never_negative_and_ends_below_tol(dtype):
     rows, P, choices = random_problem(dtype)
     solution = solve_paths(rows, P, choices, mu=1.0, unit=0.0, tol=1e-4)
     assert solution.converged
-    assert (solution.history[:, 1] >= 0).all()
-    assert 0 <= solution.gaps[0] <= 1e-4 * solution.objectives[0]
+    assert np.nanmin(solution.trace["gap"]) >= 0
+    assert 0 <= solution.gap <= 1e-4 * solution.objective
     fine = solve_paths(rows, P, choices, mu=1.0, unit=0.0, tol=1e-5)
-    assert (
-        solution.objectives[0] - solution.gaps[0] <= fine.objectives[0] <= solution.objectives[0] * (1 + 1e-5)
-    )
+    assert solution.objective - solution.gap <= fine.objective <= solution.objective * (1 + 1e-5)
 
 
 def test_each_round_raises_the_dual():

@@ -25,11 +25,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 
 from arbora.classify._common.held_out import learn_decisions
-from arbora.classify._common.linear_model import LinearModel, keep_solution
+from arbora.classify._common.linear_model import LinearModel, keep_fit
 from arbora.classify._common.linear_predictor import LINEAR_CONSTRAINTS, LinearPredictor
 from arbora.classify._common.node_predictor import NodePredictor
 from arbora.classify._common.routes import build_routes
@@ -42,9 +43,10 @@ from arbora.classify._common.training import (
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
+from arbora.core.warn_caller import warn_caller
 from arbora.engine import ThreadEngine
-from arbora.infer.linear.flat import BlockSolution, prepare_rows
-from arbora.infer.linear.path_margin import FIRST_CAPACITY, solve_paths
+from arbora.infer.linear.flat import prepare_rows
+from arbora.infer.linear.path_margin import FIRST_CAPACITY, PathSolution, solve_paths
 from arbora.kernels.path_margin import Choices
 from arbora.structure import Hierarchy
 
@@ -90,7 +92,7 @@ def shared_paths(routes: Hierarchy, class_leaves: NDArray[np.int64]) -> sp.csr_a
 
 def train_paths(
     training: Training, P: sp.csr_array, margin: str, verbose: int = 0
-) -> tuple[LinearModel, BlockSolution]:
+) -> tuple[LinearModel, PathSolution]:
     """Train on one label per row; return the weights of the classes."""
     options, n_classes = training.options, P.shape[0]
     check_memory(training.X.shape, P, options.dtype)
@@ -106,7 +108,6 @@ def train_paths(
         )  # fmt: skip
     weights = solution.weights @ P.T.astype(rows.dtype)
     weights = np.ascontiguousarray(weights)
-    solution = solution._replace(weights=np.empty(0), multipliers=np.empty(0))
     return LinearModel(weights[:-1].T, weights[-1] * rows.bias), solution
 
 
@@ -243,7 +244,14 @@ class HierarchicalSVM(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstim
             training = drop_weightless_rows(training)
             P = shared_paths(*build_routes(self.hierarchy_, self.class_nodes_))
             model, solution = train_paths(training, P, self.margin, self.verbose)
-            keep_solution(self, model, [solution])
+            gap = solution.gap / max(solution.objective, float(np.finfo(np.float64).tiny))
+            keep_fit(self, model, solution.trace, gap)
+            if not solution.converged:
+                warn_caller(
+                    f"stopped at max_iter={self.max_iter} before the relative duality gap reached "
+                    f"tol={self.tol:g}; it is {gap:.2g}. Increase max_iter, or lower C, or scale the features.",
+                    ConvergenceWarning,
+                )
             self.calibration_, _ = learn_decisions(
                 training,
                 lambda seen, key: train_paths(seen, P, self.margin)[0],

@@ -1,13 +1,12 @@
-"""The loop around the class-blocked coordinate descent: sweep, polish, certify.
+"""One-vs-rest training by class-blocked coordinate descent: sweep, polish, certify.
 
 `solve_block` trains a block of one-vs-rest problems that share their rows,
 
     min_w  1/2 ||w||^2 + sum_i c_i loss(y_i w.x_i)        (one such problem for each column of the block),
 
-and stops when the duality gap, summed over the block, is certified to be at most `tol` times the primal
-objective. It alternates a sweep over all rows, blocked over classes, with sweeps over the pairs (row,
-class) that can still move; about as much work goes into the second as into the first. The sweep estimates
-the gap for nothing; the exact one is computed only when the estimate is small enough.
+and stops when the certified duality gap, summed over the block, is at most `tol` times the primal objective. It
+alternates a sweep over all rows, for all classes of the block, with sweeps over the pairs (row, class) that can still
+move. The sweep estimates the gap for free; the exact gap is computed only when the estimate is small enough.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from numpy.typing import NDArray
 
 from arbora.kernels import LOSSES, certify_block, sweep_active, sweep_block
 
-BLOCK = 32  # classes side by side: four AVX registers of float32, two cache lines a feature
+BLOCK = 32  # classes trained together: four AVX registers of float32, two cache lines per feature
 
 _ACTIVE_WORK = 3.0  # work spent on the active pairs, as a multiple of a full sweep
-SPARSE_PENALTY = 6.0  # one scalar, indirect multiply-add costs about as much as six vectorised ones
+SPARSE_PENALTY = 6.0  # a scalar, indirect multiply-add costs about as much as six vectorised ones
 MOST_ACTIVE_SWEEPS = 200
 _SMALLEST_NORM2 = 1e-30  # its inverse is finite in float32
-ENOUGH = 0.2  # a class is polished until its gap is this share of the block's mean gap
+ENOUGH = 0.2  # sweeps over the active pairs of a class end when its gap is this share of the block's mean gap
 
 
 def class_blocks(n_classes: int) -> list[range]:
-    """Split classes into blocks of nearly equal size, at most BLOCK; never a function of the thread count.
+    """Split classes into blocks of nearly equal size, at most BLOCK, for any number of threads.
 
     Examples
     --------
@@ -45,7 +44,7 @@ def class_blocks(n_classes: int) -> list[range]:
 
 
 class LinearRows(NamedTuple):
-    """Samples prepared once for all blocks: CSR arrays, squared norms with the bias feature, its value."""
+    """Rows prepared for all blocks: CSR arrays, squared norms with the bias feature, and the value of the bias."""
 
     indptr: NDArray[Any]
     indices: NDArray[Any]
@@ -67,7 +66,10 @@ class LinearRows(NamedTuple):
 
 
 class BlockSolution(NamedTuple):
-    """What a block leaves: weights (bias last), multipliers, certificate, and the estimates on the way."""
+    """Weights of a block (bias last), multipliers, certificate by class, and history.
+
+    The history is a plain array: the histories of all blocks are added up, and saved in checkpoints.
+    """
 
     weights: NDArray[Any]
     multipliers: NDArray[Any]
@@ -78,7 +80,7 @@ class BlockSolution(NamedTuple):
 
 
 def prepare_rows(X: sp.csr_array, dtype: Any = np.float32, bias: float = 1.0) -> LinearRows:
-    """Cast a CSR matrix to the working precision and compute what every block needs of it.
+    """Cast a CSR matrix to the working precision and compute its squared norms.
 
     Parameters
     ----------
@@ -102,14 +104,14 @@ def prepare_rows(X: sp.csr_array, dtype: Any = np.float32, bias: float = 1.0) ->
     data = np.ascontiguousarray(X.data, dtype=dtype)
     squares = sp.csr_array((data.astype(np.float64) ** 2, X.indices, X.indptr), shape=X.shape)
     norm2 = np.asarray(squares.sum(axis=1)).ravel() + bias**2
-    # The gradient of an empty row without a bias never changes: a tiny norm takes it to its optimum in one step.
+    # The gradient of an empty row without a bias never changes: with a tiny norm, one step reaches the optimum.
     norm2 = np.maximum(norm2, _SMALLEST_NORM2).astype(dtype)
     dense = X.nnz == X.shape[0] * X.shape[1] and bool(X.has_sorted_indices)
     return LinearRows(X.indptr, X.indices, data, norm2, dtype.type(bias), dense, X.shape[1])
 
 
 def _check_problem(rows: LinearRows, cost: NDArray[Any], loss: str, max_iter: int) -> None:
-    """Refuse what the kernels, which check nothing, would read beyond its end or misunderstand."""
+    """Check the arguments: the kernels do not, and would read out of bounds."""
     if loss not in LOSSES:
         raise ValueError(f"loss={loss!r} is not known: choose one of {', '.join(map(repr, LOSSES))}.")
     if cost.ndim != 2 or len(cost) != rows.n_samples:
@@ -117,13 +119,11 @@ def _check_problem(rows: LinearRows, cost: NDArray[Any], loss: str, max_iter: in
             f"cost has shape {cost.shape}: it must have one row for each of {rows.n_samples} samples."
         )
     if max_iter < 1:
-        raise ValueError(
-            f"max_iter={max_iter}: without a sweep there is nothing to certify; it must be at least 1."
-        )
+        raise ValueError(f"max_iter={max_iter}: it must be at least 1.")
 
 
 def _half_squares(weights: NDArray[Any]) -> NDArray[np.float64]:
-    """Regulariser of each class, in double precision."""
+    """Return the regulariser of each class, in double precision."""
     return np.asarray(np.einsum("jb,jb->b", weights, weights, dtype=np.float64) / 2)
 
 
@@ -143,14 +143,14 @@ def solve_block(
     rows : LinearRows
         From `prepare_rows`.
     cost : ndarray of shape (n_samples, n_block)
-        Sign times cost of each pair; zero leaves the row out of that class's problem.
+        Sign times cost of each pair; a zero removes the row from the problem of that class.
     loss : {"hinge", "squared_hinge", "logistic"}
     tol : float
         Relative duality gap at which to stop.
     max_iter : int
-        Most sweeps over all rows.
+        Maximum number of sweeps over all rows.
     seed : int
-        Of the order in which rows are visited; the same for all blocks of a fit.
+        Seed of the order in which rows are visited; the same for all blocks of a fit.
 
     Returns
     -------
@@ -170,7 +170,7 @@ def solve_block(
     arrays = rows.indptr, rows.indices, rows.data
     weights = np.zeros((rows.n_features + 1, n_block), rows.dtype)
     multipliers = np.zeros((rows.n_samples, n_block), rows.dtype)
-    # A logistic multiplier is never at a bound: there are no lists to keep.
+    # A logistic multiplier is never at a bound, so there are no lists of active pairs.
     active = np.empty((n_block, 0 if loss == "logistic" else rows.n_samples), np.int32)
     n_active = np.zeros(n_block, np.int64)
     scratch = np.empty(rows.n_features + 1, rows.dtype)

@@ -1,17 +1,17 @@
-"""How classes that share weights are laid out for a solver that sees a block of them at a time.
+"""Blocks, shared parts and waves of classes that share weights.
 
-The weights of class l are a sum of parts, w_l = sum_p factor_pl v_p: in a tree the parts are the differences of
-the nodes from their parents, and the classes below a node share its part. `lay_out` cuts the classes into blocks;
-a part seen by one block only is *local* to it and never stored, the others are *shared*. Blocks that share no part
-could be solved side by side without knowing of each other. Those that do share one, up to `TOGETHER` of them, still
-run side by side: a part that s blocks of a wave may move counts s times in the curvature of each, since
+The weights of class l are a sum of parts, w_l = sum_p factor_pl v_p. In a tree the parts are the differences of the
+nodes from their parents, and the classes below a node share its part. `lay_out` cuts the classes into blocks. A part
+that only one block sees is *local* to it and never stored; the others are *shared*. Blocks are solved in waves. The
+blocks of a wave are solved in parallel, even if up to `TOGETHER` of them share a part: a part that s blocks of a wave
+may change counts s times in the curvature of each, since
 
     || sum_k d_k ||^2  <=  s sum_k || d_k ||^2,
 
 so that together they never overshoot. With classes in the order of the tree, the blocks below a node are
-consecutive: dealing the blocks out in turn, to as many waves as the most shared part asks for, keeps every part
-to at most TOGETHER blocks in a wave. A part that all blocks share (a root) gives waves of TOGETHER; no shared part at
-all gives a single wave; and the waves never depend on the number of threads.
+consecutive. Dealing the blocks in turn to as many waves as the most shared part needs gives every part at most
+TOGETHER blocks in a wave. A part that all blocks share (a root) gives waves of TOGETHER blocks; without shared
+parts there is one wave. The waves never depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from numpy.typing import NDArray
 
 from arbora.infer.linear.flat import class_blocks
 
-TOGETHER = 2  # blocks of a wave that may move the same part ...
-_FEW_BLOCKS = 64  # ... where there are more than these; few blocks need fewer rounds one after the other
+TOGETHER = 2  # blocks of a wave that may change the same part, if there are more than _FEW_BLOCKS blocks;
+_FEW_BLOCKS = 64  # otherwise one: few blocks need fewer rounds when solved one after the other
 
 
 class Layout(NamedTuple):
-    """Blocks of classes, the parts that each owns or shares with others, and when it is visited."""
+    """Blocks of classes, their local and shared parts, and the waves."""
 
     blocks: list[range]
-    owned: list[NDArray[np.int64]]  # parts that only this block sees: rows of the factor
+    owned: list[NDArray[np.int64]]  # local parts of each block: rows of the factor
     shares: list[NDArray[np.float64]]  # their shares, len(owned) x n_block
     local: list[NDArray[np.float64]]  # n_block x n_block: shares' shares
-    seen: list[NDArray[np.int64]]  # shared parts that the block sees: positions in `shared`
+    seen: list[NDArray[np.int64]]  # shared parts of each block: positions in `shared`
     mix: list[NDArray[np.float64]]  # their shares, len(seen) x n_block
     shared: NDArray[np.int64]  # rows of the factor that are shared
     waves: list[NDArray[np.int64]]
@@ -49,7 +49,7 @@ def lay_out(factor: sp.csc_array, together: int = 1) -> Layout:
     factor : sparse matrix of shape (n_parts, n_classes)
         Its columns in an order that keeps classes that share parts together.
     together : int
-        Least number of blocks of a wave that may move the same part: as many as there are places that would wait.
+        Least number of blocks of a wave that may change the same part: the number of shards.
 
     Examples
     --------
@@ -62,23 +62,23 @@ def lay_out(factor: sp.csc_array, together: int = 1) -> Layout:
     columns = sp.csc_array(factor)
     n_parts, n_classes = columns.shape
     blocks = class_blocks(n_classes)
-    pieces = [_piece(columns, block) for block in blocks]
-    n_seeing = np.bincount(np.concatenate([parts for parts, _ in pieces]), minlength=n_parts)
+    by_block = [_block_shares(columns, block) for block in blocks]
+    n_seeing = np.bincount(np.concatenate([parts for parts, _ in by_block]), minlength=n_parts)
     is_shared = n_seeing > 1
     shared = np.flatnonzero(is_shared)
     position = np.cumsum(is_shared) - 1
-    owned = [parts[~is_shared[parts]] for parts, _ in pieces]
-    shares = [values[~is_shared[parts]] for parts, values in pieces]
-    seen = [position[parts[is_shared[parts]]] for parts, _ in pieces]
-    mix = [values[is_shared[parts]] for parts, values in pieces]
+    owned = [parts[~is_shared[parts]] for parts, _ in by_block]
+    shares = [values[~is_shared[parts]] for parts, values in by_block]
+    seen = [position[parts[is_shared[parts]]] for parts, _ in by_block]
+    mix = [values[is_shared[parts]] for parts, values in by_block]
     together = max(together, TOGETHER if len(blocks) > _FEW_BLOCKS else 1)
     n_waves = -(-int(n_seeing.max()) // together) if shared.size else 1
     waves = [np.arange(first, len(blocks), n_waves) for first in range(n_waves)]
     return Layout(blocks, owned, shares, [s.T @ s for s in shares], seen, mix, shared, waves)
 
 
-def _piece(columns: sp.csc_array, block: range) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Parts that the classes of a block have a share in, and these shares."""
+def _block_shares(columns: sp.csc_array, block: range) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the parts of the classes of a block, and their shares."""
     first, stop = columns.indptr[block.start], columns.indptr[block.stop]
     rows = columns.indices[first:stop]
     parts, place = np.unique(rows, return_inverse=True)
@@ -96,9 +96,9 @@ def times_seen(layout: Layout, wave: NDArray[np.int64]) -> NDArray[np.int64]:
 def coupling_of_wave(
     layout: Layout, wave: NDArray[np.int64], times: NDArray[np.int64] | None = None
 ) -> list[NDArray[Any]]:
-    """Matrices K of the blocks of a wave, each shared part counted once for every block of the wave that sees it.
+    """Return the matrices K of the blocks of a wave; a shared part counts once for each block of the wave with it.
 
-    `times` counts these blocks, where there are more of them than those of this layout.
+    `times` counts these blocks if there are more than those of this layout.
     """
     times = times_seen(layout, wave) if times is None else times
     return [
