@@ -44,7 +44,8 @@ class NodePredictionMixture(Mixture):
         ndarray of shape (n_samples,)
             Names of leaves.
         """
-        return self._names(self.leaf_ids_[most_probable(self, self._checked(X))])
+        columns = most_probable(self, self._checked(X))
+        return self._names(self.leaf_ids_[columns])
 
     def _names(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         """Return names of nodes, as an array of integers if all names are integers."""
@@ -79,7 +80,8 @@ class NodePredictionMixture(Mixture):
         ndarray of shape (n_samples, n_nodes)
             Columns in the order of `nodes_`.
         """
-        return node_probabilities(self.hierarchy_, self.leaf_ids_, self.predict_proba(X))
+        proba = self.predict_proba(X)
+        return node_probabilities(self.hierarchy_, self.leaf_ids_, proba)
 
     def predict_path(self, X: Any) -> list[list[Any]]:
         """Return the names from the root to the most probable leaf of each row.
