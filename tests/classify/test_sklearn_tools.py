@@ -32,7 +32,7 @@ LEAVES_ONLY = Hierarchy.from_edges(
 )
 LABELS = np.array(["d", "b", "c", "a"], dtype=object)
 STRUCTURES = {"tree": TREE, "dag": DAG}
-pytestmark = pytest.mark.filterwarnings("ignore:the chains have not met")
+pytestmark = pytest.mark.filterwarnings("ignore:the chains have not converged")
 every_structure = pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES)
 
 

@@ -20,7 +20,7 @@ from scipy.linalg import lapack, solve_triangular
 from scipy.optimize import minimize
 
 _SIGN_STEPS = 15  # quasi-Newton steps on the signs for each sweep over the rows
-_TINY = np.finfo(np.float64).tiny
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 class Kin(NamedTuple):
@@ -108,8 +108,13 @@ def best_signs(kin: Kin, signs: NDArray[Any], gram: NDArray[np.float64]) -> NDAr
         return float(np.sum(inverse * gram)) / 2, -kin.strength * products[kin.lower, kin.upper]
 
     scale = max(float(np.trace(gram)), _TINY)
+
+    def scaled(s: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+        value, gradient = value_and_gradient(s)
+        return value / scale, gradient / scale
+
     found = minimize(
-        lambda s: tuple(part / scale for part in value_and_gradient(s)),
+        scaled,
         signs, jac=True, method="L-BFGS-B", bounds=[(-1.0, 1.0)] * len(signs),
         options={"maxiter": _SIGN_STEPS, "ftol": 0.0, "gtol": 1e-16},
     )  # fmt: skip

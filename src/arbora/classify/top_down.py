@@ -206,7 +206,8 @@ class RoutePredictor(LinearPredictor):
 
     def _predict_columns(self, X: Any) -> sp.csr_array:
         if is_multilabel(self.label_kind_):
-            return super()._predict_columns(X)  # type: ignore[misc]
+            found: sp.csr_array = super()._predict_columns(X)  # type: ignore[misc]
+            return found
         decisions = Decisions(self.routes_)
         column = np.full(self.routes_.n_nodes, -1)
         column[self.class_leaves_] = np.arange(len(self.class_leaves_))

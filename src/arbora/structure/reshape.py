@@ -37,14 +37,25 @@ def collapse_chains(names: Names, edges: Ids, keep: Ids) -> tuple[Coded, dict[An
     return restrict(names, moved, ~dropped), mapping
 
 
+def append_leaves(edges: Ids, n_nodes: int, parents: Ids) -> Ids:
+    """Edges with a new leaf below each of ``parents``; the leaves have the ids n_nodes, n_nodes + 1, ...
+
+    Examples
+    --------
+    >>> append_leaves(np.array([[0, 1]]), 2, np.array([0])).tolist()
+    [[0, 1], [0, 2]]
+    """
+    new = n_nodes + np.arange(len(parents))
+    return np.concatenate([edges, np.column_stack([parents, new])])
+
+
 def spawn_leaves(names: Names, edges: Ids, internal: Ids, suffix: str) -> tuple[Coded, dict[Any, Any]]:
     """Give each node of ``internal`` a new child leaf, named after it."""
     mapping = {name: f"{name}{suffix}" for name in names[internal].tolist()}
     taken = set(names.tolist()).intersection(mapping.values())
     if taken:
         raise StructureError(f"{min(taken)!r} is a node already: choose another suffix than {suffix!r}")
-    new = names.size + np.arange(internal.size)
-    grown = np.concatenate([edges, np.column_stack([internal, new])])
+    grown = append_leaves(edges, names.size, internal)
     return Coded([*names.tolist(), *mapping.values()], grown), mapping
 
 

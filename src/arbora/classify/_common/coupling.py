@@ -1,22 +1,22 @@
-"""What a label structure says about the weights of its classes, as a sparse matrix of shares.
+"""Coupling of classes by a label structure: the regulariser of their weights as a sparse matrix of shares.
 
-Recursive regularisation asks the weights of a node to be close to those of its neighbours,
+Recursive regularisation penalises the distance of the weights of a node from those of its neighbours,
 
     tree, DAG:  1/2 sum_{edges (p, n)} ||w_n - w_p||^2 / s_n + 1/2 sum_{roots} ||w_n||^2 / s_n,
     graph:      c/2 sum_{edges (m, n)} weight_mn ||w_m - w_n||^2 + max(1 - c, RIDGE)/2 sum_n ||w_n||^2.
 
-In a tree or DAG documents sit on leaves: a class on an inner node is a leaf spawned below it. Leaves have s = 1; the
-*coupling* c is s of the inner nodes, one number, one for each level, or one for each node. At c = 1 this is the model
-of Gopal and Yang; as c falls to 0 the inner nodes are held at 0 and the classes go their own ways, as flat ones do.
-(A leaf with k parents has k such terms, each multiplied by k^(c-1), so that the limit is flat there too.) A graph
-alone leaves shifts of all weights free: hence the ridge.
+In a tree or DAG the documents are on leaves: a class on an inner node is a leaf spawned below it. Leaves have s = 1;
+the *coupling* c is s of the inner nodes: one number, one for each level, or one for each node. c = 1 is the model of
+Gopal and Yang. As c tends to 0 the inner nodes tend to 0 and the classes become independent, as in flat training. (A
+leaf with k parents has k such terms, each multiplied by k^(c-1), so that the limit is flat there too.) The penalty of
+a graph does not change if all weights are shifted; the ridge makes it definite.
 
-Nodes with no class at or below them are left out first (in a tree they cost nothing; in a DAG they would tie their
-parents to each other). A node that carries no documents can be eliminated exactly. What is left is the covariance K
-of the weights of the classes: the inverse of the precision above, restricted to them, and 1/2 tr(W K^-1 W') as the
-regulariser. All that the solver needs is a factor K = F'F, sparse where the structure is: in a tree, F holds the root
-of s_n for every class and every node above it, so that the parts shared by classes are differences of nodes from
-their parents; elsewhere F comes from a sparse Cholesky factor of the precision (`_elimination`).
+Nodes with no class at or below them are left out first (in a tree they cost nothing; in a DAG they would couple their
+parents). Nodes without documents are eliminated exactly. The result is the covariance K of the weights of the
+classes: the inverse of the precision above, restricted to the classes, with the regulariser 1/2 tr(W K^-1 W'). The
+solver needs a factor K = F'F that is sparse if the structure is: in a tree, F holds the square root of s_n for every
+class and every node above it, so that the parts that classes share are differences of nodes from their parents;
+otherwise F comes from a sparse Cholesky factor of the precision (`elimination.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from arbora.classify._common.elimination import Precision, covariance_factor, el
 from arbora.core.memory import require_memory
 from arbora.kernels.elimination import count_factor
 from arbora.structure import Hierarchy, LabelGraph
+from arbora.structure.reshape import append_leaves
 
 RIDGE = 0.01  # of a graph at full coupling
 _FACTOR_BYTES = 44  # of an entry of a Cholesky factor: SuperLU keeps two, and copies of both
@@ -42,7 +43,7 @@ _SMALLEST = 1e-8  # coupling of a node in a precision, where 0 would be an infin
 
 
 class Coupling(NamedTuple):
-    """Shares of the classes in the parts, classes in the order in which they are laid out."""
+    """Shares of the classes in the parts."""
 
     factor: sp.csc_array  # n_parts x n_classes, columns in the order of `order`
     order: NDArray[np.int64]  # class at each position
@@ -60,9 +61,9 @@ def _numbers(values: Any, coupling: Any) -> NDArray[np.float64]:
 def node_couplings(
     hierarchy: Hierarchy, coupling: Any, n_below: NDArray[Any] | None = None, fade: float | None = None
 ) -> NDArray[np.float64]:
-    """Coupling of every node: a number for all, a sequence by depth (the last value goes on), or a dict of names.
+    """Coupling of every node: one number, a sequence by depth (the last value holds below), or a dict of names.
 
-    Numbers fade: a node with more than `fade` classes below it (`n_below`) gets fade / n_below of its number.
+    A number is multiplied by fade / n_below for nodes with more than `fade` classes below them.
     """
     values = np.ones(hierarchy.n_nodes)
     if isinstance(coupling, Mapping):
@@ -80,8 +81,8 @@ def node_couplings(
         raise ValueError(f"coupling={coupling!r}: couplings are finite numbers, 0 or more (0 is flat).")
     if values.max(initial=0.0) > _LARGEST:
         raise ValueError(
-            f"coupling={coupling!r}: couplings are at most {_LARGEST:.0f}; beyond, classes are all but equal, and "
-            "training them apart takes for ever."
+            f"coupling={coupling!r}: couplings are at most {_LARGEST:.0f}; beyond, classes are nearly equal, and "
+            "training does not converge."
         )
     if fade is not None and n_below is not None and not isinstance(coupling, Mapping):
         values *= np.minimum(1.0, fade / np.maximum(n_below, 1))
@@ -89,8 +90,8 @@ def node_couplings(
 
 
 def preorder(hierarchy: Hierarchy) -> NDArray[np.int64]:
-    """Position of every node when each is followed by all below it; a node of a DAG goes with one deepest parent."""
-    # The first of the deepest parents: all nodes that hang below one node are then in one level.
+    """Position of every node in preorder; a node of a DAG follows one of its deepest parents."""
+    # The first of the deepest parents: then all nodes below one node are in one level.
     child = np.repeat(np.arange(hierarchy.n_nodes), np.diff(hierarchy.parent_indptr))
     deepest = hierarchy.depth[hierarchy.parent_indices] == hierarchy.depth[child] - 1
     nodes, at = np.unique(child[deepest], return_index=True)
@@ -112,12 +113,11 @@ def preorder(hierarchy: Hierarchy) -> NDArray[np.int64]:
 
 
 def _merged(factor: sp.csr_array) -> sp.csc_array:
-    """Merge parts that the same classes share in equal measure (the nodes of a chain): their squares add."""
+    """Merge parts with equal shares of the same classes (the nodes of a chain): their squares add up."""
     factor = factor[np.diff(factor.indptr) > 0]
     rng = np.random.default_rng(0)
-    pattern = sp.csr_array(
-        (np.ones(factor.nnz), factor.indices, factor.indptr), shape=factor.shape
-    ) @ rng.random((factor.shape[1], 2))
+    ones = sp.csr_array((np.ones(factor.nnz), factor.indices, factor.indptr), shape=factor.shape)
+    pattern = np.asarray(ones @ rng.random((factor.shape[1], 2)))
     _, first, group = np.unique(pattern, axis=0, return_index=True, return_inverse=True)
     variance = np.bincount(group.ravel(), weights=factor.max(axis=1).toarray().ravel() ** 2)
     shares = factor[first]
@@ -151,7 +151,7 @@ def _laplacian(n: int, a: NDArray[Any], b: NDArray[Any], weight: NDArray[Any]) -
 def hierarchy_precision(
     hierarchy: Hierarchy, class_nodes: NDArray[np.int64], strength: NDArray[np.float64]
 ) -> Precision:
-    """Precision of the weights of the nodes with a class at or below them, and of the leaves spawned for classes."""
+    """Precision of the weights of the nodes with a class at or below them, including spawned leaves."""
     above = hierarchy.ancestor_matrix[class_nodes]
     n_below = np.asarray(above.sum(axis=0)).ravel()
     alone = n_below[class_nodes] == 1
@@ -162,9 +162,7 @@ def hierarchy_precision(
     total = n + spawned.size
     is_leaf = np.zeros(total, bool)
     is_leaf[at] = True
-    parent, child = hierarchy.edges.T
-    parent = np.concatenate([parent, class_nodes[spawned]])
-    child = np.concatenate([child, at[spawned]])
+    parent, child = append_leaves(hierarchy.edges, n, class_nodes[spawned]).T
     s = np.ones(total)
     s[:n] = np.maximum(strength, _SMALLEST)
     n_parents = np.bincount(child, minlength=total)
@@ -173,7 +171,7 @@ def hierarchy_precision(
     roots = hierarchy.root_ids
     ridge = np.zeros(total)
     ridge[roots] = np.where(is_leaf[roots], 1.0, 1.0 / s[roots])
-    useful = np.append(n_below > 0, np.ones(spawned.size, bool))  # nodes with no class below are left out
+    useful = np.append(n_below > 0, np.ones(spawned.size, bool))
     kept = np.flatnonzero(useful)
     between = useful[parent] & useful[child]
     matrix = _laplacian(total, parent[between], child[between], weight[between]) + sp.diags_array(ridge)
@@ -195,7 +193,7 @@ def couple(
     coupling: Any,
     fade: float | None = None,
 ) -> Coupling:
-    """Factor of the covariance that a structure and a coupling give the weights of the classes.
+    """Factor of the covariance of the weights of the classes, for a structure and a coupling.
 
     Parameters
     ----------
@@ -203,9 +201,9 @@ def couple(
     class_nodes : ndarray of int
         Nodes that carry documents.
     coupling : float, sequence of floats by depth, or dict of node names to floats
-        Of a graph: a float in [0, 1].
+        For a graph: a float in [0, 1].
     fade : float, optional
-        Number of classes below an inner node beyond which its coupling fades.
+        Number of classes below an inner node beyond which its coupling is reduced.
 
     Examples
     --------
@@ -230,8 +228,8 @@ def couple(
 
 
 def _graph_coupling(coupling: Any) -> float:
-    if not isinstance(coupling, Real) or not 0 <= coupling <= 1:
-        raise ValueError(f"coupling={coupling!r}: of a label graph it is a number in [0, 1].")
+    if not isinstance(coupling, Real) or not 0 <= float(coupling) <= 1:
+        raise ValueError(f"coupling={coupling!r}: for a label graph it is a number in [0, 1].")
     return float(coupling)
 
 
@@ -243,7 +241,7 @@ def _strengths(
 
 
 def _given_classes(precision: Precision, wanted: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Weights of nodes of a precision as mixtures of those of the classes: the minimiser of the quadratic form."""
+    """Weights of nodes as mixtures of those of the classes: the minimiser of the quadratic form."""
     matrix, classes = sp.csr_array(precision.matrix), precision.classes
     column = np.full(matrix.shape[0], -1)
     column[classes] = np.arange(len(classes))
@@ -271,10 +269,9 @@ def _given_classes(precision: Precision, wanted: NDArray[np.int64]) -> NDArray[n
 
 
 def _nearest_alive(hierarchy: Hierarchy, alive: NDArray[np.bool_], wanted: NDArray[np.int64]) -> sp.csr_array:
-    """Nodes as mixtures of the nodes that have a class at or below them: others are the mean of their parents.
+    """Nodes as mixtures of the nodes with a class at or below them: any other node is the mean of its parents.
 
-    That is where their own terms put them, given those above; they have no say in where those are. A root without
-    classes is at 0.
+    This minimises its own terms, given its parents, which it does not influence. A root without classes is at 0.
     """
     child = np.repeat(np.arange(hierarchy.n_nodes), np.diff(hierarchy.parent_indptr))
     n_parents = np.diff(hierarchy.parent_indptr)[child]
@@ -298,7 +295,7 @@ def expected_weights(
     coupling: Any,
     fade: float | None = None,
 ) -> NDArray[np.float64]:
-    """How the weights of other nodes follow from those of the classes: the minimiser of the regulariser, exactly.
+    """Weights of other nodes from those of the classes: the exact minimiser of the regulariser.
 
     Parameters
     ----------
@@ -306,15 +303,15 @@ def expected_weights(
     class_nodes : ndarray of int
         Nodes whose weights are known.
     wanted : ndarray of int
-        Other nodes: inner nodes of a hierarchy, or nodes that no document has reached yet, which follow those above
-        them and have no influence on each other.
+        Other nodes: inner nodes of a hierarchy, or nodes without documents, which depend on the nodes above them and
+        not on each other.
     coupling, fade
-        As for `couple`; the nodes that are wanted do not count as classes here.
+        As for `couple`; the wanted nodes do not count as classes.
 
     Returns
     -------
     ndarray of shape (n_wanted, n_classes)
-        To be multiplied by the weights of the classes.
+        Multiply it by the weights of the classes.
 
     Examples
     --------
@@ -337,5 +334,5 @@ def expected_weights(
     precision = hierarchy_precision(structure, class_nodes, strength)
     given = _given_classes(precision, (np.cumsum(alive) - 1)[used])
     if not strength.any():
-        given[given < 1] = 0.0  # inner nodes are held at 0: exactly, not by a large precision
+        given[given < 1] = 0.0  # inner nodes are exactly 0, not up to a large precision
     return np.asarray(mixtures @ given)

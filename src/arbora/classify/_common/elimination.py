@@ -1,13 +1,14 @@
 """Sparse factor of the covariance that a sparse precision gives to some of its nodes.
 
 A precision Q = L D L' gives its nodes the covariance Q^-1 = F'F with F = D^(-1/2) L^-1. Column c of F has an entry
-for every node on the way from c to the root of the elimination tree (`kernels.elimination`): what has to be stored
-is the sum of the depths of the classes in this tree, and it hangs on the order of elimination. A narrow band, which
-many orders aim at, is the worst choice: its tree is a chain, and F is half full. Minimum degree gives low trees on
-the sparse graphs that labels make. Numbered in postorder, the classes below a node of the tree are consecutive, so
-that blocks of classes share few parts.
+for every node on the path from c to the root of the elimination tree (`kernels.elimination`): its size is the sum of
+the depths of the classes in this tree, which depends on the order of elimination. A narrow band, the aim of many
+orders, is the worst choice: its tree is a chain, and F is half full. Minimum degree gives low trees on sparse graphs
+of labels. In postorder, the classes below a node of the tree are consecutive, so that blocks of classes share few
+parts.
 
-The tree is known before any number is computed: what the factors need is counted, and refused if it cannot be had.
+The tree is known before any number is computed: the memory of the factors is computed first, and refused if it is not
+available.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from scipy.sparse.linalg import spilu, splu
 from arbora.core.memory import require_memory
 from arbora.kernels.elimination import count_factor, depths, elimination_tree, inverse_columns, postorder
 
-_FACTOR_BYTES = 44  # of an entry of L: SuperLU keeps L and U, and each is copied out
-_INVERSE_BYTES = 24  # of an entry of F: value, row, and the passes over them
+_FACTOR_BYTES = 44  # per entry of L: SuperLU holds L and U, and each is copied
+_INVERSE_BYTES = 24  # per entry of F: value, row, and the passes over them
 
 
 class Precision(NamedTuple):
@@ -42,16 +43,16 @@ class Elimination(NamedTuple):
 
 
 def minimum_degree(matrix: sp.csc_array) -> NDArray[np.int64]:
-    """Position of every node when one with the fewest neighbours is eliminated first, time after time.
+    """Position of every node in the order of minimum degree: the node with the fewest neighbours comes next.
 
     Examples
     --------
     >>> import scipy.sparse as sp
     >>> star = sp.csc_array([[4.0, -1, -1, -1], [-1, 2, 0, 0], [-1, 0, 2, 0], [-1, 0, 0, 2]])
-    >>> bool(minimum_degree(star)[0] >= 2)  # the hub waits until at most one neighbour is left
+    >>> bool(minimum_degree(star)[0] >= 2)  # the hub comes when at most one neighbour is left
     True
     """
-    # SuperLU orders before it factors; a factorisation that drops all but the diagonal costs nothing.
+    # SuperLU computes the order; an incomplete factorisation that drops all but the diagonal is cheap.
     incomplete = spilu(
         matrix, drop_tol=1.0, fill_factor=1.0, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0,
         options={"SymmetricMode": True},
@@ -66,7 +67,7 @@ def _permuted(matrix: sp.csc_array, position: NDArray[np.int64]) -> sp.csc_array
 
 
 def eliminate(matrix: sp.csc_array) -> Elimination:
-    """Put a symmetric matrix into an order with a low elimination tree, in postorder.
+    """Permute a symmetric matrix to an order with a low elimination tree, in postorder.
 
     Examples
     --------
@@ -125,7 +126,7 @@ def covariance_factor(precision: Precision) -> tuple[sp.csc_array, NDArray[np.in
 
 
 def _check_memory(matrix: sp.csc_array, parent: NDArray[np.int64], columns: NDArray[np.int64]) -> None:
-    """Refuse a structure whose factors cannot fit; the cheaper count is tried first."""
+    """Refuse a structure whose factors do not fit in memory; the cheaper count comes first."""
     what = f"The covariance of {len(columns)} classes in a structure of {len(parent)} nodes"
     advice = "Leave out weak edges, or use a tree, or coupling=0.0, which is flat training."
     depth = depths(parent)[columns]

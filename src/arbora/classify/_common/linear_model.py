@@ -48,12 +48,12 @@ def full_weights(parts: Any, sharing: Any) -> sp.csr_array:
 
 def as_csr(X: Any) -> sp.csr_array:
     """Return X as CSR without duplicates. A mostly dense array keeps its zeros, so that all rows have one length."""
-    if sp.issparse(X):
-        X = sp.csr_array(X)
-        if not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
-        return X
+    if hasattr(X, "indptr"):
+        rows: sp.csr_array = sp.csr_array(X)
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
+        return rows
     n_samples, n_features = X.shape
     if np.count_nonzero(X) < X.size / 2:
         return sp.csr_array(X)
@@ -73,7 +73,8 @@ def signed_costs(
 
     `ids` are sorted row numbers, if not all rows are needed.
     """
-    n_block, rows = positives.shape[1], positives.indices
+    n_block = positives.shape[1]
+    rows: NDArray[Any] = positives.indices
     column = np.repeat(np.arange(n_block), np.diff(positives.indptr))
     at = rows
     if ids is not None and len(ids) < len(row_cost):
@@ -152,11 +153,12 @@ def keep_solution(estimator: Any, model: LinearModel, solutions: Sequence[BlockS
 
 def linear_scores(X: Any, model: LinearModel | PartsModel, engine: Engine) -> NDArray[Any]:
     """Scores of all classes: X @ coef.T (or, by parts, X @ parts.T @ sharing) plus the intercept."""
+    coef: Any
     coef, intercept, *sharing = model
-    if sp.issparse(coef):
+    if hasattr(coef, "indptr"):
         # By features: the weights of features that do not occur in X are never read.
         scores = csr_matmul_sparse(as_csr(X), sp.csr_array(sp.csc_array(coef).T), engine)
-    elif sp.issparse(X):
+    elif hasattr(X, "indptr"):
         scores = csr_matmul(sp.csr_array(X), coef.T, engine)  # C-contiguous by construction
     else:
         scores = np.asarray(X, dtype=coef.dtype) @ coef.T

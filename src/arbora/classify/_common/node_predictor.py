@@ -8,7 +8,6 @@ classes are independent, and a node is present if any class at or below it is.
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -49,8 +48,8 @@ def node_probabilities(class_proba: NDArray[Any], closure: sp.csr_array, multila
     if multilabel:
         with np.errstate(divide="ignore"):
             absent = np.log1p(-class_proba)
-        return -np.expm1(absent @ closure.astype(np.float64))
-    return np.minimum(class_proba @ closure.astype(np.float64), 1.0)
+        return np.asarray(-np.expm1(absent @ closure.astype(np.float64)))
+    return np.asarray(np.minimum(class_proba @ closure.astype(np.float64), 1.0))
 
 
 def check_X(estimator: Any, X: Any) -> Any:
@@ -155,7 +154,7 @@ class NodePredictor(Explorable):
 
     def _path(self, node: int) -> list[Any]:
         names = self.hierarchy_.path(self.hierarchy_.names[node])
-        return self.nodes_[self.hierarchy_.encode(names)].tolist()
+        return list(self.nodes_[self.hierarchy_.encode(names)].tolist())
 
     def _predicted_nodes(self, X: Any) -> sp.csr_array:
         """Predicted node ids as the columns of a CSR matrix: one per row, or any number if multilabel."""
@@ -192,7 +191,8 @@ class NodePredictor(Explorable):
             return np.where(rank[np.arange(len(best)), best] < 0, -1, best)
 
         best = np.concatenate([np.empty(0, np.int64), *by_chunks(X, closure.shape[1], deepest)])
-        return np.append(self.nodes_.astype(object), None)[best]  # the index -1 is the name None
+        names = np.array([*self.nodes_.tolist(), None], dtype=object)
+        return np.asarray(names[best])  # the index -1 is None
 
     def predict(self, X: Any) -> Any:
         """Predict labels in the form in which they were given to `fit`.
@@ -239,7 +239,7 @@ class NodePredictor(Explorable):
         """
         X = self._check_X(X)
         n_classes = len(self.classes_)
-        if not (isinstance(k, Integral) and 1 <= k <= n_classes):
+        if not isinstance(k, int | np.integer) or not 1 <= k <= n_classes:
             raise ValueError(f"k must be an integer from 1 to the number of classes, {n_classes}; got {k!r}.")
 
         def best(rows: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -277,7 +277,8 @@ class NodePredictor(Explorable):
         parts = by_chunks(X, len(self.classes_), lambda rows: self._choose(self._scores(rows)))
         if not parts:
             return sp.csr_array((0, len(self.classes_)), dtype=bool)
-        return sp.vstack(parts, format="csr")
+        columns: sp.csr_array = sp.vstack(parts, format="csr")
+        return columns
 
     def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
         if self._multilabel:

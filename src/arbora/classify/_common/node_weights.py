@@ -75,5 +75,5 @@ def mixed(model: LinearModel | PartsModel, mixing: sp.csr_array, dtype: Any) -> 
         coef = model.coef[used] if few else model.coef
         shares = (mixing[:, used] if few else mixing).toarray().astype(dtype)
         return LinearModel(np.asarray(shares @ coef, dtype), intercept)
-    shares = sp.csr_array(model.sharing @ mixing.T)
-    return LinearModel((model.parts.T @ shares).toarray().T.astype(dtype), intercept)
+    parts_shares = sp.csr_array(model.sharing @ mixing.T)
+    return LinearModel((model.parts.T @ parts_shares).toarray().T.astype(dtype), intercept)

@@ -1,11 +1,12 @@
-"""The decisions of a top-down classifier: one score for each edge of the structure, one choice at each node.
+"""Decisions of a top-down classifier: one score for each edge of the structure, one choice at each node.
 
-All functions work on whole matrices of edge scores, with the edges of one parent side by side; nothing loops over
-rows or nodes, only over the levels of the structure.
+All functions work on matrices of edge scores, with the edges of one parent side by side. Loops run over the levels of
+the structure, never over rows or nodes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import cached_property
 from typing import Any
 
@@ -13,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.structure import Hierarchy
+from arbora.structure.reshape import append_leaves, restrict
 
 
 def build_routes(hierarchy: Hierarchy, class_nodes: NDArray[np.int64]) -> tuple[Hierarchy, NDArray[np.int64]]:
-    """Make the structure that documents are routed through.
+    """Build the structure that documents follow from the root to a class.
 
     An internal node that carries documents of its own gets a leaf for them, several roots get one above them, and
-    nodes that no document lies under are left out.
+    nodes without documents are left out.
 
     Returns
     -------
@@ -28,38 +30,37 @@ def build_routes(hierarchy: Hierarchy, class_nodes: NDArray[np.int64]) -> tuple[
     class_leaves : ndarray of int
         Leaf of each class.
     """
-    names = hierarchy.decode(class_nodes).tolist()
-    moved: dict[Any, Any] = {}
-    taken = set(hierarchy)
-    for name in hierarchy.decode(class_nodes[~hierarchy.is_leaf[class_nodes]]).tolist():
-        leaf = f"{name}/*"
-        while leaf in taken:  # such a node may be there, and 5 and "5" are two nodes
-            leaf += "*"
-        taken.add(leaf)
-        moved[name] = leaf
-    routes = hierarchy.with_edges(list(moved.items()))
-    top: Any = "root"
-    while top in routes:
-        top += "*"
-    routes = routes.join_roots(top)
-    if routes.n_nodes == 1:  # a single class: it still needs a root to be chosen from
+    internal = class_nodes[~hierarchy.is_leaf[class_nodes]]
+    names, taken = hierarchy.names.tolist(), set(hierarchy)
+    for name in hierarchy.decode(internal).tolist():
+        names.append(_free_name(f"{name}/*", taken))  # 5 and "5" may both be nodes
+        taken.add(names[-1])
+    leaves = class_nodes.copy()
+    leaves[~hierarchy.is_leaf[class_nodes]] = hierarchy.n_nodes + np.arange(len(internal))
+    routes = Hierarchy(names, append_leaves(hierarchy.edges, hierarchy.n_nodes, internal))
+    top = _free_name("root", taken)
+    routes = routes.join_roots(top)  # old nodes keep their ids
+    if routes.n_nodes == 1:  # a single class still needs a root
         routes = routes.with_edges([(top, routes.names[0])])
-    leaves = routes.encode([moved.get(name, name) for name in names])
     seen = np.zeros(routes.n_nodes, dtype=bool)
     seen[routes.ancestor_matrix[leaves].indices] = True
-    edges = routes.edges[seen[routes.edges].all(axis=1)]
-    pairs = zip(routes.decode(edges[:, 0]).tolist(), routes.decode(edges[:, 1]).tolist(), strict=True)
-    kept = Hierarchy.from_edges(list(pairs), nodes=routes.names[seen].tolist())
-    return kept, kept.encode(routes.decode(leaves))
+    kept = Hierarchy(*restrict(routes.names, routes.edges, seen))
+    return kept, (np.cumsum(seen) - 1)[leaves]
+
+
+def _free_name(name: str, taken: Container[Any]) -> str:
+    while name in taken:
+        name += "*"
+    return name
 
 
 class Decisions:
-    """Arrays that route documents: edges sorted by parent, each parent's edges a segment."""
+    """Edges sorted by parent; the edges of a parent are a segment."""
 
     def __init__(self, routes: Hierarchy) -> None:
         self.routes = routes
         n_children = np.diff(routes.child_indptr)
-        self.parents = np.flatnonzero(n_children)  # nodes where a choice is made, one segment each
+        self.parents = np.flatnonzero(n_children)  # nodes with a choice, one segment each
         self.starts = routes.child_indptr[self.parents]
         self.child = routes.child_indices
         self.parent = np.repeat(np.arange(routes.n_nodes), n_children)
@@ -68,7 +69,7 @@ class Decisions:
 
     @property
     def n_edges(self) -> int:
-        """Number of scores a document has."""
+        """Number of scores of a document."""
         return len(self.child)
 
     @cached_property
@@ -90,7 +91,7 @@ class Decisions:
         return levels
 
     def choose(self, scores: NDArray[Any]) -> NDArray[np.int64]:
-        """Follow the best edge at every node from the root down; return the leaf that is reached."""
+        """Follow the best edge at every node from the root down; return the leaf."""
         best = np.maximum.reduceat(scores, self.starts, axis=1)
         edge = np.where(scores == best[:, self.segment], np.arange(self.n_edges), self.n_edges)
         chosen = self.child[np.minimum.reduceat(edge, self.starts, axis=1)]
@@ -107,10 +108,10 @@ class Decisions:
         return shifted - np.log(np.add.reduceat(np.exp(shifted), self.starts, axis=1))[:, self.segment]
 
     def reach(self, conditional: NDArray[Any], exclusive: bool = True) -> NDArray[Any]:
-        """Probability of arriving at each node: products along paths.
+        """Probability of each node: products along paths.
 
-        Of several ways into a node of a DAG a document takes one if the choices are exclusive, and their
-        probabilities add; else it may take any of them, independently.
+        In a DAG with exclusive choices, the probabilities of several paths to a node add up; otherwise the paths are
+        independent, and the node is reached if any of them is taken.
         """
         proba = np.zeros((len(conditional), self.routes.n_nodes))
         proba[:, self.root] = 1.0
@@ -123,7 +124,7 @@ class Decisions:
         return proba
 
     def weakest(self, scores: NDArray[Any]) -> NDArray[Any]:
-        """Smallest score on the way to each node (on the best way, in a DAG); the root has an infinite one."""
+        """Smallest score on the path to each node (in a DAG: on the best path); that of the root is infinite."""
         worst = np.full((len(scores), self.routes.n_nodes), np.inf)
         for edges, starts, children in self._edges_by_level:
             flow = np.minimum(worst[:, self.parent[edges]], scores[:, edges])

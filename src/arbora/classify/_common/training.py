@@ -47,9 +47,8 @@ class Training(NamedTuple):
 
     def with_columns(self, columns: slice | NDArray[np.int64]) -> Training:
         """Keep some of the classes."""
-        return self._replace(
-            positives=self.positives[:, columns], positive_weight=self.positive_weight[columns]
-        )
+        positives: Any = self.positives
+        return self._replace(positives=positives[:, columns], positive_weight=self.positive_weight[columns])
 
     def with_rows(self, rows: NDArray[Any]) -> Training:
         """Keep some of the rows."""

@@ -42,8 +42,8 @@ class Last(NamedTuple):
 class Fitted(NamedTuple):
     """A joint problem, its solution, and the coupling with the order of the classes."""
 
-    joint: CoupledSolver | CoupledNewton
-    solution: CoupledSolution | NewtonSolution
+    joint: Any  # CoupledSolver, ShardedCoupledSolver or CoupledNewton
+    solution: CoupledSolution | NewtonSolution  # of this solver
     coupling: Coupling
 
     @property
@@ -191,7 +191,7 @@ def initial_multipliers(
         last is not None
         and last.positives.shape == training.positives.shape
         and np.array_equal(last.order, coupling.order)
-        and (last.positives != training.positives).nnz == 0
+        and (last.positives - training.positives).count_nonzero() == 0
     )
     start = last.multipliers if last is not None and same else None
     if checkpoint is not None:

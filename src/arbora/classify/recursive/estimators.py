@@ -110,6 +110,9 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
         "checkpoint": CHECKPOINT_CONSTRAINT,
     }
 
+    C_: float
+    coupling_: Any
+
     @property
     def _loss(self) -> str:
         raise NotImplementedError

@@ -40,7 +40,7 @@ def size_of(X: sp.csr_array, dtype: Any, n_samples: int | None = None) -> Size:
 
 def multiplier_memory(size: Size, n_classes: int, loss: str) -> int:
     """Bytes of the multipliers of a fit; those of a hinge loss are mostly zero and are not counted."""
-    if suits_newton(size, n_classes, loss):
+    if suits_newton(size, n_classes, loss):  # type: ignore[arg-type]  # it has the fields that are read
         return 8 * (size.n_features + 1) * n_classes
     triple = size.dtype.itemsize + 5  # a multiplier with its row and column
     return n_classes * size.n_samples * triple if loss == "logistic" else 0
@@ -63,7 +63,7 @@ def joint_memory(rows: Size, layout: Layout, loss: str, dense: bool, n_jobs: int
     visit = pairs * (2 * size + 4 + size + 5) + weights
     visit += 0 if rows.dense else rows.n_bytes
     need = beside + len(layout.shared) * width * size + multiplier_memory(rows, n_classes, loss)
-    if suits_newton(rows, n_classes, loss):  # dense rows, and about six numbers per pair
+    if suits_newton(rows, n_classes, loss):  # type: ignore[arg-type]  # dense rows, and about six numbers per pair
         need += 8 * rows.n_samples * (width + 6 * n_classes)
     if dense:
         need += weight_memory(rows, n_classes, dense)

@@ -86,7 +86,7 @@ def check_costs(Cs: Any) -> list[float]:
     numbers = costs.ndim == 1 and costs.size > 0 and costs.dtype.kind in "iuf"
     if not numbers or not ((costs > 0) & (costs < np.inf)).all():
         raise ValueError(f"Cs={Cs!r}: give at least one cost; costs are finite numbers above 0.")
-    return costs.astype(float).tolist()
+    return list(costs.astype(float).tolist())
 
 
 def tabulate(tried: Sequence[Tried], couplings: Sequence[Any], tol: float) -> dict[str, Any]:
