@@ -586,5 +586,5 @@ def test_bad_couplings_are_refused(coupling, message):
 @pytest.mark.parametrize("coupling", [1.5, -0.1, np.nan, [0.5], {"a": 0.5}])
 def test_bad_couplings_of_a_graph_are_refused(coupling):
     graph = LabelGraph.from_edges([("a", "b")])
-    with pytest.raises(ValueError, match=r"of a label graph it is a number in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"for a label graph it is a number in \[0, 1\]"):
         couple(graph, np.arange(2), coupling)
