@@ -170,7 +170,7 @@ def test_shared_parts_are_eliminated_shard_by_shard(cuts, free_bias, make_factor
         half = (piece.stop - piece.start) // 2
         for columns in (slice(0, half), slice(half, piece.stop - piece.start)):
             parts.add(B, H, columns, W[:, piece][:, columns], G[:, piece][:, columns])
-        one, tied = parts.tell(B, H)
+        one, tied = parts.eliminate(B, H)
         local.append(one)
         told.append(tied)
     U, of_shared, square = crossing.solve(told)

@@ -1,4 +1,4 @@
-"""What data say about the weights of the classes: likelihoods of hierarchical logistic regression, by chunks of rows.
+"""Likelihoods of softmax and independent logistic classes, with two derivatives, over chunks of rows.
 
 With scores s_ic = w_c.x_i, weights r_i of the rows and indicators y_ic the negative log-likelihood is
 
@@ -8,8 +8,8 @@ With scores s_ic = w_c.x_i, weights r_i of the rows and indicators y_ic the nega
 In both the gradient by a score is t_i p_ic - r_i y_ic, where t_i is r_i (logistic), times the number of labels of the
 row (softmax), and the curvature of a row is t_i (diag(p) - p p') or t_i diag(p (1 - p)).
 
-Rows are cut into chunks that depend on the sizes alone, and added up in order: the result does not depend on the
-number of threads.
+Rows are divided into chunks that depend on the sizes alone, and sums are made in their order: the result does not
+depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from arbora.core.engine import Engine, SerialEngine
 from arbora.core.products import csr_matmul
 from arbora.kernels.products import csr_rows_times_dense
 
-_PAIRS = 2**17  # of rows and classes in a chunk: their scores stay in the cache
+_PAIRS = 2**17  # pairs of rows and classes in a chunk; their scores fit into the cache
 _FEWEST_ROWS, _MAX_ROWS = 16, 1024
 Matrix = NDArray[Any]
 
@@ -43,7 +43,7 @@ class Chunk:
         self.total = (labels if softmax else weight)[:, None]
 
     def losses(self, S: Matrix) -> float:
-        """Return the negative log-likelihood; scores become probabilities, in place."""
+        """Return the negative log-likelihood; replace the scores by probabilities, in place."""
         at_labels = S[self.label_row, self.label]
         if self.softmax:
             top = S.max(axis=1, keepdims=True)
@@ -88,7 +88,7 @@ class Likelihood:
     weight : ndarray of shape (n_samples,)
     softmax : bool
     engine : Engine, optional
-        By default all is done in the calling thread.
+        By default everything runs in the calling thread.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class Likelihood:
     ) -> None:
         self.X, self.shape, self.sparse = X, Y.shape, sp.issparse(X)
         self.engine = engine if engine is not None else SerialEngine()
-        self.turned: Any = X.T.tocsr() if self.sparse else None
+        self.transposed: Any = X.T.tocsr() if self.sparse else None
         n_rows = max(_FEWEST_ROWS, min(_MAX_ROWS, _PAIRS // max(Y.shape[1], 1)))
         self.chunks = [Chunk(rows, Y[rows], weight[rows], softmax) for rows in split(Y.shape[0], size=n_rows)]
 
@@ -118,7 +118,7 @@ class Likelihood:
     def _gather(self, R: Matrix, power: int = 1) -> Matrix:
         """X' R, or the product with the squares of X."""
         if self.sparse:
-            return csr_matmul(self.turned**power, R, self.engine)
+            return csr_matmul(self.transposed**power, R, self.engine)
         return np.asarray(
             sum(self.engine.map(lambda c: (self.X[c.rows] ** power).T @ R[c.rows], self.chunks))
         )
@@ -133,7 +133,7 @@ class Likelihood:
         return R
 
     def evaluate(self, W: Matrix) -> tuple[float, Matrix]:
-        """Value, and the probabilities P (n_samples, n_classes) from which all else follows."""
+        """Value, and the probabilities P (n_samples, n_classes) that all derivatives need."""
         P = np.empty(self.shape, W.dtype)
 
         def losses(chunk: Chunk) -> float:

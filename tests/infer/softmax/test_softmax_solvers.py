@@ -205,7 +205,7 @@ def test_newton_goes_on_while_the_objective_falls(seed):
 
 
 def test_dual_refuses_a_free_bias():
-    with pytest.raises(ValueError, match="free"):
+    with pytest.raises(ValueError, match="not regularised"):
         solve_dual(random_problem(free_bias=True), Monitor(1e-3, 10))
 
 

@@ -152,5 +152,5 @@ def test_bad_trees_are_refused(parent, leaves, message):
 
 
 def test_unknown_model_is_refused():
-    with pytest.raises(ValueError, match="'M1', 'M2' and 'M3'"):
+    with pytest.raises(ValueError, match="'M1', 'M2' or 'M3'"):
         gt.share_precisions(gt.make_tree(*STAR), "M4")

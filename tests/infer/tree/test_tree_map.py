@@ -323,7 +323,7 @@ def test_no_marginals_where_blocks_are_too_large(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"likelihood": "probit"}, "it is 'softmax' or 'logistic'"),
+        ({"likelihood": "probit"}, "use 'softmax' or 'logistic'"),
         ({"precision": np.ones(3)}, "precision has shape (3,)"),
         ({"precision": np.zeros(9)}, "positive and finite"),
         ({"parent": PARENT[::-1]}, "topological order"),

@@ -1,16 +1,16 @@
-"""Partial maximum a posteriori: weights by their mode, precisions by their distribution.
+"""Partial maximum a posteriori inference: the mode of the weights, the distribution of the precisions.
 
-Where a full covariance of the weights is out of reach, q(w_n) becomes a Gaussian around the most probable weights of
-all nodes given the expected precisions, its covariance the diagonal of a Laplace approximation; q of the precisions
-is updated as ever. The two take turns, the weights starting from those before, until the precisions rest (S. Gopal et
-al. 2012, section 3.2).
+Where a full covariance of the weights is too large, q(w_n) is a Gaussian around the maximum a posteriori weights of
+all nodes given the expected precisions, with the diagonal of a Laplace approximation as covariance; q of the
+precisions is updated as in variational inference. The two updates alternate, with warm starts of the weights, until
+the precisions converge (S. Gopal et al. 2012, section 3.2).
 
-A round is a fixed-point step, not an ascent: there is no bound to watch. What is watched is the relative change of
-the expected precisions, its root mean square. (Not the largest: in M2 the precision of a weight that no child needs
-grows without end, and that changes nothing.) Plain rounds close in slowly; Anderson's method (1965) mixes the last
-few of them, in the logarithms of the precisions, and begins anew when a mixture was no better than what it came from.
-A mixture is an extrapolation, and under a prior that says next to nothing the rounds are far from linear: it stays
-within `_FARTHEST` of the plain round, a factor of twenty in a precision.
+A round is a fixed-point step, not an ascent: there is no bound to monitor. The criterion is the relative change of
+the expected precisions, its root mean square. (Not the largest change: in M2 the precision of a weight that no child
+needs grows without limit, and this changes nothing.) Plain rounds converge slowly. Anderson's method (1965) mixes the
+last few of them, in the logarithms of the precisions, and restarts when a mixed step was no better than the one
+before. A mixed step is an extrapolation, and under a vague prior the rounds are far from linear: it stays within
+`_FARTHEST` of the plain round, a factor of twenty in a precision.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from arbora.infer.tree.map import MapSolution, laplace_diagonal, laplace_margina
 from arbora.infer.tree.problem import MapProblem, TreeProblem
 
 _INNER_STEPS = 100
-_SINGLE = 1e-4  # tolerance down to which single precision closes a duality gap
-_MEMORY = 5  # rounds that are mixed
+_SINGLE = 1e-4  # smallest tolerance that single precision reaches for a duality gap
+_MEMORY = 5  # number of rounds that are mixed
 _RCOND = 1e-8
-_FARTHEST = 3.0  # of a mixture from the plain round: the logarithm of a factor
+_FARTHEST = 3.0  # largest distance of a mixed step from the plain round: the logarithm of a factor
 _LOG_PRECISION = float(np.log(MOST_PRECISION))  # precisions stay between this and its inverse
 
 
 class MapFit(NamedTuple):
-    """Most probable weights, Laplace variances, distributions of the precisions, and the rounds on the way.
+    """Maximum a posteriori weights, Laplace variances, distributions of the precisions, and history.
 
-    `variance` is that of q, of each weight given all others; `marginals` those of single nodes, the others being
-    uncertain too, where features are few. Elsewhere they have nothing but the variances of q.
+    `variance` is that of q, of each weight given all others. `marginals` are the marginal covariances of the nodes if
+    features are few; otherwise they hold only the variances of q.
     """
 
     mean: NDArray[Any]
@@ -57,7 +57,7 @@ class MapFit(NamedTuple):
 
 
 class _Inner(NamedTuple):
-    """Most probable weights for given precisions, and how tight: to `share` of the last change, `most` at most."""
+    """Solver of the weights for given precisions, with tolerance `share` of the last change, capped at `most`."""
 
     solve: Callable[[MapProblem, float], MapSolution | DualSolution]
     share: float
@@ -65,12 +65,12 @@ class _Inner(NamedTuple):
     close: Callable[[], None] = lambda: None
 
     def tolerance(self, change: float, tol: float) -> float:
-        """Tolerance that goes with a change of the precisions; never tighter than the end of the rounds asks for."""
+        """Tolerance for a change of the precisions; never tighter than the last round needs."""
         return self.share * max(min(change, self.most), tol)
 
 
 def _inner(problem: MapProblem, engine: Engine, tol: float) -> _Inner:
-    """Newton's method, to a relative gradient; or, where it suits, the dual, to a relative gap."""
+    """Newton's method with a relative gradient, or the dual, if it suits, with a relative gap."""
     start: Any = None
     if suits_dual(problem) or not engine.shares_memory:
         dual = TreeDual(problem, engine, np.float32 if tol >= _SINGLE else np.float64)
@@ -100,18 +100,18 @@ def node_scalars(problem: TreeProblem, gammas: Gammas) -> NDArray[np.float64]:
 
 
 class AndersonMixing:
-    """Anderson's acceleration of a fixed-point iteration x <- g(x).
+    """Anderson acceleration of a fixed-point iteration x <- g(x).
 
     Parameters
     ----------
     memory : int
-        How many rounds are mixed.
+        Number of rounds that are mixed.
 
     Examples
     --------
-    >>> mixture, x = AndersonMixing(3), np.array([1.0, 1.0])
+    >>> mixing, x = AndersonMixing(3), np.array([1.0, 1.0])
     >>> for _ in range(4):
-    ...     x = mixture.next(x, np.array([0.9, -0.5]) * x)  # a linear map of two rates: two rounds tell all
+    ...     x = mixing.next(x, np.array([0.9, -0.5]) * x)  # a linear map with two rates: two rounds suffice
     >>> bool(np.abs(x).max() < 1e-12)
     True
     """
@@ -121,7 +121,7 @@ class AndersonMixing:
         self.rounds: list[tuple[NDArray[Any], NDArray[Any]]] = []
 
     def next(self, x: NDArray[Any], image: NDArray[Any]) -> NDArray[Any]:
-        """Where to go from x, of which the image g(x) is given."""
+        """Next iterate after x, given the image g(x)."""
         step = image - x
         if self.rounds and np.linalg.norm(step) > np.linalg.norm(self.rounds[-1][1]):
             self.rounds.clear()
@@ -137,25 +137,25 @@ class AndersonMixing:
 def fit_partial_map(
     problem: TreeProblem, engine: Engine, *, tol: float, max_iter: int, progress: Progress | None = None
 ) -> MapFit:
-    """Take turns between weights and precisions until these rest.
+    """Alternate between weights and precisions until the precisions converge.
 
     Parameters
     ----------
     problem : TreeProblem
-        Root precision a number.
+        The precision of the roots is a single number.
     engine : Engine
-        One with shards elsewhere needs a problem for the dual: logistic, with one precision a node.
+        With remote shards the problem must suit the dual: logistic, with one precision per node.
     tol : float
         Relative change of the expected precisions, its root mean square, at which to stop.
     max_iter : int
-        Most rounds.
+        Maximum number of rounds.
     """
     tree, sharing, prior, n_weights = problem.tree, problem.sharing, problem.prior, problem.n_weights
     nothing = np.zeros((tree.n_nodes, n_weights if sharing.by_weight else 1))
     shape = update_gammas(sharing, prior, nothing, n_weights).shape
     low, high = np.log(shape) - _LOG_PRECISION, np.log(shape) + _LOG_PRECISION
     rate = np.log(shape) + np.log(prior.rate) - np.log(prior.shape)  # the precisions that the prior expects
-    monitor, mixture, change, done = Monitor(tol, max_iter, progress), AndersonMixing(), np.inf, False
+    monitor, mixing, change, done = Monitor(tol, max_iter, progress), AndersonMixing(), np.inf, False
     inner = _inner(problem.given(node_scalars(problem, Gammas(shape, np.exp(rate)))), engine, tol)
     try:
         while not done:
@@ -168,7 +168,7 @@ def fit_partial_map(
             )
             image = np.clip(np.log(gammas.rate), low, high)
             change = float(np.sqrt(np.mean((image - rate) ** 2))) if rate.size else 0.0
-            rate = np.clip(mixture.next(rate.ravel(), image.ravel()).reshape(rate.shape), low, high)
+            rate = np.clip(mixing.next(rate.ravel(), image.ravel()).reshape(rate.shape), low, high)
             tight = reached <= inner.tolerance(0.0, tol)
             done = monitor.record(objective, change=change, certified=tight, steps=len(steps))
     finally:

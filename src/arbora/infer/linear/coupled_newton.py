@@ -1,27 +1,26 @@
-"""Truncated Newton for classes whose weights are sums of shared parts: logistic loss, dense rows, few features.
+"""Truncated Newton method for classes that share parts: logistic loss, dense rows, few features.
 
-The problem is that of `joint`. With the covariance of the classes factored as K = F'F = R'R (R from a QR of the
-factor F, so that K is never formed) and weights W = offset + Z R, Z of shape (n_features + 1, n_classes), it is
+The problem is that of `arbora.infer.linear.coupled`. With the covariance of the classes factored as K = F'F = R'R (R
+from a QR of the factor F, so that K is never formed) and weights W = offset + Z R, Z of shape (n_features + 1,
+n_classes), it is
 
     min_Z  P(Z) = 1/2 ||Z||^2 + sum_il c_il log(1 + exp(-m_il)),        m_il = y_il w_l.x_i.
 
-The slopes a_il = c_il sigmoid(-m_il) are a point of the dual, U = X'(a * y), the gradient is Z - U R', and since a
-touches the conjugate of the loss where it was taken, the duality gap there is known exactly and never negative:
+The slopes a_il = c_il sigmoid(-m_il) are a point of the dual, U = X'(a * y), and the gradient is Z - U R'. Since a
+touches the conjugate of the loss, the duality gap at this point is known exactly and never negative:
 
     P(Z) - D(a) = 1/2 ||Z - U R'||^2.
 
-The highest dual value met so far is a bound as good as the last one: gaps are counted from it.
+A step of `arbora.infer.newton_cg` solves (I + curvature) E = -gradient; a product with the curvature,
+X'(h * (X E R)) R', takes two products with X. If the curvatures h_il = a_il sigmoid(m_il) of a class were all equal
+to their mean s_l, this would be the Kronecker product of X'X and R diag(s) R'. In their eigenbases, one for the
+features, computed once, and one for the classes, the system is then diagonal: this is the preconditioner.
 
-A step solves (I + curvature) E = -gradient by conjugate gradients; a product with the curvature, X'(h * (X E R)) R',
-takes two products with X. Were the curvatures h_il = a_il sigmoid(m_il) of a class all equal to their mean s_l, this
-would be the Kronecker product of X'X and R diag(s) R': in their eigenbases, one for the features, found once, and one
-for the classes, the system is then diagonal, and this is the preconditioner.
+Rows are divided into chunks that depend on their number alone, and sums are made in their order, each on one thread
+of the BLAS: the result does not depend on the number of threads.
 
-Rows are cut into chunks that depend on their number alone and added up in order, each on one thread of the BLAS: the
-result does not depend on the number of threads.
-
-Coordinate descent slows down where features are correlated, as dense ones often are. Hinge losses are left to it:
-most of their multipliers rest at a bound, and the squared hinge has no second derivative at its kink.
+Coordinate descent is slow where features are correlated, as dense features often are. Hinge losses are left to it:
+most of their multipliers are at a bound, and the squared hinge has no second derivative at its kink.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ from arbora.infer.linear.layout import Layout, lay_out
 from arbora.infer.newton_cg import Expansion, Map, newton_cg
 
 MAX_FEATURES, MAX_CLASSES = 1000, 1000
-MAX_NUMBERS = 2**26  # in X, and in the pairs of rows and classes
-_CHUNK = 1024  # rows whose scores stay in the cache
+MAX_NUMBERS = 2**26  # entries of X plus pairs of rows and classes
+_CHUNK = 1024  # rows whose scores fit into the cache
 
 Array = NDArray[np.float64]
 
@@ -63,7 +62,7 @@ class Point(NamedTuple):
 
 
 class NewtonSolution(NamedTuple):
-    """Multipliers summed over the rows, shared parts, certificate, and the steps on the way."""
+    """Multipliers summed over the rows, shared parts, certificate, and history."""
 
     multipliers: Array  # (n_features + 1) x n_classes: U, with W = offset + U F'F
     shared: NDArray[Any]  # n_shared x (n_features + 1), bias last
@@ -82,9 +81,9 @@ def _losses(m: Array, c: Array) -> tuple[float, Array, Array]:
 
 
 def suits_newton(rows: LinearRows, n_classes: int, loss: str) -> bool:
-    """Whether Newton's method pays: logistic loss, dense rows, few features, and pairs that fit into memory.
+    """Whether Newton's method is faster: logistic loss, dense rows, few features, pairs that fit into memory.
 
-    Sizes alone decide, not the memory that happens to be free, so that a fit is the same on any machine.
+    The decision depends on sizes only, not on free memory, so that a fit is the same on any machine.
 
     Examples
     --------
@@ -100,18 +99,18 @@ def suits_newton(rows: LinearRows, n_classes: int, loss: str) -> bool:
 
 
 class CoupledNewton:
-    """A joint problem with the logistic loss, in the manner of `Joint`.
+    """Solver of a coupled problem with the logistic loss, with the interface of `CoupledSolver`.
 
     Parameters
     ----------
     rows : LinearRows
-        Dense ones.
+        Dense rows.
     costs : callable
-        Gives, for a range of classes and some rows, the array of signs times costs.
+        Returns the array of signs times costs for a range of classes and some rows.
     factor : sparse matrix of shape (n_parts, n_classes)
     engine : Engine
     offset : callable, optional
-        Gives, for a range of classes, the weights (n_features + 1, n_block) from which deviations are counted.
+        Returns the weights (n_features + 1, n_block), for a range of classes, from which deviations are penalised.
 
     Examples
     --------
@@ -125,7 +124,7 @@ class CoupledNewton:
     >>> parent_and_leaves = sp.csc_array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
     >>> newton = CoupledNewton(rows, costs, parent_and_leaves, ThreadEngine())
     >>> solution = newton.solve(tol=1e-9, max_iter=20)
-    >>> newton.weights(0, solution)[:1].round(3)  # what the classes disagree on is no part of the parent
+    >>> newton.weights(0, solution)[:1].round(3)  # opposite weights have no part in the parent
     array([[ 0.675, -0.675]])
     """
 
@@ -138,7 +137,7 @@ class CoupledNewton:
         offset: Weights | None = None,
     ) -> None:
         if not rows.dense:
-            raise ValueError("the rows are sparse: Newton's method takes dense ones, Joint takes both.")
+            raise ValueError("the rows are sparse: Newton's method needs dense rows, use CoupledSolver.")
         self.rows, self.costs, self.engine, self.offset = rows, costs, engine, offset
         self.factor = sp.csr_array(factor)
         self.layout: Layout = lay_out(factor)
@@ -162,7 +161,7 @@ class CoupledNewton:
         return 0.0 if self.offset is None else np.asarray(self.offset(block), np.float64)
 
     def _prepare(self) -> None:
-        """Make the dense arrays that a fit needs, and drops at its end."""
+        """Make the dense arrays of a fit; `solve` deletes them at its end."""
         rows, n_classes = self.rows, len(self.classes)
         n_samples, width = rows.n_samples, rows.n_features + 1
         require_memory(
@@ -179,7 +178,7 @@ class CoupledNewton:
         self.spectrum = np.linalg.eigh(self._sum(lambda chunk: (self.X[chunk].T @ self.X[chunk],))[0])
 
     def _sum(self, function: Callable[[slice], tuple[Any, ...]]) -> list[Any]:
-        """Add up what a function gives for the chunks of rows, in their order."""
+        """Sum the results of a function over the chunks of rows, in their order."""
         return [sum(values) for values in zip(*self.engine.map(function, self.chunks), strict=True)]
 
     def evaluate(self, Z: Array, near: Point | None = None) -> Point:
@@ -235,16 +234,16 @@ class CoupledNewton:
         tol : float
             Relative duality gap at which to stop.
         max_iter : int
-            Most steps; one is always taken.
+            Maximum number of steps; at least one is taken.
         seed : int
-            Not used, nothing is drawn here.
+            Not used; the method is deterministic.
         multipliers : ndarray of shape (n_features + 1, n_classes), optional
-            Where to begin: those of another solution, also at other costs or with another factor.
+            Where to begin: those of another solution, possibly for other costs or another factor.
         checkpoint : Checkpoint, optional
-            Where each step is kept, and found again.
+            Where steps are saved and resumed from.
         progress : Progress, optional
         key : str
-            Put before the name of the piece in the checkpoint.
+            Prefix of the name of the piece in the checkpoint.
         """
         try:
             with ThreadpoolController().limit(limits=1, user_api="blas"):

@@ -1,18 +1,18 @@
 """Multinomial logistic regression by the alternating direction method of multipliers (ADMM).
 
-The problem of `multinomial`, with the scores z_ik = w_k.x_i as unknowns of their own and the weights tied to them
-(S. Gopal 2014, thesis, chapter 4). In turn, with the scaled multipliers u_i of the rows,
+The scores z_ik = w_k.x_i of the problem of `arbora.infer.softmax.problem` become unknowns with a constraint that ties
+them to the weights (S. Gopal 2014, thesis, chapter 4). With scaled multipliers u_i of the rows, an iteration solves
 
     z_i  minimises  c_i loss(z_i) + rho/2 ||z_i - s_i - u_i||^2,        u_i += s_i - z_i,
     Z    minimises  1/2 ||Z||^2 + rho/2 ||X Z F - z + u||^2.
 
-At the first minimum rho u_i = c_i (p_i - e_y), p_i = softmax(z_i): multipliers are kept as log-distributions, and
-follow a change of rho without further ado. The first step is one row after the other (`kernels.softmax`); the second
-a least-squares problem, the same for all classes, solved by conjugate gradients from where it was.
+At the first minimum rho u_i = c_i (p_i - e_y) with p_i = softmax(z_i). Multipliers are stored as log-distributions,
+which need no correction when rho changes. The first step handles one row at a time (`kernels.softmax`). The second is
+a least-squares problem, the same for all classes, solved by conjugate gradients from the previous weights.
 
-rho is doubled or halved while the primal residual ||s - z|| and the dual one, rho ||F X'(z - z_before)||, are far
-apart; after `_MAX_CHANGES` iterations it stays. All pairs of rows and classes have numbers here, which is what
-speaks against the method where classes are many.
+rho is doubled or halved while the primal residual ||s - z|| and the dual residual rho ||F X'(z - z_before)|| are far
+apart, during the first `_MAX_CHANGES` iterations. The method stores numbers for all pairs of rows and classes, so it
+does not suit problems with many classes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from arbora.infer.softmax.problem import (
 from arbora.kernels.softmax import prox_softmax
 
 _MAX_CHANGES = 100  # iterations in which rho may change
-_APART = 5.0  # ratio of the residuals at which it does
+_APART = 5.0  # ratio of the residuals at which it changes
 _MAX_PRODUCTS = 50  # conjugate gradient steps for the weights
-_FORCING = 0.03  # residual of these over what they began with
+_FORCING = 0.03  # final residual of these over the first one
 _ROWS_PER_TASK = 512
 _MAX_STEPS = 60  # of Newton's method for a row
 
@@ -59,7 +59,7 @@ class _Weights:
         return scores(self.objective.problem.X, self.objective.weights(Z), self.engine)
 
     def solve(self, Z: Matrix, target: Matrix, S: Matrix, rho: float) -> tuple[Matrix, Matrix]:
-        """Improve Z, whose scores are S, towards scores `target`; return it with its scores."""
+        """Improve Z, whose scores are S, towards the scores `target`; return new parts and their scores."""
         seen = self.objective.regularised
         residual = self.objective.gather(rho * (target - S))
         seen(residual)[:] -= seen(Z)
@@ -119,7 +119,7 @@ def _iterate(
     Z = np.zeros(problem.shape, dtype)
     S = np.zeros((len(problem.labels), n_classes), dtype)
     L = np.full_like(S, -np.log(n_classes))
-    # A plain number: one of numpy would make double precision of all that it multiplies.
+    # A Python float: a NumPy scalar would promote single precision arrays to double.
     rho, z, done = float(problem.cost.mean() / np.sqrt(n_classes)), S, False
     kept, scale = monitor.resume("admm"), gradient_scale(objective)
     if kept is not None:

@@ -5,11 +5,11 @@ With one number a_i for every row (G. Bouchard 2007, Efficient bounds for the so
     log sum_k exp(s_k) <= a + sum_k log(1 + exp(s_k - a)),        tightest where sum_k sigmoid(s_k - a) = 1,
 
 the bound is that of one logistic regression for every class, with a common shift. It is minimised over weights and
-shifts in turn, in the blocks of `multinomial_split`. It is never tight for three classes and more, and its minimiser
-is not that of the softmax: the solver is here to be compared with. The scores of all pairs are kept, to find the
-shifts.
+shifts in turn, in the blocks of `arbora.infer.softmax.lc`. The bound is never tight for three or more classes, so its
+minimiser is not that of the softmax: the solver serves for comparison. It stores the scores of all pairs of rows and
+classes, to find the shifts.
 
-What is minimised, and certified, is the bound; the objective of the softmax is beside it in the trace.
+The bound is minimised and certified. The objective of the softmax is an additional column of the trace.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_STEPS = 100
 
 
 def softplus(r: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-    """Value, slope and curvature of what DM makes of a score.
+    """Value, slope and curvature of the term of a score in the bound.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def softplus(r: Matrix) -> tuple[Matrix, Matrix, Matrix]:
 
 
 def tighten(blocks: list[Matrix], a: Matrix) -> Matrix:
-    """Solve sum_k sigmoid(s_ik - a_i) = 1 for every row, by Newton's method kept between bounds.
+    """Solve sum_k sigmoid(s_ik - a_i) = 1 for every row, by safeguarded Newton steps.
 
     At a = log sum_k exp(s_ik) the sum is below 1, at the smallest score it is not.
 
@@ -64,7 +64,9 @@ def tighten(blocks: list[Matrix], a: Matrix) -> Matrix:
             total += p.sum(axis=1)
             steep += (p * (1 - p)).sum(axis=1)
         low, high = np.where(total >= 0, a, low), np.where(total <= 0, a, high)
-        with np.errstate(over="ignore"):  # a sum that is flat sends the step anywhere: it is bisected then
+        with np.errstate(
+            over="ignore"
+        ):  # where the sum is flat, the step is too long and replaced by a bisection
             new = a + total / np.maximum(steep, np.finfo(a.dtype).tiny)
         new = np.where((new >= low) & (new <= high), new, (low + high) / 2)
         done = np.abs(new - a) <= 4 * np.finfo(a.dtype).eps * np.maximum(np.abs(a), 1)
@@ -75,7 +77,7 @@ def tighten(blocks: list[Matrix], a: Matrix) -> Matrix:
 
 
 def as_list(S: Matrix) -> list[Matrix]:
-    """All scores of a block: the shifts need them."""
+    """All scores of a block, which the shifts need."""
     return [S]
 
 
@@ -83,7 +85,7 @@ DM = Bound(softplus, as_list, add)
 
 
 def _bound(cost: Matrix, blocks: list[Matrix], a: Matrix) -> float:
-    """Sum over the rows of what the bound has in the place of log sum_k exp(s_ik)."""
+    """Sum over the rows of the bound of log sum_k exp(s_ik)."""
     return float(cost @ (a + sum(softplus(S - a[:, None])[0].sum(axis=1) for S in blocks)))
 
 
@@ -94,7 +96,7 @@ def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Engine) -> Softm
     ----------
     problem : SoftmaxProblem
     monitor : Monitor
-        Its objective is the bound; the column "softmax" of its trace is the objective of the softmax.
+        The objective is the bound; the column "softmax" of the trace is the objective of the softmax.
     engine : Engine
 
     Examples
@@ -118,13 +120,13 @@ def solve_dm(problem: SoftmaxProblem, monitor: Monitor, engine: Engine) -> Softm
             a, bound = kept.arrays["a"], kept.meta["bound"]
         while not done:
             before = bound
-            told, lost = blocks.round(a)
-            S = [one - lost[:, None] for one in told.of_rows]
+            result, lost = blocks.round(a)
+            S = [one - lost[:, None] for one in result.of_rows]
             a = tighten(S, a - lost)
-            rest = told.penalty - told.at_labels + float(cost @ lost)
+            rest = result.penalty - result.at_labels + float(cost @ lost)
             bound = rest + _bound(cost, S, a)
             softmax = rest + float(cost @ log_total(reduce(merge, map(partial_sums, S))))
-            done = record_round(monitor, problem, before, bound, told.square, softmax=softmax)
+            done = record_round(monitor, problem, before, bound, result.square, softmax=softmax)
             if not done:
                 blocks.keep(monitor, "dm", {"a": a}, bound=bound)
         return blocks.solution(monitor)

@@ -1,14 +1,14 @@
-"""Multinomial logistic regression by coordinate ascent in the dual, a distribution over all classes at a time.
+"""Multinomial logistic regression by coordinate ascent in the dual, one row at a time.
 
-The problem is that of `multinomial`, the visit of a row that of `kernels.softmax`: one product of the row with the
-weights, a few exponential functions a class, one update of the weights. That is as much as a gradient takes, and it
-counts at once. Where rows are near unit length and have few features in common, as those of texts do, a handful of
-sweeps closes the gap to a thousandth.
+The problem is that of `arbora.infer.softmax.problem`, the update of a row that of `kernels.softmax`: one product of
+the row with the weights, a few exponential functions per class, one update of the weights. That costs as much as the
+share of the row in a gradient, and takes effect at once. Where rows have about unit length and few features in
+common, as in text, a few sweeps close the relative gap to a thousandth.
 
-The first distributions lie between the labels and the shares q of the classes, p_i = (1 - r) e_y + r q: their weights
-are r times a sparse matrix and one of rank one, so that the best r is found before the first sweep.
+The first distributions lie between the labels and the shares q of the classes, p_i = (1 - r) e_y + r q. Their weights
+are r times a sparse matrix plus one of rank one, so that the best r is found before the first sweep.
 
-The gap is summed up while rows are visited, which costs nothing; the exact one is computed when that is small enough.
+Sweeps sum up an estimate of the gap at no cost. The exact gap is computed when the estimate is small enough.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution
 from arbora.kernels.softmax import certify_softmax, sweep_softmax
 
 _MAX_STEPS = 30  # of Newton's method for a row
-# Mass that the last of them moves, over the root of the curvature of the row: what is left is about its square. A
-# coarser step is not worth less time, and where C is large it is no ascent any more.
+# Mass that the last of these steps moves, over the root of the curvature of the row; the remaining error is about its
+# square. Coarser steps save no time, and for large C they are no longer an ascent.
 _ENOUGH, _FINE_ENOUGH = 0.1, 1e-3
-_FINE = 1e-2  # relative gap at which steps become fine
-_OPTIMISM = 0.3  # share of the gap that rows had when they were visited, and that is left after the sweep
+_FINE = 1e-2  # relative gap below which steps are fine
+_OPTIMISM = 0.3  # first guess of the gap after a sweep over the gap that the sweep met
 _SMALLEST_NORM2 = 1e-30
 _ROWS_PER_TASK, _FEATURES_PER_TASK = 1024, 4096
-_PATIENCE, _WINDOW = 8, 4  # sweeps before the rate is judged, and over which
-_WORTH = 40  # sweeps that may lie ahead; where there are more, another method is faster
+_PATIENCE, _WINDOW = 8, 4  # sweeps before the rate is estimated, and sweeps it is estimated from
+_WORTH = 40  # expected remaining sweeps above which another method is faster
 
 
 class Shares(NamedTuple):
-    """Parts of every class, class by class, and the row sums of their covariance, which bound it."""
+    """Shares of every class in the parts, as CSR arrays, and the row sums of their covariance, which bound it."""
 
     indptr: NDArray[Any]
     parts: NDArray[Any]
@@ -49,9 +49,9 @@ class Shares(NamedTuple):
 
 
 def class_shares(problem: SoftmaxProblem) -> Shares:
-    """List what classes share; flat ones share nothing.
+    """List the shares of the classes in the parts; empty for flat classes.
 
-    A part in which all classes have the same share moves all scores alike: the bound may leave it out.
+    A part in which all classes have the same share moves all scores equally and is left out of the bound.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def class_shares(problem: SoftmaxProblem) -> Shares:
 
 
 def _start(problem: SoftmaxProblem) -> tuple[Matrix, Matrix]:
-    """Parts and log-distributions between the labels and the shares of the classes, where the dual is highest."""
+    """Best start between the labels and the shares of the classes: parts and log-distributions."""
     X, labels, cost, dtype = problem.X, problem.labels, problem.cost.astype(np.float64), problem.dtype
     count = np.bincount(labels, weights=cost, minlength=problem.n_classes)
     share = (count + 0.5 * cost.mean()) / (count.sum() + 0.5 * cost.mean() * problem.n_classes)
@@ -103,7 +103,7 @@ def _start(problem: SoftmaxProblem) -> tuple[Matrix, Matrix]:
 
 
 def _is_slow(gaps: list[float], target: float) -> bool:
-    """Whether too many sweeps lie ahead, at the rate of the last ones."""
+    """Whether too many sweeps remain at the rate of the last ones."""
     if len(gaps) < _PATIENCE or gaps[-1] <= target:
         return False
     rate = np.log(gaps[-1 - _WINDOW] / gaps[-1]) / _WINDOW
@@ -117,7 +117,7 @@ def solve_dual(
     seed: int = 0,
     patient: bool = True,
 ) -> SoftmaxSolution:
-    """Maximise the dual, a row at a time.
+    """Maximise the dual, one row at a time.
 
     Parameters
     ----------
@@ -125,11 +125,11 @@ def solve_dual(
         Without a free bias.
     monitor : Monitor
     engine : Engine, optional
-        For certificates; sweeps go one row after the other.
+        For certificates; sweeps are sequential.
     seed : int
-        Of the order in which rows are visited.
+        Seed of the order in which rows are visited.
     patient : bool
-        False to give up, not converged, when many sweeps lie ahead.
+        False to stop, not converged, when many sweeps remain.
 
     Examples
     --------
@@ -140,7 +140,9 @@ def solve_dual(
     (array([[ 0.521, -0.521]]), True)
     """
     if problem.free_bias:
-        raise ValueError("the bias is free, and the dual has no point then: use Newton's method.")
+        raise ValueError(
+            "the bias is not regularised, so the dual has no feasible point: use Newton's method."
+        )
     problem = problem._replace(X=sp.csr_array(problem.X), cost=problem.cost.astype(problem.dtype))
     X, labels, cost, dtype = problem.X, problem.labels, problem.cost, problem.dtype
     engine = engine if engine is not None else SerialEngine()

@@ -1,6 +1,6 @@
-"""Multinomial logistic regression by L-BFGS: the reference that the other solvers are compared with.
+"""Multinomial logistic regression by L-BFGS, the reference for the other solvers.
 
-The implementation is that of scipy, in double precision, on the problem of `multinomial`.
+The implementation is that of scipy, in double precision, on the problem of `arbora.infer.softmax.problem`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from arbora.infer.softmax.problem import (
     solution_of,
 )
 
-PAIRS = 10  # of steps and gradients that are remembered
+PAIRS = 10  # steps and gradients that the method stores
 _MAX_SEARCHES = 50
 
 
@@ -53,7 +53,7 @@ def solve_lbfgs(problem: SoftmaxProblem, monitor: Monitor, engine: Engine | None
         last["gradient"] = objective.gradient(point)
         return point.objective, last["gradient"].ravel()
 
-    def note(intermediate_result: Any) -> None:  # the line search ended at the point it evaluated last
+    def note(intermediate_result: Any) -> None:  # the line search ends at the last point it evaluated
         if record_gradient(monitor, problem, float(intermediate_result.fun), last["gradient"], scale):
             raise StopIteration
 

@@ -1,22 +1,27 @@
 """Multinomial logistic regression by the log-concavity bound (LC), which splits over the classes.
 
-The problem is that of `multinomial`. A number for every row takes the place of log sum_k exp(s_ik) and leaves the
-weights of a class nothing to do with those of the others (S. Gopal 2014, thesis, chapter 4):
+The problem is that of `arbora.infer.softmax.problem`. One number xi per row replaces log sum_k exp(s_ik), and given
+xi the weights of the classes are independent (S. Gopal 2014, thesis, chapter 4):
 
     log sum_k exp(s_k) <= xi - 1 + sum_k exp(s_k - xi),        equal at xi = log sum_k exp(s_k),
 
-so that the minimum over the weights and all xi is that of the softmax itself. Given xi, all classes take a Newton
-step, found by conjugate gradients and halved, class by class, until the class is better; then every xi is made exact
-again. No iteration makes the objective worse. (In the thesis the condition of the weights of a class has a sum over
-the classes: there is none.) An exponential function that overflows is an infinite value: the step is halved.
+so that the minimum over the weights and all xi is that of the softmax itself. Given xi, every class takes a Newton
+step, found by conjugate gradients and halved, class by class, until its part of the bound has fallen; then every xi
+is made exact again. No iteration raises the objective. **Erratum**: the thesis has a sum over the classes in the
+optimality condition of the weights of a class; there is none. An exponential that overflows counts as an infinite
+value, and the step is halved.
 
-Blocks of classes are visited in parallel, and live in shards (`multinomial_shards`), in this process or on a cluster.
-A visit takes the weights of a block and a number for every row, and leaves new weights and two numbers for every row,
-the largest score and the sum of the exponential functions beside it (`partial_sums`), from which `log_total` makes
-the new xi. `multinomial_dm` shares all this.
+Blocks of classes are visited in parallel and live in shards (`arbora.infer.softmax.shards`), in this process or on a
+cluster. A visit takes the weights of a block and one number per row. It returns new weights and two numbers per row,
+the largest score and the sum of exponentials relative to it (`partial_sums`), from which `log_total` computes the new
+xi. `arbora.infer.softmax.dm` uses the same visits.
 
-The gradient that a visit begins with is that of the softmax, since xi is exact there: it certifies the weights
-that the visit found, and the bound it gives on the optimum holds for those that it leaves.
+The gradient at the start of a visit is that of the softmax, since xi is exact there. It certifies the weights before
+the visit, and its bound on the optimum also holds for the weights after it.
+
+Conjugate gradients and the Armijo constant are those of `arbora.infer.newton_cg`, with one step length per class. The
+line search is separate for two reasons: each class has its own length, and along the step the penalty and the linear
+term are a known parabola, so that only the sums over the rows are computed again, for the classes that still need it.
 """
 
 from __future__ import annotations
@@ -41,7 +46,7 @@ Curve = Callable[[Matrix], tuple[Matrix, Matrix, Matrix]]
 
 
 def exponential(r: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-    """Value, slope and curvature of what LC makes of a score.
+    """Value, slope and curvature of the term of a score in the bound.
 
     Examples
     --------
@@ -55,10 +60,10 @@ def exponential(r: Matrix) -> tuple[Matrix, Matrix, Matrix]:
 
 
 class BlockRows(NamedTuple):
-    """What every visit reads, and none writes."""
+    """Rows as visits read them; no visit changes them."""
 
     X: Any
-    turned: Any  # X' as CSR, for sparse rows
+    transposed: Any  # X', CSR for sparse rows
     squared: Any  # X' with squared entries
     labels: NDArray[np.integer[Any]]
     cost: Matrix
@@ -66,7 +71,7 @@ class BlockRows(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What a visit leaves: weights, their scores, and the gradient that it found, by the weights of the block."""
+    """Result of a visit: new weights, their scores, and the gradient by the weights before the visit."""
 
     weights: Matrix
     scores: Matrix
@@ -74,23 +79,23 @@ class Block(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What a block tells of every row: its largest score, and the sum of exp(score - largest)."""
+    """Largest score of every row over some classes, and the sum of exp(score - largest)."""
 
     top: Matrix
     size: Matrix
 
 
 def prepare(problem: SoftmaxProblem) -> BlockRows:
-    """Lay out the rows for visits."""
+    """Prepare the rows for visits."""
     X, cost = problem.X, problem.cost.astype(problem.dtype)
-    turned: Any = X.T
+    transposed: Any = X.T
     if sp.issparse(X):
-        turned = sp.csr_array(turned)
-    return BlockRows(X, turned, turned**2, problem.labels, cost, problem.free_bias)
+        transposed = sp.csr_array(transposed)
+    return BlockRows(X, transposed, transposed**2, problem.labels, cost, problem.free_bias)
 
 
-def _gather(turned: Any, R: Matrix) -> Matrix:
-    return scores(turned, R) if sp.issparse(turned) else np.asarray(turned @ R)
+def _gather(transposed: Any, R: Matrix) -> Matrix:
+    return scores(transposed, R) if sp.issparse(transposed) else np.asarray(transposed @ R)
 
 
 def rows_of(rows: BlockRows, columns: slice) -> NDArray[np.int64]:
@@ -99,7 +104,7 @@ def rows_of(rows: BlockRows, columns: slice) -> NDArray[np.int64]:
 
 
 def _linear(rows: BlockRows, columns: slice) -> Matrix:
-    """X' times the costs of the rows of every class of a block."""
+    """Linear term of every class of a block: the sum of its rows times their costs."""
     here = rows_of(rows, columns)
     shape = len(here), columns.stop - columns.start
     at = sp.csr_array(
@@ -114,7 +119,7 @@ def _newton_step(rows: BlockRows, ridge: Matrix, gradient: Matrix, bend: Matrix)
     diagonal = np.maximum(ridge + _gather(rows.squared, bend), np.finfo(bend.dtype).tiny)
 
     def product(E: Matrix) -> Matrix:
-        return ridge * E + _gather(rows.turned, bend * scores(rows.X, E))
+        return ridge * E + _gather(rows.transposed, bend * scores(rows.X, E))
 
     enough = _FORCING * np.linalg.norm(gradient, axis=0)
     return conjugate_gradients(
@@ -138,9 +143,9 @@ def visit(
     curve : callable
         `exponential` or `softplus`.
     V : ndarray of shape (n_weights, n_block) or None
-        Where the penalty pulls; None for zero.
+        Weights at which the penalty is zero; None for zero weights.
     weight : float, or ndarray of shape (n_block,)
-        Of the penalty.
+        Weight of the penalty.
     """
     W = np.ascontiguousarray(W)
     deviation = W if V is None else W - V
@@ -149,10 +154,10 @@ def visit(
         ridge[-1] = 0
     cost, linear, S = rows.cost[:, None], _linear(rows, columns), scores(rows.X, W)
     value, slope, bend = curve(S - shift[:, None])
-    gradient = ridge * deviation - linear + _gather(rows.turned, cost * slope)
+    gradient = ridge * deviation - linear + _gather(rows.transposed, cost * slope)
     before = rows.cost @ value
     step = _newton_step(rows, ridge, gradient, cost * bend)
-    # The penalty and the linear term are a parabola along the step, so that only the sums over rows are made again.
+    # The penalty and the linear term are a parabola along the step: only the sums over rows are computed again.
     moved = scores(rows.X, step)
     first = np.einsum("jb,jb->b", ridge * deviation - linear, step)
     second = np.einsum("jb,jb->b", ridge * step, step) / 2
@@ -172,7 +177,7 @@ def visit(
 
 
 def partial_sums(S: Matrix) -> Sums:
-    """Largest score of every row and the sum of the exponential functions beside it.
+    """Largest score of every row, and the sum of exponentials relative to it.
 
     Examples
     --------
@@ -185,7 +190,7 @@ def partial_sums(S: Matrix) -> Sums:
 
 
 def merge(left: Sums, right: Sums) -> Sums:
-    """Put two blocks together.
+    """Merge the sums of two blocks.
 
     Examples
     --------
@@ -198,7 +203,7 @@ def merge(left: Sums, right: Sums) -> Sums:
 
 
 def log_total(sums: Sums) -> Matrix:
-    """Logarithm of the sum of the exponential functions, for every row.
+    """Logarithm of the sum of exponentials, for every row.
 
     Examples
     --------

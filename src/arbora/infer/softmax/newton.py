@@ -5,6 +5,9 @@ with the diagonal of the Hessian. Dense features are first rotated to be uncorre
 does not change, and the Hessian is then close to its diagonal.
 
 `solver="auto"` uses this method for dense rows and for a free bias, and where coordinate ascent in the dual is slow.
+
+Over a tree the objective is that of `arbora.infer.tree.map` with the softmax likelihood and one precision per node.
+Both share `newton_cg` and `Likelihood`, but not the unknowns; the docstring of that module has the measurements.
 """
 
 from __future__ import annotations

@@ -1,22 +1,23 @@
 """The penalty of weights that classes share, as a sum over the classes.
 
-A label structure ties the classes together, 1/2 tr(W K^-1 W') with K = F'F. Parts of F that one class has for itself
-make up the diagonal D of K, the others are shared, with shares S: K = D + S'S, and
+A label structure couples the classes, 1/2 tr(W K^-1 W') with K = F'F. The parts of F that only one class has make up
+the diagonal D of K, the others are shared, with shares S: K = D + S'S, and
 
     1/2 tr(W K^-1 W') = min_U  sum_k ||w_k - v_k||^2 / (2 D_k) + 1/2 ||U||^2,        V = U S.
 
-Given the weights U of the shared parts (in a tree, differences of inner nodes from their parents) classes are on
-their own again; given the classes, U solves A U' = S D^-1 W', A = I + S D^-1 S'. Where a class has nothing for itself
-(in a label graph), D is the smallest eigenvalue of K, and S a root of what is left.
+Given the weights U of the shared parts (in a tree, differences of inner nodes from their parents) the classes are
+independent; given the classes, U solves A U' = S D^-1 W', A = I + S D^-1 S'. If some class has no part of its own (in
+a label graph), D is the smallest eigenvalue of K, and S a root of the rest.
 
-Classes are cut into shards. A shared part is *local* to a shard that has all its classes; others *cross*. A is zero
-between local parts of different shards, so that each shard eliminates its own. With B = S D^-1 W', its sum over the
-classes of the shard, l for local and c for crossing parts,
+Classes are divided into shards. A shared part is *local* to a shard that has all its classes; other parts *cross*. A
+is zero between local parts of different shards, so that each shard eliminates its own. With B = S D^-1 W', its sum
+over the classes of the shard, l for local and c for crossing parts,
 
     U_l = A_ll^-1 (B_l - A_lc U_c),
     (I + sum over shards of A_cc - A_cl A_ll^-1 A_lc) U_c = sum over shards of B_c - A_cl A_ll^-1 B_l,
 
-and only rows of crossing parts travel: in a tree, those of the nodes above the first and the last class of a shard.
+and only rows of crossing parts are communicated: in a tree, those of the nodes above the first and the last class of
+a shard.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ _SPARSE = 0.1  # share of entries below which a system is solved as a sparse one
 
 
 class Shared(NamedTuple):
-    """Variance that each class has for itself, and shares of the classes in the parts that they share."""
+    """Own variance of each class, and shares of the classes in the shared parts."""
 
     own: NDArray[np.float64]
-    factor: Any  # n_shared x n_classes; CSR, or an ndarray where all classes share all
+    factor: Any  # n_shared x n_classes; CSR, or an ndarray if all classes share all parts
 
 
 def split_factor(factor: Any) -> Shared | None:
-    """Tell apart what a class has for itself and what it shares; None if some class has nothing for itself.
+    """Separate own and shared parts; None if some class has no part of its own.
 
     Examples
     --------
@@ -61,7 +62,7 @@ def split_factor(factor: Any) -> Shared | None:
 
 
 def _split_dense(factor: Any) -> Shared:
-    """Give every class the smallest eigenvalue of the covariance for itself."""
+    """Make the smallest eigenvalue of the covariance the own variance of every class."""
     values, vectors = np.linalg.eigh((factor.T @ factor).toarray())
     left = np.sqrt(np.maximum(values[1:] - values[0], 0))
     return Shared(np.full(len(values), values[0]), left[:, None] * vectors.T[1:])
@@ -78,7 +79,7 @@ def _dense(A: Any) -> Any:
 
 
 class _System:
-    """I + A, symmetric and positive, factored once."""
+    """I + A, symmetric and positive definite, factored once."""
 
     def __init__(self, A: Any) -> None:
         n = A.shape[0]
@@ -91,7 +92,7 @@ class _System:
             self.factor = cho_factor(_dense(A) + np.eye(n))
 
     def solve(self, B: Matrix) -> Matrix:
-        """Solve for many right-hand sides, the columns of B, some at a time; in the precision of B."""
+        """Solve for the columns of B, some at a time, in the precision of B."""
         U = np.empty_like(B)
         for some in split(B.shape[1], size=max(1, _AT_ONCE // max(1, len(B)))) if len(B) else []:
             part = np.ascontiguousarray(B[:, some], np.float64)
@@ -100,7 +101,7 @@ class _System:
 
 
 class Penalty:
-    """1/2 tr(W K^-1 W'); flat classes share nothing, and K is the identity.
+    """1/2 tr(W K^-1 W'); K is the identity for flat classes.
 
     Parameters
     ----------
@@ -120,20 +121,18 @@ class Penalty:
         self.free_bias, self.shared = problem.free_bias, None
         n_classes, dtype = problem.n_classes, problem.dtype
         self.total = float(n_classes)  # of the entries of K^-1
-        self.centre = np.full(n_classes, 1 / n_classes, dtype)  # what all classes have in common is W centre
+        self.centre = np.full(n_classes, 1 / n_classes, dtype)  # the common weights are W centre
         if problem.factor is not None:
             self.shared = split_factor(problem.factor) or _split_dense(problem.factor)
             own, shares = self.shared
-            ones = _System(_precision(self.shared)).solve(
-                (shares @ (1 / own))[:, None]
-            )  # U of weights that are 1
+            ones = _System(_precision(self.shared)).solve((shares @ (1 / own))[:, None])  # U for weights of 1
             sums = (1 - (shares.T @ ones).ravel()) / own
             self.total = float(sums.sum())
             self.centre = (sums / self.total).astype(dtype)
             self.lift = ones.astype(dtype)
 
     def regularised(self, W: Matrix) -> Matrix:
-        """Rows of W, one a feature, that the penalty sees."""
+        """Rows of W, one per feature, that are regularised."""
         return W[: len(W) - self.free_bias]
 
     def strength(self, columns: slice) -> Any:
@@ -141,35 +140,35 @@ class Penalty:
         return 1.0 if self.shared is None else 1 / self.shared.own[columns]
 
     def value(self, W: Matrix, columns: slice) -> float:
-        """Penalty of the weights of some classes by themselves: U = 0."""
+        """Penalty of the weights of some classes for U = 0."""
         W = self.regularised(W)
         if self.shared is None:
             return squares(W) / 2
         return float(np.einsum("jk,jk->k", W, W, dtype=np.float64) @ (1 / self.shared.own[columns])) / 2
 
     def of_common(self, common: Matrix) -> float:
-        """Part of the penalty that goes with the weights `common`, taken off all classes."""
+        """Decrease of the penalty when the weights `common` are subtracted from all classes."""
         return self.total * squares(self.regularised(common[:, None])) / 2
 
 
 class Tied(NamedTuple):
-    """What a shard tells of shared parts after a round."""
+    """Contribution of a shard to shared parts after a round."""
 
-    of_crossing: Matrix  # its share in the right-hand side of the crossing parts, one row each
-    gradients: Matrix  # and in the gradient by them
-    penalty: float  # what U of its local parts takes off the penalty
+    of_crossing: Matrix  # to the right-hand side of the crossing parts, one row each
+    gradients: Matrix  # to the gradient by them
+    penalty: float  # change of the penalty by U of its local parts
     square: float  # of the gradient by its local parts
 
 
 class ShardParts:
-    """Shared parts as a shard sees them, the local ones first.
+    """Shared parts of the classes of one shard, the local ones first.
 
     Parameters
     ----------
     penalty : Penalty
         With shared parts.
     classes : slice
-        Those of the shard.
+        Classes of the shard.
     """
 
     def __init__(self, penalty: Penalty, classes: slice) -> None:
@@ -185,27 +184,27 @@ class ShardParts:
         A, n = _precision(seen), self.n_local
         self._system, across, crossing = _System(A[:n, :n]), A[:n, n:], A[n:, n:]
         self._across = _dense(across)
-        self.pull = self._system.solve(self._across)  # what the crossing parts take off the local ones
+        self.pull = self._system.solve(self._across)  # effect of the crossing parts on the local ones
         self.schur = _dense(crossing) - self._across.T @ self.pull
-        # Blocks are columns: by class, and those of the right-hand side over D.
+        # Shares of the classes by column, and the same over D for the right-hand side.
         self.shares, scaled = seen.factor, seen.factor / seen.own
         if sp.issparse(here):
             self.shares, scaled = sp.csc_array(self.shares), sp.csc_array(scaled)
         self._scaled = scaled
 
     def start(self, n_weights: int, dtype: Any) -> Matrix:
-        """Local parts of zero weights, before the crossing ones are taken off."""
+        """Local parts for zero weights, without the effect of the crossing ones."""
         return np.zeros((self.n_local, n_weights), dtype)
 
     def seen_weights(self, local: Matrix, crossing: Matrix | None, common: Matrix | None) -> Matrix:
-        """U of all parts that the shard sees, without what all classes have in common."""
+        """U of all parts of the shard, without the common weights."""
         if crossing is None:
             crossing = np.zeros((len(self.crossing_ids), local.shape[1]), local.dtype)
         U = np.vstack([local - self.pull.astype(local.dtype) @ crossing, crossing])
         return U if common is None else U - self.lift * common
 
     def _block(self, shares: Any, columns: slice, dtype: Any) -> tuple[Any, Any]:
-        """Rows of the parts in which a block of classes has shares, and these."""
+        """Parts in which a block of classes has shares, and these shares."""
         block: Any = shares[:, columns].astype(dtype)
         if not hasattr(block, "tocsr"):
             return slice(None), block
@@ -213,18 +212,18 @@ class ShardParts:
         return rows, block.tocsr()[rows]
 
     def pulls(self, U: Matrix, columns: slice) -> Matrix:
-        """V of a block of classes, counted from the first of the shard: where the penalty pulls them."""
+        """V of a block of classes, counted from the first class of the shard."""
         rows, block = self._block(self.shares, columns, U.dtype)
         return np.ascontiguousarray((block.T @ U[rows]).T)
 
     def add(self, B: Matrix, H: Matrix, columns: slice, W: Matrix, gradient: Matrix) -> None:
-        """Add what a block of classes has in the right-hand side and in the gradient of the parts."""
+        """Add the contributions of a block of classes to the right-hand side and to the gradient of the parts."""
         for total, shares, of_classes in ((B, self._scaled, W), (H, self.shares, gradient)):
             rows, block = self._block(shares, columns, W.dtype)
             total[rows] += block @ of_classes.T
 
-    def tell(self, B: Matrix, H: Matrix) -> tuple[Matrix, Tied]:
-        """Solve for the local parts, and tell what that leaves of the crossing ones."""
+    def eliminate(self, B: Matrix, H: Matrix) -> tuple[Matrix, Tied]:
+        """Solve for the local parts; return them and the contribution to the crossing ones."""
         n = self.n_local
         local = self._system.solve(B[:n])
         rest = B[n:] - self._across.T.astype(B.dtype) @ local
@@ -234,34 +233,34 @@ class ShardParts:
 
 
 class CrossingParts:
-    """Parts that several shards see, put together by the driver.
+    """Parts that several shards use, solved by the driver.
 
     Parameters
     ----------
     penalty : Penalty
         With shared parts.
-    pieces : list of slices
+    shard_classes : list of slices
         Classes of each shard.
     """
 
-    def __init__(self, penalty: Penalty, pieces: list[slice]) -> None:
+    def __init__(self, penalty: Penalty, shard_classes: list[slice]) -> None:
         self.penalty = penalty
-        seen = [ShardParts(penalty, classes) for classes in pieces] if len(pieces) > 1 else []
+        seen = [ShardParts(penalty, classes) for classes in shard_classes] if len(shard_classes) > 1 else []
         self.ids = np.unique(np.concatenate([one.crossing_ids for one in seen])) if seen else np.empty(0, int)
         self.rows = [np.searchsorted(self.ids, one.crossing_ids) for one in seen] or [np.empty(0, int)]
         A = np.zeros((len(self.ids), len(self.ids)))
-        for rows, one in zip(self.rows, seen, strict=False):  # one shard has all parts for itself
+        for rows, one in zip(self.rows, seen, strict=False):  # no part crosses if there is one shard
             A[np.ix_(rows, rows)] += one.schur
         self._system = _System(A)
 
-    def solve(self, told: list[Tied]) -> tuple[list[Matrix], float, float]:
+    def solve(self, tied: list[Tied]) -> tuple[list[Matrix], float, float]:
         """Weights of the crossing parts for each shard; penalty and squared gradient of all shared parts."""
-        n_weights, dtype = told[0].of_crossing.shape[1], told[0].of_crossing.dtype
+        n_weights, dtype = tied[0].of_crossing.shape[1], tied[0].of_crossing.dtype
         R, H = np.zeros((2, len(self.ids), n_weights), dtype)
-        for rows, one in zip(self.rows, told, strict=True):
+        for rows, one in zip(self.rows, tied, strict=True):
             R[rows] += one.of_crossing
             H[rows] += one.gradients
         U, last = self._system.solve(R), n_weights - self.penalty.free_bias
         taken = float(np.einsum("aj,aj->", R[:, :last], U[:, :last], dtype=np.float64))
-        penalty = sum(one.penalty for one in told) - taken / 2
-        return [U[rows] for rows in self.rows], penalty, sum(one.square for one in told) + squares(H)
+        penalty = sum(one.penalty for one in tied) - taken / 2
+        return [U[rows] for rows in self.rows], penalty, sum(one.square for one in tied) + squares(H)

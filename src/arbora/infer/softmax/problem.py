@@ -1,4 +1,4 @@
-"""Multinomial logistic regression: the one problem that all its solvers solve, and how a solution is certified.
+"""Multinomial logistic regression: the problem that all softmax solvers solve, and its certificate.
 
 With rows x_i of class y_i and cost c_i (C times the weight of the row), scores s_ik = w_k.x_i and W = Z F,
 
@@ -6,22 +6,23 @@ With rows x_i of class y_i and cost c_i (C times the weight of the row), scores 
 
 F holds the shares of the classes in the parts Z of a label structure, so that 1/2 ||Z||^2, minimised over all Z with
 the same W, is the recursive penalty 1/2 tr(W (F'F)^-1 W'). Without a structure F is the identity, and this is the
-problem of scikit-learn's `LogisticRegression`. The bias is the weight of a constant feature, the last one: it is
-regularised like the others, or, if it is free, not at all.
+problem of scikit-learn's `LogisticRegression`. The bias is the weight of a constant feature, the last one. It is
+regularised like the other weights, or, if it is free, not at all.
 
 The dual is a problem in a distribution p_i over the classes for every row,
 
     max_p  D(p) = -1/2 ||U(p) F'||^2 + sum_i c_i H(p_i),        U(p) = sum_i c_i x_i (e_y - p_i)',
 
-H the entropy. The distributions softmax(s_i) of *any* Z are a point of it where the losses touch their conjugates, so
-that the gap is known exactly there, and never negative: half the square of the gradient,
+where H is the entropy. For *any* Z, the distributions softmax(s_i) are a point of the dual at which the losses touch
+their conjugates. The duality gap there is known exactly and is never negative: half the square of the gradient,
 
     P(Z) - D(softmax(s)) = 1/2 ||Z - U F'||^2 = 1/2 ||gradient||^2.
 
-A free bias has no such gap (its gradient would have to be zero): there the norm of the gradient is all there is.
+A free bias has no such gap, because its gradient would have to be exactly zero. The norm of the gradient, relative to
+that at zero weights, is used instead.
 
-The solvers: `multinomial_dual` (coordinate ascent in the dual), `multinomial_newton`, `multinomial_split` (the bounds
-LC and DM, which split over classes), `multinomial_admm` and `multinomial_lbfgs`; `multinomial_solve` chooses.
+The solvers: `dual` (coordinate ascent in the dual), `newton`, `lc` and `dm` (bounds that split over the classes, run
+by `shards`), `admm` and `lbfgs`; `solve` chooses one.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ _CHUNK = 1024  # dense rows of a product
 
 
 class SoftmaxProblem(NamedTuple):
-    """Rows with one class each, and what the weights of the classes have in common.
+    """Rows with one class each, and the shares of the classes in common parts.
 
     Parameters
     ----------
     X : CSR array or ndarray of shape (n_samples, n_weights)
-        In the working precision, with the constant feature of the bias as its last column, if there is one.
+        In the working precision. The last column is the constant feature of the bias, if there is a bias.
     labels : ndarray of int, shape (n_samples,)
     cost : ndarray of shape (n_samples,)
         Positive.
@@ -59,7 +60,7 @@ class SoftmaxProblem(NamedTuple):
     factor : CSR array of shape (n_parts, n_classes), optional
         Shares of the classes in the parts. None for flat classes.
     free_bias : bool
-        Whether the weight of the last feature is not regularised.
+        True if the weight of the last feature is not regularised.
     """
 
     X: Any
@@ -89,9 +90,9 @@ class SoftmaxProblem(NamedTuple):
 
 
 class SoftmaxSolution(NamedTuple):
-    """Parts, with their objective, duality gap (NaN where there is none) and norm of the gradient.
+    """Parts, objective, absolute duality gap (NaN where there is none) and norm of the gradient.
 
-    With `of_classes`, `Z` holds the weights of the classes instead, Z F.
+    With `of_classes`, `Z` holds the weights of the classes, Z F, instead of the parts.
     """
 
     Z: Any
@@ -115,7 +116,7 @@ def squares(Z: Matrix) -> float:
 
 
 def scores(X: Any, W: Matrix, engine: Engine | None = None) -> Matrix:
-    """Product of sparse or dense rows with the weights; the same for any number of threads.
+    """Product of sparse or dense rows with the weights. It does not depend on the number of threads.
 
     Examples
     --------
@@ -180,19 +181,19 @@ class Objective:
         return class_weights(self._factor, Z)
 
     def share(self, G: Matrix) -> Matrix:
-        """Carry derivatives by the weights to the parts."""
+        """Convert derivatives by the weights of the classes to derivatives by the parts."""
         return G if self._factor is None else np.ascontiguousarray((self._factor @ G.T).T)
 
     def gather(self, R: Matrix) -> Matrix:
-        """X' R, carried to the parts."""
+        """X' R, as a derivative by the parts."""
         X = self.problem.X
         if sp.issparse(X):
-            return self.share(csr_matmul(self.rows.turned, R, self.engine))
+            return self.share(csr_matmul(self.rows.transposed, R, self.engine))
         chunks = split(len(R), size=_CHUNK)
         return self.share(np.asarray(sum(self.engine.map(lambda rows: X[rows].T @ R[rows], chunks))))
 
     def regularised(self, Z: Matrix) -> Matrix:
-        """Rows of Z that the penalty sees."""
+        """Rows of Z that are regularised."""
         return Z[:-1] if self.problem.free_bias else Z
 
     def evaluate(self, Z: Matrix, near: Point | None = None) -> Point:
@@ -227,7 +228,7 @@ class Objective:
         if self._factor is not None:
             D = np.ascontiguousarray((self._factor**2 @ D.T).T)
         self.regularised(D)[:] += 1
-        # A free bias of classes that are all but certain everywhere has next to no curvature.
+        # The curvature of a free bias underflows where a class is almost certain everywhere.
         return np.asarray(np.maximum(D, np.finfo(D.dtype).tiny))
 
 

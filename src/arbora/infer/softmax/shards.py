@@ -1,19 +1,21 @@
-"""Classes in shards: rounds of the bounds of `multinomial_split` and `multinomial_dm` over all blocks of classes.
+"""Classes in shards: rounds of the bounds LC and DM over all blocks of classes.
 
-Every block is visited, wherever it lives; what blocks tell is added up along a fixed tree over them (`fold`), inside
-of a shard as far as it goes: sums, and with them all else, have the same bits for any number of shards.
+A round visits every block of classes, in the shard that holds it. The results of the blocks are added along a fixed
+binary tree over the blocks (`arbora.infer.tree_sum`), inside a shard as far as possible: sums, and with them all
+results, have the same bits for any number of shards.
 
-Weights that all classes have in common change no probability, and only cost. Classes that step on their own pile them
-up, and the penalty alone would take them off again, slowly: they are taken off after each round, as the mean c of the
-weights that the penalty is smallest without (of flat classes, the plain mean). That is the one vector of weights that
-has to travel. It goes with the next round, since what it changes is known: with s the sum over K^-1,
+Weights that all classes have in common change no probability but are penalised. Classes that step independently
+accumulate them, and the penalty alone would remove them only slowly. They are therefore removed after each round, as
+the mean c of the weights for which the penalty of the difference is smallest (for flat classes, the plain mean). It
+is the only vector of weights that is communicated, together with the next round, since its effect is known: with s
+the sum of the entries of K^-1,
 
     1/2 tr((W - c 1') K^-1 (W - c 1')') = 1/2 tr(W K^-1 W') - s/2 ||c||^2,        c = W K^-1 1 / s.
 
-A label structure ties the classes together, through the weights U of parts that they share (`multinomial_penalty`):
-given U, classes are on their own again. Each shard keeps those of its own classes; parts that cross are solved for by
-whoever asks for the rounds, and go out with the next one, too. Sums over shared parts are made shard by shard: with a
-structure the bits depend on the number of shards, and the optimum does not.
+A label structure couples the classes through the weights U of shared parts (`arbora.infer.softmax.penalty`). Given U,
+the classes are independent again. Each shard holds the parts that only its own classes share. The driver solves for
+the parts that cross shards and sends them with the next round. Sums over shared parts are made shard by shard: with a
+structure the bits depend on the number of shards, the optimum does not.
 """
 
 from __future__ import annotations
@@ -49,11 +51,11 @@ from arbora.infer.softmax.penalty import CrossingParts, Penalty, ShardParts, Tie
 from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution, scores, solution_of, squares
 from arbora.infer.tree_sum import add_leaves, add_nodes, cut_leaves, largest_nodes
 
-_AT_ONCE = 1 << 26  # weights that are gathered at a time
+_AT_ONCE = 1 << 26  # weights that are gathered in one step
 
 
 class Bound(NamedTuple):
-    """What a bound makes of the scores of a block: value, slope and curvature; and what is told of them."""
+    """A bound: value, slope and curvature of the term of a score, and the summary of a block's scores per row."""
 
     curve: Curve
     summary: Callable[[Matrix], Any]
@@ -63,19 +65,19 @@ class Bound(NamedTuple):
 LC = Bound(exponential, partial_sums, merge)
 
 
-class Told(NamedTuple):
-    """What blocks tell after a round."""
+class RoundSums(NamedTuple):
+    """Result of a round over some blocks."""
 
-    of_rows: Any  # what the bound's `summary` makes of their scores
+    of_rows: Any  # the bound's `summary` of their scores
     at_labels: float  # sum of the scores of the labels, times their costs
-    common: Matrix  # share of these blocks in what all classes have in common
-    penalty: float  # of these classes by themselves
-    square: float  # of the gradient, by what classes have for themselves, at the weights before the round
+    common: Matrix  # contribution of these blocks to the weights that all classes have in common
+    penalty: float  # of the own weights of these classes
+    square: float  # of the gradient by the own weights of these classes, before the round
 
 
-def add_told(left: Told, right: Told, bound: Bound) -> Told:
-    """Put together what two runs of blocks told, in their order."""
-    return Told(
+def add_sums(left: RoundSums, right: RoundSums, bound: Bound) -> RoundSums:
+    """Merge the results of two consecutive runs of blocks."""
+    return RoundSums(
         bound.merge(left.of_rows, right.of_rows),
         left.at_labels + right.at_labels,
         left.common + right.common,
@@ -85,7 +87,7 @@ def add_told(left: Told, right: Told, bound: Bound) -> Told:
 
 
 class Common(NamedTuple):
-    """What all shards read."""
+    """Data that all shards read."""
 
     rows: BlockRows
     penalty: Penalty
@@ -94,7 +96,7 @@ class Common(NamedTuple):
 
 
 class ClassShard:
-    """Weights of consecutive blocks of classes, visited together.
+    """Weights of consecutive blocks of classes.
 
     Parameters
     ----------
@@ -113,17 +115,17 @@ class ClassShard:
         shape = self.rows.X.shape[1], self.columns[-1].stop - self.first
         self.W = np.zeros(shape, self.rows.X.dtype)
         self.parts: ShardParts | None = None
-        self.local: Matrix | None = None  # of the shared parts, those that no other shard sees
+        self.local: Matrix | None = None  # weights of the shared parts that no other shard uses
         if self.penalty.shared is not None:
             self.parts = ShardParts(self.penalty, slice(self.first, self.columns[-1].stop))
             self.local = self.parts.start(shape[0], self.W.dtype)
 
     def round(
         self, shift: Matrix, common: Matrix | None, crossing: Matrix | None = None
-    ) -> tuple[list[tuple[range, Told]], Tied | None]:
-        """Take off what all classes have in common, visit all blocks, and tell of the parts of the tree over them.
+    ) -> tuple[list[tuple[range, RoundSums]], Tied | None]:
+        """Remove the common weights, visit all blocks, and return the sums over subtrees of blocks.
 
-        With a structure, `crossing` are the weights of the shared parts that other shards see, too.
+        With a structure, `crossing` are the weights of the shared parts that other shards use too.
         """
         with self.blas.limit(limits=1, user_api="blas"):
             U = sums = None
@@ -134,20 +136,22 @@ class ClassShard:
                 self.W -= common[:, None]
             visits = self.engine.imap(lambda columns: self._visit(columns, shift, U), self.columns)
             found = self._added(visits, sums)
-            told = [
-                (part, add_leaves(part, found, partial(add_told, bound=self.bound)))
+            result = [
+                (part, add_leaves(part, found, partial(add_sums, bound=self.bound)))
                 for part in largest_nodes(range(len(self.all_columns)), self.blocks)
             ]
             if self.parts is None or sums is None:
-                return told, None
-            self.local, tied = self.parts.tell(*sums)
-            return told, tied
+                return result, None
+            self.local, tied = self.parts.eliminate(*sums)
+            return result, tied
 
     def _here(self, columns: slice) -> slice:
-        """Classes, counted from the first of the shard."""
+        """Classes, counted from the first class of the shard."""
         return slice(columns.start - self.first, columns.stop - self.first)
 
-    def _visit(self, columns: slice, shift: Matrix, U: Matrix | None) -> tuple[Told, slice, Block | None]:
+    def _visit(
+        self, columns: slice, shift: Matrix, U: Matrix | None
+    ) -> tuple[RoundSums, slice, Block | None]:
         rows, here, penalty = self.rows, self._here(columns), self.penalty
         V = None if U is None or self.parts is None else self.parts.pulls(U, here)
         weight = penalty.strength(columns)
@@ -155,43 +159,43 @@ class ClassShard:
         self.W[:, here] = block.weights
         labelled = rows_of(rows, columns)
         at_labels = block.scores[labelled, rows.labels[labelled] - columns.start]
-        told = Told(
+        result = RoundSums(
             self.bound.summary(block.scores),
             float(rows.cost[labelled] @ at_labels),
             block.weights @ penalty.centre[columns],
             penalty.value(block.weights, columns),
             squares(block.gradient if V is None else block.gradient / np.sqrt(weight, dtype=shift.dtype)),
         )
-        return told, here, None if V is None else block._replace(scores=np.empty(0))
+        return result, here, None if V is None else block._replace(scores=np.empty(0))
 
     def _added(
-        self, visits: Iterable[tuple[Told, slice, Block | None]], sums: tuple[Matrix, Matrix] | None
-    ) -> Iterator[Told]:
-        """Add what blocks have in shared parts, in the order of the blocks, and pass on what they tell."""
-        for told, here, block in visits:
+        self, visits: Iterable[tuple[RoundSums, slice, Block | None]], sums: tuple[Matrix, Matrix] | None
+    ) -> Iterator[RoundSums]:
+        """Add the contributions of the blocks to shared parts, in their order, and pass on the results."""
+        for result, here, block in visits:
             if self.parts is not None and block is not None and sums is not None:
                 self.parts.add(*sums, here, block.weights, block.gradient)
-            yield told
+            yield result
 
     def weights(self, features: slice, common: Matrix, below: Matrix | None = None) -> Any:
-        """Weights of some features and all classes of this shard, without what all classes have in common.
+        """Weights of some features and all classes of this shard, without the common weights.
 
-        With `below`, a size for every feature, as a sparse matrix of the weights that are larger.
+        With `below`, a threshold per feature, return a sparse matrix of the weights that are larger.
         """
         W = np.asarray(self.W[features] - common[features, None])
         return W if below is None else pruned(W, below[features, None])
 
     def hand_over(self, common: Matrix) -> Matrix:
-        """Give the weights of all classes away, without what they have in common: the last step of a shard."""
+        """Return the weights themselves, without the common ones. The shard cannot be used afterwards."""
         self.W -= common[:, None]
         return self.W
 
     def state(self) -> tuple[Matrix, Matrix | None]:
-        """Return what a shard has to find again when it is restarted."""
+        """State from which the shard can be restarted."""
         return self.W, self.local
 
     def restore(self, state: tuple[Matrix, Matrix | None]) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         W, self.local = state
         self.W = W if W.flags.writeable else np.array(W)
 
@@ -211,39 +215,40 @@ class ClassBlocks:
             prepare(problem), Penalty(problem), bound, engine,
         )  # fmt: skip
         self.all_blocks = range(-(-problem.n_classes // BLOCK))
-        self.pieces = cut_leaves(len(self.all_blocks), engine.n_shards)
+        self.block_ranges = cut_leaves(len(self.all_blocks), engine.n_shards)
         self.columns = [
-            slice(piece.start * BLOCK, min(piece.stop * BLOCK, problem.n_classes)) for piece in self.pieces
+            slice(blocks.start * BLOCK, min(blocks.stop * BLOCK, problem.n_classes))
+            for blocks in self.block_ranges
         ]
         common = Common(self.rows, self.penalty, bound, problem.n_classes)
-        self.shards = engine.shards(ClassShard, common, self.pieces)
+        self.shards = engine.shards(ClassShard, common, self.block_ranges)
         self.n_classes = problem.n_classes
         self.common: Matrix | None = None
         self.parts = None if self.penalty.shared is None else CrossingParts(self.penalty, self.columns)
         self.crossing: list[Matrix] | None = None
         self.alone = (
-            engine.shares_memory and len(self.pieces) == 1
+            engine.shares_memory and len(self.block_ranges) == 1
         )  # one shard has all classes, in this process
 
-    def round(self, shift: Matrix) -> tuple[Told, Matrix]:
-        """Visit all blocks; return what they told, and what all scores of a row have too much after it."""
+    def round(self, shift: Matrix) -> tuple[RoundSums, Matrix]:
+        """Visit all blocks; return their sums, and per row the score of the common weights, to be subtracted."""
         each = None if self.crossing is None else [(one,) for one in self.crossing]
         answers = self.shards.step("round", shift, self.common, each=each)
-        nodes = dict(chain.from_iterable(told for told, _ in answers))
-        told = add_nodes(self.all_blocks, nodes, partial(add_told, bound=self.bound))
-        self.common = told.common
-        penalty, square = told.penalty - self.penalty.of_common(told.common), told.square
+        nodes = dict(chain.from_iterable(result for result, _ in answers))
+        result = add_nodes(self.all_blocks, nodes, partial(add_sums, bound=self.bound))
+        self.common = result.common
+        penalty, square = result.penalty - self.penalty.of_common(result.common), result.square
         if self.parts is not None:
             self.crossing, of_shared, more = self.parts.solve([tied for _, tied in answers])
             penalty, square = penalty + of_shared, square + more
-        lost = scores(self.rows.X, told.common[:, None], self.engine).ravel()
-        return told._replace(penalty=penalty, square=square), lost
+        lost = scores(self.rows.X, result.common[:, None], self.engine).ravel()
+        return result._replace(penalty=penalty, square=square), lost
 
     def weights(self, below: Matrix | None = None) -> Any:
-        """Weights of all classes: those of the only shard here, or copies that come some features at a time.
+        """Weights of all classes: the array of a single local shard, or copies, gathered some features at a time.
 
-        They lie feature by feature, so that a file is written from its beginning to its end. With `below`, a size for
-        every feature, copies are sparse, of the weights that are larger.
+        Copies are written feature by feature, so that a file is written sequentially. With `below`, a threshold per
+        feature, the copies are sparse and hold the weights that are larger.
         """
         assert self.common is not None
         if self.alone:
@@ -261,15 +266,18 @@ class ClassBlocks:
         return W
 
     def _ask(self, features: slice, *below: Matrix) -> Iterator[Any]:
-        """Ask the shards for their weights of some features, one after the other."""
-        return (self.shards.ask(k, "weights", features, self.common, *below) for k in range(len(self.pieces)))
+        """Fetch the weights of some features from the shards, one shard after the other."""
+        return (
+            self.shards.ask(k, "weights", features, self.common, *below)
+            for k in range(len(self.block_ranges))
+        )
 
     def solution(self, monitor: Monitor, below: Matrix | None = None) -> SoftmaxSolution:
-        """Close with the weights of the classes."""
+        """Return the solution with the weights of the classes."""
         return solution_of(monitor, self.weights(below), of_classes=True)
 
     def resume(self, monitor: Monitor, solver: str) -> Piece | None:
-        """Take up the weights that `keep` saved; None if there are none."""
+        """Restore the weights that `keep` saved; None if there are none."""
         kept = monitor.resume(solver)
         if kept is not None:
             self.shards.step("restore", (kept.arrays.pop("W"), kept.arrays.pop("local", None)))
@@ -277,7 +285,7 @@ class ClassBlocks:
         return kept
 
     def keep(self, monitor: Monitor, solver: str, arrays: dict[str, Matrix], **meta: float) -> None:
-        """Let the monitor save the weights, of all classes here, and what the solver has beside them."""
+        """Save the weights, if one local shard has all classes, with the other arrays of the solver."""
         if self.alone and self.common is not None:
             W, local = self.shards.ask(0, "state")
             shared = {} if local is None else {"local": local}  # nothing crosses
@@ -300,9 +308,9 @@ def solve_lc(
     problem : SoftmaxProblem
     monitor : Monitor
     engine : Engine
-        Its shards hold the weights; the result does not depend on their number.
+        The weights live in its shards. The result does not depend on their number.
     below : ndarray of shape (n_weights,), optional
-        Weights of classes elsewhere that are no larger stay there: the solution is sparse.
+        Threshold per feature: only larger weights are gathered from remote shards, as a sparse matrix.
 
     Examples
     --------
@@ -322,11 +330,11 @@ def solve_lc(
             xi, objective = kept.arrays["xi"], kept.meta["objective"]
         while not done:
             before = objective
-            told, lost = blocks.round(xi)
-            xi = log_total(told.of_rows)
-            objective = told.penalty + float(cost @ xi) - told.at_labels
+            result, lost = blocks.round(xi)
+            xi = log_total(result.of_rows)
+            objective = result.penalty + float(cost @ xi) - result.at_labels
             xi -= lost
-            done = record_round(monitor, problem, before, objective, told.square)
+            done = record_round(monitor, problem, before, objective, result.square)
             if not done:
                 blocks.keep(monitor, "lc", {"xi": xi}, objective=objective)
         return blocks.solution(monitor, below)
@@ -335,7 +343,7 @@ def solve_lc(
 def record_round(
     monitor: Monitor, problem: SoftmaxProblem, before: float, value: float, square: float, **extra: Any
 ) -> bool:
-    """Record what a round left; the gradient is the one it began with, and bounds the optimum all the same."""
+    """Record a round by the gradient at its start, which bounds the optimum for the weights at its end too."""
     norm = float(np.sqrt(square))
     if problem.free_bias:
         first = monitor.trace["gradient_norm"][0] if monitor.n_iter else norm  # there the weights are zero

@@ -1,8 +1,8 @@
-"""Choose and run a solver of multinomial logistic regression, once there is memory for it.
+"""Choose and run a solver of multinomial logistic regression, if there is enough memory for it.
 
-`auto` takes the dual (`multinomial_dual`) for sparse rows, and goes over to Newton's method from where it stands if
-the rate of the gap says that this is faster and there is memory for it; dense rows and a free bias are left to
-Newton's method at once.
+"auto" uses the dual (`arbora.infer.softmax.dual`) for sparse rows. It continues with Newton's method from the weights
+of the dual if the rate of the gap shows that this is faster and there is memory for it. Dense rows and a free bias
+are solved by Newton's method from the beginning.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def _first_of_auto(problem: SoftmaxProblem) -> str:
     return "dual" if sp.issparse(problem.X) and not problem.free_bias else "newton"
 
 
-def memory_of(problem: SoftmaxProblem, solver: str, n_workers: int = 1, elsewhere: bool = False) -> int:
-    """Bytes that a solver needs beside the rows, as far as they grow with the classes.
+def memory_of(problem: SoftmaxProblem, solver: str, n_workers: int = 1, remote: bool = False) -> int:
+    """Bytes that a solver needs in addition to the rows, as far as they grow with the classes.
 
-    With `elsewhere`, of weights that live in other processes: what is needed here, to gather them.
+    With `remote`, the weights live in other processes: count the memory that is needed here to gather them.
 
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
     >>> problem = SoftmaxProblem(sp.csr_array((10, 3)), np.arange(10), np.ones(10), 10)
-    >>> memory_of(problem, "auto")  # 10 x 10 distributions, 3 x 10 weights and what they start from
+    >>> memory_of(problem, "auto")  # 10 x 10 distributions, 3 x 10 weights and their start
     1280
     """
     pairs, (n_weights, n_parts) = len(problem.labels) * problem.n_classes, problem.shape
@@ -52,17 +52,17 @@ def memory_of(problem: SoftmaxProblem, solver: str, n_workers: int = 1, elsewher
         numbers = 5 * pairs + 8 * weights
     elif solver == "lbfgs":
         numbers, size = 3 * pairs + (2 * PAIRS + 6) * weights, 8
-    elif elsewhere:
+    elif remote:
         numbers = n_weights * problem.n_classes
     else:
-        arrays = 8 if problem.factor is None else 14  # of a visit, and of what it leaves to be added up
+        arrays = 8 if problem.factor is None else 14  # of a visit and of its result
         block = min(BLOCK, problem.n_classes) * (8 * len(problem.labels) + arrays * n_weights)
         numbers = n_weights * problem.n_classes + n_workers * block + (pairs if solver == "dm" else 0)
         if problem.factor is not None:
             shared = split_factor(problem.factor)
             n_shared = problem.n_classes if shared is None else shared.factor.shape[0]
             numbers += 5 * n_weights * n_shared
-            if shared is None:  # all is shared by all: matrices in double precision
+            if shared is None:  # all classes share all parts: matrices in double precision
                 numbers += 8 * 8 * problem.n_classes**2 // size
     return numbers * size
 
@@ -75,7 +75,7 @@ def solve(
     seed: int = 0,
     below: Matrix | None = None,
 ) -> SoftmaxSolution:
-    """Solve a problem by the solver of that name.
+    """Solve a problem with a given solver.
 
     Parameters
     ----------
@@ -83,11 +83,11 @@ def solve(
     solver : {"auto", "lc", "dm", "admm", "lbfgs"}
     monitor : Monitor
     engine : Engine
-        One that keeps shards elsewhere (`n_shards` above 1) is for "lc", which is then what "auto" means.
+        With remote shards, "auto" means "lc".
     seed : int
-        Of the order in which rows are visited, where it is random.
+        Seed of the order in which rows are visited, for solvers with a random order.
     below : ndarray of shape (n_weights,), optional
-        Of weights that were trained elsewhere, those that are no larger stay there: the solution is sparse.
+        Threshold per feature: only larger weights are gathered from remote shards, as a sparse matrix.
 
     Examples
     --------
@@ -99,20 +99,18 @@ def solve(
     [True, True, True, True, True]
     """
     n_samples, n_weights = problem.X.shape
-    elsewhere = not engine.shares_memory
-    if elsewhere and solver == "auto":
+    remote = not engine.shares_memory
+    if remote and solver == "auto":
         solver = "lc"
-    need = memory_of(problem, solver, engine.n_workers, elsewhere)
-    not_here = elsewhere and (engine.keeps_weights_in_files or below is not None)
+    need = memory_of(problem, solver, engine.n_workers, remote)
+    stays_remote = remote and (engine.keeps_weights_in_files or below is not None)
     require_memory(
-        0 if not_here else need,
+        0 if stays_remote else need,
         f"Training {problem.n_classes} classes on {n_samples} rows with {n_weights} weights a class by "
         f"solver={solver!r}",
         "Use dtype='float32', fewer features (for text: a larger min_df)"
         + (
-            ", or solver='lc', which holds no number for every pair of a row and a class."
-            if solver != "lc"
-            else "."
+            ", or solver='lc', which stores nothing per pair of a row and a class." if solver != "lc" else "."
         ),
     )
     if solver == "auto":

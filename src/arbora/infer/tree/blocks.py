@@ -1,21 +1,22 @@
-"""The tree eliminated with a block of features at every node: Gaussian trees with data, for few features.
+"""Elimination of a tree with a block of features at every node, for few features.
 
 (T + H) z = r is solved for the weights z of all nodes, where T is the precision of the tree and H has a block H_c for
-each class on its diagonal: one pass up and one pass down the tree, with a matrix at every node in place of a number.
+each class on its diagonal: one pass up and one pass down the tree, with a matrix at every node.
 
-In variational inference H_c is the curvature of the bound, and the solution is exact. A Newton step of MAP has H_c =
-sum_i h_ic x_i x_i', h_ic the curvatures of the rows. For independent classes (logistic) nothing else is in the second
-derivative of the loss; for softmax what is left out couples classes that compete for a row: the elimination is a
-preconditioner, and a few conjugate gradient steps make up for it.
+In variational inference H_c is the curvature of the bound, and the solution is exact. In a Newton step of MAP, H_c =
+sum_i h_ic x_i x_i', with h_ic the curvatures of the rows. For independent classes (logistic) this is the whole second
+derivative of the loss. For softmax it ignores the terms that couple classes that compete for a row: the elimination
+is then a preconditioner, and a few conjugate gradient steps correct it.
 
-There, most rows matter to few classes: those with a curvature above `_MATTERS` times the mean of the class enter H_c
+In MAP most rows matter to few classes: those with a curvature above `_MATTERS` times the mean of the class enter H_c
 one by one, the others together, as if their curvatures were equal and their features those of all rows.
 
-The inverse itself is the covariance of a Gaussian over the weights of all nodes; one more pass down gives the blocks
-on its diagonal, what is known of a node when all the others are uncertain too (`TreeBlocks.marginals`).
+The inverse itself is the covariance of a Gaussian over the weights of all nodes. One more pass down gives the blocks
+on its diagonal, the marginal covariances of the nodes (`TreeBlocks.marginals`).
 
-Blocks are scaled by the roots of the precisions a of their node: with R what the class and the children of a node add
-to its precision and L = a^-1/2 R a^-1/2, all that is inverted is I + L, whose eigenvalues are 1 or more.
+Blocks are scaled by the roots of the precisions a of their node: with R the sum of the contributions of the class
+and the children of a node to its precision and L = a^-1/2 R a^-1/2, only I + L is inverted. Its eigenvalues are 1 or
+more.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ Matrix = NDArray[Any]
 
 
 class Marginals(NamedTuple):
-    """What is known of the weights of each node, the others being uncertain too.
+    """Marginal variances and covariances of the weights of each node.
 
-    `variance` of every weight, `covariance` of the weights of every class, `given_parent` the same where the nodes
-    above are known, `contrast` of the difference of the classes where there are two. None where only variances are
-    affordable.
+    `variance` of every weight, `covariance` of the weights of every class, `given_parent` the same given the nodes
+    above, `contrast` the covariance of the difference of the classes if there are two. All but the variances are None
+    if there are too many features.
     """
 
     variance: Matrix  # (n_nodes, n_weights)
@@ -49,7 +50,7 @@ class Marginals(NamedTuple):
 
 
 def suits_blocks(n_nodes: int, n_weights: int) -> bool:
-    """Whether the blocks of all nodes are small enough to pay.
+    """Whether the blocks of all nodes are small enough to be efficient.
 
     Examples
     --------
@@ -73,7 +74,7 @@ def class_blocks(
         Mean of x x' over the rows.
     engine : Engine
     matters : float
-        Rows with more than this times the mean curvature enter one by one; 0 for all of them.
+        Rows with more than this times the mean curvature enter one by one; 0 for all rows.
 
     Examples
     --------
@@ -124,7 +125,7 @@ class TreeBlocks:
         self.root = np.sqrt(np.broadcast_to(precision, (n_nodes, width)))
         self.of_data = np.diagonal(blocks, axis1=1, axis2=2).copy()
         self.inverse = np.zeros((n_nodes, width, width))  # of I + L
-        rest = self.inverse  # what is added to the precision of a node, until its inverse takes the place
+        rest = self.inverse  # additions to the precision of a node, overwritten by the inverse
         rest[class_node] = blocks
         for level in self.levels[::-1]:
             scale = self.root[level][:, :, None] * self.root[level][:, None, :]
@@ -136,7 +137,7 @@ class TreeBlocks:
             self.inverse[level] = (inverse + inverse.swapaxes(1, 2)) / 2
 
     def covariances(self) -> tuple[Matrix, Matrix]:
-        """Inverses of a + H_c, of a class without children given its parent, and their log-determinants."""
+        """Covariances (a + H_c)^-1 of the classes given their parents, without children, and log-determinants."""
         root, inverse = self.root[self.class_node], self.inverse[self.class_node]
         log_determinants = np.linalg.slogdet(inverse)[1] - 2 * np.log(root).sum(axis=1)
         return inverse / (root[:, :, None] * root[:, None, :]), log_determinants
@@ -145,8 +146,8 @@ class TreeBlocks:
         """Diagonal blocks of (T + H)^-1.
 
         Given its parent a node has the covariance C = a^-1/2 (I + L)^-1 a^-1/2 and follows the parent by C a: its
-        covariance is C + C a V a C, V that of the parent. A variance is never below what is left of it when all other
-        weights are known, which holds it above zero where features of very different scale cost all digits.
+        covariance is C + C a V a C, V that of the parent. A variance is at least the conditional one, given all other
+        weights. This keeps it positive where features of very different scale lose all digits.
         """
         found = np.empty_like(self.inverse)
         for level in self.levels:
@@ -162,7 +163,7 @@ class TreeBlocks:
         return Marginals(variance, found[self.class_node], self.covariances()[0], contrast)
 
     def _contrast(self) -> Matrix:
-        """Covariance of the weights of the second class less those of the first."""
+        """Covariance of the weights of the second class minus those of the first."""
         first, second = self.class_node
         right, columns = np.zeros(self.root.shape), []
         for unit in np.eye(self.root.shape[1]):

@@ -1,4 +1,4 @@
-"""Quadratic bounds of the softmax and of the logistic likelihood, under Gaussian scores.
+"""Quadratic bounds of the softmax and of the logistic likelihood under Gaussian scores.
 
 Bouchard (2007) bounds the normaliser of a softmax over n_classes scores g_n, for any b and any x_n >= 0, by
 
@@ -6,23 +6,26 @@ Bouchard (2007) bounds the normaliser of a softmax over n_classes scores g_n, fo
     l(x) = (sigmoid(x) - 1/2) / (2 x)
 
 (**erratum**: (A.5) of S. Gopal's thesis (2014) prints log(1 + x^2) for the last term once). Each term is Jaakkola and
-Jordan's bound of log(1 + e^{g_n - b}): with b = 0, and without the b in front, it bounds independent logistic losses.
+Jordan's bound of log(1 + e^{g_n - b}): with b = 0, and without the leading b, it bounds independent logistic losses.
 
-Scores with means m_n and variances v_n make the expected bound smallest at
+For scores with means m_n and variances v_n the expected bound is smallest at
 
     x_n^2 = v_n + (m_n - b)^2                  (**erratum**: the papers print diag(tau/nu) for the covariance in v_n)
     b = ((n_classes/2 - 1)/2 + sum_n l(x_n) m_n) / sum_n l(x_n)
 
-With the first the bound is, f(x) = log(2 cosh(x/2)) and y the indicator of the label,
+With this x the bound is, for f(x) = log(2 cosh(x/2)) and y the indicator of the label,
 
     E log p(y | g) >= sum_n (y_n - 1/2) m_n - (1 - n_classes/2) b - sum_n f(x_n),
 
-a function of b that is concave. `local_step` maximises it by Newton steps between bounds that close in on the best b.
-All functions are over rows x classes at once.
+a concave function of b. `local_step` maximises it by Newton steps inside a shrinking interval. All functions work on
+arrays of rows x classes.
 
-For the weights, a class has the quadratic -1/2 w'Gw + h.w, G = sum_x 2 l(x_xn) x x', h = sum_x (y_n - 1/2 + 2 l b) x.
-`weighted_grams` and `quadratic_forms` make all G, and all v_n = x'Psi_n x, by one product with the pairs of features:
-half the multiplications of one product a class.
+In the weights of a class the bound is the quadratic -1/2 w'Gw + h.w with
+
+    G = sum_x 2 l(x_xn) x x',        h = sum_x (y_n - 1/2 + 2 l b) x.
+
+`weighted_grams` and `quadratic_forms` compute all G, and all v_n = x'Psi_n x, by one product with the pairs of
+features. This takes half the multiplications of one product per class.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from arbora.kernels.bound import tighten_shifts
 Array = NDArray[np.float64]
 
 _SMALL = 1e-4  # below this the series of l(x) is exact
-_PAIRS_AT_A_TIME = 1 << 13
+_MAX_PAIRS = 1 << 13
 _TINY = np.finfo(np.float64).tiny
 
 
@@ -74,12 +77,12 @@ def log_2cosh_half(width: Array) -> Array:
 
 
 def optimal_width(mean: Array, variance: Array, shift: Array) -> Array:
-    """Find the x that makes the bound tightest, for scores of the given means and variances."""
+    """Return the x of the tightest bound for scores with given means and variances."""
     return np.sqrt(variance + (mean - shift[:, None]) ** 2)
 
 
 def collapsed_curvature(mean: Array, variance: Array, local: Local) -> Array:
-    """Second derivative in the mean of the bound, x following the mean: never above `curvature`."""
+    """Second derivative of the bound by the mean, at the optimal x of every mean: at most `curvature`."""
     x2 = np.maximum(local.width**2, _TINY)
     e = np.exp(-local.width)
     share = np.minimum(variance / x2, 1.0)
@@ -89,15 +92,15 @@ def collapsed_curvature(mean: Array, variance: Array, local: Local) -> Array:
 
 
 def local_step(mean: Array, variance: Array, shift: Array | None, n_steps: int = 3) -> Local:
-    """Best local parameters for scores of given means and variances.
+    """Best local parameters for scores with given means and variances.
 
     Parameters
     ----------
     mean, variance : ndarray of shape (n_rows, n_classes)
     shift : ndarray of shape (n_rows,) or None
-        Where to start; None for the logistic likelihood, which has none.
+        Where to start; None for the logistic likelihood, which has no shift.
     n_steps : int
-        Most steps towards the best shift; none of them lowers the bound.
+        Maximum number of steps towards the best shift; none of them lowers the bound.
 
     Examples
     --------
@@ -117,8 +120,8 @@ def local_step(mean: Array, variance: Array, shift: Array | None, n_steps: int =
 def bound_probabilities(mean: Array, variance: Array, local: Local) -> Array:
     """Probabilities of the classes that the bound implies: 1/2 + 2 l(x_n) (m_n - b).
 
-    They are what the labels are compared with in the gradient of the bound, as softmax probabilities are in that of
-    the likelihood, and at the best b they sum to 1.
+    In the gradient of the bound they take the place of the softmax probabilities in that of the likelihood. At the
+    best b they sum to 1.
 
     Examples
     --------
@@ -129,18 +132,18 @@ def bound_probabilities(mean: Array, variance: Array, local: Local) -> Array:
     (array([[0.54, 0.31, 0.15]]), 1.0)
     """
     x, away = np.maximum(local.width, _TINY), mean - local.shift[:, None]
-    # Of the smaller of p and 1 - p, without the cancellation that the formula above has.
+    # The smaller of p and 1 - p, without the cancellation of the formula above.
     tail = variance / (2 * x * np.maximum(x + np.abs(away), _TINY))
     small = np.exp(-x) / (1 + np.exp(-x)) + np.tanh(x / 2) * np.where(local.width > 0, tail, 0.0)
     return np.asarray(np.where(away > 0, 1 - small, small))
 
 
 def _pair_blocks(n_features: int) -> Iterator[tuple[int, int, slice]]:
-    """Cut the first features into runs, and tell where their pairs (i, j >= i) are in the packed order."""
+    """Divide the first features into runs; yield them with the place of their pairs (i, j >= i) in packed order."""
     first, at = 0, 0
     while first < n_features:
         stop, size = first, 0
-        while stop < n_features and (stop == first or size + n_features - stop <= _PAIRS_AT_A_TIME):
+        while stop < n_features and (stop == first or size + n_features - stop <= _MAX_PAIRS):
             size += n_features - stop
             stop += 1
         yield first, stop, slice(at, at + size)
@@ -196,7 +199,7 @@ def unpack_symmetric(packed: Array, n_features: int) -> Array:
 
 
 def pack_symmetric(matrices: Array) -> Array:
-    """Upper triangles with doubled off-diagonals, one column a matrix, so that x'Ax is a product with the pairs.
+    """Upper triangles with doubled off-diagonals, one column per matrix, so that x'Ax is a product with the pairs.
 
     Examples
     --------

@@ -1,13 +1,14 @@
-"""Most probable weights of all nodes of a tree by dual coordinate descent: logistic likelihood, sparse rows.
+"""Maximum a posteriori weights of a tree by dual coordinate descent: logistic likelihood, sparse rows.
 
-The problem is that of `tree_map`, with one precision for all weights of a node. For text its Newton steps are dear:
-they go over dense matrices of features by classes, again and again. In the dual there is a multiplier for every row
-and class, and the weights of class c are a sum of parts, the differences of the nodes above it from their parents,
+The problem is that of `arbora.infer.tree.map`, with one precision for all weights of a node. For text its Newton
+steps are expensive: every product passes over dense matrices of features by classes. In the dual there is a
+multiplier for every row and class, and the weights of class c are a sum of parts, the differences of the nodes above
+it from their parents,
 
-    w_c = m + sum_{n above or at c} v_n / sqrt(a_n),        1/2 sum_n ||v_n||^2 the prior:
+    w_c = m + sum_{n above or at c} v_n / sqrt(a_n),        1/2 sum_n ||v_n||^2 the prior.
 
-what `joint` solves, block of classes by block, to a certified duality gap. Multipliers suit any precisions: those of
-a solution are a good start for the next one.
+This is the problem of `arbora.infer.linear.coupled`, solved block by block of classes to a certified duality gap.
+Multipliers are feasible for any precisions: those of one solution are a good start for the next one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Matrix = NDArray[Any]
 
 @dataclass(frozen=True)
 class TreeCosts:
-    """Gives weights of some rows with the signs of the labels of a block of classes."""
+    """Weights of rows with the signs of their labels, for a block of classes."""
 
     positives: sp.csc_array
     weight: Matrix
@@ -52,7 +53,7 @@ class TreeCosts:
 
 @dataclass(frozen=True)
 class SameForAll:
-    """Gives the same weights to all classes."""
+    """The same weights for all classes."""
 
     weights: Matrix
 
@@ -62,7 +63,7 @@ class SameForAll:
 
 
 class DualSolution(NamedTuple):
-    """Weights of all nodes, bias last, objective, certified relative gap, the rounds, and where they ended."""
+    """Weights of all nodes, bias last, objective, certified relative gap, history, and multipliers for a restart."""
 
     weights: Matrix  # n_nodes x n_weights
     objective: float
@@ -73,7 +74,7 @@ class DualSolution(NamedTuple):
 
 
 def suits_dual(problem: MapProblem) -> bool:
-    """Whether a problem is one for dual coordinate descent: sparse, with many features, classes apart.
+    """Whether a problem suits dual coordinate descent: sparse rows, many features, independent classes.
 
     Examples
     --------
@@ -92,7 +93,7 @@ def suits_dual(problem: MapProblem) -> bool:
 
 
 def paths_up(parent: NDArray[Any], class_node: NDArray[Any]) -> NDArray[np.int64]:
-    """Nodes above each class, itself first, one column a class; -1 above the roots.
+    """Nodes above each class, itself first, one column per class; -1 above the roots.
 
     Examples
     --------
@@ -109,7 +110,7 @@ def paths_up(parent: NDArray[Any], class_node: NDArray[Any]) -> NDArray[np.int64
 
 
 def order_of_tree(paths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Order of the classes in which those below any one node follow each other.
+    """Order of the classes in which the classes below any node are consecutive.
 
     Examples
     --------
@@ -124,12 +125,12 @@ def order_of_tree(paths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class TreeDual:
-    """A problem made ready for any precisions of its nodes.
+    """A problem that is solved for several precisions of its nodes.
 
     Parameters
     ----------
     problem : MapProblem
-        One that `suits_dual`; its own precisions do not matter.
+        One that `suits_dual`. Its own precisions are not used.
     engine : Engine
     dtype : dtype
         Working precision.
@@ -165,7 +166,7 @@ class TreeDual:
         n_bytes = n_classes * problem.n_weights * itemsize
         if self.engine.shares_memory:
             n_bytes += n_samples * n_classes * (itemsize + 5)
-        # Weights of all nodes, their variances, and one more to make them.
+        # Weights of all nodes, their variances, and one array of the same size to compute them.
         n_bytes += 3 * 8 * n_nodes * problem.n_weights
         require_memory(
             n_bytes,
@@ -178,13 +179,15 @@ class TreeDual:
         """Return the solver with these shares; shards are made once and keep their multipliers."""
         if self.joint is None:
             problem = self.rows, self.costs, factor, "logistic", self.engine, self.offset
-            self.joint = coupled_solver(*problem, asked_between=True)  # for the weights of every solution
+            self.joint = coupled_solver(
+                *problem, asked_between=True
+            )  # weights are fetched after every solution
         else:
             self.joint.couple(factor)
         return self.joint
 
     def close(self) -> None:
-        """Let go of shards that live elsewhere."""
+        """Free the remote shards."""
         if self.joint is not None:
             self.joint.close()
 
@@ -196,17 +199,17 @@ class TreeDual:
         tol: float = 1e-3,
         max_iter: int = 1000,
     ) -> DualSolution:
-        """Find the most probable weights for given precisions of the nodes.
+        """Find the maximum a posteriori weights for given precisions of the nodes.
 
         Parameters
         ----------
         precision : ndarray of shape (n_nodes,)
         start : list of Multipliers, optional
-            Of a solution for other precisions.
+            Multipliers of a solution for other precisions.
         tol : float
             Relative duality gap at which to stop.
         max_iter : int
-            Most rounds over all rows and classes.
+            Maximum number of rounds over all rows and classes.
         """
         paths = self.paths[:, self.order]
         steps, classes = np.nonzero(paths >= 0)

@@ -1,27 +1,27 @@
-"""A prior for the weights of the nodes of a tree: Gaussians around the parent, gamma-distributed precisions.
+"""A Gaussian prior for the weights of the nodes of a tree, with gamma-distributed precisions.
 
     w_root ~ N(w0, S0),    w_n ~ N(w_parent(n), diag(a_n)^-1),    each precision ~ Gamma(shape a, rate b)
 
 (S. Gopal, Y. Yang, B. Bai and A. Niculescu-Mizil 2012, Bayesian Models for Large-scale Hierarchical Classification).
-The precision a_n of a node is one number or one for each weight, and may be common to several nodes:
+The precision a_n of a node is one number or one for each weight, and several nodes may share it:
 
     M1   one number for all children of a parent
     M2   one number for each weight, common to all children of a parent
     M3   one number for each node but the roots, leaves included
 
-The posterior is approximated by q(W, a) = prod_n N(w_n | mu_n, Psi_n) prod_g Gamma(a_g | tau_g, nu_g). With
-spread_n = (mu_n - mu_parent)^2 + diag Psi_n + diag Psi_parent, the lower bound is highest at
+The posterior is approximated by q(W, a) = prod_n N(w_n | mu_n, Psi_n) prod_g Gamma(a_g | tau_g, nu_g). With the
+expected squared deviations d_n = (mu_n - mu_parent)^2 + diag Psi_n + diag Psi_parent, the lower bound is highest at
 
-    tau_g = a_g + 1/2 #{numbers that a_g is the precision of},    nu_g = b_g + 1/2 sum of their spreads.
+    tau_g = a_g + 1/2 #{numbers with precision a_g},    nu_g = b_g + 1/2 sum of their d_n.
 
 **Errata**: equations (2.9) and (A.11) of the thesis (S. Gopal 2014) and (4) of the paper lack the 1/2 in nu; in M3
-leaves have precisions too, although the text gives them to inner nodes alone.
+leaves have precisions too, although the text gives them to inner nodes only.
 
-Given a quadratic log-likelihood of the leaves, -1/2 w_n' G_n w_n + h_n.w_n, the means of all nodes together solve one
-linear system, block-sparse as the tree: `tree_blocks` eliminates leaves towards the roots and substitutes back. A
-leaf's block on the way, (G_n + diag(a_n))^-1, is the covariance Psi_n of its posterior.
+Given a quadratic log-likelihood of the leaves, -1/2 w_n' G_n w_n + h_n.w_n, the means of all nodes solve one linear
+system, block-sparse like the tree: `arbora.infer.tree.blocks` eliminates leaves towards the roots and substitutes
+back. The block of a leaf on the way, (G_n + diag(a_n))^-1, is the covariance Psi_n of its posterior.
 
-All lower bounds carry every constant: their sum with that of the likelihood bounds log p(data).
+All lower bounds include every constant: their sum with that of the likelihood bounds log p(data).
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class Root(NamedTuple):
 
 
 class Sharing(NamedTuple):
-    """Which nodes have a precision in common.
+    """Which nodes share a precision.
 
-    `group` is the precision of each node (-1 for roots), `owner` the node that a precision is told of: the parent
-    (M1, M2) or the node itself (M3).
+    `group` is the index of the precision of each node (-1 for roots), `owner` the node under which a precision is
+    reported: the parent (M1, M2) or the node itself (M3).
     """
 
     group: Ids
@@ -77,7 +77,7 @@ class Sharing(NamedTuple):
 
 
 class Gammas(NamedTuple):
-    """Shapes and rates of the precisions: (n_groups, 1), or (n_groups, n_weights) if they are by weight."""
+    """Shapes and rates of the precisions: (n_groups, 1), or (n_groups, n_weights) if there is one per weight."""
 
     shape: Array
     rate: Array
@@ -94,7 +94,7 @@ class Gammas(NamedTuple):
 
 
 def tree_levels(parent: Ids) -> tuple[Ids, ...]:
-    """Nodes by depth, roots first; parents come before their children.
+    """Nodes by depth, roots first. In `parent`, parents come before their children.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def tree_levels(parent: Ids) -> tuple[Ids, ...]:
 
 
 def make_tree(parent: ArrayLike, leaves: ArrayLike) -> Tree:
-    """Check parents and leaves and find the levels.
+    """Validate parents and leaves, and compute the levels.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def make_tree(parent: ArrayLike, leaves: ArrayLike) -> Tree:
 
 
 def share_precisions(tree: Tree, model: str) -> Sharing:
-    """Assign a precision to every node but the roots, as the models M1, M2 and M3 do.
+    """Assign a precision to every node but the roots, as in the models M1, M2 and M3.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def share_precisions(tree: Tree, model: str) -> Sharing:
     (array([-1,  0,  0,  1,  1]), array([-1,  0,  1,  2,  3]))
     """
     if model not in ("M1", "M2", "M3"):
-        raise ValueError(f"model={model!r}: the models of the precisions are 'M1', 'M2' and 'M3'.")
+        raise ValueError(f"model={model!r}: use 'M1', 'M2' or 'M3'.")
     owner_of = np.arange(tree.n_nodes) if model == "M3" else tree.parent
     group = np.full(tree.n_nodes, -1)
     owner, group[tree.has_parent] = np.unique(owner_of[tree.has_parent], return_inverse=True)
@@ -188,7 +188,7 @@ def posterior_precisions(parent: Ids, precision: Array) -> Array:
 
 
 def squared_deviations(tree: Tree, sharing: Sharing, mu: NDArray[Any], variance: NDArray[Any]) -> Array:
-    """Compute expected squared distances of weights from their parents', zero for roots.
+    """Compute the expected squared deviations of weights from those of the parents, zero for roots.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def squared_deviations(tree: Tree, sharing: Sharing, mu: NDArray[Any], variance:
     Returns
     -------
     ndarray of shape (n_nodes, n_weights), or (n_nodes, 1)
-        Summed over the weights unless precisions are by weight.
+        Summed over the weights unless there is a precision for each weight.
 
     Examples
     --------
@@ -212,21 +212,21 @@ def squared_deviations(tree: Tree, sharing: Sharing, mu: NDArray[Any], variance:
            [7.]])
     """
     n_weights = mu.shape[1]
-    spread = np.zeros((tree.n_nodes, n_weights if sharing.by_weight else 1))
+    deviation = np.zeros((tree.n_nodes, n_weights if sharing.by_weight else 1))
     inside = np.flatnonzero(tree.has_parent)
     at_a_time = max(1, _NUMBERS_AT_A_TIME // n_weights)
     for first in range(0, len(inside), at_a_time):
         nodes = inside[first : first + at_a_time]
         up = tree.parent[nodes]
         distance = (mu[nodes] - mu[up]) ** 2 + variance[nodes] + variance[up]
-        spread[nodes] = (
+        deviation[nodes] = (
             distance if sharing.by_weight else distance.sum(axis=1, keepdims=True, dtype=np.float64)
         )
-    return spread
+    return deviation
 
 
-def update_gammas(sharing: Sharing, prior: Gammas, spread: Array, n_weights: int) -> Gammas:
-    """Distributions of the precisions that maximise the bound, given the spreads.
+def update_gammas(sharing: Sharing, prior: Gammas, deviation: Array, n_weights: int) -> Gammas:
+    """Distributions of the precisions that maximise the bound, given the squared deviations.
 
     Examples
     --------
@@ -238,7 +238,9 @@ def update_gammas(sharing: Sharing, prior: Gammas, spread: Array, n_weights: int
     """
     n_nodes = np.bincount(sharing.group[sharing.group >= 0], minlength=len(sharing.owner))
     shape = prior.shape + (n_nodes * (1 if sharing.by_weight else n_weights) / 2)[:, None]
-    return Gammas(np.broadcast_to(shape, prior.rate.shape), prior.rate + sum_to_groups(sharing, spread) / 2)
+    return Gammas(
+        np.broadcast_to(shape, prior.rate.shape), prior.rate + sum_to_groups(sharing, deviation) / 2
+    )
 
 
 def prior_bound(
@@ -263,7 +265,7 @@ def prior_bound(
 
 
 def gamma_bound(prior: Gammas, gammas: Gammas) -> float:
-    """Compute the expectation of log p(a) under q plus the entropy of q(a): minus their divergence."""
+    """Compute the expectation of log p(a) under q plus the entropy of q(a): minus their KL divergence."""
     a, b = np.broadcast_arrays(prior.shape, prior.rate)
     tau, nu = gammas
     expected = a * np.log(b) - gammaln(a) + (a - 1) * gammas.mean_log - b * gammas.mean

@@ -1,14 +1,15 @@
-"""The prior of hierarchical Bayesian logistic regression: weights that drift from parent to child.
+"""The prior of hierarchical Bayesian logistic regression, with inner nodes eliminated.
 
     w_root ~ N(m, diag(a_root)^-1),        w_n | w_parent ~ N(w_parent, diag(a_n)^-1)
 
-Only classes meet data. Without the other nodes, the weights of the classes have for every feature the covariance K
+Only classes have data. Without the other nodes, the weights of the classes have for every feature the covariance K
 with K_cd = sum of 1/a_n over the nodes n that are above (or at) both c and d, and 1/2 (W - m) K^-1 (W - m)' is the
-smallest value that 1/2 sum_n a_n (w_n - w_parent)^2 takes for given W. K is never formed: products with it, with its
-inverse, and with (K^-1 + D)^-1 for a diagonal D are one pass up and one pass down the tree.
+minimum of 1/2 sum_n a_n (w_n - w_parent)^2 for given W. K is never formed: products with it, with its inverse, and
+with (K^-1 + D)^-1 for a diagonal D are one pass up and one pass down the tree.
 
-Weights of classes are held by feature, (n_weights, n_classes), in float64. They, not K^-1 times them, are what a
-solver should keep: K multiplies what the classes below a root have in common by their number, rounding errors too.
+Weights of classes are stored by feature, (n_weights, n_classes), in float64. A solver should keep W and not K^-1 W:
+K multiplies the weights that the classes below a root have in common, and their rounding errors, by the number of
+classes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from arbora.core.engine import Engine
 from arbora.kernels.tree import WIDTH, hold_classes, pull_classes, solve_classes
 
-_FEATURES = 16 * WIDTH  # of a task
+_FEATURES = 16 * WIDTH  # per task
 Matrix = NDArray[Any]
 
 
@@ -77,7 +78,7 @@ class TreePrior:
         return Z
 
     def all_nodes(self, W: Matrix) -> Matrix:
-        """Weights (n_nodes, n_weights) of all nodes, where those of the classes are W: conditional means."""
+        """Weights (n_nodes, n_weights) of all nodes, given those of the classes: conditional means."""
         Z = np.empty((len(self.parent), len(W)))
         self._by_features(hold_classes, len(W), W, Z)
         return Z

@@ -1,19 +1,18 @@
-"""What is asked of a tree of classes: rows with labels, the prior of the weights, and the same with precisions given.
+"""The problem of hierarchical Bayesian logistic regression: rows with labels, a tree, and the prior of the weights.
 
-The model is hierarchical Bayesian logistic regression. One story, told in parts:
+The modules of this package:
 
-    tree_problem       the problem: `TreeProblem` with unknown precisions, `MapProblem` with given ones
-    gaussian_tree      the prior: Gaussians around the parent, gamma distributions of the precisions, their bounds
-    bouchard           quadratic bounds of the likelihoods under Gaussian scores
-    tree_rows          the bounds, summed over the rows
-    tree_blocks        elimination of the tree with a block of features at every node, for few features
-    tree_variational   variational inference: all of q in turn
-    tree_likelihood    the likelihoods themselves, with two derivatives, over the rows
-    tree_prior         the prior of the classes alone: inner nodes eliminated, feature by feature
-    tree_map           most probable weights by Newton's method, and Laplace variances
-    tree_dual          the same by dual coordinate descent: logistic likelihood, sparse rows
+    problem       the problem: `TreeProblem` with unknown precisions, `MapProblem` with given ones
+    gaussian      the prior: Gaussians around the parent, gamma distributions of the precisions, their bounds
+    bouchard      quadratic bounds of the likelihoods under Gaussian scores
+    row_passes    the bounds, summed over the rows
+    blocks        elimination of the tree with a block of features at every node, for few features
+    variational   variational inference: coordinate ascent over all factors of q
+    prior         the prior of the classes alone: inner nodes eliminated, feature by feature
+    map           maximum a posteriori weights by Newton's method, and Laplace variances
+    dual          the same by dual coordinate descent: logistic likelihood, sparse rows
 
-The first half bounds, the second half maximises; they share the problem, the tree and its elimination.
+`arbora.infer.likelihood` has the likelihoods themselves, with two derivatives.
 """
 
 from __future__ import annotations
@@ -34,25 +33,25 @@ def _n_weights(X: Any, bias: float) -> int:
 
 
 class MapProblem(NamedTuple):
-    """Rows with their labels, a tree, and precisions. Classes may be on inner nodes here.
+    """Rows with labels, a tree, and precisions. Classes may be on inner nodes.
 
     Parameters
     ----------
     X : CSR array or ndarray of shape (n_samples, n_features)
         Without a column for the bias.
     Y : CSR array of shape (n_samples, n_classes)
-        1 where a row has a class; with "softmax" one class a row, as a rule.
+        1 where a row has a class; with "softmax" usually one class per row.
     row_weight : ndarray of shape (n_samples,) or None
     parent : ndarray of int, shape (n_nodes,)
         Parent of each node, -1 for roots; parents come before their children.
     class_node : ndarray of int, shape (n_classes,)
         Node of each class: leaves or inner nodes, all different.
     precision : ndarray of shape (n_nodes,) or (n_nodes, n_weights)
-        Of the weights of a node around those of its parent; of a root around `root_mean`.
+        Of the weights of a node around those of its parent, and of a root around `root_mean`.
     root_mean : float or ndarray of shape (n_weights,)
     likelihood : {"softmax", "logistic"}
     bias : float
-        Value of a constant feature, the last one: n_weights is n_features + 1, or n_features where the bias is 0.
+        Value of a constant feature, the last one: n_weights is n_features + 1, or n_features if the bias is 0.
     """
 
     X: Any
@@ -67,7 +66,7 @@ class MapProblem(NamedTuple):
 
     @property
     def n_weights(self) -> int:
-        """Weights of a node: one a feature, and that of the bias."""
+        """Number of weights of a node: one per feature, and that of the bias."""
         return _n_weights(self.X, self.bias)
 
 
@@ -90,11 +89,11 @@ class TreeProblem(NamedTuple):
 
     @property
     def n_weights(self) -> int:
-        """Weights of a node: one a feature, and that of the bias."""
+        """Number of weights of a node: one per feature, and that of the bias."""
         return _n_weights(self.X, self.bias)
 
     def given(self, precision: NDArray[np.float64]) -> MapProblem:
-        """State the problem of the weights for given precisions of the nodes."""
+        """Return the problem of the weights for given precisions of the nodes."""
         X, Y, row_weight, tree, *_ = self
         return MapProblem(
             X, Y, row_weight, tree.parent, tree.leaves, precision, self.root.mean, self.likelihood, self.bias
@@ -102,7 +101,7 @@ class TreeProblem(NamedTuple):
 
 
 def check_problem(problem: MapProblem) -> None:
-    """Raise a ValueError that tells what does not fit together.
+    """Raise a ValueError if the fields of a problem do not fit together.
 
     Examples
     --------
@@ -116,7 +115,7 @@ def check_problem(problem: MapProblem) -> None:
     parent, class_node = np.asarray(problem.parent), np.asarray(problem.class_node)
     precision = np.asarray(problem.precision)
     if problem.likelihood not in ("softmax", "logistic"):
-        raise ValueError(f"likelihood={problem.likelihood!r}: it is 'softmax' or 'logistic'.")
+        raise ValueError(f"likelihood={problem.likelihood!r}: use 'softmax' or 'logistic'.")
     if precision.shape not in [(n_nodes,), (n_nodes, n_weights)]:
         raise ValueError(
             f"precision has shape {precision.shape}: it must be ({n_nodes},) or ({n_nodes}, {n_weights}), "
@@ -136,7 +135,7 @@ def check_problem(problem: MapProblem) -> None:
 
 
 def seen_features(problem: MapProblem) -> tuple[Any, NDArray[np.int64]]:
-    """Features that occur, with that of the bias, and which of all they are; dense features are all kept."""
+    """Columns of the features that occur, including the bias, and their indices; all columns of dense rows."""
     X, n_samples, sparse = problem.X, problem.X.shape[0], sp.issparse(problem.X)
     column = np.full((n_samples, 1 if problem.bias else 0), problem.bias, X.dtype)
     if not sparse:
@@ -152,14 +151,14 @@ def root_means(problem: MapProblem) -> Matrix:
 
 
 def row_weights(problem: MapProblem) -> Matrix:
-    """Weight of every row, ones where none are given."""
+    """Weight of every row; ones by default."""
     return np.ones(problem.X.shape[0]) if problem.row_weight is None else np.asarray(problem.row_weight)
 
 
 def base_rates(problem: MapProblem) -> Matrix | None:
-    """Weights of all nodes, zero but for biases that give the classes their shares; None without a bias.
+    """Weights of all nodes: zero, with biases that reproduce the shares of the classes; None without a bias.
 
-    From zero, Newton's method would take several steps to this point where classes are many.
+    With many classes this start saves several Newton steps compared with zero weights.
     """
     if not problem.bias:
         return None

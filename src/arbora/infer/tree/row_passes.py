@@ -1,8 +1,8 @@
-"""The passes over the rows that variational inference for a tree of classes makes.
+"""Passes over the rows for variational inference in a tree of classes.
 
-Rows are cut into chunks that depend on their number alone and added up in order, each on one thread of the BLAS: the
-result does not depend on the number of threads. Dense and sparse rows go the same way: a chunk is made dense, with
-the bias as its last feature, when it is visited.
+Rows are divided into chunks that depend on their number alone, and sums are made in their order, each on one thread
+of the BLAS: the result does not depend on the number of threads. A chunk is made dense, with the bias as its last
+feature, when it is visited, for dense and sparse rows alike.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from arbora.infer.tree.problem import TreeProblem
 
 Array = NDArray[np.float64]
 
-_CHUNK = 256  # rows whose pairs of features stay in the cache
+_CHUNK = 256  # rows whose pairs of features fit into the cache
 _TINY = np.finfo(np.float64).tiny
 
 
 class Local(NamedTuple):
-    """What is known of every row: means and variances of its scores, and its shift b."""
+    """Local parameters of all rows: means and variances of their scores, and shifts b."""
 
     mean: Array
     variance: Array
@@ -53,7 +53,7 @@ class RowPasses:
         self.X, self.Y, self.weight, self.engine = problem.X, problem.Y, problem.row_weight, engine
         self.bias, self.softmax = problem.bias, problem.likelihood == "softmax"
         self.n_weights, self.chunks = problem.n_weights, split(self.X.shape[0], size=_CHUNK)
-        # What the labels say to every class, a linear term that never changes: (n_classes, d).
+        # Linear term of the labels, which never changes: (n_classes, d).
         self.label_sums = self.sum(
             lambda chunk: (
                 (self.weight[chunk, None] * (self.Y[chunk].toarray() - 0.5)).T @ self.columns(chunk).T,
@@ -68,11 +68,11 @@ class RowPasses:
         return out
 
     def sum(self, function: Callable[[slice], tuple[Any, ...]]) -> list[Any]:
-        """Add up what a function gives for the chunks, in their order."""
+        """Sum the results of a function over the chunks, in their order."""
         return [sum(values) for values in zip(*self.engine.map(function, self.chunks), strict=True)]
 
     def fill(self, function: Callable[[Array], Array], out: Array) -> Array:
-        """Write what a function of the features of a chunk gives into the rows of `out`."""
+        """Write a function of the features of every chunk into the rows of `out`."""
 
         def task(chunk: slice) -> None:
             out[chunk] = function(self.columns(chunk))
@@ -91,7 +91,7 @@ class RowPasses:
         return self.fill(lambda columns: bouchard.quadratic_forms(columns, packed), out)
 
     def tighten(self, local: Local, n_steps: int) -> tuple[Local, float]:
-        """Improve the shifts; return with them the bound of the likelihood without what the labels say."""
+        """Improve the shifts; return them and the bound of the likelihood without the term of the labels."""
         shift = np.empty_like(local.shift)
 
         def task(chunk: slice) -> tuple[float]:
@@ -114,7 +114,7 @@ class RowPasses:
             found = self._step(local, chunk, 0)
             columns = self.columns(chunk)
             c = self.weight[chunk, None] * bouchard.curvature(found.width)
-            # The bound touches -f(x) where it was taken: what the quadratic adds there is taken off again.
+            # The bound touches -f(x) at the local parameters: subtract the value of the quadratic there.
             inner = c * (local.variance[chunk] + mean * mean - 2 * shift[:, None] * mean) / 2
             constant = float(self.weight[chunk] @ found.value + inner.sum())
             return bouchard.weighted_grams(columns, c), (columns @ (c * shift[:, None])).T, constant
@@ -141,7 +141,7 @@ class RowPasses:
         def task(chunk: slice) -> tuple[Array]:
             columns, b = self.columns(chunk), bend[chunk]
             change = columns.T @ direction.T
-            if self.softmax:  # the shift follows the scores
+            if self.softmax:  # the optimal shift moves with the scores
                 change -= ((b * change).sum(axis=1) / np.maximum(b.sum(axis=1), _TINY))[:, None]
             return ((columns @ (b * change)).T,)
 

@@ -1,22 +1,24 @@
-"""Variational inference for classes on the leaves of a tree: full covariances, every block of q in turn.
+"""Variational inference for classes on the leaves of a tree, with full covariances.
 
-The prior is that of `gaussian_tree`, the likelihood a softmax over the leaves or independent logistic losses, bounded
-as in `bouchard`. One iteration updates, each by what raises the lower bound given the rest,
+The prior is that of `arbora.infer.tree.gaussian`, the likelihood a softmax over the leaves or independent logistic
+losses, bounded as in `arbora.infer.tree.bouchard`. One iteration updates the following, each to raise the lower bound
+given the others:
 
 1. the quadratic (G_n, h_n) of every leaf, from the local parameters of all rows;
-2. a few times in turn, because it takes no pass over the rows: the means of all nodes at once (one elimination of
+2. several times in turn, because it takes no pass over the rows: the means of all nodes at once (one elimination of
    the tree), the covariances Psi_n, and the gamma distributions of the precisions;
-3. the means, with local parameters that follow them. The bound as a function of the means alone is concave, but its
-   curvature may be a small part of that of the quadratics, so that steps of 2 are much too short: Newton steps,
-   solved by conjugate gradients with the elimination of 2 as preconditioner, replace hundreds of iterations.
+3. the means, with local parameters that are optimal for them. The bound as a function of the means alone is concave,
+   but its curvature may be a small part of that of the quadratics, so that the steps of 2 are much too short. Newton
+   steps (`arbora.infer.newton_cg`) with the elimination of 2 as preconditioner replace hundreds of iterations.
 
-Under q the nodes are independent, which the posterior is not: a child whose parent is uncertain is more so. What is
-known of one node alone is reported from the joint Gaussian with the same means and the precision of the quadratic of
-all nodes, prior's part and bound's, at the end of the iterations: `TreeFit.marginals`. The bound and the updates do
-not use it.
+Under q the nodes are independent, under the posterior they are not: a child whose parent is uncertain is more
+uncertain itself. Marginal covariances of the nodes are therefore reported from the joint Gaussian with the same means
+and the precision of the quadratic of all nodes, prior plus bound, at the end of the iterations: `TreeFit.marginals`.
+The bound and the updates do not use it.
 
-A softmax does not change when one vector is added to all weights: the shifts b_x follow. Step 3 knows it, else the
-common part of the means would crawl. The lower bound contains all constants and never falls.
+A softmax does not change when one vector is added to all weights; the shifts b_x absorb it. Step 3 takes this into
+account, otherwise the common part of the means would converge slowly. The lower bound contains all constants and
+never falls.
 """
 
 from __future__ import annotations
@@ -41,9 +43,9 @@ from arbora.infer.tree.row_passes import Local, Quadratic, RowPasses
 
 Array = NDArray[np.float64]
 
-_SWEEPS = 3  # of the global parameters between two passes over the rows
-_FIRST_STEPS = 20  # towards the best shifts, from nothing
-_STEPS = 3  # ... from shifts that were good before
+_SWEEPS = 3  # updates of the global parameters between two passes over the rows
+_FIRST_STEPS = 20  # steps towards the best shifts, from zero
+_STEPS = 3  # ... from the shifts of the last iteration
 _MAX_NEWTON = 3  # steps in an iteration
 _FORCING = 0.1  # residual of a Newton step over its gradient
 
@@ -52,7 +54,7 @@ class TreePosterior(NamedTuple):
     """The parameters of q, bias last in every weight vector."""
 
     mean: Array  # (n_nodes, n_weights)
-    variance: Array  # (n_nodes, n_weights): diagonals of all covariances; inner nodes have nothing else
+    variance: Array  # (n_nodes, n_weights): diagonals of all covariances; those of inner nodes are diagonal
     covariance: Array  # (n_classes, n_weights, n_weights): of the leaves
     gammas: Gammas
 
@@ -69,7 +71,7 @@ class TreeFit(NamedTuple):
 
 
 class _Global(NamedTuple):
-    """Posterior, with what its entropy needs."""
+    """Posterior, and the log-determinants of its entropy."""
 
     posterior: TreePosterior
     log_determinants: float  # sum of log |Psi_n|
@@ -89,7 +91,7 @@ def _differences(tree: Tree, mean: Array, origin: Any) -> Array:
 
 
 def _solve_means(factor: TreeBlocks, tree: Tree, root: Root, linear: Array) -> Array:
-    """Means of all nodes: the maximum of the quadratic that was factored, with linear terms of the leaves."""
+    """Means of all nodes: the maximum of the factored quadratic, with linear terms of the leaves."""
     right = np.zeros((tree.n_nodes, linear.shape[1]))
     right[tree.leaves] = linear
     right[~tree.has_parent] += np.multiply(root.precision, root.mean)
@@ -97,7 +99,7 @@ def _solve_means(factor: TreeBlocks, tree: Tree, root: Root, linear: Array) -> A
 
 
 def _gather(tree: Tree, pull: Array) -> Array:
-    """Carry pulls of nodes towards their parents over to the parents: the gradient of the prior's quadratic."""
+    """Gradient of the prior's quadratic, given the pull of every node towards its parent."""
     total = pull.copy()
     inside = tree.has_parent
     np.subtract.at(total, tree.parent[inside], pull[inside])
@@ -105,10 +107,10 @@ def _gather(tree: Tree, pull: Array) -> Array:
 
 
 class _Means:
-    """The lower bound as a function of the means alone, local parameters following.
+    """Minus the lower bound as a function of the means alone, at optimal local parameters.
 
-    The inner nodes must begin at their best place given the leaves; Newton steps leave them there, because their
-    part of the problem is quadratic and the preconditioner solves it exactly.
+    The means of the inner nodes must begin at their optimum given the leaves. Newton steps keep them there, because
+    their part of the problem is quadratic and the preconditioner solves it exactly.
     """
 
     def __init__(self, rows: RowPasses, tree: Tree, root: Root, precision: Array, factor: TreeBlocks) -> None:
@@ -161,7 +163,7 @@ def _sweep(problem: TreeProblem, quadratic: Quadratic, gammas: Gammas) -> _Globa
 
 
 def _prior_bound(problem: TreeProblem, found: _Global) -> float:
-    """All of the lower bound but the likelihood."""
+    """Lower bound without the likelihood."""
     mean, variance, _, gammas = found.posterior
     value = gaussian_tree.prior_bound(problem.tree, problem.sharing, gammas, problem.root, mean, variance)
     entropy = gaussian_tree.gaussian_entropy(found.log_determinants, mean.size)
@@ -169,7 +171,7 @@ def _prior_bound(problem: TreeProblem, found: _Global) -> float:
 
 
 class VariationalTree:
-    """A problem on an engine: the state of q, and the iteration that improves it.
+    """The state of q, and the iteration that improves it.
 
     Parameters
     ----------
@@ -224,10 +226,10 @@ class VariationalTree:
 
 
 def require_dense_memory(n_samples: int, n_classes: int, n_nodes: int, n_weights: int) -> None:
-    """Refuse full covariances that cannot fit."""
+    """Raise a MemoryError if full covariances do not fit into memory."""
     require_memory(
         8 * (6 * n_samples * n_classes + (4 * n_classes + 3 * n_nodes) * n_weights**2),
-        f"Variational inference for {n_classes} classes on {n_samples} rows with {n_weights} weights a class",
+        f"Variational inference for {n_classes} classes on {n_samples} rows with {n_weights} weights per class",
         "Use inference='map', or fewer features.",
     )
 
