@@ -34,6 +34,20 @@ def test_a_model_of_0_1_predicts_as_before(name, expected):
         assert_same_output(getattr(model, method)(X), expected[f"{name}/{method}"])
 
 
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("06-HierarchicalBayesClassifier", "change"),
+        ("08-HierarchicalBayesClassifier", "gain"),
+        ("15-VMFMixture", "gain"),
+        ("03-RecursiveSVC", "gap"),
+    ],
+)
+def test_columns_of_old_traces_have_their_current_names(name, column):
+    trace = load(FOLDER / name).trace_
+    assert {"gap", "gain", "change"} & set(trace.columns) == {column}
+
+
 def assert_same_output(found, expected):
     found = found.toarray() if sparse.issparse(found) else np.asarray(found)
     if expected.dtype.kind != "f":

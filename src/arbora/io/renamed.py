@@ -8,9 +8,13 @@ columns. A change of name adds a row here, together with a test that loads a mod
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from arbora.core.trace import Trace
+
+
+Columns = Mapping[str, str]
 
 
 class Renamed(NamedTuple):
@@ -24,14 +28,14 @@ class Renamed(NamedTuple):
         Old parameter name to a function from its old value to its new one.
     attributes : mapping of str to str or None
         Old name of a learned attribute to the new one; None removes the attribute.
-    trace_columns : mapping of str to str
-        Old name of a column of ``trace_`` to the new one.
+    trace_columns : mapping of str to str, or callable
+        Old name of a column of ``trace_`` to the new one; or a function of the parameters that returns the mapping.
     """
 
     parameters: Mapping[str, str | None] = {}
     values: Mapping[str, Callable[[Any], Any]] = {}
     attributes: Mapping[str, str | None] = {}
-    trace_columns: Mapping[str, str] = {}
+    trace_columns: Columns | Callable[[Mapping[str, Any]], Columns] = MappingProxyType({})
 
 
 # Old class name in files -> current one.
@@ -46,6 +50,9 @@ _BAYESIAN_VMF = Renamed(
     trace_columns={"gap": "gain"},
 )
 SINCE_FORMAT_1: dict[str, Renamed] = {
+    "arbora.classify.HierarchicalBayesClassifier": Renamed(
+        trace_columns=lambda params: {"gap": "gain" if params["inference"] == "variational" else "change"}
+    ),
     "arbora.discover.SphericalKMeans": Renamed(trace_columns={"gap": "gain"}),
     "arbora.discover.MultinomialMixture": Renamed(trace_columns={"gap": "gain"}),
     "arbora.discover.VMFMixture": Renamed(trace_columns={"gap": "gain"}),
@@ -95,8 +102,9 @@ def current_names(
     values = {name: renamed.values.get(name, _unchanged)(value) for name, value in params.items()}
     new_fitted = _rename(fitted, renamed.attributes)
     trace = new_fitted.get("trace_")
-    if renamed.trace_columns and isinstance(trace, Trace):
-        new_fitted["trace_"] = _rename_columns(trace, renamed.trace_columns)
+    columns = renamed.trace_columns(params) if callable(renamed.trace_columns) else renamed.trace_columns
+    if columns and isinstance(trace, Trace):
+        new_fitted["trace_"] = _rename_columns(trace, columns)
     return _rename(values, renamed.parameters), new_fitted
 
 
