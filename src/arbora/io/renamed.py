@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from arbora.core.trace import Trace
 
-
 Columns = Mapping[str, str]
 
 
