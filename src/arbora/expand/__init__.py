@@ -1,0 +1,28 @@
+"""Learn from a few labelled groups what their owner means, and find the other groups.
+
+Transformers learn a linear map from the labelled groups; `ExpandClusters` clusters the other rows in the space of the
+map, keeps the known groups by name and says how many new ones there are.
+"""
+
+from arbora.expand.fisher import FisherTransform, PairwiseFisherTransform
+from arbora.expand.gamma import GammaTransform
+from arbora.expand.gaussian import GaussianTransform
+from arbora.expand.large_margin import LargeMarginTransform
+from arbora.expand.margin import MaxMarginTransform
+from arbora.expand.pairwise import PairwiseConstraintTransform
+from arbora.expand.separability import SeparabilityTransform
+from arbora.expand.spherical import SphericalTransform
+from arbora.expand.within_class import WithinClassTransform
+
+__all__ = [
+    "FisherTransform",
+    "GammaTransform",
+    "GaussianTransform",
+    "LargeMarginTransform",
+    "MaxMarginTransform",
+    "PairwiseConstraintTransform",
+    "PairwiseFisherTransform",
+    "SeparabilityTransform",
+    "SphericalTransform",
+    "WithinClassTransform",
+]

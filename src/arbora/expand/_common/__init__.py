@@ -1,0 +1,1 @@
+"""What the transformers and clusterers of `arbora.expand` share."""

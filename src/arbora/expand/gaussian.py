@@ -1,0 +1,381 @@
+"""TCS-GM: the metric under which a Gaussian mixture would predict the labelled groups (thesis 6.4.1).
+
+Rows of a group are drawn from a Gaussian of unit variance around the mean of the group in the transformed space. With
+A = L'L, group means m_k and d_A(a, b) = (a - b)'A(a - b), the metric minimises, over A >= 0,
+
+    F(A) = g R(A) + sum_i r_i [1/2 d_A(x_i, m_{t_i}) + log sum_k exp(-d_A(x_i, m_k) / 2)],      sum_i r_i = 1,
+
+so that the strength g does not depend on the number of rows. The terms x'Ax cancel: with scores
+s_ik = x_i'A m_k - m_k'A m_k / 2 it is a softmax regression that is linear in A, with the gradient
+
+    g R'(A) + sym((X'E) M) - M' diag(E'1) M / 2,       E_ik = r_i (p_ik - y_ik),
+
+two products of matrices (errata: the density of the thesis lacks the factor 1/2 in its exponent, its gradient the
+1/2, and its momentum should be (b_t - 1) / b_{t+1}). Five regularisers, each with its exact prox on the cone A >= 0:
+
+    "identity"  ||A - I||_F^2        A = psd((B + 2 s g I) / (1 + 2 s g))
+    "ridge"     ||A||_F^2            A = psd(B) / (1 + 2 s g)
+    "nuclear"   tr A                 A = psd(B - s g I)
+    "logdet"    tr A - log det A     eigenvalues (b - s g + sqrt((b - s g)^2 + 4 s g)) / 2
+    "l1"        sum_ij |A - I|_ij    soft thresholding and psd by Dykstra's alternation
+
+The dual certifies the solution. For any distributions q_i over the groups, one for each row, the value
+
+    D(q) = - sum_i r_i sum_k q_ik log q_ik - h*(-G(q)),       h = g R + indicator(A >= 0),
+
+is a lower bound of F, where G(q) is the gradient above without R at E = r (q - y). Where h* is infinite ("nuclear",
+"logdet", "l1"), q moves towards the labels until it is finite; G shrinks by the same factor. For "l1" an upper
+bound of h* is used, which is exact where the cone is not active.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from arbora.core.monitor import Monitor
+from arbora.core.progress import Progress
+from arbora.expand._common.groups import group_moments
+from arbora.expand._common.hiding import choose_by_hiding
+from arbora.expand._common.transform import (
+    Labelled,
+    Learned,
+    MetricTransform,
+    square_root,
+    warn_unless_converged,
+)
+from arbora.infer.proximal import minimize_composite
+
+Matrix = NDArray[Any]
+GAMMAS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+_ALTERNATIONS = 200  # of Dykstra's algorithm
+_SETTLED = 1e-10
+_INSIDE = 1 - 1e-9  # of the way to the boundary of the domain of a conjugate
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+def psd(B: Matrix) -> Matrix:
+    """Nearest positive semidefinite matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> psd(np.diag([2.0, -1.0]))
+    array([[2., 0.],
+           [0., 0.]])
+    """
+    values, vectors = np.linalg.eigh((B + B.T) / 2)
+    positive = np.maximum(values, 0.0)
+    return np.asarray((vectors * positive) @ vectors.T)
+
+
+class Regularizer(NamedTuple):
+    """R(A), the prox of ``t R`` on the cone, and the conjugate of ``g R`` on the cone (infinite outside its domain).
+
+    `shrink(V, g)` is the largest factor c <= 1 for which the conjugate of c V is finite.
+    """
+
+    value: Callable[[Matrix], float]
+    prox: Callable[[Matrix, float], Matrix]
+    conjugate: Callable[[Matrix, float], float]
+    shrink: Callable[[Matrix, float], float]
+
+
+def _identity_conjugate(V: Matrix, g: float) -> float:
+    eye = np.eye(len(V))
+    A = psd(eye + V / (2 * g))
+    return float(np.vdot(V, A)) - g * float(np.sum((A - eye) ** 2))
+
+
+def _ridge_conjugate(V: Matrix, g: float) -> float:
+    return float(np.sum(psd(V) ** 2)) / (4 * g)
+
+
+def _log_det(A: Matrix) -> float:
+    values = np.linalg.eigvalsh(A)
+    return -np.inf if values[0] <= 0 else float(np.log(values).sum())
+
+
+def _log_det_prox(B: Matrix, t: float) -> Matrix:
+    values, vectors = np.linalg.eigh((B + B.T) / 2)
+    moved = values - t
+    root = np.sqrt(moved**2 + 4 * t)
+    # The second form avoids cancellation where `moved` is negative.
+    positive = np.where(moved > 0, (moved + root) / 2, 2 * t / (root - moved))
+    return np.asarray((vectors * positive) @ vectors.T)
+
+
+def _log_det_conjugate(V: Matrix, g: float) -> float:
+    values = 1 - np.linalg.eigvalsh(V) / g
+    return np.inf if values[0] <= 0 or values[-1] <= 0 else -g * len(V) - g * float(np.log(values).sum())
+
+
+def _below_identity(V: Matrix, g: float) -> float:
+    """Largest c <= 1 with c V <= g I (strictly, up to rounding)."""
+    top = float(np.linalg.eigvalsh(V)[-1])
+    return 1.0 if top < _INSIDE * g else _INSIDE * g / top
+
+
+def _soft_identity(B: Matrix, t: float) -> Matrix:
+    """Prox of t ||A - I||_1 without the cone."""
+    eye = np.eye(len(B))
+    away = B - eye
+    return np.asarray(eye + np.sign(away) * np.maximum(np.abs(away) - t, 0.0))
+
+
+def _l1_prox(B: Matrix, t: float) -> Matrix:
+    """Prox of t ||A - I||_1 on the cone: Dykstra's alternation of the two proximal maps."""
+    A, left, right = (B + B.T) / 2, np.zeros_like(B), np.zeros_like(B)
+    for _ in range(_ALTERNATIONS):
+        sparse = _soft_identity(A + left, t)
+        left = A + left - sparse
+        A = psd(sparse + right)
+        right = sparse + right - A
+        if np.linalg.norm(A - sparse) <= _SETTLED * max(float(np.linalg.norm(A)), 1.0):
+            break
+    return A
+
+
+def _l1_conjugate(V: Matrix, g: float) -> float:
+    """Upper bound of sup over A >= 0 of <V, A> - g ||A - I||_1: tr(V) where all entries of V are at most g."""
+    return float(np.trace(V)) if np.abs(V).max(initial=0.0) <= g else np.inf
+
+
+def _entries_below(V: Matrix, g: float) -> float:
+    top = float(np.abs(V).max(initial=0.0))
+    return 1.0 if top <= g else g / top
+
+
+REGULARIZERS = {
+    "identity": Regularizer(
+        lambda A: float(np.sum((A - np.eye(len(A))) ** 2)),
+        lambda B, t: psd((B + 2 * t * np.eye(len(B))) / (1 + 2 * t)),
+        _identity_conjugate,
+        lambda V, g: 1.0,
+    ),
+    "ridge": Regularizer(
+        lambda A: float(np.sum(A**2)), lambda B, t: psd(B) / (1 + 2 * t), _ridge_conjugate, lambda V, g: 1.0
+    ),
+    "nuclear": Regularizer(
+        lambda A: float(np.trace(A)),
+        lambda B, t: psd(B - t * np.eye(len(B))),
+        lambda V, g: 0.0 if np.linalg.eigvalsh(V)[-1] <= g else np.inf,
+        _below_identity,
+    ),
+    "logdet": Regularizer(
+        lambda A: float(np.trace(A)) - _log_det(A), _log_det_prox, _log_det_conjugate, _below_identity
+    ),
+    "l1": Regularizer(
+        lambda A: float(np.abs(A - np.eye(len(A))).sum()), _l1_prox, _l1_conjugate, _entries_below
+    ),
+}
+
+
+class GaussianProblem:
+    """F(A) of the module docstring, as `infer.proximal` takes it.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_dims)
+    codes : ndarray of int
+    means : ndarray of shape (n_groups, n_dims)
+    row_weight : ndarray of shape (n_rows,)
+    gamma : float
+    regularizer : str
+    """
+
+    def __init__(
+        self, X: Matrix, codes: Matrix, means: Matrix, row_weight: Matrix, gamma: float, regularizer: str
+    ) -> None:
+        self.X, self.codes, self.means, self.gamma = X, codes, means, gamma
+        self.share = row_weight / row_weight.sum()
+        self.regularizer = REGULARIZERS[regularizer]
+        self._at = np.arange(len(X)), codes
+
+    def _scores(self, A: Matrix) -> Matrix:
+        towards = A @ self.means.T
+        return self.X @ towards - np.einsum("kp,pk->k", self.means, towards) / 2
+
+    def _softmax(self, A: Matrix) -> tuple[float, Matrix]:
+        S = self._scores(A)
+        top = S.max(axis=1)
+        at_label = S[self._at]
+        np.exp(S - top[:, None], out=S)
+        total = S.sum(axis=1)
+        loss = float(self.share @ (top + np.log(total) - at_label))
+        S /= total[:, None]
+        return loss, S
+
+    def _carry(self, E: Matrix) -> Matrix:
+        """Gradient by A of scores with the derivatives E."""
+        G = (self.X.T @ E) @ self.means
+        pull = self.means.T @ (E.sum(axis=0)[:, None] * self.means)
+        return np.asarray((G + G.T - pull) / 2)
+
+    def value(self, A: Matrix) -> float:
+        """Loss of the labels."""
+        return self._softmax(A)[0]
+
+    def value_and_gradient(self, A: Matrix) -> tuple[float, Matrix]:
+        """Loss of the labels and its gradient."""
+        loss, E = self._softmax(A)
+        E[self._at] -= 1
+        E *= self.share[:, None]
+        return loss, self._carry(E)
+
+    def penalty(self, A: Matrix) -> float:
+        """Regulariser times its strength."""
+        return self.gamma * self.regularizer.value(A)
+
+    def prox(self, B: Matrix, step: float) -> Matrix:
+        """Proximal map of the penalty on the cone."""
+        return self.regularizer.prox(B, step * self.gamma)
+
+    def gap(self, A: Matrix) -> float:
+        """Duality gap at A, from the distributions that A gives to the rows."""
+        loss, P = self._softmax(A)
+        E = P.copy()
+        E[self._at] -= 1
+        E *= self.share[:, None]
+        V = -self._carry(E)
+        c = self.regularizer.shrink(V, self.gamma)
+        Q = c * P
+        Q[self._at] += 1 - c
+        entropy = -float(self.share @ np.sum(Q * np.log(np.maximum(Q, _TINY)), axis=1))
+        bound = entropy - self.regularizer.conjugate(c * V, self.gamma)
+        return max(loss + self.penalty(A) - bound, 0.0)
+
+
+def learn_gaussian(
+    labelled: Labelled,
+    gamma: float,
+    regularizer: str = "identity",
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    progress: Progress | None = None,
+) -> Learned:
+    """Find the metric of TCS-GM, with its certificate."""
+    moments = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight)
+    problem = GaussianProblem(
+        labelled.Z, labelled.codes, moments.mean, labelled.row_weight, gamma, regularizer
+    )
+    monitor = Monitor(tol, max_iter, progress)
+    found = minimize_composite(problem, np.eye(labelled.Z.shape[1]), monitor)
+    gap = found.gap / max(found.objective, _TINY)
+    return Learned(square_root(found.A), monitor.trace, gap, len(monitor.trace), found.converged)
+
+
+class GaussianTransform(MetricTransform):
+    """Metric under which a Gaussian mixture predicts the labelled groups (TCS-GM).
+
+    Parameters
+    ----------
+    gamma : float or "cv"
+        Strength of the regulariser; it does not depend on the number of rows. "cv" chooses among `gammas` by hiding
+        known groups: the transformation is learned from the others, the rows of the hidden ones are clustered, and
+        the clusters are compared with the labels.
+    regularizer : {"identity", "ridge", "nuclear", "logdet", "l1"}
+        ||A - I||^2, ||A||^2, tr A, tr A - log det A or the sum of |A - I|. "ridge" and "nuclear" give fewer
+        dimensions; "logdet" keeps all.
+    tol : float
+        Relative duality gap at which to stop.
+    max_iter : int
+        Most iterations of the accelerated proximal gradient method.
+    gammas : sequence of floats
+        Values that "cv" tries.
+    n_dims : int, "auto" or None
+        Dimensions of the truncated SVD that comes first. "auto" reduces sparse rows and rows with more than 200
+        features to 30. None keeps all features.
+    random_state : int, RandomState instance or None
+        Seed of the SVD and of the hidden groups.
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_dims)
+        The map L in the feature space, rows by falling weight.
+    A_ : ndarray of shape (n_dims, n_dims)
+        The metric L'L.
+    gamma_ : float
+        Strength in use.
+    cv_results_ : dict
+        After "cv": "gamma", "mean_score" and "scores" (by fold).
+    duality_gap_ : float
+        Certified relative duality gap.
+    trace_ : Trace
+        Objective, gap, change of A and seconds by iteration.
+    classes_ : ndarray
+        The labelled groups.
+    space_ : FeatureSpace
+    n_iter_ : int
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arbora.expand import GaussianTransform
+    >>> X = [[0.0, 5.0], [0.1, -5.0], [1.0, 5.0], [0.9, -5.0], [2.0, 0.0]]
+    >>> transform = GaussianTransform().fit(X, ["a", "a", "b", "b", None])
+    >>> bool(transform.A_[0, 0] > transform.A_[1, 1]), transform.duality_gap_ < 1e-6
+    (True, True)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **MetricTransform._parameter_constraints,
+        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="neither")],
+        "regularizer": [StrOptions(set(REGULARIZERS))],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "gammas": ["array-like"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        gamma: Any = 1e-3,
+        *,
+        regularizer: str = "identity",
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        gammas: Any = GAMMAS,
+        n_dims: Any = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.gamma = gamma
+        self.regularizer = regularizer
+        self.tol = tol
+        self.max_iter = max_iter
+        self.gammas = gammas
+        self.n_dims = n_dims
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _learn(self, labelled: Labelled) -> Learned:
+        self.__dict__.pop("cv_results_", None)
+        self.gamma_ = self.gamma
+        if self.gamma == "cv":
+            self.gamma_, self.cv_results_ = choose_by_hiding(
+                lambda shown, gamma: learn_gaussian(shown, gamma, self.regularizer, tol=1e-3).L,
+                labelled,
+                [float(gamma) for gamma in self.gammas],
+                "gamma",
+            )
+        with Progress(None, "iterations", self.verbose) as progress:
+            found = learn_gaussian(
+                labelled,
+                self.gamma_,
+                self.regularizer,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                progress=progress,
+            )
+        warn_unless_converged(self, found)
+        return found

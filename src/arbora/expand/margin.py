@@ -1,0 +1,229 @@
+"""TCS-MM: the metric under which the known clustering beats all others by a margin (thesis 7.3.2).
+
+With W_z the mean of (x - m_z)(x - m_z)' over the rows for a clustering z, k-means under A scores z by -<A, W_z>. The
+metric minimises
+
+    g ||A - I||^2 + xi,       xi >= D(y, z) + <A, W_y - W_z>   for all clusterings z,      A >= 0,
+
+where y are the labels and D(y, z) = 1 - NMI (errata: the thesis adds C xi to the margin, which is unbounded, and does
+not exclude relabellings of y, for which D = 0). Finding the most violated constraint is k-means itself, which is
+NP-hard; constraints come from k-means++ runs under the current A, and from the mistakes of earlier ones (cutting
+planes). With multipliers l_z >= 0, sum l_z <= 1, the restricted problem has the dual
+
+    D(l) = sum_z l_z D_z - sup_{A >= 0} [<A, sum_z l_z (W_z - W_y)> - g ||A - I||^2],
+
+A = psd(I + sum_z l_z (W_z - W_y) / (2 g)): a smooth problem in a few variables. The gap of the restricted problem is
+certified; the whole problem has no certificate, because clusterings that k-means did not find may violate it.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from sklearn.cluster import KMeans
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from arbora.core.monitor import Monitor
+from arbora.core.progress import Progress
+from arbora.expand._common.groups import group_moments
+from arbora.expand._common.hiding import choose_by_hiding
+from arbora.expand._common.transform import (
+    Labelled,
+    Learned,
+    MetricTransform,
+    require_groups,
+    square_root,
+    warn_unless_converged,
+)
+from arbora.expand.gaussian import psd
+from arbora.metrics import normalized_mutual_information
+
+Matrix = NDArray[Any]
+GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)
+_STARTS = 5  # runs of k-means for each cut
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class Cut(NamedTuple):
+    """A clustering that must score below the labels: W_z - W_y, and its distance from the labels."""
+
+    direction: Matrix
+    distance: float
+
+
+class CutProblem:
+    """The problem with the cuts so far, through its dual in one multiplier for each cut."""
+
+    def __init__(self, cuts: list[Cut], gamma: float) -> None:
+        self.directions = np.array([cut.direction for cut in cuts])
+        self.distances = np.array([cut.distance for cut in cuts])
+        self.gamma = gamma
+
+    def metric(self, multipliers: Matrix) -> Matrix:
+        """Best A for the multipliers."""
+        S = np.einsum("z,zpq->pq", multipliers, self.directions)
+        return psd(np.eye(len(S)) + S / (2 * self.gamma))
+
+    def slack(self, A: Matrix) -> float:
+        """Largest violation xi."""
+        return max(0.0, float((self.distances - np.einsum("pq,zpq->z", A, self.directions)).max()))
+
+    def primal(self, A: Matrix) -> float:
+        """Regulariser plus slack."""
+        return self.gamma * float(np.sum((A - np.eye(len(A))) ** 2)) + self.slack(A)
+
+    def negative_dual(self, multipliers: Matrix) -> tuple[float, Matrix]:
+        """-D(l) and its gradient."""
+        A = self.metric(multipliers)
+        S = np.einsum("z,zpq->pq", multipliers, self.directions)
+        best = float(np.vdot(A, S)) - self.gamma * float(np.sum((A - np.eye(len(A))) ** 2))
+        gradient = self.distances - np.einsum("pq,zpq->z", A, self.directions)
+        return best - float(multipliers @ self.distances), -gradient
+
+    def solve(self, start: Matrix) -> tuple[Matrix, Matrix]:
+        """Return the best multipliers and A."""
+        call: Any = minimize
+        found = call(
+            self.negative_dual, start, jac=True, method="SLSQP", bounds=[(0.0, 1.0)] * len(start),
+            constraints={"type": "ineq", "fun": lambda l: 1 - l.sum(), "jac": lambda l: -np.ones_like(l)},
+            options={"maxiter": 200, "ftol": 1e-10},
+        )  # fmt: skip
+        multipliers = np.maximum(found.x, 0.0)
+        return multipliers, self.metric(multipliers)
+
+
+def find_cuts(labelled: Labelled, A: Matrix, within: Matrix, rng: np.random.Generator) -> list[Cut]:
+    """Cluster the rows under A from several starts; each clustering that differs from the labels is a cut."""
+    mapped = labelled.Z @ square_root(A).T
+    cuts = []
+    for _ in range(_STARTS):
+        means = KMeans(labelled.n_groups, n_init=1, random_state=int(rng.integers(2**31 - 1)))
+        z = means.fit_predict(mapped, sample_weight=labelled.row_weight)
+        distance = 1 - normalized_mutual_information(labelled.codes, z)
+        if distance > 0:
+            codes = np.unique(z, return_inverse=True)[1]
+            scatter = group_moments(labelled.Z, codes, int(codes.max()) + 1, labelled.row_weight).within
+            cuts.append(Cut(scatter - within, float(distance)))
+    return cuts
+
+
+def learn_margin(
+    labelled: Labelled,
+    gamma: float,
+    *,
+    tol: float = 1e-2,
+    max_iter: int = 30,
+    progress: Progress | None = None,
+) -> Learned:
+    """Add cuts until no clustering that k-means finds violates the margin by more than `tol`."""
+    rng = np.random.default_rng(labelled.seed)
+    within = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight).within
+    A, cuts = np.eye(labelled.Z.shape[1]), list[Cut]()
+    multipliers, monitor, last = np.empty(0), Monitor(tol, max_iter, progress), False
+    while not last:
+        slack = CutProblem(cuts, gamma).slack(A) if cuts else 0.0
+        found = find_cuts(labelled, A, within, rng)
+        violation = max(
+            (cut.distance - float(np.vdot(A, cut.direction)) - slack for cut in found), default=0.0
+        )
+        if violation > 0:
+            cuts += found
+            problem = CutProblem(cuts, gamma)
+            multipliers, A = problem.solve(np.append(multipliers, np.zeros(len(found))))
+            objective = problem.primal(A)
+        else:
+            objective = CutProblem(cuts, gamma).primal(A) if cuts else 0.0
+        last = monitor.record(objective, change=max(violation, 0.0), cuts=len(cuts))
+    return Learned(square_root(A), monitor.trace, np.nan, monitor.n_iter, monitor.converged)
+
+
+class MaxMarginTransform(MetricTransform):
+    """Metric under which the labelled groups beat other clusterings by a margin (TCS-MM).
+
+    Parameters
+    ----------
+    gamma : float or "cv"
+        Strength of the regulariser ||A - I||^2. "cv" chooses among `gammas` by hiding known groups.
+    tol : float
+        Violation of the margin, as 1 - NMI, at which to stop.
+    max_iter : int
+        Most rounds of new constraints.
+    gammas : sequence of floats
+        Values that "cv" tries.
+    n_dims : int, "auto" or None
+        Dimensions of the truncated SVD that comes first; see `WithinClassTransform`.
+    random_state : int, RandomState instance or None
+        Seed of the SVD, of k-means and of the hidden groups.
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_dims)
+    A_ : ndarray of shape (n_dims, n_dims)
+    gamma_ : float
+    cv_results_ : dict
+    trace_ : Trace
+        Objective, change (violation), number of cuts and seconds by round.
+    classes_ : ndarray
+    space_ : FeatureSpace
+    n_iter_, n_features_in_ : int
+
+    Examples
+    --------
+    >>> from arbora.expand import MaxMarginTransform
+    >>> X = [[0.0, 5.0], [0.1, -5.0], [1.0, 5.0], [0.9, -5.0], [2.0, 0.0]]
+    >>> transform = MaxMarginTransform(random_state=0).fit(X, ["a", "a", "b", "b", None])
+    >>> bool(transform.A_[0, 0] > transform.A_[1, 1])
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **MetricTransform._parameter_constraints,
+        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="neither")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "gammas": ["array-like"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        gamma: Any = 1e-2,
+        *,
+        tol: float = 1e-2,
+        max_iter: int = 50,
+        gammas: Any = GAMMAS,
+        n_dims: Any = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.gamma = gamma
+        self.tol = tol
+        self.max_iter = max_iter
+        self.gammas = gammas
+        self.n_dims = n_dims
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _learn(self, labelled: Labelled) -> Learned:
+        require_groups(self, labelled, 2)
+        self.__dict__.pop("cv_results_", None)
+        self.gamma_ = self.gamma
+        if self.gamma == "cv":
+            self.gamma_, self.cv_results_ = choose_by_hiding(
+                lambda shown, gamma: learn_margin(shown, gamma, max_iter=10).L,
+                labelled,
+                [float(gamma) for gamma in self.gammas],
+                "gamma",
+            )
+        with Progress(None, "rounds", self.verbose) as progress:
+            found = learn_margin(
+                labelled, self.gamma_, tol=self.tol, max_iter=self.max_iter, progress=progress
+            )
+        warn_unless_converged(self, found)
+        return found

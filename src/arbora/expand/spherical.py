@@ -1,0 +1,225 @@
+"""TCS-VM: a map to the sphere under which a von Mises-Fisher mixture predicts the labelled groups (thesis 6.4.2).
+
+Rows become unit vectors n_i = L x_i / ||L x_i||. With mean directions mu_k and one concentration kappa, the map
+maximises
+
+    J(L) = sum_i r_i [kappa n_i.mu_{t_i} - log sum_k exp(kappa n_i.mu_k)] - g ||L - I||^2,       sum_i r_i = 1,
+
+alternating between mu_k = the direction of sum_{i in k} r_i n_i and L by L-BFGS (Algorithm 4; errata: its sign is
+that of a maximum, and its second norm is ||L x||). The problem is not convex: J rises in every step, and the solution
+is a local one. With E_ik = kappa r_i (y_ik - p_ik), U = E mu and a_i = ||L x_i||, the gradient of the first part is
+
+    sum_i (1 / a_i) (u_i - (u_i.n_i) n_i) x_i'.
+
+The concentration is 1 in the thesis; a larger one makes the predictions sharper. Without a regulariser (g = 0) the
+map overfits.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from arbora.core.monitor import Monitor
+from arbora.core.progress import Progress
+from arbora.expand._common.hiding import choose_by_hiding
+from arbora.expand._common.lbfgs import lbfgs
+from arbora.expand._common.transform import (
+    Labelled,
+    Learned,
+    MetricTransform,
+    require_groups,
+    warn_unless_converged,
+)
+
+Matrix = NDArray[Any]
+GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)
+_STEPS = 20  # of L-BFGS between two updates of the mean directions
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+def unit(Z: Matrix) -> tuple[Matrix, Matrix]:
+    """Rows of unit length, and their lengths as a column; a zero row stays zero."""
+    length = np.linalg.norm(Z, axis=1, keepdims=True)
+    length = np.where(length > 0, length, 1.0)
+    return Z / length, length
+
+
+class SphericalProblem:
+    """J(L) with its gradient, for given mean directions.
+
+    Parameters
+    ----------
+    labelled : Labelled
+    gamma, concentration : float
+    """
+
+    def __init__(self, labelled: Labelled, gamma: float, concentration: float) -> None:
+        self.X, self.gamma, self.kappa = labelled.Z, gamma, concentration
+        self.share = labelled.row_weight / labelled.row_weight.sum()
+        self.Y = np.zeros((len(self.X), labelled.n_groups))
+        self.Y[np.arange(len(self.X)), labelled.codes] = 1.0
+
+    def directions(self, L: Matrix) -> Matrix:
+        """Mean directions of the groups under a map."""
+        N, _ = unit(self.X @ L.T)
+        return unit(self.Y.T @ (self.share[:, None] * N))[0]
+
+    def negative(self, flat: Matrix, mu: Matrix) -> tuple[float, Matrix]:
+        """-J(L) and its gradient."""
+        width = self.X.shape[1]
+        L = flat.reshape(-1, width)
+        N, length = unit(self.X @ L.T)
+        S = self.kappa * (N @ mu.T)
+        top = S.max(axis=1, keepdims=True)
+        P = np.exp(S - top)
+        total = P.sum(axis=1, keepdims=True)
+        log_likelihood = float(self.share @ ((self.Y * S).sum(axis=1) - (top + np.log(total)).ravel()))
+        E = self.kappa * self.share[:, None] * (self.Y - P / total)
+        U = E @ mu
+        along = U - (U * N).sum(axis=1, keepdims=True) * N
+        away = L - np.eye(len(L), width)
+        value = log_likelihood - self.gamma * float(np.sum(away**2))
+        gradient = (along / length).T @ self.X - 2 * self.gamma * away
+        return -value, -gradient.ravel()
+
+
+def learn_spherical(
+    labelled: Labelled,
+    gamma: float,
+    concentration: float = 10.0,
+    *,
+    tol: float = 1e-5,
+    max_iter: int = 50,
+    progress: Progress | None = None,
+) -> Learned:
+    """Alternate between mean directions and the map until J gains little."""
+    problem = SphericalProblem(labelled, gamma, concentration)
+    width = labelled.Z.shape[1]
+    L, monitor, before, last = np.eye(width), Monitor(tol, max_iter, progress), -np.inf, False
+    while not last:
+        mu = problem.directions(L)
+        found = lbfgs(problem.negative, L, mu, max_iter=_STEPS)
+        value = -found.value
+        L = found.x.reshape(width, width)
+        last = monitor.record(value, change=abs(value - before) / max(abs(value), _TINY))
+        before = value
+    return Learned(L, monitor.trace, np.nan, monitor.n_iter, monitor.converged)
+
+
+class SphericalTransform(MetricTransform):
+    """Map to the unit sphere under which the labelled groups are von Mises-Fisher clusters (TCS-VM).
+
+    Parameters
+    ----------
+    gamma : float or "cv"
+        Strength of the regulariser ||L - I||^2. "cv" chooses among `gammas` by hiding known groups.
+    concentration : float
+        Concentration of the groups; 1 in the thesis.
+    tol : float
+        Relative gain of the objective at which to stop.
+    max_iter : int
+        Most alternations between mean directions and map.
+    gammas : sequence of floats
+        Values that "cv" tries.
+    n_dims : int, "auto" or None
+        Dimensions of the truncated SVD that comes first; see `WithinClassTransform`.
+    random_state : int, RandomState instance or None
+        Seed of the SVD and of the hidden groups.
+    verbose : int
+        1 shows a progress bar on a terminal, 2 everywhere.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_dims, n_dims)
+        The map L; `transform` divides its results by their lengths.
+    A_ : ndarray of shape (n_dims, n_dims)
+    gamma_ : float
+    cv_results_ : dict
+    trace_ : Trace
+    classes_ : ndarray
+    space_ : FeatureSpace
+    n_iter_, n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arbora.expand import SphericalTransform
+    >>> X = [[1.0, 5.0], [1.1, -5.0], [-1.0, 5.0], [-0.9, -5.0], [2.0, 0.0]]
+    >>> Z = SphericalTransform().fit_transform(X, ["a", "a", "b", "b", None])
+    >>> np.linalg.norm(Z, axis=1).round(6)
+    array([1., 1., 1., 1., 1.])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **MetricTransform._parameter_constraints,
+        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left")],
+        "concentration": [Interval(Real, 0, None, closed="neither")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "gammas": ["array-like"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        gamma: Any = 1e-2,
+        *,
+        concentration: float = 10.0,
+        tol: float = 1e-5,
+        max_iter: int = 50,
+        gammas: Any = GAMMAS,
+        n_dims: Any = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.gamma = gamma
+        self.concentration = concentration
+        self.tol = tol
+        self.max_iter = max_iter
+        self.gammas = gammas
+        self.n_dims = n_dims
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _learn(self, labelled: Labelled) -> Learned:
+        require_groups(self, labelled, 2)
+        self.__dict__.pop("cv_results_", None)
+        self.gamma_ = self.gamma
+        if self.gamma == "cv":
+            self.gamma_, self.cv_results_ = choose_by_hiding(
+                lambda shown, gamma: learn_spherical(shown, gamma, self.concentration, tol=1e-3).L,
+                labelled,
+                [float(gamma) for gamma in self.gammas],
+                "gamma",
+                unit_rows=True,
+            )
+        with Progress(None, "alternations", self.verbose) as progress:
+            found = learn_spherical(
+                labelled,
+                self.gamma_,
+                self.concentration,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                progress=progress,
+            )
+        warn_unless_converged(self, found)
+        return found
+
+    def transform(self, X: Any) -> Matrix:
+        """Map rows to the sphere.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_dims)
+            Rows of unit length; a row that maps to zero stays zero.
+        """
+        return unit(super().transform(X))[0]
