@@ -4,6 +4,7 @@ Transformers learn a linear map from the labelled groups; `ExpandClusters` clust
 map, keeps the known groups by name and says how many new ones there are.
 """
 
+from arbora.expand.clusters import ExpandClusters
 from arbora.expand.fisher import FisherTransform, PairwiseFisherTransform
 from arbora.expand.gamma import GammaTransform
 from arbora.expand.gaussian import GaussianTransform
@@ -15,6 +16,7 @@ from arbora.expand.spherical import SphericalTransform
 from arbora.expand.within_class import WithinClassTransform
 
 __all__ = [
+    "ExpandClusters",
     "FisherTransform",
     "GammaTransform",
     "GaussianTransform",

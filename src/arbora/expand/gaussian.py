@@ -199,7 +199,7 @@ class GaussianProblem:
 
     def _scores(self, A: Matrix) -> Matrix:
         towards = A @ self.means.T
-        return self.X @ towards - np.einsum("kp,pk->k", self.means, towards) / 2
+        return np.asarray(self.X @ towards - np.einsum("kp,pk->k", self.means, towards) / 2)
 
     def _softmax(self, A: Matrix) -> tuple[float, Matrix]:
         S = self._scores(A)

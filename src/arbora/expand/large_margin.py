@@ -67,7 +67,7 @@ def target_neighbours(labelled: Labelled, k: int) -> Matrix:
 def squared_distances(Z: Matrix, L: Matrix, pairs: Matrix) -> Matrix:
     """Squared distances of pairs of rows after the map."""
     mapped = Z @ L.T
-    return np.sum((mapped[pairs[:, 0]] - mapped[pairs[:, 1]]) ** 2, axis=1)
+    return np.asarray(np.sum((mapped[pairs[:, 0]] - mapped[pairs[:, 1]]) ** 2, axis=1))
 
 
 def find_impostors(labelled: Labelled, L: Matrix, reach: Matrix) -> Matrix:

@@ -110,7 +110,9 @@ def separation_ratio(mean: Matrix, covariance: Matrix) -> float:
     i, j = np.triu_indices(len(mean), 1)
     spread = np.trace(covariance, axis1=1, axis2=2)
     distance = np.sum((mean[i] - mean[j]) ** 2, axis=1)
-    floor = max(_SMALLEST_SPREAD * float(distance.max(initial=0.0)), _TINY)  # groups of one row have no spread
+    floor = max(
+        _SMALLEST_SPREAD * float(distance.max(initial=0.0)), _TINY
+    )  # groups of one row have no spread
     return float(np.median(distance / np.maximum(spread[i] + spread[j], floor)))
 
 

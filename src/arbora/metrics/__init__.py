@@ -20,6 +20,7 @@ from arbora.metrics.clustering import (
     purity,
     rand_index,
 )
+from arbora.metrics.expansion import ExpansionScores, expansion_accuracy, hungarian_accuracy
 from arbora.metrics.hierarchical import (
     HierarchicalScores,
     compare_by_level,
@@ -36,6 +37,7 @@ __all__ = [
     "THESIS_BINS",
     "ClassScores",
     "ClusteringScores",
+    "ExpansionScores",
     "HierarchicalScores",
     "Interval",
     "ReliabilityCurve",
@@ -50,12 +52,14 @@ __all__ = [
     "compare_by_level",
     "contingency_table",
     "discriminative_cost",
+    "expansion_accuracy",
     "expected_calibration_error",
     "f1_by_class_size",
     "f1_by_level",
     "f1_report",
     "hierarchical_f1",
     "hierarchical_precision_recall_f1",
+    "hungarian_accuracy",
     "macro_f1",
     "micro_f1",
     "mutual_information",

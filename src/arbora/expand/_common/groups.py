@@ -139,7 +139,7 @@ def group_moments(Z: Matrix, codes: NDArray[np.int64], n_groups: int, row_weight
     GroupMoments(weight=array([2., 2.]), mean=array([[1.],
            [5.]]), within=array([[0.5]]))
     """
-    weight = np.bincount(codes, weights=row_weight, minlength=n_groups)
+    weight = np.bincount(codes, weights=row_weight, minlength=n_groups).astype(np.float64)
     sums = np.zeros((n_groups, Z.shape[1]), np.float64)
     np.add.at(sums, codes, Z * row_weight[:, None])
     mean = sums / np.maximum(weight, np.finfo(np.float64).tiny)[:, None]

@@ -24,12 +24,13 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 
 class FeatureSpace(NamedTuple):
-    """Maps rows to the space: z = unit((x - mean) basis) / scale, without `unit` for dense rows."""
+    """Maps rows to the space: z = unit((x - mean) * gain basis) / scale, without `unit` for dense rows."""
 
     mean: Matrix  # n_features: zeros for sparse rows
     basis: Matrix | None  # n_features x n_dims: None keeps all features
     unit: bool  # whether reduced rows are divided by their lengths
     scale: float
+    gain: Matrix | None = None  # n_features: factors of single features, where each has its own
 
     @property
     def n_dims(self) -> int:
@@ -38,7 +39,14 @@ class FeatureSpace(NamedTuple):
 
 
 def fit_space(
-    X: Any, groups: Groups, row_weight: Matrix, *, n_dims: Any, seed: int, dtype: Any = np.float64
+    X: Any,
+    groups: Groups,
+    row_weight: Matrix,
+    *,
+    n_dims: Any,
+    seed: int,
+    scale: str = "common",
+    dtype: Any = np.float64,
 ) -> FeatureSpace:
     """Learn the space from all rows, labelled or not; the scale from the labelled ones.
 
@@ -52,20 +60,26 @@ def fit_space(
         keeps all features, as dense rows.
     seed : int
         Of the randomised SVD.
+    scale : {"common", "each"}
+        "each" divides dense features by their own deviations first.
     dtype : dtype
     """
     sparse, n_features = sp.issparse(X), int(X.shape[1])
     if n_dims == "auto":
         reduce = n_features > MOST_DIMS or (sparse and n_features > REDUCED_DIMS)
         n_dims = REDUCED_DIMS if reduce else None
-    mean = np.zeros(n_features)
+    mean, gain = np.zeros(n_features), None
     if not sparse:
         mean = np.average(X, axis=0, weights=row_weight)
+        if scale == "each":
+            deviation = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=row_weight))
+            gain = np.where(deviation > 0, 1 / np.maximum(deviation, _TINY), 0.0)
     basis = None
     if n_dims is not None and n_dims < min(X.shape):
-        rows = X if sparse else X - mean
+        rows = X if sparse else (X - mean) * (1.0 if gain is None else gain)
         basis = randomized_svd(rows, int(n_dims), n_iter=4, random_state=seed)[2].T
-    space = FeatureSpace(mean.astype(dtype), None if basis is None else basis.astype(dtype), sparse, 1.0)
+    basis = None if basis is None else basis.astype(dtype)
+    space = FeatureSpace(mean.astype(dtype), basis, bool(sparse), 1.0, gain)
     Z = to_space(space, X[groups.labelled], dtype)
     moments = group_moments(Z, groups.codes[groups.labelled], groups.n_groups, row_weight[groups.labelled])
     spread = float(np.trace(moments.within))
@@ -76,10 +90,11 @@ def fit_space(
 
 def to_space(space: FeatureSpace, X: Any, dtype: Any = np.float64) -> Matrix:
     """Map rows to the space, as a dense array."""
-    if sp.issparse(X):
+    if bool(sp.issparse(X)):
         Z = np.asarray(X @ space.basis if space.basis is not None else X.toarray() - space.mean, dtype)
     else:
         Z = np.asarray(X, dtype) - space.mean
+        Z = Z if space.gain is None else Z * space.gain
         Z = Z if space.basis is None else Z @ space.basis
     if space.unit:
         length = np.linalg.norm(Z, axis=1, keepdims=True)

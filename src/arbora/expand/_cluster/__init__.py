@@ -1,0 +1,1 @@
+"""Clusterers that keep known groups: k-means, mixtures, spectral clustering, and how many new groups there are."""

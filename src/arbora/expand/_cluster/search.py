@@ -1,0 +1,192 @@
+"""Choosing scale, transformation and clusterer together, by hiding known groups and finding them again.
+
+Half of the known groups are hidden in turn. The transformation is learned from the others; the rows of the hidden
+ones are clustered, with their true number of clusters, and compared with their labels. A candidate scores the mean
+of NMI, ARI and Hungarian accuracy. Candidates with k-means are tried first; the slower clusterers are tried on the
+best spaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.expand._cluster.base import Clustering, Pool
+from arbora.expand._cluster.kmeans import fit_kmeans
+from arbora.expand._cluster.mixture import fit_gaussian, fit_spherical
+from arbora.expand._cluster.spectral import fit_spectral
+from arbora.expand._common.groups import group_moments
+from arbora.expand._common.hiding import hidden_groups, take_groups
+from arbora.expand._common.transform import Labelled
+from arbora.expand.fisher import between_groups, discriminants
+from arbora.expand.gaussian import learn_gaussian
+from arbora.expand.separability import learn_separability
+from arbora.expand.spherical import learn_spherical, unit
+from arbora.expand.within_class import whitening
+from arbora.metrics import adjusted_rand_index, hungarian_accuracy, normalized_mutual_information
+
+Matrix = NDArray[Any]
+CLUSTERERS: dict[str, Callable[..., Clustering]] = {
+    "kmeans": fit_kmeans,
+    "gaussian": fit_gaussian,
+    "vmf": fit_spherical,
+    "spectral": fit_spectral,
+}
+SCALES = ("common", "each")
+SHRINKAGES = (0.01, 0.1, 0.3)
+_MOST_ROWS = 2000  # of a fold
+_N_FOLDS = 6
+_STARTS = 5
+_BEST_SPACES = 4  # that slower clusterers are tried on
+
+
+class Candidate(NamedTuple):
+    """What is tried: scale of the features, transformation with its strength, clusterer."""
+
+    scale: str
+    transform: str
+    strength: float
+    clusterer: str
+
+
+class Choice(NamedTuple):
+    """The best candidate, and the table of all: mean score and scores by fold."""
+
+    best: Candidate
+    results: dict[str, list[Any]]
+
+
+def learn_map(name: str, strength: float, labelled: Labelled) -> Matrix:
+    """Map of a transformation by name, for labelled rows of a feature space.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> labelled = Labelled(np.eye(2), np.array([0, 1]), 2, np.ones(2), 0)
+    >>> learn_map("identity", 0.0, labelled)
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    width = labelled.Z.shape[1]
+    if name == "identity":
+        return np.eye(width)
+    if name == "gaussian":
+        return learn_gaussian(labelled, strength, tol=1e-3, max_iter=200).L
+    if name == "separability":
+        return learn_separability(labelled, strength, tol=1e-2)[0].L
+    if name == "spherical":
+        return learn_spherical(labelled, strength, tol=1e-3).L
+    moments = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight)
+    if name == "within":
+        return whitening(moments.within, strength)
+    n_components = min(labelled.n_groups - 1, width)
+    return discriminants(between_groups(moments), moments.within, strength, n_components)
+
+
+def candidate_maps(names: tuple[str, ...], n_groups: int) -> list[tuple[str, float]]:
+    """List transformations with their strengths; those that need two groups are left out where there are fewer."""
+    strengths = {
+        "identity": (0.0,),
+        "within": SHRINKAGES,
+        "gaussian": (1e-3,),
+        "separability": (2.0,),
+        "spherical": (1e-2,),
+        "fisher": (0.1,),
+    }
+    alone = ("identity", "within")
+    return [(name, s) for name in names if n_groups > 1 or name in alone for s in strengths[name]]
+
+
+def mapped(L: Matrix, Z: Matrix, name: str) -> Matrix:
+    """Rows of the feature space after a map."""
+    return unit(Z @ L.T)[0] if name == "spherical" else np.asarray(Z @ L.T)
+
+
+def agreement(truth: NDArray[np.int64], found: NDArray[np.int64]) -> float:
+    """Mean of NMI, ARI and Hungarian accuracy."""
+    measures = (normalized_mutual_information, adjusted_rand_index, hungarian_accuracy)
+    return float(np.mean([measure(truth, found) for measure in measures]))
+
+
+class Fold(NamedTuple):
+    """One set of hidden groups in every scale: what to learn from, what to cluster."""
+
+    shown: dict[str, Labelled]
+    pool: dict[str, Labelled]
+
+
+def make_folds(spaces: dict[str, Labelled], rng: np.random.Generator, n_folds: int = _N_FOLDS) -> list[Fold]:
+    """Hide half of the groups in turn; folds have at most `_MOST_ROWS` rows to cluster."""
+    first = next(iter(spaces.values()))
+    folds = []
+    for hidden in hidden_groups(first.n_groups, n_folds, rng):
+        rest = np.setdiff1d(np.arange(first.n_groups), hidden)
+        pool = {name: take_groups(labelled, hidden) for name, labelled in spaces.items()}
+        n_rows = len(next(iter(pool.values())).Z)
+        kept = np.sort(rng.permutation(n_rows)[:_MOST_ROWS])
+        pool = {
+            name: one._replace(Z=one.Z[kept], codes=one.codes[kept], row_weight=one.row_weight[kept])
+            for name, one in pool.items()
+        }
+        folds.append(Fold({name: take_groups(labelled, rest) for name, labelled in spaces.items()}, pool))
+    return folds
+
+
+def search(
+    spaces: dict[str, Labelled],
+    transforms: list[tuple[str, float]],
+    clusterers: tuple[str, ...],
+    seed: int,
+    tell: Callable[[Candidate, float], None] | None = None,
+) -> Choice:
+    """Score the candidates and return the best.
+
+    Parameters
+    ----------
+    spaces : dict of str to Labelled
+        Labelled rows in every scale that is tried.
+    transforms : list of (name, strength)
+    clusterers : tuple of names
+        The first is tried with every transformation, the others with the best four.
+    seed : int
+    tell : callable, optional
+        Called with every candidate and its score.
+    """
+    folds = make_folds(spaces, np.random.default_rng(seed))
+    maps: dict[tuple[str, str, float, int], Matrix] = {}
+    results: dict[str, list[Any]] = {name: [] for name in (*Candidate._fields, "mean_score", "scores")}
+
+    def score(candidate: Candidate) -> float:
+        scores = []
+        for number, fold in enumerate(folds):
+            key = (candidate.scale, candidate.transform, candidate.strength, number)
+            if key not in maps:
+                maps[key] = learn_map(candidate.transform, candidate.strength, fold.shown[candidate.scale])
+            pool = fold.pool[candidate.scale]
+            Z = mapped(maps[key], pool.Z, candidate.transform)
+            free = Pool(Z, np.full(len(Z), -1, np.int64), 0, pool.row_weight)
+            rng = np.random.default_rng(seed)
+            found = CLUSTERERS[candidate.clusterer](free, pool.n_groups, rng, _STARTS)
+            scores.append(agreement(pool.codes, found.labels))
+        mean = float(np.mean(scores))
+        for name, value in zip(Candidate._fields, candidate, strict=True):
+            results[name].append(value)
+        results["mean_score"].append(mean)
+        results["scores"].append(scores)
+        if tell is not None:
+            tell(candidate, mean)
+        return mean
+
+    first = [Candidate(scale, name, s, clusterers[0]) for scale in spaces for name, s in transforms]
+    found = {candidate: score(candidate) for candidate in first}
+    # Slower clusterers may prefer other spaces than k-means: the plain ones are always tried.
+    plain = [one for one in first if one.transform == "identity" or one[1:3] == ("within", SHRINKAGES[1])]
+    best_spaces = sorted(first, key=lambda candidate: -found[candidate])[:_BEST_SPACES]
+    for clusterer in clusterers[1:]:
+        for candidate in dict.fromkeys([*best_spaces, *plain]):
+            other = candidate._replace(clusterer=clusterer)
+            found[other] = score(other)
+    return Choice(max(found, key=lambda candidate: found[candidate]), results)
