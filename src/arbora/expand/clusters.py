@@ -328,6 +328,7 @@ class ExpandClusters(ClusterMixin, BaseEstimator):
         variance = max(float(np.trace(moments.within)) / Z.shape[1], np.finfo(np.float64).tiny)
         self.space_, self.components_, self.A_ = learned.space, learned.L, learned.L.T @ learned.L
         self.clustering_, self.choice_ = clustering, candidate._asdict()
+        self.clusters_all_groups_ = self.pool == "mixed" or not len(size)
         self.group_means_, self.variance_, self.new_columns_ = moments.mean, variance, order
         self.known_classes_ = groups.classes
         self.classes_ = name_new_groups(groups.classes, len(order))
@@ -341,7 +342,7 @@ class ExpandClusters(ClusterMixin, BaseEstimator):
     def _proba(self, Z: Matrix) -> Matrix:
         """Probabilities of all groups for rows of the learned space."""
         n_known, found = len(self.known_classes_), np.exp(self.clustering_.log_proba(Z))
-        if found.shape[1] > n_known or not self.n_new_:  # the clusterer knows all groups
+        if self.clusters_all_groups_:
             columns = np.concatenate([np.arange(n_known), n_known + self.new_columns_]).astype(np.int64)
             kept = found[:, columns]
         else:
