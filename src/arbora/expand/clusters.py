@@ -18,8 +18,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils import Tags, check_random_state
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags, TransformerTags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -42,6 +42,7 @@ from arbora.expand._cluster.search import (
     search,
 )
 from arbora.expand._common.groups import Groups, group_moments, read_groups
+from arbora.expand._common.hiding import hidden_size
 from arbora.expand._common.space import FeatureSpace, fit_space, to_space
 from arbora.expand._common.transform import Labelled
 
@@ -67,7 +68,7 @@ class _Learned(NamedTuple):
         return mapped(self.L, to_space(self.space, X), self.transform)
 
 
-class ExpandClusters(ClusterMixin, BaseEstimator):
+class ExpandClusters(BaseEstimator):
     """Clusters that continue what labelled groups began: known groups keep their names, new ones are found.
 
     Parameters
@@ -172,6 +173,7 @@ class ExpandClusters(ClusterMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.target_tags.required = True
+        tags.transformer_tags = TransformerTags()  # scikit-learn takes the parameter `transform` for a method
         return tags
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -200,6 +202,21 @@ class ExpandClusters(ClusterMixin, BaseEstimator):
             self._fit_with(X, groups, candidate, seed)
         return self
 
+    def fit_predict(self, X: Any, y: Any) -> NDArray[Any]:
+        """Fit, and return the groups of all rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            As for `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return np.asarray(self.fit(X, y).labels_)
+
     def _choose(self, X: Any, groups: Groups, seed: int) -> Candidate:
         """Choose what was left to be chosen, by hiding known groups where there are enough of them."""
         sparse = hasattr(X, "indptr")
@@ -209,7 +226,10 @@ class ExpandClusters(ClusterMixin, BaseEstimator):
         if self.clusterer == "auto" and sparse:
             clusterers = ("vmf", "spectral")
         self.__dict__.pop("cv_results_", None)
-        maps = candidate_maps(names, groups.n_groups)
+        n_shown = (
+            groups.n_groups - hidden_size(groups.n_groups) if self.transform == "auto" else groups.n_groups
+        )
+        maps = candidate_maps(names, n_shown)
         if len(scales) * len(maps) * len(clusterers) == 1:
             return Candidate(scales[0], *maps[0], clusterers[0])
         if groups.n_groups < _FEWEST_HIDDEN:

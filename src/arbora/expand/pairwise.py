@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import _num_samples
 
 from arbora.core.validation import check_features
 from arbora.expand._common.groups import GroupMoments, group_covariances, group_moments
@@ -153,7 +154,7 @@ class PairwiseConstraintTransform(MetricTransform):
         self
         """
         must, cannot = (
-            check_pairs(pairs, name, len(y) if y is not None else 0)
+            check_pairs(pairs, name, _num_samples(X))
             for pairs, name in ((must_link, "must_link"), (cannot_link, "cannot_link"))
         )
 

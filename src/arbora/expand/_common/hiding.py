@@ -20,6 +20,17 @@ _TINY = float(np.finfo(np.float64).tiny)
 _FEWEST_GROUPS = 3  # one to learn from, two to tell apart
 
 
+def hidden_size(n_groups: int) -> int:
+    """Return how many groups are hidden at a time: half of them, at least two, but not all.
+
+    Examples
+    --------
+    >>> hidden_size(3), hidden_size(10)
+    (2, 5)
+    """
+    return min(max(2, n_groups // 2), n_groups - 1)
+
+
 def hidden_groups(n_groups: int, n_folds: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
     """Draw sets of groups to hide: half of all, at least two, each group in turn.
 
@@ -33,7 +44,7 @@ def hidden_groups(n_groups: int, n_folds: int, rng: np.random.Generator) -> list
             f"y has {n_groups} labelled groups: choosing by hidden groups needs at least {_FEWEST_GROUPS}. Give the "
             "parameter a number instead of 'cv', or label more groups."
         )
-    size = min(max(2, n_groups // 2), n_groups - 1)
+    size = hidden_size(n_groups)
     folds: list[NDArray[np.int64]] = []
     while len(folds) < n_folds:
         order = rng.permutation(n_groups)

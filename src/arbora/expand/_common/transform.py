@@ -70,8 +70,8 @@ def require_groups(estimator: Any, labelled: Labelled, fewest: int) -> None:
     """Refuse fewer labelled groups than a model needs."""
     if labelled.n_groups < fewest:
         raise ValueError(
-            f"{type(estimator).__name__} needs at least {fewest} labelled groups, y has {labelled.n_groups}: label "
-            "more groups, or use WithinClassTransform, which learns from a single one."
+            f"{type(estimator).__name__} needs at least {fewest} labelled groups, y has {labelled.n_groups} class: "
+            "label more groups, or use WithinClassTransform, which learns from a single one."
         )
 
 
