@@ -11,11 +11,13 @@ from arbora.expand.gaussian import GaussianTransform
 from arbora.expand.large_margin import LargeMarginTransform
 from arbora.expand.margin import MaxMarginTransform
 from arbora.expand.pairwise import PairwiseConstraintTransform
+from arbora.expand.prior_mixture import BayesianPriorMixture
 from arbora.expand.separability import SeparabilityTransform
 from arbora.expand.spherical import SphericalTransform
 from arbora.expand.within_class import WithinClassTransform
 
 __all__ = [
+    "BayesianPriorMixture",
     "ExpandClusters",
     "FisherTransform",
     "GammaTransform",

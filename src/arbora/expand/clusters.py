@@ -28,6 +28,13 @@ from arbora.core.rollback import all_or_nothing
 from arbora.core.validation import check_features
 from arbora.core.warn_caller import warn_caller
 from arbora.expand._cluster.base import Clustering, Pool
+from arbora.expand._cluster.explanation import (
+    Explanation,
+    column_variances,
+    feature_weights,
+    propose_merges,
+    propose_splits,
+)
 from arbora.expand._cluster.kmeans import mean_scores, nearest
 from arbora.expand._cluster.n_new import NumberOfGroups, estimate_n_new
 from arbora.expand._cluster.new_groups import describe_new_groups, match_names, name_new_groups
@@ -444,6 +451,48 @@ class ExpandClusters(BaseEstimator):
         proba = self.predict_proba(X)
         n_known = len(self.known_classes_)
         return np.asarray(proba[:, n_known:].sum(axis=1) > proba[:, :n_known].sum(axis=1))
+
+    def explain(self, X: Any, y: Any, feature_names: Any = None, n_features: int = 10) -> Explanation:
+        """Tell what separates the labelled groups, and which of them might be split or merged.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The rows of the fit.
+        y : array-like of shape (n_samples,)
+            The labels of the fit.
+        feature_names : sequence of str, optional
+            By default the names of the columns of a data frame, or their numbers.
+        n_features : int
+            Features that are listed.
+
+        Returns
+        -------
+        Explanation
+            `features` with their weights, `directions` of the learned space with their largest features, and
+            proposals `splits` and `merges` of known groups with row numbers as examples.
+        """
+        Z = self._map(X)
+        X = check_features(self, X, reset=False)
+        groups = read_groups(y, X.shape[0])
+        names = (
+            getattr(self, "feature_names_in_", np.arange(X.shape[1]))
+            if feature_names is None
+            else feature_names
+        )
+        rows = np.flatnonzero(groups.labelled)
+        deviation = np.sqrt(column_variances(X[rows]))
+        features, directions = feature_weights(
+            self.space_, self.components_, deviation, np.asarray(names).tolist(), n_features
+        )
+        rng = np.random.default_rng(0)
+        codes = groups.codes[rows]
+        return Explanation(
+            features,
+            directions,
+            propose_splits(Z[rows], codes, groups.classes, rows, rng),
+            propose_merges(Z[rows], codes, groups.classes, rows),
+        )
 
     def refit(self, X: Any, y: Any) -> Self:
         """Fit again with more labels or rows; new groups that are found again keep their names.

@@ -21,6 +21,7 @@ from arbora.expand._cluster.base import Pool, cluster_means, normalized
 
 Matrix = NDArray[Any]
 _ROWS_AT_ONCE = 4096
+_SMALLEST_VARIANCE = 1e-10  # of a feature, in the units of the feature space
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -39,7 +40,7 @@ class KMeansClustering(NamedTuple):
         offset = np.log(np.maximum(self.size, _TINY) / self.size.sum())
         for rows in split(len(Z), size=_ROWS_AT_ONCE):
             distance = _relative_distances(Z[rows], self.centres)
-            scores[rows] = offset - distance / (2 * max(self.variance, _TINY))
+            scores[rows] = offset - distance / (2 * max(self.variance, _SMALLEST_VARIANCE))
         return normalized(scores)
 
 
@@ -69,7 +70,7 @@ def nearest(Z: Matrix, centres: Matrix) -> tuple[NDArray[np.int64], Matrix]:
 
 def mean_scores(Z: Matrix, centres: Matrix, variance: float) -> Matrix:
     """Log-probabilities of centres for rows, under spherical Gaussians of one variance and equal weights."""
-    return normalized(-_relative_distances(Z, centres) / (2 * max(variance, _TINY)))
+    return normalized(-_relative_distances(Z, centres) / (2 * max(variance, _SMALLEST_VARIANCE)))
 
 
 def seed_centres(pool: Pool, n_new: int, rng: np.random.Generator) -> Matrix:

@@ -113,7 +113,7 @@ def fit_spherical(
     """EM of von Mises-Fisher components with one concentration, from constrained k-means on the sphere."""
     pool = pool._replace(Z=unit_rows(pool.Z))
     start = fit_kmeans(pool, n_new, rng, n_init)
-    n_clusters, width = len(start.centres), pool.Z.shape[1]
+    n_clusters, width = len(start.centres), max(pool.Z.shape[1], 2)  # on a line, as on a circle
     total = float(pool.row_weight.sum())
     R = np.zeros((len(pool.Z), n_clusters))
     R[np.arange(len(R)), start.labels] = 1.0

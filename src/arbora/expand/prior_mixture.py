@@ -1,0 +1,302 @@
+"""BP: Gaussian groups that share a covariance and a prior of their means, by constrained EM (thesis 6.6.1).
+
+    theta_k ~ N(theta_0, s^2 I),      z_i ~ uniform over the groups,      x_i ~ N(theta_{z_i}, Sigma),
+
+where theta_0, s^2 and Sigma are shared by known and new groups: so known groups inform new ones. Labelled rows
+have a known z. EM maximises the posterior of theta and the likelihood of the shared parameters,
+
+    Q = sum_i log sum_k N(x_i; theta_k, Sigma) / K + sum_k log N(theta_k; theta_0, s^2 I) + log p(Sigma),
+
+with fixed z for labelled rows; p(Sigma) is an inverse Wishart prior, which keeps Sigma away from singular ones. Each
+step raises Q. Given responsibilities with sums n_k and weighted sums of rows S_k,
+
+    theta_k = (n_k Sigma^-1 + I / s^2)^-1 (Sigma^-1 S_k + theta_0 / s^2),
+
+theta_0 = mean of theta_k, s^2 = mean of ||theta_k - theta_0||^2 / P, and Sigma the scatter of the rows around theta.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from arbora.core.monitor import Monitor
+from arbora.core.rollback import all_or_nothing
+from arbora.core.validation import check_features
+from arbora.expand._cluster.base import Pool, normalized
+from arbora.expand._cluster.kmeans import fit_kmeans
+from arbora.expand._cluster.new_groups import describe_new_groups, name_new_groups
+from arbora.expand._common.groups import read_groups
+from arbora.expand._common.space import fit_space, to_space
+from arbora.expand._common.transform import Learned, warn_unless_converged
+
+Matrix = NDArray[Any]
+_SMALLEST = 1e-8  # variance of the means, in units of the variance of the rows
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class PriorMixture(NamedTuple):
+    """Parameters of the model."""
+
+    means: Matrix  # n_groups x n_dims
+    covariance: Matrix
+    centre: Matrix
+    spread: float  # s^2
+
+    def scores(self, Z: Matrix) -> Matrix:
+        """Log-densities (n_rows, n_groups) of the rows in the groups."""
+        L = np.linalg.cholesky(self.covariance)
+        rows, means = np.linalg.solve(L, Z.T).T, np.linalg.solve(L, self.means.T).T
+        squares = np.sum(rows**2, axis=1)[:, None] + np.sum(means**2, axis=1) - 2 * rows @ means.T
+        log_det = 2 * float(np.log(np.diag(L)).sum())
+        return np.asarray(-(squares + log_det + Z.shape[1] * np.log(2 * np.pi)) / 2)
+
+
+class _Prior(NamedTuple):
+    """Inverse Wishart prior of the covariance, worth `weight` rows of covariance `scale`."""
+
+    weight: float
+    scale: Matrix
+
+
+def objective(model: PriorMixture, pool: Pool, prior: _Prior) -> tuple[float, Matrix]:
+    """Q and the responsibilities; labelled rows are certain."""
+    scores = model.scores(pool.Z)
+    held = np.flatnonzero(pool.fixed >= 0)
+    log_proba = normalized(scores)
+    fit = (scores - log_proba)[:, 0] - np.log(scores.shape[1])
+    fit[held] = scores[held, pool.fixed[held]]
+    R = np.exp(log_proba)
+    R[held] = 0.0
+    R[held, pool.fixed[held]] = 1.0
+    away = model.means - model.centre
+    of_means = -(np.sum(away**2) / model.spread + away.size * np.log(2 * np.pi * model.spread)) / 2
+    log_det = float(np.linalg.slogdet(model.covariance)[1])
+    trace = float(np.trace(np.linalg.solve(model.covariance, prior.scale)))
+    of_covariance = -prior.weight * (log_det + trace) / 2
+    return float(pool.row_weight @ fit) + float(of_means) + of_covariance, R
+
+
+def update(model: PriorMixture, pool: Pool, R: Matrix, prior: _Prior) -> PriorMixture:
+    """One M-step: means given the shared parameters, then each of those."""
+    weighted = R * pool.row_weight[:, None]
+    size, sums = weighted.sum(axis=0), weighted.T @ pool.Z
+    # In the eigenbasis of the covariance the systems of all groups are diagonal.
+    values, V = np.linalg.eigh(model.covariance)
+    precision = size[:, None] / values + 1 / model.spread
+    right = (sums @ V) / values + (model.centre @ V) / model.spread
+    means = (right / precision) @ V.T
+    centre = means.mean(axis=0)
+    floor = _SMALLEST * float(values.mean())
+    spread = max(float(np.mean((means - centre) ** 2)), floor)
+    outer = pool.Z.T @ (pool.row_weight[:, None] * pool.Z)
+    cross = sums.T @ means
+    scatter = outer - cross - cross.T + means.T @ (size[:, None] * means)
+    total = float(pool.row_weight.sum())
+    covariance = (scatter + prior.weight * prior.scale) / (total + prior.weight)
+    return PriorMixture(means, (covariance + covariance.T) / 2, centre, spread)
+
+
+def fit_prior_mixture(
+    pool: Pool,
+    n_new: int,
+    rng: np.random.Generator,
+    *,
+    prior_weight: float,
+    n_init: int,
+    tol: float,
+    max_iter: int,
+) -> tuple[PriorMixture, Matrix, Monitor]:
+    """EM from constrained k-means; return the parameters, the responsibilities and the history."""
+    start = fit_kmeans(pool, n_new, rng, n_init)
+    width = pool.Z.shape[1]
+    level = max(start.variance, _TINY)
+    prior = _Prior(prior_weight, level * np.eye(width))
+    centre = start.centres.mean(axis=0)
+    spread = max(float(np.mean((start.centres - centre) ** 2)), _SMALLEST * level)
+    model = PriorMixture(start.centres, level * np.eye(width), centre, spread)
+    total, monitor = float(pool.row_weight.sum()), Monitor(tol, max_iter)
+    value, R = objective(model, pool, prior)
+    last = False
+    while not last:
+        model = update(model, pool, R, prior)
+        before, (value, R) = value, objective(model, pool, prior)
+        last = monitor.record(value, gain=(value - before) / total)
+    return model, R, monitor
+
+
+class BayesianPriorMixture(BaseEstimator):
+    """Gaussian groups with a shared covariance and a shared prior of their means (BP).
+
+    Parameters
+    ----------
+    n_new : int
+        Number of new groups.
+    prior_weight : float
+        Rows that the prior of the covariance is worth.
+    n_dims : int, "auto" or None
+        Dimensions of the truncated SVD of wide or sparse rows; see `WithinClassTransform`.
+    n_init : int
+        Starts of the constrained k-means from which EM begins.
+    tol : float
+        Gain of the objective per row at which to stop.
+    max_iter : int
+    random_state : int, RandomState instance or None
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Group of each row; labelled rows keep theirs.
+    classes_ : ndarray
+        Known groups, then new ones.
+    known_classes_ : ndarray
+    new_groups_ : list of NewGroup
+    parameters_ : PriorMixture
+        Means, covariance, and centre and spread of the prior, in the feature space.
+    space_ : FeatureSpace
+    trace_ : Trace
+    n_iter_, n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arbora.expand import BayesianPriorMixture
+    >>> rng = np.random.default_rng(0)
+    >>> truth = np.repeat(np.arange(4), 30)
+    >>> X = 9 * rng.normal(size=(4, 3))[truth] + rng.normal(size=(120, 3))
+    >>> model = BayesianPriorMixture(2, random_state=0).fit(X, np.where(truth < 2, truth, -1))
+    >>> [group.size for group in model.new_groups_]
+    [30, 30]
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_new": [Interval(Integral, 0, None, closed="left")],
+        "prior_weight": [Interval(Real, 0, None, closed="neither")],
+        "n_dims": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), None],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_new: int = 2,
+        *,
+        prior_weight: float = 10.0,
+        n_dims: Any = "auto",
+        n_init: int = 20,
+        tol: float = 1e-5,
+        max_iter: int = 500,
+        random_state: Any = None,
+    ) -> None:
+        self.n_new = n_new
+        self.prior_weight = prior_weight
+        self.n_dims = n_dims
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit known and new groups together.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Groups as integers or strings. -1, None and NaN mark rows without a label.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            self._validate_params()
+            if y is None:
+                raise ValueError(
+                    f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from groups."
+                )
+            X = check_features(self, X, reset=True)
+            groups = read_groups(y, X.shape[0])
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            weight = np.ones(X.shape[0])
+            self.space_ = fit_space(X, groups, weight, n_dims=self.n_dims, seed=seed)
+            pool = Pool(to_space(self.space_, X), groups.codes, groups.n_groups, weight)
+            n_new = min(self.n_new, len(pool.free))
+            model, R, monitor = fit_prior_mixture(
+                pool,
+                n_new,
+                np.random.default_rng(seed),
+                prior_weight=self.prior_weight,
+                n_init=self.n_init,
+                tol=self.tol,
+                max_iter=self.max_iter,
+            )
+            warn_unless_converged(
+                self, Learned(model.means, monitor.trace, np.nan, monitor.n_iter, monitor.converged)
+            )
+            self.parameters_, self.trace_, self.n_iter_ = model, monitor.trace, monitor.n_iter
+            self.known_classes_ = groups.classes
+            self.classes_ = name_new_groups(groups.classes, n_new)
+            codes = R.argmax(axis=1)
+            self.labels_ = self.classes_[codes]
+            self.new_groups_ = describe_new_groups(codes, R, self.classes_, groups.n_groups)
+        return self
+
+    def fit_predict(self, X: Any, y: Any) -> NDArray[Any]:
+        """Fit, and return the groups of all rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return np.asarray(self.fit(X, y).labels_)
+
+    def predict_proba(self, X: Any) -> Matrix:
+        """Probabilities of the groups.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_groups)
+            Columns in the order of `classes_`.
+        """
+        check_is_fitted(self)
+        Z = to_space(self.space_, check_features(self, X, reset=False))
+        return np.exp(normalized(self.parameters_.scores(Z)))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Most probable group of each row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        proba = self.predict_proba(X)
+        return np.asarray(self.classes_[proba.argmax(axis=1)])

@@ -1,0 +1,267 @@
+"""ExpandClusters: known groups keep their names, new ones are found, and what users may do wrong."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from arbora.expand import BayesianPriorMixture, ExpandClusters
+from arbora.expand._cluster.base import Pool
+from arbora.expand._cluster.kmeans import fit_kmeans, nearest, run_kmeans, seed_centres
+from arbora.expand._cluster.mixture import fit_gaussian, fit_spherical
+from arbora.expand._cluster.n_new import estimate_n_new
+from arbora.expand._cluster.spectral import Neighbours, fit_spectral, neighbour_graph
+from arbora.metrics import expansion_accuracy, hungarian_accuracy
+from support.expand_problems import partly_labelled
+
+
+def mixed(n_known=5, n_new=4, n_each=60, seed=3, labelled=0.5):
+    """A pool with rows of known and of new groups."""
+    X, y, truth = partly_labelled(n_known, n_new, n_each, seed=seed)
+    hidden = np.random.default_rng(seed).random(len(y)) > labelled
+    return X, np.where(hidden, -1, y), truth
+
+
+def pool_of(seed=0, n_known=2):
+    rng = np.random.default_rng(seed)
+    truth = np.repeat(np.arange(4), 25)
+    Z = 8 * rng.normal(size=(4, 3))[truth] + rng.normal(size=(100, 3))
+    fixed = np.where((truth < n_known) & (rng.random(100) < 0.5), truth, -1)
+    return Pool(Z, fixed, n_known, np.ones(100)), truth
+
+
+# --- clusterers ----------------------------------------------------------------------------------------------------
+
+
+def test_nearest_by_definition():
+    rng = np.random.default_rng(0)
+    Z, centres = rng.normal(size=(50, 3)), rng.normal(size=(7, 3))
+    D = np.sum((Z[:, None] - centres) ** 2, axis=2)
+    labels, distance = nearest(Z, centres)
+    np.testing.assert_array_equal(labels, D.argmin(axis=1))
+    np.testing.assert_allclose(distance, D.min(axis=1))
+
+
+def test_lloyd_never_raises_the_inertia():
+    pool, _ = pool_of()
+    rng = np.random.default_rng(0)
+    centres = seed_centres(pool, 2, rng)
+    values = [run_kmeans(pool, centres, max_iter=n, tol=0.0).objective for n in range(1, 8)]
+    assert np.all(np.diff(values) >= -1e-9)
+
+
+@pytest.mark.parametrize("fit", [fit_kmeans, fit_gaussian, fit_spherical, fit_spectral])
+def test_clusterers_hold_labelled_rows_and_find_the_others(fit):
+    pool, truth = pool_of()
+    if fit is fit_spherical:
+        pool = pool._replace(Z=pool.Z + 30 * np.eye(4, 3)[truth] - 15)
+    found = fit(pool, 2, np.random.default_rng(0), 10)
+    held = pool.fixed >= 0
+    np.testing.assert_array_equal(found.labels[held], pool.fixed[held])
+    assert hungarian_accuracy(truth, found.labels) > 0.95
+    proba = np.exp(found.log_proba(pool.Z))
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    assert np.mean(proba.argmax(axis=1)[~held] == found.labels[~held]) > 0.95
+
+
+def test_approximate_neighbours_are_nearly_exact(monkeypatch):
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(3000, 5))
+    exact = Neighbours(Z, 0).find(Z[:200], 10)
+    monkeypatch.setattr("arbora.expand._cluster.spectral.MOST_EXACT", 100)
+    near = Neighbours(Z, 0).find(Z[:200], 10)
+    shared = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact, near, strict=True)])
+    assert shared > 0.9
+    np.testing.assert_array_equal(near[:, 0], np.arange(200))
+
+
+def test_neighbour_graph_is_symmetric_without_loops():
+    Z = np.random.default_rng(0).normal(size=(60, 3))
+    graph = neighbour_graph(Neighbours(Z, 0), 5).toarray()
+    np.testing.assert_array_equal(graph, graph.T)
+    assert not np.diag(graph).any()
+    assert set(np.unique(graph)) <= {0.0, 0.5, 1.0}
+
+
+# --- ExpandClusters ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clusterer", ["kmeans", "gaussian", "spectral"])
+def test_new_groups_of_a_pool_of_new_rows(clusterer):
+    X, y, truth = partly_labelled(5, 4, 60, seed=3)
+    model = ExpandClusters("within", clusterer, n_new=4, pool="new", random_state=0).fit(X, y)
+    new = truth >= 5
+    np.testing.assert_array_equal(model.labels_[~new], truth[~new])
+    assert hungarian_accuracy(truth[new], model.labels_[new]) > (0.8 if clusterer == "spectral" else 0.95)
+    assert model.classes_.tolist() == list(range(9))
+    assert hungarian_accuracy(truth[new], model.predict(X[new], among="new")) > 0.8
+    assert np.mean(model.predict(X) == model.labels_) > 0.9
+    assert np.mean(model.is_new(X) == new) > 0.9
+
+
+def test_mixed_pools_fill_known_groups_and_new_ones():
+    X, y, truth = mixed()
+    model = ExpandClusters("within", "kmeans", n_new=4, random_state=0).fit(X, y)
+    scores = expansion_accuracy(truth[y < 0], model.labels_[y < 0], np.arange(5))
+    assert min(scores) > 0.9
+    labelled = y >= 0
+    np.testing.assert_array_equal(model.labels_[labelled], y[labelled])
+    plain = ExpandClusters("identity", "kmeans", n_new=4, random_state=0).fit(X, y)
+    assert scores.all > expansion_accuracy(truth[y < 0], plain.labels_[y < 0], np.arange(5)).all + 0.1
+
+
+def test_auto_beats_the_identity_where_a_feature_is_a_nuisance():
+    X, y, truth = partly_labelled(6, 4, 40, seed=3)
+    model = ExpandClusters(n_new=4, pool="new", random_state=0).fit(X, y)
+    new = truth >= 6
+    assert hungarian_accuracy(truth[new], model.labels_[new]) > 0.9
+    assert model.choice_["transform"] != "identity"
+    assert len(model.cv_results_["mean_score"]) == len(model.cv_results_["clusterer"])
+
+
+def test_number_of_new_groups_comes_with_a_range_and_a_curve():
+    X, y, _ = partly_labelled(6, 4, 60, seed=3)
+    model = ExpandClusters("within", "kmeans", pool="new", random_state=0).fit(X, y)
+    low, high = model.n_new_range_
+    assert low <= model.n_new_ <= high
+    assert 2 <= model.n_new_ <= 8
+    estimate = model.n_new_estimate_
+    assert set(estimate.rules) == {"bic", "variance", "share"}
+    assert len(estimate.curve["n_new"]) == len(estimate.curve["bic"])
+
+
+def test_no_new_groups_where_there_are_none():
+    X, y, truth = mixed(n_known=5, n_new=0)
+    model = ExpandClusters("within", "kmeans", random_state=0).fit(X, y)
+    assert model.n_new_ <= 1
+    assert np.mean(model.labels_ == truth) > 0.9
+
+
+def test_estimate_is_exact_for_separated_groups():
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(12), 50)
+    Z = 20 * rng.normal(size=(12, 6))[truth] + rng.normal(size=(600, 6))
+    known = truth < 5
+    found = estimate_n_new(Z[known], truth[known], 5, Z[~known], rng)
+    assert found.value == 7
+
+
+def test_names_of_new_groups():
+    X, y, _ = partly_labelled(3, 2, 30)
+    named = np.array(["ant", "bee", "new 1"], dtype=object)
+    y = np.array([None if code < 0 else named[code] for code in y], dtype=object)
+    model = ExpandClusters("within", "kmeans", n_new=2, pool="new", random_state=0).fit(X, y)
+    assert model.classes_.tolist() == ["ant", "bee", "new 1", "new 2", "new 3"]
+    assert [group.name for group in model.new_groups_] == ["new 2", "new 3"]
+    for group in model.new_groups_:
+        assert {*group.central, *group.borderline} <= set(np.flatnonzero(model.labels_ == group.name))
+        assert 0 < group.confidence <= 1
+
+
+def test_refit_keeps_the_names_of_groups_that_are_found_again():
+    X, y, truth = partly_labelled(4, 4, 50, seed=3)
+    model = ExpandClusters("within", "kmeans", n_new=4, random_state=0).fit(X, y)
+    before = model.labels_.copy()
+    accepted = np.flatnonzero(truth == 5)[:20]
+    y2 = y.copy()
+    y2[accepted] = 100  # the user names a group
+    model.set_params(n_new=3, random_state=1).refit(X, y2)
+    for name in model.classes_[5:]:
+        rows = model.labels_ == name
+        assert np.mean(before[rows] == name) > 0.9
+
+
+def test_rounds_with_confident_rows_do_no_harm():
+    X, y, truth = mixed()
+    one, more = (
+        ExpandClusters("within", "kmeans", n_new=4, n_rounds=n, random_state=0).fit(X, y) for n in (0, 2)
+    )
+    scores = [expansion_accuracy(truth, model.labels_, np.arange(5)).all for model in (one, more)]
+    assert scores[1] > scores[0] - 0.05
+
+
+def test_explanation_names_the_nuisance_and_doubtful_groups():
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(5), 60)
+    centres = 10 * rng.normal(size=(5, 4))
+    centres[1] = centres[0] + 0.3  # nearly the same group twice
+    X = centres[truth] + rng.normal(size=(300, 4))
+    X[:, 3] = 30 * rng.normal(size=300)  # a nuisance
+    X[truth == 4, 0] += np.where(rng.random(60) < 0.5, 60, 0)  # two groups under one name
+    model = ExpandClusters("within", "kmeans", n_new=0, random_state=0).fit(X, truth)
+    told = model.explain(X, truth, feature_names=["a", "b", "c", "nuisance"])
+    assert told.features[-1][0] == "nuisance"
+    assert (0, 1) in [merge.groups for merge in told.merges]
+    assert 4 in [split.group for split in told.splits]
+
+
+def test_sparse_rows():
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(6), 40)
+    rate = rng.gamma(0.05, size=(6, 300))[truth] * 3 + 0.01
+    X = sp.csr_array(rng.poisson(rate).astype(float))
+    y = np.where(truth < 4, truth, -1)
+    model = ExpandClusters(n_new=2, pool="new", random_state=0).fit(X, y)
+    assert model.choice_["clusterer"] in ("vmf", "spectral")
+    assert hungarian_accuracy(truth[truth >= 4], model.labels_[truth >= 4]) > 0.8
+
+
+def test_one_known_group_falls_back_with_a_warning():
+    X, y, truth = partly_labelled(1, 3, 40)
+    with pytest.warns(UserWarning, match="Label more groups"):
+        model = ExpandClusters(n_new=3, pool="new", random_state=0).fit(X, y)
+    assert hungarian_accuracy(truth[truth > 0], model.labels_[truth > 0]) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_odd_input_gives_a_sound_answer():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 10_000))
+    y = np.where(np.arange(50) < 20, np.arange(50) % 4, -1)
+    assert len(ExpandClusters(n_new=2, random_state=0).fit(X, y).labels_) == 50  # wide
+    X = rng.normal(size=(30, 3))
+    everything = ExpandClusters("within", "kmeans", random_state=0).fit(X, np.arange(30) % 3)
+    assert everything.n_new_ == 0  # all rows labelled
+    single = ExpandClusters("within", "kmeans", n_new=2, random_state=0).fit(X, [0, 1, 2] + [-1] * 27)
+    assert np.isfinite(single.predict_proba(X)).all()  # groups of one row
+    same = ExpandClusters("within", "kmeans", n_new=2, random_state=0).fit(
+        np.ones((30, 3)), [0, 1, 2] + [-1] * 27
+    )
+    assert np.isfinite(same.predict_proba(X)).all()
+    few = ExpandClusters("within", "kmeans", n_new=9, pool="new", random_state=0).fit(
+        X[:5], [0, 0, 1, -1, -1]
+    )
+    assert few.n_new_ <= 2  # more new groups than rows
+
+
+def test_nothing_labelled_names_discover():
+    with pytest.raises(ValueError, match=r"arbora\.discover"):
+        ExpandClusters().fit(np.eye(4), [-1] * 4)
+    with pytest.raises(ValueError, match="among must be"):
+        ExpandClusters("within", "kmeans", n_new=0).fit(np.eye(4), [0, 0, 1, 1]).predict(
+            np.eye(4), among="some"
+        )
+    with pytest.raises(ValueError, match="NaN"):
+        ExpandClusters().fit(np.full((4, 2), np.nan), [0, 0, 1, 1])
+
+
+# --- BayesianPriorMixture ------------------------------------------------------------------------------------------
+
+
+def test_prior_mixture_never_falls_and_holds_labelled_rows():
+    X, y, truth = mixed(seed=1)
+    model = BayesianPriorMixture(4, tol=1e-9, max_iter=300, random_state=0).fit(X, y)
+    assert model.trace_.is_monotone(increasing=True, tolerance=1e-9)
+    np.testing.assert_array_equal(model.labels_[y >= 0], y[y >= 0])
+    assert expansion_accuracy(truth, model.labels_, np.arange(5)).all > 0.8
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+
+
+def test_prior_mixture_shrinks_means_towards_their_centre():
+    """A group with one row is drawn to the centre of all groups, by its share of the precision."""
+    from arbora.expand.prior_mixture import PriorMixture, _Prior, update
+
+    Z = np.array([[10.0], [0.0], [0.0]])
+    pool = Pool(Z, np.array([0, 1, 1]), 2, np.ones(3))
+    model = PriorMixture(np.zeros((2, 1)), np.eye(1), np.zeros(1), 1.0)
+    R = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    np.testing.assert_allclose(update(model, pool, R, _Prior(1.0, np.eye(1))).means, [[5.0], [0.0]])
