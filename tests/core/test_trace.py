@@ -1,4 +1,4 @@
-"""Trace and Progress: what a fit records and what it shows."""
+"""Trace and Progress: the history of a fit and its progress bar."""
 
 import copy
 import io
@@ -79,7 +79,7 @@ def test_states_with_the_columns_of_older_versions_load():
     assert trace.is_monotone("seconds", increasing=True)
 
 
-def test_the_clock_is_a_real_one():
+def test_seconds_are_measured():
     trace = Trace()
     time.sleep(0.02)
     trace.append(1.0)
@@ -124,7 +124,7 @@ def test_monotone_with_infinities_and_tolerance(values, tolerance, expected):
     assert trace.is_monotone(increasing=True, tolerance=tolerance) is expected
 
 
-def test_bad_use_of_a_trace_is_explained():
+def test_invalid_use_raises_a_clear_error():
     trace = Trace()
     with pytest.raises(KeyError, match="did you mean 'objective'"):
         trace["objectiv"]
@@ -140,7 +140,7 @@ def test_bad_use_of_a_trace_is_explained():
         trace.plot()
 
 
-def test_repr_tells_the_last_row():
+def test_repr_shows_the_last_row():
     trace = Trace()
     assert repr(trace) == "<Trace: 0 iterations>"
     trace.append(objective=12.5)

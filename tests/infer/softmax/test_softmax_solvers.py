@@ -126,13 +126,13 @@ def test_reported_gap_is_certified_and_threads_change_nothing(solver, factor):
 
 
 @pytest.mark.parametrize("factor", [None, tree_factor()], ids=["flat", "tree"])
-def test_lc_never_gets_worse(factor):
+def test_lc_objective_never_rises(factor):
     monitor = Monitor(1e-6, 1000)
     solve_lc(random_problem(factor=factor), monitor, ThreadEngine())
     assert monitor.trace.is_monotone("objective", increasing=False, tolerance=1e-13)
 
 
-def test_lc_blocks_are_put_together_from_two_numbers_a_row():
+def test_lc_merges_blocks_by_two_numbers_per_row():
     S = np.random.default_rng(0).normal(scale=300, size=(20, 9))
     sums = [partial_sums(S[:, :4]), partial_sums(S[:, 4:5]), partial_sums(S[:, 5:])]
     np.testing.assert_allclose(log_total(reduce(merge, sums)), logsumexp(S, axis=1), rtol=1e-13)
@@ -199,7 +199,7 @@ def test_dual_needs_few_sweeps_for_any_cost(C, dtype):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_newton_goes_on_while_the_objective_falls(seed):
+def test_newton_continues_while_the_objective_falls(seed):
     hard = text_problem(1e6, 300, 2000, 60, 60, n_own=1, skew=1.0, seed=seed)
     assert solve_newton(hard, Monitor(1e-3, 100)).converged
 
@@ -269,7 +269,7 @@ def test_single_precision(solver):
     assert right.Z.dtype == (np.float64 if solver == "lbfgs" else np.float32)
 
 
-def test_newton_starts_where_it_is_told():
+def test_newton_uses_its_start():
     problem = random_problem(sparse=False)
     cold = Monitor(1e-10, 100)
     best = solve_newton(problem, cold)
@@ -278,7 +278,7 @@ def test_newton_starts_where_it_is_told():
     assert len(warm.trace) == 1 < len(cold.trace)
 
 
-def test_lc_takes_the_memory_that_was_counted():
+def test_lc_needs_no_more_memory_than_estimated():
     rng = np.random.default_rng(0)
     X = sp.random_array((100, 2000), density=0.005, format="csr", rng=rng)
     problem = SoftmaxProblem(X, rng.integers(0, 1000, 100), np.ones(100), 1000)
@@ -290,7 +290,7 @@ def test_lc_takes_the_memory_that_was_counted():
     assert used < 1.25 * memory_of(problem, "lc")  # a second copy of the weights would be 1.6 times that
 
 
-def test_memory_is_counted_before_it_is_spent():
+def test_memory_is_checked_before_training():
     problem = random_problem()
     assert memory_of(problem, "lc") < memory_of(problem, "dm")
     assert memory_of(problem, "lbfgs") > memory_of(problem, "auto")

@@ -65,20 +65,20 @@ def test_paths_and_order():
     [{"likelihood": "softmax"}, {"X": np.ones((40, 4))}, {"precision": np.ones((9, 5))}],
     ids=["softmax", "dense", "by weight"],
 )
-def test_what_the_dual_is_not_for(change, monkeypatch):
+def test_problems_that_do_not_suit_the_dual(change, monkeypatch):
     monkeypatch.setattr(tree_dual, "suits_blocks", lambda *sizes: False)
     problem = make("logistic", sparse=True)
     assert suits_dual(problem)
     assert not suits_dual(problem._replace(**change))
 
 
-def test_memory_is_refused_before_it_is_spent(monkeypatch):
+def test_memory_is_checked_before_training(monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 1000)
     with pytest.raises(MemoryError, match="5 classes in a tree of 9 nodes"):
         TreeDual(make("logistic", sparse=True), ThreadEngine(1))
 
 
-def test_classifier_finds_the_same_model_by_either_way(monkeypatch):
+def test_classifier_finds_the_same_model_with_dual_and_newton(monkeypatch):
     data = make_hierarchical_text(150, 60, n_leaves=6, depth=2, random_state=0)
     X = LtcTransformer().fit_transform(data.X_train)
     model = HierarchicalBayesClassifier(data.hierarchy, likelihood="logistic", tol=1e-6)

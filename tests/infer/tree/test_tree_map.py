@@ -1,4 +1,4 @@
-"""Most probable weights of a tree: optima of a generic solver, differences, reductions, hostile input."""
+"""MAP weights of a tree: optima of a generic solver, finite differences, reductions, extreme input."""
 
 import re
 
@@ -265,7 +265,7 @@ def test_a_weight_of_two_is_a_row_twice(likelihood):
 
 @pytest.mark.usefixtures("path")
 @BOTH
-def test_a_start_near_by_saves_steps(likelihood):
+def test_close_start_saves_steps(likelihood):
     problem = make(likelihood)
     first = solve(problem, tol=1e-6)
     assert len(solve(problem, first.weights, tol=1e-5).trace) == 0
@@ -331,12 +331,12 @@ def test_no_marginals_where_blocks_are_too_large(monkeypatch):
         ({"Y": sp.csr_array((40, 3))}, "Y has shape (40, 3)"),
     ],
 )
-def test_what_does_not_fit_is_named(change, message):
+def test_invalid_problems_are_refused(change, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         solve(make(**change))
 
 
-def test_memory_is_asked_for_first(monkeypatch):
+def test_memory_is_checked_before_training(monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 1000)
     with pytest.raises(
         MemoryError, match="Training 5 classes in a tree of 9 nodes on 40 rows with 5 features"

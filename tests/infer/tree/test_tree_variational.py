@@ -270,7 +270,7 @@ def test_coverage_on_data_of_the_model_itself(model):
     assert np.mean(of_q) < np.mean(hits) - 0.02
 
 
-def test_iterations_can_be_watched():
+def test_progress_counts_iterations():
     state = VariationalTree(problem(), ThreadEngine())
     bounds = [state.iterate(1e-6) for _ in range(4)]
     assert bounds == sorted(bounds)
