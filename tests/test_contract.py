@@ -2,11 +2,13 @@
 
 import inspect
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -19,11 +21,21 @@ NUMERIC = [row for row in REGISTRY if row.numeric]
 
 every = pytest.mark.parametrize("row", REGISTRY, ids=lambda row: row.cls.__name__)
 numeric = pytest.mark.parametrize("row", NUMERIC, ids=lambda row: row.cls.__name__)
+classifiers = pytest.mark.parametrize(
+    "row", [row for row in NUMERIC if is_classifier(row.cls())], ids=lambda row: row.cls.__name__
+)
+iterative = pytest.mark.parametrize(
+    "row",
+    [row for row in NUMERIC if "max_iter" in inspect.signature(row.cls).parameters],
+    ids=lambda row: row.cls.__name__,
+)
 
 
 def outputs(model, X):
     """All that a fitted model says of items, by the name of the method."""
-    names = ("predict", "predict_proba", "decision_function", "transform", "score_samples")
+    names = (
+        "predict", "predict_proba", "predict_node_proba", "decision_function", "transform", "score_samples"
+    )  # fmt: skip
     found = {name: getattr(model, name)(X) for name in names if hasattr(model, name)}
     return {name: value.toarray() if sp.issparse(value) else value for name, value in found.items()}
 
@@ -152,3 +164,51 @@ def test_fit_leaves_parameters_alone(row):
     before = model.get_params()
     model.fit(data.X, data.y)
     assert all(model.get_params()[name] is value for name, value in before.items())
+
+
+@classifiers
+def test_class_and_node_probabilities(row):
+    """The columns are those of `classes_` and `nodes_`; a parent has the sum of its children."""
+    data = row.data()
+    model = row.make().fit(data.X, data.y)
+    assert model.classes_.tolist() == sorted(set(data.y))
+    proba, nodes = model.predict_proba(data.X_new), model.predict_node_proba(data.X_new)
+    assert proba.shape == (len(data.X_new), len(model.classes_))
+    assert nodes.shape == (len(data.X_new), len(model.nodes_))
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(nodes[:, model.class_nodes_], proba, rtol=1e-6, atol=1e-12)
+    tree = model.hierarchy_
+    for node in np.flatnonzero(~tree.is_leaf):
+        children = tree.child_indices[tree.child_indptr[node] : tree.child_indptr[node + 1]]
+        np.testing.assert_allclose(nodes[:, node], nodes[:, children].sum(axis=1), rtol=1e-6)
+
+
+@numeric
+def test_trace_columns_have_one_meaning(row):
+    """`gap` is the certified relative duality gap, absent in models that have none."""
+    data = row.data()
+    model = row.make().fit(data.X, data.y)
+    if not hasattr(model, "trace_"):
+        return
+    trace = model.trace_
+    assert {"objective", "seconds"} <= set(trace.columns)
+    assert len(trace) == getattr(model, "n_iter_", len(trace))  # a sampler has no iterations of a solver
+    assert np.isfinite(trace["objective"]).all()
+    assert trace.is_monotone("seconds", increasing=True)
+    assert ("gap" in trace) == hasattr(model, "duality_gap_")
+    for name in {"gap", "gap_estimate", "change"} & set(trace.columns):
+        assert np.nanmin(trace[name]) >= 0
+    if "gap" in trace:
+        assert trace.last["gap"] == pytest.approx(model.duality_gap_, rel=1e-5)
+        assert "gain" not in trace
+
+
+@iterative
+def test_a_fit_that_has_not_converged_warns_at_the_line_of_the_caller(row):
+    data = row.data()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        row.make(tol=1e-12, max_iter=1).fit(data.X, data.y)
+    found = [warning for warning in caught if issubclass(warning.category, ConvergenceWarning)]
+    assert found
+    assert {warning.filename for warning in found} == {__file__}
