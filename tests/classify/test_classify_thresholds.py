@@ -121,7 +121,7 @@ def test_one_label_a_row_ignores_it(estimator, threshold):
 
 def test_too_few_rows_to_learn_from():
     X, labels = np.eye(4), [[0], [1], [0, 1], []]
-    with pytest.raises(ValueError, match="too few rows to spare"):
+    with pytest.raises(ValueError, match="too few rows for that"):
         OneVsRestSVC(threshold="scut").fit(X, labels)
     for threshold in ("zero", RCut(1)):
         found = OneVsRestSVC(threshold=threshold).fit(X, labels).predict(X)
