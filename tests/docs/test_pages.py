@@ -16,9 +16,7 @@ from support.paths import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
-WITHOUT_CODE = {"index.md", "glossary.md", "demo.md"}
-# Pages that are being rewritten.
-UNFINISHED: set[str] = set()
+WITH_CODE = [page for page in PAGES if page.name not in ("index.md", "glossary.md", "demo.md")]
 
 DOCUMENTS = {
     "sea/fish": "fins scales gills water salt",
@@ -26,12 +24,6 @@ DOCUMENTS = {
     "land/trees": "leaves bark roots soil stone",
     "land/roads": "asphalt traffic bridge soil stone",
 }
-
-
-def page_params(pages):
-    for page in pages:
-        marks = [pytest.mark.xfail(strict=False)] if page.name in UNFINISHED else []
-        yield pytest.param(page, id=page.name, marks=marks)
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +63,7 @@ def corpus():
         yield
 
 
-@pytest.mark.parametrize("page", list(page_params(page for page in PAGES if page.name not in WITHOUT_CODE)))
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_code_of_the_page_runs_and_prints_what_it_shows(page, reader, corpus):
     assert run_page(page), f"{page.name} has no code that runs"
@@ -84,7 +76,7 @@ def test_links_lead_to_files(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("page", list(page_params(PAGES)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_names_of_the_library_exist(page):
     """Dotted names (``arbora.core.trace``) can be imported; paths of Python files lead to files."""
     text = page.read_text(encoding="utf-8")
