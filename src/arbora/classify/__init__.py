@@ -1,4 +1,4 @@
-"""File items into a taxonomy, DAG or label graph that exists."""
+"""Classifiers that file items into an existing taxonomy, DAG or label graph."""
 
 from arbora.classify._common.explain import Word, deciding_words, explain, words_of_nodes
 from arbora.classify.baselines import OneVsRestLogistic, OneVsRestSVC

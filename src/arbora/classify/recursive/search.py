@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     coupled: Sequence[Coupling]  # factors of these couplings
     splits: Sequence[Split]
     scoring: str
-    threshold: Any  # for label sets; None for one label a row
+    threshold: Any  # for label sets; None for one label per row
     prune_below: float | None
 
     def coupling_of(self, coupling: Any) -> Coupling:
