@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
-from arbora.classify._common import one_vs_rest as _train
+from arbora.classify._linear import one_vs_rest as _train
 from arbora.core.checkpoint import CheckpointError
 from arbora.structure import Hierarchy
 
@@ -128,7 +128,7 @@ def test_an_interrupted_calibration_goes_on(estimator, params, n_pieces, tmp_pat
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, {here!r})
-from arbora.classify._common import one_vs_rest as _train
+from arbora.classify._linear import one_vs_rest as _train
 import test_classify_checkpoint as t
 
 estimator, params, _ = t.CASES[{case!r}]

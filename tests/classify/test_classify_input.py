@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
-from arbora.classify._common.linear_model import as_csr
+from arbora.classify._linear.linear_model import as_csr
 from arbora.infer.linear.flat import class_blocks
 from arbora.structure import Hierarchy
 
@@ -249,7 +249,7 @@ def test_bad_sample_weights(estimator, weight, message):
 def test_a_fit_that_cannot_fit_says_so_before_it_starts(estimator, monkeypatch):
     monkeypatch.setattr("arbora.core.memory.available_memory", lambda: 1000)
     monkeypatch.setattr(
-        "arbora.classify._common.one_vs_rest.solve_block", lambda *args, **kwargs: pytest.fail("it started")
+        "arbora.classify._linear.one_vs_rest.solve_block", lambda *args, **kwargs: pytest.fail("it started")
     )
     with pytest.raises(
         MemoryError, match=r"4 classes on 80 rows with 10 features.*needs about.*fewer features"

@@ -15,8 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from arbora import io
-from arbora.classify._common import linear_model
 from arbora.classify._common.cuts import label_ranks, top_columns
+from arbora.classify._linear import linear_model
 from arbora.classify.thresholds import (
     GlobalCut,
     InstanceCut,

@@ -16,20 +16,20 @@ from typing import Any, ClassVar
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify._common.linear_predictor import (
-    CHECKPOINT_CONSTRAINT,
-    CLASS_WEIGHT_CONSTRAINT,
-    LINEAR_CONSTRAINTS,
-    LinearPredictor,
-)
 from arbora.classify._common.node_predictor import NodePredictor
-from arbora.classify._common.one_vs_rest import fit_one_vs_rest
 from arbora.classify._common.training import (
     check_training,
     drop_weightless_rows,
     positive_sample_weight,
     positive_weights,
 )
+from arbora.classify._linear.linear_predictor import (
+    CHECKPOINT_CONSTRAINT,
+    CLASS_WEIGHT_CONSTRAINT,
+    LINEAR_CONSTRAINTS,
+    LinearPredictor,
+)
+from arbora.classify._linear.one_vs_rest import fit_one_vs_rest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
 from arbora.core.rollback import all_or_nothing
 from arbora.structure import Hierarchy

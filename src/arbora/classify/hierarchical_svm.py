@@ -30,8 +30,6 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 
 from arbora.classify._common.held_out import learn_decisions
-from arbora.classify._common.linear_model import LinearModel, keep_fit
-from arbora.classify._common.linear_predictor import LINEAR_CONSTRAINTS, LinearPredictor
 from arbora.classify._common.node_predictor import NodePredictor
 from arbora.classify._common.routes import build_routes
 from arbora.classify._common.training import (
@@ -40,6 +38,8 @@ from arbora.classify._common.training import (
     drop_weightless_rows,
     refuse_label_sets,
 )
+from arbora.classify._linear.linear_model import LinearModel, keep_fit
+from arbora.classify._linear.linear_predictor import LINEAR_CONSTRAINTS, LinearPredictor
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing

@@ -10,7 +10,7 @@ The bias is the weight of a constant feature of value `intercept_scaling` and is
 sign: its solution at 2 C equals the one here at C.)
 
 With a label structure, the recursive penalty of `RecursiveLogisticRegression` with the same `coupling` and `fade`
-replaces the sum of squares (`_common.coupling`): classes that are near each other share weights and still compete in
+replaces the sum of squares (`_linear.coupling`): classes that are near each other share weights and still compete in
 one softmax.
 
 The solvers are those of S. Gopal (2014, thesis, chapter 4) and faster ones (`infer.softmax.solve`).
@@ -32,24 +32,24 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.classify._common.coupling import couple
-from arbora.classify._common.feature_subset import (
-    dense_model,
-    design_matrix,
-    needs_no_copy,
-    pruned_model,
-    pruning_limits,
-)
-from arbora.classify._common.linear_model import LinearModel, linear_scores
-from arbora.classify._common.linear_predictor import CHECKPOINT_CONSTRAINT, LINEAR_CONSTRAINTS
 from arbora.classify._common.node_predictor import NodePredictor
-from arbora.classify._common.node_weights import node_weights
 from arbora.classify._common.training import (
     Training,
     check_training,
     drop_weightless_rows,
     open_checkpoint,
 )
+from arbora.classify._linear.coupling import couple
+from arbora.classify._linear.feature_subset import (
+    dense_model,
+    design_matrix,
+    needs_no_copy,
+    pruned_model,
+    pruning_limits,
+)
+from arbora.classify._linear.linear_model import LinearModel, linear_scores
+from arbora.classify._linear.linear_predictor import CHECKPOINT_CONSTRAINT, LINEAR_CONSTRAINTS
+from arbora.classify._linear.node_weights import node_weights
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.memory import require_memory
 from arbora.core.monitor import Monitor
@@ -185,7 +185,7 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
         prune_below: float | None = None,
         dtype: str = "float32",
         n_jobs: int | None = None,
-        engine: Any = None,
+        engine: Engine | str | None = None,
         random_state: Any = None,
         checkpoint: Any = None,
         verbose: int = 0,

@@ -30,7 +30,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.classify._common.cuts import best_cuts, label_ranks, ridge, top_columns
-from arbora.classify._common.linear_model import by_chunks
+from arbora.classify._linear.linear_model import by_chunks
 
 
 def _as_sets(columns: NDArray[np.int64], counts: NDArray[np.int64], n_classes: int) -> sp.csr_array:

@@ -30,14 +30,7 @@ from arbora.classify._common.calibration import (
 )
 from arbora.classify._common.held_out import HeldOut, Train, held_out_scores, stacked
 from arbora.classify._common.labels import is_multilabel
-from arbora.classify._common.linear_model import LinearModel, by_chunks, keep_solution
-from arbora.classify._common.linear_predictor import (
-    CHECKPOINT_CONSTRAINT,
-    LINEAR_CONSTRAINTS,
-    LinearPredictor,
-)
 from arbora.classify._common.node_predictor import NodePredictor
-from arbora.classify._common.one_vs_rest import train_one_vs_rest
 from arbora.classify._common.routes import Decisions, build_routes
 from arbora.classify._common.training import (
     Training,
@@ -45,6 +38,13 @@ from arbora.classify._common.training import (
     drop_weightless_rows,
     open_checkpoint,
 )
+from arbora.classify._linear.linear_model import LinearModel, by_chunks, keep_solution
+from arbora.classify._linear.linear_predictor import (
+    CHECKPOINT_CONSTRAINT,
+    LINEAR_CONSTRAINTS,
+    LinearPredictor,
+)
+from arbora.classify._linear.one_vs_rest import train_one_vs_rest
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.progress import Progress

@@ -206,7 +206,7 @@ class MultinomialMixture(Mixture):
         batch_size: int | None = None,
         dtype: str = "float32",
         n_jobs: int | None = None,
-        engine: Any = None,
+        engine: Engine | str | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from arbora.classify import RecursiveSVC
-from arbora.classify._common.coupling import couple
+from arbora.classify._linear.coupling import couple
 from arbora.structure import Hierarchy
 from support.recursive_problems import (
     DAG,

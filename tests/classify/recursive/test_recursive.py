@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from arbora import io
 from arbora.classify import OneVsRestSVC, RecursiveLogisticRegression, RecursiveSVC
-from arbora.classify._common.coupling import couple
+from arbora.classify._linear.coupling import couple
 from arbora.classify.recursive import estimators as _recursive
 from arbora.classify.recursive import memory as _memory
 from arbora.core import memory

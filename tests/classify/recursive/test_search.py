@@ -289,7 +289,7 @@ def no_training(monkeypatch):
         raise AssertionError("something was trained")
 
     monkeypatch.setattr(_search, "train_joint", fails)
-    monkeypatch.setattr("arbora.classify.recursive.estimators.train_joint", fails)
+    monkeypatch.setattr("arbora.classify.recursive.classifier.train_joint", fails)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._common.linear_model import by_chunks
+from arbora.classify._linear.linear_model import by_chunks
 
 
 def top_columns(scores: NDArray[Any], k: int) -> NDArray[np.int64]:

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify._common.calibration import Calibration, fit_sigmoid, fit_softmax_scale
-from arbora.classify._common.linear_model import LinearModel, PartsModel, linear_scores
 from arbora.classify._common.training import Training
+from arbora.classify._linear.linear_model import LinearModel, PartsModel, linear_scores
 from arbora.classify.thresholds import Threshold, make_threshold
 from arbora.core.engine import Engine
 from arbora.core.folds import random_splits

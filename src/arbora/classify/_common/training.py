@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
 from arbora.classify._common.labels import Targets, encode_targets
-from arbora.classify._common.linear_model import as_csr
+from arbora.classify._linear.linear_model import as_csr
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.fingerprint import fingerprint
 from arbora.core.validation import check_features

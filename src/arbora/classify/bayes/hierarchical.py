@@ -30,9 +30,9 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from arbora.classify._common.linear_model import LinearModel, as_csr, linear_scores
 from arbora.classify._common.node_predictor import NodePredictor
 from arbora.classify._common.training import check_labelled_rows
+from arbora.classify._linear.linear_model import LinearModel, as_csr, linear_scores
 from arbora.classify.bayes.model_tree import model_tree
 from arbora.classify.bayes.node_report import fitted_ancestor, summarise_nodes
 from arbora.classify.bayes.posterior import TreeWeights, expected_precisions, find_posterior
@@ -179,7 +179,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         tol: float | None = None,
         max_iter: int = 200,
         n_jobs: int | None = None,
-        engine: Any = None,
+        engine: Engine | str | None = None,
         verbose: int = 0,
     ) -> None:
         self.structure = structure

@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from arbora.classify._common.coupling import Coupling
-from arbora.classify._common.linear_model import LinearModel, PartsModel, signed_costs
 from arbora.classify._common.training import Training
+from arbora.classify._linear.coupling import Coupling
+from arbora.classify._linear.linear_model import LinearModel, PartsModel, signed_costs
 from arbora.classify.recursive.memory import check_joint_memory, size_of, weight_memory
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine

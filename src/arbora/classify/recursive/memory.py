@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from arbora.classify._common.coupling import Coupling
 from arbora.classify._common.held_out import effective_calibration, held_out_share, most_scores
 from arbora.classify._common.training import Training
+from arbora.classify._linear.coupling import Coupling
 from arbora.classify.thresholds import Threshold
 from arbora.core.folds import Split
 from arbora.core.memory import require_memory

@@ -25,9 +25,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from arbora.classify._common.coupling import Coupling
-from arbora.classify._common.linear_model import linear_scores
 from arbora.classify._common.training import Training
+from arbora.classify._linear.coupling import Coupling
+from arbora.classify._linear.linear_model import linear_scores
 from arbora.classify.recursive.coupled_training import Fitted, Start, build_model, pack, train_joint, unpack
 from arbora.classify.thresholds import make_threshold
 from arbora.core.checkpoint import Checkpoint

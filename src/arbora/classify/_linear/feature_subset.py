@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._common.linear_model import LinearModel
+from arbora.classify._linear.linear_model import LinearModel
 from arbora.core.chunks import split
 from arbora.core.engine import Engine
 from arbora.infer.prune import pruned

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify._common.held_out import learn_decisions
-from arbora.classify._common.linear_model import LinearModel, keep_solution, signed_costs
 from arbora.classify._common.training import Training, open_checkpoint
+from arbora.classify._linear.linear_model import LinearModel, keep_solution, signed_costs
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.memory import require_memory

@@ -13,8 +13,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.classify._common.calibration import Calibration, class_probabilities
 from arbora.classify._common.labels import is_multilabel
-from arbora.classify._common.linear_model import LinearModel, PartsModel, linear_scores
 from arbora.classify._common.node_predictor import check_X
+from arbora.classify._linear.linear_model import LinearModel, PartsModel, linear_scores
 from arbora.engine import ThreadEngine
 
 LINEAR_CONSTRAINTS: dict[str, Any] = {

@@ -30,7 +30,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
 
-from arbora.classify._common.elimination import Precision, covariance_factor, eliminate
+from arbora.classify._linear.elimination import Precision, covariance_factor, eliminate
 from arbora.core.memory import require_memory
 from arbora.kernels.elimination import count_factor
 from arbora.structure import Hierarchy, LabelGraph

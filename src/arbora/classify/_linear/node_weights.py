@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._common.coupling import expected_weights
-from arbora.classify._common.linear_model import LinearModel, PartsModel
+from arbora.classify._linear.coupling import expected_weights
+from arbora.classify._linear.linear_model import LinearModel, PartsModel
 from arbora.core.memory import require_memory
 from arbora.structure import Hierarchy, LabelGraph
 

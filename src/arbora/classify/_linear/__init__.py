@@ -1,0 +1,1 @@
+"""Linear classifiers: training, weights, scores, and the couplings of weights over a structure."""
