@@ -1,8 +1,7 @@
 """Arbora organises large collections.
 
 Three verbs, three packages: ``arbora.classify`` files new items into a taxonomy or label graph that exists,
-``arbora.discover`` finds structure where there is none, ``arbora.expand`` (to come) grows one that is partly
-labelled.
+``arbora.discover`` finds structure where there is none, ``arbora.expand`` extends one that is partly labelled.
 Sub-packages are imported when first used, so that ``import arbora`` costs nothing.
 """
 
@@ -19,6 +18,7 @@ _PACKAGES = (
     "datasets",
     "discover",
     "engine",
+    "expand",
     "explore",
     "infer",
     "io",

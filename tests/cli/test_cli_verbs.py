@@ -406,8 +406,7 @@ def test_an_error_names_file_line_and_remedy(tmp_path, monkeypatch, capsys):
         (["explore", "model", "--serve", "--port", "70000"], "give another port"),
         (["explore", "model", "--out", "docs"], "docs is a folder: give the path of a file"),
         (["explore", "model", "--out", "docs/land/empty.txt/x.html"], "empty.txt is a file, not a folder"),
-        (["explore", "docs"], "`arbora classify train` and `discover` write one"),
-        (["expand"], "expand is reserved"),
+        (["explore", "docs"], "`arbora classify train`, `discover` and `expand` write one"),
     ],
 )
 def test_impossible_requests_fail_with_a_reason(arguments, problem, workshop, monkeypatch, capsys):

@@ -9,6 +9,7 @@ Each module is usable from Python and prints nothing; ``arbora.cli`` parses argu
 `training`              train a classifier on documents and measure it: `train_classifier`
 `tuning`                choose cost and coupling by cross-validation: `tune_classifier`
 `topics`                find topics in documents: `discover_topics`
+`expansion`             file a pile into known and new groups: `expand_documents`
 `evaluation`            measure a classifier; `evaluation_tables` prints the result
 `contents`              describe a model and its documents
 `folder`                model folders on disk: `write_folder`, `open_folder`

@@ -130,12 +130,13 @@ def answer(
     titles: dict[str, str] | None = None,
     n_words: int = 5,
     threshold: float | None = None,
+    centres: Any = None,
 ) -> list[dict[str, Any]]:
     """Answer for each row where it belongs.
 
     Parameters
     ----------
-    model : fitted classifier or mixture
+    model : fitted classifier, mixture or ExpandClusters
     X : sparse matrix of shape (n_samples, n_features)
     feature_names : sequence of n_features names
     titles : dict of str to str, optional
@@ -144,13 +145,16 @@ def answer(
         Number of deciding words per row; 0: none.
     threshold : float, optional
         Classifiers: also return the deepest node with at least this probability.
+    centres : sparse matrix of shape (n_groups, n_features), optional
+        Known and new groups: their mean rows, for the deciding words.
 
     Returns
     -------
     list of dict
         Classifier: "label", "probability", "path" (pairs of name and probability), "nearest" (the three most probable
         classes), "words" and "backoff"; if a row can have several labels, "labels", a list of the first three.
-        Topics: "topic", "title", "probability", "path", "nearest", "novel" and "words". A zero row has only a "note".
+        Topics: "topic", "title", "probability", "path", "nearest", "novel" and "words". Known and new groups:
+        "label", "title", "new", "probability", "path", "nearest" and "words". A zero row has only a "note".
 
     Examples
     --------
@@ -167,7 +171,9 @@ def answer(
     width = len(getattr(model, "nodes_", ())) or getattr(model, "n_components_", 1)
     for chunk in chunks(len(known), width):
         rows = known[chunk]
-        if hasattr(model, "classes_"):
+        if hasattr(model, "known_classes_"):
+            found = _answer_groups(model, X[rows], feature_names, n_words, titles or {}, centres)
+        elif hasattr(model, "classes_"):
             found = _answer_classes(model, X[rows], feature_names, n_words, threshold)
         else:
             found = _answer_topics(model, X[rows], feature_names, n_words, titles or {})
@@ -265,6 +271,34 @@ def _answer_topics(
         }
         if n_words:
             parts = deciding_words(X[[row]], means[best], feature_names, n_words)
+            found["words"] = [[word, round(part, 4)] for word, part in parts]
+        answers.append(found)
+    return answers
+
+
+def _answer_groups(
+    model: Any, X: sp.csr_array, feature_names: Any, n_words: int, titles: dict[str, str], centres: Any
+) -> list[dict[str, Any]]:
+    proba, names = model.predict_proba(X), [str(name) for name in model.classes_.tolist()]
+    n_known = len(model.known_classes_)
+    order = np.argsort(-proba, axis=1, kind="stable")[:, :N_NEAREST]
+    answers = []
+    for row, near in enumerate(order.tolist()):
+        best = near[0]
+        steps = [
+            [names[group], titles.get(names[group], names[group]), _round(proba[row, group])]
+            for group in near
+        ]
+        found: dict[str, Any] = {
+            "label": names[best],
+            "title": steps[0][1],
+            "new": best >= n_known,
+            "probability": steps[0][2],
+            "path": [[names[best], steps[0][2]]],
+            "nearest": steps,
+        }
+        if n_words and centres is not None:
+            parts = deciding_words(X[[row]], centres[[best]].toarray().ravel(), feature_names, n_words)
             found["words"] = [[word, round(part, 4)] for word, part in parts]
         answers.append(found)
     return answers

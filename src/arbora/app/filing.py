@@ -50,7 +50,7 @@ class Filer:
         self.estimator, self.vectorizer = kept["estimator"], kept.get("vectorizer")
         n_features = getattr(self.estimator, "n_features_in_", 0)
         self._names = kept.get("feature_names") or feature_names(None, self.vectorizer, n_features)
-        self._titles = titles_of(folder.nodes)
+        self._titles, self._centres = titles_of(folder.nodes), kept.get("centres")
         self._n_words, self._threshold = n_words, threshold
         # Compiled kernels share their threads: concurrent calls are not safe on every system.
         self._lock = Lock()
@@ -70,6 +70,7 @@ class Filer:
                 titles=self._titles,
                 n_words=self._n_words,
                 threshold=self._threshold,
+                centres=self._centres,
             )
 
     def file_texts(self, texts: Sequence[str]) -> list[dict[str, Any]]:

@@ -55,7 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     first_examples = "".join(f"{_dedent(verb.examples).splitlines()[0]}\n" for verb in VERBS)
     parser = argparse.ArgumentParser(
         prog="arbora",
-        description="Organise large collections: file documents into a taxonomy, discover topics, explore both.",
+        description="Organise large collections: file documents into a taxonomy, discover topics, find new groups.",
         parents=[common],
         **_examples(first_examples),
     )

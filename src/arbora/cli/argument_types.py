@@ -66,6 +66,15 @@ def topics(text: str) -> int | str:
     return number
 
 
+def new_groups(text: str) -> int | str:
+    """Read a number of new groups from 0 up, or auto."""
+    if text == "auto":
+        return text
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of groups: give 3, for example, or auto")
+    return count(text)
+
+
 def bins(text: str) -> int | str:
     """Read a number of time bins, or a calendar unit."""
     if text in ("year", "month", "week", "day"):

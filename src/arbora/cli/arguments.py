@@ -10,7 +10,18 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from arbora.cli.argument_types import bins, branching, count, coupling, jobs, numbers, positive, share, topics
+from arbora.cli.argument_types import (
+    bins,
+    branching,
+    count,
+    coupling,
+    jobs,
+    new_groups,
+    numbers,
+    positive,
+    share,
+    topics,
+)
 
 MODELS = ("recursive-svm", "recursive-lr", "bayes", "multinomial", "flat", "top-down")
 TOPIC_MODELS = ("vmf", "bayes", "k-means")
@@ -21,6 +32,7 @@ HIERARCHY_FORMATS = ("auto", "tsv", "pairs", "paths", "rcv1")
 READING = ("format", "text", "label", "label_separator", "pattern", "encoding")
 TEXT = ("language", "min_df", "ngrams")
 CLASSIFIER = ("model", "C", "coupling", "jobs", "seed")
+EXPANSION = ("new", "sure", "seed")
 TOPICS = ("topics", "tree", "over_time", "bins", "model", "starts", "jobs", "seed")
 
 
@@ -129,12 +141,13 @@ def _add_json(parser: Any, help: str = "print the result as JSON") -> None:
     parser.add_argument("--json", dest="as_json", action="store_true", help=help)
 
 
-def _add_running(parser: argparse.ArgumentParser) -> None:
+def _add_running(parser: argparse.ArgumentParser, with_jobs: bool = True) -> None:
     group = parser.add_argument_group("running")
     group.add_argument("--seed", type=count, default=0, metavar="N", help="random seed (0)")
-    group.add_argument(
-        "--jobs", type=jobs, default=-1, metavar="N", help="number of threads; -1: all cores (-1)"
-    )
+    if with_jobs:
+        group.add_argument(
+            "--jobs", type=jobs, default=-1, metavar="N", help="number of threads; -1: all cores (-1)"
+        )
     _add_json(group)
 
 
@@ -218,7 +231,9 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
 
 
 def _predict(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="folder written by `classify train` or `discover`")
+    parser.add_argument(
+        "model", metavar="MODEL", help="folder written by `classify train`, `discover` or `expand`"
+    )
     parser.add_argument(
         "data",
         nargs="?",
@@ -291,7 +306,35 @@ def _explore(parser: argparse.ArgumentParser) -> None:
 
 
 def _expand(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", nargs="*", metavar="DATA", help="partly labelled documents")
+    parser.add_argument(
+        "data",
+        metavar="DATA",
+        help="documents in groups: sub-folders or labels; those without a label belong to the pile",
+    )
+    parser.add_argument(
+        "--unsorted", metavar="DATA", help="the pile: a folder or a file of documents without labels"
+    )
+    parser.add_argument(
+        "--unsorted-format", choices=FORMATS, default="auto", help="format of the pile; auto: by its name"
+    )
+    _add_output(parser, "folder for the groups and the plan; an existing model folder is replaced")
+    parser.add_argument(
+        "--new",
+        type=new_groups,
+        default="auto",
+        metavar="N",
+        help="number of new groups; auto: estimated (auto)",
+    )
+    parser.add_argument(
+        "--sure",
+        type=share,
+        default=0.8,
+        metavar="P",
+        help="file documents with at least this probability; the others are proposals (0.8)",
+    )
+    _add_reading(parser)
+    _add_features(parser)
+    _add_running(parser, with_jobs=False)
 
 
 VERBS = (
@@ -348,6 +391,17 @@ VERBS = (
         _discover,
     ),
     Verb(
+        "expand",
+        "file a pile of documents into known groups, propose new groups; write a model folder and a plan",
+        """
+        arbora expand docs/ --unsorted pile/ --out grown/
+        arbora expand docs/ --unsorted pile.jsonl --new 3 --sure 0.9 --out grown/
+        arbora expand partly_labelled.csv --text body --label topic --out grown/
+        """,
+        "arbora.cli.expand:expand",
+        _expand,
+    ),
+    Verb(
         "predict",
         "file documents with a model folder: one line of JSON per document, in constant memory",
         """
@@ -366,16 +420,6 @@ VERBS = (
         """,
         "arbora.cli.explore:explore",
         _explore,
-    ),
-    Verb(
-        "expand",
-        "reserved: extend a partly labelled collection (not in this version)",
-        """
-        arbora expand
-        arbora expand docs/
-        """,
-        "arbora.cli.explore:expand",
-        _expand,
     ),
     Verb(
         "demo",

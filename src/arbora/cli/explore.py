@@ -1,4 +1,4 @@
-"""``arbora explore``, and ``arbora expand``, which is reserved."""
+"""``arbora explore``."""
 
 from __future__ import annotations
 
@@ -41,8 +41,3 @@ def explore(
         print(to_json({"out": str(path), "bytes": path.stat().st_size, "models": about}))
     else:
         print(f"Written to {path}.")
-
-
-def expand(data: list[str]) -> None:
-    """Report that the verb is reserved."""
-    raise ValueError("expand is reserved: a later version will extend a partly labelled collection")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from arbora.app.folder import Content
+from arbora.app.folder.layout import PLAN
 from arbora.app.tuning import Candidate
 from arbora.metrics.table import Table
 
@@ -72,6 +74,54 @@ def topics_json(content: Content, out: str, seconds: float) -> dict[str, Any]:
         for node, shares in zip(content.time["nodes"], content.time["shares"], strict=True):
             topics[node]["shares"] = shares
     return result
+
+
+def groups_text(content: Content, out: str, seconds: float) -> str:
+    """Report known and new groups."""
+    estimator = content.model["estimator"]
+    n_pile = sum(node["states"]["filed"] + node["states"]["proposed"] for node in content.nodes)
+    n_known = len(estimator.known_classes_)
+    return (
+        f"{content.about['n_documents'] - n_pile:,} documents in {n_known:,} known groups, {n_pile:,} in the pile; "
+        f"{estimator.n_features_in_:,} words; {type(estimator).__name__}.\n\n{content.report}\n\n"
+        f"Written to {out} in {seconds:.1f} s; the plan is {Path(out) / PLAN}."
+    )
+
+
+def groups_json(content: Content, out: str, seconds: float) -> dict[str, Any]:
+    """Report known and new groups as values for JSON."""
+    assert content.expansion is not None
+    ids = [document["id"] for document in content.documents]
+    groups = [
+        {
+            "name": node["name"],
+            "title": node["title"],
+            "new": bool(node.get("new")),
+            **node["states"],
+            "confidence": node.get("confidence"),
+            "words": node["words"],
+            "documents": [ids[line] for line in node["documents"]],
+        }
+        for node in content.nodes
+        if node["own"] or node.get("new")
+    ]
+    proposals = {
+        key: [
+            {**one, "documents": [[ids[line] for line in side] for side in one["documents"]]}
+            for one in content.expansion[key]
+        ]
+        for key in ("splits", "merges")
+    }
+    return {
+        "out": out,
+        "kind": content.kind,
+        "n_documents": content.about["n_documents"],
+        **content.expansion,
+        **proposals,
+        "groups": groups,
+        "plan": str(Path(out) / PLAN),
+        "seconds": round(seconds, 2),
+    }
 
 
 def _n_leaves(content: Content) -> int:

@@ -30,9 +30,9 @@ _ABOUT = (
     "multilabel",
 )
 _NODE_COLUMNS = ("name", "title", "parent", "size", "own", "words")
-_OPTIONAL_NODE_COLUMNS = ("more_parents", "concentration")
+_OPTIONAL_NODE_COLUMNS = ("more_parents", "concentration", "new", "confidence", "states")
 _DOCUMENT_COLUMNS = ("id", "text", "label", "node", "probability")
-_OPTIONAL_DOCUMENT_COLUMNS = ("words", "time")
+_OPTIONAL_DOCUMENT_COLUMNS = ("words", "time", "state")
 
 
 def model_data(folder: Any, most_documents: int = MOST_DOCUMENTS, seed: int = 0) -> dict[str, Any]:
@@ -63,7 +63,9 @@ def model_data(folder: Any, most_documents: int = MOST_DOCUMENTS, seed: int = 0)
             f"This page shows a random sample of {len(kept):,} of the {len(folder.documents):,} documents."
         )
     nodes = columns(folder.nodes, _NODE_COLUMNS, _OPTIONAL_NODE_COLUMNS)
-    nodes["documents"] = [_moved(node.get("documents", ()), place) for node in folder.nodes]
+    for name in ("documents", "borderline"):
+        if name == "documents" or any(name in node for node in folder.nodes):
+            nodes[name] = [_moved(node.get(name, ()), place) for node in folder.nodes]
     return {
         "about": about,
         "nodes": nodes,
@@ -72,6 +74,7 @@ def model_data(folder: Any, most_documents: int = MOST_DOCUMENTS, seed: int = 0)
         "nodePositions": whole_positions(folder.node_positions),
         "evaluation": _moved_evaluation(folder.evaluation, place),
         "time": folder.time,
+        "expansion": _moved_expansion(folder.expansion, place),
     }
 
 
@@ -80,9 +83,14 @@ def kept_documents(folder: Any, most: int, seed: int) -> NDArray[np.int64]:
     n_documents = len(folder.documents)
     if n_documents <= most:
         return np.arange(n_documents)
-    needed = {line for node in folder.nodes for line in node.get("documents", ())}
+    needed = {
+        line for node in folder.nodes for name in ("documents", "borderline") for line in node.get(name, ())
+    }
     if folder.evaluation:
         needed |= {line for row in folder.evaluation["confusions"] for line in row["documents"]}
+    if folder.expansion:
+        proposals = (*folder.expansion["splits"], *folder.expansion["merges"])
+        needed |= {line for one in proposals for side in one["documents"] for line in side}
     return draw_sample(n_documents, most, np.array(sorted(needed), np.int64), np.random.default_rng(seed))
 
 
@@ -125,3 +133,15 @@ def _moved_evaluation(evaluation: dict[str, Any] | None, place: dict[int, int]) 
         return None
     confusions = [{**row, "documents": _moved(row["documents"], place)} for row in evaluation["confusions"]]
     return {**evaluation, "confusions": confusions}
+
+
+def _moved_expansion(expansion: dict[str, Any] | None, place: dict[int, int]) -> dict[str, Any] | None:
+    if expansion is None:
+        return None
+    proposals = {
+        key: [
+            {**one, "documents": [_moved(side, place) for side in one["documents"]]} for one in expansion[key]
+        ]
+        for key in ("splits", "merges")
+    }
+    return {**expansion, **proposals}

@@ -3,6 +3,7 @@
 ====================  ==============================================================================
 `classifier`          a classifier: tree, words, documents, evaluation
 `topics`              a topic model: tree, words, documents, topics over time
+`groups`              an extended collection: known and new groups, words, documents, proposals
 `fitted_model`        any fitted model with rows in memory
 `nodes`               sizes, words, titles and representative documents of nodes
 `sample`              the sample of documents that is kept

@@ -120,7 +120,7 @@ def topics_content(
     """
     estimator, X, _, names, _ = subject
     found = topics_of(estimator, X, times)
-    words = [_top(mean, names) for mean in found.means]
+    words = [top_words(mean, names) for mean in found.means]
     n_rows, ones = X.shape[0], np.ones(X.shape[0], bool)
     at = sp.csr_array((ones, found.node, np.arange(n_rows + 1)), shape=(n_rows, found.tree.n_nodes))
     described = describe_tree(
@@ -150,7 +150,14 @@ def topics_content(
     return content._replace(report=topics_text(described.nodes), time=over_time)
 
 
-def _top(mean: NDArray[Any], names: Sequence[str]) -> list[tuple[str, float]]:
+def top_words(mean: NDArray[Any], names: Sequence[str]) -> list[tuple[str, float]]:
+    """Return the names of the largest positive entries with their values, largest first.
+
+    Examples
+    --------
+    >>> top_words(np.array([0.1, 0.0, 0.9]), ["sea", "land", "sky"])
+    [('sky', 0.9), ('sea', 0.1)]
+    """
     count = min(N_WORDS, len(mean))
     top = np.argpartition(-mean, count - 1)[:count]
     top = top[np.lexsort((top, -mean[top]))]

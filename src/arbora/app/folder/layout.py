@@ -14,12 +14,13 @@ from arbora._version import __version__
 
 FORMAT = "arbora-folder"
 FORMAT_VERSION = 1
-KINDS = ("classifier", "topics", "topic tree", "topics over time")
+KINDS = ("classifier", "topics", "topic tree", "topics over time", "groups")
 
 INDEX, MODEL = "folder.json", "model"
 NODES, DOCUMENTS, ARRAYS = "nodes.json", "documents.jsonl", "arrays.npz"
 EVALUATION, TIME, REPORT = "evaluation.json", "time.json", "report.txt"
-ENTRIES = {INDEX, MODEL, NODES, DOCUMENTS, ARRAYS, EVALUATION, TIME, REPORT}
+EXPANSION, PLAN = "expansion.json", "plan.csv"
+ENTRIES = {INDEX, MODEL, NODES, DOCUMENTS, ARRAYS, EVALUATION, TIME, REPORT, EXPANSION, PLAN}
 FIRST_LINE = re.compile(rb'\{"checksum": "([0-9a-f]{64})",')
 
 
@@ -44,6 +45,8 @@ class Content(NamedTuple):
     report: str
     evaluation: dict[str, Any] | None = None
     time: dict[str, Any] | None = None
+    expansion: dict[str, Any] | None = None
+    plan: str | None = None  # CSV
 
 
 def full_about(content: Content) -> dict[str, Any]:

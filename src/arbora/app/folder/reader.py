@@ -18,12 +18,14 @@ from arbora.app.folder.layout import (
     DOCUMENTS,
     ENTRIES,
     EVALUATION,
+    EXPANSION,
     FIRST_LINE,
     FORMAT,
     FORMAT_VERSION,
     INDEX,
     MODEL,
     NODES,
+    PLAN,
     REPORT,
     TIME,
     FolderError,
@@ -84,12 +86,22 @@ class Folder:
         return self._json(TIME) if TIME in self.about["files"] else None
 
     @cached_property
+    def expansion(self) -> dict[str, Any] | None:
+        """Number of new groups, and what was learned from the known ones; None for other models."""
+        return self._json(EXPANSION) if EXPANSION in self.about["files"] else None
+
+    @cached_property
+    def plan(self) -> str | None:
+        """Where the documents of the pile go, as CSV; None for other models."""
+        return self._bytes(PLAN).decode() if PLAN in self.about["files"] else None
+
+    @cached_property
     def report(self) -> str:
         """The report that the command printed when it made the folder."""
         return self._bytes(REPORT).decode()
 
     def load_model(self, mmap: bool = False) -> dict[str, Any]:
-        """Load the model: "vectorizer" (None for rows of numbers) and "estimator"."""
+        """Load the model: "vectorizer" (None for rows of numbers), "estimator", "feature_names" (may be None)."""
         model: dict[str, Any] = load(self.path / MODEL, mmap=mmap)
         return model
 
@@ -142,7 +154,8 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
         raise FileNotFoundError(f"there is no model folder at {path}")
     if not (folder / INDEX).is_file():
         raise FolderError(
-            f"{path} is not a model folder: it has no {INDEX}; `arbora classify train` and `discover` write one"
+            f"{path} is not a model folder: it has no {INDEX}; `arbora classify train`, `discover` and `expand` "
+            "write one"
         )
     content = (folder / INDEX).read_bytes()
     try:

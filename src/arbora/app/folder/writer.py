@@ -20,12 +20,14 @@ from arbora.app.folder.layout import (
     DOCUMENTS,
     ENTRIES,
     EVALUATION,
+    EXPANSION,
     FORMAT,
     FORMAT_VERSION,
     INDEX,
     KINDS,
     MODEL,
     NODES,
+    PLAN,
     REPORT,
     TIME,
     Content,
@@ -119,9 +121,12 @@ def write_folder(path: str | os.PathLike[str], content: Content) -> None:
             ARRAYS: _write(new / ARRAYS, lambda writer: write_npz(writer, arrays)),
             REPORT: _write_text(new / REPORT, [content.report]),
         }
-        for name, part in ((EVALUATION, content.evaluation), (TIME, content.time)):
+        parts = {EVALUATION: content.evaluation, TIME: content.time, EXPANSION: content.expansion}
+        for name, part in parts.items():
             if part is not None:
                 files[name] = _write_text(new / name, [_dump(part)])
+        if content.plan is not None:
+            files[PLAN] = _write_text(new / PLAN, content.plan.splitlines())
         _write_index(new / INDEX, content, files)
         publish_folder(new, target)
 

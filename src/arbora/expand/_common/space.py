@@ -90,10 +90,12 @@ def fit_space(
 
 def to_space(space: FeatureSpace, X: Any, dtype: Any = np.float64) -> Matrix:
     """Map rows to the space, as a dense array."""
-    if bool(sp.issparse(X)):
-        Z = np.asarray(X @ space.basis if space.basis is not None else X.toarray() - space.mean, dtype)
+    if bool(sp.issparse(X)) and space.basis is not None:
+        basis = space.basis if space.gain is None else space.gain[:, None] * space.basis
+        Z = np.asarray(X @ basis, dtype) - np.asarray(space.mean @ basis, dtype)
     else:
-        Z = np.asarray(X, dtype) - space.mean
+        rows: Any = X.toarray() if hasattr(X, "toarray") else X
+        Z = np.asarray(rows, dtype) - space.mean
         Z = Z if space.gain is None else Z * space.gain
         Z = Z if space.basis is None else Z @ space.basis
     if space.unit:

@@ -40,6 +40,8 @@ function labelLine(model, doc) {
   const sure = listed(probability[doc]);
   const parts = predicted.map((one, i) => [i ? ", " : "", nodeButton(model, one),
     sure[i] === null || sure[i] === undefined ? "" : ` ${percent(sure[i], 0)}`]).flat();
+  const state = model.docs.state?.[doc];
+  if (state) return make("p", { class: "meta" }, `${state} `, ...(state === "labelled" ? parts.slice(0, 2) : parts));
   // Labels are nodes of a classifier; the name of a topic may equal a label by chance.
   const ours = model.about.kind === "classifier";
   const names = new Set(ours ? predicted.map((one) => model.name[one]) : []);
@@ -88,9 +90,40 @@ function settings(model) {
   return make("dl", { class: "settings" }, rows.flatMap(([key, value]) => [make("dt", {}, key), make("dd", {}, String(value ?? "–"))]));
 }
 
+// Known and new groups: documents by state, and how probable the documents of a new group are on average.
+function groupFigures(model, node) {
+  const states = model.states?.[node];
+  if (!states || node === model.root) return [];
+  const figures = Object.entries(states).filter(([, n]) => n).map(([state, n]) => figure(whole.format(n), state));
+  const sure = model.confidence?.[node];
+  return sure === null || sure === undefined ? figures : [...figures, figure(percent(sure, 0), "mean probability")];
+}
+
+function proposalRow(model, names, documents) {
+  const groups = names.map((name, i) => [i ? " and " : "", model.byName.has(name) ? nodeButton(model, model.byName.get(name)) : name]).flat();
+  const examples = make("div", { class: "sides" }, documents.map((side) => make("ul", { class: "plain documents" }, side.map((doc) => documentCard(model, doc)))));
+  return make("li", {}, make("details", {}, make("summary", {}, ...groups), examples));
+}
+
+// What an extended collection has learned: shown at the root.
+function expansionSections(model) {
+  const { n_new: n, range, given, sure, features, splits, merges } = model.expansion;
+  const [low, high] = range;
+  const about = given ? "" : ` The number is an estimate; the rules say ${low} to ${high}.`;
+  const list = (title, rows, names) => rows.length
+    ? section(title, make("ul", { class: "plain proposals" }, rows.map((row) => proposalRow(model, names(row), row.documents)))) : "";
+  return [
+    section("New groups", make("p", {}, `${count(n, "new group")}.${about} Documents with a probability of at least ${percent(sure, 0)} are filed; the others are proposals.`)),
+    features.length ? section("What separates the known groups", wordBars(features)) : "",
+    list("Known groups to split?", splits, (row) => [row.group]),
+    list("Known groups to merge?", merges, (row) => row.groups),
+  ];
+}
+
 function drawDetails(host, model, node) {
   const children = model.children[node];
   const docs = model.documentsOf(node);
+  const borderline = model.borderline?.[node] ?? [];
   const score = model.scores.get(node);
   const more = (model.more_parents?.[node] ?? []).map((one, i) => [i ? ", " : "", nodeButton(model, one)]).flat();
   const figures = [figure(whole.format(model.size[node]), model.size[node] === 1 ? "document" : "documents"),
@@ -98,16 +131,19 @@ function drawDetails(host, model, node) {
     children.length ? figure(whole.format(children.length), children.length === 1 ? "child" : "children") : null,
     children.length && model.own[node] ? figure(whole.format(model.own[node]), "at this node") : null];
   const concentration = model.concentration?.[node];
+  figures.push(...groupFigures(model, node));
   if (concentration) figures.push(figure(whole.format(Number(concentration.toPrecision(3))), "concentration"));
   host.replaceChildren(
     make("h2", { id: "chosen" }, model.title[node] || "(no name)"),
     model.name[node] && model.name[node] !== model.title[node] ? make("p", { class: "source" }, model.name[node]) : "",
     more.length ? make("p", { class: "meta" }, "also under ", ...more) : "",
     make("div", { class: "figures" }, figures),
+    ...(node === model.root && model.expansion ? expansionSections(model) : []),
     score && node !== model.root ? section("Quality", scoreFigures(score)) : "",
     model.words[node].length ? section("Words", wordBars(model.words[node])) : "",
     children.length ? section("Children", ...expandableList(children, (child) => childRow(model, child, children.indexOf(child)), "ul", "plain children")) : "",
     docs.length ? section("Documents", ...expandableList(docs, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",
+    borderline.length ? section("Borderline documents", ...expandableList(borderline, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",
     node === model.root ? section("About this model", settings(model)) : "",
   );
   host.scrollTop = 0;

@@ -9,6 +9,7 @@ class Model {
     this.nodePositions = raw.nodePositions;
     this.evaluation = raw.evaluation;
     this.time = raw.time;
+    this.expansion = raw.expansion;
     this.n = this.name.length;
     this.children = this.name.map(() => []);
     this.parent.forEach((parent, node) => parent !== null && this.children[parent].push(node));
@@ -30,6 +31,7 @@ class Model {
     this.own.push(0);
     this.words.push([]);
     this.documents.push([]);
+    this.borderline?.push([]);
     this.children.push(roots);
     for (const root of roots) this.parent[root] = top;
     return top;

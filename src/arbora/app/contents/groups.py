@@ -1,0 +1,264 @@
+"""The content of an extended collection: known and new groups, their words and documents, what was learned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, path_titles
+from arbora.app.contents.sample import snippet
+from arbora.app.contents.subject import Subject, base_content
+from arbora.app.contents.topics import top_words
+from arbora.app.documents.labels import rooted_tree, tree_of_labels
+from arbora.app.folder import Content
+from arbora.metrics.table import Table
+from arbora.structure import Hierarchy
+
+_TABLE_WORDS = 6
+_TITLE_WORDS = 3
+_EXAMPLES = 3  # documents of a new group in the report
+_SNIPPET = 70
+_MOST_PROPOSALS = 5
+
+
+class Membership(NamedTuple):
+    """Group of each document, its probability, and the probability from which on documents are filed."""
+
+    group: NDArray[Any]
+    probability: NDArray[np.float64]
+    sure: float
+
+    def states(self, y: NDArray[Any]) -> list[str]:
+        """Return for each document whether it is "labelled", "filed" or "proposed"."""
+        return [
+            "labelled" if label is not None else "filed" if p >= self.sure else "proposed"
+            for label, p in zip(y.tolist(), self.probability.tolist(), strict=True)
+        ]
+
+
+def groups_content(
+    subject: Subject,
+    filed: Membership,
+    *,
+    sample: int = SAMPLE,
+    settings: Mapping[str, Any],
+    notices: Sequence[str] = (),
+) -> Content:
+    """Describe known and new groups and their documents.
+
+    Parameters
+    ----------
+    subject : Subject
+        Its estimator is a fitted `ExpandClusters`; the label of a document of the pile is None.
+    filed : Membership
+    sample : int
+        Largest number of documents to keep.
+    settings : mapping
+        How the model was made.
+    notices : sequence of str
+        Messages for the user.
+
+    Returns
+    -------
+    Content
+    """
+    model, X, documents, names, _ = subject
+    rows = sp.csr_array(X)
+    tree = tree_of_groups(model)
+    node = np.array([tree.id_of(str(group)) for group in filed.group.tolist()], np.int64)
+    n_rows = rows.shape[0]
+    at = sp.csr_array((np.ones(n_rows, bool), node, np.arange(n_rows + 1)), shape=(n_rows, tree.n_nodes))
+    centres = group_centres(rows, sp.csr_array(tree.close(at)))
+    words = [top_words(centre, names) for centre in _distinct(centres)]
+    told = explain_groups(subject)
+    new = {group.name: group for group in model.new_groups_}
+    described = describe_tree(
+        DocumentTree(tree, rows, at),
+        words,
+        group_titles(tree, new, words),
+        sample=sample,
+        always=[
+            *_rows_of(told),
+            *(row for group in new.values() for row in (*group.central, *group.borderline)),
+        ],
+        random_state=settings.get("seed", 0),
+    )
+    states = np.array(filed.states(documents.y), object)
+    line = _Lines(described.sampled)
+    for one in described.nodes:
+        inside = states[node == one["id"]].tolist()
+        one["states"] = {state: inside.count(state) for state in ("labelled", "filed", "proposed")}
+        if one["name"] in new:
+            group = new[one["name"]]
+            one |= {"new": True, "confidence": group.confidence, "borderline": line.of(group.borderline)}
+            one["documents"] = line.of(group.central)
+    answers = {
+        "node": node[described.sampled].tolist(),
+        "probability": filed.probability[described.sampled].round(4).tolist(),
+        "state": states[described.sampled].tolist(),
+    }
+    content = base_content("groups", subject, described, answers, settings, notices)
+    kept = {**content.model, "centres": sp.csr_array(_of_classes(centres, tree, model.classes_))}
+    expansion = _on_lines(told, line) | {
+        "n_new": model.n_new_,
+        "range": list(model.n_new_range_),
+        "given": model.n_new != "auto",
+        "sure": filed.sure,
+        "choice": {key: str(value) for key, value in model.choice_.items()},
+    }
+    text = groups_text(described.nodes, expansion, content.documents)
+    return content._replace(model=kept, report=text, expansion=expansion)
+
+
+class _Lines(NamedTuple):
+    """Line numbers of rows in the sample."""
+
+    sampled: NDArray[np.int64]
+
+    def of(self, rows: Sequence[int]) -> list[int]:
+        found: list[int] = np.searchsorted(self.sampled, np.asarray(rows, np.int64)).tolist()
+        return found
+
+
+def tree_of_groups(model: Any) -> Hierarchy:
+    """Return the tree of known groups, with the new ones as children of the root.
+
+    Labels that are paths, such as sea/fish, make a tree, unless a new group has the name of one of its nodes.
+    """
+    known, new = ([str(name) for name in part] for part in _parts(model))
+    tree = tree_of_labels(np.array(known, object))
+    if tree is None or set(new) & {str(name) for name in tree.names}:
+        return rooted_tree(None, known + new)
+    root = tree.names[tree.root_ids[0]]
+    edges = [(str(tree.names[a]), str(tree.names[b])) for a, b in tree.edges.tolist()]
+    return Hierarchy.from_edges([*edges, *((str(root), name) for name in new)])
+
+
+def _parts(model: Any) -> tuple[list[Any], list[Any]]:
+    n_known = len(model.known_classes_)
+    return model.classes_[:n_known].tolist(), model.classes_[n_known:].tolist()
+
+
+def group_centres(X: Any, members: Any) -> NDArray[np.float64]:
+    """Return the mean rows of the nodes, zero for a node without rows.
+
+    Examples
+    --------
+    >>> group_centres(sp.csr_array([[2.0, 0.0], [0.0, 4.0]]), sp.csr_array([[1, 0], [1, 0]]))
+    array([[1., 2.],
+           [0., 0.]])
+    """
+    size = np.maximum(np.asarray(members.sum(axis=0)).ravel(), 1)
+    sums = sp.csr_array(members.T.astype(np.float64) @ sp.csr_array(X)).toarray()
+    return np.asarray(sums / size[:, None])
+
+
+def _distinct(centres: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weigh the words of a group by how much more frequent they are in it than in all groups."""
+    usual = centres.mean(axis=0)
+    return np.asarray(centres * centres / np.where(usual > 0, usual + centres, 1.0))
+
+
+def _of_classes(centres: NDArray[np.float64], tree: Hierarchy, classes: NDArray[Any]) -> NDArray[np.float64]:
+    return centres[[tree.id_of(str(name)) for name in classes.tolist()]]
+
+
+def group_titles(
+    tree: Hierarchy, new: Mapping[str, Any], words: Sequence[Sequence[tuple[str, float]]]
+) -> list[str]:
+    """Return the names of known groups, and names with words for new ones.
+
+    Examples
+    --------
+    >>> tree = Hierarchy.from_edges([("root", "sea"), ("root", "new 1")])
+    >>> group_titles(tree, {"new 1": None}, [[], [("fish", 1.0)], [("star", 1.0), ("moon", 0.5)]])
+    ['all documents', 'sea', 'new 1: star, moon']
+    """
+    titles = path_titles(tree)
+    for node, name in enumerate(map(str, tree.names.tolist())):
+        if node in tree.root_ids:
+            titles[node] = "all documents"
+        elif name in new:
+            titles[node] = ": ".join([name, ", ".join(word for word, _ in words[node][:_TITLE_WORDS])])
+    return titles
+
+
+def explain_groups(subject: Subject) -> dict[str, Any]:
+    """Return what separates the known groups, and which of them might be split or merged, with row numbers."""
+    found = subject.estimator.explain(subject.X, subject.documents.y, list(subject.names), N_WORDS)
+    return {
+        "features": [[str(name), round(weight, 6)] for name, weight in found.features if weight > 0],
+        "splits": [
+            {"group": str(one.group), "documents": [list(rows) for rows in one.rows]}
+            for one in found.splits[:_MOST_PROPOSALS]
+        ],
+        "merges": [
+            {"groups": [str(name) for name in one.groups], "documents": [list(rows) for rows in one.rows]}
+            for one in found.merges[:_MOST_PROPOSALS]
+        ],
+    }
+
+
+def _rows_of(told: Mapping[str, Any]) -> list[int]:
+    return [row for one in (*told["splits"], *told["merges"]) for side in one["documents"] for row in side]
+
+
+def _on_lines(told: Mapping[str, Any], line: _Lines) -> dict[str, Any]:
+    moved = {
+        key: [{**one, "documents": [line.of(side) for side in one["documents"]]} for one in told[key]]
+        for key in ("splits", "merges")
+    }
+    return {**told, **moved}
+
+
+def groups_text(
+    nodes: Sequence[Mapping[str, Any]], expansion: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]
+) -> str:
+    """Report the groups: a table, examples of the new ones, and what was learned from the known ones."""
+    groups = [node for node in nodes if node["own"] or node.get("new")]
+    groups.sort(
+        key=lambda node: (bool(node.get("new")), node["name"] if not node.get("new") else "", -node["size"])
+    )
+    rows = [
+        (node["name"], *node["states"].values(), ", ".join(word for word, _ in node["words"][:_TABLE_WORDS]))
+        for node in groups
+    ]
+    columns = ("Group", "Labelled", "Filed", "Proposed", "Words")
+    low, high = expansion["range"]
+    about = "as given" if expansion["given"] else f"estimated; the rules say {low} to {high}"
+    parts = [
+        str(Table(columns, tuple(rows), ("", ",d", ",d", ",d", ""))),
+        f"New groups: {expansion['n_new']} ({about}). Filed: probability at least {expansion['sure']:g}; the other "
+        "documents are proposals.",
+    ]
+    for node in groups:
+        if node.get("new"):
+            lines = [
+                f"{node['title']} ({node['own']:,} documents, mean probability {node['confidence']:.2f})"
+            ]
+            lines += [f"  {_example(documents[line])}" for line in node["documents"][:_EXAMPLES]]
+            parts.append("\n".join(lines))
+    separating = ", ".join(word for word, _ in expansion["features"])
+    parts.append(f"What separates the known groups: {separating or 'no feature alone'}.")
+    advice = [
+        f"  split {one['group']}? For example {_pair(one, documents)}" for one in expansion["splits"]
+    ] + [
+        f"  merge {' and '.join(one['groups'])}? For example {_pair(one, documents)}"
+        for one in expansion["merges"]
+    ]
+    if advice:
+        parts.append("\n".join(["Known groups to look at:", *advice]))
+    return "\n\n".join(parts)
+
+
+def _example(document: Mapping[str, Any]) -> str:
+    text = document["text"] or ", ".join(name for name, _ in document.get("words", ()))
+    return f"{document['id']}: {snippet(text, _SNIPPET)}" if text else str(document["id"])
+
+
+def _pair(one: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> str:
+    return " and ".join(str(documents[side[0]]["id"]) for side in one["documents"] if side)

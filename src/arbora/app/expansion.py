@@ -1,0 +1,252 @@
+"""Extend a partly labelled collection: file a pile of documents into known groups, and propose new ones.
+
+The labels teach `ExpandClusters` what a group is. Each document of the pile joins a known group or a new one; those
+with a high probability are filed, the others are proposals.
+
+>>> from arbora.app.documents import Documents
+>>> words = {"sea": "fish fins gills", "land": "soil grass trees", None: "stars moon orbit"}
+>>> texts = [f"{text} {text.split()[i % 3]}" for i in range(9) for text in words.values()]
+>>> documents = Documents.from_texts(texts, list(words) * 9)
+>>> found = expand_documents(documents, ExpansionOptions(new=1, transform="within", clusterer="kmeans"))
+>>> found.plan[0].group, found.plan[0].is_new, len(found.plan)
+('new 1', True, 9)
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.app.answers import known_rows
+from arbora.app.contents.groups import Membership, groups_content
+from arbora.app.contents.nodes import SAMPLE
+from arbora.app.contents.subject import Subject
+from arbora.app.contents.topics import without_empty
+from arbora.app.documents.collection import Documents, join_documents
+from arbora.app.folder import Content
+from arbora.app.text_rows import TextOptions, feature_names, fit_rows
+from arbora.datasets.base import ROOT, name_array
+from arbora.expand import ExpandClusters
+from arbora.text import LtcVectorizer
+
+PLAN_COLUMNS = ("document", "group", "kind", "probability", "filed")
+_DENSE = 0.5  # share of entries that are not zero, from which on rows of numbers are a table
+
+
+class ExpansionOptions(NamedTuple):
+    """How a collection is extended.
+
+    Attributes
+    ----------
+    new : int or "auto"
+        Number of new groups; "auto": estimated.
+    sure : float
+        Documents with at least this probability are filed; the others are proposals.
+    pool : str
+        "mixed": documents without a label belong to known or to new groups; "new": to new ones only.
+    transform, clusterer : str
+        As in `ExpandClusters`; "auto": chosen by hiding known groups.
+    seed : int
+        Random seed.
+    """
+
+    new: int | str = "auto"
+    sure: float = 0.8
+    pool: str = "mixed"
+    transform: str = "auto"
+    clusterer: str = "auto"
+    seed: int = 0
+
+
+class PlannedDocument(NamedTuple):
+    """Where a document of the pile goes; `group` is None for a document with no known words."""
+
+    document: str
+    group: str | None
+    is_new: bool
+    probability: float
+    filed: bool
+
+
+class ExpandedDocuments(NamedTuple):
+    """A fitted model with its documents and the plan for the pile.
+
+    Attributes
+    ----------
+    estimator : fitted ExpandClusters
+    vectorizer : fitted LtcVectorizer or None
+        Makes rows of texts; None for rows of numbers.
+    documents : Documents
+        The documents with at least one known word, labelled and not; `y` is None for those of the pile.
+    X : CSR matrix or ndarray
+        Their rows.
+    probability : ndarray
+        Probability of the group of each document; 1 for labelled ones.
+    plan : list of PlannedDocument
+        One for each document of the pile, in its order.
+    options : ExpansionOptions
+    notices : list of str
+        Messages for the user.
+    """
+
+    estimator: Any
+    vectorizer: LtcVectorizer | None
+    documents: Documents
+    X: Any
+    probability: NDArray[np.float64]
+    plan: list[PlannedDocument]
+    options: ExpansionOptions
+    notices: list[str]
+
+    def content(self, *, sample: int = SAMPLE, settings: Mapping[str, Any] | None = None) -> Content:
+        """Describe known and new groups and their documents: the content of a model folder.
+
+        Parameters
+        ----------
+        sample : int
+            Largest number of documents to keep.
+        settings : mapping, optional
+            How the model was made.
+
+        Returns
+        -------
+        Content
+        """
+        names = feature_names(self.documents, self.vectorizer, self.X.shape[1])
+        subject = Subject(self.estimator, self.X, self.documents, names, self.vectorizer)
+        filed = Membership(self.estimator.labels_, self.probability, self.options.sure)
+        content = groups_content(subject, filed, sample=sample, settings=settings or {}, notices=self.notices)
+        return content._replace(plan=plan_text(self.plan))
+
+
+def expand_documents(
+    documents: Documents,
+    options: ExpansionOptions | None = None,
+    text: TextOptions | None = None,
+    *,
+    unsorted: Documents | None = None,
+    verbose: int = 0,
+) -> ExpandedDocuments:
+    """File documents without a label into known and new groups.
+
+    Parameters
+    ----------
+    documents : Documents
+        Labelled documents; those without a label belong to the pile. In a folder, these are the files outside of all
+        sub-folders.
+    options : ExpansionOptions, optional
+    text : TextOptions, optional
+    unsorted : Documents, optional
+        More documents of the pile; their labels are ignored.
+    verbose : int
+        1: progress bars on a terminal.
+
+    Returns
+    -------
+    ExpandedDocuments
+
+    Raises
+    ------
+    ValueError
+        If no document has a label, all have one, or a document can have several.
+    """
+    options = options or ExpansionOptions()
+    documents = _one_pile(documents, unsorted)
+    vectorizer, X = fit_rows(documents, text or TextOptions(), verbose=verbose)
+    pile = np.flatnonzero(_unlabelled(documents.y))
+    ids, known = [documents.ids[row] for row in pile], known_rows(X)[pile]
+    documents, X, notices = without_empty(documents, X)
+    if vectorizer is None and X.nnz > _DENSE * X.shape[0] * X.shape[1]:
+        X = (
+            X.toarray()
+        )  # a table of measurements, which are centred and scaled, and not divided by their lengths
+    estimator = ExpandClusters(
+        options.transform,
+        options.clusterer,
+        n_new=options.new,
+        pool=options.pool,
+        random_state=options.seed,
+        verbose=verbose,
+    ).fit(X, documents.y)
+    probability = _probabilities(estimator, X, documents.y)
+    planned = iter(_plan(estimator, documents, probability, options.sure))
+    plan = [
+        next(planned) if here else PlannedDocument(name, None, False, 0.0, False)
+        for name, here in zip(ids, known.tolist(), strict=True)
+    ]
+    return ExpandedDocuments(estimator, vectorizer, documents, X, probability, plan, options, notices)
+
+
+def _one_pile(documents: Documents, unsorted: Documents | None) -> Documents:
+    """Join labelled documents and the pile; the label of a document of the pile is None."""
+    if documents.multilabel:
+        raise ValueError(
+            f"documents of {documents.name} have lists of labels, but a document belongs to one group: give one label"
+        )
+    labels = [None] * len(documents) if documents.y is None else documents.y.tolist()
+    if documents.hierarchy is not None:
+        labels = [None if label == ROOT else label for label in labels]
+    if not any(label is not None for label in labels):
+        raise ValueError(
+            f"no document of {documents.name} has a label, and groups are learned from labelled documents: label "
+            "some, or use `arbora discover`, which needs no labels"
+        )
+    documents = Documents(**{**vars(documents), "y": name_array(labels)})
+    if unsorted is not None:
+        pile = Documents(**{**vars(unsorted), "y": name_array([None] * len(unsorted))})
+        documents = join_documents(documents, pile)
+    if not any(label is None for label in documents.y.tolist()):
+        raise ValueError(
+            f"all documents of {documents.name} have a label: give those to file with --unsorted (unsorted=), or use "
+            "`arbora classify train`"
+        )
+    return documents
+
+
+def _unlabelled(y: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.array([label is None for label in y.tolist()], bool)
+
+
+def _probabilities(estimator: ExpandClusters, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+    """Probability of the group that each row is in; 1 where the label was given."""
+    column_of = {name: column for column, name in enumerate(estimator.classes_.tolist())}
+    columns = np.array([column_of[name] for name in estimator.labels_.tolist()], np.int64)
+    found = estimator.predict_proba(X)[np.arange(len(columns)), columns]
+    return np.where(_unlabelled(y), found, 1.0)
+
+
+def _plan(
+    estimator: ExpandClusters, documents: Documents, probability: NDArray[np.float64], sure: float
+) -> list[PlannedDocument]:
+    known = set(estimator.known_classes_.tolist())
+    return [
+        PlannedDocument(name, group, group not in known, p, p >= sure)
+        for name, label, group, p in zip(
+            documents.ids, documents.y, estimator.labels_.tolist(), probability.tolist(), strict=True
+        )
+        if label is None
+    ]
+
+
+def plan_text(plan: list[PlannedDocument]) -> str:
+    r"""Write a plan as CSV.
+
+    Examples
+    --------
+    >>> plan_text([PlannedDocument("a.txt", "new 1", True, 0.75, False)])
+    'document,group,kind,probability,filed\na.txt,new 1,new,0.7500,no\n'
+    """
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(PLAN_COLUMNS)
+    for one in plan:
+        kind = "" if one.group is None else "new" if one.is_new else "known"
+        writer.writerow(
+            (one.document, one.group or "", kind, f"{one.probability:.4f}", "yes" if one.filed else "no")
+        )
+    return file.getvalue()
