@@ -132,7 +132,7 @@ def in_two_shards(monkeypatch, model, X, y):
         return model.fit(X, y)
 
 
-def test_shards_take_steps_and_errors_are_theirs(tmp_path):
+def test_shards_take_steps_and_raise_their_own_errors(tmp_path):
     engine = RayEngine(n_shards=2, data="file", folder=tmp_path, checkpoint_every=2)
     with engine.shards(Shard, np.ones(1000), [10, 20]) as shards:
         assert shards.step("add", 1) == [11, 21]
@@ -146,7 +146,7 @@ def test_shards_take_steps_and_errors_are_theirs(tmp_path):
     assert not os.listdir(tmp_path)
 
 
-def test_a_killed_worker_is_brought_back(tmp_path):
+def test_a_killed_worker_is_restored(tmp_path):
     engine = RayEngine(n_shards=2, checkpoint_every=2)
     with engine.shards(Shard, np.ones(3), [0, 100]) as shards:
         for _ in range(5):
@@ -159,7 +159,7 @@ def test_a_killed_worker_is_brought_back(tmp_path):
         assert shards.step("add", 10) == [15, 115]
 
 
-def test_workers_that_cannot_be_are_told(monkeypatch, tmp_path):
+def test_workers_that_cannot_start_raise_an_error(monkeypatch, tmp_path):
     with pytest.raises(EngineError, match="a piece that cannot be"):
         RayEngine(n_shards=2).shards(Shard, np.ones(3), [0, "bad"])
     with pytest.raises(EngineError, match="need 6 CPUs"):
@@ -175,7 +175,7 @@ def test_a_worker_that_dies_while_it_is_made_is_made_again(tmp_path):
         assert shards.step("add", 1) == [1, 1]
 
 
-def test_no_wait_is_without_end(monkeypatch):
+def test_every_wait_has_a_timeout(monkeypatch):
     with pytest.raises(EngineError, match="worker 0 of 1 did not start within timeout=1 seconds"):
         RayEngine(timeout=1).shards(Shard, np.ones(3), ["sleep"])
     with RayEngine().shards(Shard, np.ones(3), [7]) as shards:
@@ -306,7 +306,7 @@ def test_bayesian_classifier_on_a_cluster_that_loses_a_worker_and_its_driver(
     np.testing.assert_array_equal(there.predict(X), here.predict(X))
 
 
-def test_other_losses_on_a_cluster_and_a_run_that_is_taken_up(filed, interrupt_in, monkeypatch, tmp_path):
+def test_other_losses_on_a_cluster_and_a_resumed_run(filed, interrupt_in, monkeypatch, tmp_path):
     X, y, tree = filed
     arguments = {"structure": tree, "tol": 1e-2, "calibration": None, "random_state": 0}
     squared = {"loss": "squared_hinge", **arguments}
@@ -361,7 +361,7 @@ def fit_and_die(folder):
     MultinomialLogistic(C=3.0, tol=1e-2, engine=engine).fit(*text_like())
 
 
-def test_lc_goes_on_after_the_death_of_its_driver(tmp_path):
+def test_lc_resumes_after_the_death_of_its_driver(tmp_path):
     address = ray.get_runtime_context().gcs_address
     command = [sys.executable, "-c", f"import test_ray; test_ray.fit_and_die({str(tmp_path)!r})"]
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])

@@ -188,7 +188,7 @@ def test_shared_parts_are_eliminated_shard_by_shard(cuts, free_bias, make_factor
         np.testing.assert_allclose(pull, ((W - common[:, None]) @ precision)[:, piece], atol=1e-9)
 
 
-def test_a_run_over_a_large_tree_has_a_name():
+def test_a_run_over_a_large_tree_has_a_fingerprint():
     """What shards have in common is told apart by its fingerprint, whatever solves for the shared parts."""
     factor = random_tree_factor(n_classes=300, n_inner=200)
     X = sp.random_array((50, 5), density=0.5, rng=np.random.default_rng(0), format="csr")
@@ -200,7 +200,7 @@ def test_a_run_over_a_large_tree_has_a_name():
     assert fingerprint(common) != fingerprint(other)
 
 
-def test_few_parts_of_a_tree_cross():
+def test_few_parts_of_a_tree_are_seen_by_several_shards():
     _, y, tree = many_classes()
     factor, _ = couple(tree, np.asarray(tree.encode(np.unique(y).tolist())), 1.0, None)
     problem = SoftmaxProblem(np.ones((1, 1)), np.array([0]), np.ones(1), 120, sp.csr_array(factor))
@@ -254,7 +254,7 @@ def test_parts_that_one_shard_sees_do_not_cross():
 
 
 @pytest.mark.parametrize("more", [{"warm_start": True}, {"checkpoint": "folder"}])
-def test_what_shards_cannot_be_given_is_refused(more):
+def test_options_that_do_not_work_in_shards_are_refused(more):
     with pytest.raises(ValueError, match=next(iter(more))):
         RecursiveSVC(engine="ray", **more).fit(np.eye(4), list("aabb"))
     with pytest.raises(ValueError, match="likelihood='logistic'"):
@@ -263,7 +263,7 @@ def test_what_shards_cannot_be_given_is_refused(more):
 
 @pytest.mark.parametrize("n_blocks", [1, 2, 7, 12, 13])
 @pytest.mark.parametrize("n_shards", [1, 2, 3, 4, 20])
-def test_parts_of_all_shards_make_up_the_tree(n_blocks, n_shards):
+def test_nodes_of_all_shards_add_up_to_the_tree(n_blocks, n_shards):
     whole, pieces = range(n_blocks), cut_leaves(n_blocks, n_shards)
     assert [k for piece in pieces for k in piece] == list(whole)
 
@@ -281,7 +281,7 @@ def test_parts_of_all_shards_make_up_the_tree(n_blocks, n_shards):
     assert add_nodes(whole, known, add) == add_leaves(whole, map(str, whole), add)
 
 
-def test_files_of_objects_are_mapped_and_replaced_whole(tmp_path):
+def test_object_files_are_mapped_and_replaced_atomically(tmp_path):
     path, value = tmp_path / "piece", {"x": np.arange(5, dtype=np.float32), "n": 3, "none": np.empty((0, 2))}
     write_object(path, "before")
     n_bytes = write_object(path, value)
@@ -298,7 +298,7 @@ def test_files_of_objects_are_mapped_and_replaced_whole(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["piece"]
 
 
-def test_fingerprints_tell_values_and_not_where_they_are(tmp_path):
+def test_fingerprints_depend_on_values_and_not_on_memory(tmp_path):
     rows = sp.random_array((20, 9), density=0.3, format="csr", rng=np.random.default_rng(0))
     value = {
         "rows": rows,
@@ -320,7 +320,7 @@ def test_fingerprints_tell_values_and_not_where_they_are(tmp_path):
         assert fingerprint({**value, name: other}) != fingerprint(value)
 
 
-def test_a_journal_is_taken_up_by_one_at_a_time(tmp_path):
+def test_a_journal_is_resumed_by_one_driver_at_a_time(tmp_path):
     first = open_journal(tmp_path, Cut, np.ones(3), [1, 2])
     assert first.find(1, "a") is None
     first.record(1, "a", [np.ones(2), None])
@@ -339,7 +339,7 @@ def test_a_journal_is_taken_up_by_one_at_a_time(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory is measured on Linux")
-def test_weights_in_a_file_take_no_memory(tmp_path):
+def test_weights_in_a_file_need_little_memory(tmp_path):
     def resident():
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -356,7 +356,7 @@ def test_weights_in_a_file_take_no_memory(tmp_path):
     )
 
 
-def test_an_engine_is_its_settings(tmp_path):
+def test_an_engine_is_saved_as_its_settings(tmp_path):
     engine = RayEngine("host:1", n_shards=3, threads=2, folder=tmp_path, checkpoint_every=None, n_jobs=4)
     assert pickle.loads(pickle.dumps(engine)) == engine != RayEngine()
     assert eval(repr(engine)) == engine
@@ -382,12 +382,12 @@ def test_an_engine_is_its_settings(tmp_path):
         {"resume": True, "folder": "here", "checkpoint_every": None},
     ],
 )
-def test_settings_that_mean_nothing_are_refused(wrong):
+def test_invalid_settings_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         RayEngine(**wrong)
 
 
-def test_what_cannot_be_in_shards_is_refused_before_anything_is_started():
+def test_unsupported_models_are_refused_before_a_cluster_starts():
     X, y = np.eye(4), list("abcd")
     with pytest.raises(ValueError, match="solver='lc'"):
         MultinomialLogistic(solver="admm", engine="ray").fit(X, y)
@@ -400,13 +400,13 @@ def test_what_cannot_be_in_shards_is_refused_before_anything_is_started():
         MultinomialLogistic(engine="dask").fit(X, y)
 
 
-def test_without_ray_it_is_said_how_to_get_it(monkeypatch):
+def test_without_ray_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"pip install 'arbora\[ray\]'"):
         MultinomialLogistic(engine="ray").fit(np.eye(4), list("abcd"))
 
 
-def test_a_worker_that_keeps_dying_is_given_up():
+def test_a_worker_that_keeps_dying_ends_the_fit():
     shards = object.__new__(RayShards)
     shards.ray = SimpleNamespace(exceptions=SimpleNamespace(ObjectLostError=KeyError))
     shards.n_shards, shards.number, shards.n_restarts, shards.pids, shards.deaths = 2, 7, 0, [1, 2], [0, 0]
@@ -428,7 +428,7 @@ def test_a_worker_that_keeps_dying_is_given_up():
         shards._resend(1, OSError("gone"))
 
 
-def test_answers_that_are_lost_again_and_again_are_given_up():
+def test_answers_that_are_lost_repeatedly_end_the_fit():
     shards = object.__new__(RayShards)
     shards.ray = SimpleNamespace(exceptions=SimpleNamespace(ObjectLostError=KeyError))
     shards.n_shards, shards.number, shards.n_restarts, shards.pids, shards.deaths = 1, 7, 0, [1], [0]
@@ -479,7 +479,7 @@ def pretended_shards(**attributes):
     return shards
 
 
-def test_the_error_of_a_step_that_is_taken_again_is_told():
+def test_the_error_of_a_repeated_step_is_raised():
     """Else the worker would be behind for ever: told step after step, of which the first one fails."""
     shards = pretended_shards()
 
@@ -520,7 +520,7 @@ LOST = ("RayActorError", "ObjectLostError", "NodeDiedError", "OutOfMemoryError")
 
 @pytest.mark.parametrize("by_task", [False, True])
 @pytest.mark.parametrize("name", LOST)
-def test_all_that_a_cluster_loses_is_brought_back(name, by_task):
+def test_losses_of_a_cluster_are_recovered(name, by_task):
     """A lost worker, machine or object is no error of the shard, be it told directly or by a task."""
     kinds = {kind: type(kind, (Exception,), {}) for kind in (*LOST, "RayTaskError", "Other")}
     shards = object.__new__(RayShards)
@@ -534,13 +534,13 @@ def test_all_that_a_cluster_loses_is_brought_back(name, by_task):
             shards._raise_unless_lost(error, 0)
 
 
-def test_a_worker_is_never_on_two_machines():
+def test_workers_are_counted_per_machine():
     nodes = [(True, {"CPU": 3.0}), (True, {"CPU": 2.0}), (True, {}), (False, {"CPU": 8.0})]
     ray = SimpleNamespace(nodes=lambda: [{"Alive": alive, "Resources": has} for alive, has in nodes])
     assert [count_slots(ray, threads) for threads in (1, 2, 3, 4)] == [5, 2, 1, 0]
 
 
-def test_the_number_of_shards_is_asked_for_once():
+def test_the_number_of_shards_is_read_once():
     """A cluster that grows between two rounds has the same shards."""
 
     class Growing(ThreadEngine):

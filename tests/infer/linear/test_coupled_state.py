@@ -59,7 +59,7 @@ def resume(problem, folder):
     return problem.joint().solve(**SETTINGS, checkpoint=Checkpoint(folder, "a fit"))
 
 
-def test_a_whole_checkpoint_is_taken_up_without_a_word(problem, folder):
+def test_a_complete_checkpoint_resumes_without_a_warning(problem, folder):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         resumed = resume(problem, folder)
@@ -67,7 +67,7 @@ def test_a_whole_checkpoint_is_taken_up_without_a_word(problem, folder):
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b"?"), lambda path: path.unlink()])
-def test_blocks_that_a_round_began_with_are_missed(problem, folder, damage):
+def test_missing_blocks_are_reported(problem, folder, damage):
     # The round with index 3, the last one begun, is odd: it began with the blocks of the even round before.
     for key in ("block-1-0", "block-2-0"):
         damage(piece(folder, key))
@@ -77,7 +77,7 @@ def test_blocks_that_a_round_began_with_are_missed(problem, folder, damage):
     assert_same(resumed, problem.joint().solve(**SETTINGS))
 
 
-def test_shared_parts_of_the_last_round_are_missed(problem, folder):
+def test_missing_shared_parts_are_reported(problem, folder):
     piece(folder, "shared-1").unlink()
     with pytest.warns(UserWarning, match="cannot read 'shared-1'"):
         resumed = resume(problem, folder)

@@ -81,7 +81,7 @@ def test_statistics_of_shards_are_those_of_all_rows():
     assert its_bound == pytest.approx(bound, rel=1e-12)
 
 
-def test_pieces_hold_every_row_once():
+def test_shards_hold_every_row_once():
     rows = WeightedRows(sp.csr_array(np.random.default_rng(0).random((400, 2))), np.arange(400.0))
     parts = row_chunks(rows)
     assert len(parts) > 5
@@ -92,7 +92,7 @@ def test_pieces_hold_every_row_once():
     np.testing.assert_array_equal(sp.vstack([part.X for part in held]).toarray(), rows.X.toarray())
 
 
-def test_rows_in_files_go_to_the_shards_part_by_part(X, monkeypatch, tmp_path):
+def test_rows_in_files_are_loaded_chunk_by_chunk(X, monkeypatch, tmp_path):
     X = sp.csr_array(X)
     for name in ("data", "indices", "indptr"):
         np.save(tmp_path / f"{name}.npy", getattr(X, name))
@@ -123,7 +123,7 @@ def test_a_mixture_with_an_engine_is_cloned_and_saved(X, tmp_path):
             assert model.engine == engine
 
 
-def test_rows_weights_and_settings_tell_runs_apart(X):
+def test_rows_weights_and_settings_identify_a_run(X):
     rows = WeightedRows(sp.csr_array(X), np.ones(len(X)))
     others = [
         rows._replace(weight=np.arange(len(X), dtype=float)),
@@ -135,7 +135,7 @@ def test_rows_weights_and_settings_tell_runs_apart(X):
     assert VMFMixture(4)._settings() == VMFMixture(4, n_jobs=2, engine="ray")._settings()
 
 
-def test_what_needs_all_rows_here_is_refused(X):
+def test_options_that_need_all_rows_in_one_process_are_refused(X):
     sampler = BayesianVMFMixture(4, inference="gibbs", engine=RayEngine(n_shards=2))
     with pytest.raises(ValueError, match=r"inference='gibbs' .*RayEngine\(n_shards=2\).*use engine=None"):
         sampler.fit(X)
