@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from arbora import io
 from arbora.classify import OneVsRestSVC, RecursiveLogisticRegression, RecursiveSVC
 from arbora.classify._linear.coupling import couple
-from arbora.classify.recursive import estimators as _recursive
+from arbora.classify.recursive import classifier as recursive_classifier
 from arbora.classify.recursive import memory as _memory
 from arbora.core import memory
 from arbora.infer.linear.layout import lay_out
@@ -355,14 +355,14 @@ def test_a_fit_that_could_not_be_calibrated_is_refused_before_it_is_trained(monk
     alone = _memory.joint_memory(size, lay_out(coupling.factor), "hinge", True, 1)
     monkeypatch.setattr(memory, "available_memory", lambda: alone)
     model.set_params(calibration=None).fit(wide, Y)
-    monkeypatch.setattr(_recursive, "train_joint", None)
+    monkeypatch.setattr(recursive_classifier, "train_joint", None)
     with pytest.raises(MemoryError, match=r"80 rows.*beside the weights of all rows, to calibrate"):
         model.set_params(calibration="holdout").fit(wide, Y)
 
 
 @pytest.mark.parametrize("warm_start", [False, True])
 def test_only_the_weights_of_a_fit_are_there_when_it_is_calibrated(warm_start, monkeypatch):
-    train, alive = _recursive.train_joint, []
+    train, alive = recursive_classifier.train_joint, []
 
     def watched(*args, **more):
         gc.collect()
@@ -372,7 +372,7 @@ def test_only_the_weights_of_a_fit_are_there_when_it_is_calibrated(warm_start, m
         return fitted
 
     joints = []
-    monkeypatch.setattr(_recursive, "train_joint", watched)
+    monkeypatch.setattr(recursive_classifier, "train_joint", watched)
     model = RecursiveSVC(structure=TREE, calibration=2, warm_start=warm_start, random_state=0).fit(X, Y)
     assert alive == [[], [False], [False, False]]
     assert (model._last is not None) == warm_start
