@@ -60,9 +60,6 @@ class Page:
         target.parent.mkdir(parents=True, exist_ok=True)
         with temporary_file(target.parent) as (file, temporary):
             file.write(self.html.encode("utf-8"))
-            umask = os.umask(0)
-            os.umask(umask)
-            temporary.chmod(0o666 & ~umask)  # temporary files are for their owner alone
             publish(file, temporary, target)
         return target
 
