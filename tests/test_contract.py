@@ -36,7 +36,8 @@ def outputs(model, X):
     names = (
         "predict", "predict_proba", "predict_node_proba", "decision_function", "transform", "score_samples"
     )  # fmt: skip
-    found = {name: getattr(model, name)(X) for name in names if hasattr(model, name)}
+    methods = {name: getattr(model, name, None) for name in names}
+    found = {name: method(X) for name, method in methods.items() if callable(method)}
     return {name: value.toarray() if sp.issparse(value) else value for name, value in found.items()}
 
 
@@ -92,7 +93,11 @@ def test_learns_the_truth(row):
 
 @pytest.mark.parametrize(
     "row",
-    [row for row in REGISTRY if "n_components" in inspect.signature(row.cls).parameters],
+    [
+        row
+        for row in REGISTRY
+        if row.cls.__name__.endswith("VMFMixture") or row.cls.__name__ == "MultinomialMixture"
+    ],
     ids=lambda row: row.cls.__name__,
 )
 def test_bound_never_falls(row):
@@ -102,7 +107,9 @@ def test_bound_never_falls(row):
     assert np.all(np.diff(bounds) >= -1e-10 * np.maximum(np.abs(bounds[:-1]), 1.0))
 
 
-@numeric
+@pytest.mark.parametrize(
+    "row", [row for row in NUMERIC if not row.sparse_is_text], ids=lambda row: row.cls.__name__
+)
 def test_dense_equals_sparse(row):
     data = row.data()
     dense = outputs(row.make(**row.exact).fit(data.X, data.y), data.X_new)

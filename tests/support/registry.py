@@ -7,8 +7,7 @@ the test that it reduces to something known.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -19,39 +18,12 @@ from arbora import classify, discover, text
 from arbora.datasets import make_vmf_mixture
 from arbora.special import kappa_mle, vmf_logpdf
 from arbora.structure import Hierarchy
+from support.contract import Data, Row
+from support.expand_registry import EXPAND_ROWS
 
 TREE = Hierarchy.from_edges(
     [("root", "a"), ("root", "b"), ("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("b", "b2")]
 )
-
-
-class Data(NamedTuple):
-    """A tiny problem whose truth is known: items to fit on, what to fit to (if anything), items to predict."""
-
-    X: Any
-    y: Any
-    X_new: Any
-    y_new: Any
-
-
-class Row(NamedTuple):
-    """What the contract tests need to know of an estimator.
-
-    `exact` are the arguments with which two fits of the same problem agree to rounding, for the checks that
-    demand it. `reduces(data)` returns what the model should give and what a known model gives, to be compared.
-    """
-
-    cls: type
-    arguments: dict[str, Any]
-    exact: dict[str, Any]
-    data: Callable[[], Data]
-    reduces: Callable[[Data], tuple[Any, Any]]
-    numeric: bool = True  # items are rows of numbers, so that scikit-learn's checks apply
-    quick: dict[str, Any] = {}  # arguments for scikit-learn's checks, which fit hundreds of times
-    excused: dict[str, str] = {}  # checks of scikit-learn that the model cannot pass, and why
-
-    def make(self, **more: Any) -> Any:
-        return self.cls(**{**self.arguments, **more})
 
 
 def labelled_clouds() -> Data:
@@ -426,6 +398,7 @@ REGISTRY = [
         excused=_SPHERE,
     ),
     Row(discover.MultinomialMixture, _THREE, {}, counts, counts_mixture_reduces, excused=_COUNTS),
+    *EXPAND_ROWS,
     Row(text.LtcTransformer, {}, {}, counts, counts_reduce),
     Row(text.LtcVectorizer, {}, {}, sentences, ltc_reduces, numeric=False),
 ]

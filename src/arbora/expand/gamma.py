@@ -46,6 +46,7 @@ _STEPS = 20  # of L-BFGS-B between two updates of the shapes
 _FLOOR = 1e-6  # added to every feature, in units of the mean: a gamma variable is positive
 _LARGEST_SHAPE = 1e4
 _TINY = float(np.finfo(np.float64).tiny)
+_LEAST = 1e-100  # of a mapped entry: its square can still be divided by
 
 
 def shapes(difference: Matrix) -> Matrix:
@@ -79,17 +80,17 @@ class GammaProblem:
 
     def best_shapes(self, L: Matrix) -> Matrix:
         """Maximum likelihood shapes (n_groups, n_dims) under a map."""
-        V = np.maximum(self.X @ L.T, _TINY)
+        V = np.maximum(self.X @ L.T, _LEAST)
         logs = np.zeros((self.n_groups, V.shape[1]))
         np.add.at(logs, self.codes, self.row_weight[:, None] * np.log(V))
         mean_log = logs / self.weight[:, None]
-        return shapes(np.log(np.maximum(self.mean @ L.T, _TINY)) - mean_log)
+        return shapes(np.log(np.maximum(self.mean @ L.T, _LEAST)) - mean_log)
 
     def negative(self, flat: Matrix, a: Matrix) -> tuple[float, Matrix]:
         """-J(L) and its gradient."""
         L = flat.reshape(a.shape[1], -1)
-        V = np.maximum(self.X @ L.T, _TINY)
-        T = np.maximum(self.mean @ L.T, _TINY)
+        V = np.maximum(self.X @ L.T, _LEAST)
+        T = np.maximum(self.mean @ L.T, _LEAST)
         rate = a / T
         constant = (a * np.log(rate) - gammaln(a)).sum(axis=1)
         S = np.log(V) @ (a - 1).T - V @ rate.T + constant

@@ -72,8 +72,6 @@ class WithinClassTransform(MetricTransform):
         The labelled groups.
     space_ : FeatureSpace
         Centre, SVD and common scale of the features.
-    trace_ : None
-        The solution has a closed form.
     n_features_in_ : int
 
     Examples

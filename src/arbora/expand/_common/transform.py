@@ -151,7 +151,11 @@ class MetricTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             found = learn(labelled)
             self.classes_, self.components_ = groups.classes, found.L
             self.A_ = found.L.T @ found.L
-            self.trace_, self.n_iter_, self.duality_gap_ = found.trace, found.n_iter, found.gap
+            self.n_iter_ = found.n_iter
+            for name, value in (("trace_", found.trace), ("duality_gap_", found.gap)):
+                self.__dict__.pop(name, None)  # of an earlier fit
+                if value is not None and not (isinstance(value, float) and np.isnan(value)):
+                    setattr(self, name, value)
         return self
 
     def transform(self, X: Any) -> Matrix:
