@@ -2,18 +2,21 @@
 
 Rows are shuffled, sorted by group (usually the class), and then dealt to folds in turn, or the first ones of each
 group are taken. The same seed gives the same rows.
+
+SciPy and scikit-learn are imported when they are needed, so that reading the built-in corpus does not import them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.model_selection import KFold, ShuffleSplit, check_cv
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 DEFAULT_FOLDS = 3  # of cv=None
 HELD_OUT_SHARE = 0.2  # of the rows, in a single random split
@@ -40,9 +43,12 @@ def rarest_labels(indicator: sp.csr_array) -> Rows:
 
     Examples
     --------
+    >>> import scipy.sparse as sp
     >>> rarest_labels(sp.csr_array([[1, 1], [1, 0], [0, 0]]))
     array([ 1,  0, -1])
     """
+    import scipy.sparse as sp
+
     Y = sp.csr_array(indicator)
     size = np.asarray(Y.sum(axis=0)).ravel()
     rarest = np.full(Y.shape[0], -1)
@@ -89,6 +95,7 @@ def stratified_folds(indicator: sp.csr_array, n_folds: int, seed: int) -> Rows:
 
     Examples
     --------
+    >>> import scipy.sparse as sp
     >>> Y = sp.csr_array(np.eye(2)[[0, 0, 1, 1]])
     >>> sorted(stratified_folds(Y, 2, seed=0)[:2].tolist())
     [0, 1]
@@ -155,6 +162,8 @@ def random_splits(n_rows: int, n_splits: int, seed: int) -> Iterator[Split]:
     >>> [len(test) for _, test in random_splits(10, 5, 0)], [len(test) for _, test in random_splits(10, 1, 0)]
     ([2, 2, 2, 2, 2], [2])
     """
+    from sklearn.model_selection import KFold, ShuffleSplit
+
     splitter: Any
     if n_splits == 1:
         splitter = ShuffleSplit(1, test_size=HELD_OUT_SHARE, random_state=seed)
@@ -183,10 +192,13 @@ def cv_splits(cv: Any, indicator: sp.csr_array, counts: NDArray[np.bool_], seed:
 
     Examples
     --------
+    >>> import scipy.sparse as sp
     >>> Y = sp.csr_array(np.eye(2)[[0, 0, 0, 1, 1, 1]])
     >>> [len(test) for _, test in cv_splits(None, Y, np.ones(6, bool), seed=0)]
     [2, 2, 2]
     """
+    from sklearn.model_selection import check_cv
+
     n_rows = indicator.shape[0]
     cv = DEFAULT_FOLDS if cv is None else cv
     if isinstance(cv, Integral):
