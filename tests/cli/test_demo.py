@@ -12,6 +12,7 @@ from arbora.classify import OneVsRestSVC, RecursiveSVC, TopDownSVC, deciding_wor
 from arbora.cli import main
 from arbora.cli.demo import classifiers as demo_classify
 from arbora.cli.demo import demonstration as demo
+from arbora.cli.demo import expansion as demo_expand
 from arbora.cli.demo import page as demo_page
 from arbora.cli.demo import topics as demo_topics
 from arbora.cli.demo import topics_over_time as demo_time
@@ -95,7 +96,7 @@ def test_sections_in_order_and_lines_within_the_width(shown):
     headings = [line for line, below in pairwise(lines) if set(below) == {"="}]
     assert [heading.split()[0] for heading in headings] == [
         "Read", "Turn", "Choose", "Train", "Evaluate", "Where", "A", "Which", "File", "Discover", "What", "Discover",
-        "Topics", "From", "Explore",
+        "Expand:", "Topics", "From", "Explore",
     ]  # fmt: skip
     assert 'RecursiveSVC(structure=data.hierarchy, engine="ray")' in printed
 
@@ -130,6 +131,20 @@ def test_demo_files_sentences_where_their_words_belong(shown):
         decided = filed.partition("decided by:")[2]
         assert words == {word for word in decided.replace(",", " ").split() if word.isalpha()}
     assert "none of its words is in the corpus" in unknown
+
+
+def test_hidden_modules_are_found_again(corpus, shown):
+    printed, folder = shown
+    hidden = demo_expand.hide_modules(corpus, "land")
+    assert len(hidden.names) == 1
+    kept = [label for label in hidden.documents.y if label is not None]
+    assert kept
+    assert set(kept).isdisjoint(hidden.names)
+    part = printed.partition("Expand:")[2].partition("Topics over time")[0]
+    given = next(line for line in part.splitlines() if line.startswith("given number  "))
+    assert [float(score) for score in given.split()[3:6]] == [100, 100, 100]  # words tell modules apart
+    plan = open_folder(folder / demo_page.GROUPS).plan
+    assert plan.count("\n") == 1 + sum(label is None for label in hidden.documents.y)
 
 
 def test_sentences_without_known_words_are_neither_novel_nor_ordinary(corpus, capsys):

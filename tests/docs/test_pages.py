@@ -28,7 +28,7 @@ DOCUMENTS = {
 
 @pytest.fixture(scope="session")
 def workshop(tmp_path_factory):
-    """A folder with ``docs/`` and ``more-docs/`` (text files in folders), ``model/`` and ``topics/``."""
+    """A folder with text files in ``docs/``, ``more-docs/`` and ``pile/``, two files, ``model/`` and ``topics/``."""
     top = tmp_path_factory.mktemp("pages")
     for label, words in DOCUMENTS.items():
         for number in range(8):
@@ -36,6 +36,14 @@ def workshop(tmp_path_factory):
                 file = top / name / label / f"{number}.txt"
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(" ".join(word for i, word in enumerate(words.split()) if i != number % 5))
+    (top / "pile").mkdir()
+    for number in range(8):
+        (top / "pile" / f"{number}.txt").write_text(
+            "clouds thunder rain wind storm".replace("rain", "", number % 2)
+        )
+    rows = [f"{words},{label}" for label, words in DOCUMENTS.items()] * 3 + ["clouds rain wind,"] * 4
+    (top / "partly_labelled.csv").write_text("\n".join(["text,label", *rows]))
+    (top / "later.jsonl").write_text('{"text": "rain and wind"}\n')
     (top / "hierarchy.tsv").write_text(
         "".join(f"{label.partition('/')[0]}\t{label}\n" for label in DOCUMENTS)
     )

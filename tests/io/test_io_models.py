@@ -21,7 +21,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from arbora.core.files import TEMPORARY_PREFIX
 from arbora.core.trace import Trace
+from arbora.expand import BayesianPriorMixture, ExpandClusters
 from arbora.io import FORMAT_VERSION, ModelFileError, load, register, save
+from support.expand_problems import partly_labelled
 
 RNG = np.random.default_rng(0)
 X = np.abs(RNG.standard_normal((40, 6)))
@@ -423,3 +425,26 @@ def test_importing_io_imports_no_model():
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("clusterer", ["kmeans", "gaussian", "vmf", "spectral"])
+def test_new_groups_with_their_clusterer_and_estimate(clusterer, tmp_path):
+    X, y, _ = partly_labelled()
+    model = ExpandClusters("within", clusterer, n_init=2, random_state=0).fit(X, y)
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert loaded.new_groups_ == model.new_groups_
+    assert loaded.n_new_estimate_ == model.n_new_estimate_
+    assert loaded.choice_ == model.choice_
+    assert type(loaded.clustering_) is type(model.clustering_)
+    assert loaded.refit(X, y).labels_.tolist() == model.refit(X, y).labels_.tolist()
+
+
+def test_prior_mixture(tmp_path):
+    X, y, _ = partly_labelled()
+    model = BayesianPriorMixture(3, random_state=0).fit(X, y)
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert loaded.trace_ == model.trace_

@@ -34,7 +34,7 @@ def shown(watch, tmp_path_factory):
     return watched
 
 
-def test_one_page_shows_classifier_topic_tree_and_time(shown):
+def test_one_page_shows_classifier_topic_tree_time_and_groups(shown):
     page = shown.page
     kinds = [
         text.rpartition("(")[2].rstrip(")") for text in page.locator("#model option").all_text_contents()
@@ -53,6 +53,8 @@ def test_one_page_shows_classifier_topic_tree_and_time(shown):
         (1, "tree", "root", "demo-topics"),
         (1, "map", "root", "demo-map"),
         (2, "time", "0", "demo-time"),
+        (3, "tree", "root", "demo-groups"),
+        (3, "tree", "new 1", "demo-new-group"),
     ],
 )
 def test_every_view_is_drawn_without_a_complaint(shown, artefacts, model, view, node, picture):

@@ -3,8 +3,9 @@
 The documents are the docstrings of the installed Python packages, the hierarchy is the tree of their modules. A flat,
 a top-down and a recursive classifier are compared, and a Bayesian classifier (HBLR) on one branch. The cost C of each
 model and the coupling of the recursive one are chosen on a fifth of the training documents; the test documents are
-used once. Then the demo finds topics in the same documents without their labels, and topics over time in a generated
-corpus with known topics. The results are written to model folders and to one page.
+used once. Then the demo finds topics in the same documents without their labels, hides a third of the modules of one
+package and finds them again, and finds topics over time in a generated corpus with known topics. The results are
+written to model folders and to one page.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from arbora._version import __version__
 from arbora.cli.demo import classifiers as demo_classify
+from arbora.cli.demo import expansion as demo_expand
 from arbora.cli.demo import page as demo_page
 from arbora.cli.demo import topics as demo_topics
 from arbora.cli.demo import topics_over_time as demo_time
@@ -142,7 +144,10 @@ def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
     start = time.perf_counter()
     seconds: dict[str, float] = {}
     sentences = sentences or SENTENCES
-    print(f"Arbora {__version__}: file documents into a tree, find topics, explore both", flush=True)
+    print(
+        f"Arbora {__version__}: file documents into a tree, find topics and new groups, explore all",
+        flush=True,
+    )
     folder = demo_page.check_out(out)
 
     heading("Read the corpus")
@@ -173,6 +178,11 @@ def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
     heading("Discover a tree of topics")
     documents, X = demo_page.documents_of(data), sp.vstack([X_train, X_test], format="csr")
     tree = demo_topics.show_tree(documents, X, vectorizer, data.hierarchy)
+    heading("Expand: hide a third of the modules of a package, and find them again")
+    branch = demo_classify.largest_branch(
+        data.hierarchy, documents_below(data.hierarchy, data.y_train), demo_classify.MOST_IN_BRANCH
+    )
+    groups = demo_expand.show_expansion(data, branch)
     heading("Topics over time, on a generated corpus with known topics")
     over_time = demo_time.show_time()
 
@@ -180,6 +190,11 @@ def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
     _show_cluster()
     heading("Explore the results")
     classifier = demo_page.describe_classifier(data, documents, X, vectorizer, model, flat)
-    contents = {demo_page.CLASSIFIER: classifier, demo_page.TOPICS: tree, demo_page.TIME: over_time}
+    contents = {
+        demo_page.CLASSIFIER: classifier,
+        demo_page.TOPICS: tree,
+        demo_page.TIME: over_time,
+        demo_page.GROUPS: groups,
+    }
     demo_page.write_demo(folder, contents)
     print(f'\nAll in {time.perf_counter() - start:.0f} s. File your own: arbora demo "a sentence" ...')

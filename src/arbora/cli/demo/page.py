@@ -20,7 +20,7 @@ from arbora.datasets import Dataset
 from arbora.explore.page import write_page
 
 PAGE = "index.html"
-CLASSIFIER, TOPICS, TIME = "classifier", "topics", "time"
+CLASSIFIER, TOPICS, TIME, GROUPS = "classifier", "topics", "time", "groups"
 _TITLE = "Arbora demo"
 _BYTES = 4096  # the first bytes of a page contain its generator
 
@@ -34,7 +34,7 @@ def check_out(out: str) -> Path:
     'folder'
     """
     folder = Path(out)
-    for name in (CLASSIFIER, TOPICS, TIME):
+    for name in (CLASSIFIER, TOPICS, TIME, GROUPS):
         check_target(folder / name)
     page = folder / PAGE
     if page.exists() and b'content="Arbora ' not in page.read_bytes()[:_BYTES]:
@@ -83,8 +83,9 @@ def write_demo(folder: Path, contents: Mapping[str, Content]) -> Path | None:
     page = write_page(folders, folder / PAGE, title=_TITLE)
     print(f"{page.resolve()} ({page.stat().st_size / 1e6:.1f} MB)")
     print_paragraph(
-        "Open it in a browser: the taxonomy with the quality of every node, the topic tree, topics over time, and a "
-        "map of the documents of each. It needs no network. To file new documents in the browser:"
+        "Open it in a browser: the taxonomy with the quality of every node, the topic tree, topics over time, "
+        "known and new groups, and a map of the documents of each. It needs no network. To file new documents in the "
+        "browser:"
     )
     print(f"  arbora explore {folder / CLASSIFIER} {folder / TOPICS} --serve")
     return page
