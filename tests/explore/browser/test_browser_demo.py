@@ -20,6 +20,7 @@ VIEWS = {  # of each model of the page, in order
     "classifier": ["tree", "quality", "map"],
     "topic tree": ["tree", "map"],
     "topics over time": ["tree", "time", "map"],
+    "groups": ["tree", "map"],
 }
 
 
