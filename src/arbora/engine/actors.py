@@ -27,13 +27,13 @@ from arbora.core.fingerprint import fingerprint
 from arbora.core.shards import EngineError, Make, Shards
 from arbora.engine.journal import Journal, open_journal
 from arbora.engine.mapped import read_object, write_object
-from arbora.engine.worker import LOOK, BehindError, Standing, Worker
+from arbora.engine.worker import LOOK, BehindError, Worker, WorkerStatus
 
 if TYPE_CHECKING:
     from arbora.engine.ray import RayEngine
 
 _MOST_DEATHS = 3  # in a row, of a worker that completes no step in between
-_PATIENCE = 5  # reports of death before a worker counts as dead: one that is restarting reports it too
+_MOST_REPORTS = 5  # reports of death before a worker counts as dead: one that is restarting reports it too
 _LOOK_EVERY = 15.0  # seconds between two checks that the workers of a running step are alive
 _PAUSE = 0.2  # seconds between two checks whether a worker is back
 
@@ -76,7 +76,7 @@ class RayShards(Shards):
     pids : list of int
         Process id of each worker, on its machine.
     lives : list of str
-        Names of the current lives of the workers (see `worker.Standing`).
+        Names of the current lives of the workers (see `worker.WorkerStatus`).
     n_restarts : int
         Number of restarts of workers.
     """
@@ -112,12 +112,12 @@ class RayShards(Shards):
             self.actors.append(actor.remote(make, given, engine.threads, path, engine.checkpoint_every))
         self.pids: list[int] = []
         try:
-            standings = self._begin(folder)
+            statuses = self._begin(folder)
         except BaseException:
             self.close()
             raise
-        self.pids, self.begun = [one.pid for one in standings], [one.done for one in standings]
-        self.lives = [one.life for one in standings]
+        self.pids, self.begun = [one.pid for one in statuses], [one.done for one in statuses]
+        self.lives = [one.life for one in statuses]
 
     def _hand_over(self, value: Any, path: Path) -> Any:
         """Write data of workers to a file or to the object store; return its path or reference."""
@@ -141,22 +141,22 @@ class RayShards(Shards):
                 "smaller n_shards or threads, or add machines to the cluster."
             )
 
-    def _begin(self, folder: Path) -> list[Standing]:
+    def _begin(self, folder: Path) -> list[WorkerStatus]:
         """Wait for all workers; check that they see the folder and are not ahead of the journal."""
         deadline = time.monotonic() + self.engine.timeout
-        standings = [self._back(index, deadline=deadline) for index in range(self.n_shards)]
+        statuses = [self._back(index, deadline=deadline) for index in range(self.n_shards)]
         uses_folder = self.engine.checkpoint_every is not None or self.engine.data == "file"
-        if uses_folder and not all(standing.sees_folder for standing in standings):
+        if uses_folder and not all(status.sees_folder for status in statuses):
             raise EngineError(
                 f"not all workers see the folder {folder}, which keeps their states: give RayEngine a folder on a "
                 "file system that all machines share, or checkpoint_every=None."
             )
-        if self.journal is not None and max(one.done for one in standings) > self.journal.last:
+        if self.journal is not None and max(one.done for one in statuses) > self.journal.last:
             raise EngineError(
                 f"the run in {folder} lacks the results of step {self.journal.last + 1}, which its workers have "
                 "taken: files are missing. Delete that folder to start again."
             )
-        return standings
+        return statuses
 
     def step(self, name: str, *arguments: Any, each: Sequence[Sequence[Any]] | None = None) -> list[Any]:
         """Let every shard take one step; in a resumed run, only the shards that have not taken it."""
@@ -293,14 +293,16 @@ class RayShards(Shards):
                     return earlier  # type: ignore[no-any-return]
         return error
 
-    def _back(self, index: int, error: Exception | None = None, deadline: float | None = None) -> Standing:
+    def _back(
+        self, index: int, error: Exception | None = None, deadline: float | None = None
+    ) -> WorkerStatus:
         """Wait until a worker has started or restarted; return its status."""
         n_dead, deadline = 0, deadline or time.monotonic() + self.engine.timeout
-        while n_dead < _PATIENCE and (left := deadline - time.monotonic()) > 0:
-            look = self.actors[index].standing.options(concurrency_group=LOOK).remote()
+        while n_dead < _MOST_REPORTS and (left := deadline - time.monotonic()) > 0:
+            look = self.actors[index].status.options(concurrency_group=LOOK).remote()
             try:
-                standing: Standing = self.ray.get(look, timeout=left)
-                return standing
+                status: WorkerStatus = self.ray.get(look, timeout=left)
+                return status
             except self.ray.exceptions.ActorDiedError as dead:
                 n_dead, error = n_dead + 1, dead
                 if getattr(dead, "actor_init_failed", False):

@@ -15,7 +15,7 @@ from arbora.engine.threads import ThreadEngine
 LOOK = "look"  # concurrency group of the actor that answers while a step runs
 
 
-class Standing(NamedTuple):
+class WorkerStatus(NamedTuple):
     """Status of a worker: its process, its last step, whether it sees the folder of the run, and its life.
 
     A worker that is restarted starts a new life with a new name. Process ids are not unique across machines.
@@ -72,9 +72,9 @@ class Worker:
             self.shard.restore(state)
         self.saved = self.done
 
-    def standing(self) -> Standing:
+    def status(self) -> WorkerStatus:
         """Return the status of this worker."""
-        return Standing(os.getpid(), self.done, self.path.parent.exists(), self.life)
+        return WorkerStatus(os.getpid(), self.done, self.path.parent.exists(), self.life)
 
     def step(self, number: int, name: str, shared: Sequence[Any], own: Sequence[Any]) -> Answer:
         """Take a step, or return the answer again if it was the last one taken."""

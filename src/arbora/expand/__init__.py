@@ -1,4 +1,4 @@
-"""Learn from a few labelled groups what their owner means, and find the other groups.
+"""Learn a metric from a few labelled groups, and find the other groups.
 
 Transformers learn a linear map from the labelled groups; `ExpandClusters` clusters the other rows in the space of the
 map, keeps the known groups by name and says how many new ones there are.

@@ -1,4 +1,4 @@
-"""ExpandClusters: learn from labelled groups what their owner means, cluster the other rows, find new groups.
+"""ExpandClusters: learn a metric from labelled groups, cluster the other rows, find new groups.
 
 The steps of a fit:
 
@@ -7,7 +7,7 @@ The steps of a fit:
 3. Learn the transformation from all labelled rows, and map all rows.
 4. Estimate the number of new groups (`_cluster.n_new`), unless it is given.
 5. Cluster: labelled rows stay in their groups, pool rows join known groups or new ones.
-6. With `n_rounds`, learn the transformation anew from labelled rows and confident pool rows, and cluster again
+6. With `n_rounds`, learn the transformation again from labelled rows and confident pool rows, and cluster again
 (TCS-UL).
 """
 
@@ -76,7 +76,7 @@ class _Learned(NamedTuple):
 
 
 class ExpandClusters(BaseEstimator):
-    """Clusters that continue what labelled groups began: known groups keep their names, new ones are found.
+    """Semi-supervised clustering: labelled groups keep their names, new groups are found.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class ExpandClusters(BaseEstimator):
         spectral clustering of a nearest-neighbour graph. "auto" chooses between k-means (von Mises-Fisher for sparse
         rows) and spectral clustering together with the transformation.
     n_new : int or "auto"
-        Number of new groups. "auto" estimates it; `n_new_range_` tells how sure.
+        Number of new groups. "auto" estimates it; `n_new_range_` gives the uncertainty.
     pool : {"mixed", "new"}
         Whether rows without a label may belong to known groups too, or to new ones only.
     scale : {"auto", "common", "each"}
@@ -96,9 +96,9 @@ class ExpandClusters(BaseEstimator):
     n_dims : int, "auto" or None
         Dimensions of the truncated SVD of wide or sparse rows; see `WithinClassTransform`.
     n_init : int
-        Starts of the clusterer; the best by its objective counts.
+        Starts of the clusterer; the one with the best objective is kept.
     n_rounds : int
-        Rounds in which the transformation is learned anew, with confident pool rows as further labels (TCS-UL).
+        Rounds in which the transformation is learned again, with confident pool rows as further labels (TCS-UL).
     random_state : int, RandomState instance or None
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.

@@ -6,7 +6,7 @@ its group) and impostors l of other groups,
     (1 - mu) sum_{i,j} d_A(i, j) + mu sum_{i,j} sum_l max(0, 1 + d_A(i, j) - d_A(i, l)),
 
 here as a mean over the rows. The gradient is X'Lap(w)X, where w adds the weights of the pairs: one sparse product.
-The impostors that are near violation are found anew every few iterations (active sets): between two searches only
+The impostors that are near violation are found again every few iterations (active sets): between two searches only
 they are looked at. Solved by projected gradient with an adaptive step. The problem is convex; its solution is
 certified by the change of A alone.
 

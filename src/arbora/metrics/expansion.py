@@ -2,7 +2,7 @@
 
 Clusters have no names. Hungarian accuracy assigns each cluster to one class such that most rows are right, and counts
 them. In the generalised setting one assignment over all rows serves all three figures; an assignment of its own for
-each part would flatter a method that mixes known and new classes.
+each part would overestimate a method that mixes known and new classes.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def expansion_accuracy(y_true: Any, clusters: Any, known: Any) -> ExpansionScore
     >>> expansion_accuracy(["a", "a", "b", "b"], [0, 0, 1, 0], known=["a"])
     ExpansionScores(all=0.75, known=1.0, new=0.5)
     """
-    truth, found = np.asarray(y_true), np.asarray(clusters)
-    classes, of_class = np.unique(truth, return_inverse=True)
-    names, of_cluster = np.unique(found, return_inverse=True)
-    table = np.zeros((len(classes), len(names)))
-    np.add.at(table, (of_class, of_cluster), 1)
+    truth = np.asarray(y_true)
+    of_class, of_cluster = (
+        np.unique(np.asarray(labels), return_inverse=True)[1] for labels in (truth, clusters)
+    )
+    table = contingency_table(of_class, of_cluster).toarray()
     rows, columns = linear_sum_assignment(table, maximize=True)
-    assigned = np.full(len(names), -1)
+    assigned = np.full(table.shape[1], -1)
     assigned[columns] = rows
     right = assigned[of_cluster] == of_class
     is_known = np.isin(truth, np.asarray(known))

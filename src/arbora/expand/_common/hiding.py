@@ -53,7 +53,7 @@ def hidden_groups(n_groups: int, n_folds: int, rng: np.random.Generator) -> list
 
 
 def take_groups(labelled: Labelled, groups: NDArray[np.int64]) -> Labelled:
-    """Rows of some groups, coded anew."""
+    """Rows of some groups, with new codes."""
     code = np.full(labelled.n_groups, -1, np.int64)
     code[groups] = np.arange(len(groups))
     kept = code[labelled.codes] >= 0

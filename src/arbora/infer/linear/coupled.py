@@ -53,7 +53,7 @@ from arbora.kernels.triples import from_triples, to_triples
 _ACTIVE_WORK = (
     1.0  # on the pairs that can move, as a multiple of a sweep: other blocks may have moved meanwhile
 )
-_MOST_OPTIMISM = 8.0  # largest assumed ratio of certified to estimated gap
+_LARGEST_GAP_RATIO = 8.0  # largest assumed ratio of certified to estimated gap
 _IDLE = 0.1  # a logistic pair with less than this share of the mean gap is skipped
 _TINY = float(np.finfo(np.float64).tiny)
 SCALES = (1.0, 1.0025, 1.005, 1.01, 1.015, 1.02, 1.03, 1.05)
@@ -400,11 +400,11 @@ class CoupledSolver:
             pieces.begin(state, monitor)
             loss, norm, gap = self._round(pieces, state, full, seed)
             objective, certificate = loss + norm, None
-            if full and (gap * state.optimism <= tol * objective or monitor.is_last):
+            if full and (gap * state.gap_ratio <= tol * objective or monitor.is_last):
                 certificate = self.certify(state)
                 estimate, gap, objective = gap, certificate.gap, certificate.objective
                 # A far too optimistic estimate delays the next certificate, which costs as much as a sweep.
-                state.optimism = min(_MOST_OPTIMISM, max(state.optimism, gap / max(estimate, _TINY)))
+                state.gap_ratio = min(_LARGEST_GAP_RATIO, max(state.gap_ratio, gap / max(estimate, _TINY)))
             state.add_round(float(objective), float(gap), full)
             done = monitor.record(
                 objective,

@@ -51,7 +51,9 @@ class CoupledState:
     multipliers: list[Multipliers]
     candidates: list[NDArray[np.int64]]
     shared: NDArray[Any]
-    optimism: float = 0.4  # ratio of certified to estimated gap: a visit closes much of the gap that it meets
+    gap_ratio: float = (
+        0.4  # ratio of certified to estimated gap: a visit closes much of the gap that it meets
+    )
     n_rounds: int = 0
     n_restricted: int = 0  # rounds over the candidates since the last one over all rows
     full_gap: float = np.nan  # of the last round over all rows
@@ -79,7 +81,7 @@ class CoupledState:
 
     def decisions(self) -> dict[str, float]:
         """Return the values that decide about the next round, for a checkpoint."""
-        names = ("optimism", "n_rounds", "n_restricted", "full_gap", "gap", "objective")
+        names = ("gap_ratio", "n_rounds", "n_restricted", "full_gap", "gap", "objective")
         return {name: getattr(self, name) for name in names}
 
 

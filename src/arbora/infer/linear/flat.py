@@ -178,20 +178,20 @@ def solve_block(
     rng = np.random.default_rng(seed)
     full_work = rows.n_samples * n_block / (1.0 if rows.dense else SPARSE_PENALTY)
     history: list[tuple[float, float, float]] = []
-    started, optimism, converged = perf_counter(), 1.0, False
+    started, gap_ratio, converged = perf_counter(), 1.0, False
     for iteration in range(max_iter):
         order = rng.permutation(rows.n_samples)
         loss_sum, norm, gap = sweep_block(
             *arrays, rows.norm2, cost, code, rows.bias, weights, multipliers, order, active, n_active
         )
         objective = loss_sum + norm
-        if gap * optimism <= tol * objective or iteration == max_iter - 1:
+        if gap * gap_ratio <= tol * objective or iteration == max_iter - 1:
             certify_block(*arrays, cost, code, rows.bias, weights, multipliers, losses, gaps)
             estimate, gap = gap, float(gaps.sum())
             objectives = losses + _half_squares(weights)
             objective = float(objectives.sum())
             converged = gap <= tol * objective
-            optimism = max(1.0, gap / max(estimate, np.finfo(np.float64).tiny))
+            gap_ratio = max(1.0, gap / max(estimate, np.finfo(np.float64).tiny))
         history.append((objective, gap, perf_counter() - started))
         if converged:
             break

@@ -32,7 +32,7 @@ _MAX_STEPS = 30  # of Newton's method for a row
 # square. Coarser steps save no time, and for large C they are no longer an ascent.
 _ENOUGH, _FINE_ENOUGH = 0.1, 1e-3
 _FINE = 1e-2  # relative gap below which steps are fine
-_OPTIMISM = 0.3  # first guess of the gap after a sweep over the gap that the sweep met
+_GAP_RATIO = 0.3  # first guess of the gap after a sweep over the gap that the sweep met
 _SMALLEST_NORM2 = 1e-30
 _ROWS_PER_TASK, _FEATURES_PER_TASK = 1024, 4096
 _PATIENCE, _WINDOW = 8, 4  # sweeps before the rate is estimated, and sweeps it is estimated from
@@ -150,12 +150,12 @@ def solve_dual(
     norm2 = np.asarray((X.astype(np.float64) ** 2).sum(axis=1)).ravel()
     norm2 = np.maximum(norm2, _SMALLEST_NORM2).astype(dtype)
     arrays = X.indptr, X.indices, X.data
-    rng, gaps, optimism, done = np.random.default_rng(seed), list[float](), _OPTIMISM, False
+    rng, gaps, gap_ratio, done = np.random.default_rng(seed), list[float](), _GAP_RATIO, False
     kept = monitor.resume("dual")
     if kept is None:
         Z, L = _start(problem)
     else:
-        Z, L, gaps, optimism = kept.arrays["Z"], kept.arrays["L"], kept.meta["gaps"], kept.meta["optimism"]
+        Z, L, gaps, gap_ratio = kept.arrays["Z"], kept.arrays["L"], kept.meta["gaps"], kept.meta["gap_ratio"]
         rng.bit_generator.state, patient = kept.meta["order"], kept.meta["patient"]
     while not done:
         fine = bool(gaps) and gaps[-1] <= _FINE * monitor.objective
@@ -165,17 +165,22 @@ def solve_dual(
         )  # fmt: skip
         objective, gap = loss + half, max(gap, 0.0)
         gaps.append(gap)
-        if gap * optimism <= monitor.tol * objective or monitor.is_last:
+        if gap * gap_ratio <= monitor.tol * objective or monitor.is_last:
             exact, objective = _certify(problem, shares, Z, L, engine)
             exact = gaps[-1] = max(exact, monitor.rounding * objective)
-            optimism = exact / max(gap, np.finfo(np.float64).tiny)
+            gap_ratio = exact / max(gap, np.finfo(np.float64).tiny)
             done = monitor.record(objective, gap=exact)
         else:
             done = monitor.record(objective, gap=gap, certified=False)
         if not patient and _is_slow(gaps, monitor.tol * objective):
             break
         if not done:
-            where = {"gaps": gaps, "optimism": optimism, "order": rng.bit_generator.state, "patient": patient}
+            where = {
+                "gaps": gaps,
+                "gap_ratio": gap_ratio,
+                "order": rng.bit_generator.state,
+                "patient": patient,
+            }
             monitor.keep("dual", {"Z": Z, "L": L}, **where)
     return solution_of(monitor, Z)
 
