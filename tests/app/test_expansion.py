@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from arbora.app.contents.fitted_model import model_content
 from arbora.app.documents import Documents
 from arbora.app.expansion import ExpansionOptions, expand_documents, plan_text
 from arbora.app.filing import Filer
 from arbora.app.folder import open_folder, write_folder
+from arbora.expand import ExpandClusters
 from arbora.explore.page_data import model_data
+from support.expand_problems import partly_labelled
 
 WORDS = {
     "sea": ["fins", "gills", "scales", "waves"],
@@ -140,3 +143,17 @@ def test_one_known_group_is_enough_with_a_warning():
     with pytest.warns(UserWarning, match="labelled groups"):
         found = expand_documents(documents, ExpansionOptions(new=4))
     assert {one.group for one in found.plan} == {"sea", "new 1", "new 2", "new 3", "new 4"}
+
+
+def test_a_fitted_model_is_shown_with_the_rows_of_its_fit():
+    X, y, _ = partly_labelled(n_known=2, n_new=2, n_each=10)
+    model = ExpandClusters("within", "kmeans", n_new=2, random_state=0).fit(X, y)
+    content = model_content(model, X, y, words=list("abcdef"))
+    nodes = {node["name"]: node for node in content.nodes}
+    assert nodes["0"]["states"] == {"labelled": 10, "filed": 0, "proposed": 0}
+    assert nodes["2"]["new"]
+    assert sum(node["own"] for node in content.nodes) == 40
+    with pytest.raises(ValueError, match="give the X and y of the fit"):
+        model_content(model, X)
+    with pytest.raises(ValueError, match="times is for"):
+        model_content(model, X, y, times=[0] * 40)

@@ -21,6 +21,7 @@ COMMANDS = {
     "topics": f"discover docs.csv --topics 2 --out topics {HOW}",
     "tree of topics": f"discover docs.csv --tree 2x2 --out tree {HOW}",
     "over time": f"discover docs.csv --topics 2 --over-time year --out time {HOW}",
+    "expand": "expand part.csv --new 1 --out grown --json",
     "explore": "explore model time --out page.html --json",
     "hierarchy": "tree tree.tsv --json",
     "data": "data --json",
@@ -48,6 +49,8 @@ def printed(tmp_path_factory):
     ]
     header = "text,label,year"
     (top / "docs.csv").write_text("\n".join([header, *lines, "zzyzx,land/0,2000"]) + "\n", encoding="utf-8")
+    part = [line if "land" in line or i % 4 else line.replace("sea/0", "") for i, line in enumerate(lines)]
+    (top / "part.csv").write_text("\n".join([header, *part]) + "\n", encoding="utf-8")
     two = [("fins", "sea"), ("bark", "land"), ("bark", None)]
     records = (json.dumps({"text": text, "label": label}) for text, label in two)
     (top / "two.jsonl").write_text("\n".join(records), encoding="utf-8")
@@ -101,6 +104,7 @@ def test_what_is_told(printed):
     assert told["tree of topics"]["n_topics"] == 4
     assert [one["name"] for one in told["over time"]["times"]] == ["1999", "2000", "2001"]
     assert len(told["over time"]["topics"][1]["shares"]) == 3
+    assert (told["expand"]["kind"], told["expand"]["n_new"]) == ("groups", 1)
     assert [one["kind"] for one in told["explore"]["models"]] == ["classifier", "topics over time"]
     assert told["explore"]["bytes"] > 1_000_000
     assert (told["hierarchy"]["n_nodes"], told["hierarchy"]["levels"][1]["n_leaves"]) == (3, 2)

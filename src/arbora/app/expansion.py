@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.app.answers import known_rows
-from arbora.app.contents.groups import Membership, groups_content
+from arbora.app.contents.groups import SURE, Membership, groups_content
 from arbora.app.contents.nodes import SAMPLE
 from arbora.app.contents.subject import Subject
 from arbora.app.contents.topics import without_empty
@@ -56,7 +56,7 @@ class ExpansionOptions(NamedTuple):
     """
 
     new: int | str = "auto"
-    sure: float = 0.8
+    sure: float = SURE
     pool: str = "mixed"
     transform: str = "auto"
     clusterer: str = "auto"

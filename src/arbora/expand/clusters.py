@@ -23,6 +23,7 @@ from sklearn.utils import Tags, TransformerTags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.core.explorable import Explorable
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
 from arbora.core.validation import check_features
@@ -75,7 +76,7 @@ class _Learned(NamedTuple):
         return mapped(self.L, to_space(self.space, X), self.transform)
 
 
-class ExpandClusters(BaseEstimator):
+class ExpandClusters(Explorable, BaseEstimator):
     """Semi-supervised clustering: labelled groups keep their names, new groups are found.
 
     Parameters

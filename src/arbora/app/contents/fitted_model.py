@@ -14,12 +14,14 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from arbora.app.answers import known_rows, label_names_of, predict_with_probability
 from arbora.app.contents.classifier import as_text, classifier_content
+from arbora.app.contents.groups import SURE, Membership, groups_content
 from arbora.app.contents.subject import Subject
 from arbora.app.contents.topics import topics_content, without_empty
 from arbora.app.documents.collection import Documents
 from arbora.app.documents.labels import tree_of_model
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content, full_about
+from arbora.datasets.base import name_array
 from arbora.datasets.errors import did_you_mean
 from arbora.structure import Hierarchy
 
@@ -38,7 +40,7 @@ def model_content(
     baseline: Any = None,
     name: str | None = None,
 ) -> Content:
-    """Describe a fitted classifier, mixture or k-means and rows in memory.
+    """Describe a fitted classifier, mixture, k-means or ExpandClusters and rows in memory.
 
     Parameters
     ----------
@@ -47,6 +49,7 @@ def model_content(
         Rows to describe.
     y : labels, optional
         Classifiers: as for `fit`; the content then has an evaluation on these rows. Topics: a label per row.
+        ExpandClusters: the labels of the fit, with its X.
     documents : sequence of n_samples str, optional
         Texts of the rows.
     words : sequence of n_features names, optional
@@ -84,7 +87,11 @@ def model_content(
     notices = [_NO_ROWS] if X is None else []
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_NO_NAMES)
-        if hasattr(model, "classes_"):
+        if hasattr(model, "known_classes_"):
+            _refuse("times", times, "topics over time")
+            _refuse("baseline", baseline, "classifiers")
+            content = _groups(subject, y)
+        elif hasattr(model, "classes_"):
             _refuse("times", times, "topics over time")
             content = _classifier(subject, y, baseline, notices)
         else:
@@ -171,6 +178,22 @@ def _topics(subject: Subject, y: Any, times: Any, notices: list[str]) -> Content
     documents, X, left_out = without_empty(documents, X)
     subject = subject._replace(X=X, documents=documents)
     return topics_content(subject, stamps, settings={"over_time": "time"}, notices=[*notices, *left_out])
+
+
+def _groups(subject: Subject, y: Any) -> Content:
+    model, X, documents, _, _ = subject
+    if y is None or X.shape[0] != len(model.labels_):
+        raise ValueError(f"{type(model).__name__} is shown with its own rows: give the X and y of the fit.")
+    given = np.asarray(y, object).ravel().tolist()
+    labels = [None if one is None or one != one or one == -1 else str(one) for one in given]
+    documents = Documents(**{**vars(documents), "y": name_array(labels)})
+    column_of = {name: column for column, name in enumerate(model.classes_.tolist())}
+    columns = [column_of[name] for name in model.labels_.tolist()]
+    found = model.predict_proba(X)[np.arange(len(columns)), columns]
+    probability = np.where([label is None for label in labels], found, 1.0)
+    return groups_content(
+        subject._replace(documents=documents), Membership(model.labels_, probability, SURE), settings={}
+    )
 
 
 def _stamps(times: Any) -> NDArray[Any]:

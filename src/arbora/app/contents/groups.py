@@ -18,6 +18,7 @@ from arbora.app.folder import Content
 from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
 
+SURE = 0.8  # probability from which on documents are filed, unless another is given
 _TABLE_WORDS = 6
 _TITLE_WORDS = 3
 _EXAMPLES = 3  # documents of a new group in the report
@@ -75,7 +76,7 @@ def groups_content(
     centres = group_centres(rows, sp.csr_array(tree.close(at)))
     words = [top_words(centre, names) for centre in _distinct(centres)]
     told = explain_groups(subject)
-    new = {group.name: group for group in model.new_groups_}
+    new = {str(group.name): group for group in model.new_groups_}
     described = describe_tree(
         DocumentTree(tree, rows, at),
         words,
@@ -159,8 +160,9 @@ def group_centres(X: Any, members: Any) -> NDArray[np.float64]:
 
 def _distinct(centres: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weigh the words of a group by how much more frequent they are in it than in all groups."""
-    usual = centres.mean(axis=0)
-    return np.asarray(centres * centres / np.where(usual > 0, usual + centres, 1.0))
+    positive = np.maximum(centres, 0.0)
+    total = positive + positive.mean(axis=0)
+    return np.asarray(positive * positive / np.where(total > 0, total, 1.0))
 
 
 def _of_classes(centres: NDArray[np.float64], tree: Hierarchy, classes: NDArray[Any]) -> NDArray[np.float64]:
