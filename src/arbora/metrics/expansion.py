@@ -68,7 +68,7 @@ def expansion_accuracy(y_true: Any, clusters: Any, known: Any) -> ExpansionScore
     of_class, of_cluster = (
         np.unique(np.asarray(labels), return_inverse=True)[1] for labels in (truth, clusters)
     )
-    table = contingency_table(of_class, of_cluster).toarray()
+    table = contingency_table(of_class, of_cluster).toarray().T  # classes by clusters
     rows, columns = linear_sum_assignment(table, maximize=True)
     assigned = np.full(table.shape[1], -1)
     assigned[columns] = rows
