@@ -32,8 +32,13 @@ DONE, OVER, FAILED, NOT_APPLICABLE = "done", "over", "failed", "not applicable"
 _MOST_CHARACTERS = 160  # of an error message in a table
 
 
-def parse(description: str, names: list[str], methods: list[str] | None = None) -> argparse.Namespace:
-    """Parse the options that benchmarks with cells share; `methods` if a cell is a data set and a method."""
+def parse(
+    description: str, names: list[str], methods: list[str] | None = None, splits: int | None = None
+) -> argparse.Namespace:
+    """Parse the options that benchmarks with cells share.
+
+    `methods` if a cell is a data set and a method; `splits` if a cell is a mean over splits, which is their number.
+    """
     parser = argparse.ArgumentParser(description=description)
     default = Path(tempfile.gettempdir()) / "arbora-benchmarks"
     parser.add_argument("--cache", type=Path, default=default, help="folder of finished cells (%(default)s)")
@@ -52,6 +57,8 @@ def parse(description: str, names: list[str], methods: list[str] | None = None) 
             default=methods,
             help=f"one or more of {', '.join(methods)}",
         )
+    if splits is not None:
+        parser.add_argument("--splits", type=int, default=splits, help="splits of the classes (%(default)d)")
     parser.add_argument(
         "--quick", action="store_true", help="run on small parts of the data; do not write RESULTS.md"
     )
