@@ -29,6 +29,9 @@ from arbora.core.monitor import Monitor
 Matrix = NDArray[Any]
 
 _GROWTH = 1.3  # of the step after a success
+_STRIDE = 8.0  # of the search for the first step
+_LONGEST = 1e6  # first step at which that search ends
+_CLEAR = 100.0  # times the rounding error: what the test of a step must exceed for the step to grow
 _SHORTEST = 1e-30  # step at which backtracking gives up
 _EVERY = 5  # iterations between two certificates
 _TINY = float(np.finfo(np.float64).tiny)
@@ -106,29 +109,53 @@ def minimize_composite(
     objective = gap = np.nan
     while not last:
         value, gradient = problem.value_and_gradient(H)
-        new, step = _proximal_step(problem, H, value, gradient, step)
+        if monitor.n_iter == 0:
+            step = _first_step(problem, H, value, gradient, step)
+        previous = H
+        new, new_value, step = _proximal_step(problem, H, value, gradient, step)
         change = float(np.linalg.norm(new - H)) / max(float(np.linalg.norm(new)), _TINY)
         if float(np.vdot(H - new, new - A)) > 0:  # the momentum points uphill
             momentum = 1.0
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         H = new + (momentum - 1) / following * (new - A)
-        A, momentum, step = new, following, step * _GROWTH
-        objective = problem.value(A) + problem.penalty(A)
+        # Near the optimum rounding hides the curvature: a step that passed no real test must not grow.
+        grows = float(np.vdot(new - previous, new - previous)) / (2 * step) > _CLEAR * _rounding(value)
+        A, momentum, step = new, following, step * (_GROWTH if grows else 1.0)
+        objective = new_value + problem.penalty(A)
         certify = (monitor.n_iter + 1) % _EVERY == 0 or change <= monitor.tol or monitor.is_last
         gap = problem.gap(A) if certify else np.nan
         last = monitor.record(objective, gap=gap, change=change, certified=certify)
     return CompositeSolution(A, objective, gap, monitor.converged)
 
 
+def _rounding(value: float) -> float:
+    """Error of a value by rounding."""
+    return 10 * float(np.finfo(np.float64).eps) * max(abs(value), _TINY)
+
+
+def _first_step(problem: CompositeProblem, H: Matrix, value: float, gradient: Matrix, step: float) -> float:
+    """Lengthen the first step while the quadratic model bounds the smooth part; growth alone is slow."""
+    while step < _LONGEST:
+        longer = step * _STRIDE
+        new = problem.prox(H - longer * gradient, longer)
+        move = new - H
+        bound = value + float(np.vdot(gradient, move)) + float(np.vdot(move, move)) / (2 * longer)
+        if not problem.value(new) <= bound:
+            break
+        step = longer
+    return step
+
+
 def _proximal_step(
     problem: CompositeProblem, H: Matrix, value: float, gradient: Matrix, step: float
-) -> tuple[Matrix, float]:
-    """Shorten the step until the quadratic model bounds the smooth part."""
-    rounding = 10 * float(np.finfo(H.dtype).eps) * max(abs(value), _TINY)
+) -> tuple[Matrix, float, float]:
+    """Shorten the step until the quadratic model bounds the smooth part; return the point, its value and the step."""
+    rounding = _rounding(value)
     while True:
         new = problem.prox(H - step * gradient, step)
         move = new - H
         bound = value + float(np.vdot(gradient, move)) + float(np.vdot(move, move)) / (2 * step)
-        if problem.value(new) <= bound + rounding or step < _SHORTEST:
-            return new, step
+        new_value = problem.value(new)
+        if new_value <= bound + rounding or step < _SHORTEST:
+            return new, new_value, step
         step /= 2
