@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.core.chunks import split
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.expand._common.groups import group_moments
@@ -55,6 +56,7 @@ Matrix = NDArray[Any]
 GAMMAS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 _ALTERNATIONS = 200  # of Dykstra's algorithm
 _SETTLED = 1e-10
+_ROWS_AT_ONCE = 1024
 _INSIDE = 1 - 1e-9  # of the way to the boundary of the domain of a conjugate
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -176,8 +178,18 @@ REGULARIZERS = {
 }
 
 
+class Pass(NamedTuple):
+    """Results of one pass over the rows."""
+
+    loss: float
+    gradient: Matrix  # of the loss; zeros unless it was asked for
+    entropy: float  # of the distributions over the groups, mean over rows; NaN unless it was asked for
+
+
 class GaussianProblem:
     """F(A) of the module docstring, as `infer.proximal` takes it.
+
+    A pass goes over chunks of rows that stay in the cache, in the precision `dtype`; sums over chunks are float64.
 
     Parameters
     ----------
@@ -187,46 +199,72 @@ class GaussianProblem:
     row_weight : ndarray of shape (n_rows,)
     gamma : float
     regularizer : str
+    dtype : dtype
+        Precision of scores and probabilities.
     """
 
     def __init__(
-        self, X: Matrix, codes: Matrix, means: Matrix, row_weight: Matrix, gamma: float, regularizer: str
+        self,
+        X: Matrix,
+        codes: Matrix,
+        means: Matrix,
+        row_weight: Matrix,
+        gamma: float,
+        regularizer: str,
+        dtype: Any = np.float64,
     ) -> None:
-        self.X, self.codes, self.means, self.gamma = X, codes, means, gamma
+        self.X, self.codes, self.means, self.gamma = X.astype(dtype, copy=False), codes, means, gamma
         self.share = row_weight / row_weight.sum()
         self.regularizer = REGULARIZERS[regularizer]
-        self._at = np.arange(len(X)), codes
 
-    def _scores(self, A: Matrix) -> Matrix:
+    def _pass(self, A: Matrix, *, gradient: bool = False, towards_labels: float | None = None) -> Pass:
+        """Loss at A, with its gradient on request.
+
+        `towards_labels` = c asks for the entropy of the distributions c p + (1 - c) y.
+        """
+        dtype, (n_groups, width) = self.X.dtype, self.means.shape
         towards = A @ self.means.T
-        return np.asarray(self.X @ towards - np.einsum("kp,pk->k", self.means, towards) / 2)
+        offset = (np.einsum("kp,pk->k", self.means, towards) / 2).astype(dtype)
+        towards = np.ascontiguousarray(towards, dtype)
+        loss, entropy = 0.0, np.nan if towards_labels is None else 0.0
+        XE, total_E = np.zeros((width, n_groups)), np.zeros(n_groups)
+        for rows in split(len(self.X), size=_ROWS_AT_ONCE):
+            X, share = self.X[rows], self.share[rows]
+            at = np.arange(len(X)), self.codes[rows]
+            S = X @ towards
+            S -= offset
+            S -= S.max(axis=1, keepdims=True)
+            at_label = S[at]
+            P = np.exp(S)
+            total = P.sum(axis=1)
+            loss += float(share @ (np.log(total) - at_label))
+            if towards_labels is not None:
+                entropy += self._entropy(S, P, total, at, share, towards_labels)
+            if gradient:
+                P *= (share / total).astype(dtype)[:, None]
+                P[at] -= share.astype(dtype)
+                XE += X.T @ P
+                total_E += P.sum(axis=0)
+        G = XE @ self.means
+        pull = self.means.T @ (total_E[:, None] * self.means)
+        return Pass(loss, np.asarray((G + G.T - pull) / 2), entropy)
 
-    def _softmax(self, A: Matrix) -> tuple[float, Matrix]:
-        S = self._scores(A)
-        top = S.max(axis=1)
-        at_label = S[self._at]
-        np.exp(S - top[:, None], out=S)
-        total = S.sum(axis=1)
-        loss = float(self.share @ (top + np.log(total) - at_label))
-        S /= total[:, None]
-        return loss, S
-
-    def _carry(self, E: Matrix) -> Matrix:
-        """Gradient by A of scores with the derivatives E."""
-        G = (self.X.T @ E) @ self.means
-        pull = self.means.T @ (E.sum(axis=0)[:, None] * self.means)
-        return np.asarray((G + G.T - pull) / 2)
+    @staticmethod
+    def _entropy(S: Matrix, P: Matrix, total: Matrix, at: Any, share: Matrix, c: float) -> float:
+        if c == 1:  # log p = s - log total: no further logarithms
+            return float(share @ (np.log(total) - np.einsum("nk,nk->n", P, S) / total))
+        Q = P * (c / total)[:, None]
+        Q[at] += 1 - c
+        return -float(share @ np.sum(Q * np.log(np.maximum(Q, np.finfo(Q.dtype).tiny)), axis=1))
 
     def value(self, A: Matrix) -> float:
         """Loss of the labels."""
-        return self._softmax(A)[0]
+        return self._pass(A).loss
 
     def value_and_gradient(self, A: Matrix) -> tuple[float, Matrix]:
         """Loss of the labels and its gradient."""
-        loss, E = self._softmax(A)
-        E[self._at] -= 1
-        E *= self.share[:, None]
-        return loss, self._carry(E)
+        found = self._pass(A, gradient=True)
+        return found.loss, found.gradient
 
     def penalty(self, A: Matrix) -> float:
         """Regulariser times its strength."""
@@ -238,17 +276,12 @@ class GaussianProblem:
 
     def gap(self, A: Matrix) -> float:
         """Duality gap at A, from the distributions that A gives to the rows."""
-        loss, P = self._softmax(A)
-        E = P.copy()
-        E[self._at] -= 1
-        E *= self.share[:, None]
-        V = -self._carry(E)
+        found = self._pass(A, gradient=True, towards_labels=1.0)
+        V = -found.gradient
         c = self.regularizer.shrink(V, self.gamma)
-        Q = c * P
-        Q[self._at] += 1 - c
-        entropy = -float(self.share @ np.sum(Q * np.log(np.maximum(Q, _TINY)), axis=1))
+        entropy = found.entropy if c == 1 else self._pass(A, towards_labels=c).entropy
         bound = entropy - self.regularizer.conjugate(c * V, self.gamma)
-        return max(loss + self.penalty(A) - bound, 0.0)
+        return max(found.loss + self.penalty(A) - bound, 0.0)
 
 
 def learn_gaussian(
