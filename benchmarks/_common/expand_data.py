@@ -78,7 +78,13 @@ def hog_features(X: Any, shape: tuple[int, int], cell: int, transpose: bool) -> 
     for row in X:
         image = row.reshape(shape).T if transpose else row.reshape(shape)
         found.append(
-            hog(image, orientations=9, pixels_per_cell=(cell, cell), cells_per_block=(2, 2), block_norm="L2-Hys")
+            hog(
+                image,
+                orientations=9,
+                pixels_per_cell=(cell, cell),
+                cells_per_block=(2, 2),
+                block_norm="L2-Hys",
+            )
         )
     return np.array(found)
 
@@ -101,23 +107,33 @@ def draw(n: int, most: int) -> np.ndarray:
 
 
 def texts(domain_name: str | None, name: str, note: str = "") -> tuple[Source, Source]:
-    """A text set as in Table 6.3, and with rows of unit length after the SVD as in Table 6.7."""
+    """Return a text set as in Table 6.3, and with rows of unit length after the SVD as in Table 6.7."""
     unit_name = None if domain_name is None else f"{domain_name}, unit rows"
     read = lambda: counts(name)  # noqa: E731
-    return Source("text", domain_name, read, note=note), Source("unit text", unit_name, read, unit=True, note=note)
+    return Source("text", domain_name, read, note=note), Source(
+        "unit text", unit_name, read, unit=True, note=note
+    )
 
 
-_CNAE, _K9, _TDT = texts("CNAE", "cnae9"), texts("K9", "k9_k1a_k1b"), texts("TDT4", "tdt2_30", "TDT2 for TDT4")
+_CNAE, _K9, _TDT = (
+    texts("CNAE", "cnae9"),
+    texts("K9", "k9_k1a_k1b"),
+    texts("TDT4", "tdt2_30", "TDT2 for TDT4"),
+)
 # Small sets first: an interrupted run has whole lines of the table.
 SOURCES: dict[str, Source] = {
-    "chartraj": Source("time series", "Char", lambda: spectra("chartraj_subset100", 64), note="100 of 2,858 rows"),
+    "chartraj": Source(
+        "time series", "Char", lambda: spectra("chartraj_subset100", 64), note="100 of 2,858 rows"
+    ),
     "libras": Source("time series", "Libras", lambda: plain("libras")),
     "vowel": Source("other", "Vowel", lambda: plain("vowel")),
     "segment": Source("other", "Image", lambda: standardized("segment")),
     "leaves100": Source("other", "Leaves", lambda: standardized("leaves100")),
     "orl": Source("faces", "AT&T", lambda: images("orl_112x92", (112, 92), 16)),
     "umist": Source("faces", "Umist", lambda: images("umist_32x32", (32, 32), 4, transpose=True)),
-    "binalpha": Source("characters", "Binalpha", lambda: images("binaryalphadigs", (16, 20), 4, transpose=True)),
+    "binalpha": Source(
+        "characters", "Binalpha", lambda: images("binaryalphadigs", (16, 20), 4, transpose=True)
+    ),
     "cnae9": _CNAE[0],
     "k9": _K9[0],
     "cnae9 unit": _CNAE[1],
@@ -136,7 +152,7 @@ SOURCES: dict[str, Source] = {
 
 
 def reduced(X: Any, unit: bool) -> Any:
-    """Truncated SVD where there are more than 200 features, of centred rows if they are dense; unit rows on request."""
+    """Reduce more than 200 features by a truncated SVD, dense rows centred first; divide by lengths on request."""
     if X.shape[1] > MOST_DIMS:
         X = X if sp.issparse(X) else X - X.mean(axis=0)
         X = TruncatedSVD(REDUCED_DIMS, random_state=0).fit_transform(X)

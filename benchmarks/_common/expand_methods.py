@@ -1,10 +1,10 @@
 """Methods of `benchmarks.expand_thesis` and the protocol that all of them go through (thesis, section 6.6).
 
 The classes of a set are split at random into training, validation and test classes, a third each. A transformation is
-learned from the rows of the training classes; where it has a strength, each value of a grid is tried and the one under
-which k-means finds the validation classes best (NMI) is used. The rows of the test classes are then clustered with
-their true number, from several k-means++ starts. The start with the best objective counts; the mean over all starts,
-which the thesis reports, is stored beside it.
+learned from the rows of the training classes. Where it has a strength, each value of a grid is tried, and the one
+under which k-means finds the validation classes best (NMI) is used. The rows of the test classes are then clustered
+with their true number, from several k-means++ starts. The start with the best objective counts; the mean over all
+starts, which the thesis reports, is stored beside it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Method(NamedTuple):
 
 
 def share_of(share: float, n_classes: int) -> int:
-    """Number of directions that TCS-FS keeps."""
+    """Return the number of directions that TCS-FS keeps."""
     return max(1, round(share * (n_classes - 1)))
 
 
@@ -61,10 +61,14 @@ METHODS: dict[str, Method] = {
         lambda s, k: GaussianTransform(s, tol=1e-4, regularizer="ridge"), (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
     ),
     "TCS-CS": Method(lambda s, k: SeparabilityTransform(s), (0.0, 0.5, 1.0, 2.0, 4.0)),
-    "TCS-FS": Method(lambda s, k: PairwiseFisherTransform(n_components=share_of(s, k)), (0.25, 0.5, 0.75, 1.0)),
+    "TCS-FS": Method(
+        lambda s, k: PairwiseFisherTransform(n_components=share_of(s, k)), (0.25, 0.5, 0.75, 1.0)
+    ),
     "FD": Method(lambda s, k: FisherTransform()),
     "PCC": Method(lambda s, k: PairwiseConstraintTransform()),
-    "TCS-MM": Method(lambda s, k: MaxMarginTransform(s, max_iter=20, random_state=0), (1e-3, 1e-2, 1e-1, 1.0)),
+    "TCS-MM": Method(
+        lambda s, k: MaxMarginTransform(s, max_iter=20, random_state=0), (1e-3, 1e-2, 1e-1, 1.0)
+    ),
     "TCS-VM": Method(lambda s, k: SphericalTransform(s), (1e-3, 1e-2, 1e-1, 1.0), spherical=True),
     "LMNN": Method(lambda s, k: LargeMarginTransform(5, mu=s, max_iter=100), (0.1, 0.5)),
 }
