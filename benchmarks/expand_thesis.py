@@ -60,8 +60,7 @@ EXPLANATION = f"""\
 each). The transformation is learned from the training classes; strengths are chosen by the NMI of k-means on the
 validation classes; the rows of the test classes are clustered with their true number. GM is k-means in the plain
 space, and all transformations but the spherical one are followed by the same k-means: the best of {STARTS} k-means++
-starts by objective. The thesis averages over 50 starts, which is a little lower; means over starts are in the last
-table of the main part. `{AUTO}` labels training and validation classes, and chooses scale, transformation and
+starts by objective. The thesis averages over 50 starts; the table of gains has means over the starts as well. `{AUTO}` labels training and validation classes, and chooses scale, transformation and
 clusterer by hiding groups. "WithinClass" has its default shrinkage .1, "tuned" chooses it like the others. LMNN has 5
 target neighbours (50 in the thesis) and at most 100 steps.
 
@@ -226,12 +225,16 @@ def keys(names: list[str], splits: int) -> list[str]:
 def report(cells: Cells, names: list[str], splits: int) -> None:
     print(EXPLANATION)
     report_all(cells, names, splits)
-    missing = [
-        key for key in keys(names, splits)
-        if key.split(" | ")[2] != PRIOR and (cells.kept(key) or {"status": ""})["status"] != DONE
-    ]  # fmt: skip
+    missing: dict[str, list[str]] = {}
+    for key in keys(names, splits):
+        kind, name, group, *_ = key.split(" | ")
+        found = cells.kept(key)
+        if group != PRIOR and (found is None or found["status"] != DONE):
+            why = "" if found is None else f" ({summary(found)})"
+            missing.setdefault(group if kind == "classes" else kind, []).append(f"{name}{why}")
     if missing:
-        print("\nNot measured: " + "; ".join(f"{key} ({summary(cells.kept(key))})" for key in missing) + ".")
+        lines = (f"{what}: {', '.join(absent)}" for what, absent in missing.items())
+        print(f"\nNot measured yet. {'; '.join(lines)}.")
 
 
 def main() -> None:
