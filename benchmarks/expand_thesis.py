@@ -62,8 +62,8 @@ validation classes; the rows of the test classes are clustered with their true n
 space, and all transformations but the spherical one are followed by the same k-means: the best of {STARTS} k-means++
 starts by objective. The thesis averages over 50 starts; the table of gains has means over the starts as well.
 `{AUTO}` labels training and validation classes, and chooses scale, transformation and clusterer by hiding groups.
-"WithinClass" has its default shrinkage .1, "tuned" chooses it like the others. LMNN has 5 target neighbours (50 in the
-thesis) and at most 100 steps.
+"WithinClass" has its default shrinkage .1, "tuned" chooses it like the others. LMNN has 5 target neighbours (50 in
+the thesis) and at most 100 steps.
 
 Features: HOG for images, Fourier coefficients for Auslan and Character Trajectories, ltc for text, each feature by
 its own deviation for Image and Leaves, all others as they are; SVD to {REDUCED_DIMS} dimensions above 200. "unit" are
