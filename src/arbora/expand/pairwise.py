@@ -31,7 +31,7 @@ from arbora.expand._common.space import to_space
 from arbora.expand._common.transform import Labelled, Learned, MetricTransform, square_root
 
 Matrix = NDArray[Any]
-_FLOOR = 1e-3  # smallest eigenvalue of G over its mean absolute one
+_FLOOR = 0.5  # smallest eigenvalue of G over its mean absolute one
 
 
 def pair_scatters(moments: GroupMoments, covariance: Matrix) -> tuple[Matrix, Matrix]:
