@@ -24,7 +24,7 @@ from arbora.core.fingerprint import fingerprint
 from arbora.core.monitor import Monitor
 from arbora.engine import EngineError, RayEngine, ThreadEngine, choose_engine
 from arbora.engine import ray as ray_module
-from arbora.engine.actors import RayShards, ShardStep, Standing, count_slots
+from arbora.engine.actors import RayShards, ShardStep, WorkerStatus, count_slots
 from arbora.engine.journal import open_journal
 from arbora.engine.mapped import read_object, write_object
 from arbora.engine.worker import BehindError, Worker
@@ -415,7 +415,7 @@ def test_a_worker_that_keeps_dying_ends_the_fit():
         [[], [ShardStep(6, "add", None, ()), ShardStep(7, "add", None, ())]],
         iter([3, 3, 4, 5]),
     )
-    shards._back = lambda index, error: Standing(1, 5, True, str(next(pids)))
+    shards._back = lambda index, error: WorkerStatus(1, 5, True, str(next(pids)))
     shards._reason = lambda index, error: error
     shards._tell = lambda index, step: step.number
     assert [shards._resend(1, OSError("gone")) for _ in range(3)] == [
@@ -434,7 +434,7 @@ def test_answers_that_are_lost_repeatedly_end_the_fit():
     shards.n_shards, shards.number, shards.n_restarts, shards.pids, shards.deaths = 1, 7, 0, [1], [0]
     shards.log, shards._tell = [[ShardStep(7, "add", None, ())]], lambda index, step: step.number
     shards.lives, shards._again = ["1"], [[]]
-    shards._back = lambda index, error: Standing(1, 7, True, "1")
+    shards._back = lambda index, error: WorkerStatus(1, 7, True, "1")
     assert [shards._resend(0, KeyError("gone")) for _ in range(2)] == [7, 7]  # the answer is asked for again
     with pytest.raises(EngineError, match="worker 0 of 1 was lost 3 times"):
         shards._resend(0, KeyError("gone"))
@@ -474,7 +474,7 @@ def pretended_shards(**attributes):
         ["new"],
     )
     shards._lock, shards._again, shards.begun, shards.asked_between = Lock(), [[]], [6], False
-    shards._back = lambda index, error=None: Standing(1, 5, True, "new")
+    shards._back = lambda index, error=None: WorkerStatus(1, 5, True, "new")
     vars(shards).update(attributes)
     return shards
 

@@ -31,6 +31,7 @@ from arbora.expand._common.space import to_space
 from arbora.expand._common.transform import Labelled, Learned, MetricTransform, square_root
 
 Matrix = NDArray[Any]
+_SMALLEST = 1e-6  # the same where nothing is subtracted from G
 _FLOOR = 0.5  # smallest eigenvalue of G over its mean absolute one
 
 
@@ -82,11 +83,11 @@ def check_pairs(pairs: Any, name: str, n_samples: int) -> NDArray[np.int64]:
     return found.astype(np.int64)
 
 
-def invert_shifted(G: Matrix) -> Matrix:
+def invert_shifted(G: Matrix, floor: float = _FLOOR) -> Matrix:
     """Inverse of G, shifted by the smallest multiple of the identity that makes it positive definite."""
     values = np.linalg.eigvalsh(G)
     level = float(np.abs(values).mean())
-    shift = max(0.0, _FLOOR * level - float(values[0]))
+    shift = max(0.0, floor * level - float(values[0]))
     return np.linalg.inv(G + (shift if level > 0 else 1.0) * np.eye(len(G)))
 
 
@@ -170,6 +171,7 @@ class PairwiseConstraintTransform(MetricTransform):
                     ends = to_space(self.space_, rows[pairs.ravel()]).reshape(len(pairs), 2, -1)
                     scatter += scatter_of(ends)
             G = moments.within + together - self.cannot_weight * apart
-            return Learned(square_root(invert_shifted(G)), gap=0.0)
+            floor = _FLOOR if self.cannot_weight > 0 and apart.any() else _SMALLEST
+            return Learned(square_root(invert_shifted(G, floor)), gap=0.0)
 
         return self._fit(X, y, sample_weight, learn)
