@@ -276,7 +276,6 @@ _EXACT_PATHS = {**_EXACT, "max_iter": 2000}  # some checks fit noise, on which n
 _EXACT_HINGE = {**_EXACT, "max_iter": 1000, "C": 0.1}
 _EXACT_SMOOTH = {**_EXACT, "loss": "squared_hinge", "tol": 1e-16, "max_iter": 1000, "C": 0.1}
 _EXACT_OT = {**_EXACT_PATHS, "tol": 1e-10}
-_COARSE = {"tol": 0.1, "max_iter": 100}
 _EXACT_SOFTMAX = {"tol": 1e-15, "dtype": "float64"}
 _CERTAIN = {"prior": (1e12, 5e11), "root_variance": 1e-12, "fit_intercept": False}
 _SMALL = {"structure": TREE, "random_state": 0}
@@ -324,7 +323,6 @@ REGISTRY = [
         {"tol": 1e-10, "max_iter": 1000},
         labelled_clouds,
         bayes_reduces,
-        quick={"tol": 0.1},
     ),
     Row(
         classify.HierarchicalBayesClassifier,
@@ -344,8 +342,8 @@ REGISTRY = [
     ),
     Row(classify.MultinomialLogistic, _SMALL, _EXACT_SOFTMAX, labelled_clouds, multinomial_reduces),
     Row(classify.HierarchicalCostClassifier, _SMALL, _EXACT_LOGISTIC, labelled_clouds, cost_reduces),
-    Row(classify.HierarchicalSVM, _SMALL, _EXACT_PATHS, labelled_clouds, path_reduces, quick=_COARSE),
-    Row(classify.OrthogonalTransfer, _SMALL, _EXACT_OT, labelled_clouds, orthogonal_reduces, quick=_COARSE),
+    Row(classify.HierarchicalSVM, _SMALL, _EXACT_PATHS, labelled_clouds, path_reduces),
+    Row(classify.OrthogonalTransfer, _SMALL, _EXACT_OT, labelled_clouds, orthogonal_reduces),
     Row(
         classify.CorrelatedMultinomialLogit,
         {**_SMALL, **_FEW_DRAWS},

@@ -57,10 +57,8 @@ def as_csr(X: Any) -> sp.csr_array:
     n_samples, n_features = X.shape
     if np.count_nonzero(X) < X.size / 2:
         return sp.csr_array(X)
-    # SciPy gives indices and indptr one type. The one of most sparse matrices needs no other compiled kernels.
-    dtype = np.int32 if X.size <= np.iinfo(np.int32).max else np.int64
-    indices = np.tile(np.arange(n_features, dtype=dtype), n_samples)
-    indptr = np.arange(n_samples + 1, dtype=dtype) * n_features
+    indices = np.tile(np.arange(n_features, dtype=np.int32), n_samples)
+    indptr = np.arange(n_samples + 1, dtype=np.int64) * n_features
     return sp.csr_array((np.ascontiguousarray(X).ravel(), indices, indptr), shape=X.shape)
 
 
