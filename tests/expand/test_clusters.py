@@ -8,7 +8,7 @@ from arbora.expand import BayesianPriorMixture, ExpandClusters
 from arbora.expand._cluster.base import Pool
 from arbora.expand._cluster.kmeans import fit_kmeans, nearest, run_kmeans, seed_centres
 from arbora.expand._cluster.mixture import fit_gaussian, fit_spherical
-from arbora.expand._cluster.n_new import estimate_n_new
+from arbora.expand._cluster.n_new import RULES, calibrate, combine, estimate_n_new
 from arbora.expand._cluster.spectral import Neighbours, fit_spectral, neighbour_graph
 from arbora.metrics import expansion_accuracy, hungarian_accuracy
 from support.expand_problems import partly_labelled
@@ -125,7 +125,7 @@ def test_number_of_new_groups_comes_with_a_range_and_a_curve():
     assert low <= model.n_new_ <= high
     assert 2 <= model.n_new_ <= 8
     estimate = model.n_new_estimate_
-    assert set(estimate.rules) == {"bic", "variance", "share"}
+    assert tuple(estimate.rules) == RULES
     assert len(estimate.curve["n_new"]) == len(estimate.curve["bic"])
 
 
@@ -143,6 +143,25 @@ def test_estimate_is_exact_for_separated_groups():
     known = truth < 5
     found = estimate_n_new(Z[known], truth[known], 5, Z[~known], rng)
     assert found.value == 7
+
+
+def test_rules_are_calibrated_on_known_groups():
+    """Rules that are off by a constant factor and power, with correlated noise, give the truth back."""
+    rng = np.random.default_rng(0)
+    sizes = np.log(rng.integers(2, 40, 400))
+    mixing = 0.1 * rng.normal(size=(3, 3))
+    intercept, slope = np.log([1.0, 3.0, 0.5]), np.array([1.0, 0.5, 1.2])
+    answers = intercept + sizes[:, None] * slope + rng.normal(size=(400, 3)) @ mixing
+    calibration = calibrate(sizes, answers)
+    np.testing.assert_allclose(calibration.slope, slope, atol=0.05)
+    truth = np.log(25.0)
+    drawn = [
+        combine(calibration, intercept + truth * slope + rng.normal(size=3) @ mixing, np.log(10.0))
+        for _ in range(200)
+    ]
+    means, deviations = np.array(drawn).T
+    assert abs(means.mean() - truth) < 0.05
+    assert 0.1 < means.std() / deviations.mean() < 1.5
 
 
 def test_names_of_new_groups():

@@ -118,19 +118,25 @@ def neighbour_graph(neighbours: Neighbours, k: int) -> sp.csr_array:
     return sp.csr_array((links + links.T) / 2)
 
 
-def embed(graph: sp.csr_array, n_dims: int, seed: int) -> Matrix:
-    """Leading eigenvectors of the normalised adjacency matrix, rows of unit length."""
+def leading_eigenvectors(graph: sp.csr_array, n_dims: int, seed: int) -> tuple[Matrix, Matrix]:
+    """Largest eigenvalues of the normalised adjacency matrix, falling, and their eigenvectors as columns."""
     degree = np.maximum(np.asarray(graph.sum(axis=1)).ravel(), _TINY)
     root = 1 / np.sqrt(degree)
     matrix: Any = sp.csr_array(graph.multiply(root[:, None]).multiply(root[None, :]))
     n = graph.shape[0]
     if n_dims >= n - 1 or n < 50:
-        vectors = np.linalg.eigh(matrix.toarray())[1][:, -n_dims:]
+        values, vectors = np.linalg.eigh(matrix.toarray())
     else:
         start = np.random.default_rng(seed).random(n)
         call: Any = eigsh
-        vectors = call(matrix, k=n_dims, which="LA", v0=start, tol=1e-6)[1]
-    return unit_rows(np.asarray(vectors))
+        values, vectors = call(matrix, k=n_dims, which="LA", v0=start, tol=1e-6)
+    order = np.argsort(-values)[:n_dims]
+    return np.asarray(values)[order], np.asarray(vectors)[:, order]
+
+
+def embed(graph: sp.csr_array, n_dims: int, seed: int) -> Matrix:
+    """Leading eigenvectors of the normalised adjacency matrix, rows of unit length."""
+    return unit_rows(leading_eigenvectors(graph, n_dims, seed)[1])
 
 
 def fit_spectral(
