@@ -89,7 +89,8 @@ def hinge_losses(scores: Floats, labels: Ints, width: float) -> Floats:
     every = np.arange(len(scores))
     own, others = scores[every, labels], scores.copy()
     others[every, labels] = -np.inf
-    return np.maximum(0.0, width + others.max(axis=1) - own)
+    losses: Floats = np.maximum(0.0, width + others.max(axis=1) - own)
+    return losses
 
 
 def all_hinge_losses(scores: Floats, width: float) -> Floats:
