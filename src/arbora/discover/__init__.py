@@ -1,5 +1,7 @@
 """Find structure where there is none: clusters of directions and of counts, as mixtures with true densities."""
 
+from arbora.discover.gaussian.max_margin import MaxMarginGaussianMixture
+from arbora.discover.gaussian.mixture import DirichletProcessGaussianMixture
 from arbora.discover.kmeans import SphericalKMeans
 from arbora.discover.multinomial import MultinomialMixture
 from arbora.discover.vmf.bayesian import BayesianVMFMixture
@@ -10,8 +12,10 @@ from arbora.discover.vmf.temporal.mixture import TemporalVMFMixture
 
 __all__ = [
     "BayesianVMFMixture",
+    "DirichletProcessGaussianMixture",
     "DirichletProcessVMFMixture",
     "HierarchicalVMFMixture",
+    "MaxMarginGaussianMixture",
     "MultinomialMixture",
     "SphericalKMeans",
     "TemporalVMFMixture",

@@ -111,7 +111,7 @@ def test_finished_chains_are_not_run_again(tmp_path):
             Interrupted(), 1.0, schedule, 3, n_chains=3, progress=progress,
             checkpoint=Checkpoint(tmp_path, "a fit"),
         )  # fmt: skip
-    assert Interrupted.sweeps == 25 + 10  # two chains were done
+    assert 25 + 6 <= Interrupted.sweeps <= 25 + 10  # two chains were done, and up to four sweeps of the third
     assert progress.n == 30
     for name in ("x", "path"):
         np.testing.assert_array_equal(resumed.draws[name], expected.draws[name])

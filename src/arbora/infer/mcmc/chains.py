@@ -101,13 +101,15 @@ def sample_chains(
         Returns the initial state of a chain. Default: a draw from the prior. R-hat is reliable only if the starts are
         farther apart than the posterior is wide.
     keep : callable, optional
-        Returns the arrays to keep of a state, by name. Default: all fields of the named tuple.
+        Returns the arrays to keep of a state, by name. Default: all fields of the named tuple. Arrays whose shape
+        differs between states are padded with zeros.
     engine : Engine, optional
         Runs several chains at the same time. Default: one after the other.
     progress : Progress, optional
         Counts the sweeps of all chains.
     checkpoint : Checkpoint, optional
-        Saves finished chains: an interrupted run repeats only the others.
+        Saves finished chains, and the state of the others from time to time: an interrupted run continues from there,
+        with the same draws. Chains of models that tune their steps start again.
 
     Returns
     -------
@@ -143,14 +145,15 @@ def sample_chains(
         found = _load(checkpoint, number)
         if found is None:
             rng = np.random.default_rng(seeds[number])
-            found = _sample_chain(model, data, schedule, rng, begin, observe, progress)
+            run = _Run(schedule, observe, Monitor(0.0, schedule.n_sweeps, progress, checkpoint), number)
+            found = _sample_chain(model, data, begin, rng, run)
             _save(checkpoint, number, *found)
         elif progress is not None:
             progress.update(schedule.n_sweeps)
         return found
 
     draws, traces = zip(*(engine or SerialEngine()).map(chain, range(n_chains)), strict=True)
-    return Chains({name: np.stack([one[name] for one in draws]) for name in draws[0]}, list(traces))
+    return Chains({name: _stacked([one[name] for one in draws]) for name in draws[0]}, list(traces))
 
 
 def mean_trace(traces: list[Trace]) -> Trace:
@@ -173,28 +176,81 @@ def mean_trace(traces: list[Trace]) -> Trace:
     return Trace.from_state({"columns": columns, "values": values})
 
 
+class _Run(NamedTuple):
+    """How one chain runs."""
+
+    schedule: ChainSchedule
+    observe: Callable[[Any], Mapping[str, ArrayLike]]
+    monitor: Monitor
+    number: int
+
+    @property
+    def piece(self) -> str:
+        """Name of the unfinished chain in a checkpoint."""
+        return f"chain-{self.number}-unfinished"
+
+
 def _sample_chain(
-    model: Any,
-    data: Any,
-    schedule: ChainSchedule,
-    rng: np.random.Generator,
-    begin: Callable[[np.random.Generator], Any],
-    observe: Callable[[Any], Mapping[str, ArrayLike]],
-    progress: Progress | None,
+    model: Any, data: Any, begin: Callable[[np.random.Generator], Any], rng: np.random.Generator, run: _Run
 ) -> tuple[dict[str, NDArray[Any]], Trace]:
-    monitor, state = Monitor(0.0, schedule.n_sweeps, progress), begin(rng)
-    first = {name: np.asarray(value) for name, value in observe(state).items()}
-    kept = {name: np.empty((schedule.n_samples, *value.shape), value.dtype) for name, value in first.items()}
-    for sweep in range(schedule.n_sweeps):
+    schedule, monitor, state = run.schedule, run.monitor, begin(rng)
+    kept: dict[str, list[NDArray[Any]]] = {name: [] for name in run.observe(state)}
+    adapts = isinstance(model, Adaptive)
+    if not adapts:
+        state = _resume(run, state, kept, rng)
+    for sweep in range(monitor.n_iter, schedule.n_sweeps):
         state, info = model.sweep(state, data, rng)
-        if sweep < schedule.n_warmup and isinstance(model, Adaptive):
+        if adapts and sweep < schedule.n_warmup:
             model = model.adapt(state, info, data, sweep, schedule.n_warmup)
         monitor.record(model.log_joint(state, data), **info)
         row, rest = divmod(sweep + 1 - schedule.n_warmup, schedule.thin)
         if row > 0 and rest == 0:
-            for name, value in observe(state).items():
-                kept[name][row - 1] = value
-    return kept, monitor.trace
+            for name, value in run.observe(state).items():
+                kept[name].append(np.array(value))
+        if not adapts and monitor.checkpoint is not None:
+            _keep(run, state, kept, rng)
+    return {name: _stacked(values) for name, values in kept.items()}, monitor.trace
+
+
+def _stacked(values: list[NDArray[Any]]) -> NDArray[Any]:
+    """Stack arrays; pad them with zeros to a common shape."""
+    if len({value.shape for value in values}) <= 1:
+        return np.stack(values) if values else np.empty(0)
+    shape = np.max([value.shape for value in values], axis=0)
+    stacked = np.zeros((len(values), *shape), values[0].dtype)
+    for place, value in zip(stacked, values, strict=True):
+        place[tuple(slice(size) for size in value.shape)] = value
+    return stacked
+
+
+def _keep(run: _Run, state: Any, kept: Mapping[str, list[NDArray[Any]]], rng: np.random.Generator) -> None:
+    """Save an unfinished chain, unless that was done a short while ago."""
+    if not run.monitor.is_due:
+        return
+    arrays = {f"state-{name}": np.asarray(value) for name, value in state._asdict().items()}
+    for name, values in kept.items():
+        arrays[f"kept-{name}"] = _stacked(values)
+        arrays[f"shape-{name}"] = np.array([value.shape for value in values])
+    run.monitor.keep(run.piece, arrays, generator=rng.bit_generator.state)
+
+
+def _resume(run: _Run, state: Any, kept: dict[str, list[NDArray[Any]]], rng: np.random.Generator) -> Any:
+    """Continue an unfinished chain: restore its draws, its generator and its trace; return its state."""
+    piece = run.monitor.resume(run.piece)
+    if piece is None:
+        return state
+    arrays = piece.arrays
+    for name, values in kept.items():
+        shapes = arrays[f"shape-{name}"].astype(np.int64)
+        values += [
+            value[tuple(slice(size) for size in shape)]
+            for value, shape in zip(arrays[f"kept-{name}"], shapes, strict=True)
+        ]
+    rng.bit_generator.state = piece.meta["generator"]
+    if run.monitor.progress is not None:
+        run.monitor.progress.update(run.monitor.n_iter)
+    fields = {name: arrays[f"state-{name}"] for name in state._fields}
+    return type(state)(**{name: value[()] if value.ndim == 0 else value for name, value in fields.items()})
 
 
 def _all_fields(state: Any) -> Mapping[str, ArrayLike]:
