@@ -13,7 +13,7 @@ Markov chain, and the draws of the warm-up are discarded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -58,6 +58,22 @@ class Chains(NamedTuple):
 
     draws: dict[str, NDArray[Any]]  # by name, of shape (n_chains, n_samples, ...)
     traces: list[Trace]  # one for each chain; warm-up included
+    means: dict[str, NDArray[np.float64]]  # over the draws of a chain, by name, of shape (n_chains, ...)
+
+
+class Chain(NamedTuple):
+    """Draws, means over the draws, and the trace of one chain."""
+
+    draws: dict[str, NDArray[Any]]
+    means: dict[str, NDArray[Any]]
+    trace: Trace
+
+
+class Watch(NamedTuple):
+    """Functions of a state: the arrays to keep of a draw, and those to average over draws."""
+
+    keep: Callable[[Any], Mapping[str, ArrayLike]]
+    average: Callable[[Any], Mapping[str, ArrayLike]]
 
 
 class ChainSchedule(NamedTuple):
@@ -82,6 +98,7 @@ def sample_chains(
     n_chains: int = 2,
     start: Callable[[np.random.Generator], State] | None = None,
     keep: Callable[[State], Mapping[str, ArrayLike]] | None = None,
+    average: Callable[[State], Mapping[str, ArrayLike]] | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
@@ -102,12 +119,15 @@ def sample_chains(
         farther apart than the posterior is wide.
     keep : callable, optional
         Returns the arrays to keep of a state, by name. Default: all fields of the named tuple.
+    average : callable, optional
+        Returns arrays of a state that are averaged over the draws of a chain instead of being kept: large ones.
     engine : Engine, optional
         Runs several chains at the same time. Default: one after the other.
     progress : Progress, optional
         Counts the sweeps of all chains.
     checkpoint : Checkpoint, optional
-        Saves finished chains: an interrupted run repeats only the others.
+        Saves finished chains, and the current state of the others: an interrupted run continues with the same
+        draws. A chain of a model that adapts starts again.
 
     Returns
     -------
@@ -137,20 +157,21 @@ def sample_chains(
     """
     seeds = np.random.SeedSequence(seed).spawn(n_chains)
     begin = start if start is not None else model.sample_prior
-    observe = keep if keep is not None else _all_fields
+    watch = Watch(keep if keep is not None else _all_fields, average if average is not None else _nothing)
 
-    def chain(number: int) -> tuple[dict[str, NDArray[Any]], Trace]:
+    def chain(number: int) -> Chain:
         found = _load(checkpoint, number)
         if found is None:
             rng = np.random.default_rng(seeds[number])
-            found = _sample_chain(model, data, schedule, rng, begin, observe, progress)
-            _save(checkpoint, number, *found)
+            monitor = Monitor(0.0, schedule.n_sweeps, progress, checkpoint)
+            found = _sample_chain(model, data, schedule, rng, begin, watch, monitor, f"state-{number}")
+            _save(checkpoint, number, found)
         elif progress is not None:
             progress.update(schedule.n_sweeps)
         return found
 
-    draws, traces = zip(*(engine or SerialEngine()).map(chain, range(n_chains)), strict=True)
-    return Chains({name: np.stack([one[name] for one in draws]) for name in draws[0]}, list(traces))
+    draws, means, traces = zip(*(engine or SerialEngine()).map(chain, range(n_chains)), strict=True)
+    return Chains(_stacked(draws), list(traces), _stacked(means))
 
 
 def mean_trace(traces: list[Trace]) -> Trace:
@@ -179,22 +200,58 @@ def _sample_chain(
     schedule: ChainSchedule,
     rng: np.random.Generator,
     begin: Callable[[np.random.Generator], Any],
-    observe: Callable[[Any], Mapping[str, ArrayLike]],
-    progress: Progress | None,
-) -> tuple[dict[str, NDArray[Any]], Trace]:
-    monitor, state = Monitor(0.0, schedule.n_sweeps, progress), begin(rng)
-    first = {name: np.asarray(value) for name, value in observe(state).items()}
-    kept = {name: np.empty((schedule.n_samples, *value.shape), value.dtype) for name, value in first.items()}
-    for sweep in range(schedule.n_sweeps):
+    watch: Watch,
+    monitor: Monitor,
+    name: str,
+) -> Chain:
+    state = begin(rng)
+    kept = {
+        key: np.empty((schedule.n_samples, *np.shape(value)), np.asarray(value).dtype)
+        for key, value in watch.keep(state).items()
+    }
+    sums = {key: np.zeros(np.shape(value)) for key, value in watch.average(state).items()}
+    adaptive = isinstance(model, Adaptive)
+    state = _resumed(state, kept, sums, rng, monitor, name)
+    for sweep in range(monitor.n_iter, schedule.n_sweeps):
         state, info = model.sweep(state, data, rng)
-        if sweep < schedule.n_warmup and isinstance(model, Adaptive):
+        if adaptive and sweep < schedule.n_warmup:
             model = model.adapt(state, info, data, sweep, schedule.n_warmup)
         monitor.record(model.log_joint(state, data), **info)
         row, rest = divmod(sweep + 1 - schedule.n_warmup, schedule.thin)
         if row > 0 and rest == 0:
-            for name, value in observe(state).items():
-                kept[name][row - 1] = value
-    return kept, monitor.trace
+            for key, value in watch.keep(state).items():
+                kept[key][row - 1] = value
+            for key, value in watch.average(state).items():
+                sums[key] += np.asarray(value)
+        if not adaptive and monitor.checkpoint is not None and sweep + 1 < schedule.n_sweeps:
+            own = {f"own-{key}": np.asarray(value) for key, value in state._asdict().items()}
+            done = {f"draws-{key}": value[: max(row, 0)] for key, value in kept.items()}
+            monitor.keep(name, {**own, **done, **_prefixed("sums", sums)}, rng=rng.bit_generator.state)
+    means = {key: value / max(schedule.n_samples, 1) for key, value in sums.items()}
+    return Chain(kept, means, monitor.trace)
+
+
+def _resumed(
+    state: Any,
+    kept: dict[str, NDArray[Any]],
+    sums: dict[str, NDArray[Any]],
+    rng: np.random.Generator,
+    monitor: Monitor,
+    name: str,
+) -> Any:
+    """Return the state that an interrupted run saved last, or `state`; restore draws, sums and the generator."""
+    piece = monitor.resume(name)
+    if piece is None:
+        return state
+    for key, value in kept.items():
+        done = piece.arrays[f"draws-{key}"]
+        value[: len(done)] = done
+    for key, value in sums.items():
+        value[...] = piece.arrays[f"sums-{key}"]
+    rng.bit_generator.state = piece.meta["rng"]
+    if monitor.progress is not None:
+        monitor.progress.update(monitor.n_iter)
+    return type(state)(**{key: piece.arrays[f"own-{key}"] for key in state._fields})
 
 
 def _all_fields(state: Any) -> Mapping[str, ArrayLike]:
@@ -202,18 +259,38 @@ def _all_fields(state: Any) -> Mapping[str, ArrayLike]:
     return fields
 
 
-def _save(
-    checkpoint: Checkpoint | None, number: int, draws: Mapping[str, NDArray[Any]], trace: Trace
-) -> None:
+def _nothing(state: Any) -> Mapping[str, ArrayLike]:
+    return {}
+
+
+def _stacked(chains: Iterable[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    every = list(chains)
+    return {key: np.stack([one[key] for one in every]) for key in every[0]}
+
+
+def _prefixed(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {f"{prefix}-{key}": value for key, value in arrays.items()}
+
+
+def _save(checkpoint: Checkpoint | None, number: int, chain: Chain) -> None:
     if checkpoint is not None:
-        table = trace.to_state()
-        arrays = {"trace": table["values"], **{f"draws-{name}": value for name, value in draws.items()}}
+        table = chain.trace.to_state()
+        arrays = {
+            "trace": table["values"],
+            **_prefixed("draws", chain.draws),
+            **_prefixed("means", chain.means),
+        }
         checkpoint.save(f"chain-{number}", arrays, {"columns": table["columns"]})
 
 
-def _load(checkpoint: Checkpoint | None, number: int) -> tuple[dict[str, NDArray[Any]], Trace] | None:
+def _load(checkpoint: Checkpoint | None, number: int) -> Chain | None:
     piece = checkpoint.load(f"chain-{number}") if checkpoint is not None else None
     if piece is None:
         return None
-    trace = Trace.from_state({"columns": piece.meta["columns"], "values": piece.arrays.pop("trace")})
-    return {name.removeprefix("draws-"): value for name, value in piece.arrays.items()}, trace
+    trace = Trace.from_state({"columns": piece.meta["columns"], "values": piece.arrays["trace"]})
+    found: dict[str, dict[str, NDArray[Any]]] = {"draws": {}, "means": {}}
+    for name, value in piece.arrays.items():
+        kind, dash, key = name.partition("-")
+        if dash:
+            found[kind][key] = value
+    return Chain(found["draws"], found["means"], trace)
