@@ -2,6 +2,8 @@
 
 from arbora.discover.kmeans import SphericalKMeans
 from arbora.discover.multinomial import MultinomialMixture
+from arbora.discover.topics.max_margin import MaxMarginClusterTopicModel
+from arbora.discover.topics.model import ClusterTopicModel
 from arbora.discover.vmf.bayesian import BayesianVMFMixture
 from arbora.discover.vmf.dirichlet_process.mixture import DirichletProcessVMFMixture
 from arbora.discover.vmf.hierarchical.mixture import HierarchicalVMFMixture
@@ -10,8 +12,10 @@ from arbora.discover.vmf.temporal.mixture import TemporalVMFMixture
 
 __all__ = [
     "BayesianVMFMixture",
+    "ClusterTopicModel",
     "DirichletProcessVMFMixture",
     "HierarchicalVMFMixture",
+    "MaxMarginClusterTopicModel",
     "MultinomialMixture",
     "SphericalKMeans",
     "TemporalVMFMixture",

@@ -47,7 +47,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from arbora.discover.topics.concentrations import Concentrations, draw_concentrations, log_prior
+from arbora.discover.topics.concentrations import (
+    Concentrations,
+    draw_concentrations,
+    log_prior,
+    sample_prior,
+)
 from arbora.discover.topics.corpus import Corpus
 from arbora.infer.mcmc.max_margin import Margin, draw_projections, hinge_losses
 from arbora.kernels.topics import (
@@ -120,13 +125,18 @@ def draw_dirichlet(parameters: Floats, rng: np.random.Generator) -> Floats:
 
 @dataclass(frozen=True)
 class ClusterTopics:
-    """The model: numbers of topics and clusters, prior means of the concentrations, and the margin (None: CTM)."""
+    """The model: numbers of topics and clusters, prior means of the concentrations, and the margin (None: CTM).
+
+    `lengths` of documents and `n_words` are needed for simulations only.
+    """
 
     n_topics: int
     n_clusters: int
     prior: Concentrations
     margin: Margin | None = None
     sample_concentrations: bool = False
+    lengths: tuple[int, ...] = ()
+    n_words: int = 1
 
     @property
     def strength(self) -> tuple[float, float]:
@@ -189,6 +199,51 @@ class ClusterTopics:
         totals: NDArray[np.int64] = state.doc_topics.sum(axis=0, dtype=np.int64)
         return totals
 
+    def sample_prior(self, rng: np.random.Generator) -> TopicState:
+        """Draw all variables; with a margin by rejection, since its factor is not normalised."""
+        while True:
+            state = self._simulate(rng)
+            if self.margin is None:
+                return state
+            scores = topic_shares(state, self.sample_data(state, rng), self.n_topics) @ state.projections.T
+            losses = hinge_losses(scores, state.labels, self.margin.width)
+            if rng.random() < np.exp(-2 * self.margin.c * losses.sum()):
+                return state
+
+    def _simulate(self, rng: np.random.Generator) -> TopicState:
+        T, K, D = self.n_topics, self.n_clusters, len(self.lengths)
+        now = sample_prior(self.prior, rng) if self.sample_concentrations else self.prior
+        base = draw_dirichlet(np.full(T, now.alpha0), rng)
+        clusters = draw_dirichlet(np.tile(now.alpha1 * base, (K, 1)), rng)
+        labels = rng.choice(K, size=D, p=_normalised(draw_dirichlet(np.full(K, now.omega), rng)))
+        theta = draw_dirichlet(now.alpha * clusters[labels], rng)
+        topics = [
+            rng.choice(T, size=n, p=_normalised(share)) for share, n in zip(theta, self.lengths, strict=True)
+        ]
+        scale = 0.0 if self.margin is None else np.sqrt(self.margin.variance)
+        doc_topics = np.zeros((D, padded(T)), np.int32)
+        doc_topics[:, :T] = [np.bincount(own, minlength=T) for own in topics]
+        return TopicState(
+            np.concatenate(topics).astype(np.int32),
+            labels,
+            base,
+            clusters,
+            scale * rng.standard_normal((K, T)),
+            np.array(now),
+            doc_topics,
+            np.zeros((self.n_words, padded(T)), np.int32),
+            np.eye(K, dtype=np.float32)[labels],
+        )
+
+    def sample_data(self, state: TopicState, rng: np.random.Generator) -> Corpus:
+        """Draw the words given their topics. The counts of words in the state do not belong to them."""
+        phi = draw_dirichlet(np.full((self.n_topics, self.n_words), state.concentrations[3]), rng)
+        words = [rng.choice(self.n_words, p=_normalised(phi[t])) for t in state.topics.tolist()]
+        indptr = np.append(0, np.cumsum(self.lengths)).astype(np.int64)
+        return Corpus(
+            indptr, np.array(words, np.int32), np.full(len(self.lengths), -1, np.int64), self.n_words
+        )
+
     def log_joint(self, state: TopicState, data: Corpus) -> float:
         """Log-density of variables and words; without the unknown constant of a margin.
 
@@ -240,6 +295,10 @@ def log_dirichlet(shares: Floats, parameters: Floats) -> float:
     """
     constant = gammaln(parameters.sum()) - gammaln(np.maximum(parameters, TINY)).sum()
     return float(constant + np.sum(parameters * np.log(shares)))
+
+
+def _normalised(shares: Floats) -> Floats:
+    return np.asarray(shares / shares.sum())
 
 
 def _seed(rng: np.random.Generator) -> np.uint64:
