@@ -115,6 +115,24 @@ def prior_reduces(data: Data) -> tuple[Any, Any]:
     return model.parameters_.means, np.array([Z[y == group].mean(axis=0) for group in model.classes_])
 
 
+def fisher_metric_reduces(data: Data) -> tuple[Any, Any]:
+    """Between two classes, lengths of lines are those of arcs: 2 |arcsin sqrt(p) - arcsin sqrt(q)|."""
+    rows = (data.y == 0) | (data.y == 1)
+    model = expand.FisherMetric().fit(data.X[rows], data.y[rows])
+    angle = np.arcsin(np.sqrt(model.estimator_.predict_proba(data.X_new)[:, 1]))
+    return model.pairwise_distances(data.X_new, n_points=200), 2 * np.abs(angle[:, None] - angle)
+
+
+def mixture_discriminant_reduces(data: Data) -> tuple[Any, Any]:
+    """With one cluster for each class and one free covariance, linear discriminant analysis."""
+    rows = data.y >= 0
+    X, y = data.X[rows], data.y[rows]
+    exact = {"covariance": "full", "smoothing": 0.0, "prior_weight": 0.0, "init": y}
+    model = expand.MixtureDiscriminantClustering(5, **exact).fit(X, y)
+    known = LinearDiscriminantAnalysis(solver="lsqr").fit(X, y)
+    return model.predict_label_proba(data.X_new), known.predict_proba(data.X_new)
+
+
 _SEEDED = {"random_state": 0}
 _WEIGHTS = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
 _LOCAL = dict.fromkeys(_WEIGHTS, "the problem is not convex, and stops at a finite tolerance")
@@ -177,6 +195,14 @@ EXPAND_ROWS = [
         expand.BayesianPriorMixture,
         prior_reduces,
         arguments={"n_new": 2, "random_state": 0},
+        excused=_CLASSIFIER,
+    ),
+    _row(expand.FisherMetric, fisher_metric_reduces, arguments={}),
+    _row(
+        expand.MixtureDiscriminantClustering,
+        mixture_discriminant_reduces,
+        arguments={"n_clusters": 4, "random_state": 0},
+        quick={"n_clusters": 3, "n_init": 2},
         excused=_CLASSIFIER,
     ),
 ]
