@@ -267,7 +267,7 @@ class FisherMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return np.asarray(np.swapaxes(D, 1, 2) @ D)
 
     def _linear_jacobian(self, rows: Matrix) -> Matrix:
-        """Return the derivatives (n_rows, n_classes, n_features) of the embedding: sqrt(p_c) (w_c - sum_c p_c w_c)."""
+        """Return the derivatives (n_rows, n_classes, n_features) of the embedding: sqrt(p_c) (w_c - sum p w)."""
         # Scores are affine: their values at the unit vectors give the weights, through all steps of a pipeline.
         origin = self._scores(np.zeros((1, rows.shape[1])))
         weights = (self._scores(np.diag(self.feature_scale_)) - origin).T / self.feature_scale_
@@ -285,7 +285,7 @@ class FisherMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             columns.append((self._embed(ahead) - self._embed(behind)) / (2 * step))
         return np.stack(columns, axis=2)
 
-    def pairwise_distances(self, X: Any, Y: Any = None, n_points: int = 3, rule: str = "chord") -> Matrix:
+    def pairwise_distances(self, X: Any, Y: Any = None, n_points: Any = 3, rule: str = "chord") -> Matrix:
         """Distances along straight lines of the original space, in the learned metric.
 
         The embedding identifies all rows with the same label distribution. A straight line between two rows sees
@@ -311,8 +311,7 @@ class FisherMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Pairs are processed in blocks. A classifier without linear scores is evaluated at n_points - 1 inner points
         (chord) or at 2 n_points (tangent) of every pair.
         """
-        is_count = isinstance(n_points, Integral) and int(n_points) > 0
-        if not is_count:
+        if not isinstance(n_points, Integral) or int(n_points) < 1:
             raise ValueError(f"n_points must be an integer, 1 or more, got {n_points!r}.")
         if rule not in _RULES:
             raise ValueError(f"rule must be one of {', '.join(_RULES)}; got {rule!r}.")
