@@ -133,6 +133,25 @@ def mixture_discriminant_reduces(data: Data) -> tuple[Any, Any]:
     return model.predict_label_proba(data.X_new), known.predict_proba(data.X_new)
 
 
+def topics() -> Data:
+    """Counts of three topics, and a row without counts."""
+    rng = np.random.default_rng(0)
+    topic = rng.dirichlet(np.full(20, 0.2), size=3)
+    X = np.array([rng.multinomial(30, topic[i % 3]) for i in range(90)], dtype=np.float64)
+    X[7] = 0.0
+    return Data(X[:75], None, X[75:], None)
+
+
+def bottleneck_reduces(data: Data) -> tuple[Any, Any]:
+    """One cluster for each row keeps the information of the rows about the features."""
+    X = data.X[data.X.sum(axis=1) > 0]
+    X = X[np.unique(X, axis=0, return_index=True)[1]]
+    joint = X / X.sum(axis=1, keepdims=True) / len(X)
+    known = np.sum(joint * np.log(np.where(joint > 0, joint * len(X) / joint.sum(axis=0).clip(1e-300), 1.0)))
+    ours = [expand.InformationBottleneck(len(X), method=m).fit(X) for m in ("sequential", "agglomerative")]
+    return np.array([model.mutual_information_ for model in ours]), np.full(2, known)
+
+
 _SEEDED = {"random_state": 0}
 _WEIGHTS = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
 _LOCAL = dict.fromkeys(_WEIGHTS, "the problem is not convex, and stops at a finite tolerance")
@@ -143,6 +162,10 @@ _ROTATED = dict.fromkeys(
 _CLASSIFIER = dict.fromkeys(
     ("check_estimator_sparse_array", "check_estimator_sparse_matrix"),
     "takes what has predict_proba for a classifier",
+)
+_NEGATIVE = dict.fromkeys(
+    ("check_clustering", "check_clustering(readonly_memmap=True)"),
+    "has negative numbers, which are no counts",
 )
 _METHOD = dict.fromkeys(
     (
@@ -204,5 +227,14 @@ EXPAND_ROWS = [
         arguments={"n_clusters": 4, "random_state": 0},
         quick={"n_clusters": 3, "n_init": 2},
         excused=_CLASSIFIER,
+    ),
+    Row(
+        expand.InformationBottleneck,
+        {"n_clusters": 3, "random_state": 0},
+        {},
+        topics,
+        bottleneck_reduces,
+        quick={"n_clusters": 3},
+        excused=_DISCRETE | _NEGATIVE,
     ),
 ]

@@ -4,6 +4,7 @@ Transformers learn a linear map from the labelled groups; `ExpandClusters` clust
 map, keeps the known groups by name and says how many new ones there are.
 """
 
+from arbora.expand.bottleneck import InformationBottleneck
 from arbora.expand.clusters import ExpandClusters
 from arbora.expand.fisher import FisherTransform, PairwiseFisherTransform
 from arbora.expand.fisher_metric import FisherMetric
@@ -25,6 +26,7 @@ __all__ = [
     "FisherTransform",
     "GammaTransform",
     "GaussianTransform",
+    "InformationBottleneck",
     "LargeMarginTransform",
     "MaxMarginTransform",
     "MixtureDiscriminantClustering",

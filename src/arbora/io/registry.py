@@ -53,6 +53,7 @@ _registry: dict[str, str | type] = {
         "arbora.expand:FisherTransform",
         "arbora.expand:GammaTransform",
         "arbora.expand:GaussianTransform",
+        "arbora.expand:InformationBottleneck",
         "arbora.expand:LargeMarginTransform",
         "arbora.expand:MaxMarginTransform",
         "arbora.expand:MixtureDiscriminantClustering",
