@@ -133,6 +133,24 @@ def mixture_discriminant_reduces(data: Data) -> tuple[Any, Any]:
     return model.predict_label_proba(data.X_new), known.predict_proba(data.X_new)
 
 
+def components_reduce(data: Data) -> tuple[Any, Any]:
+    """With one feature the projection is a number: the best of many, by the definition of the objective."""
+    rows = data.y >= 0
+    x, y = data.X[rows][:, 1:2], data.y[rows]
+    model = expand.InformativeComponents(1, alpha=0.0, tol=1e-12, max_iter=1000).fit(x, y)
+    z = to_space(model.space_, x)
+    D, same = (z - z.T) ** 2, y[:, None] == y
+    np.fill_diagonal(D, np.inf)
+
+    def objective(a: float) -> float:
+        kernel = np.exp(-a * (D - D.min(axis=1, keepdims=True)))
+        right = np.sum(kernel * same, axis=1) / kernel.sum(axis=1)
+        return float(-np.mean(np.log(0.99 * right + 0.01 / 5)))
+
+    near = model.A_[0, 0] * np.geomspace(0.5, 2, 401)  # the problem has several local minima
+    return np.array([objective(float(model.A_[0, 0]))]), np.array([min(map(objective, near))])
+
+
 def topics() -> Data:
     """Counts of three topics, and a row without counts."""
     rng = np.random.default_rng(0)
@@ -236,5 +254,12 @@ EXPAND_ROWS = [
         bottleneck_reduces,
         quick={"n_clusters": 3},
         excused=_DISCRETE | _NEGATIVE,
+    ),
+    _row(
+        expand.InformativeComponents,
+        components_reduce,
+        arguments={"max_iter": 500, "random_state": 0},
+        quick={"tol": 1e-3},
+        excused=_LOCAL,
     ),
 ]

@@ -6,6 +6,7 @@ map, keeps the known groups by name and says how many new ones there are.
 
 from arbora.expand.bottleneck import InformationBottleneck
 from arbora.expand.clusters import ExpandClusters
+from arbora.expand.components import InformativeComponents
 from arbora.expand.fisher import FisherTransform, PairwiseFisherTransform
 from arbora.expand.fisher_metric import FisherMetric
 from arbora.expand.gamma import GammaTransform
@@ -27,6 +28,7 @@ __all__ = [
     "GammaTransform",
     "GaussianTransform",
     "InformationBottleneck",
+    "InformativeComponents",
     "LargeMarginTransform",
     "MaxMarginTransform",
     "MixtureDiscriminantClustering",

@@ -54,6 +54,7 @@ _registry: dict[str, str | type] = {
         "arbora.expand:GammaTransform",
         "arbora.expand:GaussianTransform",
         "arbora.expand:InformationBottleneck",
+        "arbora.expand:InformativeComponents",
         "arbora.expand:LargeMarginTransform",
         "arbora.expand:MaxMarginTransform",
         "arbora.expand:MixtureDiscriminantClustering",
