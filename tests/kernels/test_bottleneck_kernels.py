@@ -20,12 +20,11 @@ def phi(z):
 
 
 def state_of(X, labels, n_clusters):
+    """State with four empty clusters at the end of both halves."""
     weights = np.eye(n_clusters)[labels].T @ X
-    return (
-        np.hstack([weights.T, phi(weights).T]),
-        weights.sum(axis=1),
-        np.bincount(labels, minlength=n_clusters),
-    )
+    padded = np.vstack([weights, np.zeros((4, X.shape[1]))]).T
+    sizes = np.bincount(labels, minlength=n_clusters)
+    return np.hstack([padded, phi(padded)]), weights.sum(axis=1), sizes
 
 
 def gains(x, weights):
@@ -87,7 +86,7 @@ def test_state_and_sweeps(index):
     labels = rng.integers(4, size=30)
     rows = sp.csr_array(X)
     arrays = rows.indptr.astype(index), rows.indices.astype(index), rows.data, X.sum(axis=1)
-    state, totals, sizes = np.empty((12, 8)), np.empty(4), np.empty(4, np.int64)
+    state, totals, sizes = np.empty((12, 16)), np.empty(4), np.empty(4, np.int64)
     fill_state(*arrays, labels, state, totals, sizes)
     for found, known in zip((state, totals, sizes), state_of(X, labels, 4), strict=True):
         np.testing.assert_allclose(found, known, rtol=1e-13, atol=1e-13)

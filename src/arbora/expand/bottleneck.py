@@ -42,7 +42,7 @@ from arbora.core.rollback import all_or_nothing
 from arbora.core.validation import check_not_above, check_not_negative, check_rows
 from arbora.core.warn_caller import warn_caller
 from arbora.engine import ThreadEngine
-from arbora.kernels.bottleneck import assign_rows, fill_state, merge_all, sweep
+from arbora.kernels.bottleneck import LANES, assign_rows, fill_state, merge_all, sweep
 
 Matrix = NDArray[Any]
 _FEW_MOVES = 0.02  # share of rows that move in a sweep, at which a start is compared with the others
@@ -65,14 +65,24 @@ class Clusters(NamedTuple):
     """Clusters and what the kernels keep of them."""
 
     labels: NDArray[np.int64]
-    state: Matrix  # n_features x 2 n_clusters: weights n_wk, then n_wk log n_wk
+    state: Matrix  # n_features x 2 padded clusters: weights n_wk, then n_wk log n_wk
     totals: NDArray[np.float64]  # n_clusters
     sizes: NDArray[np.int64]  # n_clusters
+
+    @property
+    def weights(self) -> Matrix:
+        """Weights n_wk, n_features x n_clusters."""
+        return self.state[:, : len(self.totals)]
+
+
+def padded(n_clusters: int) -> int:
+    """Number of clusters in the state of the kernels."""
+    return -(-n_clusters // LANES) * LANES
 
 
 def make_clusters(counts: Counts, labels: NDArray[np.int64], n_clusters: int) -> Clusters:
     """Add up the rows of each cluster."""
-    state = np.empty((counts.X.shape[1], 2 * n_clusters))
+    state = np.empty((counts.X.shape[1], 2 * padded(n_clusters)))
     totals, sizes = np.empty(n_clusters), np.empty(n_clusters, np.int64)
     X = counts.X
     fill_state(X.indptr, X.indices, X.data, counts.row_sum, labels, state, totals, sizes)
@@ -134,7 +144,7 @@ def start_run(counts: Counts, n_clusters: int, rng: np.random.Generator, tol: fl
     labels = rng.permutation(np.arange(len(counts.row_sum)) % n_clusters)
     clusters = make_clusters(counts, labels, n_clusters)
     monitor = Monitor(tol, max_iter)
-    value = information(clusters.state[:, :n_clusters])
+    value = information(clusters.weights)
     value = run_sweeps(counts, clusters, value, rng, max(tol, _FEW_MOVES), monitor)
     return Run(clusters, value, rng, monitor)
 
@@ -361,7 +371,7 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
     def _keep(self, counts: Counts, labels: NDArray[np.int64]) -> None:
         """Set what describes the clusters."""
         clusters = make_clusters(counts, labels, self.n_clusters)
-        weights = clusters.state[:, : self.n_clusters]
+        weights = clusters.weights
         self.mutual_information_ = information(weights)
         most = rows_information(counts)
         self.information_share_ = self.mutual_information_ / most if most > 0 else 1.0
@@ -373,7 +383,10 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
         weight = np.ones(X.shape[0]) if self.row_weight == "uniform" else length / self.mean_weight_
         counts = self._weighted(X, np.where(length > 0, weight, 0.0))
         weights = self.feature_proba_.T * self.cluster_weights_
-        state = np.ascontiguousarray(np.hstack([weights, xlogy(weights, weights)]))
+        width = padded(self.n_clusters)
+        state = np.zeros((X.shape[1], 2 * width))
+        state[:, : self.n_clusters] = weights
+        state[:, width : width + self.n_clusters] = xlogy(weights, weights)
         labels = np.empty(X.shape[0], np.int64)
         Z = counts.X
         assign_rows(Z.indptr, Z.indices, Z.data, counts.row_sum, state, self.cluster_weights_, labels)
@@ -418,7 +431,7 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
             return 0.0
         counts = self._weighted(X[used], self._row_weights(X)[used])
         clusters = make_clusters(counts, labels[used], self.n_clusters)
-        return information(clusters.state[:, : self.n_clusters])
+        return information(clusters.weights)
 
     def top_features(self, feature_names: Any = None, n: int = 10) -> list[list[tuple[Any, float]]]:
         """List the features that tell most about each cluster.
