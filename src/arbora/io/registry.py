@@ -61,6 +61,7 @@ _registry: dict[str, str | type] = {
         "arbora.expand:WithinClassTransform",
         "arbora.expand.prior_mixture:PriorMixture",
         "arbora.expand._common.space:FeatureSpace",
+        "arbora.expand._cluster.group_model:GroupModel",
         "arbora.expand._cluster.kmeans:KMeansClustering",
         "arbora.expand._cluster.mixture:GaussianClustering",
         "arbora.expand._cluster.mixture:SphericalClustering",
