@@ -80,7 +80,7 @@ def _read_objects(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]
     missing = np.array(
         [v is None or v != v or (_is_integer(v) and v == UNLABELLED) for v in values], dtype=bool
     )
-    kinds = {_kind(v) for v, absent in zip(values, missing.tolist(), strict=True) if not absent}
+    kinds = {kind_of(v) for v, absent in zip(values, missing.tolist(), strict=True) if not absent}
     if len(kinds) > 1:
         raise ValueError(
             f"y mixes labels of several types ({', '.join(sorted(kinds))}): make all of them strings."
@@ -92,7 +92,8 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """Name of the type of a label; all integers are one type."""
     if _is_integer(value):
         return "int"
     return "str" if isinstance(value, str) else type(value).__name__

@@ -93,6 +93,7 @@ class FisherTransform(MetricTransform):
     (120, 2)
     """
 
+    _learns_in_single = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
         "ridge": [Interval(Real, 0, None, closed="left")],

@@ -208,7 +208,7 @@ class GammaTransform(MetricTransform):
             )
         level = float(np.asarray(X.mean()))
         level = level if level > 0 else 1.0
-        return FeatureSpace(np.full(X.shape[1], -_FLOOR * level), None, False, level)
+        return FeatureSpace(np.full(X.shape[1], -_FLOOR * level, X.dtype), None, False, level)
 
     def _learn(self, labelled: Labelled) -> Learned:
         require_groups(self, labelled, 2)

@@ -360,6 +360,7 @@ class GaussianTransform(MetricTransform):
     (True, True)
     """
 
+    _learns_in_single = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
         "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="neither")],

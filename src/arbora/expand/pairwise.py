@@ -124,6 +124,7 @@ class PairwiseConstraintTransform(MetricTransform):
     True
     """
 
+    _learns_in_single = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
         "cannot_weight": [Interval(Real, 0, None, closed="left")],

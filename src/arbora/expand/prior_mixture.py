@@ -254,7 +254,7 @@ class BayesianPriorMixture(BaseEstimator):
             self.classes_ = name_new_groups(groups.classes, n_new)
             codes = R.argmax(axis=1)
             self.labels_ = self.classes_[codes]
-            self.new_groups_ = describe_new_groups(codes, R, self.classes_, groups.n_groups)
+            self.new_groups_ = describe_new_groups(codes, R.max(axis=1), self.classes_, groups.n_groups)
         return self
 
     def fit_predict(self, X: Any, y: Any) -> NDArray[Any]:

@@ -201,6 +201,7 @@ class SeparabilityTransform(MetricTransform):
     True
     """
 
+    _learns_in_single = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
         "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left")],

@@ -87,6 +87,7 @@ class WithinClassTransform(MetricTransform):
     True
     """
 
+    _learns_in_single = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
         "shrinkage": [Interval(Real, 0, 1, closed="both")],

@@ -12,6 +12,7 @@ A. Ng, M. Jordan and Y. Weiss (2001). On spectral clustering: analysis and an al
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ from sklearn.cluster import MiniBatchKMeans
 from sklearn.neighbors import NearestNeighbors
 
 from arbora.core.chunks import split
-from arbora.expand._cluster.base import Pool
+from arbora.core.engine import Engine
+from arbora.expand._cluster.base import Pool, relabelled
 from arbora.expand._cluster.kmeans import fit_kmeans
 from arbora.expand._cluster.mixture import unit_rows
 
@@ -101,10 +103,27 @@ class SpectralClustering(NamedTuple):
 
     def log_proba(self, Z: Matrix) -> Matrix:
         """Smoothed shares of the clusters among the nearest fitted rows."""
-        near = self.labels[Neighbours(self.Z, self.seed).find(Z, self.n_neighbors)]
-        votes = np.full((len(Z), self.n_clusters), _SMOOTHING)
-        np.add.at(votes, (np.arange(len(Z))[:, None], near), 1.0)
-        return np.asarray(np.log(votes / votes.sum(axis=1, keepdims=True)))
+        return self.scorer()(Z)
+
+    def scorer(self) -> Callable[[Matrix], Matrix]:
+        """Return `log_proba`, with the index of the fitted rows made once."""
+        neighbours = Neighbours(self.Z, self.seed)
+
+        def log_proba(Z: Matrix) -> Matrix:
+            near = self.labels[neighbours.find(Z, self.n_neighbors)]
+            votes = np.full((len(Z), self.n_clusters + 1), _SMOOTHING, Z.dtype)
+            np.add.at(
+                votes, (np.arange(len(Z))[:, None], near), 1.0
+            )  # -1, a dropped cluster, is the last column
+            votes = votes[:, :-1]
+            return np.asarray(np.log(votes / votes.sum(axis=1, keepdims=True)))
+
+        return log_proba
+
+    def take(self, clusters: NDArray[np.int64]) -> SpectralClustering:
+        """Take some of the clusters, in a new order."""
+        labels = relabelled(self.labels, clusters, self.n_clusters)
+        return self._replace(labels=labels, n_clusters=len(clusters))
 
 
 def neighbour_graph(neighbours: Neighbours, k: int) -> sp.csr_array:
@@ -140,12 +159,17 @@ def embed(graph: sp.csr_array, n_dims: int, seed: int) -> Matrix:
 
 
 def fit_spectral(
-    pool: Pool, n_new: int, rng: np.random.Generator, n_init: int = 20, n_neighbors: int = N_NEIGHBORS
+    pool: Pool,
+    n_new: int,
+    rng: np.random.Generator,
+    n_init: int = 20,
+    n_neighbors: int = N_NEIGHBORS,
+    engine: Engine | None = None,
 ) -> SpectralClustering:
     """Cluster the rows of the pool by their neighbour graph."""
     seed = int(rng.integers(2**31 - 1))
     neighbours = Neighbours(pool.Z, seed)
     n_clusters = pool.n_known + n_new
     embedding = embed(neighbour_graph(neighbours, n_neighbors), n_clusters, seed)
-    found = fit_kmeans(pool._replace(Z=embedding), n_new, rng, n_init)
+    found = fit_kmeans(pool._replace(Z=embedding), n_new, rng, n_init, engine=engine)
     return SpectralClustering(found.labels, found.objective, pool.Z, n_clusters, n_neighbors, seed)

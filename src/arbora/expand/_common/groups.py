@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight
 
 from arbora.core import partial_labels
+from arbora.core.chunks import split
+from arbora.core.partial_labels import UNLABELLED, kind_of
 from arbora.core.partial_labels import Groups as Groups
 
+_ROWS_AT_ONCE = 4096
 Matrix = NDArray[Any]
 
 _NONE_LABELLED = (
@@ -19,15 +23,35 @@ _NONE_LABELLED = (
 )
 
 
-def read_groups(y: Any, n_samples: int) -> Groups:
-    """Read labels in which -1, None or NaN means unlabelled; at least one row must carry a label.
+def read_groups(y: Any, n_samples: int, *, require: bool = True) -> Groups:
+    """Read labels in which -1, None or NaN means unlabelled; with `require` at least one row must carry a label.
 
     Examples
     --------
     >>> read_groups([7, -1, 3], 3)
     Groups(codes=array([ 1, -1,  0]), classes=array([3, 7]))
     """
-    return partial_labels.read_groups(y, n_samples, none_labelled=_NONE_LABELLED)
+    return partial_labels.read_groups(y, n_samples, none_labelled=_NONE_LABELLED if require else "")
+
+
+def read_further(y: Any, n_samples: int, known: NDArray[Any]) -> Groups:
+    """Read labels of further rows: all may be missing, and they must be of the type of the known ones.
+
+    Examples
+    --------
+    >>> read_further(None, 2, np.array([0, 1])).codes
+    array([-1, -1])
+    """
+    if y is None:
+        return Groups(np.full(n_samples, UNLABELLED, np.int64), known[:0])
+    groups = read_groups(y, n_samples, require=False)
+    kinds = {kind_of(label) for label in [*groups.classes.tolist(), *known.tolist()]}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"y mixes labels of several types ({', '.join(sorted(kinds))}) with those of the fit: use labels of one "
+            "type."
+        )
+    return groups
 
 
 def check_row_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
@@ -47,7 +71,7 @@ class GroupMoments(NamedTuple):
 
 
 def group_moments(Z: Matrix, codes: NDArray[np.int64], n_groups: int, row_weight: Matrix) -> GroupMoments:
-    """Moments of the groups; all rows of Z are labelled.
+    """Moments of the groups, in double precision; all rows of Z are labelled.
 
     Examples
     --------
@@ -57,12 +81,22 @@ def group_moments(Z: Matrix, codes: NDArray[np.int64], n_groups: int, row_weight
     GroupMoments(weight=array([2., 2.]), mean=array([[1.],
            [5.]]), within=array([[0.5]]))
     """
+    width, tiny = Z.shape[1], np.finfo(np.float64).tiny
     weight = np.bincount(codes, weights=row_weight, minlength=n_groups).astype(np.float64)
-    sums = np.zeros((n_groups, Z.shape[1]), np.float64)
-    np.add.at(sums, codes, Z * row_weight[:, None])
-    mean = sums / np.maximum(weight, np.finfo(np.float64).tiny)[:, None]
-    away = (Z - mean[codes]) * np.sqrt(row_weight)[:, None]
-    return GroupMoments(weight, mean, away.T @ away / max(float(row_weight.sum()), np.finfo(np.float64).tiny))
+    sums, within = np.zeros((n_groups, width)), np.zeros((width, width))
+    chunks = split(len(Z), size=_ROWS_AT_ONCE)
+    for rows in chunks:
+        there = sp.csr_array(
+            (row_weight[rows], (codes[rows], np.arange(rows.stop - rows.start))),
+            shape=(n_groups, rows.stop - rows.start),
+        )
+        sums += there @ Z[rows]
+    mean = sums / np.maximum(weight, tiny)[:, None]
+    near = mean.astype(Z.dtype, copy=False)
+    for rows in chunks:
+        away = (Z[rows] - near[codes[rows]]) * np.sqrt(row_weight[rows]).astype(Z.dtype)[:, None]
+        within += away.T @ away
+    return GroupMoments(weight, mean, within / max(float(row_weight.sum()), tiny))
 
 
 def group_covariances(
