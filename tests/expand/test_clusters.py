@@ -9,7 +9,8 @@ from arbora.expand._cluster.base import Pool
 from arbora.expand._cluster.kmeans import fit_kmeans, nearest, run_kmeans, seed_centres
 from arbora.expand._cluster.mixture import fit_gaussian, fit_spherical
 from arbora.expand._cluster.n_new import RULES, calibrate, combine, estimate_n_new
-from arbora.expand._cluster.spectral import Neighbours, fit_spectral, neighbour_graph
+from arbora.expand._cluster.neighbours import Neighbours, neighbour_graph
+from arbora.expand._cluster.spectral import fit_spectral
 from arbora.metrics import expansion_accuracy, hungarian_accuracy
 from support.expand_problems import partly_labelled
 
@@ -67,11 +68,36 @@ def test_approximate_neighbours_are_nearly_exact(monkeypatch):
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(3000, 5))
     exact = Neighbours(Z, 0).find(Z[:200], 10)
-    monkeypatch.setattr("arbora.expand._cluster.spectral.MOST_EXACT", 100)
+    monkeypatch.setattr("arbora.expand._cluster.neighbours.MOST_EXACT", 100)
     near = Neighbours(Z, 0).find(Z[:200], 10)
     shared = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact, near, strict=True)])
     assert shared > 0.9
     np.testing.assert_array_equal(near[:, 0], np.arange(200))
+
+
+def test_filing_lets_labelled_rows_show_the_shape_of_their_group():
+    """Two half rings are known, a blob is new: centres cannot tell the rings apart, neighbours can."""
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1, 2], 200)
+    angle = np.pi * rng.random(600)
+    X = np.column_stack([np.cos(angle), np.sin(angle)])
+    X[truth == 1] = [1.0, 0.3] - X[truth == 1]
+    X[truth == 2] = [4.0, 0.0]
+    X += 0.08 * rng.normal(size=X.shape)
+    y = np.where((truth < 2) & (rng.random(600) < 0.3), truth, -1)
+    found = {
+        filing: ExpandClusters("identity", "kmeans", n_new=1, filing=filing, random_state=0).fit(X, y)
+        for filing in ("neighbours", "clusters")
+    }
+    right = {
+        filing: expansion_accuracy(truth[y < 0], model.labels_[y < 0], [0, 1])
+        for filing, model in found.items()
+    }
+    assert right["neighbours"].known > 0.9 > right["clusters"].known
+    assert right["neighbours"].new == 1.0
+    np.testing.assert_array_equal(found["neighbours"].labels_[y >= 0], y[y >= 0])
+    again = found["neighbours"].predict(X)
+    assert np.mean(again == found["neighbours"].labels_) > 0.97
 
 
 def test_neighbour_graph_is_symmetric_without_loops():

@@ -76,7 +76,7 @@ _registry: dict[str, str | type] = {
         "arbora.expand._cluster.mixture:GaussianClustering",
         "arbora.expand._cluster.mixture:SphericalClustering",
         "arbora.expand._fit.running:RunningSums",
-        "arbora.expand._cluster.spectral:SpectralClustering",
+        "arbora.expand._cluster.neighbours:NeighbourClustering",
         "arbora.expand._cluster.n_new:NumberOfGroups",
         "arbora.expand._cluster.new_groups:NewGroup",
         "arbora.text:LtcTransformer",

@@ -33,7 +33,8 @@ from numpy.typing import NDArray
 
 from arbora.expand._cluster.base import Pool, cluster_means
 from arbora.expand._cluster.kmeans import fit_kmeans
-from arbora.expand._cluster.spectral import N_NEIGHBORS, Neighbours, leading_eigenvectors, neighbour_graph
+from arbora.expand._cluster.neighbours import N_NEIGHBORS, Neighbours, neighbour_graph
+from arbora.expand._cluster.spectral import leading_eigenvectors
 
 Matrix = NDArray[Any]
 RULES = (
