@@ -46,7 +46,7 @@ def small_pool(seed=0):
     return Pool(Z, fixed, 2, rng.random(100) + 0.5)
 
 
-# --- the E-step of dense rows ----------------------------------------------------------------------------------------
+# --- the E-step of dense rows --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.5, 1.0])
@@ -64,7 +64,12 @@ def test_dense_rows_give_the_statistics_of_sparse_ones(temperature):
 
 def test_dense_statistics_by_definition():
     rng = np.random.default_rng(0)
-    X, weight, W, offset = rng.normal(size=(50, 3)), rng.random(50), rng.normal(size=(3, 4)), rng.normal(size=4)
+    X, weight, W, offset = (
+        rng.normal(size=(50, 3)),
+        rng.random(50),
+        rng.normal(size=(3, 4)),
+        rng.normal(size=4),
+    )
     S = X @ W + offset
     R = np.exp(S) / np.exp(S).sum(axis=1, keepdims=True) * weight[:, None]
     found = count_dense(X, weight, slice(10, 50), W, np.ones(4), offset, 1.0)
@@ -113,7 +118,7 @@ def test_moments_of_groups_do_not_lose_single_precision():
     np.testing.assert_allclose(single.within, exact.within, atol=1e-5)
 
 
-# --- single precision ------------------------------------------------------------------------------------------------
+# --- single precision ----------------------------------------------------------------------------------------------
 
 TRANSFORMERS = [name for name in expand.__all__ if name.endswith("Transform")]
 
@@ -150,7 +155,7 @@ def test_clusters_keep_single_precision(clusterer):
     assert np.mean(np.abs(proba[0] - proba[1]).max(axis=1) < 1e-3) > 0.98
 
 
-# --- batches -----------------------------------------------------------------------------------------------------------
+# --- batches -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pool", ["mixed", "new"])
@@ -164,7 +169,9 @@ def test_batches_agree_with_the_whole_fit(clusterer, pool):
     np.testing.assert_array_equal(batches.labels_[y >= 0], y[y >= 0])
     free = y < 0
     scores = [hungarian_accuracy(truth[free], model.labels_[free]) for model in (whole, batches)]
-    assert scores[1] > scores[0] - (0.2 if clusterer == "spectral" else 0.02)  # the graph of the sample has gaps
+    assert scores[1] > scores[0] - (
+        0.2 if clusterer == "spectral" else 0.02
+    )  # the graph of the sample has gaps
     if clusterer != "spectral":
         assert adjusted_rand_index(whole.labels_, batches.labels_) > 0.95
     assert sum(group.size for group in batches.new_groups_) == np.sum(
@@ -218,9 +225,9 @@ def test_samples_keep_every_group_and_half_of_the_pool():
 def test_threads_give_the_same_bits(clusterer):
     X, y, _ = mixed(1000)
     models = [
-        ExpandClusters(
-            "within", clusterer, n_new=4, n_init=4, n_jobs=n, batch_size=size, random_state=0
-        ).fit(X, y)
+        ExpandClusters("within", clusterer, n_new=4, n_init=4, n_jobs=n, batch_size=size, random_state=0).fit(
+            X, y
+        )
         for n, size in ((1, None), (3, None), (1, 2000), (3, 2000))
     ]
     for one, other in (models[:2], models[2:]):
@@ -235,7 +242,7 @@ def test_a_given_engine_counts_threads():
     np.testing.assert_array_equal(model.labels_, plain.labels_)
 
 
-# --- further rows --------------------------------------------------------------------------------------------------------
+# --- further rows --------------------------------------------------------------------------------------------------
 
 
 def fitted(clusterer, pool="mixed", seed=0):
@@ -280,7 +287,7 @@ def test_sums_after_further_rows_are_those_of_all_rows():
 @pytest.mark.parametrize("pool", ["mixed", "new"])
 @pytest.mark.parametrize("clusterer", ["kmeans", "gaussian", "spectral"])
 def test_accept_correct_and_go_on(clusterer, pool):
-    model, (X, y, truth), (X2, y2, truth2) = fitted(clusterer, pool)
+    model, (X, y, _), (X2, y2, _) = fitted(clusterer, pool)
     target = model.new_groups_[0].name
     rows = np.flatnonzero(model.labels_ == target)[:20]
     # Accept: some rows of a new group get a name of the user. The group takes it over, with all of its rows.
@@ -323,7 +330,7 @@ def test_labels_name_groups_by_hungarian_matching():
 
 
 def test_all_new_groups_can_be_named():
-    model, (X, y, truth), _ = fitted("kmeans", "new")
+    model, (X, y, _), _ = fitted("kmeans", "new")
     labels = np.where(y < 0, model.labels_, -1)
     model.partial_fit(X, labels, seen=True)
     assert model.n_new_ == 0
@@ -348,7 +355,7 @@ def test_partial_fit_without_a_fit_is_a_fit():
     )
 
 
-# --- probabilities -------------------------------------------------------------------------------------------------------
+# --- probabilities -------------------------------------------------------------------------------------------------
 
 
 def test_temperature_leaves_the_most_probable_group():
