@@ -46,7 +46,7 @@ def small_pool(seed=0):
     return Pool(Z, fixed, 2, rng.random(100) + 0.5)
 
 
-# --- the E-step of dense rows ----------------------------------------------------------------------------------------
+# --- the E-step of dense rows --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.5, 1.0])
@@ -118,7 +118,7 @@ def test_moments_of_groups_do_not_lose_single_precision():
     np.testing.assert_allclose(single.within, exact.within, atol=1e-5)
 
 
-# --- single precision ------------------------------------------------------------------------------------------------
+# --- single precision ----------------------------------------------------------------------------------------------
 
 TRANSFORMERS = [name for name in expand.__all__ if name.endswith("Transform")]
 
@@ -155,7 +155,7 @@ def test_clusters_keep_single_precision(clusterer):
     assert np.mean(np.abs(proba[0] - proba[1]).max(axis=1) < 1e-3) > 0.98
 
 
-# --- batches -----------------------------------------------------------------------------------------------------------
+# --- batches -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pool", ["mixed", "new"])
@@ -242,7 +242,7 @@ def test_a_given_engine_counts_threads():
     np.testing.assert_array_equal(model.labels_, plain.labels_)
 
 
-# --- further rows --------------------------------------------------------------------------------------------------------
+# --- further rows --------------------------------------------------------------------------------------------------
 
 
 def fitted(clusterer, pool="mixed", seed=0, filing="clusters"):
@@ -291,7 +291,7 @@ def test_sums_after_further_rows_are_those_of_all_rows():
 @pytest.mark.parametrize("pool", ["mixed", "new"])
 @pytest.mark.parametrize("clusterer", ["kmeans", "gaussian", "spectral"])
 def test_accept_correct_and_go_on(clusterer, pool):
-    model, (X, y, truth), (X2, y2, truth2) = fitted(clusterer, pool)
+    model, (X, y, _), (X2, y2, _) = fitted(clusterer, pool)
     target = model.new_groups_[0].name
     rows = np.flatnonzero(model.labels_ == target)[:20]
     # Accept: some rows of a new group get a name of the user. The group takes it over, with all of its rows.
@@ -334,7 +334,7 @@ def test_labels_name_groups_by_hungarian_matching():
 
 
 def test_all_new_groups_can_be_named():
-    model, (X, y, truth), _ = fitted("kmeans", "new")
+    model, (X, y, _), _ = fitted("kmeans", "new")
     labels = np.where(y < 0, model.labels_, -1)
     model.partial_fit(X, labels, seen=True)
     assert model.n_new_ == 0
@@ -359,7 +359,7 @@ def test_partial_fit_without_a_fit_is_a_fit():
     )
 
 
-# --- probabilities -------------------------------------------------------------------------------------------------------
+# --- probabilities -------------------------------------------------------------------------------------------------
 
 
 def test_temperature_leaves_the_most_probable_group():

@@ -200,7 +200,8 @@ class GaussianProblem:
     gamma : float
     regularizer : str
     dtype : dtype
-        Precision of scores and probabilities.
+        Precision of scores and probabilities. In single precision some regularisers do not reach a gap of 1e-6:
+        rows of single precision are converted chunk by chunk.
     """
 
     def __init__(
@@ -213,7 +214,7 @@ class GaussianProblem:
         regularizer: str,
         dtype: Any = np.float64,
     ) -> None:
-        self.X, self.codes, self.means, self.gamma = X.astype(dtype, copy=False), codes, means, gamma
+        self.X, self.codes, self.means, self.gamma, self.dtype = X, codes, means, gamma, np.dtype(dtype)
         self.share = row_weight / row_weight.sum()
         self.regularizer = REGULARIZERS[regularizer]
 
@@ -222,14 +223,14 @@ class GaussianProblem:
 
         `towards_labels` = c asks for the entropy of the distributions c p + (1 - c) y.
         """
-        dtype, (n_groups, width) = self.X.dtype, self.means.shape
+        dtype, (n_groups, width) = self.dtype, self.means.shape
         towards = A @ self.means.T
         offset = (np.einsum("kp,pk->k", self.means, towards) / 2).astype(dtype)
         towards = np.ascontiguousarray(towards, dtype)
         loss, entropy = 0.0, np.nan if towards_labels is None else 0.0
         XE, total_E = np.zeros((width, n_groups)), np.zeros(n_groups)
         for rows in split(len(self.X), size=_ROWS_AT_ONCE):
-            X, share = self.X[rows], self.share[rows]
+            X, share = self.X[rows].astype(dtype, copy=False), self.share[rows]
             at = np.arange(len(X)), self.codes[rows]
             S = X @ towards
             S -= offset

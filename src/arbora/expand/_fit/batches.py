@@ -3,8 +3,8 @@
 Scale, transformation, clusterer, map, temperature and number of new groups come from a sample of the rows; so do the
 starts of the clusters. Passes of EM over all rows follow: rows are mapped block by block, and the sums of the blocks
 are added, so that a pass gives the bits of one over rows in memory. Rows are not filed by their neighbours. A
-neighbour graph is not made of sums: spectral clusters stay those of the sample, and other rows ask their neighbours
-in it.
+neighbour graph is not made of sums: spectral clusters stay those of a sample of at most 20,000 rows, and other rows
+ask their neighbours in it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
+from arbora.engine import ThreadEngine
 from arbora.expand._cluster.constrained import assign, centre_scores, iterate, pose
 from arbora.expand._cluster.families import FAMILIES, Family
 from arbora.expand._cluster.search import Candidate
+from arbora.expand._cluster.neighbours import MOST_EXACT
 from arbora.expand._common.groups import Groups
 from arbora.expand._common.space import MOST_DIMS, REDUCED_DIMS
 from arbora.expand._fit.choosing import Chosen, Options, choose
@@ -97,7 +99,11 @@ def fit_groups(
         some_X, some = X[rows], Groups(groups.codes[rows], groups.classes)
         options = options._replace(filing="clusters")
     chosen = Chosen(candidate) if candidate is not None else choose(some_X, some, options, seed)
-    found = expand(some_X, some, chosen.candidate, options, seed, engine)
+    if size is not None and chosen.candidate.clusterer == "spectral" and size > MOST_EXACT:
+        rows = draw_sample(groups, MOST_EXACT, np.random.default_rng(seed))
+        some_X, some = X[rows], Groups(groups.codes[rows], groups.classes)
+    here = engine if size is None or engine.shares_memory else ThreadEngine(engine.n_workers)
+    found = expand(some_X, some, chosen.candidate, options, seed, here)
     return (found if size is None else refine(found, X, groups, engine)), chosen
 
 
