@@ -18,8 +18,8 @@ from arbora.core.engine import Engine
 from arbora.engine import ThreadEngine
 from arbora.expand._cluster.constrained import assign, centre_scores, iterate, pose
 from arbora.expand._cluster.families import FAMILIES, Family
-from arbora.expand._cluster.search import Candidate
 from arbora.expand._cluster.neighbours import MOST_EXACT
+from arbora.expand._cluster.search import Candidate
 from arbora.expand._common.groups import Groups
 from arbora.expand._common.space import MOST_DIMS, REDUCED_DIMS
 from arbora.expand._fit.choosing import Chosen, Options, choose
