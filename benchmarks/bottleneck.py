@@ -71,7 +71,7 @@ def contestants(n_clusters: int, n_rows: int) -> dict[str, Callable[[int], Any]]
 
 
 def kept_information(X: sp.csr_array, labels: np.ndarray, n_clusters: int) -> float:
-    """I(T; W) in nats with uniform rows, whatever the method was."""
+    """Return I(T; W) in nats with uniform rows, whatever the method was."""
     length = np.asarray(X.sum(axis=1)).ravel()
     scaled = sp.csr_array(sp.diags_array(1 / length) @ X)
     counts = Counts(scaled, np.ones(X.shape[0]))
@@ -139,7 +139,9 @@ def report(names: tuple[str, ...], n_seeds: int, n_most: int | None) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The information bottleneck beside other clusterers of text.")
+    parser = argparse.ArgumentParser(
+        description="The information bottleneck beside other clusterers of text."
+    )
     parser.add_argument("--quick", action="store_true", help="few rows; RESULTS.md is not written")
     parser.add_argument("--seen", action="store_true", help="only the sets of the development, not written")
     options = parser.parse_args()

@@ -76,7 +76,7 @@ class Clusters(NamedTuple):
 
 
 def padded(n_clusters: int) -> int:
-    """Number of clusters in the state of the kernels."""
+    """Return the number of clusters in the state of the kernels."""
     return -(-n_clusters // LANES) * LANES
 
 

@@ -222,9 +222,9 @@ class FisherMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _make(self, X: Any) -> Any:
         if self.estimator is not None:
             return clone(self.estimator)
-        # The bias is not regularised: the metric must not depend on where the origin is.
+        # The bias is not regularised: the metric does not depend on the origin, and rows need no centring.
         classifier = MultinomialLogistic(self.C, intercept_scaling=None, dtype="float64", tol=1e-6)
-        return classifier if sp.issparse(X) else make_pipeline(StandardScaler(), classifier)
+        return classifier if sp.issparse(X) else make_pipeline(StandardScaler(with_mean=False), classifier)
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)

@@ -60,6 +60,7 @@ _registry: dict[str, str | type] = {
         "arbora.expand:MixtureDiscriminantClustering",
         "arbora.expand:PairwiseConstraintTransform",
         "arbora.expand:PairwiseFisherTransform",
+        "arbora.expand:SelfOrganizingMap",
         "arbora.expand:SeparabilityTransform",
         "arbora.expand:SphericalTransform",
         "arbora.expand:WithinClassTransform",
