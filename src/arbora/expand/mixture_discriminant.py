@@ -240,7 +240,7 @@ class MixtureDiscriminantClustering(BaseEstimator):
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each row, found without its label: what `predict` returns.
-    label_classes_ : ndarray
+    classes_ : ndarray
         The values of `y`: the columns of `predict_label_proba` and of `label_proba_`.
     label_proba_ : ndarray of shape (n_clusters, n_classes)
         Share of each class in each cluster.
@@ -262,7 +262,7 @@ class MixtureDiscriminantClustering(BaseEstimator):
     >>> X = rng.normal(size=(200, 2)) + 6 * rng.integers(2, size=(200, 1))
     >>> y = np.where(X[:, 0] > 3, "high", "low")
     >>> model = MixtureDiscriminantClustering(2, random_state=0).fit(X, y)
-    >>> model.predict_label_proba([[6.0, 6.0]]).round(1), model.label_classes_.tolist()
+    >>> model.predict_label_proba([[6.0, 6.0]]).round(1), model.classes_.tolist()
     (array([[1., 0.]]), ['high', 'low'])
     """
 
@@ -373,7 +373,7 @@ class MixtureDiscriminantClustering(BaseEstimator):
             moments = group_moments(Z[known], groups.codes[known], groups.n_groups, weight[known])
             self.scaling_ = whitening(moments.within, _SHRINKAGE)
             Z = Z @ self.scaling_.T
-        self.label_classes_ = groups.classes
+        self.classes_ = groups.classes
         return Rows(Z, groups.codes, groups.n_groups, Z.T @ Z)
 
     def _solve(self, rows: Rows, seed: int) -> tuple[DiscriminantMixture, Monitor]:
@@ -469,7 +469,7 @@ class MixtureDiscriminantClustering(BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Columns in the order of `label_classes_`.
+            Columns in the order of `classes_`.
         """
         return np.asarray(self.predict_proba(X) @ self.label_proba_)
 
@@ -488,12 +488,12 @@ class MixtureDiscriminantClustering(BaseEstimator):
         """
         proba = self.predict_label_proba(X)
         groups = read_groups(y, len(proba))
-        unseen = np.setdiff1d(groups.classes, self.label_classes_)
+        unseen = np.setdiff1d(groups.classes, self.classes_)
         if len(unseen):
             raise ValueError(
                 f"y holds the label {unseen.tolist()[0]!r}, which the fit has not seen: leave its rows out, or mark "
                 "them with -1."
             )
-        column = np.searchsorted(self.label_classes_, groups.classes)[groups.codes[groups.labelled]]
+        column = np.searchsorted(self.classes_, groups.classes)[groups.codes[groups.labelled]]
         rows = np.flatnonzero(groups.labelled)
         return float(np.mean(np.log(np.maximum(proba[rows, column], _TINY))))
