@@ -16,6 +16,7 @@ from arbora.expand.margin import MaxMarginTransform
 from arbora.expand.mixture_discriminant import MixtureDiscriminantClustering
 from arbora.expand.pairwise import PairwiseConstraintTransform
 from arbora.expand.prior_mixture import BayesianPriorMixture
+from arbora.expand.self_organizing_map import SelfOrganizingMap
 from arbora.expand.separability import SeparabilityTransform
 from arbora.expand.spherical import SphericalTransform
 from arbora.expand.within_class import WithinClassTransform
@@ -34,6 +35,7 @@ __all__ = [
     "MixtureDiscriminantClustering",
     "PairwiseConstraintTransform",
     "PairwiseFisherTransform",
+    "SelfOrganizingMap",
     "SeparabilityTransform",
     "SphericalTransform",
     "WithinClassTransform",
