@@ -5,6 +5,7 @@ map, keeps the known groups by name and says how many new ones there are.
 """
 
 from arbora.expand.clusters import ExpandClusters
+from arbora.expand.discriminative import DiscriminativeClustering
 from arbora.expand.fisher import FisherTransform, PairwiseFisherTransform
 from arbora.expand.gamma import GammaTransform
 from arbora.expand.gaussian import GaussianTransform
@@ -18,6 +19,7 @@ from arbora.expand.within_class import WithinClassTransform
 
 __all__ = [
     "BayesianPriorMixture",
+    "DiscriminativeClustering",
     "ExpandClusters",
     "FisherTransform",
     "GammaTransform",

@@ -48,6 +48,7 @@ _registry: dict[str, str | type] = {
         "arbora.discover:TemporalVMFMixture",
         "arbora.discover:VMFMixture",
         "arbora.expand:BayesianPriorMixture",
+        "arbora.expand:DiscriminativeClustering",
         "arbora.expand:ExpandClusters",
         "arbora.expand:FisherTransform",
         "arbora.expand:GammaTransform",

@@ -1,0 +1,97 @@
+"""Choose the strength of the regulariser and the number of clusters on held-out rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.core.engine import Engine, SerialEngine
+from arbora.core.folds import deal_folds
+from arbora.expand._discriminative.cost import cells_of
+from arbora.expand._discriminative.evidence import log_evidence
+from arbora.expand._discriminative.fitting import Options, fit_cells
+from arbora.expand._discriminative.labels import Labels
+from arbora.expand._discriminative.rows import Rows
+
+Matrix = NDArray[Any]
+DEFAULTS = {"l2": 0.3, "entropy": 0.1, "vq": 0.1, "mog": 0.3, None: 0.0}
+GRIDS = {
+    "l2": (0.03, 0.3, 3.0, 30.0),
+    "entropy": (0.01, 0.03, 0.1, 0.3, 1.0),
+    "vq": (0.01, 0.03, 0.1, 0.3, 1.0),
+    "mog": (0.03, 0.1, 0.3, 1.0, 3.0),
+    None: (0.0,),
+}
+WIDE_GRID = (0.3, 3.0, 30.0)
+FEW_FEATURES = 50  # up to which the default strength needs no search
+N_FOLDS = 3
+_SEARCH_STARTS = 2
+_SEARCH_ROWS = 20_000  # rows that a search uses
+_PATIENCE = 3  # candidates without a higher evidence before the search for a number ends
+
+
+def held_out_evidence(
+    rows: Rows, labels: Labels, n_clusters: int, alpha: float, options: Options, engine: Engine
+) -> Matrix:
+    """Log evidence per labelled row of each held-out fold; see `evidence.log_evidence`."""
+    rng = np.random.default_rng(options.seed)
+    labelled = np.flatnonzero(labels.labelled)
+    if len(labelled) > _SEARCH_ROWS:
+        labelled = np.sort(rng.choice(labelled, _SEARCH_ROWS, replace=False))
+    n_folds = min(N_FOLDS, len(labelled))
+    folds = deal_folds(labels.strata()[labelled] + 1, n_folds, rng)
+    light = options._replace(n_init=min(options.n_init, _SEARCH_STARTS), split_merge=False)
+
+    def held_out(fold: int) -> float:
+        train, test = labelled[folds != fold], labelled[folds == fold]
+        found = fit_cells(rows.take(train), labels.take(train), n_clusters, alpha, light, SerialEngine())
+        counts = cells_of(rows.take(test), found.W, found.b, labels.take(test))[1]
+        return log_evidence(counts, labels, options.prior) / len(test)
+
+    return np.array(engine.map(held_out, list(range(n_folds))))
+
+
+def choose_alpha(
+    rows: Rows, labels: Labels, n_clusters: int, grid: tuple[float, ...], options: Options, engine: Engine
+) -> tuple[float, dict[str, Any]]:
+    """Strength with the highest mean held-out evidence; of equal ones the strongest."""
+    scores = np.array([held_out_evidence(rows, labels, n_clusters, alpha, options, engine) for alpha in grid])
+    mean = scores.mean(axis=1)
+    best = len(mean) - 1 - int(np.argmax(mean[::-1]))
+    return grid[best], {"alpha": list(grid), "mean_score": mean, "scores": scores}
+
+
+def candidates(most: int) -> list[int]:
+    """Numbers of clusters to try: all up to 6, then steps of about a fifth.
+
+    Examples
+    --------
+    >>> candidates(12)
+    [2, 3, 4, 5, 6, 7, 8, 10, 12]
+    """
+    found = [2]
+    while found[-1] < most:
+        found.append(min(most, max(found[-1] + 1, round(found[-1] * 1.2))))
+    return found if most >= found[0] else []
+
+
+def choose_n_clusters(
+    rows: Rows, labels: Labels, most: int, alpha: float, options: Options, engine: Engine
+) -> tuple[int, dict[str, Any]]:
+    """Return the number of clusters with the highest held-out evidence; 1 if none beats independence."""
+    tried, scores = [1], [held_out_evidence(rows, labels, 1, alpha, options, engine)]
+    best = 0
+    for n_clusters in candidates(most):
+        tried.append(n_clusters)
+        scores.append(held_out_evidence(rows, labels, n_clusters, alpha, options, engine))
+        if scores[-1].mean() > scores[best].mean():
+            best = len(tried) - 1
+        elif len(tried) - 1 - best >= _PATIENCE:
+            break
+    return tried[best], {
+        "n_clusters": tried,
+        "mean_score": np.array([one.mean() for one in scores]),
+        "scores": np.array(scores),
+    }
