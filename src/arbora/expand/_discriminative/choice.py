@@ -28,6 +28,7 @@ WIDE_GRID = (0.3, 3.0, 30.0)
 FEW_FEATURES = 50  # up to which the default strength needs no search
 N_FOLDS = 3
 _SEARCH_STARTS = 2
+_LEAST_GAIN = 1e-6  # of the evidence per row: further clusters may be empty
 _SEARCH_ROWS = 20_000  # rows that a search uses
 _PATIENCE = 3  # candidates without a higher evidence before the search for a number ends
 
@@ -86,7 +87,7 @@ def choose_n_clusters(
     for n_clusters in candidates(most):
         tried.append(n_clusters)
         scores.append(held_out_evidence(rows, labels, n_clusters, alpha, options, engine))
-        if scores[-1].mean() > scores[best].mean():
+        if scores[-1].mean() > scores[best].mean() + _LEAST_GAIN:
             best = len(tried) - 1
         elif len(tried) - 1 - best >= _PATIENCE:
             break

@@ -96,8 +96,11 @@ def columns_of(y: Any, n_rows: int) -> list[Any]:
 
 def _plain(column: Any) -> Any:
     column = np.asarray(column)
-    if column.dtype == object and column.ndim == 1 and len(column):  # integers in a list of objects
-        return column.tolist()
+    if column.dtype == object and column.ndim == 1:
+        numbers = np.asarray(column.tolist(), None if len(column) else object)
+        column = numbers if numbers.dtype.kind in "biuf" else column
+    if column.dtype == object:
+        return column.tolist() if column.ndim == 1 else column
     return column.astype(np.int64) if column.dtype == bool else column
 
 
