@@ -43,7 +43,9 @@ from arbora.expand._discriminative.choice import (
     DEFAULTS,
     FEW_FEATURES,
     GRIDS,
+    N_FOLDS,
     WIDE_GRID,
+    HeldOut,
     choose_alpha,
     choose_n_clusters,
 )
@@ -297,13 +299,15 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
         if self.alpha not in ("auto", "cv"):
             self.alpha_ = float(self.alpha)
         elif (self.alpha == "cv" or wide) and len(grid) > 1 and n_labelled > 2 * given:
-            grid = WIDE_GRID if self.alpha == "auto" else grid
-            self.alpha_, results = choose_alpha(rows, labels, given, grid, options, engine)
+            wide = self.alpha == "auto"
+            held_out = HeldOut(rows, labels, options, engine, 1 if wide else N_FOLDS)
+            self.alpha_, results = choose_alpha(held_out, given, WIDE_GRID if wide else grid)
         else:
             self.alpha_ = DEFAULTS[self.regularizer]
         self.n_clusters_ = given
         if self.n_clusters == "auto":
-            self.n_clusters_, curve = choose_n_clusters(rows, labels, most, self.alpha_, options, engine)
+            held_out = HeldOut(rows, labels, options, engine)
+            self.n_clusters_, curve = choose_n_clusters(held_out, most, self.alpha_)
             results = {"of_alpha": results, **curve} if results else curve
         if results:
             self.cv_results_ = results

@@ -33,32 +33,46 @@ _SEARCH_ROWS = 20_000  # rows that a search uses
 _PATIENCE = 3  # candidates without a higher evidence before the search for a number ends
 
 
-def held_out_evidence(
-    rows: Rows, labels: Labels, n_clusters: int, alpha: float, options: Options, engine: Engine
-) -> Matrix:
-    """Log evidence per labelled row of each held-out fold; see `evidence.log_evidence`."""
-    rng = np.random.default_rng(options.seed)
-    labelled = np.flatnonzero(labels.labelled)
-    if len(labelled) > _SEARCH_ROWS:
-        labelled = np.sort(rng.choice(labelled, _SEARCH_ROWS, replace=False))
-    n_folds = min(N_FOLDS, len(labelled))
-    folds = deal_folds(labels.strata()[labelled] + 1, n_folds, rng)
-    light = options._replace(n_init=min(options.n_init, _SEARCH_STARTS), split_merge=False)
+class HeldOut:
+    """Held-out log evidence per labelled row (see `evidence.log_evidence`) of fits to folds of the labelled rows.
 
-    def held_out(fold: int) -> float:
-        train, test = labelled[folds != fold], labelled[folds == fold]
-        found = fit_cells(rows.take(train), labels.take(train), n_clusters, alpha, light, SerialEngine())
-        counts = cells_of(rows.take(test), found.W, found.b, labels.take(test))[1]
-        return log_evidence(counts, labels, options.prior) / len(test)
+    The estimates of p(c|x), by which fits start, are computed once for each fold.
+    """
 
-    return np.array(engine.map(held_out, list(range(n_folds))))
+    def __init__(
+        self, rows: Rows, labels: Labels, options: Options, engine: Engine, most_folds: int = N_FOLDS
+    ) -> None:
+        rng = np.random.default_rng(options.seed)
+        labelled = np.flatnonzero(labels.labelled)
+        if len(labelled) > _SEARCH_ROWS:
+            labelled = np.sort(rng.choice(labelled, _SEARCH_ROWS, replace=False))
+        n_folds = min(N_FOLDS, len(labelled))
+        folds = deal_folds(labels.strata()[labelled] + 1, n_folds, rng)
+        self.engine, self.labels = engine, labels
+        self.options = options._replace(n_init=min(options.n_init, _SEARCH_STARTS), split_merge=False)
+        parts = [
+            (labelled[folds != fold], labelled[folds == fold]) for fold in range(min(n_folds, most_folds))
+        ]
+        self.folds = [
+            ((rows.take(train), labels.take(train)), (rows.take(test), labels.take(test)), {})
+            for train, test in parts
+        ]
+
+    def __call__(self, n_clusters: int, alpha: float) -> Matrix:
+        """Evidence of each fold."""
+
+        def measure(fold: Any) -> float:
+            train, (rows, labels), shared = fold
+            found = fit_cells(*train, n_clusters, alpha, self.options, SerialEngine(), shared=shared)
+            counts = cells_of(rows, found.W, found.b, labels)[1]
+            return log_evidence(counts, labels, self.options.prior) / rows.n_rows
+
+        return np.array(self.engine.map(measure, self.folds))
 
 
-def choose_alpha(
-    rows: Rows, labels: Labels, n_clusters: int, grid: tuple[float, ...], options: Options, engine: Engine
-) -> tuple[float, dict[str, Any]]:
+def choose_alpha(held_out: HeldOut, n_clusters: int, grid: tuple[float, ...]) -> tuple[float, dict[str, Any]]:
     """Strength with the highest mean held-out evidence; of equal ones the strongest."""
-    scores = np.array([held_out_evidence(rows, labels, n_clusters, alpha, options, engine) for alpha in grid])
+    scores = np.array([held_out(n_clusters, alpha) for alpha in grid])
     mean = scores.mean(axis=1)
     best = len(mean) - 1 - int(np.argmax(mean[::-1]))
     return grid[best], {"alpha": list(grid), "mean_score": mean, "scores": scores}
@@ -78,15 +92,13 @@ def candidates(most: int) -> list[int]:
     return found if most >= found[0] else []
 
 
-def choose_n_clusters(
-    rows: Rows, labels: Labels, most: int, alpha: float, options: Options, engine: Engine
-) -> tuple[int, dict[str, Any]]:
+def choose_n_clusters(held_out: HeldOut, most: int, alpha: float) -> tuple[int, dict[str, Any]]:
     """Return the number of clusters with the highest held-out evidence; 1 if none beats independence."""
-    tried, scores = [1], [held_out_evidence(rows, labels, 1, alpha, options, engine)]
+    tried, scores = [1], [held_out(1, alpha)]
     best = 0
     for n_clusters in candidates(most):
         tried.append(n_clusters)
-        scores.append(held_out_evidence(rows, labels, n_clusters, alpha, options, engine))
+        scores.append(held_out(n_clusters, alpha))
         if scores[-1].mean() > scores[best].mean() + _LEAST_GAIN:
             best = len(tried) - 1
         elif len(tried) - 1 - best >= _PATIENCE:

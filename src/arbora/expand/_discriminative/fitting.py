@@ -97,8 +97,12 @@ def fit_cells(
     options: Options,
     engine: Engine,
     progress: Any = None,
+    shared: dict[str, list[Matrix]] | None = None,
 ) -> Solution:
-    """Fit cells; see `DiscriminativeClustering` for the parameters."""
+    """Fit cells; see `DiscriminativeClustering` for the parameters.
+
+    `shared` keeps the estimates of p(c|x) for further fits to the same rows, with other strengths or numbers.
+    """
     rng = np.random.default_rng(options.seed)
     rows, labels = usable(rows, labels, options.regularizer)
     if n_clusters == 1:
@@ -116,10 +120,11 @@ def fit_cells(
             strength = alpha / max(distortion, 1e-300)
     whole = Problem(rows, labels, n_clusters, options.prior, options.regularizer, strength)
     part = whole if sample is rows else whole._replace(rows=sample, labels=labels.take(sampled))
-    estimates = (
-        posteriors(part) if options.init == "posterior" or (options.linear and options.split_merge) else []
-    )
-    setting = _Setting(part, estimates, width)
+    shared = {} if shared is None else shared
+    if "posteriors" not in shared:
+        needed = options.init == "posterior" or (options.linear and options.split_merge)
+        shared["posteriors"] = posteriors(part) if needed else []
+    setting = _Setting(part, shared["posteriors"], width)
     seeds = rng.integers(2**31, size=options.n_init).tolist()
     if options.optimizer in GRADIENT_METHODS:
         best, values = _descend_all(setting, whole, seeds, options, engine, rng, progress)
