@@ -139,7 +139,9 @@ def report(names: tuple[str, ...], n_seeds: int, n_most: int | None) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The information bottleneck beside other clusterers of text.")
+    parser = argparse.ArgumentParser(
+        description="The information bottleneck beside other clusterers of text."
+    )
     parser.add_argument("--quick", action="store_true", help="few rows; RESULTS.md is not written")
     parser.add_argument("--seen", action="store_true", help="only the sets of the development, not written")
     options = parser.parse_args()

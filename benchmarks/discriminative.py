@@ -60,13 +60,14 @@ EXPLANATION = f"""\
 `python -m benchmarks.discriminative`. The first table has the protocol of section 6.2 of the thesis: 5 disjoint sets
 of 4,000 rows of Letter and 10 of 10,000 rows of CoverType (10 continuous features), each cut into two halves that
 take turns in training and test; the cost (4.11) of the test half with the counts of the test half, prior 1, means
-over the folds. Lower is better. The folds are not those of the trials in which defaults were chosen, but the sets are.
+over the folds. Lower is better. The folds are not those of the trials in which defaults were chosen, the sets are.
 In brackets: the cost that the thesis reports for its implementation of the variant, on its own folds. Its prototypes
 start from random rows with smoothing and strengths by cross-validation; ours start from k-means with the defaults
 (smoothing .09, no search) unless alpha='cv' stands in the name. Prototypes have raw features, as in the thesis,
 unless the name says "standardised". Simulated annealing has {ANNEALING_STEPS:,} steps for each cluster instead of
-100,000, five clusters, and the first {SLOW_FOLDS} folds only. † marks methods that are worse than `{DEFAULT}` by a paired t-test
-over the folds at {LEVEL}. On CoverType, variants that the thesis does not have use the first {MANY_FOLDS} folds.
+100,000, five clusters, and the first {SLOW_FOLDS} folds only. † marks methods that are worse than
+`{DEFAULT}` by a paired t-test over the folds at {LEVEL}. On CoverType, variants that the thesis does not have
+use the first {MANY_FOLDS} folds.
 """
 ABOUT_ASIDE = """
 Data sets that were not used in development: random halves, 5 x 2 folds (Isolet, 617 features: 1 x 2, K = 10),
@@ -309,7 +310,7 @@ def protocol_verdict(cells: Cells, data: str, place: int) -> list[str]:
         sought = WORTH[data][number]
         verb = "below" if costs.mean() <= sought else "not below"
         found.append(
-            f"- {data}, {n_clusters} clusters: {costs.mean():.0f}, standard error {error:.0f}. The best of the thesis is "
+            f"- {data}, {n_clusters} clusters: {costs.mean():.0f}, standard error {error:.0f}; the thesis has "
             f"{min(known):.0f}. The trials reached {sought} on other folds: this is {verb} it."
         )
     return found

@@ -1,5 +1,7 @@
-"""Contestants of `benchmarks.discriminative`: each takes training rows, labels, a number of clusters and a seed, and
-returns a function that gives the clusters of new rows.
+"""Contestants of `benchmarks.discriminative`.
+
+Each takes training rows, labels, a number of clusters and a seed, and returns a function that gives the clusters of
+new rows.
 """
 
 from __future__ import annotations

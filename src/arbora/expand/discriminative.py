@@ -181,7 +181,7 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
         smoothing: float = 0.09,
         scale: str | None = "standard",
         init: str = "auto",
-        n_init: int = 4,
+        n_init: int = 10,
         split_merge: bool = True,
         max_clusters: int = 20,
         tol: float = 1e-5,

@@ -35,6 +35,7 @@ Matrix = NDArray[Any]
 GRADIENT_METHODS = ("lbfgs", "cg")
 DENSITY_MODELS = ("vq", "mog")  # regularisers that use rows without labels
 _SPLIT_MERGE_ROUNDS = 10
+_SHORT_RUN, _LONG_RUNS = 20, 3  # iterations from every start, and starts that go on
 _STEPS_EACH = {"annealing": 5_000, "stochastic": 100_000}  # for each cluster, of prototypes
 _FEWEST_VISITS, _MOST_VISITS = 200_000, 2_000_000  # rows that mini-batches visit
 
@@ -184,13 +185,18 @@ def _descend_all(
     """Gradient method from all starts on the sample, split-merge of the best, then all rows."""
     how: dict[str, Any] = {"method": options.optimizer, "tol": options.tol, "max_iter": options.max_iter}
 
+    short = how | {"max_iter": min(options.max_iter, _SHORT_RUN)}
+
     def run(one: tuple[int, int]) -> Descent:
         start = _start(setting, one[0], np.random.default_rng(one[1]), options)
-        return descend(setting.problem, start, setting.width, **how)
+        return descend(setting.problem, start, setting.width, **short)
 
     ended = engine.map(run, list(enumerate(seeds)))
     values = [one.value for one in ended]
-    best = ended[int(np.argmin(values))]
+    # Only the most promising starts go on.
+    first = np.argsort(values, kind="stable")[:_LONG_RUNS].tolist()
+    ended = engine.map(lambda k: descend(setting.problem, ended[k].theta, setting.width, **how), first)
+    best = min(ended, key=lambda one: one.value)
     if options.linear and options.split_merge:
         best = improve(setting.problem, best, setting.posteriors[-1], rng, rounds=_SPLIT_MERGE_ROUNDS, **how)
     if setting.problem is not whole:
