@@ -50,12 +50,13 @@ from arbora.expand._discriminative.choice import (
     choose_n_clusters,
 )
 from arbora.expand._discriminative.cost import cells_of, totals
-from arbora.expand._discriminative.fitting import Options, Solution, fit_cells
+from arbora.expand._discriminative.fitting import GRADIENT_METHODS, Options, Solution, fit_cells
 from arbora.expand._discriminative.labels import Labels, read_labels
 from arbora.expand._discriminative.reports import ClusterReports
 from arbora.expand._discriminative.rows import Rows, Scaling, fit_scaling, standardised
 
 Matrix = NDArray[Any]
+_STARTS = 10  # of gradient methods
 _AUTO_CLUSTERS = 5  # with which "auto" chooses the strength of wide rows
 
 
@@ -87,8 +88,9 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
     init : {"auto", "posterior", "vq", "random"}
         Start: clusters of estimated label distributions, k-means, or random rows. "auto" is "posterior" for linear
         cells and "vq" for prototypes.
-    n_init : int
-        Number of starts; the best objective wins. Starts use a sample of 5,000 rows of a larger set.
+    n_init : int, optional
+        Number of starts; the best objective wins. Default: 10 for gradient methods, which make short runs on at most
+        5,000 rows from all starts and go on from the best three; otherwise 1.
     split_merge : bool
         Linear cells: leave local optima by merging two clusters and splitting a third.
     max_clusters : int
@@ -158,7 +160,7 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
         "smoothing": [Interval(Real, 0, None, closed="neither")],
         "scale": [StrOptions({"standard"}), None],
         "init": [StrOptions({"auto", "posterior", "vq", "random"})],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left"), None],
         "split_merge": ["boolean"],
         "max_clusters": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -181,7 +183,7 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
         smoothing: float = 0.09,
         scale: str | None = "standard",
         init: str = "auto",
-        n_init: int = 10,
+        n_init: int | None = None,
         split_merge: bool = True,
         max_clusters: int = 20,
         tol: float = 1e-5,
@@ -282,8 +284,11 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
         init = self.init
         if init == "auto":
             init = "posterior" if self.cells == "linear" else "vq"
+        n_init = self.n_init
+        if n_init is None:
+            n_init = _STARTS if self.optimizer in GRADIENT_METHODS else 1
         return Options(
-            self.cells, self.optimizer, self.regularizer, init, self.n_init, self.split_merge, self.smoothing,
+            self.cells, self.optimizer, self.regularizer, init, n_init, self.split_merge, self.smoothing,
             self.prior, self.tol, self.max_iter, self.n_steps, seed,
         )  # fmt: skip
 

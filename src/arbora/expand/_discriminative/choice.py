@@ -53,7 +53,7 @@ class HeldOut:
         parts = [
             (labelled[folds != fold], labelled[folds == fold]) for fold in range(min(n_folds, most_folds))
         ]
-        self.folds = [
+        self.folds: list[Any] = [
             ((rows.take(train), labels.take(train)), (rows.take(test), labels.take(test)), {})
             for train, test in parts
         ]
@@ -62,10 +62,11 @@ class HeldOut:
         """Evidence of each fold."""
 
         def measure(fold: Any) -> float:
-            train, (rows, labels), shared = fold
-            found = fit_cells(*train, n_clusters, alpha, self.options, SerialEngine(), shared=shared)
+            (known, known_labels), (rows, labels), shared = fold
+            serial = SerialEngine()
+            found = fit_cells(known, known_labels, n_clusters, alpha, self.options, serial, shared=shared)
             counts = cells_of(rows, found.W, found.b, labels)[1]
-            return log_evidence(counts, labels, self.options.prior) / rows.n_rows
+            return log_evidence(counts, labels, self.options.prior) / int(rows.n_rows)
 
         return np.array(self.engine.map(measure, self.folds))
 
