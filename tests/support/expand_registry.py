@@ -116,6 +116,16 @@ def prior_reduces(data: Data) -> tuple[Any, Any]:
     return model.parameters_.means, np.array([Z[y == group].mean(axis=0) for group in model.classes_])
 
 
+def discriminative_reduces(data: Data) -> tuple[Any, Any]:
+    """With a very strong distortion, prototypes are the centres of k-means."""
+    centres = expand.DiscriminativeClustering(
+        3, cells="prototype", regularizer="vq", alpha=1e7, scale=None, tol=1e-9, random_state=0
+    )
+    known = KMeans(3, n_init=20, random_state=0).fit(data.X)
+    ours = centres.fit(data.X, data.y).prototypes_
+    return ours[np.argsort(ours[:, 0])], known.cluster_centers_[np.argsort(known.cluster_centers_[:, 0])]
+
+
 def fisher_metric_reduces(data: Data) -> tuple[Any, Any]:
     """Between two classes, lengths of lines are those of arcs: 2 |arcsin sqrt(p) - arcsin sqrt(q)|."""
     rows = (data.y == 0) | (data.y == 1)
@@ -245,6 +255,15 @@ EXPAND_ROWS = [
         expand.BayesianPriorMixture,
         prior_reduces,
         arguments={"n_new": 2, "random_state": 0},
+        excused=_CLASSIFIER,
+    ),
+    Row(
+        expand.DiscriminativeClustering,
+        {"n_clusters": 3, "tol": 1e-10, "max_iter": 3000, "random_state": 0},
+        {},
+        groups,
+        discriminative_reduces,
+        quick={"n_clusters": 2, "n_init": 1, "random_state": 0},
         excused=_CLASSIFIER,
     ),
     _row(expand.FisherMetric, fisher_metric_reduces, arguments={}),

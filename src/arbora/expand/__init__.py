@@ -7,6 +7,7 @@ map, keeps the known groups by name and says how many new ones there are.
 from arbora.expand.bottleneck import InformationBottleneck
 from arbora.expand.clusters import ExpandClusters
 from arbora.expand.components import InformativeComponents
+from arbora.expand.discriminative import DiscriminativeClustering
 from arbora.expand.fisher import FisherTransform, PairwiseFisherTransform
 from arbora.expand.fisher_metric import FisherMetric
 from arbora.expand.gamma import GammaTransform
@@ -23,6 +24,7 @@ from arbora.expand.within_class import WithinClassTransform
 
 __all__ = [
     "BayesianPriorMixture",
+    "DiscriminativeClustering",
     "ExpandClusters",
     "FisherMetric",
     "FisherTransform",

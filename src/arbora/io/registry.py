@@ -53,6 +53,7 @@ _registry: dict[str, str | type] = {
         "arbora.discover:VMFMixture",
         "arbora.discover.topics.folding_in:TopicParameters",
         "arbora.expand:BayesianPriorMixture",
+        "arbora.expand:DiscriminativeClustering",
         "arbora.expand:ExpandClusters",
         "arbora.expand:FisherMetric",
         "arbora.expand:FisherTransform",
