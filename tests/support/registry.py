@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.stats import multivariate_t
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_random_state
@@ -259,6 +260,34 @@ def process_reduces(data: Data) -> tuple[Any, Any]:
     return ours.score_samples(data.X_new), flat.score_samples(data.X_new)
 
 
+def blobs() -> Data:
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(centre, 1.0, (50, 3)) for centre in (-4.0, 0.0, 4.0)])
+    X[np.abs(X) < 0.2] = 0.0
+    order = rng.permutation(len(X))
+    return Data(X[order[:120]], None, X[order[120:]], None)
+
+
+def gaussian_reduces(data: Data) -> tuple[Any, Any]:
+    """One component with known hyperparameters: Student's distribution, from the books."""
+    ours = discover.DirichletProcessGaussianMixture(1, r=0.5, nu=6.0, alpha=1.0, **_FEW_SWEEPS)
+    return ours.fit(data.X).score_samples(data.X_new), _student(data)
+
+
+def max_margin_reduces(data: Data) -> tuple[Any, Any]:
+    """Without a weight of the margins, the mixture without margins."""
+    pair = discover.MaxMarginGaussianMixture(c=0.0), discover.DirichletProcessGaussianMixture()
+    ours, known = (model.set_params(random_state=0, **_FEW_SWEEPS).fit(data.X) for model in pair)
+    return ours.score_samples(data.X_new), known.score_samples(data.X_new)
+
+
+def _student(data: Data, r: float = 0.5, nu: float = 6.0) -> Any:
+    (n, p), mean = data.X.shape, data.X.mean(axis=0)
+    scale = np.diag(data.X.var(axis=0)) + (data.X - mean).T @ (data.X - mean)
+    df, rn = nu + n - p + 1, r + n
+    return multivariate_t(mean, scale * (rn + 1) / (rn * df), df).logpdf(data.X_new)
+
+
 def counts_mixture_reduces(data: Data) -> tuple[Any, Any]:
     """One component holds the shares of the features among all counts, each counted once more."""
     ours = discover.MultinomialMixture(1, smoothing=1.0).fit(data.X)
@@ -279,6 +308,7 @@ _EXACT_OT = {**_EXACT_PATHS, "tol": 1e-10}
 _EXACT_SOFTMAX = {"tol": 1e-15, "dtype": "float64"}
 _CERTAIN = {"prior": (1e12, 5e11), "root_variance": 1e-12, "fit_intercept": False}
 _SMALL = {"structure": TREE, "random_state": 0}
+_FEW_SWEEPS = {"n_warmup": 3, "n_samples": 4, "n_chains": 2, "merge_split": 2}
 _FEW_DRAWS = {"n_samples": 15, "n_warmup": 15}
 _THREE = {"n_components": 3, "random_state": 0}
 _TIMES = dict.fromkeys(
@@ -292,6 +322,7 @@ _RANDOM_STARTS = dict.fromkeys(
 )
 _SPARSE_CHECKS = ("check_estimator_sparse_array", "check_estimator_sparse_matrix")
 _COUNTS = _RANDOM_STARTS | dict.fromkeys(_SPARSE_CHECKS, "takes what has predict_proba for a classifier")
+_DENSITIES = dict.fromkeys(_SPARSE_CHECKS, "takes what has predict_proba for a classifier")
 _SPHERE = _RANDOM_STARTS | dict.fromkeys(
     (*_SPARSE_CHECKS, "check_estimator_sparse_tag", "check_estimators_dtypes"),
     "has rows of zeros, which have no direction and are refused",
@@ -396,6 +427,24 @@ REGISTRY = [
         process_reduces,
         quick={"n_components": 3, "tol": 0.01},
         excused=_SPHERE,
+    ),
+    Row(
+        discover.DirichletProcessGaussianMixture,
+        {"random_state": 0, **_FEW_SWEEPS},
+        {},
+        blobs,
+        gaussian_reduces,
+        quick=_FEW_SWEEPS,
+        excused=_DENSITIES,
+    ),
+    Row(
+        discover.MaxMarginGaussianMixture,
+        {"random_state": 0, **_FEW_SWEEPS},
+        {},
+        blobs,
+        max_margin_reduces,
+        quick=_FEW_SWEEPS,
+        excused=_DENSITIES,
     ),
     Row(discover.MultinomialMixture, _THREE, {}, counts, counts_mixture_reduces, excused=_COUNTS),
     *EXPAND_ROWS,

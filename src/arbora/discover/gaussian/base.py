@@ -70,10 +70,10 @@ class GaussianPartitionMixture(Explorable, DensityMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "covariance": [StrOptions(set(FORMS))],
-        "alpha": [Interval(Real, 0, None, closed="neither"), None],
-        "r": [Interval(Real, 0, None, closed="neither"), None],
-        "nu": [Interval(Real, 0, None, closed="neither"), None],
-        "S": [StrOptions({"fixed"}), "array-like", Real, None],
+        "alpha": [Interval(Real, 0, None, closed="neither"), StrOptions({"sample"})],
+        "r": [Interval(Real, 0, None, closed="neither"), StrOptions({"sample"})],
+        "nu": [Interval(Real, 0, None, closed="neither"), StrOptions({"sample"}), None],
+        "S": ["array-like", Interval(Real, 0, None, closed="neither"), StrOptions({"sample"}), None],
         "standardize": ["boolean"],
         "init": [StrOptions({"k-means"}), "array-like"],
         "initial_clusters": [Interval(Integral, 1, None, closed="left")],
@@ -171,22 +171,23 @@ class GaussianPartitionMixture(Explorable, DensityMixin, BaseEstimator):
         """Return the model, and a state with the first values of the hyperparameters."""
         p, given = len(standardizer.mean), {"alpha": self.alpha, "r": self.r, "nu": self.nu, "S": self.S}
         d, shape = n_dimensions(self.covariance, p), scale_shape(self.covariance, p)
-        if self.nu is not None and self.nu <= d - 1:
+        first = {name: value for name, value in given.items() if value is not None and not _is_sampled(value)}
+        if "nu" in first and first["nu"] <= d - 1:
             raise ValueError(f"nu={self.nu} must be above {d - 1} for covariance={self.covariance!r}.")
         scale0 = np.eye(p) if self.covariance == "full" else np.ones(shape)
-        has_scale = self.S is not None and not isinstance(self.S, str)
-        scale = check_scale(self.S, self.covariance, standardizer) if has_scale else scale0
-        fixed = frozenset(name for name, value in given.items() if value is not None)
-        hyper_prior = HyperPrior(np.zeros(p), scale0, self.covariance, fixed)
+        scale = check_scale(first["S"], self.covariance, standardizer) if "S" in first else scale0
+        fixed = frozenset(name for name, value in given.items() if not _is_sampled(value))
         model = PartitionModel(
-            hyper_prior, self.n_components, fixed_alpha=self.alpha is not None, n_moves=self.merge_split
+            HyperPrior(np.zeros(p), scale0, self.covariance, fixed),
+            self.n_components,
+            fixed_alpha="alpha" in fixed,
+            n_moves=self.merge_split,
         )
-        first = [
-            float(default if value is None else value)
-            for value, default in ((self.alpha, 1.0), (self.r, 0.1), (self.nu, d + 2.0))
+        numbers = [
+            float(first.get(name, default)) for name, default in (("alpha", 1.0), ("r", 0.1), ("nu", d + 2.0))
         ]
         labels = np.zeros(0, np.int64)
-        return model, PartitionState(labels, *first, scale, np.zeros((0, 0)), 0.0, 0.0, 0)
+        return model, PartitionState(labels, *numbers, scale, np.zeros((0, 0)), 0.0, 0.0, 0)
 
     def _start(
         self, model: PartitionModel, start: PartitionState, X: Array, labels: Ints, rng: np.random.Generator
@@ -487,6 +488,10 @@ class GaussianPartitionMixture(Explorable, DensityMixin, BaseEstimator):
             members = np.flatnonzero(labels == k)
             found.append(members[np.argsort(distances[members], kind="stable")[:n]])
         return found
+
+
+def _is_sampled(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _compact(labels: Ints) -> NDArray[Any]:

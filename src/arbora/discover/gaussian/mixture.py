@@ -39,15 +39,17 @@ class DirichletProcessGaussianMixture(GaussianPartitionMixture):
         process; some clusters may stay empty). By default the number is unknown and has a posterior.
     covariance : {"full", "diag", "spherical"}
         Form of the covariances of the clusters.
-    alpha : float, optional
-        Concentration of the process: larger values give more clusters. None, here and below: sampled.
-    r : float, optional
+    alpha : float or "sample"
+        Concentration of the process: larger values give more clusters. "sample", here and below: has a posterior.
+    r : float or "sample"
         Precision of the means of clusters around the mean of all rows, in units of the precision of a cluster.
-    nu : float, optional
-        Degrees of freedom of the prior of covariances; above n_features - 1 for "full".
-    S : "fixed", array-like or float, optional
-        Scale of the prior of covariances. "fixed": the variances of the features. An array has the form of the
-        covariances: (n_features, n_features), (n_features,) or a number (with ``standardize=False``).
+    nu : float or "sample", optional
+        Degrees of freedom of the prior of covariances; above n_features - 1 for "full". By default n_features + 2 for
+        "full", else 3.
+    S : array-like, float or "sample", optional
+        Scale of the prior of covariances; by default the variances of the features. An array has the form of the
+        covariances: (n_features, n_features), (n_features,) or a number (with ``standardize=False``). A scale that is
+        sampled fits densities better, and finds more and smaller clusters; see the notes.
     standardize : bool
         True divides each feature by its standard deviation, False all features by the same number. With "full" and
         "diag" this changes the prior only.
@@ -130,9 +132,9 @@ class DirichletProcessGaussianMixture(GaussianPartitionMixture):
         n_components: int | None = None,
         *,
         covariance: str = "full",
-        alpha: float | None = None,
-        r: float | None = None,
-        nu: float | None = None,
+        alpha: float | str = "sample",
+        r: float | str = 0.1,
+        nu: float | str | None = None,
         S: Any = None,
         standardize: bool = True,
         init: Any = "k-means",

@@ -198,8 +198,10 @@ class PartitionModel(NamedTuple):
             projections = self._projections(table, labels, names, state, has_margin, rng)
         n_clusters = len(names)
         alpha = self._draw_alpha(float(state.alpha), np.bincount(labels), rng)
-        components = draw_posterior_components(table.clusters, prior, float(state.nu), hp.covariance, rng)
-        hyper = hp.draw(state.hyper, components, rng)
+        hyper = state.hyper
+        if not hp.fixed >= {"r", "nu", "S"}:
+            components = draw_posterior_components(table.clusters, prior, hyper.nu, hp.covariance, rng)
+            hyper = hp.draw(hyper, components, rng)
         c, width = self._adapted(state, n_clusters, rng)
         moved = PartitionState(labels, alpha, *hyper, projections, c, width, state.sweep + 1)
         info = {"n_clusters": float(n_clusters), "accepted": accepted / max(self.n_moves, 1)}
