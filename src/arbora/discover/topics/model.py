@@ -45,8 +45,8 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
     n_topics : int
         Number of topics.
     n_clusters : int, optional
-        Number of clusters. Default: one for each label in y, or 8 without labels. Clusters beyond the labels of y are
-        found.
+        Number of clusters. Default: one for each label in y, or 8 without labels. Every label has its own cluster,
+        also if there are more labels than `n_clusters`; clusters beyond the labels are found.
     alpha : float
         Concentration of the topics of a document around those of its cluster.
     alpha1 : float
@@ -323,7 +323,8 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         ndarray of shape (n_samples,)
             Names of clusters, as in `cluster_labels_`.
         """
-        names: NDArray[Any] = self.cluster_labels_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        names: NDArray[Any] = self.cluster_labels_[best]
         return names
 
     def transform(self, X: Any) -> NDArray[np.float64]:
