@@ -44,7 +44,7 @@ TITLES = {"news20": "20 Newsgroups", "r8": "Reuters R8"}
 LANDMARKS, RUNS = (5, 10, 15, 20, 25), 5
 TOPICS = (10, 20, 30, 50, 70, 100)  # Figure 4, with 20 landmarks
 METHODS = ("CTM", "SVM, counts", "S3VM, counts", "MMCTM", "SVM, ltc", "S3VM, ltc")
-CHAIN = {"n_chains": 1, "n_warmup": 30, "n_samples": 20}
+CHAIN = {"n_chains": 1, "n_warmup": 20, "n_samples": 10}
 PUBLISHED = {  # Table 2: CTM, SVM, S3VM, MMCTM
     "news20": {
         5: (17.22, 37.13, 39.36, 56.70),
@@ -67,9 +67,9 @@ EXPLANATION = f"""\
 `python -m benchmarks.max_margin_topics`: one thread. Accuracy in percent on the 20% of the documents that are not in
 the training set; mean and standard deviation of up to {RUNS} random splits (column "runs"), the same for all methods.
 20 Newsgroups: the 18,846 messages with headers, all words that occur in two training documents of the usual split;
-the paper has another version (18,772 documents, 61,188 words). R8: the 7,674 documents with one of eight topics, words
-of two documents. T = 50 topics, and the concentrations, c = 9, v = 0.1 and margin = 0.1 of the paper; one chain of 50
-sweeps, which starts from the labels of a support vector machine on ltc weights. SVM and S3VM: C by five folds of the
+the paper has another version (18,772 documents, 61,188 words). R8: the 7,674 documents with one of eight topics, and
+words of two documents. T = 50 topics, and the concentrations, c = 9, v = 0.1 and margin = 0.1 of the paper; one chain
+of 30 sweeps, which starts from the labels of a support vector machine on ltc weights. SVM and S3VM: C by five folds of the
 landmarks; on counts as in the paper (B), and on ltc weights. The paper's MMCTM* takes the best c by the test labels
 and is not repeated.
 """

@@ -96,7 +96,7 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         Cluster of each document.
     label_proba_ : ndarray of shape (n_samples, n_clusters)
         Posterior probabilities of the clusters of the documents.
-    concentrations_ : dict
+    hyperparameters_ : dict
         Posterior means of the five concentrations.
     agreement_ : float
         Share of documents to which two chains give the same cluster, over all pairs of chains; 1 with one chain. NaN
@@ -259,7 +259,7 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         tokens = chains.means["word_topics"][best, :, : self.n_topics].sum(axis=0)
         self.topic_weights_ = tokens / tokens.sum()
         means = chains.draws["concentrations"].mean(axis=(0, 1)).tolist()
-        self.concentrations_ = dict(zip(Concentrations._fields, means, strict=True))
+        self.hyperparameters_ = dict(zip(Concentrations._fields, means, strict=True))
         self.fold_in_seed_ = draw_seed(0 if self.random_state is None else self.random_state)
         tree = self._tree()
         self.hierarchy_, self.leaf_ids_ = tree.hierarchy, tree.leaves
