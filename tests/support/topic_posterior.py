@@ -20,23 +20,14 @@ def _cluster_factor(counts: list[Any], mu: Any, alpha: float) -> Any:
     return np.exp(value)
 
 
-def _base_factors(counts: list[Any], base: Any, grid: Any, alpha: float, alpha1: float) -> Any:
-    """The same with mu_k integrated out, for every share of the base; `grid` are quantiles of Beta distributions."""
-    return np.array(
-        [
-            _cluster_factor(
-                counts,
-                np.clip(beta_distribution.ppf(grid, alpha1 * b, alpha1 * (1 - b)), 1e-12, 1 - 1e-12),
-                alpha,
-            ).mean()
-            for b in base
-        ]
-    )
+def _base_factors(counts: list[Any], mu: Any, alpha: float) -> Any:
+    """The same with mu_k integrated out; row b of `mu` has quantiles of its Beta distribution for a share of the base."""
+    return _cluster_factor(counts, mu, alpha).mean(axis=1)
 
 
 def _margin_factor(shares: Any, labels: Any, c: float, width: float, v: float) -> float:
     """Mean of prod exp(-2 c h_i) over the difference of two projections, N(0, 2 v I) in two dimensions."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     d = np.sqrt(2 * v) * np.stack(np.meshgrid(nodes, nodes, indexing="ij"), axis=-1)
     total = np.zeros(d.shape[:2])
     for share, label in zip(shares, labels, strict=True):
@@ -53,8 +44,9 @@ def exact_posterior(
     n_tokens = sum(map(len, documents))
     owner = np.repeat(np.arange(len(documents)), [len(one) for one in documents])
     words = np.concatenate([np.array(one, int) for one in documents])
-    grid = (np.arange(150) + 0.5) / 150
-    base = beta_distribution.ppf(grid, alpha0, alpha0)
+    grid = (np.arange(80) + 0.5) / 80
+    base = beta_distribution.ppf(grid, alpha0, alpha0)[:, None]
+    mu = np.clip(beta_distribution.ppf(grid, alpha1 * base, alpha1 * (1 - base)), 1e-12, 1 - 1e-12)
     factors: dict[Any, Any] = {}
     found = {}
     for z in product(range(2), repeat=n_tokens):
@@ -70,11 +62,11 @@ def exact_posterior(
             if any(known >= 0 and known != label for known, label in zip(landmarks, y, strict=True)):
                 continue
             weight = np.exp(log_words + np.sum(gammaln(omega + np.bincount(y, minlength=2)) - gammaln(omega)))
-            by_base = np.ones(len(base))
+            by_base = np.ones(len(mu))
             for k in range(2):
                 own = tuple(sorted(tuple(counts[i]) for i, label in enumerate(y) if label == k))
                 if own not in factors:
-                    factors[own] = _base_factors(list(own), base, grid, alpha, alpha1)
+                    factors[own] = _base_factors(list(own), mu, alpha)
                 by_base = by_base * factors[own]
             weight *= by_base.mean()
             if margin is not None:

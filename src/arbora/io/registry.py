@@ -35,6 +35,7 @@ _registry: dict[str, str | type] = {
         "arbora.classify:OrthogonalTransfer",
         "arbora.classify:CorrelatedMultinomialLogit",
         "arbora.classify:MultinomialLogistic",
+        "arbora.classify:SemiSupervisedSVC",
         "arbora.classify.thresholds:ZeroThreshold",
         "arbora.classify.thresholds:GlobalCut",
         "arbora.classify.thresholds:RCut",

@@ -49,7 +49,8 @@ def read_landmarks(y: Any, n_documents: int, n_clusters: int | None) -> Landmark
         Integers or strings; -1, None or NaN for an unknown cluster.
     n_documents : int
     n_clusters : int or None
-        None: one for each label, or 8 without any.
+        Labels of y have clusters of their own, also if there are more of them. None: one for each label, or 8
+        without any.
 
     Returns
     -------
@@ -65,17 +66,12 @@ def read_landmarks(y: Any, n_documents: int, n_clusters: int | None) -> Landmark
     nobody = Groups(np.full(n_documents, -1, np.int64), np.empty(0, np.int64))
     groups = nobody if y is None else read_groups(y, n_documents, none_labelled="")
     n_named = groups.n_groups
-    if n_clusters is None:
-        n_clusters = n_named or DEFAULT_CLUSTERS
-        if n_named == 1:
-            raise ValueError(
-                f"all landmarks in y have the label {groups.classes[0]!r}: give landmarks of at least two clusters, "
-                "or set n_clusters to find others."
-            )
-    if n_named > n_clusters:
+    if n_clusters is None and n_named == 1:
         raise ValueError(
-            f"y has {n_named} labels, but n_clusters={n_clusters}: give n_clusters=None or at least {n_named}."
+            f"all landmarks in y have the label {groups.classes.tolist()[0]!r}: give landmarks of at least two clusters, or "
+            "set n_clusters to find others."
         )
+    n_clusters = max(n_clusters or 0, n_named) or DEFAULT_CLUSTERS
     rest = range(n_named, n_clusters)
     if groups.classes.dtype.kind in "iu":
         above = int(groups.classes.max(initial=-1)) + 1

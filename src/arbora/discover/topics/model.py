@@ -45,8 +45,8 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
     n_topics : int
         Number of topics.
     n_clusters : int, optional
-        Number of clusters. Default: one for each label in y, or 8 without labels. Clusters beyond the labels of y are
-        found.
+        Number of clusters. Default: one for each label in y, or 8 without labels. Every label has its own cluster,
+        also if there are more labels than `n_clusters`; clusters beyond the labels are found.
     alpha : float
         Concentration of the topics of a document around those of its cluster.
     alpha1 : float
@@ -96,7 +96,7 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         Cluster of each document.
     label_proba_ : ndarray of shape (n_samples, n_clusters)
         Posterior probabilities of the clusters of the documents.
-    concentrations_ : dict
+    hyperparameters_ : dict
         Posterior means of the five concentrations.
     agreement_ : float
         Share of documents to which two chains give the same cluster, over all pairs of chains; 1 with one chain. NaN
@@ -259,7 +259,7 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         tokens = chains.means["word_topics"][best, :, : self.n_topics].sum(axis=0)
         self.topic_weights_ = tokens / tokens.sum()
         means = chains.draws["concentrations"].mean(axis=(0, 1)).tolist()
-        self.concentrations_ = dict(zip(Concentrations._fields, means, strict=True))
+        self.hyperparameters_ = dict(zip(Concentrations._fields, means, strict=True))
         self.fold_in_seed_ = draw_seed(0 if self.random_state is None else self.random_state)
         tree = self._tree()
         self.hierarchy_, self.leaf_ids_ = tree.hierarchy, tree.leaves
@@ -323,7 +323,8 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         ndarray of shape (n_samples,)
             Names of clusters, as in `cluster_labels_`.
         """
-        names: NDArray[Any] = self.cluster_labels_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        names: NDArray[Any] = self.cluster_labels_[best]
         return names
 
     def transform(self, X: Any) -> NDArray[np.float64]:

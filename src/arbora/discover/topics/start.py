@@ -2,8 +2,7 @@
 
 Chains of cluster topic models do not find good labels from random ones in any reasonable time. With landmarks of two
 clusters or more, a linear support vector machine of the landmarks labels the other documents. Clusters without
-landmarks, and corpora without any, start from spherical k-means. Documents are unit rows of log-counts times inverse
-document frequencies.
+landmarks, and corpora without any, start from spherical k-means. Documents are unit rows of ltc weights.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from arbora.discover.kmeans import SphericalKMeans
 from arbora.discover.topics.corpus import Corpus
 from arbora.discover.topics.sampler import ClusterTopics, TopicState, count_state, padded
 from arbora.infer.linear.flat import class_blocks, prepare_rows, solve_block
+from arbora.text import LtcTransformer
 
 Labels = NDArray[np.int64]
 
@@ -26,7 +26,7 @@ START_SWEEPS = 10  # sweeps of the topics that keep the labels, without a margin
 
 
 def weighted_rows(X: sp.csr_array) -> sp.csr_array:
-    """Return unit rows of log-counts times inverse document frequencies; empty documents stay zero.
+    """Return unit rows of ltc weights; empty documents stay zero.
 
     Examples
     --------
@@ -34,12 +34,7 @@ def weighted_rows(X: sp.csr_array) -> sp.csr_array:
     array([[1., 0.],
            [0., 0.]])
     """
-    frequency = np.bincount(X.indices, weights=X.data > 0, minlength=X.shape[1])
-    inverse = np.log((1 + X.shape[0]) / (1 + frequency)) + 1
-    data = np.log1p(X.data) * inverse[X.indices]
-    owner = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    length = np.sqrt(np.bincount(owner, weights=data**2, minlength=X.shape[0]))
-    return sp.csr_array((data / np.maximum(length, 1e-300)[owner], X.indices, X.indptr), shape=X.shape)
+    return sp.csr_array(LtcTransformer(smooth_idf=True).fit_transform(X))
 
 
 def labels_of_svm(rows: sp.csr_array, landmarks: Labels, n_clusters: int) -> Labels:
@@ -99,11 +94,29 @@ def starting_labels(X: sp.csr_array, landmarks: Labels, n_clusters: int, seed: i
     return labels_of_k_means(rows, landmarks, n_clusters, seed)
 
 
+def starting_topics(
+    labels: Labels, lengths: Labels, n_topics: int, n_clusters: int, rng: np.random.Generator
+) -> NDArray[np.int32]:
+    """Draw topics of tokens: half of them from topics of the cluster of their document, half from common topics.
+
+    The chains then start with topics that tell the clusters apart. Every cluster has the same number of own topics;
+    with fewer topics than clusters, clusters share them.
+    """
+    owner = np.repeat(labels, lengths)
+    n_own = max(1, n_topics // (n_clusters + 1))
+    n_common = max(0, n_topics - n_own * n_clusters)
+    own = (owner * n_own + rng.integers(n_own, size=len(owner))) % n_topics
+    if not n_common:
+        return own.astype(np.int32)
+    common = n_topics - n_common + rng.integers(n_common, size=len(owner))
+    return np.where(rng.random(len(owner)) < 0.5, own, common).astype(np.int32)
+
+
 def start_state(model: ClusterTopics, data: Corpus, labels: Labels, rng: np.random.Generator) -> TopicState:
     """Return the state of a chain after some sweeps that keep the labels."""
     T, K, D = model.n_topics, model.n_clusters, data.n_documents
     state = TopicState(
-        topics=rng.integers(T, size=len(data.words)).astype(np.int32),
+        topics=starting_topics(labels, data.lengths, T, K, rng),
         labels=labels.copy(),
         base=np.full(T, 1 / T),
         clusters=np.full((K, T), 1 / T),
