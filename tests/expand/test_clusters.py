@@ -265,3 +265,15 @@ def test_prior_mixture_shrinks_means_towards_their_centre():
     model = PriorMixture(np.zeros((2, 1)), np.eye(1), np.zeros(1), 1.0)
     R = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     np.testing.assert_allclose(update(model, pool, R, _Prior(1.0, np.eye(1))).means, [[5.0], [0.0]])
+
+
+def test_prior_mixture_keeps_a_pool_of_new_groups_apart():
+    """With pool="new" no unlabelled row joins a known group, and the objective still rises."""
+    X, y, truth = partly_labelled(n_known=3, n_new=3)
+    X[truth == 3] = X[truth == 0]  # a group of the pool that looks like a known one
+    model = BayesianPriorMixture(3, pool="new", tol=1e-9, max_iter=300, random_state=0).fit(X, y)
+    assert not np.isin(model.labels_[y < 0].astype(str), model.known_classes_.astype(str)).any()
+    np.testing.assert_array_equal(model.labels_[y >= 0].astype(str), y[y >= 0].astype(str))
+    assert np.all(np.diff(model.trace_["objective"]) > -1e-6)
+    mixed = BayesianPriorMixture(2, pool="mixed", random_state=0).fit(X, y)
+    assert np.isin(mixed.labels_[y < 0].astype(str), mixed.known_classes_.astype(str)).any()

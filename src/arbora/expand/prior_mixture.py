@@ -30,7 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.core.monitor import Monitor
 from arbora.core.rollback import all_or_nothing
 from arbora.core.validation import check_features
-from arbora.expand._cluster.base import Pool, normalized
+from arbora.expand._cluster.base import Pool, cluster_means, normalized
 from arbora.expand._cluster.kmeans import fit_kmeans
 from arbora.expand._cluster.new_groups import describe_new_groups, name_new_groups
 from arbora.expand._common.groups import read_groups
@@ -66,12 +66,16 @@ class _Prior(NamedTuple):
     scale: Matrix
 
 
-def objective(model: PriorMixture, pool: Pool, prior: _Prior) -> tuple[float, Matrix]:
-    """Q and the responsibilities; labelled rows are certain."""
+def objective(model: PriorMixture, pool: Pool, prior: _Prior, only_new: bool = False) -> tuple[float, Matrix]:
+    """Q and the responsibilities; labelled rows are certain, others may be restricted to new groups."""
     scores = model.scores(pool.Z)
     held = np.flatnonzero(pool.fixed >= 0)
+    n_open = scores.shape[1]
+    if only_new:
+        n_open -= pool.n_known
+        scores[np.ix_(pool.free, np.arange(pool.n_known))] = -np.inf
     log_proba = normalized(scores)
-    fit = (scores - log_proba)[:, 0] - np.log(scores.shape[1])
+    fit = scores[:, -1] - log_proba[:, -1] - np.log(n_open)
     fit[held] = scores[held, pool.fixed[held]]
     R = np.exp(log_proba)
     R[held] = 0.0
@@ -104,6 +108,24 @@ def update(model: PriorMixture, pool: Pool, R: Matrix, prior: _Prior) -> PriorMi
     return PriorMixture(means, (covariance + covariance.T) / 2, centre, spread)
 
 
+def first_centres(
+    pool: Pool, n_new: int, rng: np.random.Generator, n_init: int, only_new: bool
+) -> tuple[Matrix, float]:
+    """Centres of all groups by constrained k-means, and the variance of a feature around them."""
+    if not only_new:
+        start = fit_kmeans(pool, n_new, rng, n_init)
+        return start.centres, start.variance
+    held, free = np.flatnonzero(pool.fixed >= 0), pool.free
+    known = cluster_means(pool.Z[held], pool.fixed[held], pool.row_weight[held], pool.n_known)[1]
+    alone = Pool(pool.Z[free], np.full(len(free), -1), 0, pool.row_weight[free])
+    found = fit_kmeans(alone, n_new, rng, n_init)
+    away = np.sum((pool.Z[held] - known[pool.fixed[held]]) ** 2, axis=1)
+    around = float(pool.row_weight[held] @ away) - found.objective
+    return np.vstack([known, found.centres]), around / max(
+        float(pool.row_weight.sum()) * known.shape[1], _TINY
+    )
+
+
 def fit_prior_mixture(
     pool: Pool,
     n_new: int,
@@ -113,21 +135,23 @@ def fit_prior_mixture(
     n_init: int,
     tol: float,
     max_iter: int,
+    only_new: bool = False,
 ) -> tuple[PriorMixture, Matrix, Monitor]:
     """EM from constrained k-means; return the parameters, the responsibilities and the history."""
-    start = fit_kmeans(pool, n_new, rng, n_init)
+    only_new = only_new and n_new > 0
+    centres, variance = first_centres(pool, n_new, rng, n_init, only_new)
     width = pool.Z.shape[1]
-    level = max(start.variance, _TINY)
+    level = max(variance, _TINY)
     prior = _Prior(prior_weight, level * np.eye(width))
-    centre = start.centres.mean(axis=0)
-    spread = max(float(np.mean((start.centres - centre) ** 2)), _SMALLEST * level)
-    model = PriorMixture(start.centres, level * np.eye(width), centre, spread)
+    centre = centres.mean(axis=0)
+    spread = max(float(np.mean((centres - centre) ** 2)), _SMALLEST * level)
+    model = PriorMixture(centres, level * np.eye(width), centre, spread)
     total, monitor = float(pool.row_weight.sum()), Monitor(tol, max_iter)
-    value, R = objective(model, pool, prior)
+    value, R = objective(model, pool, prior, only_new)
     last = False
     while not last:
         model = update(model, pool, R, prior)
-        before, (value, R) = value, objective(model, pool, prior)
+        before, (value, R) = value, objective(model, pool, prior, only_new)
         last = monitor.record(value, gain=(value - before) / total)
     return model, R, monitor
 
@@ -139,6 +163,8 @@ class BayesianPriorMixture(BaseEstimator):
     ----------
     n_new : int
         Number of new groups.
+    pool : {"mixed", "new"}
+        "new": unlabelled rows belong to new groups only. Known groups still inform the shared parameters.
     prior_weight : float
         Rows that the prior of the covariance is worth.
     n_dims : int, "auto" or None
@@ -178,6 +204,7 @@ class BayesianPriorMixture(BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_new": [Interval(Integral, 0, None, closed="left")],
+        "pool": [StrOptions({"mixed", "new"})],
         "prior_weight": [Interval(Real, 0, None, closed="neither")],
         "n_dims": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), None],
         "n_init": [Interval(Integral, 1, None, closed="left")],
@@ -190,6 +217,7 @@ class BayesianPriorMixture(BaseEstimator):
         self,
         n_new: int = 2,
         *,
+        pool: str = "mixed",
         prior_weight: float = 10.0,
         n_dims: Any = "auto",
         n_init: int = 20,
@@ -198,6 +226,7 @@ class BayesianPriorMixture(BaseEstimator):
         random_state: Any = None,
     ) -> None:
         self.n_new = n_new
+        self.pool = pool
         self.prior_weight = prior_weight
         self.n_dims = n_dims
         self.n_init = n_init
@@ -245,6 +274,7 @@ class BayesianPriorMixture(BaseEstimator):
                 n_init=self.n_init,
                 tol=self.tol,
                 max_iter=self.max_iter,
+                only_new=self.pool == "new",
             )
             warn_unless_converged(
                 self, Learned(model.means, monitor.trace, np.nan, monitor.n_iter, monitor.converged)
