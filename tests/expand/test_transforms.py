@@ -305,6 +305,18 @@ def test_large_margin_gap_bounds_the_distance_from_the_optimum_everywhere():
         assert problem.losses(A).exact - optimum <= problem.gap(A) + 1e-9
 
 
+def test_large_margin_with_too_many_impostors_has_no_certificate(monkeypatch):
+    X, y, _ = partly_labelled(n_known=5, n_each=60)
+    X = 0.2 * X + np.random.default_rng(0).normal(size=X.shape)  # groups overlap
+    whole = LargeMarginTransform(3).fit(X, y)
+    monkeypatch.setattr("arbora.expand.large_margin._MOST_PAIRS", 0)
+    monkeypatch.setattr("arbora.expand.large_margin._FEWEST_IMPOSTORS", 5)
+    nearest_only = LargeMarginTransform(3, tol=1e-2).fit(X, y)
+    assert whole.duality_gap_ <= 1e-3
+    assert not hasattr(nearest_only, "duality_gap_")
+    assert np.isfinite(nearest_only.A_).all()
+
+
 def test_target_neighbours_are_the_nearest_of_the_group():
     labelled = labelled_groups()
     pairs = target_neighbours(labelled, 2)
@@ -582,7 +594,14 @@ def test_degenerate_groups_give_a_finite_map():
         (np.repeat(wide[:3], 4, axis=0), np.repeat([0, 1, 2], 4)),  # equal rows
         (np.ones((6, 3)), [0, 0, 1, 1, 2, 2]),  # nothing varies
     ):
-        for make in (WithinClassTransform, GaussianTransform, FisherTransform, SeparabilityTransform):
+        for make in (
+            WithinClassTransform,
+            GaussianTransform,
+            FisherTransform,
+            SeparabilityTransform,
+            LargeMarginTransform,
+            PairwiseConstraintTransform,
+        ):
             assert np.isfinite(make().fit_transform(X, y)).all()
 
 

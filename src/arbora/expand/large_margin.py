@@ -57,6 +57,7 @@ _SLACK = 1.25  # distance up to which a row is in the active set, over that at w
 _WIDEST, _SHRINK = 0.5, 0.25  # width of the smoothed hinge, and its factor when the solution settles
 _SMALL_PART = 2.0  # gap over its part by smoothing, below which smoothing matters
 _SINGULAR = 1e-8  # smallest eigenvalue of C over its largest one
+_NEGLIGIBLE = 1e-9  # objective over that at the start, at which the optimum counts as 0
 _ENTRIES_AT_ONCE = 2_000_000  # of the distances of a search
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -135,9 +136,11 @@ class LargeMarginProblem:
         self.impostors, self.capped = Pairs(np.zeros(n + 1, np.int64), np.empty(0, np.int32)), False
         away = self.Z[targets[:, 0]] - self.Z[targets[:, 1]]
         self.pull = (1 - mu) * away.T @ (self.share[targets[:, 0], None] * away)
+        values, vectors = np.linalg.eigh(self.pull)
+        self.root = vectors / np.sqrt(values) if values[0] > _SINGULAR * values[-1] else None  # C^-1/2
         self.width, self.excess = _WIDEST, 0.0  # of the smoothed hinge; objective above the smoothed one
         self.n_certificates, self.next_search = 0, 2
-        self.upper, self.bound = np.inf, 0.0  # of the optimum
+        self.upper, self.bound, self.first = np.inf, 0.0, 0.0  # bounds of the optimum; objective at the start
 
     def search(self, A: Matrix) -> None:
         """Find the rows of other groups that are impostors at A, or nearly."""
@@ -148,7 +151,8 @@ class LargeMarginProblem:
         reach = np.zeros(len(self.Z))
         np.maximum.at(reach, left, _SLACK * (1 + np.maximum(distance, 0.0)))
         self.impostors, self.capped = find_impostors(self.Z, A, self.codes, reach)
-        self.upper = min(self.upper, self.losses(A).exact)
+        exact = self.losses(A).exact
+        self.upper, self.first = min(self.upper, exact), exact if np.isinf(self.upper) else self.first
 
     def losses(self, A: Matrix, *, gradient: bool = False) -> Losses:
         """One pass over the triplets."""
@@ -207,21 +211,30 @@ class LargeMarginProblem:
         by_smoothing = found.exact - found.multipliers - float(np.vdot(found.gradient, A))
         if gap <= _SMALL_PART * by_smoothing:
             self.width *= _SHRINK
+        if found.exact <= _NEGLIGIBLE * self.first:  # F >= 0: the groups can be separated completely
+            gap = 0.0
         return np.nan if self.capped else max(gap, 0.0)
 
     def _lowest(self, gradient: Matrix) -> float:
         """Smallest eigenvalue of C^-1/2 G C^-1/2, at most 0; minus infinity where C is singular."""
-        values, vectors = np.linalg.eigh(self.pull)
-        if values[0] <= _SINGULAR * values[-1]:
+        if self.root is None:
             return -np.inf
-        root = vectors / np.sqrt(values)
-        return min(float(np.linalg.eigvalsh(root.T @ gradient @ root)[0]), 0.0)
+        return min(float(np.linalg.eigvalsh(self.root.T @ gradient @ self.root)[0]), 0.0)
 
 
-def whitening(C: Matrix) -> Matrix:
-    """R with R'CR = I, but bounded in directions where C is nearly singular."""
+def whitening(C: Matrix) -> tuple[Matrix, Matrix]:
+    """Return R with R'CR = I, bounded in directions where C is nearly singular, and B with R B R' = I."""
     values, vectors = np.linalg.eigh(C)
-    return np.asarray(vectors / np.sqrt(np.maximum(values, _SINGULAR * max(float(values[-1]), _TINY))))
+    if values[-1] <= _TINY:  # target neighbours are equal rows
+        return np.eye(len(C)), np.eye(len(C))
+    values = np.maximum(values, _SINGULAR * values[-1])
+    return np.asarray(vectors / np.sqrt(values)), np.diag(values)
+
+
+def row_space(Z: Matrix) -> Matrix:
+    """Orthonormal basis (n_dims, rank) of the directions in which rows differ."""
+    _, size, V = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
+    return np.ascontiguousarray(V[size > _SINGULAR * max(float(size[0]), _TINY)].T)
 
 
 def learn_large_margin(
@@ -233,23 +246,26 @@ def learn_large_margin(
     max_iter: int = 500,
     progress: Progress | None = None,
 ) -> Learned:
-    """Accelerated projected gradient with active sets.
+    """Accelerated projected gradient with active sets, from the identity.
 
-    It runs in the coordinates in which the target neighbours have unit covariance: A >= 0 does not depend on
-    coordinates, and the problem is better conditioned there.
+    It runs in the directions in which labelled rows differ; in all others A stays the identity. Coordinates are those
+    in which the target neighbours have unit covariance: A >= 0 does not depend on coordinates, and the problem is
+    better conditioned there.
     """
     targets = target_neighbours(labelled, k)
-    width = labelled.Z.shape[1]
-    if not len(targets):
-        return Learned(np.eye(width))
-    away = labelled.Z[targets[:, 0]] - labelled.Z[targets[:, 1]]
-    R = whitening(away.T @ (labelled.row_weight[targets[:, 0], None] * away) / len(targets))
-    problem = LargeMarginProblem(labelled._replace(Z=labelled.Z @ R), targets, mu, tol)
-    monitor, start = Monitor(tol, max_iter, progress), np.eye(width) / width
+    eye, V = np.eye(labelled.Z.shape[1]), row_space(labelled.Z)
+    if not len(targets) or not V.shape[1]:
+        return Learned(eye)
+    Z = labelled.Z @ V
+    away = Z[targets[:, 0]] - Z[targets[:, 1]]
+    R, start = whitening(away.T @ (labelled.row_weight[targets[:, 0], None] * away) / len(targets))
+    problem = LargeMarginProblem(labelled._replace(Z=Z @ R), targets, mu, tol)
+    monitor = Monitor(tol, max_iter, progress)
     problem.search(start)
     found = minimize_composite(problem, start, monitor)
+    A = V @ R @ found.A @ R.T @ V.T + (eye - V @ V.T)
     relative = found.gap / max(abs(found.objective), _TINY)
-    return Learned(square_root(R @ found.A @ R.T), monitor.trace, relative, monitor.n_iter, found.converged)
+    return Learned(square_root(A), monitor.trace, relative, monitor.n_iter, found.converged)
 
 
 class LargeMarginTransform(MetricTransform):
