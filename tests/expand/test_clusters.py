@@ -277,3 +277,17 @@ def test_prior_mixture_keeps_a_pool_of_new_groups_apart():
     assert np.all(np.diff(model.trace_["objective"]) > -1e-6)
     mixed = BayesianPriorMixture(2, pool="mixed", random_state=0).fit(X, y)
     assert np.isin(mixed.labels_[y < 0].astype(str), mixed.known_classes_.astype(str)).any()
+
+
+def test_prior_mixture_with_more_features_than_rows():
+    """Groups that are easy to see stay apart: the prior of the means does not shrink to a point."""
+    rng = np.random.default_rng(0)
+    truth = np.arange(66) % 14
+    X = rng.normal(size=(14, 192))[truth] + rng.normal(size=(66, 192)) * np.linspace(0.3, 1.5, 192)
+    y = np.where(truth < 7, truth, -1)
+    model = BayesianPriorMixture(7, pool="new", tol=1e-9, max_iter=200, random_state=0).fit(X, y)
+    assert model.trace_.is_monotone(increasing=True, tolerance=1e-9)
+    assert len(np.unique(model.labels_[y < 0])) == 7
+    new = y < 0
+    same = model.labels_[new][:, None] == model.labels_[new]
+    assert np.mean(same == (truth[new][:, None] == truth[new])) > 0.95

@@ -3,16 +3,19 @@
     theta_k ~ N(theta_0, s^2 I),      z_i ~ uniform over the groups,      x_i ~ N(theta_{z_i}, Sigma),
 
 where theta_0, s^2 and Sigma are shared by known and new groups: so known groups inform new ones. Labelled rows
-have a known z. EM maximises the posterior of theta and the likelihood of the shared parameters,
+have a known z. The means are latent with posteriors q_k = N(m_k, V_k); EM maximises the bound
 
-    Q = sum_i log sum_k N(x_i; theta_k, Sigma) / K + sum_k log N(theta_k; theta_0, s^2 I) + log p(Sigma),
+    Q = sum_i log sum_k exp(E_q log N(x_i; theta_k, Sigma)) / K + sum_k E_q[log N(theta_k; theta_0, s^2 I) - log q_k]
+        + log p(Sigma),
 
 with fixed z for labelled rows; p(Sigma) is an inverse Wishart prior, which keeps Sigma away from singular ones. Each
 step raises Q. Given responsibilities with sums n_k and weighted sums of rows S_k,
 
-    theta_k = (n_k Sigma^-1 + I / s^2)^-1 (Sigma^-1 S_k + theta_0 / s^2),
+    V_k = (n_k Sigma^-1 + I / s^2)^-1,     m_k = V_k (Sigma^-1 S_k + theta_0 / s^2),
 
-theta_0 = mean of theta_k, s^2 = mean of ||theta_k - theta_0||^2 / P, and Sigma the scatter of the rows around theta.
+theta_0 = mean of m_k, s^2 = mean of (||m_k - theta_0||^2 + tr V_k) / P, Sigma the scatter of the rows around m_k plus
+n_k V_k. (With point estimates of the means, s^2 = 0 and equal means would be the optimum, and groups would merge where
+there are more features than rows.)
 """
 
 from __future__ import annotations
@@ -49,14 +52,32 @@ class PriorMixture(NamedTuple):
     covariance: Matrix
     centre: Matrix
     spread: float  # s^2
+    basis: Matrix | None = None  # eigenvectors of all V_k; None before the first step
+    uncertainty: Matrix | None = None  # n_groups x n_dims: eigenvalues of V_k
+
+    def traces(self) -> Matrix:
+        """tr(Sigma^-1 V_k) of the groups."""
+        if self.basis is None or self.uncertainty is None:
+            return np.zeros(len(self.means))
+        return np.asarray(
+            self.uncertainty @ np.sum(self.basis * np.linalg.solve(self.covariance, self.basis), axis=0)
+        )
+
+    def prior_terms(self) -> float:
+        """E_q[log N(theta_k; theta_0, s^2 I) - log q_k], sum over the groups."""
+        away = float(np.sum((self.means - self.centre) ** 2))
+        if self.uncertainty is None:
+            return -(away / self.spread + self.means.size * np.log(2 * np.pi * self.spread)) / 2
+        ratio = self.uncertainty / self.spread
+        return -(away / self.spread + float(np.sum(ratio - 1 - np.log(ratio)))) / 2
 
     def scores(self, Z: Matrix) -> Matrix:
-        """Log-densities (n_rows, n_groups) of the rows in the groups."""
+        """Return the expected log-densities (n_rows, n_groups) of the rows in the groups."""
         L = np.linalg.cholesky(self.covariance)
         rows, means = np.linalg.solve(L, Z.T).T, np.linalg.solve(L, self.means.T).T
         squares = np.sum(rows**2, axis=1)[:, None] + np.sum(means**2, axis=1) - 2 * rows @ means.T
         log_det = 2 * float(np.log(np.diag(L)).sum())
-        return np.asarray(-(squares + log_det + Z.shape[1] * np.log(2 * np.pi)) / 2)
+        return np.asarray(-(squares + self.traces() + log_det + Z.shape[1] * np.log(2 * np.pi)) / 2)
 
 
 class _Prior(NamedTuple):
@@ -80,16 +101,14 @@ def objective(model: PriorMixture, pool: Pool, prior: _Prior, only_new: bool = F
     R = np.exp(log_proba)
     R[held] = 0.0
     R[held, pool.fixed[held]] = 1.0
-    away = model.means - model.centre
-    of_means = -(np.sum(away**2) / model.spread + away.size * np.log(2 * np.pi * model.spread)) / 2
     log_det = float(np.linalg.slogdet(model.covariance)[1])
     trace = float(np.trace(np.linalg.solve(model.covariance, prior.scale)))
     of_covariance = -prior.weight * (log_det + trace) / 2
-    return float(pool.row_weight @ fit) + float(of_means) + of_covariance, R
+    return float(pool.row_weight @ fit) + model.prior_terms() + of_covariance, R
 
 
 def update(model: PriorMixture, pool: Pool, R: Matrix, prior: _Prior) -> PriorMixture:
-    """One M-step: means given the shared parameters, then each of those."""
+    """One step: posteriors of the means given the shared parameters, then each of those."""
     weighted = R * pool.row_weight[:, None]
     size, sums = weighted.sum(axis=0), weighted.T @ pool.Z
     # In the eigenbasis of the covariance the systems of all groups are diagonal.
@@ -99,13 +118,14 @@ def update(model: PriorMixture, pool: Pool, R: Matrix, prior: _Prior) -> PriorMi
     means = (right / precision) @ V.T
     centre = means.mean(axis=0)
     floor = _SMALLEST * float(values.mean())
-    spread = max(float(np.mean((means - centre) ** 2)), floor)
+    uncertainty = 1 / precision
+    spread = max(float(np.mean((means - centre) ** 2 + uncertainty)), floor)
     outer = pool.Z.T @ (pool.row_weight[:, None] * pool.Z)
     cross = sums.T @ means
-    scatter = outer - cross - cross.T + means.T @ (size[:, None] * means)
+    scatter = outer - cross - cross.T + means.T @ (size[:, None] * means) + (V * (size @ uncertainty)) @ V.T
     total = float(pool.row_weight.sum())
     covariance = (scatter + prior.weight * prior.scale) / (total + prior.weight)
-    return PriorMixture(means, (covariance + covariance.T) / 2, centre, spread)
+    return PriorMixture(means, (covariance + covariance.T) / 2, centre, spread, V, uncertainty)
 
 
 def first_centres(
