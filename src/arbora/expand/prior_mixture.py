@@ -14,8 +14,8 @@ step raises Q. Given responsibilities with sums n_k and weighted sums of rows S_
     V_k = (n_k Sigma^-1 + I / s^2)^-1,     m_k = V_k (Sigma^-1 S_k + theta_0 / s^2),
 
 theta_0 = mean of m_k, s^2 = mean of (||m_k - theta_0||^2 + tr V_k) / P, Sigma the scatter of the rows around m_k plus
-n_k V_k. (With point estimates of the means, s^2 = 0 and equal means would be the optimum, and groups would merge where
-there are more features than rows.)
+n_k V_k. (With point estimates of the means, s^2 = 0 and equal means would be the optimum, and groups would merge
+where there are more features than rows.)
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PriorMixture(NamedTuple):
         """E_q[log N(theta_k; theta_0, s^2 I) - log q_k], sum over the groups."""
         away = float(np.sum((self.means - self.centre) ** 2))
         if self.uncertainty is None:
-            return -(away / self.spread + self.means.size * np.log(2 * np.pi * self.spread)) / 2
+            return -(away / self.spread + self.means.size * float(np.log(2 * np.pi * self.spread))) / 2
         ratio = self.uncertainty / self.spread
         return -(away / self.spread + float(np.sum(ratio - 1 - np.log(ratio)))) / 2
 
