@@ -142,7 +142,7 @@ def peer_lines(size: tuple[int, int, int], turns: int) -> list[tuple[Any, ...]]:
 def large_margin_lines(size: tuple[int, int, int], turns: int) -> list[tuple[Any, ...]]:
     """Seconds and objective of LMNN by the transformer and by metric-learn, in the transformer's space."""
     X, y = gaussian_groups(size)
-    model = LargeMarginTransform(NEIGHBOURS)
+    model = LargeMarginTransform(NEIGHBOURS, gamma=0.0)
     Z = (X - X.mean(axis=0)) / model.fit(X, y).space_.scale
     labelled = Labelled(Z, y, size[1], np.ones(len(Z)), 0)
     problem = LargeMarginProblem(labelled, target_neighbours(labelled, NEIGHBOURS), model.mu, model.tol)
@@ -153,7 +153,7 @@ def large_margin_lines(size: tuple[int, int, int], turns: int) -> list[tuple[Any
 
     lines: list[tuple[Any, ...]] = []
     for tol in (1e-2, 1e-3, 1e-4):
-        model = LargeMarginTransform(NEIGHBOURS, tol=tol, max_iter=5000)
+        model = LargeMarginTransform(NEIGHBOURS, gamma=0.0, tol=tol, max_iter=5000)
         spent = seconds(partial(model.fit, X, y), turns)
         lines.append(
             (f"LargeMarginTransform, tol {tol:g}", f"{spent:.2f}", model.n_iter_, f"{objective(model.A_):.4f}",

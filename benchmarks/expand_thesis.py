@@ -70,8 +70,9 @@ space, and all transformations but the spherical one are followed by the same k-
 starts by objective. The thesis averages over 50 starts; the table of gains has means over the starts as well.
 `{AUTO}` labels training and validation classes, and chooses scale, transformation and clusterer by hiding groups.
 "WithinClass" has its default shrinkage .1, "tuned" chooses it like the others. LMNN has 5 target neighbours (50 in
-the thesis) and stops at a certified duality gap of 1%, or after 200 steps. BP learns from the training classes, its
-pool holds the test classes; it clusters by itself and has no strength.
+the thesis) and stops at a certified duality gap of 1%, or after 200 steps; among its strengths is 0, the published
+problem. BP learns from the training classes, its pool holds the test classes; it clusters by itself and has no
+strength.
 
 Features: HOG for images, Fourier coefficients for Auslan and Character Trajectories, ltc for text, each feature by
 its own deviation for Image and Leaves, all others as they are; SVD to {REDUCED_DIMS} dimensions above 200. "unit" are

@@ -72,7 +72,9 @@ METHODS: dict[str, Method] = {
     ),
     "TCS-VM": Method(lambda s, k: SphericalTransform(s), (1e-3, 1e-2, 1e-1, 1.0), spherical=True),
     GAMMA: Method(lambda s, k: GammaTransform(s, max_iter=10), (1e-3, 1e-2, 1e-1, 1.0)),
-    "LMNN": Method(lambda s, k: LargeMarginTransform(5, mu=s, tol=1e-2, max_iter=200), (0.1, 0.5)),
+    "LMNN": Method(
+        lambda s, k: LargeMarginTransform(5, gamma=s, tol=1e-2, max_iter=200), (0.0, 1e-2, 1e-1, 1.0)
+    ),
 }
 # Methods that are measured in one process, because each takes seconds; the others have a process each.
 FAST = tuple(name for name in METHODS if name not in ("VM", "TCS-MM", "TCS-VM", "LMNN", GAMMA))

@@ -147,6 +147,8 @@ def test_a_strong_regulariser_gives_the_identity():
     np.testing.assert_allclose(strong, np.eye(len(strong)), atol=1e-4)
     none = SeparabilityTransform(0.0).fit(X, y).A_
     np.testing.assert_allclose(none, np.eye(len(none)), atol=1e-4)
+    neighbours = LargeMarginTransform(gamma=1e6).fit(X, y).A_
+    np.testing.assert_allclose(neighbours, np.eye(len(neighbours)), atol=1e-3)
     margin = MaxMarginTransform(1e6, random_state=0).fit(X, y).A_
     np.testing.assert_allclose(margin, np.eye(len(margin)), atol=1e-3)
     whitened = WithinClassTransform(1.0).fit(X, y).A_
@@ -272,10 +274,11 @@ def test_large_margin_gradient_by_differences():
     assert float(np.vdot(gradient, direction)) == pytest.approx(difference, rel=1e-5)
 
 
-def test_large_margin_optimum_against_cvxpy():
+@pytest.mark.parametrize("gamma", [0.0, 0.1])
+def test_large_margin_optimum_against_cvxpy(gamma):
     cp = pytest.importorskip("cvxpy")
     labelled = labelled_groups(n_rows=24, n_dims=3, n_groups=3)
-    found = learn_large_margin(labelled, 3, 0.5, tol=1e-4, max_iter=5000)
+    found = learn_large_margin(labelled, 3, 0.5, gamma, tol=1e-4, max_iter=5000)
     Z, share = labelled.Z, labelled.row_weight / labelled.row_weight.sum()
     pull, push, weight = np.zeros((3, 3)), [], []
     for i, j in target_neighbours(labelled, 3):
@@ -286,10 +289,12 @@ def test_large_margin_optimum_against_cvxpy():
             weight.append(0.5 * share[i])
     A = cp.Variable((3, 3), PSD=True)
     hinge = cp.pos(1 + np.array(push) @ cp.vec(A, order="C"))
-    known = cp.Problem(cp.Minimize(cp.sum(cp.multiply(pull, A)) + np.array(weight) @ hinge)).solve(
+    loss = cp.sum(cp.multiply(pull, A)) + np.array(weight) @ hinge
+    known = cp.Problem(cp.Minimize(loss + gamma * cp.sum_squares(A - np.eye(3)))).solve(
         solver="SCS", eps=1e-7, max_iters=50_000
     )
     ours = large_margin_objective(labelled, found.L.T @ found.L)
+    ours += gamma * np.sum((found.L.T @ found.L - np.eye(3)) ** 2)
     assert found.converged
     assert ours == pytest.approx(known, rel=2e-4)
     assert ours * (1 - found.gap) <= known * (1 + 1e-6)  # the gap is a certificate
@@ -483,7 +488,7 @@ STRENGTHS = [
     (FisherTransform, "ridge", (0.1, 1e6)),
     (PairwiseFisherTransform, "ridge", (0.1, 1e6)),
     (PairwiseConstraintTransform, "cannot_weight", (0.1, 1e3)),
-    (LargeMarginTransform, "mu", (0.5, 1e-9)),
+    (LargeMarginTransform, "gamma", (1e-2, 1e6)),
     (SphericalTransform, "gamma", (1e-3, 1e6)),
 ]
 
@@ -503,7 +508,7 @@ def test_cv_chooses_by_hidden_groups(make, name, values):
     fixed = make(**{name: getattr(model, f"{name}_"), "random_state": 0}).fit(X, y)
     np.testing.assert_allclose(model.A_, fixed.A_)
     assert not hasattr(fixed, "cv_results_")
-    if name != "mu" and make is not SphericalTransform:
+    if make is not SphericalTransform:
         assert scores[1] > scores[0]
 
 

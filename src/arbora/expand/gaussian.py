@@ -88,7 +88,8 @@ class Regularizer(NamedTuple):
     shrink: Callable[[Matrix, float], float]
 
 
-def _identity_conjugate(V: Matrix, g: float) -> float:
+def identity_conjugate(V: Matrix, g: float) -> float:
+    """Maximum of <V, A> - g ||A - I||^2 over A >= 0."""
     eye = np.eye(len(V))
     A = psd(eye + V / (2 * g))
     return float(np.vdot(V, A)) - g * float(np.sum((A - eye) ** 2))
@@ -157,7 +158,7 @@ REGULARIZERS = {
     "identity": Regularizer(
         lambda A: float(np.sum((A - np.eye(len(A))) ** 2)),
         lambda B, t: psd((B + 2 * t * np.eye(len(B))) / (1 + 2 * t)),
-        _identity_conjugate,
+        identity_conjugate,
         lambda V, g: 1.0,
     ),
     "ridge": Regularizer(

@@ -5,10 +5,13 @@ its group) and impostors l of other groups,
 
     F(A) = (1 - mu) sum_{i,j} d_A(i, j) + mu sum_{i,j} sum_l max(0, 1 + d_A(i, j) - d_A(i, l)),
 
-here as a mean over the rows. The hinge is smoothed over a width that shrinks as the solution settles, and the smooth
-problem is solved by accelerated projected gradient (`infer.proximal`). Impostors are searched among all rows when a
-solution is to be certified and in a few iterations before; between two searches only rows near violation are looked
-at (active set). The gradient is a weighted sum over pairs, computed as one product of matrices (`kernels.margins`).
+here as a mean over the rows. With few rows its optimum overfits, and the published implementation stops early. Here
+g ||A - I||^2 is added instead (`gamma`; 0 is the published problem).
+
+The hinge is smoothed over a width that shrinks as the solution settles, and the smooth problem is solved by
+accelerated projected gradient (`infer.proximal`). Impostors are searched among all rows when a solution is to be
+certified and in a few iterations before; between two searches only rows near violation are looked at (active set).
+The gradient is a weighted sum over pairs, computed as one product of matrices (`kernels.margins`).
 
 Multipliers v_ijl in [0, mu] of the triplets, which the smoothed hinge gives, certify the solution. With
 C = (1 - mu) sum_{i,j} (x_i - x_j)(x_i - x_j)' and the gradient G(v) = C + sum_ijl v_ijl (D_ij - D_il), D_ij the outer
@@ -16,7 +19,8 @@ product of a difference,
 
     F(A) >= sum v + <G(v), A>   for every A >= 0,    and    <C, A*> <= F(A*) <= F(A)    at the optimum A*,
 
-so that F(A*) >= sum v + F(A) min(0, smallest eigenvalue of C^-1/2 G(v) C^-1/2).
+so that F(A*) >= sum v + F(A) min(0, smallest eigenvalue of C^-1/2 G(v) C^-1/2). With g > 0 the bound is the minimum
+of sum v + <G(v), A> + g ||A - I||^2 over A >= 0, at A = psd(I - G(v) / 2g).
 
 Reference
 ---------
@@ -45,12 +49,12 @@ from arbora.expand._common.transform import (
     square_root,
     warn_unless_converged,
 )
-from arbora.expand.gaussian import psd
+from arbora.expand.gaussian import identity_conjugate, psd
 from arbora.infer.proximal import minimize_composite
 from arbora.kernels.margins import margin_losses
 
 Matrix = NDArray[Any]
-MUS = (0.1, 0.3, 0.5, 0.7)
+GAMMAS = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
 _MOST_PAIRS = 20_000_000  # of rows and impostors in the active set
 _FEWEST_IMPOSTORS = 50  # of a row, where that limit binds
 _SLACK = 1.25  # distance up to which a row is in the active set, over that at which it is an impostor
@@ -128,8 +132,11 @@ class Losses(NamedTuple):
 class LargeMarginProblem:
     """F(A) of the module docstring for an active set of impostors, as `infer.proximal` takes it."""
 
-    def __init__(self, labelled: Labelled, targets: Matrix, mu: float, tol: float) -> None:
-        self.Z, self.codes, self.mu, self.tol = np.ascontiguousarray(labelled.Z), labelled.codes, mu, tol
+    def __init__(
+        self, labelled: Labelled, targets: Matrix, mu: float, tol: float, gamma: float = 0.0
+    ) -> None:
+        self.Z, self.codes = np.ascontiguousarray(labelled.Z), labelled.codes
+        self.mu, self.tol, self.gamma = mu, tol, gamma
         self.share = labelled.row_weight / labelled.row_weight.sum()
         n = len(self.Z)
         self.targets = as_pairs(targets[:, 0], targets[:, 1], n)
@@ -183,12 +190,20 @@ class LargeMarginProblem:
         return found.smooth, found.gradient
 
     def penalty(self, A: Matrix) -> float:
-        """Objective minus the smoothed one at the last point of `value`, so that traces hold the objective."""
-        return self.excess
+        """Regulariser, and the objective minus the smoothed one at the last point of `value`.
+
+        So traces hold the objective.
+        """
+        return self.excess + self.regularizer(A)
+
+    def regularizer(self, A: Matrix) -> float:
+        """Strength times ||A - I||^2."""
+        return self.gamma * float(np.sum((A - np.eye(len(A))) ** 2)) if self.gamma else 0.0
 
     def prox(self, B: Matrix, step: float) -> Matrix:
-        """Projection to the cone."""
-        return psd(B)
+        """Prox of the regulariser on the cone."""
+        t = 2 * step * self.gamma
+        return psd((B + t * np.eye(len(B))) / (1 + t))
 
     def gap(self, A: Matrix) -> float:
         """Duality gap at A; narrows the hinge where smoothing is the larger part of the gap.
@@ -196,24 +211,29 @@ class LargeMarginProblem:
         The first certificates, and those that seem to meet the tolerance, search all impostors.
         """
         self.n_certificates += 1
-        found = self.losses(A, gradient=True)
-        lowest = self._lowest(found.gradient)
-        likely = found.exact - max(found.multipliers + found.exact * lowest, self.bound)
-        if self.n_certificates >= self.next_search or likely <= self.tol * found.exact:
+        found, extra = self.losses(A, gradient=True), self.regularizer(A)
+        total = found.exact + extra
+        likely = total - max(self._bound(found, found.exact), self.bound)
+        if self.n_certificates >= self.next_search or likely <= self.tol * total:
             self.next_search = 2 * self.n_certificates
             self.search(A)
             found = self.losses(A, gradient=True)
-            lowest = self._lowest(found.gradient)
-            self.excess = found.exact - found.smooth
-        self.bound = max(self.bound, found.multipliers + self.upper * lowest)
-        gap = found.exact - self.bound
-        # At the smooth optimum <A, G> = 0, and this is the whole gap.
+            total, self.excess = found.exact + extra, found.exact - found.smooth
+        self.bound = max(self.bound, self._bound(found, self.upper))
+        gap = total - self.bound
+        # What is lost by smoothing: at the smooth optimum this is the whole gap.
         by_smoothing = found.exact - found.multipliers - float(np.vdot(found.gradient, A))
         if gap <= _SMALL_PART * by_smoothing:
             self.width *= _SHRINK
-        if found.exact <= _NEGLIGIBLE * self.first:  # F >= 0: the groups can be separated completely
+        if total <= _NEGLIGIBLE * self.first:  # F >= 0: the groups can be separated completely
             gap = 0.0
         return np.nan if self.capped else max(gap, 0.0)
+
+    def _bound(self, found: Losses, upper: float) -> float:
+        """Lower bound of the optimum from the multipliers, for an upper bound of the optimum."""
+        if self.gamma:
+            return found.multipliers - identity_conjugate(-found.gradient, self.gamma)
+        return found.multipliers + upper * self._lowest(found.gradient)
 
     def _lowest(self, gradient: Matrix) -> float:
         """Smallest eigenvalue of C^-1/2 G C^-1/2, at most 0; minus infinity where C is singular."""
@@ -241,6 +261,7 @@ def learn_large_margin(
     labelled: Labelled,
     k: int,
     mu: float,
+    gamma: float = 0.0,
     *,
     tol: float = 1e-3,
     max_iter: int = 500,
@@ -248,9 +269,9 @@ def learn_large_margin(
 ) -> Learned:
     """Accelerated projected gradient with active sets, from the identity.
 
-    It runs in the directions in which labelled rows differ; in all others A stays the identity. Coordinates are those
-    in which the target neighbours have unit covariance: A >= 0 does not depend on coordinates, and the problem is
-    better conditioned there.
+    It runs in the directions in which labelled rows differ; in all others A stays the identity. Without a regulariser
+    coordinates are those in which the target neighbours have unit covariance: A >= 0 does not depend on coordinates,
+    and the problem is better conditioned there.
     """
     targets = target_neighbours(labelled, k)
     eye, V = np.eye(labelled.Z.shape[1]), row_space(labelled.Z)
@@ -258,8 +279,10 @@ def learn_large_margin(
         return Learned(eye)
     Z = labelled.Z @ V
     away = Z[targets[:, 0]] - Z[targets[:, 1]]
-    R, start = whitening(away.T @ (labelled.row_weight[targets[:, 0], None] * away) / len(targets))
-    problem = LargeMarginProblem(labelled._replace(Z=Z @ R), targets, mu, tol)
+    R = start = np.eye(V.shape[1])
+    if not gamma:
+        R, start = whitening(away.T @ (labelled.row_weight[targets[:, 0], None] * away) / len(targets))
+    problem = LargeMarginProblem(labelled._replace(Z=Z @ R), targets, mu, tol, gamma)
     monitor = Monitor(tol, max_iter, progress)
     problem.search(start)
     found = minimize_composite(problem, start, monitor)
@@ -275,15 +298,17 @@ class LargeMarginTransform(MetricTransform):
     ----------
     n_neighbors : int
         Target neighbours of each row.
-    mu : float or "cv"
-        Weight of the impostors against the pull of the target neighbours, from 0 to 1. "cv" chooses among `mus` by
-        hiding known groups.
+    mu : float
+        Weight of the impostors against the pull of the target neighbours, from 0 to 1.
+    gamma : float or "cv"
+        Strength of the regulariser ||A - I||^2. 0 is LMNN as published, whose optimum overfits where rows are few.
+        "cv" chooses among `gammas` by hiding known groups.
     tol : float
-        Relative duality gap at which to stop. With more features than the target neighbours span the problem may
-        have no finite solution; it then stops at `max_iter`.
+        Relative duality gap at which to stop. Without a regulariser, and with more features than the target
+        neighbours span, the problem may have no finite solution; it then stops at `max_iter`.
     max_iter : int
         Most gradient steps.
-    mus : sequence of floats
+    gammas : sequence of floats
         Values that "cv" tries.
     n_dims : int, "auto" or None
         Dimensions of the truncated SVD that comes first; see `WithinClassTransform`.
@@ -296,9 +321,9 @@ class LargeMarginTransform(MetricTransform):
     ----------
     components_ : ndarray of shape (n_components, n_dims)
     A_ : ndarray of shape (n_dims, n_dims)
-    mu_ : float
+    gamma_ : float
     cv_results_ : dict
-        After "cv": "mu", "mean_score" and "scores" (by fold).
+        After "cv": "gamma", "mean_score" and "scores" (by fold).
     duality_gap_ : float
         Certified relative duality gap; absent if there were too many impostors to count them all.
     trace_ : Trace
@@ -318,8 +343,9 @@ class LargeMarginTransform(MetricTransform):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "mu": [StrOptions({"cv"}), Interval(Real, 0, 1, closed="both")],
-        "mus": ["array-like"],
+        "mu": [Interval(Real, 0, 1, closed="both")],
+        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left")],
+        "gammas": ["array-like"],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "verbose": ["verbose"],
@@ -329,35 +355,38 @@ class LargeMarginTransform(MetricTransform):
         self,
         n_neighbors: int = 5,
         *,
-        mu: Any = 0.5,
+        mu: float = 0.5,
+        gamma: Any = 0.1,
         tol: float = 1e-3,
         max_iter: int = 500,
-        mus: Any = MUS,
+        gammas: Any = GAMMAS,
         n_dims: Any = "auto",
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.mu = mu
+        self.gamma = gamma
         self.tol = tol
         self.max_iter = max_iter
-        self.mus = mus
+        self.gammas = gammas
         self.n_dims = n_dims
         self.random_state = random_state
         self.verbose = verbose
 
     def _learn(self, labelled: Labelled) -> Learned:
         require_groups(self, labelled, 2)
-        mu = strength_of(
+        k = self.n_neighbors
+        gamma = strength_of(
             self,
-            "mu",
-            self.mus,
+            "gamma",
+            self.gammas,
             labelled,
-            lambda shown, mu: learn_large_margin(shown, self.n_neighbors, mu, tol=1e-2, max_iter=100).L,
+            lambda shown, gamma: learn_large_margin(shown, k, self.mu, gamma, tol=1e-2, max_iter=100).L,
         )
         with Progress(None, "steps", self.verbose) as progress:
             found = learn_large_margin(
-                labelled, self.n_neighbors, mu, tol=self.tol, max_iter=self.max_iter, progress=progress
+                labelled, k, self.mu, gamma, tol=self.tol, max_iter=self.max_iter, progress=progress
             )
         warn_unless_converged(self, found)
         return found
