@@ -310,3 +310,29 @@ def test_prior_mixture_shrinks_means_towards_their_centre():
     model = PriorMixture(np.zeros((2, 1)), np.eye(1), np.zeros(1), 1.0)
     R = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     np.testing.assert_allclose(update(model, pool, R, _Prior(1.0, np.eye(1))).means, [[5.0], [0.0]])
+
+
+def test_prior_mixture_keeps_a_pool_of_new_groups_apart():
+    """With pool="new" no unlabelled row joins a known group, and the objective still rises."""
+    X, y, truth = partly_labelled(n_known=3, n_new=3)
+    X[truth == 3] = X[truth == 0]  # a group of the pool that looks like a known one
+    model = BayesianPriorMixture(3, pool="new", tol=1e-9, max_iter=300, random_state=0).fit(X, y)
+    assert not np.isin(model.labels_[y < 0].astype(str), model.known_classes_.astype(str)).any()
+    np.testing.assert_array_equal(model.labels_[y >= 0].astype(str), y[y >= 0].astype(str))
+    assert np.all(np.diff(model.trace_["objective"]) > -1e-6)
+    mixed = BayesianPriorMixture(2, pool="mixed", random_state=0).fit(X, y)
+    assert np.isin(mixed.labels_[y < 0].astype(str), mixed.known_classes_.astype(str)).any()
+
+
+def test_prior_mixture_with_more_features_than_rows():
+    """Groups that are easy to see stay apart: the prior of the means does not shrink to a point."""
+    rng = np.random.default_rng(0)
+    truth = np.arange(66) % 14
+    X = rng.normal(size=(14, 192))[truth] + rng.normal(size=(66, 192)) * np.linspace(0.3, 1.5, 192)
+    y = np.where(truth < 7, truth, -1)
+    model = BayesianPriorMixture(7, pool="new", tol=1e-9, max_iter=200, random_state=0).fit(X, y)
+    assert model.trace_.is_monotone(increasing=True, tolerance=1e-9)
+    assert len(np.unique(model.labels_[y < 0])) == 7
+    new = y < 0
+    same = model.labels_[new][:, None] == model.labels_[new]
+    assert np.mean(same == (truth[new][:, None] == truth[new])) > 0.95

@@ -81,7 +81,7 @@ def large_margin_reduces(data: Data) -> tuple[Any, Any]:
     """With one feature the metric is a number: the best of many by the definition of the objective."""
     rows = (data.y >= 0) & (data.y < 3)
     X, y = data.X[rows][:, 2:3], data.y[rows]
-    model = expand.LargeMarginTransform(2, tol=1e-9, max_iter=5000).fit(X, y)
+    model = expand.LargeMarginTransform(2, gamma=0.0, tol=1e-9, max_iter=5000).fit(X, y)
     D = (lambda z: (z - z.T) ** 2)(to_space(model.space_, X))
     same = y[:, None] == y
     targets = [
