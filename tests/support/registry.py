@@ -217,7 +217,7 @@ def landmarked_counts() -> Data:
 
 def cluster_topics_reduce(data: Data) -> tuple[Any, Any]:
     """One topic holds the shares of the words among all counts."""
-    ours = discover.ClusterTopicModel(1, beta=0.5, **_FEW_SWEEPS).fit(data.X, data.y)
+    ours = discover.ClusterTopicModel(1, beta=0.5, **_TOPIC_SWEEPS).fit(data.X, data.y)
     return ours.components_[0], (data.X.sum(axis=0) + 0.5) / (data.X.sum() + 0.5 * data.X.shape[1])
 
 
@@ -226,8 +226,8 @@ def margin_topics_reduce(data: Data) -> tuple[Any, Any]:
     ours, plain = (
         model.fit(data.X, data.y)
         for model in (
-            discover.MaxMarginClusterTopicModel(4, c=0.0, **_FEW_SWEEPS),
-            discover.ClusterTopicModel(4, **_FEW_SWEEPS),
+            discover.MaxMarginClusterTopicModel(4, c=0.0, **_TOPIC_SWEEPS),
+            discover.ClusterTopicModel(4, **_TOPIC_SWEEPS),
         )
     )
     return ours.predict_proba(data.X_new), plain.predict_proba(data.X_new)
@@ -348,8 +348,8 @@ _TIMES = dict.fromkeys(
     ("check_fit_score_takes_y", "check_n_features_in_after_fitting"),
     "has times in the place of y, by that name",
 )
-_FEW_SWEEPS = {"n_samples": 6, "n_warmup": 4, "n_fold_in": 12, "random_state": 0}
-_TOPICS = {"n_topics": 4, **_FEW_SWEEPS}
+_TOPIC_SWEEPS = {"n_samples": 6, "n_warmup": 4, "n_fold_in": 12, "random_state": 0}
+_TOPICS = {"n_topics": 4, **_TOPIC_SWEEPS}
 _QUICK_TOPICS = {"n_topics": 3, "n_samples": 4, "n_warmup": 1, "n_fold_in": 6, "fractions": "round"}
 _MINUS_ONE = {"check_classifiers_classes": "has -1 as a label, which means that there is none"}
 _NUMBERED = Hierarchy.from_parents([-1, 0, 0, 1, 1])
@@ -491,6 +491,8 @@ REGISTRY = [
         max_margin_reduces,
         quick=_FEW_SWEEPS,
         excused=_DENSITIES,
+    ),
+    Row(
         discover.ClusterTopicModel,
         _TOPICS,
         {},
