@@ -365,8 +365,8 @@ def test_partial_fit_without_a_fit_is_a_fit():
 def test_temperature_leaves_the_most_probable_group():
     X, y, _ = mixed()
     model = ExpandClusters("within", "kmeans", n_new=4, random_state=0).fit(X, y)
-    hot = model.group_model_._replace(temperature=7.0).proba(model.transform_rows(X))
-    cold = model.group_model_._replace(temperature=1.0).proba(model.transform_rows(X))
+    hot = model.group_model_._replace(temperature=(7.0, 7.0)).proba(model.transform_rows(X))
+    cold = model.group_model_._replace(temperature=(1.0, 1.0)).proba(model.transform_rows(X))
     np.testing.assert_array_equal(hot.argmax(axis=1), cold.argmax(axis=1))
     assert hot.max(axis=1).mean() < cold.max(axis=1).mean()
 
@@ -380,8 +380,10 @@ def test_overlapping_groups_are_not_claimed_with_confidence():
     free = y < 0
     right = model.labels_[free] == truth[free]
     known = truth[free] < 6
-    plain = model.group_model_._replace(temperature=1.0).proba(model.transform_rows(X[free])).max(axis=1)
+    plain = (
+        model.group_model_._replace(temperature=(1.0, 1.0)).proba(model.transform_rows(X[free])).max(axis=1)
+    )
     honest = model.predict_proba(X[free]).max(axis=1)
     gap = [abs(p[known].mean() - right[known].mean()) for p in (plain, honest)]
-    assert model.temperature_ > 1
+    assert model.temperature_[0] > 1
     assert gap[1] < gap[0]

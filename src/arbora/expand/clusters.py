@@ -105,8 +105,9 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         Scale, transformation, strength and clusterer in use.
     cv_results_ : dict
         After a search: every candidate with its mean score and its scores by fold.
-    temperature_ : float
-        Temperature of the probabilities; above 1 the clusterer alone would be too sure.
+    temperature_ : tuple of float
+        Temperatures of the probabilities of rows whose best group is known, and new; above 1 the clusterer alone
+        would be too sure.
     A_ : ndarray
         The metric in the feature space.
     n_features_in_ : int

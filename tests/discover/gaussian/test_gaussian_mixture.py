@@ -58,7 +58,9 @@ def test_one_component_with_many_rows_is_the_gaussian_of_scikit_learn():
 
 def test_one_component_is_students_distribution():
     X, _ = blobs(40)
-    model = DirichletProcessGaussianMixture(1, alpha=1.0, r=0.7, nu=5.0, S=np.diag([2.0, 9.0]), **SHORT).fit(X)
+    model = DirichletProcessGaussianMixture(1, alpha=1.0, r=0.7, nu=5.0, S=np.diag([2.0, 9.0]), **SHORT).fit(
+        X
+    )
     mean, n = X.mean(axis=0), len(X)
     S = np.diag([2.0, 9.0]) + (X - mean).T @ (X - mean)
     df, rn = 5.0 + n - 1, 0.7 + n
@@ -116,7 +118,9 @@ def test_densities_are_averages_over_draws(fitted):
         one = one._replace(log_weights=one.log_weights + np.log(n_draws))
         assert np.exp(one.log_weights).sum() == pytest.approx(1.0)
         total += np.exp(log_density(one, rows)) / n_draws
-    np.testing.assert_allclose(np.log(total) - np.log(model.feature_scales_).sum(), model.score_samples(X[:5]))
+    np.testing.assert_allclose(
+        np.log(total) - np.log(model.feature_scales_).sum(), model.score_samples(X[:5])
+    )
 
 
 def test_probabilities_and_novelty(fitted):
@@ -155,7 +159,9 @@ def test_similarity_of_rows(fitted):
     whole = model.similarity_matrix()
     draws = model.partitions_.reshape(-1, len(X))
     np.testing.assert_allclose(whole, (draws[:, :, None] == draws[:, None, :]).mean(axis=0))
-    np.testing.assert_allclose(model.similarity_matrix(rows=[3, -1], columns=[0, 7]), whole[[3, -1]][:, [0, 7]])
+    np.testing.assert_allclose(
+        model.similarity_matrix(rows=[3, -1], columns=[0, 7]), whole[[3, -1]][:, [0, 7]]
+    )
     blocks = list(model.similarity_blocks(40))
     np.testing.assert_allclose(np.concatenate([block for _, block in blocks]), whole)
     assert [part.start for part, _ in blocks] == [0, 40, 80, 120]
@@ -243,7 +249,9 @@ def test_margins_on_a_projection():
     np.testing.assert_array_equal(by_number.partitions_, by_matrix.partitions_)
     assert by_number.predictive_["projections"].shape[1] == 2
     assert adjusted_rand_score(y, by_number.predict(X)) > 0.95
-    assert adjusted_rand_score(y, MaxMarginGaussianMixture(margin_features=basis, **SHORT).fit(X).labels_) > 0.9
+    assert (
+        adjusted_rand_score(y, MaxMarginGaussianMixture(margin_features=basis, **SHORT).fit(X).labels_) > 0.9
+    )
     for wrong in (5, np.eye(3), np.full((4, 1), np.nan)):
         with pytest.raises(ValueError, match="margin_features"):
             MaxMarginGaussianMixture(margin_features=wrong, **SHORT).fit(X)

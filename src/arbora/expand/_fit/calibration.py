@@ -1,9 +1,14 @@
-"""Honest probabilities: one temperature, found by hiding labels.
+"""Honest probabilities: temperatures that are found by hiding labels.
 
 The posterior of a clustering is that of its model: it ignores that clusters may be wrong. Some known groups are
 hidden, and some rows of the others; the map is learned from the rest, the hidden rows are clustered, and the groups
 are matched with clusters (Hungarian). The temperature T of p^(1/T) maximises the mean log-probability of the true
-group of the hidden rows. The most probable group does not change.
+group of the hidden rows. Rows whose best group is known and rows whose best group is new have their own
+temperatures: known groups are found far more reliably. The most probable group does not change.
+
+Votes of ten neighbours are coarse: a row in the middle of a group and one at its border may both have all ten. Where
+rows are filed by neighbours, the distances to the means of the groups join the logarithms of the votes, with the
+weight, of those in `MEAN_WEIGHTS`, that gives the hidden rows the highest probability at its best temperature.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from scipy.optimize import linear_sum_assignment, minimize_scalar
 
 from arbora.expand._cluster.base import Pool, normalized
 from arbora.expand._cluster.families import FAMILIES, filed
+from arbora.expand._cluster.kmeans import mean_scores
 from arbora.expand._cluster.mixture import unit_rows
 from arbora.expand._cluster.search import CLUSTERERS, Candidate, learn_map, mapped
 from arbora.expand._common.groups import group_moments
@@ -28,18 +34,35 @@ _N_FOLDS = 4
 _STARTS = 5
 _MOST_ROWS = 3000
 _LEAST, _MOST = 0.2, 200.0  # of the temperature
+MEAN_WEIGHTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
 _ALONE = ("identity", "within")  # transformations that learn from a single group
 
 
 class HiddenRows(NamedTuple):
-    """Log-probabilities of hidden rows, and the columns of their true groups."""
+    """Log-probabilities of hidden rows, the columns of their true groups, and scores by the means of the groups."""
 
     log_proba: Matrix
     truth: NDArray[np.int64]
+    n_known: int
+    by_means: Matrix | None = None
+
+    def with_means(self, weight: float) -> HiddenRows:
+        """Hidden rows whose log-probabilities include the scores by the means, with a weight."""
+        if not weight or self.by_means is None:
+            return self
+        return self._replace(log_proba=self.log_proba + weight * self.by_means)
 
 
-def temperature_of(folds: list[HiddenRows]) -> float:
-    """Temperature that maximises the mean log-probability of the true groups.
+class Calibrated(NamedTuple):
+    """Temperatures, weight of the means, and the sum of the log-probabilities that they give to the hidden rows."""
+
+    temperature: tuple[float, float]  # of rows whose best group is known, and new
+    mean_weight: float
+    value: float
+
+
+def temperature_of(log_proba: list[Matrix], truth: list[NDArray[np.int64]]) -> tuple[float, float]:
+    """Temperature that maximises the log-probability of the true groups of several folds, and that sum.
 
     Examples
     --------
@@ -47,25 +70,40 @@ def temperature_of(folds: list[HiddenRows]) -> float:
 
     >>> import numpy as np
     >>> p = np.log(np.tile([0.99, 0.01], (4, 1)))
-    >>> T = temperature_of([HiddenRows(p, np.array([0, 0, 0, 1]))])
+    >>> T, _ = temperature_of([p], [np.array([0, 0, 0, 1])])
     >>> np.exp(normalized(p / T))[0].round(3)
     array([0.75, 0.25])
     """
-    folds = [fold for fold in folds if len(fold.truth)]
-    if not folds:
-        return 1.0
+    if not sum(map(len, truth)):
+        return 1.0, 0.0
 
     def loss(log_temperature: float) -> float:
-        values = [
-            np.take_along_axis(
-                normalized(fold.log_proba / np.exp(log_temperature)), fold.truth[:, None], axis=1
+        return -sum(
+            float(
+                np.take_along_axis(normalized(scores / np.exp(log_temperature)), own[:, None], axis=1).sum()
             )
-            for fold in folds
-        ]
-        return -float(np.concatenate(values).mean())
+            for scores, own in zip(log_proba, truth, strict=True)
+            if len(own)
+        )
 
     found: Any = minimize_scalar(loss, bounds=(np.log(_LEAST), np.log(_MOST)), method="bounded")
-    return float(np.exp(found.x))
+    return float(np.exp(found.x)), -float(found.fun)
+
+
+def calibrate_folds(folds: list[HiddenRows], mean_weight: float = 0.0) -> Calibrated:
+    """Temperatures of rows whose best group is known, and new, for one weight of the means."""
+    folds = [fold.with_means(mean_weight) for fold in folds]
+    parts = []
+    for new in (False, True):
+        rows = [(fold.log_proba.argmax(axis=1) >= fold.n_known) == new for fold in folds]
+        parts.append(
+            temperature_of(
+                [fold.log_proba[kept] for fold, kept in zip(folds, rows, strict=True)],
+                [fold.truth[kept] for fold, kept in zip(folds, rows, strict=True)],
+            )
+        )
+    (known, of_known), (new_one, of_new) = parts
+    return Calibrated((known, new_one), mean_weight, of_known + of_new)
 
 
 def match_columns(
@@ -166,16 +204,20 @@ def _clustered(
         columns[hidden] = np.where(match >= 0, n_shown + match, -1)
     target = columns[codes[free]]
     matched = target >= 0
-    return HiddenRows(np.asarray(model.scorer()(Z[free[matched]]), np.float64), target[matched])
+    kept = Z[free[matched]]
+    by_means = mean_scores(kept, model.means, variance) if covers_known and filing == "neighbours" else None
+    return HiddenRows(np.asarray(model.scorer()(kept), np.float64), target[matched], n_shown, by_means)
 
 
-def find_temperature(labelled: Labelled, candidate: Candidate, pool: str, n_new: int, filing: str) -> float:
-    """Temperature for a choice of transformation and clusterer; 1 where nothing can be hidden."""
+def calibrate(labelled: Labelled, candidate: Candidate, pool: str, n_new: int, filing: str) -> Calibrated:
+    """Temperatures and weight of the means for a choice; 1 and 0 where nothing can be hidden."""
     rng = np.random.default_rng(labelled.seed)
     if len(labelled.Z) > _MOST_ROWS:
         kept = np.sort(rng.permutation(len(labelled.Z))[:_MOST_ROWS])
         codes, own = np.unique(labelled.codes[kept], return_inverse=True)
         labelled = Labelled(labelled.Z[kept], own, len(codes), labelled.row_weight[kept], labelled.seed)
     if labelled.n_groups < 2:
-        return 1.0
-    return temperature_of(list(_folds(labelled, candidate, pool, n_new, filing, rng)))
+        return Calibrated((1.0, 1.0), 0.0, 0.0)
+    folds = list(_folds(labelled, candidate, pool, n_new, filing, rng))
+    tried = MEAN_WEIGHTS if folds and folds[0].by_means is not None else (0.0,)
+    return max((calibrate_folds(folds, weight) for weight in tried), key=lambda found: found.value)

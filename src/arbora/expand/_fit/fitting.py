@@ -17,7 +17,7 @@ from arbora.expand._cluster.search import CLUSTERERS, Candidate, learn_map
 from arbora.expand._common.groups import Groups, group_moments
 from arbora.expand._common.space import to_space
 from arbora.expand._common.transform import Labelled
-from arbora.expand._fit.calibration import find_temperature
+from arbora.expand._fit.calibration import calibrate
 from arbora.expand._fit.choosing import Options, labelled_rows, learn_space
 from arbora.expand._fit.group_model import GroupModel, LearnedMap, own_probability
 from arbora.expand._fit.running import RunningSums, running_sums
@@ -71,9 +71,8 @@ def expand(
         clusters = cluster(Z, groups, n_new, candidate, options, rng, engine)
     model, codes = summarize(Z, groups.n_groups, candidate, clusters, options.pool)
     known = labelled_rows(X, groups, space, seed)
-    model = model._replace(
-        temperature=find_temperature(known, candidate, options.pool, n_new, options.filing)
-    )
+    honest = calibrate(known, candidate, options.pool, n_new, options.filing)
+    model = model._replace(temperature=honest.temperature, mean_weight=honest.mean_weight)
     own = own_probability(model, Z, codes, engine)
     running = running_sums(Z, groups, codes, own, model, engine)
     given = estimate if isinstance(estimate, NumberOfGroups) else None

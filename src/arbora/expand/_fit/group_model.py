@@ -60,6 +60,23 @@ class MappedRows:
         return unit_rows(Z) if self.unit else Z
 
 
+def tempered(scores: Matrix, temperature: tuple[float, float], n_known: int) -> Matrix:
+    """Normalised log-probabilities, divided by the temperature of the kind of the best group: known or new.
+
+    Examples
+    --------
+    >>> scores = np.log([[0.9, 0.1], [0.1, 0.9]])
+    >>> np.exp(tempered(scores, (1.0, 2.0), 1)).round(2)
+    array([[0.9 , 0.1 ],
+           [0.25, 0.75]])
+    """
+    known, new = temperature
+    if known == new:
+        return normalized(scores / known)
+    by_row = np.where(scores.argmax(axis=1) < n_known, known, new)
+    return normalized(scores / by_row[:, None])
+
+
 class GroupModel(NamedTuple):
     """A clustering of all groups, or of the new ones alone; clusters are in the order of the groups."""
 
@@ -70,7 +87,8 @@ class GroupModel(NamedTuple):
     variance: float  # of a feature around the means
     unit: bool  # whether rows are divided by their lengths
     clusterer: str  # name of the clusterer; "neighbours" after filing
-    temperature: float = 1.0
+    temperature: tuple[float, float] = (1.0, 1.0)  # of rows whose best group is known, and new
+    mean_weight: float = 0.0  # of the distances to the means of the groups, beside the votes of neighbours
 
     @property
     def n_new(self) -> int:
@@ -91,13 +109,15 @@ class GroupModel(NamedTuple):
             Z = unit_rows(Z) if self.unit else Z
             if self.covers_known and score is not None:
                 found = score(Z)
+                if self.mean_weight:
+                    found = found + self.mean_weight * mean_scores(Z, self.means, self.variance)
             else:
                 # The clusterer knows the new groups only. Known and new ones compete by the distance to their means.
                 found = mean_scores(Z, self.means, self.variance)
                 if score is not None:
                     share = np.logaddexp.reduce(found[:, n_known:], axis=1, keepdims=True)
                     found = np.hstack([found[:, :n_known], share + score(Z)])
-            return normalized(found / found.dtype.type(self.temperature))
+            return tempered(found, self.temperature, n_known).astype(Z.dtype, copy=False)
 
         return log_proba
 
