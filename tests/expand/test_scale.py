@@ -245,17 +245,20 @@ def test_a_given_engine_counts_threads():
 # --- further rows --------------------------------------------------------------------------------------------------
 
 
-def fitted(clusterer, pool="mixed", seed=0):
+def fitted(clusterer, pool="mixed", seed=0, filing="clusters"):
     X, y, truth = partly_labelled(5, 4, 100, seed=3) if pool == "new" else mixed(100)
     first = np.random.default_rng(seed).random(len(y)) < 0.5
-    model = ExpandClusters("within", clusterer, n_new=4, pool=pool, random_state=0).fit(X[first], y[first])
+    model = ExpandClusters("within", clusterer, n_new=4, pool=pool, filing=filing, random_state=0)
+    model.fit(X[first], y[first])
     return model, (X[first], y[first], truth[first]), (X[~first], y[~first], truth[~first])
 
 
-@pytest.mark.parametrize("pool", ["mixed", "new"])
+@pytest.mark.parametrize(
+    ("pool", "filing"), [("mixed", "clusters"), ("mixed", "neighbours"), ("new", "clusters")]
+)
 @pytest.mark.parametrize("clusterer", [*FAMILIES, "spectral"])
-def test_further_rows_join_their_groups(clusterer, pool):
-    model, _, (X, y, truth) = fitted(clusterer, pool)
+def test_further_rows_join_their_groups(clusterer, pool, filing):
+    model, _, (X, y, truth) = fitted(clusterer, pool, filing=filing)
     names, sizes = model.classes_.copy(), {group.name: group.size for group in model.new_groups_}
     before, map_before = model.predict(X), model.components_.copy()
     model.partial_fit(X, y)
@@ -272,7 +275,8 @@ def test_further_rows_join_their_groups(clusterer, pool):
 def test_sums_after_further_rows_are_those_of_all_rows():
     """With all rows labelled there is nothing to estimate: sums of two calls are those of one fit."""
     X, _, truth = partly_labelled(5, 0, 60)
-    model = ExpandClusters("identity", "gaussian", n_new=0, random_state=0).fit(X[:200], truth[:200])
+    model = ExpandClusters("identity", "gaussian", n_new=0, filing="clusters", random_state=0)
+    model.fit(X[:200], truth[:200])
     model.partial_fit(X[200:], truth[200:])
     Z = model.transform_rows(X)
     moments = group_moments(Z, truth, 5, np.ones(len(Z)))
@@ -372,7 +376,7 @@ def test_overlapping_groups_are_not_claimed_with_confidence():
     truth = np.repeat(np.arange(10), 60)
     X = 1.3 * rng.normal(size=(10, 8))[truth] + rng.normal(size=(600, 8)) * np.linspace(0.5, 2, 8)
     y = np.where((truth < 6) & (rng.random(600) < 0.5), truth, -1)
-    model = ExpandClusters("identity", "kmeans", n_new=4, random_state=0).fit(X, y)
+    model = ExpandClusters("identity", "kmeans", n_new=4, filing="clusters", random_state=0).fit(X, y)
     free = y < 0
     right = model.labels_[free] == truth[free]
     known = truth[free] < 6

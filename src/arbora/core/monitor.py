@@ -190,6 +190,11 @@ class Monitor:
         self.trace = Trace.from_state({"columns": list(columns), "values": list(columns.values())})
         self.bound, self.gap, self.converged = state["bound"], state["gap"], state["converged"]
 
+    @property
+    def is_due(self) -> bool:
+        """Whether :meth:`keep` would save: there is a checkpoint, and the last save is long enough ago."""
+        return self.checkpoint is not None and perf_counter() - self._saved_at >= _SAVE_SHARE * self._saving
+
     def keep(self, name: str, arrays: dict[str, NDArray[Any]], **meta: Any) -> None:
         """Save the state of a loop after an iteration, with the history.
 
@@ -203,9 +208,9 @@ class Monitor:
         arrays : dict of str to ndarray
         **meta : values that JSON can hold
         """
-        now = perf_counter()
-        if self.checkpoint is None or now - self._saved_at < _SAVE_SHARE * self._saving:
+        if self.checkpoint is None or not self.is_due:
             return
+        now = perf_counter()
         self.checkpoint.save(name, arrays, {"monitor": self.to_state(), "own": meta})
         self._saved_at = perf_counter()
         self._saving = self._saved_at - now

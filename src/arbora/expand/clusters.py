@@ -6,7 +6,8 @@ The steps of a fit:
 2. Choose scale, transformation and clusterer by hiding known groups (`_cluster.search`).
 3. Learn the transformation from all labelled rows, and map all rows.
 4. Estimate the number of new groups (`_cluster.n_new`), unless it is given.
-5. Cluster: labelled rows stay in their groups, pool rows join known groups or new ones.
+5. Cluster: labelled rows stay in their groups, pool rows join known groups or new ones; file the pool rows by their
+neighbours (`_cluster.neighbours`).
 6. With `n_rounds`, learn the transformation again from labelled rows and confident pool rows, and cluster again
 (TCS-UL).
 7. Find the temperature of the probabilities by hiding labels (`_fit.calibration`).
@@ -68,6 +69,10 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         Starts of the clusterer; the one with the best objective is kept.
     n_rounds : int
         Rounds in which the transformation is learned again, with confident pool rows as further labels (TCS-UL).
+    filing : {"neighbours", "clusters"}
+        How rows without a label get their group where the pool is mixed. "neighbours" lets the nearest rows vote
+        after the clustering, labelled ones with more weight: known groups may have any shape. "clusters" keeps the
+        answer of the clusterer. Fits in batches always do.
     batch_size : int, "auto" or None
         Rows from which scale, transformation, clusterer, map and number of new groups are learned; passes over all
         rows, a block at a time, follow. None uses all rows at once. "auto" does so up to 100,000 rows (fewer above
@@ -128,6 +133,7 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         "n_dims": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), None],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "n_rounds": [Interval(Integral, 0, None, closed="left")],
+        "filing": [StrOptions({"neighbours", "clusters"})],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), None],
         "n_jobs": [Integral, None],
         "engine": ENGINE_PARAMETER,
@@ -146,6 +152,7 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         n_dims: Any = "auto",
         n_init: int = 20,
         n_rounds: int = 0,
+        filing: str = "neighbours",
         batch_size: Any = "auto",
         n_jobs: int | None = None,
         engine: Engine | str | None = None,
@@ -160,6 +167,7 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         self.n_dims = n_dims
         self.n_init = n_init
         self.n_rounds = n_rounds
+        self.filing = filing
         self.batch_size = batch_size
         self.n_jobs = n_jobs
         self.engine = engine
@@ -303,8 +311,9 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         The choice, the map, the temperature and the number of unnamed new groups stay; groups keep their names. Rows
         with a label join its group. A label that was never seen takes over the new group that most of its rows are
         in, which becomes a known group, or starts a known group. Other rows join the groups that the model gives
-        them. The cost is that of `predict`. With "spectral", further rows enter the neighbour graph, which keeps
-        20,000 random ones. To learn the map again, or to look for further new groups, use `refit`.
+        them. The cost is that of `predict`. Where groups are found by neighbours ("spectral", or filing), further
+        rows become neighbours too; 20,000 random ones are kept. To learn the map again, or to look for further new
+        groups, use `refit`.
 
         Parameters
         ----------
@@ -326,9 +335,9 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
             rows, names = self._rows(X, self.group_model_.unit), self.classes_.tolist()
             groups = read_further(y, rows.shape[0], self.known_classes_)
             again = np.broadcast_to(np.asarray(seen, bool), rows.shape[0])
-            rng, clusterer = np.random.default_rng(self._seed()), self.choice_["clusterer"]
+            rng = np.random.default_rng(self._seed())
             found = update_groups(
-                self.group_model_, self.running_sums_, names, rows, groups, again, clusterer, rng, engine
+                self.group_model_, self.running_sums_, names, rows, groups, again, rng, engine
             )
             self._keep_update(found)
         return self

@@ -42,7 +42,7 @@ from arbora.core.chunks import split
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.expand._common.groups import group_moments
-from arbora.expand._common.hiding import choose_by_hiding
+from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.transform import (
     Labelled,
     Learned,
@@ -88,7 +88,8 @@ class Regularizer(NamedTuple):
     shrink: Callable[[Matrix, float], float]
 
 
-def _identity_conjugate(V: Matrix, g: float) -> float:
+def identity_conjugate(V: Matrix, g: float) -> float:
+    """Maximum of <V, A> - g ||A - I||^2 over A >= 0."""
     eye = np.eye(len(V))
     A = psd(eye + V / (2 * g))
     return float(np.vdot(V, A)) - g * float(np.sum((A - eye) ** 2))
@@ -157,7 +158,7 @@ REGULARIZERS = {
     "identity": Regularizer(
         lambda A: float(np.sum((A - np.eye(len(A))) ** 2)),
         lambda B, t: psd((B + 2 * t * np.eye(len(B))) / (1 + 2 * t)),
-        _identity_conjugate,
+        identity_conjugate,
         lambda V, g: 1.0,
     ),
     "ridge": Regularizer(
@@ -394,19 +395,17 @@ class GaussianTransform(MetricTransform):
         self.verbose = verbose
 
     def _learn(self, labelled: Labelled) -> Learned:
-        self.__dict__.pop("cv_results_", None)
-        self.gamma_ = self.gamma
-        if self.gamma == "cv":
-            self.gamma_, self.cv_results_ = choose_by_hiding(
-                lambda shown, gamma: learn_gaussian(shown, gamma, self.regularizer, tol=1e-3).L,
-                labelled,
-                [float(gamma) for gamma in self.gammas],
-                "gamma",
-            )
+        gamma = strength_of(
+            self,
+            "gamma",
+            self.gammas,
+            labelled,
+            lambda shown, gamma: learn_gaussian(shown, gamma, self.regularizer, tol=1e-3).L,
+        )
         with Progress(None, "iterations", self.verbose) as progress:
             found = learn_gaussian(
                 labelled,
-                self.gamma_,
+                gamma,
                 self.regularizer,
                 tol=self.tol,
                 max_iter=self.max_iter,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.expand._cluster.base import Clustering
+from arbora.expand._cluster.base import Clustering, Pool
 from arbora.expand._cluster.constrained import (
     Directions,
     Gaussians,
@@ -21,7 +21,8 @@ from arbora.expand._cluster.constrained import (
     kmeans_model,
 )
 from arbora.expand._cluster.kmeans import KMeansClustering
-from arbora.expand._cluster.mixture import GaussianClustering, SphericalClustering
+from arbora.expand._cluster.mixture import GaussianClustering, SphericalClustering, unit_rows
+from arbora.expand._cluster.neighbours import file_rows
 from arbora.infer.mixture.loop import MixtureModel
 from arbora.infer.mixture.statistics import Stats, WeightedRows
 
@@ -84,3 +85,11 @@ def made_of_sums(family: Family, counts: Matrix, sums: Matrix, outer: Matrix) ->
     within = float(np.trace(outer)) - float(np.sum(counts * np.sum(means**2, axis=0)))
     variance = max(within, 0.0) / max(float(counts.sum()) * len(outer), _TINY)
     return family.make(model.update(means, Stats(counts, sums)), counts, variance, np.nan)
+
+
+def filed(pool: Pool, found: Clustering, n_new: int, clusterer: str, seed: int) -> Clustering:
+    """Rows of the pool by the votes of their neighbours, after the clusters of a clusterer."""
+    family = FAMILIES.get(clusterer)
+    if family is not None and family.unit:
+        pool = pool._replace(Z=unit_rows(pool.Z))
+    return file_rows(pool, found.labels, pool.n_known + n_new, seed)

@@ -9,75 +9,29 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight
 
+from arbora.core import partial_labels
 from arbora.core.chunks import split
+from arbora.core.partial_labels import UNLABELLED, kind_of
+from arbora.core.partial_labels import Groups as Groups
 
-UNLABELLED = -1
 _ROWS_AT_ONCE = 4096
 Matrix = NDArray[Any]
 
-
-class Groups(NamedTuple):
-    """Group of each row as a position in `classes`, -1 for an unlabelled row."""
-
-    codes: NDArray[np.int64]
-    classes: NDArray[Any]
-
-    @property
-    def labelled(self) -> NDArray[np.bool_]:
-        """Rows that carry a label."""
-        return self.codes >= 0
-
-    @property
-    def n_groups(self) -> int:
-        """Number of labelled groups."""
-        return len(self.classes)
+_NONE_LABELLED = (
+    "no row of y carries a label: a transformation is learned from labelled groups. To find groups without any "
+    "labels use arbora.discover."
+)
 
 
 def read_groups(y: Any, n_samples: int, *, require: bool = True) -> Groups:
-    """Read labels in which -1, None or NaN means unlabelled.
-
-    Parameters
-    ----------
-    y : array-like of shape (n_samples,)
-        Integers or strings. In an array of strings only None and NaN mean unlabelled.
-    n_samples : int
-    require : bool
-        Whether at least one row must have a label.
-
-    Returns
-    -------
-    Groups
+    """Read labels in which -1, None or NaN means unlabelled; with `require` at least one row must carry a label.
 
     Examples
     --------
-    >>> read_groups(["cat", None, "dog", "cat"], 4)
-    Groups(codes=array([ 0, -1,  1,  0]), classes=array(['cat', 'dog'], dtype=object))
     >>> read_groups([7, -1, 3], 3)
     Groups(codes=array([ 1, -1,  0]), classes=array([3, 7]))
     """
-    labels = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels.ravel()
-    if labels.ndim != 1 or len(labels) != n_samples:
-        raise ValueError(
-            f"y must hold one label for each of the {n_samples} rows; its shape is {labels.shape}."
-        )
-    if labels.dtype.kind == "f":
-        missing = np.isnan(labels) | (labels == UNLABELLED)
-        whole = labels[~missing]
-        if np.any(whole != np.floor(whole)):
-            raise ValueError(
-                f"y holds the number {whole[whole != np.floor(whole)][0]:g}: groups are integers or strings; "
-                "bin measurements before you use them as groups."
-            )
-        labels = np.where(missing, UNLABELLED, labels).astype(np.int64)
-    if labels.dtype.kind in "iu":
-        missing = labels == UNLABELLED
-    elif labels.dtype.kind in "US":
-        missing = np.zeros(n_samples, bool)
-    else:
-        labels, missing = _read_objects(labels)
-    return _coded(labels, missing, require)
+    return partial_labels.read_groups(y, n_samples, none_labelled=_NONE_LABELLED if require else "")
 
 
 def read_further(y: Any, n_samples: int, known: NDArray[Any]) -> Groups:
@@ -91,53 +45,13 @@ def read_further(y: Any, n_samples: int, known: NDArray[Any]) -> Groups:
     if y is None:
         return Groups(np.full(n_samples, UNLABELLED, np.int64), known[:0])
     groups = read_groups(y, n_samples, require=False)
-    kinds = {_kind(label) for label in [*groups.classes.tolist(), *known.tolist()]}
+    kinds = {kind_of(label) for label in [*groups.classes.tolist(), *known.tolist()]}
     if len(kinds) > 1:
         raise ValueError(
             f"y mixes labels of several types ({', '.join(sorted(kinds))}) with those of the fit: use labels of one "
             "type."
         )
     return groups
-
-
-def _read_objects(labels: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
-    """Mark None, NaN and the integer -1; refuse labels of several types."""
-    values = labels.tolist()
-    missing = np.array(
-        [v is None or v != v or (_is_integer(v) and v == UNLABELLED) for v in values], dtype=bool
-    )
-    kinds = {_kind(v) for v, absent in zip(values, missing.tolist(), strict=True) if not absent}
-    if len(kinds) > 1:
-        raise ValueError(
-            f"y mixes labels of several types ({', '.join(sorted(kinds))}): make all of them strings."
-        )
-    return labels, missing
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _kind(value: Any) -> str:
-    if _is_integer(value):
-        return "int"
-    return "str" if isinstance(value, str) else type(value).__name__
-
-
-def _coded(labels: Matrix, missing: NDArray[np.bool_], require: bool) -> Groups:
-    codes = np.full(len(labels), UNLABELLED, np.int64)
-    known = labels[~missing]
-    if not len(known):
-        if not require:
-            return Groups(codes, known)
-        raise ValueError(
-            "no row of y carries a label: a transformation is learned from labelled groups. To find groups without "
-            "any labels use arbora.discover."
-        )
-    classes, codes[~missing] = np.unique(known, return_inverse=True)
-    if labels.dtype == object and all(_is_integer(v) for v in classes.tolist()):
-        classes = classes.astype(np.int64)
-    return Groups(codes, classes)
 
 
 def check_row_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:

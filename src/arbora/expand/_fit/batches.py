@@ -2,8 +2,9 @@
 
 Scale, transformation, clusterer, map, temperature and number of new groups come from a sample of the rows; so do the
 starts of the clusters. Passes of EM over all rows follow: rows are mapped block by block, and the sums of the blocks
-are added, so that a pass gives the bits of one over rows in memory. A neighbour graph is not made of sums: spectral
-clusters stay those of a sample of at most 20,000 rows, and other rows ask their neighbours in it.
+are added, so that a pass gives the bits of one over rows in memory. Rows are not filed by their neighbours. A
+neighbour graph is not made of sums: spectral clusters stay those of a sample of at most 20,000 rows, and other rows
+ask their neighbours in it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from arbora.core.engine import Engine
 from arbora.engine import ThreadEngine
 from arbora.expand._cluster.constrained import assign, centre_scores, iterate, pose
 from arbora.expand._cluster.families import FAMILIES, Family
+from arbora.expand._cluster.neighbours import MOST_EXACT
 from arbora.expand._cluster.search import Candidate
-from arbora.expand._cluster.spectral import MOST_EXACT
 from arbora.expand._common.groups import Groups
 from arbora.expand._common.space import MOST_DIMS, REDUCED_DIMS
 from arbora.expand._fit.choosing import Chosen, Options, choose
@@ -96,6 +97,7 @@ def fit_groups(
     if size is not None:
         rows = draw_sample(groups, size, np.random.default_rng(seed))
         some_X, some = X[rows], Groups(groups.codes[rows], groups.classes)
+        options = options._replace(filing="clusters")
     chosen = Chosen(candidate) if candidate is not None else choose(some_X, some, options, seed)
     if size is not None and chosen.candidate.clusterer == "spectral" and size > MOST_EXACT:
         rows = draw_sample(groups, MOST_EXACT, np.random.default_rng(seed))
@@ -107,10 +109,10 @@ def fit_groups(
 
 def refine(found: Expanded, X: Any, groups: Groups, engine: Engine) -> Expanded:
     """Go on from the fit of a sample with all rows."""
-    name, model = found.candidate.clusterer, found.model
+    model = found.model
     rows = MappedRows(X, found.learned, model.unit)
-    if name in FAMILIES and (model.covers_known or model.n_new):
-        model = model._replace(clustering=_passes(FAMILIES[name], model, rows, groups, engine))
+    if model.clusterer in FAMILIES and (model.covers_known or model.n_new):
+        model = model._replace(clustering=_passes(FAMILIES[model.clusterer], model, rows, groups, engine))
     codes = _assign(model, rows, groups, engine)
     order = ordered(codes, model.n_known, len(model.means))
     code = np.zeros(len(model.means), np.int64)
@@ -119,7 +121,7 @@ def refine(found: Expanded, X: Any, groups: Groups, engine: Engine) -> Expanded:
     own_order = order if model.covers_known else order[model.n_known :] - model.n_known  # of the clusterer
     model = model._replace(clustering=model.clustering.take(own_order), means=model.means[order])
     own = own_probability(model, rows, codes, engine)
-    running = running_sums(rows, groups, codes, own, model, name, engine)
+    running = running_sums(rows, groups, codes, own, model, engine)
     model = with_means(model, running)
     return found._replace(model=model, running=running, codes=codes, own=own)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment, minimize_scalar
 
 from arbora.expand._cluster.base import Pool, normalized
-from arbora.expand._cluster.families import FAMILIES
+from arbora.expand._cluster.families import FAMILIES, filed
 from arbora.expand._cluster.mixture import unit_rows
 from arbora.expand._cluster.search import CLUSTERERS, Candidate, learn_map, mapped
 from arbora.expand._common.groups import group_moments
@@ -99,7 +99,7 @@ def hide(
 
 
 def _folds(
-    labelled: Labelled, candidate: Candidate, pool: str, n_new: int, rng: np.random.Generator
+    labelled: Labelled, candidate: Candidate, pool: str, n_new: int, filing: str, rng: np.random.Generator
 ) -> Iterator[HiddenRows]:
     n_groups = labelled.n_groups
     fewest = 1 if candidate.transform in _ALONE else 2  # groups that must stay shown
@@ -120,7 +120,9 @@ def _folds(
         base = Labelled(labelled.Z[~free], own[~free], len(shown), labelled.row_weight[~free], labelled.seed)
         L = learn_map(candidate.transform, candidate.strength, base).astype(labelled.Z.dtype)
         Z = mapped(L, labelled.Z, candidate.transform)
-        yield _clustered(Z, np.where(free, -1, own), labelled.codes, code, n_hidden, candidate, pool, rng)
+        yield _clustered(
+            Z, np.where(free, -1, own), labelled.codes, code, n_hidden, candidate, pool, filing, rng
+        )
 
 
 def _clustered(
@@ -131,6 +133,7 @@ def _clustered(
     n_hidden: int,
     candidate: Candidate,
     pool: str,
+    filing: str,
     rng: np.random.Generator,
 ) -> HiddenRows:
     """Cluster hidden rows; `code` numbers the groups that are shown, and is -1 for those that are hidden."""
@@ -139,7 +142,10 @@ def _clustered(
     covers_known = pool == "mixed" or not n_hidden
     found_codes = fixed.copy()
     if covers_known:
-        found = fit(Pool(Z, fixed, n_shown, np.ones(len(Z))), n_hidden, rng, _STARTS)
+        rows = Pool(Z, fixed, n_shown, np.ones(len(Z)))
+        found = fit(rows, n_hidden, rng, _STARTS)
+        if filing == "neighbours":
+            found = filed(rows, found, n_hidden, candidate.clusterer, 0)
         found_codes = found.labels
     else:
         found = fit(Pool(Z[free], np.full(len(free), -1), 0, np.ones(len(free))), n_hidden, rng, _STARTS)
@@ -149,7 +155,7 @@ def _clustered(
     Z = unit_rows(Z) if unit else Z
     moments = group_moments(Z, found_codes, n_shown + n_hidden, np.ones(len(Z)))
     variance = max(float(np.trace(moments.within)) / Z.shape[1], np.finfo(np.float64).tiny)
-    model = GroupModel(found, covers_known, n_shown, moments.mean, variance, unit)
+    model = GroupModel(found, covers_known, n_shown, moments.mean, variance, unit, candidate.clusterer)
     columns = code.copy()
     new = free[code[codes[free]] < 0]
     if len(new):
@@ -159,11 +165,11 @@ def _clustered(
         match = match_columns(truth[there], found_codes[new][there] - n_shown, len(hidden), n_hidden)
         columns[hidden] = np.where(match >= 0, n_shown + match, -1)
     target = columns[codes[free]]
-    rows = target >= 0
-    return HiddenRows(np.asarray(model.scorer()(Z[free[rows]]), np.float64), target[rows])
+    matched = target >= 0
+    return HiddenRows(np.asarray(model.scorer()(Z[free[matched]]), np.float64), target[matched])
 
 
-def find_temperature(labelled: Labelled, candidate: Candidate, pool: str, n_new: int) -> float:
+def find_temperature(labelled: Labelled, candidate: Candidate, pool: str, n_new: int, filing: str) -> float:
     """Temperature for a choice of transformation and clusterer; 1 where nothing can be hidden."""
     rng = np.random.default_rng(labelled.seed)
     if len(labelled.Z) > _MOST_ROWS:
@@ -172,4 +178,4 @@ def find_temperature(labelled: Labelled, candidate: Candidate, pool: str, n_new:
         labelled = Labelled(labelled.Z[kept], own, len(codes), labelled.row_weight[kept], labelled.seed)
     if labelled.n_groups < 2:
         return 1.0
-    return temperature_of(list(_folds(labelled, candidate, pool, n_new, rng)))
+    return temperature_of(list(_folds(labelled, candidate, pool, n_new, filing, rng)))

@@ -34,6 +34,7 @@ class Options(NamedTuple):
     n_dims: Any
     n_init: int
     n_rounds: int
+    filing: str
     batch_size: Any
     verbose: int
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
 from arbora.expand._cluster.base import Clustering, Pool
-from arbora.expand._cluster.families import FAMILIES, NO_LABELS
+from arbora.expand._cluster.families import FAMILIES, NO_LABELS, filed
 from arbora.expand._cluster.kmeans import nearest
 from arbora.expand._cluster.mixture import unit_rows
 from arbora.expand._cluster.n_new import NumberOfGroups, estimate_n_new
@@ -32,6 +32,7 @@ class Clusters(NamedTuple):
 
     found: Clustering
     codes: NDArray[np.int64]
+    clusterer: str  # "neighbours" after filing
 
 
 class Expanded(NamedTuple):
@@ -70,9 +71,11 @@ def expand(
         clusters = cluster(Z, groups, n_new, candidate, options, rng, engine)
     model, codes = summarize(Z, groups.n_groups, candidate, clusters, options.pool)
     known = labelled_rows(X, groups, space, seed)
-    model = model._replace(temperature=find_temperature(known, candidate, options.pool, n_new))
+    model = model._replace(
+        temperature=find_temperature(known, candidate, options.pool, n_new, options.filing)
+    )
     own = own_probability(model, Z, codes, engine)
-    running = running_sums(Z, groups, codes, own, model, candidate.clusterer, engine)
+    running = running_sums(Z, groups, codes, own, model, engine)
     given = estimate if isinstance(estimate, NumberOfGroups) else None
     return Expanded(learned, candidate, model, running, codes, own, given)
 
@@ -108,18 +111,21 @@ def cluster(
     rng: np.random.Generator,
     engine: Engine,
 ) -> Clusters:
-    """Cluster all rows, or the pool alone."""
-    fit = CLUSTERERS[candidate.clusterer]
+    """Cluster all rows, and file those without a label by their neighbours; or cluster the pool alone."""
+    name = candidate.clusterer
+    fit = CLUSTERERS[name]
     if options.pool == "mixed" or not n_new:
         pool = Pool(Z, groups.codes, groups.n_groups, np.ones(len(Z)))
         found = fit(pool, n_new, rng, options.n_init, engine=engine)
-        return Clusters(found, found.labels)
+        if options.filing == "neighbours":
+            found, name = filed(pool, found, n_new, name, int(rng.integers(2**31 - 1))), "neighbours"
+        return Clusters(found, found.labels, name)
     free = np.flatnonzero(~groups.labelled)
     pool = Pool(Z[free], np.full(len(free), -1), 0, np.ones(len(free)))
     found = fit(pool, n_new, rng, options.n_init, engine=engine)
     codes = groups.codes.copy()
     codes[free] = groups.n_groups + found.labels
-    return Clusters(found, codes)
+    return Clusters(found, codes, name)
 
 
 def with_confident(
@@ -155,11 +161,12 @@ def summarize(
     code[order] = np.arange(len(order))
     codes = code[clusters.codes]
     family = FAMILIES.get(candidate.clusterer)
+    by_sums = clusters.clusterer in FAMILIES
     covers_known = pool == "mixed" or len(order) == n_known
     found = clusters.found.take(order if covers_known else order[n_known:] - n_known)
-    if family is not None:
+    if by_sums:
         found = found._replace(labels=NO_LABELS)  # type: ignore[attr-defined]
     unit = family is not None and family.unit
     moments = group_moments(unit_rows(Z) if unit else Z, codes, len(order), np.ones(len(Z)))
     variance = max(float(np.trace(moments.within)) / Z.shape[1], np.finfo(np.float64).tiny)
-    return GroupModel(found, covers_known, n_known, moments.mean, variance, unit), codes
+    return GroupModel(found, covers_known, n_known, moments.mean, variance, unit, clusters.clusterer), codes

@@ -17,7 +17,7 @@ from scipy.optimize import linear_sum_assignment
 from arbora.core.engine import Engine
 from arbora.expand._cluster.base import Clustering, one_hot
 from arbora.expand._cluster.families import FAMILIES, made_of_sums
-from arbora.expand._cluster.spectral import SpectralClustering
+from arbora.expand._cluster.neighbours import POOL_VOTE, NeighbourClustering
 from arbora.expand._common.groups import Groups
 from arbora.expand._fit.group_model import GroupModel, MappedRows, by_blocks, own_probability
 from arbora.expand._fit.running import RunningSums, soft_sums
@@ -127,42 +127,49 @@ def added(
     )
 
 
-def rebuilt(model: GroupModel, running: RunningSums, n_known: int, clusterer: str) -> GroupModel:
+def rebuilt(model: GroupModel, running: RunningSums, n_known: int) -> GroupModel:
     """Model of the groups from their sums."""
     first = 0 if model.covers_known else n_known
     clustering = model.clustering
-    if clusterer in FAMILIES and first < len(running.counts):
+    family = FAMILIES.get(model.clusterer)
+    if family is not None and first < len(running.counts):
         outer = running.new_outer if first else running.known_outer + running.new_outer
-        clustering = made_of_sums(FAMILIES[clusterer], running.counts[first:], running.sums[:, first:], outer)
+        clustering = made_of_sums(family, running.counts[first:], running.sums[:, first:], outer)
     return model._replace(
         clustering=clustering, n_known=n_known, means=running.means, variance=running.variance
     )
 
 
 def _renumbered(model: GroupModel, naming: Naming) -> GroupModel:
-    """Spectral model after naming: the labels of its rows follow the groups, known ones leave a model of new ones."""
+    """Clusters of neighbours after naming: labels of rows follow the groups; a model of new ones loses known ones."""
     found, first = model.clustering, 0 if model.covers_known else naming.n_known
-    assert isinstance(found, SpectralClustering)
+    assert isinstance(found, NeighbourClustering)
     place = np.full(len(model.means) + 1, -1, np.int64)
     place[naming.columns[naming.columns >= 0]] = np.flatnonzero(naming.columns >= 0)
     offset = 0 if model.covers_known else model.n_known
     labels = place[np.where(found.labels >= 0, found.labels + offset, -1)] - first
     kept = labels >= 0
     return model._replace(
-        clustering=found._replace(labels=labels[kept], Z=found.Z[kept], n_clusters=len(naming.names) - first)
+        clustering=found._replace(
+            labels=labels[kept],
+            Z=found.Z[kept],
+            votes=found.votes[kept],
+            n_clusters=len(naming.names) - first,
+        )
     )
 
 
 def _with_rows(
-    found: Clustering, Z: Matrix, codes: NDArray[np.int64], rng: np.random.Generator
-) -> SpectralClustering:
-    """Spectral clustering with further rows; above `MOST_ROWS` random rows are dropped."""
-    assert isinstance(found, SpectralClustering)
+    found: Clustering, Z: Matrix, codes: NDArray[np.int64], votes: Matrix, rng: np.random.Generator
+) -> NeighbourClustering:
+    """Clusters of neighbours with further rows; above `MOST_ROWS` random rows are dropped."""
+    assert isinstance(found, NeighbourClustering)
     rows, labels = np.vstack([found.Z, Z.astype(found.Z.dtype)]), np.concatenate([found.labels, codes])
+    votes = np.concatenate([found.votes, votes.astype(found.votes.dtype)])
     if len(rows) > max(MOST_ROWS, len(found.Z)):
         kept = np.sort(rng.permutation(len(rows))[: max(MOST_ROWS, len(found.Z))])
-        rows, labels = rows[kept], labels[kept]
-    return found._replace(Z=rows, labels=labels)
+        rows, labels, votes = rows[kept], labels[kept], votes[kept]
+    return found._replace(Z=rows, labels=labels, votes=votes)
 
 
 class _Rows:
@@ -184,17 +191,16 @@ def update_groups(
     rows: MappedRows,
     labels: Groups,
     seen: NDArray[np.bool_],
-    clusterer: str,
     rng: np.random.Generator,
     engine: Engine,
 ) -> Updated:
     """Add rows and labels to a model."""
-    n_before, spectral = model.n_known, clusterer not in FAMILIES
+    n_before, by_neighbours = model.n_known, model.clusterer not in FAMILIES
     found = best_groups(model, rows, engine)
     naming = name_groups(names, n_before, labels, found)
     n_known, n_groups = naming.n_known, len(naming.names)
     running = rearranged(running, naming, n_before, model.covers_known)
-    if spectral:
+    if by_neighbours:
         model = _renumbered(model, naming)
     held = labels.labelled
     column = np.array([naming.names.index(name) for name in labels.classes.tolist()], np.int64)
@@ -208,24 +214,25 @@ def update_groups(
         before = place[found[moved]]
         running = added(running, rows[np.flatnonzero(moved)], before, n_known, ones[: len(before)], -1.0)
     running = added(running, Z, codes[held], n_known, ones)
-    model = rebuilt(model, running, n_known, clusterer)
+    model = rebuilt(model, running, n_known)
     first = model.first
     free = np.flatnonzero(~held & ~seen)
     codes[~held] = best_groups(model, _Rows(rows, np.flatnonzero(~held)), engine, first)
-    if spectral and (model.covers_known or model.n_new):
+    if by_neighbours and (model.covers_known or model.n_new):
         inside = (held | ~seen) & (codes >= first)
-        grown = _with_rows(model.clustering, rows[np.flatnonzero(inside)], codes[inside] - first, rng)
+        votes = np.where(held, 1.0, POOL_VOTE)[inside]
+        grown = _with_rows(model.clustering, rows[np.flatnonzero(inside)], codes[inside] - first, votes, rng)
         model = model._replace(clustering=grown)
-    if spectral or not (model.covers_known or model.n_new):
+    if by_neighbours or not (model.covers_known or model.n_new):
         running = added(running, rows[free], codes[free], n_known, np.zeros(len(free)))
     elif len(free):
-        sums = soft_sums(rows[free], np.full(len(free), -1), np.ones(len(free)), model, clusterer, engine)
+        sums = soft_sums(rows[free], np.full(len(free), -1), np.ones(len(free)), model, engine)
         counts, total = running.counts.copy(), running.sums.copy()
         counts[first:] += sums.counts
         total[:, first:] += sums.sums
         kind = "new_outer" if first else "known_outer"
         running = running._replace(counts=counts, sums=total, **{kind: getattr(running, kind) + sums.outer})
-    model = rebuilt(model, running, n_known, clusterer)
+    model = rebuilt(model, running, n_known)
     own = own_probability(model, rows, codes, engine)
     confidence = running.confidence + np.bincount(codes[free], own[free], n_groups)
     return Updated(model, running._replace(confidence=confidence), codes, own, naming)

@@ -69,6 +69,7 @@ class GroupModel(NamedTuple):
     means: Matrix  # of all groups
     variance: float  # of a feature around the means
     unit: bool  # whether rows are divided by their lengths
+    clusterer: str  # name of the clusterer; "neighbours" after filing
     temperature: float = 1.0
 
     @property

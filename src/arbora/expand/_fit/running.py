@@ -46,11 +46,10 @@ def soft_sums(
     fixed: NDArray[np.int64],
     weight: Matrix,
     model: GroupModel,
-    clusterer: str,
     engine: Engine,
 ) -> Sums:
     """Add up rows by the clusters of a model: labelled rows (`fixed`) by label, others by responsibility."""
-    family = FAMILIES[clusterer]
+    family = FAMILIES[model.clusterer]
     first = 0 if model.covers_known else model.n_known
     n_clusters = len(model.means) - first
     problem = pose(X, fixed, weight, n_clusters, engine)
@@ -68,7 +67,6 @@ def running_sums(
     codes: NDArray[np.int64],
     own: Matrix,
     model: GroupModel,
-    clusterer: str,
     engine: Engine,
 ) -> RunningSums:
     """Add up all rows of a fit; X is in the learned space, in memory or not."""
@@ -77,7 +75,7 @@ def running_sums(
     if model.unit and isinstance(X, np.ndarray):
         X = unit_rows(X)
     ones = np.ones(X.shape[0], X.dtype)
-    if clusterer not in FAMILIES:
+    if model.clusterer not in FAMILIES:
         known, new = (
             sum_rows(X, codes, ones * part, n_groups, engine) for part in (codes < n_known, codes >= n_known)
         )
@@ -86,11 +84,11 @@ def running_sums(
         )
     if model.covers_known:
         # One covariance for all groups: how the products are shared out between known and new ones does not matter.
-        found = soft_sums(X, groups.codes, ones, model, clusterer, engine)
+        found = soft_sums(X, groups.codes, ones, model, engine)
         return RunningSums(found.counts, found.sums, confidence, found.outer, np.zeros_like(found.outer))
     free = ~groups.labelled
     known = sum_rows(X, groups.codes, ones * ~free, n_known, engine)
-    new = soft_sums(X, np.full(len(free), -1), ones * free, model, clusterer, engine)
+    new = soft_sums(X, np.full(len(free), -1), ones * free, model, engine)
     return RunningSums(
         np.concatenate([known.counts, new.counts]),
         np.hstack([known.sums, new.sums]),

@@ -1,0 +1,1 @@
+"""Bayesian mixtures of Gaussians by sampling: a posterior over partitions."""

@@ -1,0 +1,206 @@
+"""The posterior over partitions: similarity of rows, a point estimate, the number of clusters, the tree of merges.
+
+The point estimate minimises the mean distance from the draws: the variation of information (Wade and Ghahramani
+2018) or Binder's loss. The draws themselves are the first candidates; then single rows move between clusters as long
+as the mean distance falls.
+
+Reference: S. Wade and Z. Ghahramani (2018). Bayesian cluster analysis: point estimation and credible balls. Bayesian
+Analysis 13(2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.cluster.hierarchy import linkage
+from scipy.spatial.distance import squareform
+
+from arbora.core.chunks import split
+from arbora.core.memory import require_memory
+from arbora.kernels.partition_loss import count_together, expected_distance, improve_partition, share_rows
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+LARGE_SHARE = 0.01  # of the rows: smaller clusters count as outliers
+_MOST_CANDIDATES = 60  # draws that are compared as point estimates
+_MOST_DRAWS = 200  # draws that a candidate is compared with
+_MOST_PASSES = 30
+_MORE_CLUSTERS = 2  # that a point estimate may have beside those of its start
+
+
+def similarity(draws: NDArray[Any], rows: ArrayLike | None = None, columns: ArrayLike | None = None) -> Array:
+    """Return the share of draws in which rows are together with others.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (n_draws, n_samples)
+    rows, columns : array-like of int, optional
+        All rows by default.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_columns)
+
+    Examples
+    --------
+    >>> similarity(np.array([[0, 0, 1], [0, 1, 1]]), rows=[0])
+    array([[1. , 0.5, 0. ]])
+    """
+    n = draws.shape[1]
+    row_ids = np.arange(n) if rows is None else np.asarray(rows, np.int64).ravel()
+    column_ids = np.arange(n) if columns is None else np.asarray(columns, np.int64).ravel()
+    for ids in (row_ids, column_ids):
+        if len(ids) and not -n <= ids.min() <= ids.max() < n:
+            raise IndexError(f"rows are numbered from 0 to {n - 1}, got {ids.min()} to {ids.max()}")
+    require_memory(
+        8 * len(row_ids) * len(column_ids),
+        f"The similarity of {len(row_ids)} rows with {len(column_ids)}",
+        "Ask for some rows and columns, or iterate over similarity_blocks().",
+    )
+    out = np.empty((len(row_ids), len(column_ids)))
+    count_together(draws, row_ids % n, column_ids % n, out)
+    return out
+
+
+def similarity_blocks(draws: NDArray[Any], size: int) -> Iterator[tuple[slice, Array]]:
+    """Yield the similarity matrix in blocks of `size` rows."""
+    for part in split(draws.shape[1], size=size, even=False):
+        yield part, similarity(draws, np.arange(part.start, part.stop))
+
+
+def distance_table(n: int, loss: str) -> Array:
+    """Return f of `arbora.kernels.partition_loss` for 0, ..., n: of the losses "vi" (in nats) and "binder"."""
+    x = np.arange(n + 1, dtype=np.float64)
+    if loss == "binder":
+        return x**2 / n**2
+    return np.multiply(x, np.log(np.maximum(x, 1.0))) / n
+
+
+def mean_distance(draws: NDArray[Any], labels: Ints, loss: str = "vi") -> float:
+    """Return the mean distance of a partition from draws of partitions.
+
+    Examples
+    --------
+    >>> draws = np.array([[0, 0, 1, 1], [0, 0, 0, 0]])
+    >>> round(mean_distance(draws, np.array([0, 0, 1, 1])), 4)  # half of log(2)
+    0.3466
+    """
+    f = distance_table(draws.shape[1], loss)
+    value: float = expected_distance(draws, labels, int(draws.max()) + 1, f)
+    return value
+
+
+def point_estimate(draws: NDArray[Any], loss: str, log_joint: Array, rng: np.random.Generator) -> Ints:
+    """Return one partition for all draws.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (n_draws, n_samples)
+    loss : {"vi", "binder", "map"}
+        "map": the draw of highest density.
+    log_joint : ndarray of shape (n_draws,)
+    rng : numpy.random.Generator
+        Draws the order in which rows move.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Labels by decreasing size of the clusters.
+    """
+    if loss == "map":
+        return by_size(draws[int(np.argmax(log_joint))].astype(np.int64))
+    draws = np.ascontiguousarray(draws[_spread(len(draws), _MOST_DRAWS)])
+    n_draws, n = draws.shape
+    f, n_labels = distance_table(n, loss), int(draws.max()) + 1
+    candidates = draws[_spread(n_draws, _MOST_CANDIDATES)]
+    costs = [expected_distance(draws, labels.astype(np.int64), n_labels, f) for labels in candidates]
+    best = by_size(candidates[int(np.argmin(costs))].astype(np.int64))
+    improve_partition(
+        draws, best, n_labels, int(best.max()) + 1 + _MORE_CLUSTERS, f, rng.permutation(n), _MOST_PASSES
+    )
+    return by_size(best)
+
+
+def _spread(n: int, most: int) -> Ints:
+    """Return at most `most` positions of n, evenly spaced."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
+
+
+def by_size(labels: Ints) -> Ints:
+    """Renumber clusters by decreasing size; equal ones by their first rows.
+
+    Examples
+    --------
+    >>> by_size(np.array([3, 1, 1, 7]))
+    array([1, 0, 0, 2])
+    """
+    _, first, codes, counts = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
+    rank = np.empty(len(counts), np.int64)
+    rank[np.lexsort((first, -counts))] = np.arange(len(counts))
+    return rank[codes]
+
+
+def cluster_counts(draws: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Return the number of clusters of each draw, and of those with at least 1% of the rows.
+
+    Examples
+    --------
+    >>> cluster_counts(np.array([[0, 0, 1], [0, 0, 0]]))
+    (array([2, 1]), array([2, 1]))
+    """
+    n, width = draws.shape[1], int(draws.max()) + 1
+    sizes = np.array([np.bincount(labels, minlength=width) for labels in draws])
+    return (sizes > 0).sum(axis=1), (sizes >= max(1.0, LARGE_SHARE * n)).sum(axis=1)
+
+
+def partition_entropies(draws: NDArray[Any]) -> Array:
+    """Return the entropy of the cluster sizes of each draw, in nats."""
+    shares = np.array([np.bincount(labels, minlength=int(draws.max()) + 1) for labels in draws])
+    shares = shares / draws.shape[1]
+    return np.asarray(-np.sum(shares * np.log(np.where(shares > 0, shares, 1.0)), axis=1))
+
+
+def distribution(values: Ints) -> dict[str, NDArray[Any]]:
+    """Return the values that occur and their shares.
+
+    Examples
+    --------
+    >>> distribution(np.array([3, 3, 4, 3]))
+    {'value': array([3, 4]), 'probability': array([0.75, 0.25])}
+    """
+    value, counts = np.unique(values, return_counts=True)
+    return {"value": value, "probability": counts / counts.sum()}
+
+
+def cluster_similarity(draws: NDArray[Any], labels: Ints) -> Array:
+    """Return the mean similarity of the rows of each pair of clusters; on the diagonal, within a cluster.
+
+    Examples
+    --------
+    >>> cluster_similarity(np.array([[0, 0, 1], [0, 1, 1]]), np.array([0, 0, 1]))
+    array([[0.75, 0.25],
+           [0.25, 1.  ]])
+    """
+    K = int(labels.max()) + 1
+    counts = np.bincount(labels, minlength=K).astype(np.float64)
+    tables = share_rows(np.ascontiguousarray(draws), labels, int(draws.max()) + 1, K)
+    together = np.einsum("skl,sml->km", tables, tables, dtype=np.float64) / len(draws)
+    return np.asarray(together / np.outer(counts, counts))
+
+
+def merge_tree(draws: NDArray[Any], labels: Ints) -> Array:
+    """Return the tree of merges of the clusters: a linkage matrix of scipy, by average similarity.
+
+    The height of a merge is 1 minus the mean similarity of the rows of its two sides. Heights near 0 join clusters
+    that the posterior does not tell apart; at height 1 are clusters that were together in no draw.
+    """
+    K = int(labels.max()) + 1
+    if K < 2:
+        return np.empty((0, 4))
+    distances = 1.0 - cluster_similarity(draws, labels)
+    np.fill_diagonal(distances, 0.0)
+    return np.asarray(linkage(squareform(np.clip(distances, 0.0, 1.0), checks=False), method="average"))
