@@ -44,6 +44,7 @@ Matrix = NDArray[Any]
 GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)
 _STEPS = 20  # of L-BFGS-B between two updates of the shapes
 _FLOOR = 1e-6  # added to every feature, in units of the mean: a gamma variable is positive
+_MOST_FEATURES = 2000
 _LARGEST_SHAPE = 1e4
 _TINY = float(np.finfo(np.float64).tiny)
 _LEAST = 1e-100  # of a mapped entry: its square can still be divided by
@@ -205,6 +206,11 @@ class GammaTransform(MetricTransform):
             raise ValueError(
                 f"Negative values in data passed to {type(self).__name__}: the smallest entry of X is {smallest:g}, "
                 "but gamma variables are positive. Use GaussianTransform."
+            )
+        if X.shape[1] > _MOST_FEATURES:
+            raise ValueError(
+                f"X has {X.shape[1]:,} features, and {type(self).__name__} learns a matrix over all pairs of them, "
+                f"without an SVD: select features (at most {_MOST_FEATURES:,}), or use GaussianTransform."
             )
         level = float(np.asarray(X.mean()))
         level = level if level > 0 else 1.0

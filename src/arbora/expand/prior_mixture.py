@@ -42,6 +42,7 @@ from arbora.expand._common.transform import Learned, warn_unless_converged
 
 Matrix = NDArray[Any]
 _SMALLEST = 1e-8  # variance of the means, in units of the variance of the rows
+_LEAST_VARIANCE = 1e-12  # of a feature, in the units of the feature space: rows may be equal
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -161,7 +162,7 @@ def fit_prior_mixture(
     only_new = only_new and n_new > 0
     centres, variance = first_centres(pool, n_new, rng, n_init, only_new)
     width = pool.Z.shape[1]
-    level = max(variance, _TINY)
+    level = max(variance, _LEAST_VARIANCE)
     prior = _Prior(prior_weight, level * np.eye(width))
     centre = centres.mean(axis=0)
     spread = max(float(np.mean((centres - centre) ** 2)), _SMALLEST * level)
