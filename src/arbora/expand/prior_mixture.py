@@ -241,7 +241,7 @@ class BayesianPriorMixture(BaseEstimator):
         prior_weight: float = 10.0,
         n_dims: Any = "auto",
         n_init: int = 20,
-        tol: float = 1e-5,
+        tol: float = 1e-3,
         max_iter: int = 500,
         random_state: Any = None,
     ) -> None:
