@@ -235,11 +235,16 @@ def report(cells: Cells, names: list[str], splits: int) -> None:
         kind, name, group, *_ = key.split(" | ")
         found = cells.kept(key)
         if found is None or found["status"] != DONE:
+            stem = key.rpartition(" | ")[0]
+            fewer = [
+                n for n in range(1, splits) if (one := cells.kept(f"{stem} | {n}")) and one["status"] == DONE
+            ]
             why = "" if found is None else f" ({summary(found)})"
+            why = f" ({max(fewer)} splits so far)" if fewer else why
             missing.setdefault(group if kind == "classes" else kind, []).append(f"{name}{why}")
     if missing:
         lines = (f"{what}: {', '.join(absent)}" for what, absent in missing.items())
-        print(f"\nNot measured yet. {'; '.join(lines)}.")
+        print(f"\nNot measured yet with {splits} splits. {'; '.join(lines)}.")
 
 
 def main() -> None:

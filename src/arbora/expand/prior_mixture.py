@@ -13,9 +13,8 @@ step raises Q. Given responsibilities with sums n_k and weighted sums of rows S_
 
     V_k = (n_k Sigma^-1 + I / s^2)^-1,     m_k = V_k (Sigma^-1 S_k + theta_0 / s^2),
 
-theta_0 = mean of m_k, s^2 = mean of (||m_k - theta_0||^2 + tr V_k) / P, Sigma the scatter of the rows around m_k plus
-n_k V_k. (With point estimates of the means, s^2 = 0 and equal means would be the optimum, and groups would merge
-where there are more features than rows.)
+theta_0 = mean of m_k, and Sigma the scatter of the rows around m_k plus n_k V_k. s^2 is the variance of the means at
+the start and stays: an s^2 that is learned shrinks to 0 where features are many, and the groups merge.
 """
 
 from __future__ import annotations
@@ -118,15 +117,13 @@ def update(model: PriorMixture, pool: Pool, R: Matrix, prior: _Prior) -> PriorMi
     right = (sums @ V) / values + (model.centre @ V) / model.spread
     means = (right / precision) @ V.T
     centre = means.mean(axis=0)
-    floor = _SMALLEST * float(values.mean())
     uncertainty = 1 / precision
-    spread = max(float(np.mean((means - centre) ** 2 + uncertainty)), floor)
     outer = pool.Z.T @ (pool.row_weight[:, None] * pool.Z)
     cross = sums.T @ means
     scatter = outer - cross - cross.T + means.T @ (size[:, None] * means) + (V * (size @ uncertainty)) @ V.T
     total = float(pool.row_weight.sum())
     covariance = (scatter + prior.weight * prior.scale) / (total + prior.weight)
-    return PriorMixture(means, (covariance + covariance.T) / 2, centre, spread, V, uncertainty)
+    return PriorMixture(means, (covariance + covariance.T) / 2, centre, model.spread, V, uncertainty)
 
 
 def first_centres(
@@ -242,7 +239,7 @@ class BayesianPriorMixture(BaseEstimator):
         prior_weight: float = 10.0,
         n_dims: Any = "auto",
         n_init: int = 20,
-        tol: float = 1e-5,
+        tol: float = 1e-3,
         max_iter: int = 500,
         random_state: Any = None,
     ) -> None:
