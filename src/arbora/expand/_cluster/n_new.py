@@ -47,7 +47,7 @@ RULES = (
     "eigenvalues .9",
 )
 _STARTS = 3
-_MOST_ROWS = 1000  # of a set that rules are applied to
+_MOST_ROWS = 1000  # of the pool that rules are applied to; twice as many of the known groups
 _MOST_RATIO = 3  # of the largest number tried over the number of known groups
 _FEWEST_TRIED = 16
 _N_SETS = 20
@@ -106,9 +106,9 @@ def tried_numbers(most: int) -> NDArray[np.int64]:
     return np.unique(np.concatenate([np.arange(1, 10), more]))
 
 
-def trace_curve(Z: Matrix, most: int, rng: np.random.Generator) -> Curve:
-    """Cluster at most `_MOST_ROWS` of the rows with every number of clusters."""
-    Z = Z[np.sort(rng.permutation(len(Z))[:_MOST_ROWS])]
+def trace_curve(Z: Matrix, most: int, rate: float, rng: np.random.Generator) -> Curve:
+    """Cluster a share of the rows with every number of clusters."""
+    Z = Z[np.sort(rng.permutation(len(Z))[: max(int(np.ceil(rate * len(Z))), 1)])]
     n, width = Z.shape
     K = tried_numbers(min(most, max(n // 3, 1)))
     pool = Pool(Z, np.full(n, -1, np.int64), 0, np.ones(n))
@@ -229,11 +229,13 @@ def estimate_n_new(
     means = cluster_means(known, codes, np.ones(len(codes)), n_known)[1]
     within = float(np.mean((known - means[codes]) ** 2))
     unexplained = min(max(within / max(float(known.var(axis=0).mean()), _TINY), 1e-6), 1.0)
-    here = trace_curve(pool, most, rng)
+    # One rate for all: a group has as many rows in the pool as in any set of known groups.
+    rate = min(1.0, _MOST_ROWS / len(pool), 2 * _MOST_ROWS / len(known))
+    here = trace_curve(pool, most, rate, rng)
     sizes, answers = set_sizes(n_known), []
     for size in sizes:
         rows = np.isin(codes, rng.permutation(n_known)[:size])
-        answers.append(apply_rules(trace_curve(known[rows], most, rng), unexplained))
+        answers.append(apply_rules(trace_curve(known[rows], most, rate, rng), unexplained))
     calibration = calibrate(np.log(sizes), np.array(answers))
     said = apply_rules(here, unexplained)
     log_value, deviation = combine(calibration, said, float(np.log(n_known)))
