@@ -56,8 +56,8 @@ EXPLANATION = f"""\
 `S="sample", r="sample", nu="sample"`; "DPMMGM" is `MaxMarginGaussianMixture(select="heuristic")` given the number of
 classes, "DPMMGM*" not given it; "fixed K" has `n_components`. k-means (best of 10) and spectral clustering (10
 neighbours) are scikit-learn's and know the number of classes; "scikit-learn DP" is its `BayesianGaussianMixture` with
-20 components, on standardised features. Chains: one, 60 + 40 sweeps. Large sets are samples as in the paper (Satimage:
-1,500 rows); MNIST is reduced to 20 principal components.
+20 components, on standardised features. Chains: one, 60 + 40 sweeps. Large sets are samples as in the paper, with
+1,500 rows of Satimage; MNIST is reduced to 20 principal components.
 """
 
 

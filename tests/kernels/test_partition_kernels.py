@@ -62,7 +62,7 @@ def test_densities_are_those_of_the_textbook(form):
 
 
 def test_the_predictive_density_is_students():
-    _, X, labels, mean, (r, nu, scale), prior = problem("full")
+    _, X, labels, _, (r, nu, scale), prior = problem("full")
     clusters = tabulate(X, labels, 3, prior, scale)
     S, n, p = scales_of(clusters, np.arange(3))[0], clusters.counts[0], 3
     df, rn = nu + n - p + 1, r + n
@@ -223,13 +223,23 @@ def test_the_ratio_of_a_split_is_that_of_the_densities(form):
     members = np.array([q for q in np.flatnonzero(labels < 2) if q not in (i, j)])
     log_sizes, side = np.log(np.maximum(np.arange(n + 1), 1e-300)), np.empty(n, np.int64)
     log_q = moves.allocate(
-        X, i, j, members, len(members), labels, False, 3, clusters, prior, log_sizes, side, np.random.default_rng()
+        X,
+        i,
+        j,
+        members,
+        len(members),
+        labels,
+        False,
+        3,
+        clusters,
+        prior,
+        log_sizes,
+        side,
+        np.random.default_rng(),
     )
     parts, slow = [[i], [j]], 0.0
     for q in members:
-        w = [
-            np.log(len(part)) + log_student(X[q], X[part], mean, r, nu, scale, form) for part in parts
-        ]
+        w = [np.log(len(part)) + log_student(X[q], X[part], mean, r, nu, scale, form) for part in parts]
         slow += w[labels[q]] - np.logaddexp(*w)
         parts[labels[q]].append(q)
     assert log_q == pytest.approx(slow)
@@ -240,7 +250,9 @@ def test_the_ratio_of_a_split_is_that_of_the_densities(form):
     a, b, both = X[labels == 0], X[labels == 1], X[labels < 2]
     known = sum(log_marginal(one, mean, r, nu, scale, form) for one in (a, b))
     known -= log_marginal(both, mean, r, nu, scale, form)
-    sizes = sum(np.log(np.arange(1, len(one))).sum() for one in (a, b)) - np.log(np.arange(1, len(both))).sum()
+    sizes = (
+        sum(np.log(np.arange(1, len(one))).sum() for one in (a, b)) - np.log(np.arange(1, len(both))).sum()
+    )
     assert ratio == pytest.approx(np.log(1.7) + sizes + known)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from arbora.discover.gaussian.normal_wishart import FLOOR, HyperPrior, Hyperparameters, draw_components
+from arbora.discover.gaussian.normal_wishart import FLOOR, Hyperparameters, HyperPrior, draw_components
 from arbora.discover.gaussian.sampler import canonical, draw_partition
 from arbora.infer.mcmc.diagnostics import compare_simulations
 from support.gaussian_problems import FORMS, exact_posterior, partitions, tiny_model
@@ -121,9 +121,7 @@ def test_the_scale_never_falls_below_its_floor(form):
     tiny = np.tile(1e-12 * hp.scale0, (K, 1, 1))
     hyper = Hyperparameters(start.r, start.nu, start.scale)
     for _ in range(50):
-        components = draw_components(
-            np.zeros((K, 2)), tiny, np.full(K, start.r), np.full(K, 20.0), form, rng
-        )
+        components = draw_components(np.zeros((K, 2)), tiny, np.full(K, start.r), np.full(K, 20.0), form, rng)
         hyper = hp.draw(hyper, components, rng)
         excess = hyper.scale - FLOOR * hp.scale0
         smallest = np.linalg.eigvalsh(excess).min() if form == "full" else excess.min()
