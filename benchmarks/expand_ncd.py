@@ -129,7 +129,7 @@ def generalised(name: str, seed: int, most_rows: int | None) -> dict[str, tuple[
     found = {
         "k-means": KMeans(n_classes, n_init=20, random_state=seed).fit_predict(Z),
         "semi-supervised k-means": ExpandClusters(
-            "identity", "kmeans", scale="common", n_new=n_new, random_state=seed
+            "identity", "kmeans", scale="common", n_new=n_new, filing="clusters", random_state=seed
         ).fit_predict(X, labels),
         "ExpandClusters": ExpandClusters(n_new=n_new, random_state=seed).fit_predict(X, labels),
     }

@@ -1,17 +1,15 @@
 """Time of the transformers of `arbora.expand`: against other packages and a plain SDP solver, and growth.
 
-    python -m benchmarks.expand_speed [--quick]
+    python -m benchmarks.expand_speed [--quick] [--picture docs/images/expand-growth.png]
 
 Seconds are processor time on one thread, because other work on the machine would show in the clock; the best of the
 turns counts. Rows come from Gaussian groups with a common covariance that is not spherical. Others that are not
-installed, or do not run, are left out of the table with the reason. The growth is drawn into `expand_speed.html` in
-the folder of `--cache`.
+installed, or do not run, are left out of the table with the reason.
 """
 
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -30,14 +28,18 @@ from arbora.expand import (
     SeparabilityTransform,
     WithinClassTransform,
 )
+from arbora.expand._common.transform import Labelled
 from arbora.expand.gaussian import GaussianProblem
+from arbora.expand.large_margin import LargeMarginProblem, target_neighbours
 from arbora.metrics.table import Table
+from benchmarks._common.picture import BLUE, RED, save, style
 from benchmarks._common.report import published
 
 SECTION = "Expand: time of the transformers"
 TARGET, TARGET_SECONDS = (64_000, 160, 30), 2.0
 PEERS = (2_000, 10, 20)  # rows, classes, features
 SOLVED = (200, 5, 6)
+NEIGHBOURS = 5
 GROWTH = {
     "rows": [(n, 40, 30) for n in (4_000, 8_000, 16_000, 32_000, 64_000)],
     "classes": [(16_000, k, 30) for k in (10, 20, 40, 80, 160)],
@@ -137,6 +139,39 @@ def peer_lines(size: tuple[int, int, int], turns: int) -> list[tuple[Any, ...]]:
     return lines
 
 
+def large_margin_lines(size: tuple[int, int, int], turns: int) -> list[tuple[Any, ...]]:
+    """Seconds and objective of LMNN by the transformer and by metric-learn, in the transformer's space."""
+    X, y = gaussian_groups(size)
+    model = LargeMarginTransform(NEIGHBOURS, gamma=0.0)
+    Z = (X - X.mean(axis=0)) / model.fit(X, y).space_.scale
+    labelled = Labelled(Z, y, size[1], np.ones(len(Z)), 0)
+    problem = LargeMarginProblem(labelled, target_neighbours(labelled, NEIGHBOURS), model.mu, model.tol)
+
+    def objective(A: np.ndarray) -> float:
+        problem.search(A)
+        return problem.losses(A).exact
+
+    lines: list[tuple[Any, ...]] = []
+    for tol in (1e-2, 1e-3, 1e-4):
+        model = LargeMarginTransform(NEIGHBOURS, gamma=0.0, tol=tol, max_iter=5000)
+        spent = seconds(partial(model.fit, X, y), turns)
+        lines.append(
+            (f"LargeMarginTransform, tol {tol:g}", f"{spent:.2f}", model.n_iter_, f"{objective(model.A_):.4f}",
+             f"{model.duality_gap_:.1e}")
+        )  # fmt: skip
+    try:
+        other = peers()["metric-learn LMNN"]().set_params(n_neighbors=NEIGHBOURS)
+        spent = seconds(partial(other.fit, Z, y), 1)
+        A = other.get_mahalanobis_matrix()
+        lines.append(("metric-learn LMNN", f"{spent:.2f}", other.n_iter_, f"{objective(A):.4f}", ""))
+        lines.append(("identity", "", "", f"{objective(np.eye(size[2])):.4f}", ""))
+    except Exception as error:  # a peer that does not run is a line of the table
+        lines.append(
+            ("metric-learn LMNN", f"does not run: {type(error).__name__}: {str(error)[:70]}", "", "", "")
+        )
+    return lines
+
+
 def solve_plainly(X: np.ndarray, y: np.ndarray, gamma: float, solver: str) -> Any:
     """Minimise TCS-GM with cvxpy: log-sum-exp of each row, A in the semidefinite cone."""
     import cvxpy as cp
@@ -210,30 +245,56 @@ def slope(points: list[Point], what: str) -> str:
     )
 
 
-def draw(found: dict[str, list[Point]], folder: Path) -> None:
-    try:
-        from plotly.graph_objects import Scatter
-        from plotly.subplots import make_subplots
-    except ImportError:
-        print("(no figure: it needs plotly)")
-        return
-    figure = make_subplots(rows=1, cols=len(found))
+def draw(found: dict[str, list[Point]], png: Path) -> None:
+    """Draw seconds against rows, classes and features, on logarithmic axes."""
+    from plotly.graph_objects import Scatter
+    from plotly.subplots import make_subplots
+
+    titles = [
+        f"<b>{what}</b><br><span style='font-size:16px'>{fixed}</span>"
+        for what, fixed in (
+            ("Rows", "40 classes, 30 features"),
+            ("Classes", "16,000 rows, 30 features"),
+            ("Features", "16,000 rows, 40 classes"),
+        )
+    ]
+    figure = make_subplots(
+        rows=1, cols=len(found), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.04
+    )
     for column, (what, points) in enumerate(found.items(), start=1):
-        for name, color in (("gaussian", "#1f77b4"), ("within", "#d62728")):
+        sizes = [getattr(p, what) for p in points]
+        for name, field, color, marker in (
+            ("GaussianTransform, certified to 1e-6", "gaussian", BLUE, "circle"),
+            ("WithinClassTransform", "within", RED, "square"),
+        ):
             figure.add_trace(
                 Scatter(
-                    x=[getattr(p, what) for p in points], y=[getattr(p, name) for p in points], name=name,
-                    mode="lines+markers", line_color=color, showlegend=column == 1,
+                    x=sizes, y=[getattr(p, field) for p in points], name=name, mode="lines+markers",
+                    line={"color": color, "width": 3}, marker={"size": 10, "symbol": marker},
+                    showlegend=column == 1,
                 ),
                 row=1, col=column,
             )  # fmt: skip
-        figure.update_xaxes(title_text=what, rangemode="tozero", col=column)
-    figure.update_yaxes(title_text="seconds of a fit", rangemode="tozero", col=1)
-    folder.mkdir(parents=True, exist_ok=True)
-    figure.write_html(folder / "expand_speed.html", include_plotlyjs=True)
+        # One more line, of proportional growth, from the last point of GaussianTransform.
+        last = points[-1].gaussian
+        figure.add_trace(
+            Scatter(
+                x=[sizes[0], sizes[-1]], y=[last * sizes[0] / sizes[-1], last], name="proportional growth",
+                mode="lines", line={"color": "#888888", "dash": "dot", "width": 2}, showlegend=column == 1,
+            ),
+            row=1, col=column,
+        )  # fmt: skip
+        figure.update_xaxes(
+            title_text=what, type="log", tickvals=sizes, ticktext=[f"{n:,}" for n in sizes], col=column
+        )
+    ticks = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1]
+    figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{t:g} s" for t in ticks])
+    figure.update_yaxes(title_text="time of a fit", col=1)
+    style(figure, 1320, 520)
+    save(figure, png)
 
 
-def report(quick: bool, folder: Path) -> None:
+def report(quick: bool, png: Path | None) -> None:
     print(EXPLANATION)
     shrink = 20 if quick else 1
     turns = 1 if quick else 3
@@ -254,6 +315,11 @@ def report(quick: bool, folder: Path) -> None:
     size = (PEERS[0] // (10 if quick else 1), *PEERS[1:])
     print(f"\n{size[0]:,} x {size[2]} rows of {size[1]} classes, against other packages (one turn each):\n")
     print(Table(("transformer", "seconds", "iterations"), peer_lines(size, turns)).to_markdown())
+    lines = large_margin_lines(size, turns)
+    print(
+        f"\nLMNN with {NEIGHBOURS} target neighbours and mu 0.5 on the same rows; objective of the same problem:\n"
+    )
+    print(Table(("solver", "seconds", "iterations", "objective", "certified gap"), lines).to_markdown())
     print(
         f"\nTCS-GM with gamma 1e-3 on {SOLVED[0]} x {SOLVED[2]} rows of {SOLVED[1]} classes by plain solvers:\n"
     )
@@ -267,22 +333,24 @@ def report(quick: bool, folder: Path) -> None:
     print(
         f"\nSlopes on logarithmic axes (1 is linear) {'; '.join(slope(p, what) for what, p in found.items())}."
     )
-    draw(found, folder)
+    if png is not None:
+        draw(found, png)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time of the transformers of arbora.expand.")
     parser.add_argument("--quick", action="store_true", help="small sizes; RESULTS.md is not written")
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "arbora-benchmarks")
+    parser.add_argument(
+        "--picture", type=Path, metavar="PNG", help="draw the growth (needs plotly and chromium)"
+    )
     options = parser.parse_args()
-    folder = options.cache / "quick" if options.quick else options.cache
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if options.quick:
-            report(True, folder)
+            report(True, options.picture)
         else:
             with published(SECTION):
-                report(False, folder)
+                report(False, options.picture)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ A benchmark names its cells and defines how to measure one. `Cells.run` measures
 cell that runs out of time or memory does not affect the others and peak memory is that of the cell alone. The result
 is stored as a JSON file. An interrupted run resumes: finished cells are not measured again, failed cells are, and
 cells that ran out of time are if the budget is larger now. A cell stores a fingerprint of the code. Cells measured
-with other code are kept, and the run reports this (`--fresh` measures them again).
+with other code are kept, and the run reports this (`--fresh` measures them again). A benchmark may keep its finished
+cells in an archive beside its source, so that a run on another machine, or in a new folder, resumes too.
 """
 
 from __future__ import annotations
@@ -115,10 +116,15 @@ class Cells:
     module : str
         Module to run as ``python -m module --cell KEY``, which calls `measure`.
     options : Namespace of `parse`
+    archive : Path, optional
+        JSON file of finished cells, read where the cache has none. Not used with `--quick`.
     """
 
-    def __init__(self, module: str, options: argparse.Namespace) -> None:
+    def __init__(self, module: str, options: argparse.Namespace, archive: Path | None = None) -> None:
         self.module, self.options = module, options
+        self.archive = None if options.quick else archive
+        known = self.archive is not None and self.archive.exists()
+        self.archived: dict[str, dict[str, Any]] = json.loads(self.archive.read_text()) if known else {}
         self.folder = options.cache / module.rpartition(".")[2]
         self.folder.mkdir(parents=True, exist_ok=True)
         # On SIGTERM, end the process of the current cell too.
@@ -130,7 +136,19 @@ class Cells:
     def kept(self, key: str) -> dict[str, Any] | None:
         """Return the stored result of a cell; None if it was never measured."""
         path = self._path(key)
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else self.archived.get(key)
+
+    def write_archive(self, keys: list[str]) -> None:
+        """Add finished cells to the archive, with numbers of five digits."""
+        if self.archive is None:
+            return
+        for key in keys:
+            found = self.kept(key)
+            if found is not None and found["status"] == DONE:
+                self.archived[key] = rounded(found)
+        lines = (f"{json.dumps(key)}: {json.dumps(self.archived[key])}" for key in sorted(self.archived))
+        self.archive.parent.mkdir(exist_ok=True)
+        self.archive.write_text("{" + ",\n".join(lines) + "}\n")
 
     def keep(self, key: str, found: dict[str, Any]) -> None:
         """Store the result of a cell atomically."""
@@ -172,6 +190,15 @@ class Cells:
         warnings.filterwarnings("ignore")  # convergence warnings: the tables report them where they matter
         found = work()
         self.keep(self.options.cell, {"status": DONE, "peak_gib": peak_gib(), **found})
+
+
+def rounded(found: Any) -> Any:
+    """Round the numbers of nested lists and dictionaries to five digits."""
+    if isinstance(found, dict):
+        return {name: rounded(value) for name, value in found.items()}
+    if isinstance(found, list):
+        return [rounded(value) for value in found]
+    return float(f"{found:.5g}") if isinstance(found, float) else found
 
 
 def summary(found: dict[str, Any] | None) -> str:

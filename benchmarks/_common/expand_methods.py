@@ -21,6 +21,7 @@ from arbora.discover import VMFMixture
 from arbora.expand import (
     ExpandClusters,
     FisherTransform,
+    GammaTransform,
     GaussianTransform,
     LargeMarginTransform,
     MaxMarginTransform,
@@ -34,7 +35,7 @@ from arbora.metrics import adjusted_rand_index, normalized_mutual_information
 from benchmarks._common.expand_data import Rows
 
 STARTS, VALIDATION_STARTS = 10, 3
-AUTO, PRIOR = "ExpandClusters", "BP"
+AUTO, PRIOR, GAMMA = "ExpandClusters", "BP", "TCS-Gamma"
 _FEWEST = 2  # classes of each part
 
 
@@ -70,13 +71,16 @@ METHODS: dict[str, Method] = {
         lambda s, k: MaxMarginTransform(s, max_iter=20, random_state=0), (1e-3, 1e-2, 1e-1, 1.0)
     ),
     "TCS-VM": Method(lambda s, k: SphericalTransform(s), (1e-3, 1e-2, 1e-1, 1.0), spherical=True),
-    "LMNN": Method(lambda s, k: LargeMarginTransform(5, mu=s, max_iter=100), (0.1, 0.5)),
+    GAMMA: Method(lambda s, k: GammaTransform(s, max_iter=10), (1e-3, 1e-2, 1e-1, 1.0)),
+    "LMNN": Method(
+        lambda s, k: LargeMarginTransform(5, gamma=s, tol=1e-2, max_iter=200), (0.0, 1e-2, 1e-1, 1.0)
+    ),
 }
 # Methods that are measured in one process, because each takes seconds; the others have a process each.
-FAST = tuple(name for name in METHODS if name not in ("VM", "TCS-MM", "TCS-VM", "LMNN"))
+FAST = tuple(name for name in METHODS if name not in ("VM", "TCS-MM", "TCS-VM", "LMNN", GAMMA))
 GROUPS: dict[str, tuple[str, ...]] = {
     "fast": FAST, "spherical": ("VM", "TCS-VM"), "TCS-MM": ("TCS-MM",), AUTO: (AUTO,), "LMNN": ("LMNN",),
-    PRIOR: (PRIOR,),
+    PRIOR: (PRIOR,), GAMMA: (GAMMA,),
 }  # fmt: skip
 
 

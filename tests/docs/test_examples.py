@@ -6,6 +6,8 @@ import runpy
 import subprocess
 import sys
 
+import pytest
+
 from support.paths import ROOT
 
 
@@ -70,3 +72,14 @@ def test_example_resumes_a_training():
     assert done.returncode == 0, done.stderr
     assert int(re.search(r"killed; (\d+) blocks", done.stdout)[1]) >= 7
     assert "same weights to the last bit: True" in done.stdout
+
+
+def test_example_finds_the_other_groups(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("plotly")
+    picture = tmp_path / "figure.html"
+    monkeypatch.setattr(sys, "argv", ["find_the_other_groups.py", "--out", str(picture)])
+    runpy.run_path(str(ROOT / "examples/find_the_other_groups.py"), run_name="__main__")
+    before, after = (float(number) for number in re.findall(r"groups: ([\d.]+)", capsys.readouterr().out))
+    assert before < 0.6
+    assert after > 0.95
+    assert "labelled group A" in picture.read_text(encoding="utf-8")

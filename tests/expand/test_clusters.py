@@ -8,8 +8,9 @@ from arbora.expand import BayesianPriorMixture, ExpandClusters
 from arbora.expand._cluster.base import Pool
 from arbora.expand._cluster.kmeans import fit_kmeans, nearest, run_kmeans, seed_centres
 from arbora.expand._cluster.mixture import fit_gaussian, fit_spherical
-from arbora.expand._cluster.n_new import estimate_n_new
-from arbora.expand._cluster.spectral import Neighbours, fit_spectral, neighbour_graph
+from arbora.expand._cluster.n_new import RULES, calibrate, combine, estimate_n_new
+from arbora.expand._cluster.neighbours import Neighbours, neighbour_graph
+from arbora.expand._cluster.spectral import fit_spectral
 from arbora.metrics import expansion_accuracy, hungarian_accuracy
 from support.expand_problems import partly_labelled
 
@@ -67,11 +68,36 @@ def test_approximate_neighbours_are_nearly_exact(monkeypatch):
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(3000, 5))
     exact = Neighbours(Z, 0).find(Z[:200], 10)
-    monkeypatch.setattr("arbora.expand._cluster.spectral.MOST_EXACT", 100)
+    monkeypatch.setattr("arbora.expand._cluster.neighbours.MOST_EXACT", 100)
     near = Neighbours(Z, 0).find(Z[:200], 10)
     shared = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact, near, strict=True)])
     assert shared > 0.9
     np.testing.assert_array_equal(near[:, 0], np.arange(200))
+
+
+def test_filing_lets_labelled_rows_show_the_shape_of_their_group():
+    """Two half rings are known, a blob is new: centres cannot tell the rings apart, neighbours can."""
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1, 2], 200)
+    angle = np.pi * rng.random(600)
+    X = np.column_stack([np.cos(angle), np.sin(angle)])
+    X[truth == 1] = [1.0, 0.3] - X[truth == 1]
+    X[truth == 2] = [4.0, 0.0]
+    X += 0.08 * rng.normal(size=X.shape)
+    y = np.where((truth < 2) & (rng.random(600) < 0.3), truth, -1)
+    found = {
+        filing: ExpandClusters("identity", "kmeans", n_new=1, filing=filing, random_state=0).fit(X, y)
+        for filing in ("neighbours", "clusters")
+    }
+    right = {
+        filing: expansion_accuracy(truth[y < 0], model.labels_[y < 0], [0, 1])
+        for filing, model in found.items()
+    }
+    assert right["neighbours"].known > 0.9 > right["clusters"].known
+    assert right["neighbours"].new == 1.0
+    np.testing.assert_array_equal(found["neighbours"].labels_[y >= 0], y[y >= 0])
+    again = found["neighbours"].predict(X)
+    assert np.mean(again == found["neighbours"].labels_) > 0.97
 
 
 def test_neighbour_graph_is_symmetric_without_loops():
@@ -125,7 +151,7 @@ def test_number_of_new_groups_comes_with_a_range_and_a_curve():
     assert low <= model.n_new_ <= high
     assert 2 <= model.n_new_ <= 8
     estimate = model.n_new_estimate_
-    assert set(estimate.rules) == {"bic", "variance", "share"}
+    assert tuple(estimate.rules) == RULES
     assert len(estimate.curve["n_new"]) == len(estimate.curve["bic"])
 
 
@@ -143,6 +169,25 @@ def test_estimate_is_exact_for_separated_groups():
     known = truth < 5
     found = estimate_n_new(Z[known], truth[known], 5, Z[~known], rng)
     assert found.value == 7
+
+
+def test_rules_are_calibrated_on_known_groups():
+    """Rules that are off by a constant factor and power, with correlated noise, give the truth back."""
+    rng = np.random.default_rng(0)
+    sizes = np.log(rng.integers(2, 40, 400))
+    mixing = 0.1 * rng.normal(size=(3, 3))
+    intercept, slope = np.log([1.0, 3.0, 0.5]), np.array([1.0, 0.5, 1.2])
+    answers = intercept + sizes[:, None] * slope + rng.normal(size=(400, 3)) @ mixing
+    calibration = calibrate(sizes, answers)
+    np.testing.assert_allclose(calibration.slope, slope, atol=0.05)
+    truth = np.log(25.0)
+    drawn = [
+        combine(calibration, intercept + truth * slope + rng.normal(size=3) @ mixing, np.log(10.0))
+        for _ in range(200)
+    ]
+    means, deviations = np.array(drawn).T
+    assert abs(means.mean() - truth) < 0.05
+    assert 0.1 < means.std() / deviations.mean() < 1.5
 
 
 def test_names_of_new_groups():
@@ -265,3 +310,29 @@ def test_prior_mixture_shrinks_means_towards_their_centre():
     model = PriorMixture(np.zeros((2, 1)), np.eye(1), np.zeros(1), 1.0)
     R = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     np.testing.assert_allclose(update(model, pool, R, _Prior(1.0, np.eye(1))).means, [[5.0], [0.0]])
+
+
+def test_prior_mixture_keeps_a_pool_of_new_groups_apart():
+    """With pool="new" no unlabelled row joins a known group, and the objective still rises."""
+    X, y, truth = partly_labelled(n_known=3, n_new=3)
+    X[truth == 3] = X[truth == 0]  # a group of the pool that looks like a known one
+    model = BayesianPriorMixture(3, pool="new", tol=1e-9, max_iter=300, random_state=0).fit(X, y)
+    assert not np.isin(model.labels_[y < 0].astype(str), model.known_classes_.astype(str)).any()
+    np.testing.assert_array_equal(model.labels_[y >= 0].astype(str), y[y >= 0].astype(str))
+    assert np.all(np.diff(model.trace_["objective"]) > -1e-6)
+    mixed = BayesianPriorMixture(2, pool="mixed", random_state=0).fit(X, y)
+    assert np.isin(mixed.labels_[y < 0].astype(str), mixed.known_classes_.astype(str)).any()
+
+
+def test_prior_mixture_with_more_features_than_rows():
+    """Groups that are easy to see stay apart: the prior of the means does not shrink to a point."""
+    rng = np.random.default_rng(0)
+    truth = np.arange(66) % 14
+    X = rng.normal(size=(14, 192))[truth] + rng.normal(size=(66, 192)) * np.linspace(0.3, 1.5, 192)
+    y = np.where(truth < 7, truth, -1)
+    model = BayesianPriorMixture(7, pool="new", tol=1e-9, max_iter=200, random_state=0).fit(X, y)
+    assert model.trace_.is_monotone(increasing=True, tolerance=1e-9)
+    assert len(np.unique(model.labels_[y < 0])) == 7
+    new = y < 0
+    same = model.labels_[new][:, None] == model.labels_[new]
+    assert np.mean(same == (truth[new][:, None] == truth[new])) > 0.95

@@ -23,7 +23,7 @@ from arbora.expand._common.groups import group_covariances, group_moments
 from arbora.expand.fisher import between_groups
 from arbora.expand.gamma import GammaProblem, shapes
 from arbora.expand.gaussian import REGULARIZERS, GaussianProblem, learn_gaussian, psd
-from arbora.expand.large_margin import LargeMarginProblem, target_neighbours
+from arbora.expand.large_margin import LargeMarginProblem, learn_large_margin, target_neighbours
 from arbora.expand.margin import Cut, CutProblem
 from arbora.expand.pairwise import pair_scatters
 from arbora.expand.separability import SeparabilityProblem, learn_separability, separation_ratio
@@ -147,6 +147,8 @@ def test_a_strong_regulariser_gives_the_identity():
     np.testing.assert_allclose(strong, np.eye(len(strong)), atol=1e-4)
     none = SeparabilityTransform(0.0).fit(X, y).A_
     np.testing.assert_allclose(none, np.eye(len(none)), atol=1e-4)
+    neighbours = LargeMarginTransform(gamma=1e6).fit(X, y).A_
+    np.testing.assert_allclose(neighbours, np.eye(len(neighbours)), atol=1e-3)
     margin = MaxMarginTransform(1e6, random_state=0).fit(X, y).A_
     np.testing.assert_allclose(margin, np.eye(len(margin)), atol=1e-3)
     whitened = WithinClassTransform(1.0).fit(X, y).A_
@@ -241,20 +243,83 @@ def test_gamma_shapes_solve_their_equation():
     np.testing.assert_allclose(shapes(np.log(a) - digamma(a)), a, rtol=1e-6)
 
 
+def large_margin_problem(mu=0.5, **options):
+    labelled = labelled_groups(**options)
+    return LargeMarginProblem(labelled, target_neighbours(labelled, 3), mu, 1e-6)
+
+
+def large_margin_objective(labelled, A, k=3, mu=0.5):
+    """The objective by its definition, one triplet at a time."""
+    Z, share, total = labelled.Z, labelled.row_weight / labelled.row_weight.sum(), 0.0
+    for i, j in target_neighbours(labelled, k):
+        near = (Z[i] - Z[j]) @ A @ (Z[i] - Z[j])
+        away = Z[i] - Z[labelled.codes != labelled.codes[i]]
+        hinge = np.maximum(0, 1 + near - np.einsum("np,pq,nq->n", away, A, away))
+        total += share[i] * ((1 - mu) * near + mu * hinge.sum())
+    return total
+
+
+def test_large_margin_loss_is_that_of_its_definition():
+    problem, A = large_margin_problem(), random_metric(5)
+    problem.search(A)
+    assert problem.losses(A).exact == pytest.approx(large_margin_objective(labelled_groups(), A), rel=1e-10)
+
+
 def test_large_margin_gradient_by_differences():
-    labelled = labelled_groups()
-    problem = LargeMarginProblem(labelled, target_neighbours(labelled, 3), 0.5)
-    L = np.linalg.cholesky(random_metric(5) + np.eye(5)).T
-    problem.search(L)
-    gradient = problem.value_and_gradient(L)[1]
-    direction, step = random_metric(5, 3), 1e-7
-
-    def value(A):
-        return problem.value_and_gradient(np.linalg.cholesky(A).T)[0]
-
-    A = L.T @ L
-    difference = (value(A + step * direction) - value(A - step * direction)) / (2 * step)
+    problem, A = large_margin_problem(), random_metric(5) + np.eye(5)
+    problem.search(A)
+    direction, step = random_metric(5, 3), 1e-6
+    difference = (problem.value(A + step * direction) - problem.value(A - step * direction)) / (2 * step)
+    gradient = problem.value_and_gradient(A)[1]
     assert float(np.vdot(gradient, direction)) == pytest.approx(difference, rel=1e-5)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.1])
+def test_large_margin_optimum_against_cvxpy(gamma):
+    cp = pytest.importorskip("cvxpy")
+    labelled = labelled_groups(n_rows=24, n_dims=3, n_groups=3)
+    found = learn_large_margin(labelled, 3, 0.5, gamma, tol=1e-4, max_iter=5000)
+    Z, share = labelled.Z, labelled.row_weight / labelled.row_weight.sum()
+    pull, push, weight = np.zeros((3, 3)), [], []
+    for i, j in target_neighbours(labelled, 3):
+        near = np.outer(Z[i] - Z[j], Z[i] - Z[j])
+        pull += 0.5 * share[i] * near
+        for other in np.flatnonzero(labelled.codes != labelled.codes[i]):
+            push.append((near - np.outer(Z[i] - Z[other], Z[i] - Z[other])).ravel())
+            weight.append(0.5 * share[i])
+    A = cp.Variable((3, 3), PSD=True)
+    hinge = cp.pos(1 + np.array(push) @ cp.vec(A, order="C"))
+    loss = cp.sum(cp.multiply(pull, A)) + np.array(weight) @ hinge
+    known = cp.Problem(cp.Minimize(loss + gamma * cp.sum_squares(A - np.eye(3)))).solve(
+        solver="SCS", eps=1e-7, max_iters=50_000
+    )
+    ours = large_margin_objective(labelled, found.L.T @ found.L)
+    ours += gamma * np.sum((found.L.T @ found.L - np.eye(3)) ** 2)
+    assert found.converged
+    assert ours == pytest.approx(known, rel=2e-4)
+    assert ours * (1 - found.gap) <= known * (1 + 1e-6)  # the gap is a certificate
+
+
+def test_large_margin_gap_bounds_the_distance_from_the_optimum_everywhere():
+    labelled = labelled_groups()
+    best = learn_large_margin(labelled, 3, 0.5, tol=1e-5, max_iter=5000)
+    optimum = large_margin_objective(labelled, best.L.T @ best.L)
+    for seed in range(4):
+        problem, A = large_margin_problem(), random_metric(5, seed) / (1 + seed)
+        problem.search(A)
+        assert problem.losses(A).exact - optimum <= problem.gap(A) + 1e-9
+
+
+def test_large_margin_with_too_many_impostors_has_no_certificate(monkeypatch):
+    X, y, _ = partly_labelled(n_known=5, n_each=60)
+    X = 0.2 * X + np.random.default_rng(0).normal(size=X.shape)  # groups overlap
+    whole = LargeMarginTransform(3).fit(X, y)
+    monkeypatch.setattr("arbora.expand.large_margin._MOST_PAIRS", 0)
+    monkeypatch.setattr("arbora.expand.large_margin._FEWEST_IMPOSTORS", 5)
+    nearest_only = LargeMarginTransform(3, tol=1e-2).fit(X, y)
+    assert whole.duality_gap_ <= 1e-3
+    assert not hasattr(nearest_only, "duality_gap_")
+    assert np.isfinite(nearest_only.A_).all()
 
 
 def test_target_neighbours_are_the_nearest_of_the_group():
@@ -414,11 +479,89 @@ def test_figure_6_1_bimodal_groups_are_found_from_half_of_them():
         assert agreement(model.fit_transform(X, y)) > 0.95
 
 
-def test_cv_chooses_by_hidden_groups():
+# A transformer, the name of its strength, and two values: the second one keeps the nuisance feature.
+STRENGTHS = [
+    (WithinClassTransform, "shrinkage", (0.1, 1.0)),
+    (GaussianTransform, "gamma", (1e-3, 1e6)),
+    (SeparabilityTransform, "gamma", (2.0, 0.0)),
+    (MaxMarginTransform, "gamma", (1e-3, 1e6)),
+    (FisherTransform, "ridge", (0.1, 1e6)),
+    (PairwiseFisherTransform, "ridge", (0.1, 1e6)),
+    (PairwiseConstraintTransform, "cannot_weight", (0.1, 1e3)),
+    (LargeMarginTransform, "gamma", (1e-2, 1e6)),
+    (SphericalTransform, "gamma", (1e-3, 1e6)),
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "values"), STRENGTHS, ids=lambda one: getattr(one, "__name__", None)
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_cv_chooses_by_hidden_groups(make, name, values):
     X, y, _ = partly_labelled(n_known=6)
-    model = GaussianTransform("cv", gammas=(1e-3, 1e6), random_state=0).fit(X, y)
-    assert model.gamma_ == 1e-3  # 1e6 is the identity, which the nuisance feature spoils
+    X[:, 1] += X[:, 0]  # no feature is free of the nuisance
+    model = make(**{name: "cv", f"{name}s": values[::-1], "random_state": 0}).fit(X, y)
     assert model.cv_results_["scores"].shape == (2, 5)
+    assert model.cv_results_[name] == list(values[::-1])
+    scores = model.cv_results_["mean_score"]
+    assert getattr(model, f"{name}_") == values[::-1][int(np.argmax(scores))]
+    fixed = make(**{name: getattr(model, f"{name}_"), "random_state": 0}).fit(X, y)
+    np.testing.assert_allclose(model.A_, fixed.A_)
+    assert not hasattr(fixed, "cv_results_")
+    if make is not SphericalTransform:
+        assert scores[1] > scores[0]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_cv_of_the_gamma_transform():
+    X, y, _ = partly_labelled(n_known=6)
+    model = GammaTransform("cv", gammas=(1e-2, 1.0), max_iter=3, random_state=0).fit(np.abs(X), y)
+    assert model.gamma_ == (1e-2, 1.0)[int(np.argmax(model.cv_results_["mean_score"]))]
+
+
+EVERY = [
+    (WithinClassTransform(), True),
+    (GaussianTransform(1e-2), True),
+    (SeparabilityTransform(), True),
+    (FisherTransform(), True),
+    (PairwiseFisherTransform(), True),
+    (PairwiseConstraintTransform(), True),
+    (LargeMarginTransform(3), True),
+    (MaxMarginTransform(), False),  # the constraints are found by k-means: no certificate
+    (SphericalTransform(), False),  # not convex
+    (GammaTransform(), False),
+]
+
+
+@pytest.mark.parametrize(("model", "convex"), EVERY, ids=lambda one: type(one).__name__)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_every_transformer_reports_how_it_was_found(model, convex):
+    """A metric, a trace, a certificate where the problem is convex; sparse rows; -1 and None mean no label."""
+    X, y, _ = partly_labelled(n_known=6)
+    X = np.abs(X)
+    model.set_params(random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.A_, model.components_.T @ model.components_)
+    assert len(model.trace_) == model.n_iter_
+    assert hasattr(model, "duality_gap_") == convex
+    assert not convex or 0 <= model.duality_gap_ <= getattr(model, "tol", 0)
+    names = np.array([None if label < 0 else f"group {label}" for label in y], dtype=object)
+    np.testing.assert_allclose(model.A_, model.fit(X, names).A_)
+    assert np.isfinite(model.fit(sp.csr_array(X), names).transform(sp.csr_array(X))).all()
+
+
+def test_pairs_alone_recover_the_metric_of_the_groups():
+    X, _, truth = partly_labelled(n_each=80)
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(0, len(X), (2000, 2))
+    same = truth[pairs[:, 0]] == truth[pairs[:, 1]]
+    alone = PairwiseConstraintTransform(0.0).fit(X, must_link=pairs[same])
+    whole = WithinClassTransform().fit(X, truth)
+    one, other = alone.A_ / np.trace(alone.A_), whole.A_ / np.trace(whole.A_)
+    np.testing.assert_allclose(one, other, atol=0.05)
+    apart = PairwiseConstraintTransform().fit(X, must_link=pairs[same], cannot_link=pairs[~same])
+    assert apart.A_[0, 0] < 0.1 * apart.A_[1, 1]
+    with pytest.raises(ValueError, match="requires y"):
+        PairwiseConstraintTransform().fit(X, cannot_link=pairs[~same])
 
 
 def test_sparse_rows_go_through_an_svd_to_unit_length():
@@ -456,7 +599,14 @@ def test_degenerate_groups_give_a_finite_map():
         (np.repeat(wide[:3], 4, axis=0), np.repeat([0, 1, 2], 4)),  # equal rows
         (np.ones((6, 3)), [0, 0, 1, 1, 2, 2]),  # nothing varies
     ):
-        for make in (WithinClassTransform, GaussianTransform, FisherTransform, SeparabilityTransform):
+        for make in (
+            WithinClassTransform,
+            GaussianTransform,
+            FisherTransform,
+            SeparabilityTransform,
+            LargeMarginTransform,
+            PairwiseConstraintTransform,
+        ):
             assert np.isfinite(make().fit_transform(X, y)).all()
 
 

@@ -12,6 +12,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from arbora import expand
 from arbora.expand._common.space import to_space
+from arbora.expand.self_organizing_map import grid_positions, plane_start
 from support.contract import Data, Row
 from support.expand_problems import partly_labelled
 
@@ -80,7 +81,7 @@ def large_margin_reduces(data: Data) -> tuple[Any, Any]:
     """With one feature the metric is a number: the best of many by the definition of the objective."""
     rows = (data.y >= 0) & (data.y < 3)
     X, y = data.X[rows][:, 2:3], data.y[rows]
-    model = expand.LargeMarginTransform(2, tol=1e-9, max_iter=5000).fit(X, y)
+    model = expand.LargeMarginTransform(2, gamma=0.0, tol=1e-9, max_iter=5000).fit(X, y)
     D = (lambda z: (z - z.T) ** 2)(to_space(model.space_, X))
     same = y[:, None] == y
     targets = [
@@ -115,6 +116,79 @@ def prior_reduces(data: Data) -> tuple[Any, Any]:
     return model.parameters_.means, np.array([Z[y == group].mean(axis=0) for group in model.classes_])
 
 
+def discriminative_reduces(data: Data) -> tuple[Any, Any]:
+    """With a very strong distortion, prototypes are the centres of k-means."""
+    centres = expand.DiscriminativeClustering(
+        3, cells="prototype", regularizer="vq", alpha=1e7, scale=None, tol=1e-9, random_state=0
+    )
+    known = KMeans(3, n_init=20, random_state=0).fit(data.X)
+    ours = centres.fit(data.X, data.y).prototypes_
+    return ours[np.argsort(ours[:, 0])], known.cluster_centers_[np.argsort(known.cluster_centers_[:, 0])]
+
+
+def fisher_metric_reduces(data: Data) -> tuple[Any, Any]:
+    """Between two classes, lengths of lines are those of arcs: 2 |arcsin sqrt(p) - arcsin sqrt(q)|."""
+    rows = (data.y == 0) | (data.y == 1)
+    model = expand.FisherMetric().fit(data.X[rows], data.y[rows])
+    angle = np.arcsin(np.sqrt(model.estimator_.predict_proba(data.X_new)[:, 1]))
+    return model.pairwise_distances(data.X_new, n_points=200), 2 * np.abs(angle[:, None] - angle)
+
+
+def mixture_discriminant_reduces(data: Data) -> tuple[Any, Any]:
+    """With one cluster for each class and one free covariance, linear discriminant analysis."""
+    rows = data.y >= 0
+    X, y = data.X[rows], data.y[rows]
+    exact = {"covariance": "full", "smoothing": 0.0, "prior_weight": 0.0, "init": y}
+    model = expand.MixtureDiscriminantClustering(5, **exact).fit(X, y)
+    known = LinearDiscriminantAnalysis(solver="lsqr").fit(X, y)
+    return model.predict_label_proba(data.X_new), known.predict_proba(data.X_new)
+
+
+def components_reduce(data: Data) -> tuple[Any, Any]:
+    """With one feature the projection is a number: the best of many, by the definition of the objective."""
+    rows = data.y >= 0
+    x, y = data.X[rows][:, 1:2], data.y[rows]
+    model = expand.InformativeComponents(1, alpha=0.0, tol=1e-12, max_iter=1000).fit(x, y)
+    z = to_space(model.space_, x)
+    D, same = (z - z.T) ** 2, y[:, None] == y
+    np.fill_diagonal(D, np.inf)
+
+    def objective(a: float) -> float:
+        kernel = np.exp(-a * (D - D.min(axis=1, keepdims=True)))
+        right = np.sum(kernel * same, axis=1) / kernel.sum(axis=1)
+        return float(-np.mean(np.log(0.99 * right + 0.01 / 5)))
+
+    near = model.A_[0, 0] * np.geomspace(0.5, 2, 401)  # the problem has several local minima
+    return np.array([objective(float(model.A_[0, 0]))]), np.array([min(map(objective, near))])
+
+
+def map_reduces(data: Data) -> tuple[Any, Any]:
+    """Without a neighbourhood, k-means from the same start."""
+    start = plane_start(data.X, grid_positions((1, 4), "rectangular"))
+    ours = expand.SelfOrganizingMap((1, 4), grid="rectangular", radius=0.0, n_epochs=100).fit(data.X)
+    known = KMeans(4, init=start, n_init=1, tol=0.0, max_iter=500).fit(data.X)
+    return ours.weights_, known.cluster_centers_
+
+
+def topics() -> Data:
+    """Counts of three topics, and a row without counts."""
+    rng = np.random.default_rng(0)
+    topic = rng.dirichlet(np.full(20, 0.2), size=3)
+    X = np.array([rng.multinomial(30, topic[i % 3]) for i in range(90)], dtype=np.float64)
+    X[7] = 0.0
+    return Data(X[:75], None, X[75:], None)
+
+
+def bottleneck_reduces(data: Data) -> tuple[Any, Any]:
+    """One cluster for each row keeps the information of the rows about the features."""
+    X = data.X[data.X.sum(axis=1) > 0]
+    X = X[np.unique(X, axis=0, return_index=True)[1]]
+    joint = X / X.sum(axis=1, keepdims=True) / len(X)
+    known = np.sum(joint * np.log(np.where(joint > 0, joint * len(X) / joint.sum(axis=0).clip(1e-300), 1.0)))
+    ours = [expand.InformationBottleneck(len(X), method=m).fit(X) for m in ("sequential", "agglomerative")]
+    return np.array([model.mutual_information_ for model in ours]), np.full(2, known)
+
+
 _SEEDED = {"random_state": 0}
 _WEIGHTS = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
 _LOCAL = dict.fromkeys(_WEIGHTS, "the problem is not convex, and stops at a finite tolerance")
@@ -125,6 +199,10 @@ _ROTATED = dict.fromkeys(
 _CLASSIFIER = dict.fromkeys(
     ("check_estimator_sparse_array", "check_estimator_sparse_matrix"),
     "takes what has predict_proba for a classifier",
+)
+_NEGATIVE = dict.fromkeys(
+    ("check_clustering", "check_clustering(readonly_memmap=True)"),
+    "has negative numbers, which are no counts",
 )
 _METHOD = dict.fromkeys(
     (
@@ -178,5 +256,47 @@ EXPAND_ROWS = [
         prior_reduces,
         arguments={"n_new": 2, "random_state": 0},
         excused=_CLASSIFIER,
+    ),
+    Row(
+        expand.DiscriminativeClustering,
+        {"n_clusters": 3, "tol": 1e-10, "max_iter": 3000, "random_state": 0},
+        {},
+        groups,
+        discriminative_reduces,
+        quick={"n_clusters": 2, "n_init": 1, "random_state": 0},
+        excused=_CLASSIFIER,
+    ),
+    _row(expand.FisherMetric, fisher_metric_reduces, arguments={}),
+    _row(
+        expand.MixtureDiscriminantClustering,
+        mixture_discriminant_reduces,
+        arguments={"n_clusters": 4, "random_state": 0},
+        quick={"n_clusters": 3, "n_init": 2},
+        excused=_CLASSIFIER,
+    ),
+    Row(
+        expand.InformationBottleneck,
+        {"n_clusters": 3, "random_state": 0},
+        {},
+        topics,
+        bottleneck_reduces,
+        quick={"n_clusters": 3},
+        excused=_DISCRETE | _NEGATIVE,
+    ),
+    _row(
+        expand.InformativeComponents,
+        components_reduce,
+        arguments={"max_iter": 500, "random_state": 0},
+        quick={"tol": 1e-3},
+        excused=_LOCAL,
+    ),
+    Row(
+        expand.SelfOrganizingMap,
+        {"shape": (3, 4), "metric": expand.FisherMetric(), "n_epochs": 5},
+        {},
+        groups,
+        map_reduces,
+        quick={"shape": (1, 3), "n_epochs": 5},
+        sparse_is_text=True,
     ),
 ]

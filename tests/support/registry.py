@@ -180,6 +180,12 @@ def _crammer_singer(X: Any, y: Any) -> Any:
     return known.fit(X, y).coef_
 
 
+def semi_supervised_reduces(data: Data) -> tuple[Any, Any]:
+    """Where every row has a label, there is no pool: the flat model."""
+    ours = classify.SemiSupervisedSVC(**_EXACT).fit(data.X, data.y)
+    return ours.coef_, classify.OneVsRestSVC(**_EXACT).fit(data.X, data.y).coef_
+
+
 def ltc_reduces(data: Data) -> tuple[Any, Any]:
     """A document of one word that not all documents share is a unit vector."""
     model = text.LtcVectorizer(stem=None, stop_words=None).fit(["one two", "one three"])
@@ -198,6 +204,33 @@ def counts_reduce(data: Data) -> tuple[Any, Any]:
     words = text.LtcVectorizer(stem=None, stop_words=None).fit(texts)
     table = [[t.split().count(word) for word in words.get_feature_names_out()] for t in texts]
     return text.LtcTransformer().fit_transform(table).toarray(), words.transform(texts).toarray()
+
+
+def landmarked_counts() -> Data:
+    """Counts of three clusters, with landmarks for some rows."""
+    rng = check_random_state(0)
+    means = np.kron(np.eye(3), np.full((1, 4), 2.5)) + 0.3
+    y = np.arange(60) % 3
+    X = rng.poisson(means[y])
+    return Data(X[:48], np.where(np.arange(48) < 12, y[:48], -1), X[48:], None)
+
+
+def cluster_topics_reduce(data: Data) -> tuple[Any, Any]:
+    """One topic holds the shares of the words among all counts."""
+    ours = discover.ClusterTopicModel(1, beta=0.5, **_TOPIC_SWEEPS).fit(data.X, data.y)
+    return ours.components_[0], (data.X.sum(axis=0) + 0.5) / (data.X.sum() + 0.5 * data.X.shape[1])
+
+
+def margin_topics_reduce(data: Data) -> tuple[Any, Any]:
+    """Without weight of the losses there is no margin: the same chain."""
+    ours, plain = (
+        model.fit(data.X, data.y)
+        for model in (
+            discover.MaxMarginClusterTopicModel(4, c=0.0, **_TOPIC_SWEEPS),
+            discover.ClusterTopicModel(4, **_TOPIC_SWEEPS),
+        )
+    )
+    return ours.predict_proba(data.X_new), plain.predict_proba(data.X_new)
 
 
 def directions() -> Data:
@@ -315,6 +348,10 @@ _TIMES = dict.fromkeys(
     ("check_fit_score_takes_y", "check_n_features_in_after_fitting"),
     "has times in the place of y, by that name",
 )
+_TOPIC_SWEEPS = {"n_samples": 6, "n_warmup": 4, "n_fold_in": 12, "random_state": 0}
+_TOPICS = {"n_topics": 4, **_TOPIC_SWEEPS}
+_QUICK_TOPICS = {"n_topics": 3, "n_samples": 4, "n_warmup": 1, "n_fold_in": 6, "fractions": "round"}
+_MINUS_ONE = {"check_classifiers_classes": "has -1 as a label, which means that there is none"}
 _NUMBERED = Hierarchy.from_parents([-1, 0, 0, 1, 1])
 _RANDOM_STARTS = dict.fromkeys(
     ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"),
@@ -384,6 +421,15 @@ REGISTRY = [
         quick=_FEW_DRAWS,
     ),
     Row(
+        classify.SemiSupervisedSVC,
+        _SMALL,
+        {**_EXACT, "max_iter": 5000},
+        labelled_clouds,
+        semi_supervised_reduces,
+        quick={"calibration": None, "max_iter": 100},
+        excused=_MINUS_ONE,
+    ),
+    Row(
         discover.SphericalKMeans,
         {"n_clusters": 3, "random_state": 0},
         {},
@@ -445,6 +491,22 @@ REGISTRY = [
         max_margin_reduces,
         quick=_FEW_SWEEPS,
         excused=_DENSITIES,
+    ),
+    Row(
+        discover.ClusterTopicModel,
+        _TOPICS,
+        {},
+        landmarked_counts,
+        cluster_topics_reduce,
+        quick=_QUICK_TOPICS,
+    ),
+    Row(
+        discover.MaxMarginClusterTopicModel,
+        _TOPICS,
+        {},
+        landmarked_counts,
+        margin_topics_reduce,
+        quick=_QUICK_TOPICS,
     ),
     Row(discover.MultinomialMixture, _THREE, {}, counts, counts_mixture_reduces, excused=_COUNTS),
     *EXPAND_ROWS,

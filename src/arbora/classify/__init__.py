@@ -9,6 +9,7 @@ from arbora.classify.hierarchical_svm import HierarchicalSVM
 from arbora.classify.multinomial import MultinomialLogistic
 from arbora.classify.orthogonal import OrthogonalTransfer
 from arbora.classify.recursive.estimators import RecursiveLogisticRegression, RecursiveSVC
+from arbora.classify.semi_supervised import SemiSupervisedSVC
 from arbora.classify.top_down import TopDownSVC
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "OrthogonalTransfer",
     "RecursiveLogisticRegression",
     "RecursiveSVC",
+    "SemiSupervisedSVC",
     "TopDownSVC",
     "Word",
     "deciding_words",

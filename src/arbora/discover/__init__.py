@@ -4,6 +4,8 @@ from arbora.discover.gaussian.max_margin import MaxMarginGaussianMixture
 from arbora.discover.gaussian.mixture import DirichletProcessGaussianMixture
 from arbora.discover.kmeans import SphericalKMeans
 from arbora.discover.multinomial import MultinomialMixture
+from arbora.discover.topics.max_margin import MaxMarginClusterTopicModel
+from arbora.discover.topics.model import ClusterTopicModel
 from arbora.discover.vmf.bayesian import BayesianVMFMixture
 from arbora.discover.vmf.dirichlet_process.mixture import DirichletProcessVMFMixture
 from arbora.discover.vmf.hierarchical.mixture import HierarchicalVMFMixture
@@ -12,9 +14,11 @@ from arbora.discover.vmf.temporal.mixture import TemporalVMFMixture
 
 __all__ = [
     "BayesianVMFMixture",
+    "ClusterTopicModel",
     "DirichletProcessGaussianMixture",
     "DirichletProcessVMFMixture",
     "HierarchicalVMFMixture",
+    "MaxMarginClusterTopicModel",
     "MaxMarginGaussianMixture",
     "MultinomialMixture",
     "SphericalKMeans",

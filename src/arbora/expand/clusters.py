@@ -6,15 +6,19 @@ The steps of a fit:
 2. Choose scale, transformation and clusterer by hiding known groups (`_cluster.search`).
 3. Learn the transformation from all labelled rows, and map all rows.
 4. Estimate the number of new groups (`_cluster.n_new`), unless it is given.
-5. Cluster: labelled rows stay in their groups, pool rows join known groups or new ones.
+5. Cluster: labelled rows stay in their groups, pool rows join known groups or new ones; file the pool rows by their
+neighbours (`_cluster.neighbours`).
 6. With `n_rounds`, learn the transformation again from labelled rows and confident pool rows, and cluster again
 (TCS-UL).
+7. Find the temperature of the probabilities by hiding labels (`_fit.calibration`).
+
+Above 100,000 rows the steps use a sample, and passes over all rows follow (`_fit.batches`).
 """
 
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,60 +27,25 @@ from sklearn.utils import Tags, TransformerTags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.core.engine import Engine
 from arbora.core.explorable import Explorable
-from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
 from arbora.core.validation import check_features
-from arbora.core.warn_caller import warn_caller
-from arbora.expand._cluster.base import Clustering, Pool
-from arbora.expand._cluster.explanation import (
-    Explanation,
-    column_variances,
-    feature_weights,
-    propose_merges,
-    propose_splits,
-)
-from arbora.expand._cluster.kmeans import mean_scores, nearest
-from arbora.expand._cluster.n_new import NumberOfGroups, estimate_n_new
+from arbora.engine import ENGINE_PARAMETER, choose_engine
+from arbora.expand._cluster.explanation import Explanation, explain_groups
 from arbora.expand._cluster.new_groups import describe_new_groups, match_names, name_new_groups
-from arbora.expand._cluster.search import (
-    CLUSTERERS,
-    SCALES,
-    SHRINKAGES,
-    Candidate,
-    candidate_maps,
-    learn_map,
-    mapped,
-    search,
-)
-from arbora.expand._common.groups import Groups, group_moments, read_groups
-from arbora.expand._common.hiding import hidden_size
-from arbora.expand._common.space import FeatureSpace, fit_space, to_space
-from arbora.expand._common.transform import Labelled
+from arbora.expand._cluster.search import CLUSTERERS, SCALES, Candidate
+from arbora.expand._common.groups import Groups, read_further, read_groups
+from arbora.expand._fit.batches import fit_groups
+from arbora.expand._fit.choosing import TRANSFORMS, Options
+from arbora.expand._fit.fitting import Expanded
+from arbora.expand._fit.further import Updated, update_groups
+from arbora.expand._fit.prediction import GroupPredictor
 
 Matrix = NDArray[Any]
-TRANSFORMS = ("identity", "within", "gaussian", "separability", "fisher", "spherical")
-_AUTO_TRANSFORMS = ("identity", "within", "gaussian", "fisher")
-_AUTO_CLUSTERERS = ("kmeans", "spectral")
-_STRENGTH = {"gaussian": 1e-3, "separability": 2.0, "fisher": 0.1, "spherical": 1e-2, "within": SHRINKAGES[1]}
-_FEWEST_HIDDEN = 3  # known groups that a search needs
-_FAR = 0.9  # share of labelled rows that are nearer to their group than rows that may be new
-_SURE = 0.9  # probability of pool rows that take part in further rounds
 
 
-class _Learned(NamedTuple):
-    """Feature space, map and how rows are mapped."""
-
-    space: FeatureSpace
-    L: Matrix
-    transform: str
-
-    def map(self, X: Any) -> Matrix:
-        """Rows in the learned space."""
-        return mapped(self.L, to_space(self.space, X), self.transform)
-
-
-class ExpandClusters(Explorable, BaseEstimator):
+class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
     """Semi-supervised clustering: labelled groups keep their names, new groups are found.
 
     Parameters
@@ -100,6 +69,19 @@ class ExpandClusters(Explorable, BaseEstimator):
         Starts of the clusterer; the one with the best objective is kept.
     n_rounds : int
         Rounds in which the transformation is learned again, with confident pool rows as further labels (TCS-UL).
+    filing : {"neighbours", "clusters"}
+        How rows without a label get their group where the pool is mixed. "neighbours" lets the nearest rows vote
+        after the clustering, labelled ones with more weight: known groups may have any shape. "clusters" keeps the
+        answer of the clusterer. Fits in batches always do.
+    batch_size : int, "auto" or None
+        Rows from which scale, transformation, clusterer, map and number of new groups are learned; passes over all
+        rows, a block at a time, follow. None uses all rows at once. "auto" does so up to 100,000 rows (fewer above
+        200 dimensions) and takes 50,000 rows otherwise. A memory-mapped X of floats is never copied as a whole.
+    n_jobs : int, optional
+        Number of threads for starts and passes. The result does not depend on it.
+    engine : None, "threads", "ray" or RayEngine
+        Where rows are clustered: threads of this process, or the workers of a Ray cluster (`arbora[ray]`), which
+        hold the mapped rows and return sums.
     random_state : int, RandomState instance or None
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
@@ -107,12 +89,13 @@ class ExpandClusters(Explorable, BaseEstimator):
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Group of each row; labelled rows keep theirs.
+        Group of each row; labelled rows keep theirs. After `partial_fit`, of the rows of the last call.
     classes_ : ndarray
         Known groups, then new ones: the columns of `predict_proba`.
     known_classes_ : ndarray
     new_groups_ : list of NewGroup
-        Name, size, confidence, central and borderline rows of each new group, largest first.
+        Name, size, confidence, central and borderline rows of each new group, largest first. After `partial_fit`,
+        sizes and confidence count all rows so far, and central and borderline rows are those of the last call.
     n_new_ : int
     n_new_range_ : (int, int)
         Smallest and largest answer of the rules; equal to `n_new_` where the number was given.
@@ -122,6 +105,8 @@ class ExpandClusters(Explorable, BaseEstimator):
         Scale, transformation, strength and clusterer in use.
     cv_results_ : dict
         After a search: every candidate with its mean score and its scores by fold.
+    temperature_ : float
+        Temperature of the probabilities; above 1 the clusterer alone would be too sure.
     A_ : ndarray
         The metric in the feature space.
     n_features_in_ : int
@@ -148,6 +133,10 @@ class ExpandClusters(Explorable, BaseEstimator):
         "n_dims": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), None],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "n_rounds": [Interval(Integral, 0, None, closed="left")],
+        "filing": [StrOptions({"neighbours", "clusters"})],
+        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), None],
+        "n_jobs": [Integral, None],
+        "engine": ENGINE_PARAMETER,
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -163,6 +152,10 @@ class ExpandClusters(Explorable, BaseEstimator):
         n_dims: Any = "auto",
         n_init: int = 20,
         n_rounds: int = 0,
+        filing: str = "neighbours",
+        batch_size: Any = "auto",
+        n_jobs: int | None = None,
+        engine: Engine | str | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -174,6 +167,10 @@ class ExpandClusters(Explorable, BaseEstimator):
         self.n_dims = n_dims
         self.n_init = n_init
         self.n_rounds = n_rounds
+        self.filing = filing
+        self.batch_size = batch_size
+        self.n_jobs = n_jobs
+        self.engine = engine
         self.random_state = random_state
         self.verbose = verbose
 
@@ -205,9 +202,7 @@ class ExpandClusters(Explorable, BaseEstimator):
                 )
             X = check_features(self, X, reset=True)
             groups = read_groups(y, X.shape[0])
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            candidate = self._choose(X, groups, seed)
-            self._fit_with(X, groups, candidate, seed)
+            self._fit(X, groups, None)
         return self
 
     def fit_predict(self, X: Any, y: Any) -> NDArray[Any]:
@@ -225,233 +220,35 @@ class ExpandClusters(Explorable, BaseEstimator):
         """
         return np.asarray(self.fit(X, y).labels_)
 
-    def _choose(self, X: Any, groups: Groups, seed: int) -> Candidate:
-        """Choose what was left to be chosen, by hiding known groups where there are enough of them."""
-        sparse = hasattr(X, "indptr")
-        scales = SCALES if self.scale == "auto" and not sparse else (self._fixed_scale(),)
-        names = _AUTO_TRANSFORMS if self.transform == "auto" else (self.transform,)
-        clusterers = _AUTO_CLUSTERERS if self.clusterer == "auto" else (self.clusterer,)
-        if self.clusterer == "auto" and sparse:
-            clusterers = ("vmf", "spectral")
-        self.__dict__.pop("cv_results_", None)
-        n_shown = (
-            groups.n_groups - hidden_size(groups.n_groups) if self.transform == "auto" else groups.n_groups
-        )
-        maps = candidate_maps(names, n_shown)
-        if len(scales) * len(maps) * len(clusterers) == 1:
-            return Candidate(scales[0], *maps[0], clusterers[0])
-        if groups.n_groups < _FEWEST_HIDDEN:
-            if "auto" in (self.transform, self.clusterer):
-                warn_caller(
-                    f"y has {groups.n_groups} labelled groups, and choosing a transformation takes {_FEWEST_HIDDEN} "
-                    "of them: within-class whitening and k-means are used. Label more groups, or give transform and "
-                    "clusterer."
-                )
-            name = "within" if self.transform == "auto" else self.transform
-            return Candidate(scales[0], name, _STRENGTH.get(name, 0.0), clusterers[0])
-        spaces = {
-            scale: self._labelled(X, groups, self._space(X, groups, scale, seed), seed) for scale in scales
-        }
-        with Progress(None, "candidates", self.verbose) as progress:
-            found = search(spaces, maps, clusterers, seed, lambda _, score: progress.update(score=score))
-        self.cv_results_ = found.results
-        return found.best
+    def _fit(self, X: Any, groups: Groups, candidate: Candidate | None) -> None:
+        with choose_engine(self.engine, self.n_jobs) as engine:
+            found, chosen = fit_groups(X, groups, candidate, self._options(), self._seed(), engine)
+        if candidate is None:
+            self.__dict__.pop("cv_results_", None)
+        if chosen.results is not None:
+            self.cv_results_ = chosen.results
+        self._keep(found, groups)
 
-    def _fixed_scale(self) -> str:
-        return "common" if self.scale == "auto" else self.scale
+    def _options(self) -> Options:
+        return Options(**{name: getattr(self, name) for name in Options._fields})
 
-    def _space(self, X: Any, groups: Groups, scale: str, seed: int) -> FeatureSpace:
-        return fit_space(X, groups, np.ones(X.shape[0]), n_dims=self.n_dims, seed=seed, scale=scale)
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _labelled(self, X: Any, groups: Groups, space: FeatureSpace, seed: int) -> Labelled:
-        rows = groups.labelled
-        Z = to_space(space, X[rows])
-        return Labelled(Z, groups.codes[rows], groups.n_groups, np.ones(len(Z)), seed)
-
-    def _fit_with(self, X: Any, groups: Groups, candidate: Candidate, seed: int) -> None:
-        """Learn the map, count the new groups, cluster; leave the attributes."""
-        space = self._space(X, groups, candidate.scale, seed)
-        labelled = self._labelled(X, groups, space, seed)
-        learned = _Learned(
-            space, learn_map(candidate.transform, candidate.strength, labelled), candidate.transform
-        )
-        Z = learned.map(X)
-        rng = np.random.default_rng(seed)
-        estimate = self._count(Z, groups, rng)
-        n_new = estimate.value if isinstance(estimate, NumberOfGroups) else estimate
-        clustering, labels = self._cluster(Z, groups, n_new, candidate, rng)
-        for _ in range(self.n_rounds if n_new else 0):
-            labelled = self._with_confident(to_space(space, X), Z, groups, clustering, labels, seed)
-            learned = learned._replace(L=learn_map(candidate.transform, candidate.strength, labelled))
-            Z = learned.map(X)
-            clustering, labels = self._cluster(Z, groups, n_new, candidate, rng)
-        self._keep(Z, groups, learned, candidate, clustering, labels, estimate)
-
-    def _count(self, Z: Matrix, groups: Groups, rng: np.random.Generator) -> NumberOfGroups | int:
-        """Return the number of new groups: the one given, or an estimate from the rows that may be new."""
-        free = np.flatnonzero(~groups.labelled)
-        if self.n_new != "auto" or not len(free):
-            return min(int(self.n_new), len(free)) if self.n_new != "auto" else 0
-        known, codes = Z[groups.labelled], groups.codes[groups.labelled]
-        candidates = free
-        if self.pool == "mixed":
-            means = group_moments(known, codes, groups.n_groups, np.ones(len(known))).mean
-            own = np.sum((known - means[codes]) ** 2, axis=1)
-            away = nearest(Z[free], means)[1]
-            candidates = free[away > np.quantile(own, _FAR)]
-            if len(candidates) < 2 * (1 - _FAR) * len(free) or len(candidates) < 2:
-                return NumberOfGroups(0, 0, 1, {"far rows": float(len(candidates))}, {})
-        return estimate_n_new(known, codes, groups.n_groups, Z[candidates], rng)
-
-    def _cluster(
-        self, Z: Matrix, groups: Groups, n_new: int, candidate: Candidate, rng: np.random.Generator
-    ) -> tuple[Clustering, NDArray[np.int64]]:
-        """Cluster all rows, or the pool alone; labels are codes of known groups, then of new ones."""
-        cluster = CLUSTERERS[candidate.clusterer]
-        if self.pool == "mixed" or not n_new:
-            pool = Pool(Z, groups.codes, groups.n_groups, np.ones(len(Z)))
-            found = cluster(pool, n_new, rng, self.n_init)
-            return found, found.labels
-        free = np.flatnonzero(~groups.labelled)
-        found = cluster(Pool(Z[free], np.full(len(free), -1), 0, np.ones(len(free))), n_new, rng, self.n_init)
-        labels = groups.codes.copy()
-        labels[free] = groups.n_groups + found.labels
-        return found, labels
-
-    def _with_confident(
-        self,
-        F: Matrix,
-        Z: Matrix,
-        groups: Groups,
-        clustering: Clustering,
-        labels: NDArray[np.int64],
-        seed: int,
-    ) -> Labelled:
-        """Labelled rows and the pool rows whose cluster is sure, as rows to learn from."""
-        only_pool = self.pool == "new"
-        sure = np.exp(clustering.log_proba(Z).max(axis=1)) >= _SURE
-        rows = groups.labelled | (sure & (~groups.labelled if only_pool else True))
-        codes = np.unique(labels[rows], return_inverse=True)[1]
-        return Labelled(F[rows], codes, int(codes.max()) + 1, np.ones(int(rows.sum())), seed)
-
-    def _keep(
-        self,
-        Z: Matrix,
-        groups: Groups,
-        learned: _Learned,
-        candidate: Candidate,
-        clustering: Clustering,
-        labels: NDArray[np.int64],
-        estimate: NumberOfGroups | int,
-    ) -> None:
-        """Leave the model, names and descriptions; empty new groups are dropped, the others ordered by size."""
-        n_known = groups.n_groups
-        size = np.bincount(labels, minlength=n_known)[n_known:]
-        order = np.argsort(-size, kind="stable")
-        order = order[size[order] > 0]
-        rank = np.zeros(max(len(size), 1), np.int64)
-        rank[order] = np.arange(len(order))
-        codes = np.where(labels < n_known, labels, n_known + rank[np.maximum(labels - n_known, 0)])
-        moments = group_moments(Z, codes, n_known + len(order), np.ones(len(Z)))
-        variance = max(float(np.trace(moments.within)) / Z.shape[1], np.finfo(np.float64).tiny)
-        self.space_, self.components_, self.A_ = learned.space, learned.L, learned.L.T @ learned.L
-        self.clustering_, self.choice_ = clustering, candidate._asdict()
-        self.clusters_all_groups_ = self.pool == "mixed" or not len(size)
-        self.group_means_, self.variance_, self.new_columns_ = moments.mean, variance, order
+    def _keep(self, found: Expanded, groups: Groups) -> None:
+        """Leave the model, names and descriptions."""
+        L, n_known = found.learned.L, groups.n_groups
+        self.space_, self.components_, self.A_ = found.learned.space, L, L.T @ L
+        self.group_model_, self.choice_ = found.model, found.candidate._asdict()
+        self.temperature_, self.running_sums_ = found.model.temperature, found.running
         self.known_classes_ = groups.classes
-        self.classes_ = name_new_groups(groups.classes, len(order))
-        self.labels_, self.n_new_ = self.classes_[codes], len(order)
-        self.n_new_estimate_ = estimate if isinstance(estimate, NumberOfGroups) else None
-        self.n_new_range_ = len(order), len(order)
-        if isinstance(estimate, NumberOfGroups):
-            self.n_new_range_ = estimate.low, estimate.high
-        self.new_groups_ = describe_new_groups(codes, self._proba(Z), self.classes_, n_known)
-
-    def _proba(self, Z: Matrix) -> Matrix:
-        """Probabilities of all groups for rows of the learned space."""
-        n_known, found = len(self.known_classes_), np.exp(self.clustering_.log_proba(Z))
-        if self.clusters_all_groups_:
-            columns = np.concatenate([np.arange(n_known), n_known + self.new_columns_]).astype(np.int64)
-            kept = found[:, columns]
-        else:
-            # The clusterer knows the new groups only. Known and new ones compete by the distance to their means.
-            kept = np.exp(mean_scores(Z, self.group_means_, self.variance_))
-            share = kept[:, n_known:].sum(axis=1, keepdims=True)
-            kept[:, n_known:] = share * found[:, self.new_columns_]
-        return np.asarray(kept / kept.sum(axis=1, keepdims=True))
-
-    def _map(self, X: Any) -> Matrix:
-        check_is_fitted(self)
-        X = check_features(self, X, reset=False)
-        return _Learned(self.space_, self.components_, self.choice_["transform"]).map(X)
-
-    def transform_rows(self, X: Any) -> Matrix:
-        """Map rows to the learned space.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-        """
-        return self._map(X)
-
-    def predict_proba(self, X: Any) -> Matrix:
-        """Probabilities of the groups, known and new.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_groups)
-            Columns in the order of `classes_`.
-        """
-        return self._proba(self._map(X))
-
-    def predict(self, X: Any, among: str = "all") -> NDArray[Any]:
-        """Group of each row.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        among : {"all", "known", "new"}
-            Groups to choose from.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        if among not in ("all", "known", "new"):
-            raise ValueError(f"among must be 'all', 'known' or 'new'; got {among!r}.")
-        proba = self.predict_proba(X)
-        n_known = len(self.known_classes_)
-        if among == "known":
-            return np.asarray(self.known_classes_[proba[:, :n_known].argmax(axis=1)])
-        if among == "new":
-            if not self.n_new_:
-                raise ValueError("the model has no new groups: nothing can be predicted among them.")
-            return np.asarray(self.classes_[n_known + proba[:, n_known:].argmax(axis=1)])
-        return np.asarray(self.classes_[proba.argmax(axis=1)])
-
-    def is_new(self, X: Any) -> NDArray[np.bool_]:
-        """Whether rows belong to new groups.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of bool of shape (n_samples,)
-            True where the new groups together are more probable than the known ones.
-        """
-        proba = self.predict_proba(X)
-        n_known = len(self.known_classes_)
-        return np.asarray(proba[:, n_known:].sum(axis=1) > proba[:, :n_known].sum(axis=1))
+        self.classes_ = name_new_groups(groups.classes, found.n_new)
+        self.labels_, self.n_new_ = self.classes_[found.codes], found.n_new
+        self.n_new_estimate_ = found.estimate
+        self.n_new_range_ = found.n_new, found.n_new
+        if found.estimate is not None:
+            self.n_new_range_ = found.estimate.low, found.estimate.high
+        self.new_groups_ = describe_new_groups(found.codes, found.own, self.classes_, n_known)
 
     def explain(self, X: Any, y: Any, feature_names: Any = None, n_features: int = 10) -> Explanation:
         """Tell what separates the labelled groups, and which of them might be split or merged.
@@ -473,33 +270,20 @@ class ExpandClusters(Explorable, BaseEstimator):
             `features` with their weights, `directions` of the learned space with their largest features, and
             proposals `splits` and `merges` of known groups with row numbers as examples.
         """
-        Z = self._map(X)
-        X = check_features(self, X, reset=False)
-        groups = read_groups(y, X.shape[0])
-        names = (
-            getattr(self, "feature_names_in_", np.arange(X.shape[1]))
-            if feature_names is None
-            else feature_names
-        )
-        rows = np.flatnonzero(groups.labelled)
-        deviation = np.sqrt(column_variances(X[rows]))
-        features, directions = feature_weights(
-            self.space_, self.components_, deviation, np.asarray(names).tolist(), n_features
-        )
-        rng = np.random.default_rng(0)
-        codes = groups.codes[rows]
-        return Explanation(
-            features,
-            directions,
-            propose_splits(Z[rows], codes, groups.classes, rows, rng),
-            propose_merges(Z[rows], codes, groups.classes, rows),
-        )
+        rows = self._rows(X)
+        X, Z, groups = rows.X, rows[:], read_groups(y, rows.shape[0])
+        if feature_names is None:
+            feature_names = getattr(self, "feature_names_in_", np.arange(X.shape[1]))
+        names = np.asarray(feature_names).tolist()
+        return explain_groups(X, Z, groups, self.space_, self.components_, names, n_features)
 
     def refit(self, X: Any, y: Any) -> Self:
-        """Fit again with more labels or rows; new groups that are found again keep their names.
+        """Fit again with all rows and labels; new groups that are found again keep their names.
 
-        The choice of scale, transformation and clusterer stays. A user who accepts or corrects proposals labels some
-        rows, calls `refit`, and finds the other groups under the names they had.
+        The choice of scale, transformation and clusterer stays; map, number of new groups, clusters and temperature
+        are learned again, at the cost of a fit without its search. Groups are matched with those of before by the
+        rows they share (Hungarian). A user who accepts or corrects proposals labels some rows, calls `refit`, and
+        finds the other groups under the names they had. See `partial_fit` for further rows alone.
 
         Parameters
         ----------
@@ -517,10 +301,62 @@ class ExpandClusters(Explorable, BaseEstimator):
             X = check_features(self, X, reset=False)
             groups = read_groups(y, X.shape[0])
             before, old_new = self.predict(X), self.classes_[len(self.known_classes_) :]
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._fit_with(X, groups, Candidate(**self.choice_), seed)
+            self._fit(X, groups, Candidate(**self.choice_))
             self._rename(before, old_new)
         return self
+
+    def partial_fit(self, X: Any, y: Any = None, *, seen: Any = False) -> Self:
+        """Update the groups with further rows and labels, in memory that does not grow with the rows so far.
+
+        The choice, the map, the temperature and the number of unnamed new groups stay; groups keep their names. Rows
+        with a label join its group. A label that was never seen takes over the new group that most of its rows are
+        in, which becomes a known group, or starts a known group. Other rows join the groups that the model gives
+        them. The cost is that of `predict`. Where groups are found by neighbours ("spectral", or filing), further
+        rows become neighbours too; 20,000 random ones are kept. To learn the map again, or to look for further new
+        groups, use `refit`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), optional
+            As for `fit`; all labels may be missing. The name of a new group accepts that group as it is.
+        seen : bool or array-like of bool of shape (n_samples,)
+            Rows that an earlier call counted: those with a label move to its group, the others are not counted again.
+
+        Returns
+        -------
+        self
+            Without an earlier fit, `partial_fit` is `fit`.
+        """
+        if not hasattr(self, "group_model_"):
+            return self.fit(X, y)
+        with all_or_nothing(self), choose_engine(self.engine, self.n_jobs) as engine:
+            self._validate_params()
+            rows, names = self._rows(X, self.group_model_.unit), self.classes_.tolist()
+            groups = read_further(y, rows.shape[0], self.known_classes_)
+            again = np.broadcast_to(np.asarray(seen, bool), rows.shape[0])
+            rng = np.random.default_rng(self._seed())
+            found = update_groups(
+                self.group_model_, self.running_sums_, names, rows, groups, again, rng, engine
+            )
+            self._keep_update(found)
+        return self
+
+    def _keep_update(self, found: Updated) -> None:
+        kind, n_known = self.classes_.dtype, found.naming.n_known
+        low, high = (max(n - self.n_new_ + found.model.n_new, 0) for n in self.n_new_range_)
+        self.group_model_, self.running_sums_ = found.model, found.running
+        self.classes_ = np.array(found.naming.names, dtype=kind)
+        self.known_classes_, self.labels_ = self.classes_[:n_known], self.classes_[found.codes]
+        self.n_new_, self.n_new_range_ = found.model.n_new, (low, high)
+        size = found.running.counts
+        share = found.running.confidence / np.maximum(np.rint(size), 1)
+        self.new_groups_ = [
+            group._replace(size=round(float(size[at])), confidence=round(min(float(share[at]), 1.0), 4))
+            for at, group in enumerate(
+                describe_new_groups(found.codes, found.own, self.classes_, n_known), start=n_known
+            )
+        ]
 
     def _rename(self, before: NDArray[Any], old: NDArray[Any]) -> None:
         """Give new groups the names of the old new groups that they share most rows with."""

@@ -17,13 +17,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.warn_caller import warn_caller
 from arbora.expand._common.groups import GroupMoments, group_moments
-from arbora.expand._common.transform import Labelled, Learned, MetricTransform, require_groups
+from arbora.expand._common.hiding import strength_of
+from arbora.expand._common.transform import Labelled, Learned, MetricTransform, require_groups, solved
 
 Matrix = NDArray[Any]
+RIDGES = (1e-2, 1e-1, 1.0, 10.0)
 _FEW_GROUPS = 5
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -65,19 +67,29 @@ class FisherTransform(MetricTransform):
 
     Parameters
     ----------
-    ridge : float
-        Multiple of the identity that is added to the within-group covariance, in units of its mean variance.
+    ridge : float or "cv"
+        Multiple of the identity that is added to the within-group covariance, in units of its mean variance. "cv"
+        chooses among `ridges` by hiding known groups.
     n_components : int, optional
         Directions to keep, at most the number of groups minus one, which is the default.
+    ridges : sequence of floats
+        Values that "cv" tries.
     n_dims : int, "auto" or None
         Dimensions of the truncated SVD that comes first; see `WithinClassTransform`.
     random_state : int, RandomState instance or None
-        Seed of the randomised SVD.
+        Seed of the randomised SVD and of the hidden groups.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_dims)
     A_ : ndarray of shape (n_dims, n_dims)
+    ridge_ : float
+    cv_results_ : dict
+        After "cv": "ridge", "mean_score" and "scores" (by fold).
+    duality_gap_ : float
+        0: the solution is exact.
+    trace_ : Trace
+        The objective, scatter between groups in the learned space, in one row.
     classes_ : ndarray
     space_ : FeatureSpace
     n_features_in_ : int
@@ -93,23 +105,27 @@ class FisherTransform(MetricTransform):
     (120, 2)
     """
 
+    _learns_in_single = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
-        "ridge": [Interval(Real, 0, None, closed="left")],
+        "ridge": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left")],
+        "ridges": ["array-like"],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
     }
     _between = staticmethod(between_groups)
 
     def __init__(
         self,
-        ridge: float = 0.1,
+        ridge: Any = 0.1,
         *,
         n_components: int | None = None,
+        ridges: Any = RIDGES,
         n_dims: Any = "auto",
         random_state: Any = None,
     ) -> None:
         self.ridge = ridge
         self.n_components = n_components
+        self.ridges = ridges
         self.n_dims = n_dims
         self.random_state = random_state
 
@@ -120,12 +136,19 @@ class FisherTransform(MetricTransform):
                 f"{type(self).__name__} keeps {labelled.n_groups - 1} directions, one less than there are labelled "
                 "groups; new groups may differ in others. Label more groups, or use WithinClassTransform."
             )
+        ridge = strength_of(
+            self, "ridge", self.ridges, labelled, lambda shown, ridge: self._directions(shown, ridge)[0]
+        )
+        return solved(*self._directions(labelled, ridge))
+
+    def _directions(self, labelled: Labelled, ridge: float) -> tuple[Matrix, float]:
+        """Discriminants, and the scatter between the groups in their space."""
         moments = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight)
         most = min(labelled.n_groups - 1, labelled.Z.shape[1])
-        n_components = most if self.n_components is None else min(self.n_components, most)
-        return Learned(
-            discriminants(self._between(moments), moments.within, self.ridge, n_components), gap=0.0
-        )
+        n_components = max(1, most if self.n_components is None else min(self.n_components, most))
+        between = self._between(moments)
+        L = discriminants(between, moments.within, ridge, n_components)
+        return L, float(np.einsum("cp,pq,cq->", L, between, L))
 
 
 class PairwiseFisherTransform(FisherTransform):
@@ -136,12 +159,12 @@ class PairwiseFisherTransform(FisherTransform):
 
     Parameters
     ----------
-    ridge, n_components, n_dims, random_state
+    ridge, n_components, ridges, n_dims, random_state
         As in `FisherTransform`.
 
     Attributes
     ----------
-    components_, A_, classes_, space_, n_features_in_
+    components_, A_, ridge_, cv_results_, duality_gap_, trace_, classes_, space_, n_features_in_
         As in `FisherTransform`.
 
     Examples

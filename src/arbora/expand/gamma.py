@@ -29,7 +29,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.expand._common.groups import Groups, group_moments
-from arbora.expand._common.hiding import choose_by_hiding
+from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.lbfgs import lbfgs
 from arbora.expand._common.space import FeatureSpace
 from arbora.expand._common.transform import (
@@ -208,22 +208,18 @@ class GammaTransform(MetricTransform):
             )
         level = float(np.asarray(X.mean()))
         level = level if level > 0 else 1.0
-        return FeatureSpace(np.full(X.shape[1], -_FLOOR * level), None, False, level)
+        return FeatureSpace(np.full(X.shape[1], -_FLOOR * level, X.dtype), None, False, level)
 
     def _learn(self, labelled: Labelled) -> Learned:
         require_groups(self, labelled, 2)
-        self.__dict__.pop("cv_results_", None)
-        self.gamma_ = self.gamma
-        if self.gamma == "cv":
-            self.gamma_, self.cv_results_ = choose_by_hiding(
-                lambda shown, gamma: learn_gamma(shown, gamma, tol=1e-3).L,
-                labelled,
-                [float(gamma) for gamma in self.gammas],
-                "gamma",
-            )
+        gamma = strength_of(
+            self,
+            "gamma",
+            self.gammas,
+            labelled,
+            lambda shown, gamma: learn_gamma(shown, gamma, tol=1e-3).L,
+        )
         with Progress(None, "alternations", self.verbose) as progress:
-            found = learn_gamma(
-                labelled, self.gamma_, tol=self.tol, max_iter=self.max_iter, progress=progress
-            )
+            found = learn_gamma(labelled, gamma, tol=self.tol, max_iter=self.max_iter, progress=progress)
         warn_unless_converged(self, found)
         return found

@@ -3,12 +3,24 @@
 Weinberger and Saul (2009) minimise over A >= 0, with k target neighbours j of each row i (fixed, the nearest rows of
 its group) and impostors l of other groups,
 
-    (1 - mu) sum_{i,j} d_A(i, j) + mu sum_{i,j} sum_l max(0, 1 + d_A(i, j) - d_A(i, l)),
+    F(A) = (1 - mu) sum_{i,j} d_A(i, j) + mu sum_{i,j} sum_l max(0, 1 + d_A(i, j) - d_A(i, l)),
 
-here as a mean over the rows. The gradient is X'Lap(w)X, where w adds the weights of the pairs: one sparse product.
-The impostors that are near violation are found again every few iterations (active sets): between two searches only
-they are looked at. Solved by projected gradient with an adaptive step. The problem is convex; its solution is
-certified by the change of A alone.
+here as a mean over the rows. With few rows its optimum overfits, and the published implementation stops early. Here
+g ||A - I||^2 is added instead (`gamma`; 0 is the published problem).
+
+The hinge is smoothed over a width that shrinks as the solution settles, and the smooth problem is solved by
+accelerated projected gradient (`infer.proximal`). Impostors are searched among all rows when a solution is to be
+certified and in a few iterations before; between two searches only rows near violation are looked at (active set).
+The gradient is a weighted sum over pairs, computed as one product of matrices (`kernels.margins`).
+
+Multipliers v_ijl in [0, mu] of the triplets, which the smoothed hinge gives, certify the solution. With
+C = (1 - mu) sum_{i,j} (x_i - x_j)(x_i - x_j)' and the gradient G(v) = C + sum_ijl v_ijl (D_ij - D_il), D_ij the outer
+product of a difference,
+
+    F(A) >= sum v + <G(v), A>   for every A >= 0,    and    <C, A*> <= F(A*) <= F(A)    at the optimum A*,
+
+so that F(A*) >= sum v + F(A) min(0, smallest eigenvalue of C^-1/2 G(v) C^-1/2). With g > 0 the bound is the minimum
+of sum v + <G(v), A> + g ||A - I||^2 over A >= 0, at A = psd(I - G(v) / 2g).
 
 Reference
 ---------
@@ -18,17 +30,17 @@ K. Weinberger and L. Saul (2009). Distance metric learning for large margin near
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.chunks import split
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
+from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.transform import (
     Labelled,
     Learned,
@@ -37,14 +49,35 @@ from arbora.expand._common.transform import (
     square_root,
     warn_unless_converged,
 )
-from arbora.expand.gaussian import psd
+from arbora.expand.gaussian import identity_conjugate, psd
+from arbora.infer.proximal import minimize_composite
+from arbora.kernels.margins import margin_losses
 
 Matrix = NDArray[Any]
-_SEARCH_EVERY = 10  # iterations between two searches of impostors
-_MOST_IMPOSTORS = 50  # of a row in the active set
-_ROWS_AT_ONCE = 512
-_GROWTH = 1.05
+GAMMAS = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
+_MOST_PAIRS = 20_000_000  # of rows and impostors in the active set
+_FEWEST_IMPOSTORS = 50  # of a row, where that limit binds
+_SLACK = 1.25  # distance up to which a row is in the active set, over that at which it is an impostor
+_WIDEST, _SHRINK = 0.5, 0.25  # width of the smoothed hinge, and its factor when the solution settles
+_SMALL_PART = 2.0  # gap over its part by smoothing, below which smoothing matters
+_SINGULAR = 1e-8  # smallest eigenvalue of C over its largest one
+_NEGLIGIBLE = 1e-9  # objective over that at the start, at which the optimum counts as 0
+_ENTRIES_AT_ONCE = 2_000_000  # of the distances of a search
 _TINY = float(np.finfo(np.float64).tiny)
+
+
+class Pairs(NamedTuple):
+    """Rows that belong to each row, as in a CSR matrix without values."""
+
+    first: NDArray[np.int64]
+    rows: NDArray[np.int32]
+
+
+def as_pairs(left: Matrix, right: Matrix, n_rows: int) -> Pairs:
+    """Pairs (left, right), sorted by the left row."""
+    order = np.argsort(left, kind="stable")
+    count = np.bincount(left, minlength=n_rows)
+    return Pairs(np.concatenate([[0], np.cumsum(count)]), right[order].astype(np.int32))
 
 
 def target_neighbours(labelled: Labelled, k: int) -> Matrix:
@@ -64,111 +97,198 @@ def target_neighbours(labelled: Labelled, k: int) -> Matrix:
     return np.vstack(pairs) if pairs else np.empty((0, 2), np.int64)
 
 
-def squared_distances(Z: Matrix, L: Matrix, pairs: Matrix) -> Matrix:
-    """Squared distances of pairs of rows after the map."""
-    mapped = Z @ L.T
-    return np.asarray(np.sum((mapped[pairs[:, 0]] - mapped[pairs[:, 1]]) ** 2, axis=1))
+def find_impostors(Z: Matrix, A: Matrix, codes: Matrix, reach: Matrix) -> tuple[Pairs, bool]:
+    """Rows of other groups nearer than `reach` of the row; the nearest ones if they are too many, and whether so."""
+    n = len(Z)
+    Y = Z @ A
+    q = np.einsum("np,np->n", Y, Z)
+    most, capped = max(_FEWEST_IMPOSTORS, _MOST_PAIRS // max(n, 1)), False
+    left, right = [], []
+    for rows in split(n, size=max(1, _ENTRIES_AT_ONCE // n)):
+        D = Y[rows] @ Z.T
+        D *= -2
+        D += q
+        near = np.less(D, (reach[rows] - q[rows])[:, None])
+        near &= codes[rows, None] != codes
+        for i in np.flatnonzero(near.sum(axis=1) > most):
+            capped = True
+            found = np.flatnonzero(near[i])
+            near[i, found[np.argpartition(D[i, found], most)[most:]]] = False
+        at, found = np.nonzero(near)
+        left.append(at + rows.start)
+        right.append(found)
+    return as_pairs(np.concatenate(left), np.concatenate(right), n), capped
 
 
-def find_impostors(labelled: Labelled, L: Matrix, reach: Matrix) -> Matrix:
-    """Pairs (row, row of another group) that are nearer than `reach` of the row, at most 50 a row, nearest first."""
-    mapped = labelled.Z @ L.T
-    square = np.sum(mapped**2, axis=1)
-    found = []
-    for rows in split(len(mapped), size=_ROWS_AT_ONCE):
-        D = square[rows, None] + square - 2 * mapped[rows] @ mapped.T
-        D[labelled.codes[rows, None] == labelled.codes] = np.inf
-        most = min(_MOST_IMPOSTORS, D.shape[1])
-        near = np.argpartition(D, most - 1, axis=1)[:, :most]
-        inside = np.take_along_axis(D, near, axis=1) < reach[rows, None]
-        first, at = np.nonzero(inside)
-        found.append(np.column_stack([first + rows.start, near[first, at]]))
-    return np.vstack(found)
+class Losses(NamedTuple):
+    """Results of one pass over the triplets."""
+
+    smooth: float  # the objective with the smoothed hinge
+    exact: float  # the objective
+    multipliers: float  # their sum
+    gradient: Matrix  # of the smoothed objective; zeros unless it was asked for
 
 
 class LargeMarginProblem:
-    """Objective and gradient for fixed target neighbours and a set of candidate impostors."""
+    """F(A) of the module docstring for an active set of impostors, as `infer.proximal` takes it."""
 
-    def __init__(self, labelled: Labelled, targets: Matrix, mu: float) -> None:
-        self.labelled, self.targets, self.mu = labelled, targets, mu
+    def __init__(
+        self, labelled: Labelled, targets: Matrix, mu: float, tol: float, gamma: float = 0.0
+    ) -> None:
+        self.Z, self.codes = np.ascontiguousarray(labelled.Z), labelled.codes
+        self.mu, self.tol, self.gamma = mu, tol, gamma
         self.share = labelled.row_weight / labelled.row_weight.sum()
-        self.impostors = np.empty((0, 2), np.int64)
-        self.triplets = np.empty((0, 2), np.int64)
+        n = len(self.Z)
+        self.targets = as_pairs(targets[:, 0], targets[:, 1], n)
+        self.impostors, self.capped = Pairs(np.zeros(n + 1, np.int64), np.empty(0, np.int32)), False
+        away = self.Z[targets[:, 0]] - self.Z[targets[:, 1]]
+        self.pull = (1 - mu) * away.T @ (self.share[targets[:, 0], None] * away)
+        values, vectors = np.linalg.eigh(self.pull)
+        self.root = vectors / np.sqrt(values) if values[0] > _SINGULAR * values[-1] else None  # C^-1/2
+        self.width, self.excess = _WIDEST, 0.0  # of the smoothed hinge; objective above the smoothed one
+        self.n_certificates, self.next_search = 0, 2
+        self.upper, self.bound, self.first = np.inf, 0.0, 0.0  # bounds of the optimum; objective at the start
 
-    def search(self, L: Matrix) -> None:
-        """Find the impostors within reach of the farthest target neighbour, with some slack for later steps."""
-        distance = squared_distances(self.labelled.Z, L, self.targets)
-        reach = np.zeros(len(self.labelled.Z))
-        np.maximum.at(reach, self.targets[:, 0], distance)
-        reach[reach > 0] = 1.1 * (reach[reach > 0] + 1.0)
-        self.impostors = find_impostors(self.labelled, L, reach)
-        # All triplets (target pair, impostor pair) of one row.
-        n = len(self.labelled.Z)
-        n_targets = np.bincount(self.targets[:, 0], minlength=n)
-        first = np.concatenate([[0], np.cumsum(n_targets)])
-        order = np.argsort(self.targets[:, 0], kind="stable")
-        count = n_targets[self.impostors[:, 0]]
-        impostor = np.repeat(np.arange(len(self.impostors)), count)
-        within = np.arange(len(impostor)) - np.repeat(np.cumsum(count) - count, count)
-        self.triplets = np.column_stack([order[first[self.impostors[impostor, 0]] + within], impostor])
+    def search(self, A: Matrix) -> None:
+        """Find the rows of other groups that are impostors at A, or nearly."""
+        Y = self.Z @ A
+        left = np.repeat(np.arange(len(self.Z)), np.diff(self.targets.first))
+        away = self.Z[left] - self.Z[self.targets.rows]
+        distance = np.einsum("np,np->n", away, Y[left] - Y[self.targets.rows])
+        reach = np.zeros(len(self.Z))
+        np.maximum.at(reach, left, _SLACK * (1 + np.maximum(distance, 0.0)))
+        self.impostors, self.capped = find_impostors(self.Z, A, self.codes, reach)
+        exact = self.losses(A).exact
+        self.upper, self.first = min(self.upper, exact), exact if np.isinf(self.upper) else self.first
 
-    def value_and_gradient(self, L: Matrix) -> tuple[float, Matrix]:
-        """Objective at A = L'L, and its gradient by A."""
-        Z = self.labelled.Z
-        pull = squared_distances(Z, L, self.targets)
-        push = squared_distances(Z, L, self.impostors)
-        weight = self.share[self.targets[:, 0]]
-        hinge = 1 + pull[self.triplets[:, 0]] - push[self.triplets[:, 1]]
-        active = hinge > 0
-        by_triplet = self.mu * weight[self.triplets[:, 0]] * active
-        value = (1 - self.mu) * float(weight @ pull) + float(by_triplet @ np.maximum(hinge, 0.0))
-        on_targets = (1 - self.mu) * weight
-        on_targets = on_targets + np.bincount(self.triplets[:, 0], by_triplet, minlength=len(self.targets))
-        on_impostors = -np.bincount(self.triplets[:, 1], by_triplet, minlength=len(self.impostors))
-        pairs = np.vstack([self.targets, self.impostors])
-        weights = np.concatenate([on_targets, on_impostors])
-        n = len(Z)
-        W = sp.csr_array((weights, (pairs[:, 0], pairs[:, 1])), shape=(n, n))
-        degree = np.asarray(W.sum(axis=1)).ravel() + np.asarray(W.sum(axis=0)).ravel()
-        return value, np.asarray((Z * degree[:, None]).T @ Z - Z.T @ ((W + W.T) @ Z))
+    def losses(self, A: Matrix, *, gradient: bool = False) -> Losses:
+        """One pass over the triplets."""
+        Z = self.Z
+        Y = Z @ A
+        shape = Z.shape if gradient else (0, Z.shape[1])
+        sums, degree = np.zeros(shape), np.zeros(len(Z))
+        smooth, exact, multipliers = margin_losses(
+            Z, Y, np.einsum("np,np->n", Y, Z), self.share, *self.targets, *self.impostors, self.width, self.mu, sums,
+            degree,
+        )  # fmt: skip
+        pulled = float(np.vdot(self.pull, A))
+        G = np.zeros_like(A)
+        if gradient:
+            cross = Z.T @ sums
+            G = self.pull + Z.T @ (degree[:, None] * Z) - cross - cross.T
+        return Losses(pulled + self.mu * smooth, pulled + self.mu * exact, self.mu * multipliers, G)
+
+    def value(self, A: Matrix) -> float:
+        """Smoothed objective."""
+        found = self.losses(A)
+        self.excess = found.exact - found.smooth
+        return found.smooth
+
+    def value_and_gradient(self, A: Matrix) -> tuple[float, Matrix]:
+        """Smoothed objective and its gradient."""
+        found = self.losses(A, gradient=True)
+        return found.smooth, found.gradient
+
+    def penalty(self, A: Matrix) -> float:
+        """Regulariser, and the objective minus the smoothed one at the last point of `value`.
+
+        So traces hold the objective.
+        """
+        return self.excess + self.regularizer(A)
+
+    def regularizer(self, A: Matrix) -> float:
+        """Strength times ||A - I||^2."""
+        return self.gamma * float(np.sum((A - np.eye(len(A))) ** 2)) if self.gamma else 0.0
+
+    def prox(self, B: Matrix, step: float) -> Matrix:
+        """Prox of the regulariser on the cone."""
+        t = 2 * step * self.gamma
+        return psd((B + t * np.eye(len(B))) / (1 + t))
+
+    def gap(self, A: Matrix) -> float:
+        """Duality gap at A; narrows the hinge where smoothing is the larger part of the gap.
+
+        The first certificates, and those that seem to meet the tolerance, search all impostors.
+        """
+        self.n_certificates += 1
+        found, extra = self.losses(A, gradient=True), self.regularizer(A)
+        total = found.exact + extra
+        likely = total - max(self._bound(found, found.exact), self.bound)
+        if self.n_certificates >= self.next_search or likely <= self.tol * total:
+            self.next_search = 2 * self.n_certificates
+            self.search(A)
+            found = self.losses(A, gradient=True)
+            total, self.excess = found.exact + extra, found.exact - found.smooth
+        self.bound = max(self.bound, self._bound(found, self.upper))
+        gap = total - self.bound
+        # What is lost by smoothing: at the smooth optimum this is the whole gap.
+        by_smoothing = found.exact - found.multipliers - float(np.vdot(found.gradient, A))
+        if gap <= _SMALL_PART * by_smoothing:
+            self.width *= _SHRINK
+        if total <= _NEGLIGIBLE * self.first:  # F >= 0: the groups can be separated completely
+            gap = 0.0
+        return np.nan if self.capped else max(gap, 0.0)
+
+    def _bound(self, found: Losses, upper: float) -> float:
+        """Lower bound of the optimum from the multipliers, for an upper bound of the optimum."""
+        if self.gamma:
+            return found.multipliers - identity_conjugate(-found.gradient, self.gamma)
+        return found.multipliers + upper * self._lowest(found.gradient)
+
+    def _lowest(self, gradient: Matrix) -> float:
+        """Smallest eigenvalue of C^-1/2 G C^-1/2, at most 0; minus infinity where C is singular."""
+        if self.root is None:
+            return -np.inf
+        return min(float(np.linalg.eigvalsh(self.root.T @ gradient @ self.root)[0]), 0.0)
+
+
+def whitening(C: Matrix) -> tuple[Matrix, Matrix]:
+    """Return R with R'CR = I, bounded in directions where C is nearly singular, and B with R B R' = I."""
+    values, vectors = np.linalg.eigh(C)
+    if values[-1] <= _TINY:  # target neighbours are equal rows
+        return np.eye(len(C)), np.eye(len(C))
+    values = np.maximum(values, _SINGULAR * values[-1])
+    return np.asarray(vectors / np.sqrt(values)), np.diag(values)
+
+
+def row_space(Z: Matrix) -> Matrix:
+    """Orthonormal basis (n_dims, rank) of the directions in which rows differ."""
+    _, size, V = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
+    return np.ascontiguousarray(V[size > _SINGULAR * max(float(size[0]), _TINY)].T)
 
 
 def learn_large_margin(
     labelled: Labelled,
     k: int,
     mu: float,
+    gamma: float = 0.0,
     *,
-    tol: float = 1e-4,
-    max_iter: int = 300,
+    tol: float = 1e-3,
+    max_iter: int = 500,
     progress: Progress | None = None,
 ) -> Learned:
-    """Projected gradient with active sets, from the identity."""
+    """Accelerated projected gradient with active sets, from the identity.
+
+    It runs in the directions in which labelled rows differ; in all others A stays the identity. Without a regulariser
+    coordinates are those in which the target neighbours have unit covariance: A >= 0 does not depend on coordinates,
+    and the problem is better conditioned there.
+    """
     targets = target_neighbours(labelled, k)
-    A = L = np.eye(labelled.Z.shape[1])
-    if not len(targets):
-        return Learned(L)
-    problem = LargeMarginProblem(labelled, targets, mu)
-    problem.search(L)
-    value, gradient = problem.value_and_gradient(L)
-    step = 1.0 / max(float(np.linalg.norm(gradient)), _TINY)
-    monitor, last = Monitor(tol, max_iter, progress), False
-    while not last:
-        new = psd(A - step * gradient)
-        L_new = square_root(new)
-        new_value, new_gradient = problem.value_and_gradient(L_new)
-        if new_value > value and step > _TINY:
-            step /= 2
-            last = monitor.record(value, change=np.inf)
-            continue
-        change = float(np.linalg.norm(new - A)) / max(float(np.linalg.norm(A)), _TINY)
-        A, L, value, gradient, step = new, L_new, new_value, new_gradient, step * _GROWTH
-        settled = change <= tol
-        if monitor.n_iter % _SEARCH_EVERY == _SEARCH_EVERY - 1 or settled:
-            problem.search(L)
-            before, (value, gradient) = value, problem.value_and_gradient(L)
-            settled = settled and abs(value - before) <= tol * max(abs(value), _TINY)
-        last = monitor.record(value, change=change, certified=settled)
-    return Learned(square_root(A), monitor.trace, np.nan, monitor.n_iter, monitor.converged)
+    eye, V = np.eye(labelled.Z.shape[1]), row_space(labelled.Z)
+    if not len(targets) or not V.shape[1]:
+        return Learned(eye)
+    Z = labelled.Z @ V
+    away = Z[targets[:, 0]] - Z[targets[:, 1]]
+    R = start = np.eye(V.shape[1])
+    if not gamma:
+        R, start = whitening(away.T @ (labelled.row_weight[targets[:, 0], None] * away) / len(targets))
+    problem = LargeMarginProblem(labelled._replace(Z=Z @ R), targets, mu, tol, gamma)
+    monitor = Monitor(tol, max_iter, progress)
+    problem.search(start)
+    found = minimize_composite(problem, start, monitor)
+    A = V @ R @ found.A @ R.T @ V.T + (eye - V @ V.T)
+    relative = found.gap / max(abs(found.objective), _TINY)
+    return Learned(square_root(A), monitor.trace, relative, monitor.n_iter, found.converged)
 
 
 class LargeMarginTransform(MetricTransform):
@@ -180,14 +300,20 @@ class LargeMarginTransform(MetricTransform):
         Target neighbours of each row.
     mu : float
         Weight of the impostors against the pull of the target neighbours, from 0 to 1.
+    gamma : float or "cv"
+        Strength of the regulariser ||A - I||^2. 0 is LMNN as published, whose optimum overfits where rows are few.
+        "cv" chooses among `gammas` by hiding known groups.
     tol : float
-        Relative change of A at which to stop.
+        Relative duality gap at which to stop. Without a regulariser, and with more features than the target
+        neighbours span, the problem may have no finite solution; it then stops at `max_iter`.
     max_iter : int
         Most gradient steps.
+    gammas : sequence of floats
+        Values that "cv" tries.
     n_dims : int, "auto" or None
         Dimensions of the truncated SVD that comes first; see `WithinClassTransform`.
     random_state : int, RandomState instance or None
-        Seed of the randomised SVD.
+        Seed of the randomised SVD and of the hidden groups.
     verbose : int
         1 shows a progress bar on a terminal, 2 everywhere.
 
@@ -195,6 +321,11 @@ class LargeMarginTransform(MetricTransform):
     ----------
     components_ : ndarray of shape (n_components, n_dims)
     A_ : ndarray of shape (n_dims, n_dims)
+    gamma_ : float
+    cv_results_ : dict
+        After "cv": "gamma", "mean_score" and "scores" (by fold).
+    duality_gap_ : float
+        Certified relative duality gap; absent if there were too many impostors to count them all.
     trace_ : Trace
     classes_ : ndarray
     space_ : FeatureSpace
@@ -213,6 +344,8 @@ class LargeMarginTransform(MetricTransform):
         **MetricTransform._parameter_constraints,
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "mu": [Interval(Real, 0, 1, closed="both")],
+        "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left")],
+        "gammas": ["array-like"],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "verbose": ["verbose"],
@@ -223,25 +356,37 @@ class LargeMarginTransform(MetricTransform):
         n_neighbors: int = 5,
         *,
         mu: float = 0.5,
-        tol: float = 1e-4,
+        gamma: Any = 0.1,
+        tol: float = 1e-3,
         max_iter: int = 500,
+        gammas: Any = GAMMAS,
         n_dims: Any = "auto",
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.mu = mu
+        self.gamma = gamma
         self.tol = tol
         self.max_iter = max_iter
+        self.gammas = gammas
         self.n_dims = n_dims
         self.random_state = random_state
         self.verbose = verbose
 
     def _learn(self, labelled: Labelled) -> Learned:
         require_groups(self, labelled, 2)
+        k = self.n_neighbors
+        gamma = strength_of(
+            self,
+            "gamma",
+            self.gammas,
+            labelled,
+            lambda shown, gamma: learn_large_margin(shown, k, self.mu, gamma, tol=1e-2, max_iter=100).L,
+        )
         with Progress(None, "steps", self.verbose) as progress:
             found = learn_large_margin(
-                labelled, self.n_neighbors, self.mu, tol=self.tol, max_iter=self.max_iter, progress=progress
+                labelled, k, self.mu, gamma, tol=self.tol, max_iter=self.max_iter, progress=progress
             )
         warn_unless_converged(self, found)
         return found

@@ -30,7 +30,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.expand._common.groups import group_moments
-from arbora.expand._common.hiding import choose_by_hiding
+from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.transform import (
     Labelled,
     Learned,
@@ -212,18 +212,14 @@ class MaxMarginTransform(MetricTransform):
 
     def _learn(self, labelled: Labelled) -> Learned:
         require_groups(self, labelled, 2)
-        self.__dict__.pop("cv_results_", None)
-        self.gamma_ = self.gamma
-        if self.gamma == "cv":
-            self.gamma_, self.cv_results_ = choose_by_hiding(
-                lambda shown, gamma: learn_margin(shown, gamma, max_iter=10).L,
-                labelled,
-                [float(gamma) for gamma in self.gammas],
-                "gamma",
-            )
+        gamma = strength_of(
+            self,
+            "gamma",
+            self.gammas,
+            labelled,
+            lambda shown, gamma: learn_margin(shown, gamma, max_iter=10).L,
+        )
         with Progress(None, "rounds", self.verbose) as progress:
-            found = learn_margin(
-                labelled, self.gamma_, tol=self.tol, max_iter=self.max_iter, progress=progress
-            )
+            found = learn_margin(labelled, gamma, tol=self.tol, max_iter=self.max_iter, progress=progress)
         warn_unless_converged(self, found)
         return found

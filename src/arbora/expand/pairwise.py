@@ -5,7 +5,8 @@ With squared distances the published objective (thesis 6.6.1, baseline 6) is lin
     min_A  <A, G> - log det A,       G = within + must - weight * cannot,
 
 where `within` is the mean of (x - m)(x - m)' over labelled rows, and `must` and `cannot` are means of (x - x')(x -
-x')' over the pairs of rows of equal and of different groups, and over the pairs that were given. The solution is A =
+x')' over the pairs of rows of equal and of different groups, and over the pairs that were given. Without labels,
+`within` is half of `must`, shrunk towards a multiple of the identity by a tenth. The solution is A =
 G^-1 where G is positive definite; otherwise the smallest multiple of the identity that makes it so is added to G, as
 its authors do. Means over pairs of groups follow from the moments of the groups: no pair of rows is visited.
 
@@ -18,20 +19,25 @@ ICML.
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval
+from scipy.sparse.csgraph import connected_components
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples
 
 from arbora.core.validation import check_features
 from arbora.expand._common.groups import GroupMoments, group_covariances, group_moments
+from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.space import to_space
-from arbora.expand._common.transform import Labelled, Learned, MetricTransform, square_root
+from arbora.expand._common.transform import Labelled, Learned, MetricTransform, solved, square_root
 
 Matrix = NDArray[Any]
+CANNOT_WEIGHTS = (0.0, 0.03, 0.1, 0.3)
 _SMALLEST = 1e-6  # the same where nothing is subtracted from G
+_SHRINKAGE = 0.1
 _FLOOR = 0.5  # smallest eigenvalue of G over its mean absolute one
 
 
@@ -59,9 +65,14 @@ def pair_scatters(moments: GroupMoments, covariance: Matrix) -> tuple[Matrix, Ma
 
 
 def scatter_of(ends: Matrix) -> Matrix:
-    """Mean of (x - x')(x - x')' over pairs of rows, given as an array of shape (n_pairs, 2, n_dims)."""
+    """Mean of (x - x')(x - x')' over pairs of rows, an array of shape (n_pairs, 2, n_dims); 0 without pairs."""
     away = ends[:, 0] - ends[:, 1]
-    return np.asarray(away.T @ away / len(away))
+    return np.asarray(away.T @ away / max(len(away), 1))
+
+
+def shrunk(S: Matrix) -> Matrix:
+    """Covariance moved towards a multiple of the identity: a few pairs say nothing of most directions."""
+    return np.asarray((1 - _SHRINKAGE) * S + _SHRINKAGE * np.trace(S) / len(S) * np.eye(len(S)))
 
 
 def check_pairs(pairs: Any, name: str, n_samples: int) -> NDArray[np.int64]:
@@ -91,6 +102,51 @@ def invert_shifted(G: Matrix, floor: float = _FLOOR) -> Matrix:
     return np.linalg.inv(G + (shift if level > 0 else 1.0) * np.eye(len(G)))
 
 
+class PairScatters(NamedTuple):
+    """Covariance inside of the groups, and scatters of must-link and of cannot-link pairs."""
+
+    within: Matrix
+    together: Matrix
+    apart: Matrix
+
+
+def label_scatters(labelled: Labelled) -> PairScatters:
+    """Scatters of the pairs that follow from the labels; a single group has no cannot-link pairs."""
+    moments = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight)
+    covariance = group_covariances(labelled.Z, labelled.codes, moments, labelled.row_weight)
+    together, apart = pair_scatters(moments, covariance)
+    return PairScatters(moments.within, together, apart if labelled.n_groups > 1 else np.zeros_like(apart))
+
+
+def metric_of_pairs(scatters: PairScatters, cannot_weight: float) -> tuple[Matrix, float]:
+    """Return L and the objective at A = L'L."""
+    G = scatters.within + scatters.together - cannot_weight * scatters.apart
+    floor = _FLOOR if cannot_weight > 0 and scatters.apart.any() else _SMALLEST
+    inverse = invert_shifted(G, floor)
+    return square_root(inverse), len(G) - float(np.linalg.slogdet(inverse)[1])
+
+
+def learn_pairs(labelled: Labelled, cannot_weight: float) -> Matrix:
+    """Map for the pairs that follow from the labels."""
+    return metric_of_pairs(label_scatters(labelled), cannot_weight)[0]
+
+
+def linked_sets(must: NDArray[np.int64], n_samples: int) -> NDArray[np.int64]:
+    """Return the set of each row among those that must-link pairs connect, -1 for a row without such a pair.
+
+    Examples
+    --------
+    >>> linked_sets(np.array([[0, 2], [2, 4]]), 5)
+    array([ 0, -1,  0, -1,  0])
+    """
+    links = sp.coo_array((np.ones(len(must)), (must[:, 0], must[:, 1])), shape=(n_samples, n_samples))
+    sets = connected_components(links, directed=False)[1]
+    found = np.full(n_samples, -1, np.int64)
+    rows = np.unique(must)
+    found[rows] = np.unique(sets[rows], return_inverse=True)[1]
+    return found
+
+
 class PairwiseConstraintTransform(MetricTransform):
     """Metric that draws must-link pairs together and pushes cannot-link pairs apart (PCC).
 
@@ -99,18 +155,29 @@ class PairwiseConstraintTransform(MetricTransform):
 
     Parameters
     ----------
-    cannot_weight : float
-        Weight of the cannot-link pairs; their mean is compared with that of the must-link pairs.
+    cannot_weight : float or "cv"
+        Weight of the cannot-link pairs; their mean is compared with that of the must-link pairs. "cv" chooses among
+        `cannot_weights` by hiding known groups; pairs of rows are not used for the choice.
+    cannot_weights : sequence of floats
+        Values that "cv" tries.
     n_dims : int, "auto" or None
         Dimensions of the truncated SVD that comes first; see `WithinClassTransform`.
     random_state : int, RandomState instance or None
-        Seed of the randomised SVD.
+        Seed of the randomised SVD and of the hidden groups.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_dims)
     A_ : ndarray of shape (n_dims, n_dims)
+    cannot_weight_ : float
+    cv_results_ : dict
+        After "cv": "cannot_weight", "mean_score" and "scores" (by fold).
+    duality_gap_ : float
+        0: the solution is exact.
+    trace_ : Trace
+        The objective, in one row.
     classes_ : ndarray
+        The labelled groups; without labels, numbers of the sets of rows that must-link pairs connect.
     space_ : FeatureSpace
     n_features_in_ : int
 
@@ -122,28 +189,51 @@ class PairwiseConstraintTransform(MetricTransform):
     >>> transform = PairwiseConstraintTransform().fit(X, y, cannot_link=[(0, 4)])
     >>> bool(transform.A_[0, 0] > transform.A_[1, 1])
     True
+
+    Pairs alone are enough:
+
+    >>> pairs = PairwiseConstraintTransform().fit(X, must_link=[(0, 1), (2, 3)], cannot_link=[(1, 3)])
+    >>> bool(pairs.A_[0, 0] > pairs.A_[1, 1])
+    True
     """
 
+    _learns_in_single = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
-        "cannot_weight": [Interval(Real, 0, None, closed="left")],
+        "cannot_weight": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left")],
+        "cannot_weights": ["array-like"],
     }
 
-    def __init__(self, cannot_weight: float = 0.1, *, n_dims: Any = "auto", random_state: Any = None) -> None:
+    def __init__(
+        self,
+        cannot_weight: Any = 0.1,
+        *,
+        cannot_weights: Any = CANNOT_WEIGHTS,
+        n_dims: Any = "auto",
+        random_state: Any = None,
+    ) -> None:
         self.cannot_weight = cannot_weight
+        self.cannot_weights = cannot_weights
         self.n_dims = n_dims
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, must_link: Any = None, cannot_link: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        must_link: Any = None,
+        cannot_link: Any = None,
     ) -> Self:
-        """Learn the metric from labelled rows and from pairs.
+        """Learn the metric from labelled rows, from pairs, or from both.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-            Groups as integers or strings; -1, None and NaN mark unlabelled rows.
+            Groups as integers or strings; -1, None and NaN mark unlabelled rows. May be left out if there are
+            must-link pairs.
         sample_weight : array-like of shape (n_samples,), optional
             A weight counts like repetitions of the row.
         must_link, cannot_link : array-like of shape (n_pairs, 2), optional
@@ -159,19 +249,22 @@ class PairwiseConstraintTransform(MetricTransform):
             for pairs, name in ((must_link, "must_link"), (cannot_link, "cannot_link"))
         )
 
+        alone = y is None and len(must) > 0
+        if alone:
+            y = linked_sets(must, _num_samples(X))
+
         def learn(labelled: Labelled) -> Learned:
-            moments = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight)
-            covariance = group_covariances(labelled.Z, labelled.codes, moments, labelled.row_weight)
-            together, apart = pair_scatters(moments, covariance)
-            if labelled.n_groups == 1:
-                apart = np.zeros_like(apart)
+            weight = strength_of(self, "cannot_weight", self.cannot_weights, labelled, learn_pairs)
             rows = check_features(self, X, reset=False)
-            for pairs, scatter in ((must, together), (cannot, apart)):
-                if len(pairs):
-                    ends = to_space(self.space_, rows[pairs.ravel()]).reshape(len(pairs), 2, -1)
-                    scatter += scatter_of(ends)
-            G = moments.within + together - self.cannot_weight * apart
-            floor = _FLOOR if self.cannot_weight > 0 and apart.any() else _SMALLEST
-            return Learned(square_root(invert_shifted(G, floor)), gap=0.0)
+            given = []
+            for pairs in (must, cannot):
+                ends = to_space(self.space_, rows[pairs.ravel()]).reshape(len(pairs), 2, self.space_.n_dims)
+                given.append(scatter_of(ends))
+            if alone:
+                scatters = PairScatters(shrunk(given[0] / 2), given[0], given[1])
+            else:
+                within, together, apart = label_scatters(labelled)
+                scatters = PairScatters(within, together + given[0], apart + given[1])
+            return solved(*metric_of_pairs(scatters, weight))
 
         return self._fit(X, y, sample_weight, learn)

@@ -3,16 +3,19 @@
     theta_k ~ N(theta_0, s^2 I),      z_i ~ uniform over the groups,      x_i ~ N(theta_{z_i}, Sigma),
 
 where theta_0, s^2 and Sigma are shared by known and new groups: so known groups inform new ones. Labelled rows
-have a known z. EM maximises the posterior of theta and the likelihood of the shared parameters,
+have a known z. The means are latent with posteriors q_k = N(m_k, V_k); EM maximises the bound
 
-    Q = sum_i log sum_k N(x_i; theta_k, Sigma) / K + sum_k log N(theta_k; theta_0, s^2 I) + log p(Sigma),
+    Q = sum_i log sum_k exp(E_q log N(x_i; theta_k, Sigma)) / K + sum_k E_q[log N(theta_k; theta_0, s^2 I) - log q_k]
+        + log p(Sigma),
 
 with fixed z for labelled rows; p(Sigma) is an inverse Wishart prior, which keeps Sigma away from singular ones. Each
 step raises Q. Given responsibilities with sums n_k and weighted sums of rows S_k,
 
-    theta_k = (n_k Sigma^-1 + I / s^2)^-1 (Sigma^-1 S_k + theta_0 / s^2),
+    V_k = (n_k Sigma^-1 + I / s^2)^-1,     m_k = V_k (Sigma^-1 S_k + theta_0 / s^2),
 
-theta_0 = mean of theta_k, s^2 = mean of ||theta_k - theta_0||^2 / P, and Sigma the scatter of the rows around theta.
+theta_0 = mean of m_k, s^2 = mean of (||m_k - theta_0||^2 + tr V_k) / P, Sigma the scatter of the rows around m_k plus
+n_k V_k. (With point estimates of the means, s^2 = 0 and equal means would be the optimum, and groups would merge
+where there are more features than rows.)
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.core.monitor import Monitor
 from arbora.core.rollback import all_or_nothing
 from arbora.core.validation import check_features
-from arbora.expand._cluster.base import Pool, normalized
+from arbora.expand._cluster.base import Pool, cluster_means, normalized
 from arbora.expand._cluster.kmeans import fit_kmeans
 from arbora.expand._cluster.new_groups import describe_new_groups, name_new_groups
 from arbora.expand._common.groups import read_groups
@@ -49,14 +52,32 @@ class PriorMixture(NamedTuple):
     covariance: Matrix
     centre: Matrix
     spread: float  # s^2
+    basis: Matrix | None = None  # eigenvectors of all V_k; None before the first step
+    uncertainty: Matrix | None = None  # n_groups x n_dims: eigenvalues of V_k
+
+    def traces(self) -> Matrix:
+        """tr(Sigma^-1 V_k) of the groups."""
+        if self.basis is None or self.uncertainty is None:
+            return np.zeros(len(self.means))
+        return np.asarray(
+            self.uncertainty @ np.sum(self.basis * np.linalg.solve(self.covariance, self.basis), axis=0)
+        )
+
+    def prior_terms(self) -> float:
+        """E_q[log N(theta_k; theta_0, s^2 I) - log q_k], sum over the groups."""
+        away = float(np.sum((self.means - self.centre) ** 2))
+        if self.uncertainty is None:
+            return -(away / self.spread + self.means.size * float(np.log(2 * np.pi * self.spread))) / 2
+        ratio = self.uncertainty / self.spread
+        return -(away / self.spread + float(np.sum(ratio - 1 - np.log(ratio)))) / 2
 
     def scores(self, Z: Matrix) -> Matrix:
-        """Log-densities (n_rows, n_groups) of the rows in the groups."""
+        """Return the expected log-densities (n_rows, n_groups) of the rows in the groups."""
         L = np.linalg.cholesky(self.covariance)
         rows, means = np.linalg.solve(L, Z.T).T, np.linalg.solve(L, self.means.T).T
         squares = np.sum(rows**2, axis=1)[:, None] + np.sum(means**2, axis=1) - 2 * rows @ means.T
         log_det = 2 * float(np.log(np.diag(L)).sum())
-        return np.asarray(-(squares + log_det + Z.shape[1] * np.log(2 * np.pi)) / 2)
+        return np.asarray(-(squares + self.traces() + log_det + Z.shape[1] * np.log(2 * np.pi)) / 2)
 
 
 class _Prior(NamedTuple):
@@ -66,26 +87,28 @@ class _Prior(NamedTuple):
     scale: Matrix
 
 
-def objective(model: PriorMixture, pool: Pool, prior: _Prior) -> tuple[float, Matrix]:
-    """Q and the responsibilities; labelled rows are certain."""
+def objective(model: PriorMixture, pool: Pool, prior: _Prior, only_new: bool = False) -> tuple[float, Matrix]:
+    """Q and the responsibilities; labelled rows are certain, others may be restricted to new groups."""
     scores = model.scores(pool.Z)
     held = np.flatnonzero(pool.fixed >= 0)
+    n_open = scores.shape[1]
+    if only_new:
+        n_open -= pool.n_known
+        scores[np.ix_(pool.free, np.arange(pool.n_known))] = -np.inf
     log_proba = normalized(scores)
-    fit = (scores - log_proba)[:, 0] - np.log(scores.shape[1])
+    fit = scores[:, -1] - log_proba[:, -1] - np.log(n_open)
     fit[held] = scores[held, pool.fixed[held]]
     R = np.exp(log_proba)
     R[held] = 0.0
     R[held, pool.fixed[held]] = 1.0
-    away = model.means - model.centre
-    of_means = -(np.sum(away**2) / model.spread + away.size * np.log(2 * np.pi * model.spread)) / 2
     log_det = float(np.linalg.slogdet(model.covariance)[1])
     trace = float(np.trace(np.linalg.solve(model.covariance, prior.scale)))
     of_covariance = -prior.weight * (log_det + trace) / 2
-    return float(pool.row_weight @ fit) + float(of_means) + of_covariance, R
+    return float(pool.row_weight @ fit) + model.prior_terms() + of_covariance, R
 
 
 def update(model: PriorMixture, pool: Pool, R: Matrix, prior: _Prior) -> PriorMixture:
-    """One M-step: means given the shared parameters, then each of those."""
+    """One step: posteriors of the means given the shared parameters, then each of those."""
     weighted = R * pool.row_weight[:, None]
     size, sums = weighted.sum(axis=0), weighted.T @ pool.Z
     # In the eigenbasis of the covariance the systems of all groups are diagonal.
@@ -95,13 +118,32 @@ def update(model: PriorMixture, pool: Pool, R: Matrix, prior: _Prior) -> PriorMi
     means = (right / precision) @ V.T
     centre = means.mean(axis=0)
     floor = _SMALLEST * float(values.mean())
-    spread = max(float(np.mean((means - centre) ** 2)), floor)
+    uncertainty = 1 / precision
+    spread = max(float(np.mean((means - centre) ** 2 + uncertainty)), floor)
     outer = pool.Z.T @ (pool.row_weight[:, None] * pool.Z)
     cross = sums.T @ means
-    scatter = outer - cross - cross.T + means.T @ (size[:, None] * means)
+    scatter = outer - cross - cross.T + means.T @ (size[:, None] * means) + (V * (size @ uncertainty)) @ V.T
     total = float(pool.row_weight.sum())
     covariance = (scatter + prior.weight * prior.scale) / (total + prior.weight)
-    return PriorMixture(means, (covariance + covariance.T) / 2, centre, spread)
+    return PriorMixture(means, (covariance + covariance.T) / 2, centre, spread, V, uncertainty)
+
+
+def first_centres(
+    pool: Pool, n_new: int, rng: np.random.Generator, n_init: int, only_new: bool
+) -> tuple[Matrix, float]:
+    """Centres of all groups by constrained k-means, and the variance of a feature around them."""
+    if not only_new:
+        start = fit_kmeans(pool, n_new, rng, n_init)
+        return start.centres, start.variance
+    held, free = np.flatnonzero(pool.fixed >= 0), pool.free
+    known = cluster_means(pool.Z[held], pool.fixed[held], pool.row_weight[held], pool.n_known)[1]
+    alone = Pool(pool.Z[free], np.full(len(free), -1), 0, pool.row_weight[free])
+    found = fit_kmeans(alone, n_new, rng, n_init)
+    away = np.sum((pool.Z[held] - known[pool.fixed[held]]) ** 2, axis=1)
+    around = float(pool.row_weight[held] @ away) - found.objective
+    return np.vstack([known, found.centres]), around / max(
+        float(pool.row_weight.sum()) * known.shape[1], _TINY
+    )
 
 
 def fit_prior_mixture(
@@ -113,21 +155,23 @@ def fit_prior_mixture(
     n_init: int,
     tol: float,
     max_iter: int,
+    only_new: bool = False,
 ) -> tuple[PriorMixture, Matrix, Monitor]:
     """EM from constrained k-means; return the parameters, the responsibilities and the history."""
-    start = fit_kmeans(pool, n_new, rng, n_init)
+    only_new = only_new and n_new > 0
+    centres, variance = first_centres(pool, n_new, rng, n_init, only_new)
     width = pool.Z.shape[1]
-    level = max(start.variance, _TINY)
+    level = max(variance, _TINY)
     prior = _Prior(prior_weight, level * np.eye(width))
-    centre = start.centres.mean(axis=0)
-    spread = max(float(np.mean((start.centres - centre) ** 2)), _SMALLEST * level)
-    model = PriorMixture(start.centres, level * np.eye(width), centre, spread)
+    centre = centres.mean(axis=0)
+    spread = max(float(np.mean((centres - centre) ** 2)), _SMALLEST * level)
+    model = PriorMixture(centres, level * np.eye(width), centre, spread)
     total, monitor = float(pool.row_weight.sum()), Monitor(tol, max_iter)
-    value, R = objective(model, pool, prior)
+    value, R = objective(model, pool, prior, only_new)
     last = False
     while not last:
         model = update(model, pool, R, prior)
-        before, (value, R) = value, objective(model, pool, prior)
+        before, (value, R) = value, objective(model, pool, prior, only_new)
         last = monitor.record(value, gain=(value - before) / total)
     return model, R, monitor
 
@@ -139,6 +183,8 @@ class BayesianPriorMixture(BaseEstimator):
     ----------
     n_new : int
         Number of new groups.
+    pool : {"mixed", "new"}
+        "new": unlabelled rows belong to new groups only. Known groups still inform the shared parameters.
     prior_weight : float
         Rows that the prior of the covariance is worth.
     n_dims : int, "auto" or None
@@ -178,6 +224,7 @@ class BayesianPriorMixture(BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_new": [Interval(Integral, 0, None, closed="left")],
+        "pool": [StrOptions({"mixed", "new"})],
         "prior_weight": [Interval(Real, 0, None, closed="neither")],
         "n_dims": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), None],
         "n_init": [Interval(Integral, 1, None, closed="left")],
@@ -190,6 +237,7 @@ class BayesianPriorMixture(BaseEstimator):
         self,
         n_new: int = 2,
         *,
+        pool: str = "mixed",
         prior_weight: float = 10.0,
         n_dims: Any = "auto",
         n_init: int = 20,
@@ -198,6 +246,7 @@ class BayesianPriorMixture(BaseEstimator):
         random_state: Any = None,
     ) -> None:
         self.n_new = n_new
+        self.pool = pool
         self.prior_weight = prior_weight
         self.n_dims = n_dims
         self.n_init = n_init
@@ -245,6 +294,7 @@ class BayesianPriorMixture(BaseEstimator):
                 n_init=self.n_init,
                 tol=self.tol,
                 max_iter=self.max_iter,
+                only_new=self.pool == "new",
             )
             warn_unless_converged(
                 self, Learned(model.means, monitor.trace, np.nan, monitor.n_iter, monitor.converged)
@@ -254,7 +304,7 @@ class BayesianPriorMixture(BaseEstimator):
             self.classes_ = name_new_groups(groups.classes, n_new)
             codes = R.argmax(axis=1)
             self.labels_ = self.classes_[codes]
-            self.new_groups_ = describe_new_groups(codes, R, self.classes_, groups.n_groups)
+            self.new_groups_ = describe_new_groups(codes, R.max(axis=1), self.classes_, groups.n_groups)
         return self
 
     def fit_predict(self, X: Any, y: Any) -> NDArray[Any]:

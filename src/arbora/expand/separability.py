@@ -30,7 +30,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.core.trace import Trace
 from arbora.core.warn_caller import warn_caller
 from arbora.expand._common.groups import group_covariances, group_moments
-from arbora.expand._common.hiding import choose_by_hiding
+from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.lbfgs import lbfgs
 from arbora.expand._common.transform import (
     Labelled,
@@ -201,6 +201,7 @@ class SeparabilityTransform(MetricTransform):
     True
     """
 
+    _learns_in_single = True
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **MetricTransform._parameter_constraints,
         "gamma": [StrOptions({"cv"}), Interval(Real, 0, None, closed="left")],
@@ -231,17 +232,15 @@ class SeparabilityTransform(MetricTransform):
 
     def _learn(self, labelled: Labelled) -> Learned:
         require_groups(self, labelled, 2)
-        self.__dict__.pop("cv_results_", None)
-        self.gamma_ = self.gamma
-        if self.gamma == "cv":
-            self.gamma_, self.cv_results_ = choose_by_hiding(
-                lambda shown, gamma: learn_separability(shown, gamma, self.cap, tol=1e-2)[0].L,
-                labelled,
-                [float(gamma) for gamma in self.gammas],
-                "gamma",
-            )
+        gamma = strength_of(
+            self,
+            "gamma",
+            self.gammas,
+            labelled,
+            lambda shown, gamma: learn_separability(shown, gamma, self.cap, tol=1e-2)[0].L,
+        )
         found, self.collapsed_ = learn_separability(
-            labelled, self.gamma_, self.cap, tol=self.tol, max_iter=self.max_iter
+            labelled, gamma, self.cap, tol=self.tol, max_iter=self.max_iter
         )
         if self.collapsed_:
             warn_caller(

@@ -26,7 +26,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
-from arbora.expand._common.hiding import choose_by_hiding
+from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.lbfgs import lbfgs
 from arbora.expand._common.transform import (
     Labelled,
@@ -188,20 +188,18 @@ class SphericalTransform(MetricTransform):
 
     def _learn(self, labelled: Labelled) -> Learned:
         require_groups(self, labelled, 2)
-        self.__dict__.pop("cv_results_", None)
-        self.gamma_ = self.gamma
-        if self.gamma == "cv":
-            self.gamma_, self.cv_results_ = choose_by_hiding(
-                lambda shown, gamma: learn_spherical(shown, gamma, self.concentration, tol=1e-3).L,
-                labelled,
-                [float(gamma) for gamma in self.gammas],
-                "gamma",
-                unit_rows=True,
-            )
+        gamma = strength_of(
+            self,
+            "gamma",
+            self.gammas,
+            labelled,
+            lambda shown, gamma: learn_spherical(shown, gamma, self.concentration, tol=1e-3).L,
+            unit_rows=True,
+        )
         with Progress(None, "alternations", self.verbose) as progress:
             found = learn_spherical(
                 labelled,
-                self.gamma_,
+                gamma,
                 self.concentration,
                 tol=self.tol,
                 max_iter=self.max_iter,

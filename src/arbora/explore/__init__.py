@@ -5,6 +5,7 @@
 `model_page`            the page of a fitted model in memory: ``model.explore()``
 `server`                the page with a view that files new documents
 `figures`               single Plotly figures
+`cluster_figures`       Plotly figures of discriminative clusters
 ======================  ============================================================================
 """
 

@@ -121,6 +121,20 @@ class Table:
         """
         return {name: list(self.column(name)) for name in self.columns}
 
+    def to_frame(self) -> Any:
+        """Return a ``pandas.DataFrame``; pandas must be installed.
+
+        Examples
+        --------
+        >>> Table(("name", "value"), (("a", 1), ("b", 2))).to_frame().shape
+        (2, 2)
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("data frames need pandas: pip install pandas, or use to_dict()") from error
+        return pd.DataFrame(self.to_dict())
+
     def to_markdown(self) -> str:
         """Format the table in GitHub's Markdown, with aligned cells.
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from arbora.app.answers import known_rows, label_names_of, predict_with_probability
 from arbora.app.contents.classifier import as_text, classifier_content
+from arbora.app.contents.clusters import clusters_content
 from arbora.app.contents.groups import SURE, Membership, groups_content
 from arbora.app.contents.subject import Subject
 from arbora.app.contents.topics import topics_content, without_empty
@@ -40,7 +41,7 @@ def model_content(
     baseline: Any = None,
     name: str | None = None,
 ) -> Content:
-    """Describe a fitted classifier, mixture, k-means or ExpandClusters and rows in memory.
+    """Describe a fitted classifier, mixture, k-means, ExpandClusters or DiscriminativeClustering and rows in memory.
 
     Parameters
     ----------
@@ -87,7 +88,11 @@ def model_content(
     notices = [_NO_ROWS] if X is None else []
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_NO_NAMES)
-        if hasattr(model, "known_classes_"):
+        if hasattr(model, "label_proba_"):
+            _refuse("times", times, "topics over time")
+            _refuse("baseline", baseline, "classifiers")
+            content = _clusters(subject, y, notices)
+        elif hasattr(model, "known_classes_"):
             _refuse("times", times, "topics over time")
             _refuse("baseline", baseline, "classifiers")
             content = _groups(subject, y)
@@ -178,6 +183,16 @@ def _topics(subject: Subject, y: Any, times: Any, notices: list[str]) -> Content
     documents, X, left_out = without_empty(documents, X)
     subject = subject._replace(X=X, documents=documents)
     return topics_content(subject, stamps, settings={"over_time": "time"}, notices=[*notices, *left_out])
+
+
+def _clusters(subject: Subject, y: Any, notices: list[str]) -> Content:
+    labels = None
+    if y is not None:
+        given = np.asarray(y, object)
+        texts = [" / ".join(map(str, one)) for one in given.tolist()] if given.ndim == 2 else given.tolist()
+        labels = as_text(texts)
+    subject = subject._replace(documents=_with_labels(subject.documents, labels))
+    return clusters_content(subject, settings={}, notices=notices)
 
 
 def _groups(subject: Subject, y: Any) -> Content:

@@ -14,7 +14,7 @@ from arbora._version import __version__
 
 FORMAT = "arbora-folder"
 FORMAT_VERSION = 1
-KINDS = ("classifier", "topics", "topic tree", "topics over time", "groups")
+KINDS = ("classifier", "topics", "topic tree", "topics over time", "groups", "clusters")
 
 INDEX, MODEL = "folder.json", "model"
 NODES, DOCUMENTS, ARRAYS = "nodes.json", "documents.jsonl", "arrays.npz"

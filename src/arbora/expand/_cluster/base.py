@@ -6,7 +6,8 @@ their group. Where the pool is known to hold new groups only, the caller passes 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -47,6 +48,12 @@ class Clustering(Protocol):
     def log_proba(self, Z: Matrix) -> Matrix:
         """Log-probabilities (n_rows, n_clusters) of the clusters for rows of the same space."""
 
+    def scorer(self) -> Callable[[Matrix], Matrix]:
+        """Return `log_proba`, prepared for many calls."""
+
+    def take(self, clusters: NDArray[np.int64]) -> Self:
+        """Take some of the clusters, in a new order; rows of the others have the label -1."""
+
 
 def one_hot(labels: NDArray[np.int64], weight: Matrix, n_clusters: int) -> sp.csr_array:
     """Weights of the rows in the clusters, as a sparse matrix of shape (n_clusters, n_rows).
@@ -60,6 +67,20 @@ def one_hot(labels: NDArray[np.int64], weight: Matrix, n_clusters: int) -> sp.cs
     """
     n = len(labels)
     return sp.csr_array((weight, (labels, np.arange(n))), shape=(n_clusters, n))
+
+
+def relabelled(labels: NDArray[np.int64], clusters: NDArray[np.int64], n_before: int) -> NDArray[np.int64]:
+    """Labels after a choice of clusters; -1 for those that were left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> relabelled(np.array([0, 1, 2]), np.array([2, 0]), 3)
+    array([ 1, -1,  0])
+    """
+    code = np.full(n_before + 1, -1, np.int64)
+    code[clusters] = np.arange(len(clusters))
+    return code[labels]
 
 
 def cluster_means(

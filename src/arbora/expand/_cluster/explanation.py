@@ -17,6 +17,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from arbora.expand._cluster.base import Pool
 from arbora.expand._cluster.kmeans import fit_kmeans
+from arbora.expand._common.groups import Groups
 from arbora.expand._common.space import FeatureSpace
 
 Matrix = NDArray[Any]
@@ -132,3 +133,19 @@ def propose_splits(
                 sides.append(rows[own[np.argsort(away)[:_SHOWN]]].tolist())
             found.append(Split(classes[k], distance / nearest, (sides[0], sides[1])))
     return sorted(found, key=lambda split: -split.distance)
+
+
+def explain_groups(
+    X: Any, Z: Matrix, groups: Groups, space: FeatureSpace, L: Matrix, names: list[Any], n_features: int
+) -> Explanation:
+    """Explain the map L of a feature space, for rows X with the images Z in the learned space."""
+    rows = np.flatnonzero(groups.labelled)
+    deviation = np.sqrt(column_variances(X[rows]))
+    features, directions = feature_weights(space, L, deviation, names, n_features)
+    codes = groups.codes[rows]
+    return Explanation(
+        features,
+        directions,
+        propose_splits(Z[rows], codes, groups.classes, rows, np.random.default_rng(0)),
+        propose_merges(Z[rows], codes, groups.classes, rows),
+    )

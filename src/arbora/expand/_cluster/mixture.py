@@ -1,27 +1,39 @@
 """Mixtures in which labelled rows stay in their groups: Gaussian and von Mises-Fisher.
 
-Gaussian components share one covariance, von Mises-Fisher components one concentration.
-
-Both start from constrained k-means and take EM steps; responsibilities of labelled rows are fixed. The Gaussians
-share one covariance, which the labelled rows begin: what known groups look like carries over to new ones. It is
-shrunk towards its mean variance.
+Gaussian components share one covariance, von Mises-Fisher components one concentration. Both start from constrained
+k-means and take EM steps; responsibilities of labelled rows are fixed (`constrained`). What known groups look like
+carries over to new ones through what is shared.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
-from arbora.expand._cluster.base import Pool, normalized
-from arbora.expand._cluster.kmeans import fit_kmeans
-from arbora.special import kappa_mle, vmf_log_normalizer
+from arbora.core.engine import Engine, SerialEngine
+from arbora.expand._cluster.base import Pool, normalized, relabelled
+from arbora.expand._cluster.constrained import (
+    Directions,
+    Gaussians,
+    Problem,
+    assign,
+    centre_scores,
+    direction_model,
+    direction_scores,
+    gaussian_model,
+    gaussian_scores,
+    iterate,
+    pose_pool,
+)
+from arbora.expand._cluster.kmeans import KMeansClustering, fit_kmeans
+from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule
+from arbora.infer.mixture.shards import place_rows
+from arbora.infer.mixture.statistics import LinearScores, Stats, e_step
 
 Matrix = NDArray[Any]
-_SHRINKAGE = 0.05
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class GaussianClustering(NamedTuple):
@@ -35,56 +47,18 @@ class GaussianClustering(NamedTuple):
 
     def log_proba(self, Z: Matrix) -> Matrix:
         """Posterior of the components."""
-        return normalized(self.scores(Z))
+        return self.scorer()(Z)
 
-    def scores(self, Z: Matrix) -> Matrix:
-        """Log-joint of rows and components, up to terms without the component."""
-        factor = cho_factor(self.covariance)
-        towards = cho_solve(factor, self.means.T)
-        return np.asarray(self.log_weights + Z @ towards - np.einsum("kp,pk->k", self.means, towards) / 2)
+    def scorer(self) -> Callable[[Matrix], Matrix]:
+        """Return `log_proba`, with the covariance factored once."""
+        return _posterior(gaussian_scores(Gaussians(self.means.T, self.log_weights, self.covariance)))
 
-
-def _held(pool: Pool, log_proba: Matrix) -> Matrix:
-    """Responsibilities, with labelled rows in their groups."""
-    R = np.exp(log_proba)
-    held = np.flatnonzero(pool.fixed >= 0)
-    R[held] = 0.0
-    R[held, pool.fixed[held]] = 1.0
-    return R
-
-
-def fit_gaussian(
-    pool: Pool, n_new: int, rng: np.random.Generator, n_init: int = 20, max_iter: int = 100, tol: float = 1e-4
-) -> GaussianClustering:
-    """EM from constrained k-means until the likelihood gains less than `tol` a row."""
-    start = fit_kmeans(pool, n_new, rng, n_init)
-    n_clusters, width = len(start.centres), pool.Z.shape[1]
-    total = float(pool.row_weight.sum())
-    R = np.zeros((len(pool.Z), n_clusters))
-    R[np.arange(len(R)), start.labels] = 1.0
-    before, found = -np.inf, None
-    for _ in range(max_iter):
-        weighted = R * pool.row_weight[:, None]
-        size = np.maximum(weighted.sum(axis=0), _TINY)
-        means = (weighted.T @ pool.Z) / size[:, None]
-        scatter = pool.Z.T @ (pool.row_weight[:, None] * pool.Z) - means.T @ (size[:, None] * means)
-        covariance = scatter / total
-        level = max(float(np.trace(covariance)) / width, _TINY)
-        covariance = (1 - _SHRINKAGE) * covariance + _SHRINKAGE * level * np.eye(width)
-        found = GaussianClustering(start.labels, -np.inf, means, np.log(size / total), covariance)
-        scores = found.scores(pool.Z)
-        log_proba = normalized(scores)
-        factor = cho_factor(covariance)
-        fit = (scores - log_proba)[:, 0] - np.einsum("np,pn->n", pool.Z, cho_solve(factor, pool.Z.T)) / 2
-        log_det = 2 * float(np.log(np.diag(factor[0])).sum())
-        value = float(pool.row_weight @ fit) - total * (log_det + width * np.log(2 * np.pi)) / 2
-        R = _held(pool, log_proba)
-        found = found._replace(labels=R.argmax(axis=1), objective=value)
-        if value - before <= tol * total:
-            break
-        before = value
-    assert found is not None
-    return found
+    def take(self, clusters: NDArray[np.int64]) -> GaussianClustering:
+        """Take some of the components, in a new order."""
+        labels = relabelled(self.labels, clusters, len(self.means))
+        return self._replace(
+            labels=labels, means=self.means[clusters], log_weights=self.log_weights[clusters]
+        )
 
 
 class SphericalClustering(NamedTuple):
@@ -98,43 +72,93 @@ class SphericalClustering(NamedTuple):
 
     def log_proba(self, Z: Matrix) -> Matrix:
         """Posterior of the components."""
-        return normalized(self.log_weights + self.kappa * (unit_rows(Z) @ self.directions.T))
+        linear = direction_scores(Directions(self.directions.T, self.log_weights, self.kappa))
+        return _posterior(linear)(unit_rows(Z))
+
+    def scorer(self) -> Callable[[Matrix], Matrix]:
+        """Return `log_proba`."""
+        return self.log_proba
+
+    def take(self, clusters: NDArray[np.int64]) -> SphericalClustering:
+        """Take some of the components, in a new order."""
+        labels = relabelled(self.labels, clusters, len(self.directions))
+        return self._replace(
+            labels=labels, directions=self.directions[clusters], log_weights=self.log_weights[clusters]
+        )
+
+
+def _posterior(linear: LinearScores) -> Callable[[Matrix], Matrix]:
+    """Log-probabilities by linear scores, in the precision of the rows."""
+
+    def log_proba(Z: Matrix) -> Matrix:
+        weights, offset = linear.weights.astype(Z.dtype), linear.offset.astype(Z.dtype)
+        return normalized(Z @ weights + offset)
+
+    return log_proba
 
 
 def unit_rows(Z: Matrix) -> Matrix:
     """Rows of unit length; a zero row stays zero."""
     length = np.linalg.norm(Z, axis=1, keepdims=True)
-    return np.asarray(Z / np.where(length > 0, length, 1.0))
+    return np.asarray(Z / np.where(length > 0, length, Z.dtype.type(1)))
+
+
+def _run_from(
+    pool: Pool,
+    start: KMeansClustering,
+    make: Callable[[Problem], MixtureModel],
+    schedule: Schedule,
+    engine: Engine,
+) -> tuple[MixtureFit, NDArray[np.int64]]:
+    """EM from the clusters of k-means; return the run and the labels of all rows."""
+    n_clusters = len(start.centres)
+    problem = pose_pool(pool, n_clusters - pool.n_known, engine)
+    model = make(problem)
+    about = (make.__name__, n_clusters)
+    with place_rows(problem.rows, schedule, n_clusters, engine, about) as rows:
+        placed = problem._replace(rows=rows)
+        stats = Stats(np.zeros(n_clusters), np.zeros(problem.held.sums.shape))
+        if rows.X.shape[0]:
+            stats = e_step(centre_scores(start.centres.T), rows, engine)[0]
+        fit = iterate(model, placed, model.update(None, stats), schedule, engine)
+    labels = assign(model.scores(fit.params), pool.Z, engine)
+    return fit, np.where(pool.fixed >= 0, pool.fixed, labels)
+
+
+def fit_gaussian(
+    pool: Pool,
+    n_new: int,
+    rng: np.random.Generator,
+    n_init: int = 20,
+    max_iter: int = 100,
+    tol: float = 1e-4,
+    engine: Engine | None = None,
+) -> GaussianClustering:
+    """EM from constrained k-means until the likelihood gains less than `tol` a row."""
+    engine = engine or SerialEngine()
+    start = fit_kmeans(pool, n_new, rng, n_init, engine=engine)
+    fit, labels = _run_from(pool, start, gaussian_model, Schedule(tol, max_iter), engine)
+    params: Gaussians = fit.params
+    return GaussianClustering(
+        labels, float(fit.bounds[-1]), params.means.T, params.log_weights, params.covariance
+    )
 
 
 def fit_spherical(
-    pool: Pool, n_new: int, rng: np.random.Generator, n_init: int = 20, max_iter: int = 100, tol: float = 1e-4
+    pool: Pool,
+    n_new: int,
+    rng: np.random.Generator,
+    n_init: int = 20,
+    max_iter: int = 100,
+    tol: float = 1e-4,
+    engine: Engine | None = None,
 ) -> SphericalClustering:
     """EM of von Mises-Fisher components with one concentration, from constrained k-means on the sphere."""
+    engine = engine or SerialEngine()
     pool = pool._replace(Z=unit_rows(pool.Z))
-    start = fit_kmeans(pool, n_new, rng, n_init)
-    n_clusters, width = len(start.centres), max(pool.Z.shape[1], 2)  # on a line, as on a circle
-    total = float(pool.row_weight.sum())
-    R = np.zeros((len(pool.Z), n_clusters))
-    R[np.arange(len(R)), start.labels] = 1.0
-    before, found = -np.inf, None
-    for _ in range(max_iter):
-        weighted = R * pool.row_weight[:, None]
-        size = np.maximum(weighted.sum(axis=0), _TINY)
-        sums = weighted.T @ pool.Z
-        length = np.linalg.norm(sums, axis=1)
-        directions = sums / np.maximum(length, _TINY)[:, None]
-        kappa = float(kappa_mle(min(float(length.sum()) / total, 1 - 1e-9), width))
-        found = SphericalClustering(start.labels, -np.inf, directions, np.log(size / total), kappa)
-        scores = found.log_weights + kappa * (pool.Z @ directions.T)
-        log_proba = normalized(scores)
-        value = float(pool.row_weight @ (scores - log_proba)[:, 0]) + total * float(
-            vmf_log_normalizer(kappa, width)
-        )
-        R = _held(pool, log_proba)
-        found = found._replace(labels=R.argmax(axis=1), objective=value)
-        if value - before <= tol * total:
-            break
-        before = value
-    assert found is not None
-    return found
+    start = fit_kmeans(pool, n_new, rng, n_init, engine=engine)
+    fit, labels = _run_from(pool, start, direction_model, Schedule(tol, max_iter), engine)
+    params: Directions = fit.params
+    return SphericalClustering(
+        labels, float(fit.bounds[-1]), params.directions.T, params.log_weights, params.kappa
+    )

@@ -1,17 +1,27 @@
-"""How many new groups: several rules, each calibrated on the known groups, combined.
+"""How many new groups: several rules, calibrated together on sets of known groups.
 
-Rules that work on unlabelled data alone follow their own taste of what a group is. Here the known groups calibrate
-them: each rule is applied to the rows of the known groups too, whose number is known, and what it finds there scales
-what it finds in the pool.
+Rules that work on unlabelled rows alone follow their own taste of what a group is. Here the known groups calibrate
+them. Sets of h known groups are drawn, with h from 1 or 2 up to all of them, and every rule is applied to their rows
+as if they had no labels. That gives a regression of what the rules say on what is true,
 
-- "bic": K that maximises the BIC of spherical Gaussians, times K_known over what BIC says of the known rows.
-- "variance": K at which the mean squared distance to the centres falls to that of the known rows around the means of
-  their groups.
-- "share": the same for the share of the total variance.
+    log rule_j(h groups) = a_j + b_j log h + noise,      cov(noise) = S,
 
-The estimate is the geometric mean of "bic", counted twice, and "share": in a trial on 8 data sets with uneven splits
-it was within 25% of the truth in 19 of 32 cases, "bic" alone in 17. No rule is reliable: the answer comes with the
-range of the rules and the curve behind it, never a number alone.
+with a weak prior b_j ~ 1. The same rules applied to the pool give log n_new by generalised least squares with the
+weights S^-1, and its standard error. The prior of log n_new is the logarithm of the number of known groups, give or
+take a factor of e.
+
+The rules (`RULES`) read curves of k-means and of spectral clustering over the number of clusters K:
+
+- "bic": K that maximises the BIC of spherical Gaussians;
+- "variance": K at which the variance falls to the share that the known groups leave unexplained;
+- "seven tenths": K at which it falls to seven tenths;
+- "modularity": K that maximises the modularity of the spectral clustering in the graph of nearest neighbours;
+- "near modularity": the smallest K within 3% of that maximum;
+- "eigenvalues .95", "eigenvalues .9": eigenvalues of the graph above these values.
+
+In a trial on vowel, segment, libras, binaryalphadigs, glass, umist, usps and isolet (31 splits of the classes) the
+mean absolute error of log n_new was .20, and 20 were within 25% of the truth; the best single rule had .33, and
+"as many as are known" .30. No rule is reliable: the answer comes with a range and the curve, never a number alone.
 """
 
 from __future__ import annotations
@@ -23,32 +33,62 @@ from numpy.typing import NDArray
 
 from arbora.expand._cluster.base import Pool, cluster_means
 from arbora.expand._cluster.kmeans import fit_kmeans
+from arbora.expand._cluster.neighbours import N_NEIGHBORS, Neighbours, neighbour_graph
+from arbora.expand._cluster.spectral import leading_eigenvectors
 
 Matrix = NDArray[Any]
+RULES = (
+    "bic",
+    "variance",
+    "seven tenths",
+    "modularity",
+    "near modularity",
+    "eigenvalues .95",
+    "eigenvalues .9",
+)
 _STARTS = 3
-_MOST_ROWS = 4000
-_MOST_RATIO = 4  # of the largest number tried over the number of known groups
-_FEWEST_TRIED = 12
+_MOST_ROWS = 1000  # of a set that rules are applied to
+_MOST_RATIO = 3  # of the largest number tried over the number of known groups
+_FEWEST_TRIED = 16
+_N_SETS = 20
+_SIZES = 6  # different sizes of the sets
+_NEAR = 0.97
+_SLOPE_WEIGHT = 2.0  # observations that the prior slope of 1 is worth
+_SMALLEST_NOISE = 0.05
+_SHRINKAGE = 0.5  # of the correlations of the noise
+_PRIOR_DEVIATION = 1.0  # of log n_new around the logarithm of the number of known groups
+_MODEL_DEVIATION = 0.2  # of log n_new: new groups are not quite like known ones
+_RANGE = 1.3  # deviations on each side of the estimate
 _TINY = float(np.finfo(np.float64).tiny)
 
 
 class NumberOfGroups(NamedTuple):
-    """Estimate with its range, the rules behind it and the curve of the pool."""
+    """Estimate with its range, the calibrated answers of the rules and the curve of the pool."""
 
     value: int
     low: int
     high: int
     rules: dict[str, float]
-    curve: dict[str, list[float]]  # "n_new", "variance", "bic"
+    curve: dict[str, list[float]]  # "n_new", "variance", "bic", "modularity"
 
 
 class Curve(NamedTuple):
-    """Mean squared distance of a feature, and BIC, by number of clusters."""
+    """What k-means and spectral clustering say of some rows, by number of clusters."""
 
     K: NDArray[np.int64]
-    variance: Matrix
+    variance: Matrix  # mean squared distance of a feature to the centres
     bic: Matrix
+    modularity: Matrix
+    eigenvalues: Matrix  # of the normalised graph of neighbours, falling
     total: float  # variance of a feature over all rows
+
+
+class Calibration(NamedTuple):
+    """Regression of the logarithms of the rules on the logarithm of the number of groups."""
+
+    intercept: Matrix
+    slope: Matrix
+    noise: Matrix  # covariance
 
 
 def tried_numbers(most: int) -> NDArray[np.int64]:
@@ -66,18 +106,30 @@ def tried_numbers(most: int) -> NDArray[np.int64]:
     return np.unique(np.concatenate([np.arange(1, 10), more]))
 
 
-def trace_curve(Z: Matrix, K: NDArray[np.int64], rng: np.random.Generator) -> Curve:
-    """Cluster with every number of clusters."""
+def trace_curve(Z: Matrix, most: int, rng: np.random.Generator) -> Curve:
+    """Cluster at most `_MOST_ROWS` of the rows with every number of clusters."""
+    Z = Z[np.sort(rng.permutation(len(Z))[:_MOST_ROWS])]
     n, width = Z.shape
+    K = tried_numbers(min(most, max(n // 3, 1)))
     pool = Pool(Z, np.full(n, -1, np.int64), 0, np.ones(n))
-    variance, bic = np.empty(len(K)), np.empty(len(K))
+    graph = neighbour_graph(Neighbours(Z, 0), N_NEIGHBORS)
+    values, vectors = leading_eigenvectors(graph, int(K[-1]), 0)
+    links, everything = np.asarray(graph.sum(axis=1)).ravel(), float(graph.sum())
+    variance, bic, modularity = np.empty(len(K)), np.empty(len(K)), np.zeros(len(K))
     for at, k in enumerate(K.tolist()):
         found = fit_kmeans(pool, k, rng, _STARTS if k > 1 else 1)
         variance[at] = max(found.variance, _TINY)
         share = np.maximum(found.size, _TINY) / n
         fit = -n * width / 2 * (np.log(2 * np.pi * variance[at]) + 1) + n * float(share @ np.log(share))
         bic[at] = fit - k * (width + 1) / 2 * np.log(n)
-    return Curve(K, variance, bic, max(float(Z.var(axis=0).mean()), _TINY))
+        if k > 1 and everything > 0:
+            E = vectors[:, :k]
+            E = E / np.maximum(np.linalg.norm(E, axis=1, keepdims=True), _TINY)
+            labels = fit_kmeans(pool._replace(Z=E), k, rng, _STARTS).labels
+            inside = float(graph.data @ (np.repeat(labels, np.diff(graph.indptr)) == labels[graph.indices]))
+            degree = np.bincount(labels, weights=links, minlength=k)
+            modularity[at] = inside / everything - float(np.sum((degree / everything) ** 2))
+    return Curve(K, variance, bic, modularity, values, max(float(Z.var(axis=0).mean()), _TINY))
 
 
 def crossing(K: NDArray[np.int64], values: Matrix, target: float) -> float:
@@ -99,6 +151,64 @@ def crossing(K: NDArray[np.int64], values: Matrix, target: float) -> float:
     return float(np.exp(np.log(K[at - 1]) + way * (np.log(K[at]) - np.log(K[at - 1]))))
 
 
+def apply_rules(curve: Curve, unexplained: float) -> Matrix:
+    """Logarithms of what the rules say; `unexplained` is the share of the variance inside of the known groups."""
+    K, share = curve.K, curve.variance / curve.total
+    near = np.flatnonzero(curve.modularity >= _NEAR * curve.modularity.max())[0]
+    answers = (
+        K[curve.bic.argmax()],
+        crossing(K, share, unexplained),
+        crossing(K, share, 0.7),
+        K[curve.modularity.argmax()],
+        K[near],
+        np.sum(curve.eigenvalues > 0.95),
+        np.sum(curve.eigenvalues > 0.9),
+    )
+    return np.log(np.maximum(np.asarray(answers, np.float64), 1.0))
+
+
+def set_sizes(n_known: int, n_sets: int = _N_SETS) -> list[int]:
+    """Numbers of known groups in the sets that calibrate, from 2 (1 for fewer than three groups) to all.
+
+    Examples
+    --------
+    >>> set_sizes(10, 6)
+    [2, 3, 4, 5, 7, 10]
+    """
+    least = 2 if n_known > 2 else 1
+    sizes = np.unique(np.round(np.geomspace(least, n_known, _SIZES)).astype(np.int64))
+    return np.resize(sizes, n_sets).tolist() if n_known > 1 else [1]
+
+
+def calibrate(log_size: Matrix, answers: Matrix) -> Calibration:
+    """Regress answers (n_sets, n_rules) on the logarithms of the sizes, with slopes near 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sizes = np.log([2.0, 4.0, 8.0, 16.0])
+    >>> found = calibrate(sizes, np.log(3.0) + sizes[:, None])
+    >>> np.exp(found.intercept).round(3), found.slope.round(3)
+    (array([3.]), array([1.]))
+    """
+    A = np.column_stack([np.ones(len(log_size)), log_size])
+    prior = np.diag([0.0, _SLOPE_WEIGHT])
+    slopes = np.vstack([np.zeros(answers.shape[1]), np.ones(answers.shape[1])])
+    intercept, slope = np.linalg.solve(A.T @ A + prior, A.T @ answers + prior @ slopes)
+    rest = answers - A @ np.vstack([intercept, slope])
+    noise = rest.T @ rest / len(rest)
+    noise = (1 - _SHRINKAGE) * noise + _SHRINKAGE * np.diag(np.diag(noise))
+    return Calibration(intercept, slope, noise + _SMALLEST_NOISE**2 * np.eye(len(noise)))
+
+
+def combine(calibration: Calibration, answers: Matrix, centre: float) -> tuple[float, float]:
+    """Mean and deviation of log n_new by generalised least squares, with a prior around `centre`."""
+    weights = np.linalg.solve(calibration.noise, calibration.slope)
+    precision = float(weights @ calibration.slope) + 1 / _PRIOR_DEVIATION**2
+    linear = float(weights @ (answers - calibration.intercept)) + centre / _PRIOR_DEVIATION**2
+    return linear / precision, float(np.sqrt(1 / precision + _MODEL_DEVIATION**2))
+
+
 def estimate_n_new(
     known: Matrix, codes: NDArray[np.int64], n_known: int, pool: Matrix, rng: np.random.Generator
 ) -> NumberOfGroups:
@@ -115,22 +225,31 @@ def estimate_n_new(
         Rows of new groups in the same space.
     rng : Generator
     """
-    known_rows = np.sort(rng.permutation(len(known))[:_MOST_ROWS])
-    pool = pool[np.sort(rng.permutation(len(pool))[:_MOST_ROWS])]
-    known, codes = known[known_rows], codes[known_rows]
-    most_known = min(max(_FEWEST_TRIED, _MOST_RATIO * n_known), max(len(known) // 3, 1))
-    most_new = min(max(_FEWEST_TRIED, _MOST_RATIO * n_known), max(len(pool) // 3, 1))
-    there = trace_curve(known, tried_numbers(most_known), rng)
-    here = trace_curve(pool, tried_numbers(most_new), rng)
+    most = max(_FEWEST_TRIED, _MOST_RATIO * n_known)
     means = cluster_means(known, codes, np.ones(len(codes)), n_known)[1]
-    within = max(float(np.mean((known - means[codes]) ** 2)), _TINY)
-    rules = {
-        "bic": float(here.K[here.bic.argmax()]) * n_known / float(there.K[there.bic.argmax()]),
-        "variance": crossing(here.K, here.variance, within),
-        "share": crossing(here.K, here.variance / here.total, within / there.total),
-    }
-    values = sorted(rules.values())
-    value = max(1, round((rules["bic"] ** 2 * rules["share"]) ** (1 / 3)))
-    low, high = max(1, int(np.floor(values[0]))), max(1, int(np.ceil(values[-1])))
-    curve = {"n_new": here.K.tolist(), "variance": here.variance.tolist(), "bic": here.bic.tolist()}
-    return NumberOfGroups(value, min(low, value), max(high, value), rules, curve)
+    within = float(np.mean((known - means[codes]) ** 2))
+    unexplained = min(max(within / max(float(known.var(axis=0).mean()), _TINY), 1e-6), 1.0)
+    here = trace_curve(pool, most, rng)
+    sizes, answers = set_sizes(n_known), []
+    for size in sizes:
+        rows = np.isin(codes, rng.permutation(n_known)[:size])
+        answers.append(apply_rules(trace_curve(known[rows], most, rng), unexplained))
+    calibration = calibrate(np.log(sizes), np.array(answers))
+    said = apply_rules(here, unexplained)
+    log_value, deviation = combine(calibration, said, float(np.log(n_known)))
+    low, value, high = np.exp(log_value + deviation * np.array([-_RANGE, 0.0, _RANGE]))
+    value = min(max(1, round(value)), len(pool))
+    usable = np.maximum(calibration.slope, 0.1)
+    single = np.exp(np.clip((said - calibration.intercept) / usable, 0.0, np.log(len(pool))))
+    return NumberOfGroups(
+        value,
+        min(max(1, int(np.floor(low))), value),
+        max(min(int(np.ceil(high)), len(pool)), value),
+        dict(zip(RULES, single.tolist(), strict=True)),
+        {
+            "n_new": here.K.tolist(),
+            "variance": here.variance.tolist(),
+            "bic": here.bic.tolist(),
+            "modularity": here.modularity.tolist(),
+        },
+    )

@@ -49,21 +49,20 @@ def name_new_groups(known: NDArray[Any], n_new: int) -> NDArray[Any]:
 
 
 def describe_new_groups(
-    codes: NDArray[np.int64], proba: Matrix, names: NDArray[Any], n_known: int
+    codes: NDArray[np.int64], own: Matrix, names: NDArray[Any], n_known: int
 ) -> list[NewGroup]:
-    """Describe the groups after the first `n_known`, in their order.
+    """Describe the groups after the first `n_known`, in their order, by the probability of each row in its group.
 
     Examples
     --------
     >>> import numpy as np
-    >>> proba = np.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6]])
-    >>> describe_new_groups(np.array([0, 1, 1]), proba, np.array([3, 4]), 1)
+    >>> describe_new_groups(np.array([0, 1, 1]), np.array([0.9, 0.8, 0.6]), np.array([3, 4]), 1)
     [NewGroup(name=4, size=2, confidence=0.7, central=[1, 2], borderline=[2, 1])]
     """
     found = []
     for group in range(n_known, len(names)):
         rows = np.flatnonzero(codes == group)
-        value = proba[rows, group]
+        value = own[rows]
         order = rows[np.argsort(-value, kind="stable")]
         name = names[group]
         found.append(

@@ -62,6 +62,29 @@ def take_groups(labelled: Labelled, groups: NDArray[np.int64]) -> Labelled:
     )
 
 
+def strength_of(
+    estimator: Any,
+    name: str,
+    candidates: Sequence[float],
+    labelled: Labelled,
+    learn: Callable[[Labelled, float], Matrix],
+    *,
+    unit_rows: bool = False,
+) -> float:
+    """Return a parameter of a transformer; "cv" chooses it among candidates by hiding groups.
+
+    Sets the attribute with the name of the parameter and an underscore, and `cv_results_` after "cv". The other
+    arguments are those of `choose_by_hiding`.
+    """
+    estimator.__dict__.pop("cv_results_", None)  # of an earlier fit
+    value = getattr(estimator, name)
+    if isinstance(value, str):
+        numbers = [float(candidate) for candidate in candidates]
+        value, estimator.cv_results_ = choose_by_hiding(learn, labelled, numbers, name, unit_rows=unit_rows)
+    setattr(estimator, f"{name}_", value)
+    return float(value)
+
+
 def choose_by_hiding(
     learn: Callable[[Labelled, Value], Matrix],
     labelled: Labelled,

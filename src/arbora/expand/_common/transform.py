@@ -1,7 +1,8 @@
 """The frame of every transformer of `arbora.expand`: read the groups, learn a matrix, map rows.
 
 A transformer maps a row x to L z(x), where z is the feature space (`space`) and A = L'L the metric that the labelled
-groups ask for. A subclass gives `_learn`, which finds A or L from labelled rows of the space.
+groups ask for. A subclass gives `_learn`, which finds A or L from labelled rows of the space. Rows of single
+precision stay in it; a subclass whose `_learn` needs double precision gets a copy of the labelled rows.
 """
 
 from __future__ import annotations
@@ -49,6 +50,13 @@ class Learned(NamedTuple):
     converged: bool = True
 
 
+def solved(L: Matrix, objective: float) -> Learned:
+    """Return the solution of a problem with a closed form: a trace of one row, and no gap."""
+    trace = Trace()
+    trace.append(objective=objective, gap=0.0)
+    return Learned(L, trace, 0.0)
+
+
 def square_root(A: Matrix) -> Matrix:
     """Return L with L'L = A, rows by falling eigenvalue; directions that A ignores are dropped.
 
@@ -94,6 +102,7 @@ class MetricTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         "random_state": ["random_state"],
     }
 
+    _learns_in_single: ClassVar[bool] = False  # whether `_learn` takes rows of single precision as they are
     n_dims: Any
     random_state: Any
     space_: FeatureSpace
@@ -103,6 +112,8 @@ class MetricTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.target_tags.required = True
+        assert tags.transformer_tags is not None
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _learn(self, labelled: Labelled) -> Learned:
@@ -141,16 +152,17 @@ class MetricTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self.space_ = self._fit_space(X, groups, weight, seed)
             counted = groups.labelled & (weight > 0)
+            Z = to_space(self.space_, X[counted])
             labelled = Labelled(
-                to_space(self.space_, X[counted]),
+                Z if self._learns_in_single else Z.astype(np.float64, copy=False),
                 groups.codes[counted],
                 groups.n_groups,
                 weight[counted],
                 seed,
             )
             found = learn(labelled)
-            self.classes_, self.components_ = groups.classes, found.L
-            self.A_ = found.L.T @ found.L
+            self.classes_, self.A_ = groups.classes, found.L.T @ found.L
+            self.components_ = found.L.astype(Z.dtype, copy=False)
             self.n_iter_ = found.n_iter
             for name, value in (("trace_", found.trace), ("duality_gap_", found.gap)):
                 self.__dict__.pop(name, None)  # of an earlier fit

@@ -120,6 +120,23 @@ function expansionSections(model) {
   ];
 }
 
+// Labels of a cluster: share of its rows, and how far the share is from that of all rows, in standard errors.
+function labelShares(rows, colour) {
+  return make("ul", { class: "plain words" }, rows.map(([name, share, residual]) =>
+    make("li", { title: `adjusted residual ${signed(residual)}` }, make("span", { class: "word" }, name), bar(share, colour),
+      make("span", { class: "number" }, percent(share, 0)))));
+}
+
+// Features that set a cluster apart: its mean and deviation, beside the mean of all rows.
+function profileTable(rows) {
+  const short = (value) => Number(value.toPrecision(3)).toLocaleString("en");
+  const cell = (value) => make("td", { class: "number" }, value);
+  return make("table", { class: "profile" },
+    make("thead", {}, make("tr", {}, ["feature", "mean", "deviation", "all", "difference"].map((name) => make("th", {}, name)))),
+    make("tbody", {}, rows.map(([name, mean, deviation, all, difference]) => make("tr", {}, make("td", {}, name),
+      cell(short(mean)), cell(short(deviation)), cell(short(all)), cell(signed(difference))))));
+}
+
 function drawDetails(host, model, node) {
   const children = model.children[node];
   const docs = model.documentsOf(node);
@@ -140,7 +157,9 @@ function drawDetails(host, model, node) {
     make("div", { class: "figures" }, figures),
     ...(node === model.root && model.expansion ? expansionSections(model) : []),
     score && node !== model.root ? section("Quality", scoreFigures(score)) : "",
-    model.words[node].length ? section("Words", wordBars(model.words[node])) : "",
+    model.labels?.[node]?.length ? section("Labels", labelShares(model.labels[node])) : "",
+    model.profile?.[node]?.length ? section("Profile", profileTable(model.profile[node])) : "",
+    model.words[node].length ? section(model.profile ? "Features" : "Words", wordBars(model.words[node])) : "",
     children.length ? section("Children", ...expandableList(children, (child) => childRow(model, child, children.indexOf(child)), "ul", "plain children")) : "",
     docs.length ? section("Documents", ...expandableList(docs, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",
     borderline.length ? section("Borderline documents", ...expandableList(borderline, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",

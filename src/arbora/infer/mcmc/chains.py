@@ -13,7 +13,7 @@ Markov chain, and the draws of the warm-up are discarded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -58,6 +58,22 @@ class Chains(NamedTuple):
 
     draws: dict[str, NDArray[Any]]  # by name, of shape (n_chains, n_samples, ...)
     traces: list[Trace]  # one for each chain; warm-up included
+    means: dict[str, NDArray[np.float64]]  # over the draws of a chain, by name, of shape (n_chains, ...)
+
+
+class Chain(NamedTuple):
+    """Draws, means over the draws, and the trace of one chain."""
+
+    draws: dict[str, NDArray[Any]]
+    means: dict[str, NDArray[Any]]
+    trace: Trace
+
+
+class Watch(NamedTuple):
+    """Functions of a state: the arrays to keep of a draw, and those to average over draws."""
+
+    keep: Callable[[Any], Mapping[str, ArrayLike]]
+    average: Callable[[Any], Mapping[str, ArrayLike]]
 
 
 class ChainSchedule(NamedTuple):
@@ -82,6 +98,7 @@ def sample_chains(
     n_chains: int = 2,
     start: Callable[[np.random.Generator], State] | None = None,
     keep: Callable[[State], Mapping[str, ArrayLike]] | None = None,
+    average: Callable[[State], Mapping[str, ArrayLike]] | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
@@ -103,13 +120,15 @@ def sample_chains(
     keep : callable, optional
         Returns the arrays to keep of a state, by name. Default: all fields of the named tuple. Arrays whose shape
         differs between states are padded with zeros.
+    average : callable, optional
+        Returns arrays of a state that are averaged over the draws of a chain instead of being kept: large ones.
     engine : Engine, optional
         Runs several chains at the same time. Default: one after the other.
     progress : Progress, optional
         Counts the sweeps of all chains.
     checkpoint : Checkpoint, optional
-        Saves finished chains, and the state of the others from time to time: an interrupted run continues from there,
-        with the same draws. Chains of models that tune their steps start again.
+        Saves finished chains, and the current state of the others: an interrupted run continues with the same
+        draws. A chain of a model that adapts starts again.
 
     Returns
     -------
@@ -139,21 +158,21 @@ def sample_chains(
     """
     seeds = np.random.SeedSequence(seed).spawn(n_chains)
     begin = start if start is not None else model.sample_prior
-    observe = keep if keep is not None else _all_fields
+    watch = Watch(keep if keep is not None else _all_fields, average if average is not None else _nothing)
 
-    def chain(number: int) -> tuple[dict[str, NDArray[Any]], Trace]:
+    def chain(number: int) -> Chain:
         found = _load(checkpoint, number)
         if found is None:
             rng = np.random.default_rng(seeds[number])
-            run = _Run(schedule, observe, Monitor(0.0, schedule.n_sweeps, progress, checkpoint), number)
+            run = _Run(schedule, watch, Monitor(0.0, schedule.n_sweeps, progress, checkpoint), number)
             found = _sample_chain(model, data, begin, rng, run)
-            _save(checkpoint, number, *found)
+            _save(checkpoint, number, found)
         elif progress is not None:
             progress.update(schedule.n_sweeps)
         return found
 
-    draws, traces = zip(*(engine or SerialEngine()).map(chain, range(n_chains)), strict=True)
-    return Chains({name: _stacked([one[name] for one in draws]) for name in draws[0]}, list(traces))
+    draws, means, traces = zip(*(engine or SerialEngine()).map(chain, range(n_chains)), strict=True)
+    return Chains(_stacked_by_name(draws), list(traces), _stacked_by_name(means))
 
 
 def mean_trace(traces: list[Trace]) -> Trace:
@@ -180,7 +199,7 @@ class _Run(NamedTuple):
     """How one chain runs."""
 
     schedule: ChainSchedule
-    observe: Callable[[Any], Mapping[str, ArrayLike]]
+    watch: Watch
     monitor: Monitor
     number: int
 
@@ -190,14 +209,24 @@ class _Run(NamedTuple):
         return f"chain-{self.number}-unfinished"
 
 
+class _Seen(NamedTuple):
+    """What a chain has kept so far: draws, and sums of what is averaged."""
+
+    draws: dict[str, list[NDArray[Any]]]
+    sums: dict[str, NDArray[np.float64]]
+
+
 def _sample_chain(
     model: Any, data: Any, begin: Callable[[np.random.Generator], Any], rng: np.random.Generator, run: _Run
-) -> tuple[dict[str, NDArray[Any]], Trace]:
-    schedule, monitor, state = run.schedule, run.monitor, begin(rng)
-    kept: dict[str, list[NDArray[Any]]] = {name: [] for name in run.observe(state)}
+) -> Chain:
+    schedule, watch, monitor, state = run.schedule, run.watch, run.monitor, begin(rng)
+    seen = _Seen(
+        {name: [] for name in watch.keep(state)},
+        {name: np.zeros(np.shape(value)) for name, value in watch.average(state).items()},
+    )
     adapts = isinstance(model, Adaptive)
     if not adapts:
-        state = _resume(run, state, kept, rng)
+        state = _resume(run, state, seen, rng)
     for sweep in range(monitor.n_iter, schedule.n_sweeps):
         state, info = model.sweep(state, data, rng)
         if adapts and sweep < schedule.n_warmup:
@@ -205,14 +234,18 @@ def _sample_chain(
         monitor.record(model.log_joint(state, data), **info)
         row, rest = divmod(sweep + 1 - schedule.n_warmup, schedule.thin)
         if row > 0 and rest == 0:
-            for name, value in run.observe(state).items():
-                kept[name].append(np.array(value))
-        if not adapts and monitor.checkpoint is not None:
-            _keep(run, state, kept, rng)
-    return {name: _stacked(values) for name, values in kept.items()}, monitor.trace
+            for name, value in watch.keep(state).items():
+                seen.draws[name].append(np.array(value))
+            for name, value in watch.average(state).items():
+                seen.sums[name] += np.asarray(value)
+        if not adapts and monitor.is_due:
+            _keep(run, state, seen, rng)
+    draws = {name: _stacked(values) for name, values in seen.draws.items()}
+    means = {name: value / max(schedule.n_samples, 1) for name, value in seen.sums.items()}
+    return Chain(draws, means, monitor.trace)
 
 
-def _stacked(values: list[NDArray[Any]]) -> NDArray[Any]:
+def _stacked(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Stack arrays; pad them with zeros to a common shape."""
     if len({value.shape for value in values}) <= 1:
         return np.stack(values) if values else np.empty(0)
@@ -223,29 +256,33 @@ def _stacked(values: list[NDArray[Any]]) -> NDArray[Any]:
     return stacked
 
 
-def _keep(run: _Run, state: Any, kept: Mapping[str, list[NDArray[Any]]], rng: np.random.Generator) -> None:
-    """Save an unfinished chain, unless that was done a short while ago."""
-    if not run.monitor.is_due:
-        return
+def _stacked_by_name(chains: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    return {name: _stacked([one[name] for one in chains]) for name in chains[0]}
+
+
+def _keep(run: _Run, state: Any, seen: _Seen, rng: np.random.Generator) -> None:
+    """Save an unfinished chain."""
     arrays = {f"state-{name}": np.asarray(value) for name, value in state._asdict().items()}
-    for name, values in kept.items():
+    for name, values in seen.draws.items():
         arrays[f"kept-{name}"] = _stacked(values)
         arrays[f"shape-{name}"] = np.array([value.shape for value in values])
-    run.monitor.keep(run.piece, arrays, generator=rng.bit_generator.state)
+    run.monitor.keep(run.piece, {**arrays, **_prefixed("sums", seen.sums)}, generator=rng.bit_generator.state)
 
 
-def _resume(run: _Run, state: Any, kept: dict[str, list[NDArray[Any]]], rng: np.random.Generator) -> Any:
-    """Continue an unfinished chain: restore its draws, its generator and its trace; return its state."""
+def _resume(run: _Run, state: Any, seen: _Seen, rng: np.random.Generator) -> Any:
+    """Continue an unfinished chain: restore its draws, sums, generator and trace; return its state."""
     piece = run.monitor.resume(run.piece)
     if piece is None:
         return state
     arrays = piece.arrays
-    for name, values in kept.items():
+    for name, values in seen.draws.items():
         shapes = arrays[f"shape-{name}"].astype(np.int64)
         values += [
             value[tuple(slice(size) for size in shape)]
             for value, shape in zip(arrays[f"kept-{name}"], shapes, strict=True)
         ]
+    for name, value in seen.sums.items():
+        value[...] = arrays[f"sums-{name}"]
     rng.bit_generator.state = piece.meta["generator"]
     if run.monitor.progress is not None:
         run.monitor.progress.update(run.monitor.n_iter)
@@ -258,18 +295,33 @@ def _all_fields(state: Any) -> Mapping[str, ArrayLike]:
     return fields
 
 
-def _save(
-    checkpoint: Checkpoint | None, number: int, draws: Mapping[str, NDArray[Any]], trace: Trace
-) -> None:
+def _nothing(state: Any) -> Mapping[str, ArrayLike]:
+    return {}
+
+
+def _prefixed(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {f"{prefix}-{key}": value for key, value in arrays.items()}
+
+
+def _save(checkpoint: Checkpoint | None, number: int, chain: Chain) -> None:
     if checkpoint is not None:
-        table = trace.to_state()
-        arrays = {"trace": table["values"], **{f"draws-{name}": value for name, value in draws.items()}}
+        table = chain.trace.to_state()
+        arrays = {
+            "trace": table["values"],
+            **_prefixed("draws", chain.draws),
+            **_prefixed("means", chain.means),
+        }
         checkpoint.save(f"chain-{number}", arrays, {"columns": table["columns"]})
 
 
-def _load(checkpoint: Checkpoint | None, number: int) -> tuple[dict[str, NDArray[Any]], Trace] | None:
+def _load(checkpoint: Checkpoint | None, number: int) -> Chain | None:
     piece = checkpoint.load(f"chain-{number}") if checkpoint is not None else None
     if piece is None:
         return None
-    trace = Trace.from_state({"columns": piece.meta["columns"], "values": piece.arrays.pop("trace")})
-    return {name.removeprefix("draws-"): value for name, value in piece.arrays.items()}, trace
+    trace = Trace.from_state({"columns": piece.meta["columns"], "values": piece.arrays["trace"]})
+    found: dict[str, dict[str, NDArray[Any]]] = {"draws": {}, "means": {}}
+    for name, value in piece.arrays.items():
+        kind, dash, key = name.partition("-")
+        if dash:
+            found[kind][key] = value
+    return Chain(found["draws"], found["means"], trace)

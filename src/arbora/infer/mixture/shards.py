@@ -110,7 +110,9 @@ def count_all(shards: Shards, n_chunks: int, scores: KernelScores) -> Counted:
 
 
 def fingerprint_rows(rows: WeightedRows) -> str:
-    """Take the fingerprint of rows and weights; of rows in a file, of the row lengths instead of the entries.
+    """Take the fingerprint of rows and weights.
+
+    Rows in a file count by their lengths, dense rows that are made on request by what they say `about` themselves.
 
     Examples
     --------
@@ -119,7 +121,10 @@ def fingerprint_rows(rows: WeightedRows) -> str:
     >>> fingerprint_rows(rows) == fingerprint_rows(rows._replace(weight=np.array([1.0, 2.0])))
     False
     """
-    return fingerprint(rows.weight, rows.X if rows.in_memory else (rows.X.shape, rows.X.indptr))
+    if rows.in_memory:
+        return fingerprint(rows.weight, rows.X)
+    about = rows.X.about if rows.is_dense else rows.X.indptr
+    return fingerprint(rows.weight, (rows.X.shape, about))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from arbora.core.chunks import split, split_nonzeros
 from arbora.core.engine import Engine
+from arbora.infer.mixture.dense import count_dense, dense_chunks, is_dense
 from arbora.kernels.mixture import (
     assign_rows,
     column_squares,
@@ -56,8 +57,8 @@ class WeightedRows(NamedTuple):
     """Rows of a mixture and their weights, in the working precision.
 
     X is a CSR array, or an object for rows in a file: it has `shape`, `dtype`, `nnz` and `indptr` of a CSR array, and
-    `X[chunk]` is a CSR array in memory. `table` holds the rows prepared for many E-steps. `remote` computes the
-    statistics of rows that are also on the workers of a cluster.
+    `X[chunk]` is a CSR array in memory. Dense rows: see `arbora.infer.mixture.dense`. `table` holds the rows prepared
+    for many E-steps. `remote` computes the statistics of rows that are also on the workers of a cluster.
     """
 
     X: Any
@@ -67,8 +68,13 @@ class WeightedRows(NamedTuple):
 
     @property
     def in_memory(self) -> bool:
-        """Whether X is a CSR array."""
-        return bool(sp.issparse(self.X))
+        """Whether X is a CSR array or an array."""
+        return bool(sp.issparse(self.X)) or isinstance(self.X, np.ndarray)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether X is an array, or an object that makes arrays."""
+        return is_dense(self.X)
 
     @property
     def total(self) -> float:
@@ -86,8 +92,10 @@ class WeightedRows(NamedTuple):
         return WeightedRows(self.X[chunk], self.weight[chunk]), slice(0, chunk.stop - chunk.start)
 
     def has_room(self, n_components: int) -> bool:
-        """Whether a matrix of the responsibilities of all rows fits into memory."""
-        return self.in_memory and self.X.shape[0] * n_components <= MOST_RESPONSIBILITIES
+        """Whether rows are sparse, and a matrix of the responsibilities of all rows fits into memory."""
+        return (
+            self.in_memory and not self.is_dense and self.X.shape[0] * n_components <= MOST_RESPONSIBILITIES
+        )
 
     def with_table(self) -> WeightedRows:
         """Return the rows with a table of them."""
@@ -133,6 +141,8 @@ def row_chunks(rows: WeightedRows, least: int | None = None) -> list[slice]:
     >>> row_chunks(WeightedRows(sp.csr_array(np.ones((40, 2))), np.ones(40)))
     [slice(0, 20, None), slice(20, 40, None)]
     """
+    if rows.is_dense:
+        return dense_chunks(rows.X.shape[0])
     (n_samples, n_features), nnz = rows.X.shape, rows.X.nnz
     n_chunks = nnz // (least or _NONZEROS_PER_SUM * max(n_features, 1))
     # Threads need no more chunks, but a chunk must not add up too many numbers where more chunks cost little.
@@ -189,6 +199,11 @@ def local(scores: LinearScores, rows: WeightedRows, chunk: slice) -> tuple[Stats
 
 
 def _local(scores: KernelScores, rows: WeightedRows, chunk: slice) -> tuple[Stats, float]:
+    if rows.is_dense:
+        counts, sums, value = count_dense(
+            rows.X, rows.weight, chunk, scores.weights, scores.scale, scores.offset, scores.temperature
+        )
+        return Stats(counts, sums), value + scores.shift * float(rows.weight[chunk].sum(dtype=np.float64))
     rows, chunk = rows.load(chunk)
     sums, counts = np.zeros(scores.weights.shape, rows.X.dtype), np.zeros(scores.weights.shape[1])
     value = _walk(assign_rows, scores, rows, chunk, sums, counts)

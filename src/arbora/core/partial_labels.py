@@ -1,0 +1,112 @@
+"""Partial labels: the group of each row, with -1, None or NaN where it is not known."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNLABELLED = -1
+
+
+class Groups(NamedTuple):
+    """Group of each row as a position in `classes`, -1 for an unlabelled row."""
+
+    codes: NDArray[np.int64]
+    classes: NDArray[Any]
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Rows that carry a label."""
+        return self.codes >= 0
+
+    @property
+    def n_groups(self) -> int:
+        """Number of labelled groups."""
+        return len(self.classes)
+
+
+def read_groups(y: Any, n_samples: int, *, none_labelled: str) -> Groups:
+    """Read labels in which -1, None or NaN means unlabelled.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        Integers or strings. In an array of strings only None and NaN mean unlabelled.
+    n_samples : int
+    none_labelled : str
+        Error message if no row carries a label. Empty: this is not an error, and there are no groups.
+
+    Returns
+    -------
+    Groups
+
+    Examples
+    --------
+    >>> read_groups(["cat", None, "dog", "cat"], 4, none_labelled="")
+    Groups(codes=array([ 0, -1,  1,  0]), classes=array(['cat', 'dog'], dtype=object))
+    >>> read_groups([7, -1, 3], 3, none_labelled="")
+    Groups(codes=array([ 1, -1,  0]), classes=array([3, 7]))
+    """
+    labels = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels.ravel()
+    if labels.ndim != 1 or len(labels) != n_samples:
+        raise ValueError(
+            f"y must hold one label for each of the {n_samples} rows; its shape is {labels.shape}."
+        )
+    if labels.dtype.kind == "f":
+        missing = np.isnan(labels) | (labels == UNLABELLED)
+        whole = labels[~missing]
+        if np.any(whole != np.floor(whole)):
+            raise ValueError(
+                f"y holds the number {whole[whole != np.floor(whole)][0]:g}: groups are integers or strings; "
+                "bin measurements before you use them as groups."
+            )
+        labels = np.where(missing, UNLABELLED, labels).astype(np.int64)
+    if labels.dtype.kind in "iu":
+        missing = labels == UNLABELLED
+    elif labels.dtype.kind in "US":
+        missing = np.zeros(n_samples, bool)
+    else:
+        labels, missing = _read_objects(labels)
+    return _coded(labels, missing, none_labelled)
+
+
+def _read_objects(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Mark None, NaN and the integer -1; refuse labels of several types."""
+    values = labels.tolist()
+    missing = np.array(
+        [v is None or v != v or (_is_integer(v) and v == UNLABELLED) for v in values], dtype=bool
+    )
+    kinds = {kind_of(v) for v, absent in zip(values, missing.tolist(), strict=True) if not absent}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"y mixes labels of several types ({', '.join(sorted(kinds))}): make all of them strings."
+        )
+    return labels, missing
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def kind_of(value: Any) -> str:
+    """Name of the type of a label; all integers are one type."""
+    if _is_integer(value):
+        return "int"
+    return "str" if isinstance(value, str) else type(value).__name__
+
+
+def _coded(labels: NDArray[Any], missing: NDArray[np.bool_], none_labelled: str) -> Groups:
+    codes = np.full(len(labels), UNLABELLED, np.int64)
+    known = labels[~missing]
+    if not len(known):
+        if none_labelled:
+            raise ValueError(none_labelled)
+        return Groups(codes, np.empty(0, np.int64))
+    classes, codes[~missing] = np.unique(known, return_inverse=True)
+    if labels.dtype == object and all(_is_integer(v) for v in classes.tolist()):
+        classes = classes.astype(np.int64)
+    return Groups(codes, classes)

@@ -1,0 +1,1 @@
+"""Topic models with clusters of documents."""

@@ -1,0 +1,1 @@
+"""Pure functions of `arbora.expand.DiscriminativeClustering`: rows, cost, starts, optimisers, evidence, reports."""

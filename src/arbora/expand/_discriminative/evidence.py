@@ -1,0 +1,133 @@
+"""Evidence of contingency tables: log evidence, Bayes factor against independence, information, residuals.
+
+For counts n_ji of class i in cluster j, a Dirichlet prior n0 and N0 = n0 n_classes, the log evidence of the labels is
+
+    E = sum_j [log Gamma(N0) - log Gamma(N0 + N_j) + sum_i (log Gamma(n0 + n_ji) - log Gamma(n0))].
+
+It is the cost (4.11) plus n_clusters (log Gamma(N0) - sum_i log Gamma(n0)), which the thesis omits: without it tables
+with different numbers of clusters cannot be compared. The Bayes factor compares the table with one cluster, in which
+labels do not depend on the cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, xlogy
+from scipy.stats import chi2
+
+from arbora.expand._discriminative.cost import cost_of_counts
+from arbora.expand._discriminative.labels import Labels
+from arbora.metrics.bootstrap import Interval
+from arbora.metrics.table import Table
+
+Matrix = NDArray[Any]
+
+
+def log_evidence(counts: Matrix, labels: Labels, prior: float) -> float:
+    """Log evidence of counts (n_classes, n_clusters), with its normaliser."""
+    n_classes = np.diff(labels.offsets)
+    constant = gammaln(prior * n_classes).sum() - n_classes.sum() * gammaln(prior)
+    return float(counts.shape[1] * constant) - cost_of_counts(counts, labels, prior)
+
+
+def log_bayes_factor(counts: Matrix, labels: Labels, prior: float) -> float:
+    """Log evidence of the clusters minus that of a single cluster."""
+    together = counts.sum(axis=1, keepdims=True)
+    return log_evidence(counts, labels, prior) - log_evidence(together, labels, prior)
+
+
+def information_of(tables: Matrix) -> Matrix:
+    """Mutual information in nats of tables (..., n_clusters, n_classes).
+
+    Examples
+    --------
+    >>> round(float(information_of(np.array([[2, 0], [0, 2]]))), 4)
+    0.6931
+    """
+    p = tables / np.maximum(tables.sum(axis=(-2, -1), keepdims=True), 1)
+    rows, columns = p.sum(axis=-1), p.sum(axis=-2)
+    joint, single = xlogy(p, p).sum(axis=(-2, -1)), xlogy(rows, rows).sum(axis=-1)
+    return np.asarray(joint - single - xlogy(columns, columns).sum(axis=-1))
+
+
+def information_interval(
+    table: Matrix, *, level: float, n_resamples: int, rng: np.random.Generator
+) -> Interval:
+    """Mutual information with a bootstrap interval, from the table alone.
+
+    A resample of the rows has a multinomial table. The information of a table is too large by about half of its
+    degrees of freedom over the rows, and that of a resampled one by twice as much; the interval is reflected about
+    the value ("basic"), which corrects the second error, and does not go below zero.
+    """
+    total = int(table.sum())
+    value = max(float(information_of(table)), 0.0)
+    drawn = rng.multinomial(total, (table / max(total, 1)).ravel(), size=n_resamples)
+    samples = information_of(drawn.reshape(n_resamples, *table.shape))
+    low, high = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(value, max(2 * value - float(high), 0.0), max(2 * value - float(low), 0.0), samples)
+
+
+class Contingency(NamedTuple):
+    """Rows of a data set by cluster and label."""
+
+    clusters: Matrix
+    classes: Matrix
+    counts: Matrix  # n_clusters x n_classes
+    expected: Matrix  # if clusters and labels were independent
+    residuals: Matrix  # adjusted: about standard normal if they were independent
+    p_value: float  # of Pearson's test of independence
+
+    @property
+    def shares(self) -> Matrix:
+        """Share of each label in each cluster: rows add up to 1."""
+        return np.asarray(self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1))
+
+    def to_table(self, what: str = "counts") -> Table:
+        """Return a table with a row for each cluster.
+
+        Parameters
+        ----------
+        what : {"counts", "shares", "expected", "residuals"}
+
+        Returns
+        -------
+        Table
+        """
+        formats = {"counts": ",d", "shares": "percent", "expected": ",.1f", "residuals": "+.1f"}
+        if what not in formats:
+            raise ValueError(f"what must be one of {', '.join(formats)}, got {what!r}")
+        values = getattr(self, what)
+        kind = int if what == "counts" else float
+        size = self.counts.sum(axis=1)
+        rows = tuple(
+            (str(name), int(n), *map(kind, line))
+            for name, n, line in zip(self.clusters.tolist(), size.tolist(), values.tolist(), strict=True)
+        )
+        names = [str(name) for name in self.classes.tolist()]
+        return Table(("cluster", "rows", *names), rows, ("", ",d", *[formats[what]] * len(names)))
+
+
+def contingency(counts: Matrix, classes: Matrix) -> Contingency:
+    """Describe counts (n_classes, n_clusters) of one variable.
+
+    The adjusted residual of a cell with expected count e is (n - e) / sqrt(e (1 - row share) (1 - column share)).
+
+    Examples
+    --------
+    >>> contingency(np.array([[30, 10], [10, 30]]), np.array(["no", "yes"])).residuals.round(2)
+    array([[ 4.47, -4.47],
+           [-4.47,  4.47]])
+    """
+    table = np.asarray(np.rint(counts), np.int64).T
+    total = max(int(table.sum()), 1)
+    rows, columns = table.sum(axis=1, keepdims=True), table.sum(axis=0, keepdims=True)
+    expected = rows * columns / total
+    spread = expected * (1 - rows / total) * (1 - columns / total)
+    residuals = np.where(spread > 0, (table - expected) / np.sqrt(np.where(spread > 0, spread, 1.0)), 0.0)
+    statistic = float((((table - expected) ** 2)[expected > 0] / expected[expected > 0]).sum())
+    freedom = (int((rows > 0).sum()) - 1) * (int((columns > 0).sum()) - 1)
+    p_value = float(chi2.sf(statistic, freedom)) if freedom > 0 else 1.0
+    return Contingency(np.arange(len(table)), np.asarray(classes), table, expected, residuals, p_value)

@@ -1,0 +1,88 @@
+"""Parameters of a fit, and the choice of what was left to "auto"."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arbora.core.progress import Progress
+from arbora.core.warn_caller import warn_caller
+from arbora.expand._cluster.search import SCALES, SHRINKAGES, Candidate, candidate_maps, search
+from arbora.expand._common.groups import Groups
+from arbora.expand._common.hiding import hidden_size
+from arbora.expand._common.space import FeatureSpace, fit_space, to_space
+from arbora.expand._common.transform import Labelled
+
+Matrix = NDArray[Any]
+TRANSFORMS = ("identity", "within", "gaussian", "separability", "fisher", "spherical")
+_AUTO_TRANSFORMS = ("identity", "within", "gaussian", "fisher")
+_AUTO_CLUSTERERS = ("kmeans", "spectral")
+_STRENGTH = {"gaussian": 1e-3, "separability": 2.0, "fisher": 0.1, "spherical": 1e-2, "within": SHRINKAGES[1]}
+_FEWEST_HIDDEN = 3  # known groups that a search needs
+
+
+class Options(NamedTuple):
+    """Parameters of `ExpandClusters` that its fit reads."""
+
+    transform: str
+    clusterer: str
+    n_new: Any
+    pool: str
+    scale: str
+    n_dims: Any
+    n_init: int
+    n_rounds: int
+    filing: str
+    batch_size: Any
+    verbose: int
+
+
+class Chosen(NamedTuple):
+    """Candidate in use, and the table of the search if there was one."""
+
+    candidate: Candidate
+    results: dict[str, list[Any]] | None = None
+
+
+def learn_space(X: Any, groups: Groups, scale: str, n_dims: Any, seed: int) -> FeatureSpace:
+    """Feature space of all rows, in one scale."""
+    return fit_space(X, groups, np.ones(X.shape[0]), n_dims=n_dims, seed=seed, scale=scale)
+
+
+def labelled_rows(X: Any, groups: Groups, space: FeatureSpace, seed: int) -> Labelled:
+    """Labelled rows in a feature space."""
+    rows = groups.labelled
+    Z = to_space(space, X[rows])
+    return Labelled(Z, groups.codes[rows], groups.n_groups, np.ones(len(Z)), seed)
+
+
+def choose(X: Any, groups: Groups, options: Options, seed: int) -> Chosen:
+    """Choose what was left to be chosen, by hiding known groups where there are enough of them."""
+    sparse = hasattr(X, "indptr")
+    fixed_scale = "common" if options.scale == "auto" else options.scale
+    scales = SCALES if options.scale == "auto" and not sparse else (fixed_scale,)
+    names = _AUTO_TRANSFORMS if options.transform == "auto" else (options.transform,)
+    clusterers = _AUTO_CLUSTERERS if options.clusterer == "auto" else (options.clusterer,)
+    if options.clusterer == "auto" and sparse:
+        clusterers = ("vmf", "spectral")
+    n_known = groups.n_groups
+    maps = candidate_maps(names, n_known - hidden_size(n_known) if options.transform == "auto" else n_known)
+    if len(scales) * len(maps) * len(clusterers) == 1:
+        return Chosen(Candidate(scales[0], *maps[0], clusterers[0]))
+    if n_known < _FEWEST_HIDDEN:
+        if "auto" in (options.transform, options.clusterer):
+            warn_caller(
+                f"y has {n_known} labelled groups, and choosing a transformation takes {_FEWEST_HIDDEN} of them: "
+                "within-class whitening and k-means are used. Label more groups, or give transform and clusterer."
+            )
+        name = "within" if options.transform == "auto" else options.transform
+        return Chosen(Candidate(scales[0], name, _STRENGTH.get(name, 0.0), clusterers[0]))
+    spaces = {
+        scale: labelled_rows(X, groups, learn_space(X, groups, scale, options.n_dims, seed), seed)
+        for scale in scales
+    }
+    with Progress(None, "candidates", options.verbose) as progress:
+        found = search(spaces, maps, clusterers, seed, lambda _, score: progress.update(score=score))
+    return Chosen(found.best, found.results)

@@ -1,0 +1,359 @@
+"""The information bottleneck: clusters of rows that keep the most information about the features (Klami 7.2).
+
+Counts x_iw of features w in rows i define p(w | i) = x_iw / sum_w x_iw, and p(i) is uniform, given by weights, or the
+share of all counts. Hard clusters t(i) maximise
+
+    I(T; W) = sum_tw p(t, w) log [p(t, w) / (p(t) p(w))],         p(t, w) = sum_{i in t} p(i) p(w | i),
+
+the limit beta -> infinity of (7.2). *Sequential* (Slonim, Friedman and Tishby): rows are drawn from their clusters
+one at a time, in random order, and put where the information is largest; it never falls. *Agglomerative* (Slonim and
+Tishby): from one cluster for each row, the two clusters whose merge loses least are merged until one is left.
+
+All starts of the sequential method run until few rows move; only the best one runs until it converges.
+
+References
+----------
+N. Tishby, F. Pereira and W. Bialek (1999). The information bottleneck method. Allerton.
+N. Slonim and N. Tishby (1999). Agglomerative information bottleneck. NIPS 12.
+N. Slonim, N. Friedman and N. Tishby (2002). Unsupervised document classification using sequential information
+maximization. SIGIR.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import xlogy
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from arbora.core.memory import require_memory
+from arbora.core.monitor import Monitor
+from arbora.core.progress import Progress
+from arbora.core.rollback import all_or_nothing
+from arbora.core.validation import check_not_above, check_not_negative, check_rows
+from arbora.core.warn_caller import warn_caller
+from arbora.engine import ThreadEngine
+from arbora.expand._cluster.information import (
+    Counts,
+    Run,
+    cut_tree,
+    information,
+    make_clusters,
+    padded,
+    rows_information,
+    run_sweeps,
+    start_run,
+)
+from arbora.kernels.bottleneck import assign_rows, merge_all
+
+Matrix = NDArray[Any]
+_LARGEST = 1e30  # largest count
+
+
+class InformationBottleneck(ClusterMixin, BaseEstimator):
+    """Clusters of counts that keep as much information about the features as possible.
+
+    Parameters
+    ----------
+    n_clusters : int
+    method : {"sequential", "agglomerative"}
+        "sequential" moves rows between clusters, from several random starts; its time is proportional to non-zeros
+        times clusters. "agglomerative" merges clusters and returns the whole tree; its time is proportional to rows
+        times non-zeros and its memory to the square of the rows, so that it is for small sets.
+    row_weight : {"uniform", "length"}
+        Weight of a row, besides `sample_weight`: all the same, or the sum of its counts.
+    n_init : int
+        Number of starts. They run in parallel until few rows move, and the best one is continued.
+    tol : float
+        Share of rows that move in a sweep at which to stop.
+    max_iter : int
+        Maximum number of sweeps.
+    n_jobs : int, optional
+        Number of threads. The result does not depend on it.
+    random_state : int, RandomState instance or None
+        First clusters and the order of rows.
+    verbose : int
+        1 shows a progress bar on a terminal, 2 always.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Clusters; -1 for a row without counts.
+    mutual_information_ : float
+        I(T; W) in nats.
+    information_share_ : float
+        The same over the information of single rows, which no clustering exceeds.
+    feature_proba_ : ndarray of shape (n_clusters, n_features)
+        p(w | t).
+    cluster_weights_ : ndarray of shape (n_clusters,)
+        Weight of the rows of each cluster, the mean weight of a row being 1.
+    mean_weight_ : float
+        Mean weight of the rows with counts, before it was set to 1.
+    n_empty_ : int
+        Rows without counts.
+    children_ : ndarray of shape (n_rows - 1, 2)
+        Merges of "agglomerative", in order: merge s joins these nodes to node n_rows + s. Rows without counts are
+        not counted.
+    merge_losses_ : ndarray of shape (n_rows - 1,)
+        Information that each merge loses, in nats.
+    trace_ : Trace
+        The objective is the information after each sweep of the best start; it never falls.
+    n_iter_, n_features_in_ : int
+
+    Examples
+    --------
+    >>> from arbora.expand import InformationBottleneck
+    >>> X = [[5, 1, 0, 0], [3, 2, 0, 0], [0, 0, 4, 1], [0, 1, 6, 2], [0, 0, 0, 0]]
+    >>> model = InformationBottleneck(2, random_state=0).fit(X)
+    >>> labels = model.labels_
+    >>> bool(labels[0] == labels[1] != labels[2] == labels[3]), int(labels[4])
+    (True, -1)
+    >>> model.top_features(["cat", "dog", "tree", "leaf"], 1)[labels[0]][0][0]
+    'cat'
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "method": [StrOptions({"sequential", "agglomerative"})],
+        "row_weight": [StrOptions({"uniform", "length"})],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        method: str = "sequential",
+        row_weight: str = "uniform",
+        n_init: int = 10,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.method = method
+        self.row_weight = row_weight
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find the clusters.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Counts, or any numbers that are not negative.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+            p(i), up to a factor.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            self._validate_params()
+            X = self._check(X, reset=True)
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            weight = weight * self._row_weights(X)
+            used = np.flatnonzero(weight)
+            if len(used) < self.n_clusters:
+                raise ValueError(
+                    f"{len(used)} rows with counts (n_samples={X.shape[0]}) cannot fill "
+                    f"n_clusters={self.n_clusters}: give more rows or fewer clusters."
+                )
+            self.mean_weight_ = float(weight[used].mean())
+            counts = self._weighted(X[used], weight[used] / self.mean_weight_)
+            for name in ("children_", "merge_losses_"):
+                self.__dict__.pop(name, None)  # of an earlier fit
+            labels = self._merge(counts) if self.method == "agglomerative" else self._sweep(counts)
+            self._keep(counts, labels)
+            self.labels_ = np.full(X.shape[0], -1, np.int64)
+            self.labels_[used] = labels
+            self.n_empty_ = int(X.shape[0] - np.count_nonzero(self._row_weights(X)))
+            rest = np.flatnonzero((self.labels_ < 0) & (self._row_weights(X) > 0))  # rows of weight 0
+            if len(rest):
+                self.labels_[rest] = self._assign(X[rest])
+        return self
+
+    def _check(self, X: Any, *, reset: bool) -> sp.csr_array:
+        X = check_rows(self, X, reset=reset)
+        check_not_negative(X, type(self).__name__, "Give counts or frequencies")
+        check_not_above(X, _LARGEST, "Divide X by a number")
+        return sp.csr_array(X, dtype=np.float64)
+
+    def _row_weights(self, X: sp.csr_array) -> NDArray[np.float64]:
+        length = np.asarray(X.sum(axis=1), np.float64).ravel()
+        return length if self.row_weight == "length" else np.where(length > 0, 1.0, 0.0)
+
+    def _weighted(self, X: sp.csr_array, weight: Matrix) -> Counts:
+        """Scale rows to their weights."""
+        length = np.asarray(X.sum(axis=1)).ravel()
+        data = X.data * np.repeat(weight / np.where(length > 0, length, 1.0), np.diff(X.indptr))
+        return Counts(sp.csr_array((data, X.indices, X.indptr), shape=X.shape), weight)
+
+    def _sweep(self, counts: Counts) -> NDArray[np.int64]:
+        """Sequential clusters: all starts until few rows move, then the best one."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+
+        def start(number: int) -> Run:
+            rng = np.random.default_rng([seed, number])
+            return start_run(counts, self.n_clusters, rng, self.tol, self.max_iter)
+
+        with (
+            ThreadEngine(self.n_jobs) as engine,
+            Progress(self.n_init, type(self).__name__, self.verbose) as progress,
+        ):
+            runs = engine.map(start, range(self.n_init), progress)
+        best = runs[int(np.argmax([run.value for run in runs]))]
+        monitor = best.monitor
+        if monitor.value > self.tol:
+            run_sweeps(counts, best.clusters, best.value, best.rng, self.tol, monitor)
+        self.trace_, self.n_iter_ = monitor.trace, monitor.n_iter
+        if monitor.value > self.tol:
+            warn_caller(
+                f"{type(self).__name__} stopped at max_iter={self.max_iter}: {monitor.value:.2g} of the rows moved "
+                f"in the last sweep, more than tol={self.tol:g}. Increase max_iter or tol.",
+                ConvergenceWarning,
+            )
+        return best.clusters.labels
+
+    def _merge(self, counts: Counts) -> NDArray[np.int64]:
+        """Agglomerative clusters."""
+        n_rows, n_features = counts.X.shape
+        require_memory(8 * n_rows**2, f"The losses of all pairs of {n_rows} rows", "Use method='sequential'.")
+        X, D = counts.X, np.empty((n_rows, n_rows))
+        self.children_, losses = merge_all(X.indptr, X.indices, X.data, counts.row_sum, n_features, D)
+        self.merge_losses_ = losses / counts.total
+        labels = cut_tree(self.children_, self.n_clusters)
+        monitor = Monitor(self.tol, 1)
+        kept = rows_information(counts) - float(self.merge_losses_[: n_rows - self.n_clusters].sum())
+        monitor.record(kept, converged=True)
+        self.trace_, self.n_iter_ = monitor.trace, 1
+        return labels
+
+    def _keep(self, counts: Counts, labels: NDArray[np.int64]) -> None:
+        """Set what describes the clusters."""
+        clusters = make_clusters(counts, labels, self.n_clusters)
+        weights = clusters.weights
+        self.mutual_information_ = information(weights)
+        most = rows_information(counts)
+        self.information_share_ = self.mutual_information_ / most if most > 0 else 1.0
+        self.feature_proba_ = np.ascontiguousarray((weights / clusters.totals).T)
+        self.cluster_weights_ = clusters.totals
+
+    def _assign(self, X: sp.csr_array) -> NDArray[np.int64]:
+        length = np.asarray(X.sum(axis=1)).ravel()
+        weight = np.ones(X.shape[0]) if self.row_weight == "uniform" else length / self.mean_weight_
+        counts = self._weighted(X, np.where(length > 0, weight, 0.0))
+        weights = self.feature_proba_.T * self.cluster_weights_
+        width = padded(self.n_clusters)
+        state = np.zeros((X.shape[1], 2 * width))
+        state[:, : self.n_clusters] = weights
+        state[:, width : width + self.n_clusters] = xlogy(weights, weights)
+        labels = np.empty(X.shape[0], np.int64)
+        Z = counts.X
+        assign_rows(Z.indptr, Z.indices, Z.data, counts.row_sum, state, self.cluster_weights_, labels)
+        return labels
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Return the cluster that loses least information by each row; -1 for a row without counts.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+
+        Notes
+        -----
+        A row of the fit is treated like a new one, so that its cluster may differ from `labels_`, for which the row
+        itself was taken out.
+        """
+        check_is_fitted(self)
+        return self._assign(self._check(X, reset=False))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the information, in nats, that the predicted clusters of rows keep about the features of these rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        X = self._check(X, reset=False)
+        labels = self._assign(X)
+        used = np.flatnonzero(labels >= 0)
+        if not len(used):
+            return 0.0
+        counts = self._weighted(X[used], self._row_weights(X)[used])
+        clusters = make_clusters(counts, labels[used], self.n_clusters)
+        return information(clusters.weights)
+
+    def top_features(self, feature_names: Any = None, n: Any = 10) -> list[list[tuple[Any, float]]]:
+        """List the features that tell most about each cluster.
+
+        Parameters
+        ----------
+        feature_names : sequence of n_features names, optional
+            By default the column names of the data frame of the fit, or column numbers.
+        n : int
+            Number of features in each list.
+
+        Returns
+        -------
+        list of lists of (name, weight)
+            One list for each cluster, largest weights first: p(w | t) log(p(w | t) / p(w)), the part of the
+            feature in the information of the cluster. Only positive weights are listed.
+        """
+        check_is_fitted(self)
+        n_features = self.feature_proba_.shape[1]
+        names = (
+            getattr(self, "feature_names_in_", range(n_features)) if feature_names is None else feature_names
+        )
+        if len(names) != n_features:
+            raise ValueError(
+                f"feature_names has {len(names)} names, but the model has {n_features} features: give one name for "
+                "each feature."
+            )
+        if not isinstance(n, Integral) or int(n) < 0:
+            raise ValueError(f"n must be an integer, 0 or more, got {n!r}.")
+        overall = self.cluster_weights_ @ self.feature_proba_ / self.cluster_weights_.sum()
+        parts = xlogy(self.feature_proba_, self.feature_proba_) - xlogy(self.feature_proba_, overall)
+        order = np.argsort(-parts, axis=1, kind="stable")[:, : int(n)]
+        return [
+            [(names[w], float(part[w])) for w in top.tolist() if part[w] > 0]
+            for part, top in zip(parts, order, strict=True)
+        ]

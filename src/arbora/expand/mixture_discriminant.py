@@ -1,0 +1,353 @@
+"""MDA2: a Gaussian mixture of rows and labels together, whose components are the clusters (Klami 3.2.2).
+
+    p(c, x) = sum_j rho_j xi_jc N(x; m_j, Sigma),
+
+label and row being independent given the component j. All components share Sigma, which is s^2 I (the thesis),
+diagonal or full. EM maximises
+
+    Q = sum_i log p(c_i, x_i) + a sum_jc log xi_jc - (b/2) (log|Sigma| + tr(Sigma^-1 B)),
+
+where a is `smoothing`, b is `prior_weight` and B the covariance of all rows over the number of clusters; the prior
+keeps Sigma away from singular ones. Each step raises Q. Rows without a label add log p(x_i).
+
+A new row has no label, so its memberships are marginal over the label:
+
+    p(j | x) = sum_c p(j | x, c) p(c | x) = rho_j N(x; m_j, Sigma) / p(x),      p(c | x) = sum_j p(j | x) xi_jc.
+
+Errata of the thesis: 3.2.2 marginalises with p(c) instead of p(c | x); the normaliser of (3.6) belongs to
+exp(-|x - m|^2 / (2 s^2)), which is the form here.
+
+References
+----------
+T. Hastie and R. Tibshirani (1996). Discriminant analysis by Gaussian mixtures. JRSS B 58.
+A. Klami (2003). Regularized discriminative clustering. Master's thesis, Helsinki University of Technology.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from arbora.core.monitor import Monitor
+from arbora.core.rollback import all_or_nothing
+from arbora.core.validation import check_features
+from arbora.engine import ThreadEngine
+from arbora.expand._cluster.base import normalized
+from arbora.expand._cluster.discriminant import (
+    DiscriminantMixture,
+    Prior,
+    Rows,
+    label_stats,
+    run_em,
+    start_stats,
+)
+from arbora.expand._common.groups import group_moments, read_groups
+from arbora.expand._common.space import fit_space, to_space
+from arbora.expand._common.transform import Learned, warn_unless_converged
+from arbora.expand.within_class import whitening
+
+Matrix = NDArray[Any]
+_SHRINKAGE = 0.1  # of the within-class covariance, as in WithinClassTransform
+_SMALLEST = 1e-10  # variance, in units of the variance of the rows
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class MixtureDiscriminantClustering(BaseEstimator):
+    """Clusters of rows that share a label distribution: a Gaussian mixture of rows and labels (MDA2).
+
+    Parameters
+    ----------
+    n_clusters : int
+    covariance : {"spherical", "diagonal", "full"}
+        Shape of the covariance, which all clusters share.
+    scaling : {"within", "each"} or None
+        "within": whiten features by the covariance of rows around the mean of their class. "each": divide features
+        by their deviations. None: one factor for all features.
+    variance : float, optional
+        Fixed variance of the spherical covariance, in units of the scaled features. By default EM estimates it.
+    smoothing : float
+        Count that is added to every class of every cluster.
+    prior_weight : float
+        Rows that the prior of the covariance is worth. 0 gives maximum likelihood.
+    init : "k-means" or labels
+        The start: k-means, or an integer cluster for each row (-1: none).
+    n_init : int
+        Number of starts. They run in parallel, and the best result is kept. Every second one clusters rows together
+        with their labels, the others rows alone.
+    n_dims : int, "auto" or None
+        Dimensions of the truncated SVD of wide or sparse rows; see `WithinClassTransform`.
+    tol : float
+        Gain of the objective per row at which to stop, in nats.
+    max_iter : int
+    n_jobs : int, optional
+        Number of threads. The result does not depend on it.
+    random_state : int, RandomState instance or None
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each row, found without its label: what `predict` returns.
+    classes_ : ndarray
+        The values of `y`: the columns of `predict_label_proba` and of `label_proba_`.
+    label_proba_ : ndarray of shape (n_clusters, n_classes)
+        Share of each class in each cluster.
+    weights_ : ndarray of shape (n_clusters,)
+    parameters_ : DiscriminantMixture
+        Weights, label shares, means and covariance in the scaled feature space.
+    space_ : FeatureSpace
+    scaling_ : ndarray of shape (n_dims, n_dims) or None
+        Whitening of the feature space.
+    trace_ : Trace
+        The objective never falls.
+    n_iter_, n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arbora.expand import MixtureDiscriminantClustering
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2)) + 6 * rng.integers(2, size=(200, 1))
+    >>> y = np.where(X[:, 0] > 3, "high", "low")
+    >>> model = MixtureDiscriminantClustering(2, random_state=0).fit(X, y)
+    >>> model.predict_label_proba([[6.0, 6.0]]).round(1), model.classes_.tolist()
+    (array([[1., 0.]]), ['high', 'low'])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "covariance": [StrOptions({"spherical", "diagonal", "full"})],
+        "scaling": [StrOptions({"within", "each"}), None],
+        "variance": [Interval(Real, 0, None, closed="neither"), None],
+        "smoothing": [Interval(Real, 0, None, closed="left")],
+        "prior_weight": [Interval(Real, 0, None, closed="left")],
+        "init": [StrOptions({"k-means"}), "array-like"],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "n_dims": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), None],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        covariance: str = "spherical",
+        scaling: str | None = "within",
+        variance: float | None = None,
+        smoothing: float = 0.1,
+        prior_weight: float = 1.0,
+        init: Any = "k-means",
+        n_init: int = 6,
+        n_dims: Any = "auto",
+        tol: float = 1e-5,
+        max_iter: int = 500,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.covariance = covariance
+        self.scaling = scaling
+        self.variance = variance
+        self.smoothing = smoothing
+        self.prior_weight = prior_weight
+        self.init = init
+        self.n_init = n_init
+        self.n_dims = n_dims
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the mixture.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels as integers or strings. -1, None and NaN mark rows without a label.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            self._validate_params()
+            if y is None:
+                raise ValueError(
+                    f"{type(self).__name__} requires y to be passed, but the target y is None: it models labels."
+                )
+            X = check_features(self, X, reset=True)
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            rows = self._prepare(X, y, seed)
+            model, monitor = self._solve(rows, seed)
+            self.parameters_ = model
+            self.weights_, self.label_proba_ = model.weights, model.label_proba
+            self.trace_, self.n_iter_ = monitor.trace, monitor.n_iter
+            self.labels_ = model.scores(rows.Z).argmax(axis=1)
+            warn_unless_converged(
+                self, Learned(model.means, monitor.trace, np.nan, monitor.n_iter, monitor.converged)
+            )
+        return self
+
+    def _prepare(self, X: Any, y: Any, seed: int) -> Rows:
+        """Learn the feature space and map the rows to it."""
+        if X.shape[0] < self.n_clusters:
+            raise ValueError(
+                f"n_samples={X.shape[0]} rows cannot fill n_clusters={self.n_clusters}: give more rows or "
+                "fewer clusters."
+            )
+        if self.variance is not None and self.covariance != "spherical":
+            raise ValueError(
+                f"variance={self.variance:g} fixes the spherical covariance, but covariance={self.covariance!r}: "
+                "set covariance='spherical', or variance=None."
+            )
+        groups = read_groups(y, X.shape[0])
+        weight = np.ones(X.shape[0])
+        scale = "common" if self.scaling is None else "each"
+        self.space_ = fit_space(X, groups, weight, n_dims=self.n_dims, seed=seed, scale=scale)
+        Z, self.scaling_ = to_space(self.space_, X), None
+        known = groups.labelled
+        if self.scaling == "within":
+            moments = group_moments(Z[known], groups.codes[known], groups.n_groups, weight[known])
+            self.scaling_ = whitening(moments.within, _SHRINKAGE)
+            Z = Z @ self.scaling_.T
+        self.classes_ = groups.classes
+        return Rows(Z, groups.codes, groups.n_groups, Z.T @ Z)
+
+    def _solve(self, rows: Rows, seed: int) -> tuple[DiscriminantMixture, Monitor]:
+        """Run EM from all starts and keep the best."""
+        n_rows, n_dims = rows.Z.shape
+        mean = rows.Z.mean(axis=0)
+        total = rows.outer / n_rows - np.outer(mean, mean)
+        level = max(float(np.trace(total)) / n_dims, _TINY**0.25)
+        floor = _SMALLEST * level
+        scale = np.diag(np.maximum(np.diag(total), floor)) / self.n_clusters
+        prior = Prior(self.smoothing, self.prior_weight, scale, floor, self.variance)
+
+        def fit(start: int) -> tuple[DiscriminantMixture, Monitor]:
+            if isinstance(self.init, str):
+                rng = np.random.default_rng([seed, start])
+                stats = start_stats(rows, self.n_clusters, start % 2 == 1, rng)
+            else:
+                stats = label_stats(rows, self._given_labels(n_rows), self.n_clusters)
+            return run_em(stats, rows, prior, self.covariance, self.tol, self.max_iter)
+
+        with ThreadEngine(self.n_jobs) as engine:
+            found = engine.map(fit, range(self.n_init if isinstance(self.init, str) else 1))
+        return found[int(np.argmax([monitor.objective for _, monitor in found]))]
+
+    def _given_labels(self, n_rows: int) -> NDArray[np.int64]:
+        labels = np.asarray(self.init)
+        if labels.shape != (n_rows,) or labels.dtype.kind not in "iu":
+            raise ValueError(
+                f"init must hold one integer for each of the {n_rows} rows; its shape is {labels.shape} and its "
+                f"type {labels.dtype}."
+            )
+        if labels.min() < -1 or labels.max() >= self.n_clusters:
+            wrong = labels[(labels < -1) | (labels >= self.n_clusters)][0]
+            raise ValueError(
+                f"init holds the cluster {wrong}, but clusters are 0 to {self.n_clusters - 1}; -1 is none."
+            )
+        return labels.astype(np.int64)
+
+    def _space_rows(self, X: Any) -> Matrix:
+        check_is_fitted(self)
+        Z = to_space(self.space_, check_features(self, X, reset=False))
+        return Z if self.scaling_ is None else Z @ self.scaling_.T
+
+    def fit_predict(self, X: Any, y: Any) -> NDArray[np.int64]:
+        """Fit, and return the clusters of all rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return np.asarray(self.fit(X, y).labels_)
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Most probable cluster of each row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        Z = self._space_rows(X)
+        return np.asarray(self.parameters_.scores(Z).argmax(axis=1))
+
+    def predict_proba(self, X: Any) -> Matrix:
+        """Memberships p(j | x) of rows in clusters.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_clusters)
+        """
+        Z = self._space_rows(X)
+        return np.exp(normalized(self.parameters_.scores(Z)))
+
+    def predict_label_proba(self, X: Any) -> Matrix:
+        """Probabilities p(c | x) of the labels.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of `classes_`.
+        """
+        return np.asarray(self.predict_proba(X) @ self.label_proba_)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Mean of log p(c | x) over the labelled rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels of the fit; -1, None and NaN mark rows without a label.
+
+        Returns
+        -------
+        float
+        """
+        proba = self.predict_label_proba(X)
+        groups = read_groups(y, len(proba))
+        unseen = np.setdiff1d(groups.classes, self.classes_)
+        if len(unseen):
+            raise ValueError(
+                f"y holds the label {unseen.tolist()[0]!r}, which the fit has not seen: leave its rows out, or mark "
+                "them with -1."
+            )
+        column = np.searchsorted(self.classes_, groups.classes)[groups.codes[groups.labelled]]
+        rows = np.flatnonzero(groups.labelled)
+        return float(np.mean(np.log(np.maximum(proba[rows, column], _TINY))))
