@@ -62,7 +62,7 @@ def test_densities_are_those_of_the_textbook(form):
 
 
 def test_the_predictive_density_is_students():
-    _, X, labels, mean, (r, nu, scale), prior = problem("full")
+    _, X, labels, _, (r, nu, scale), prior = problem("full")
     clusters = tabulate(X, labels, 3, prior, scale)
     S, n, p = scales_of(clusters, np.arange(3))[0], clusters.counts[0], 3
     df, rn = nu + n - p + 1, r + n

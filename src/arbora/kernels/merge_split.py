@@ -3,8 +3,8 @@
 Two rows are drawn. If they share a cluster, a split is proposed: each of the two starts a cluster, and the other rows
 join one of them in random order, with probability proportional to n t(x). If they do not, the merge of their clusters
 is proposed. The move is accepted with the ratio of the posterior to the probability of the allocation. A split of a
-Dirichlet-process mixture draws the projection of the new cluster from its prior, which cancels; with a fixed number of
-clusters it takes one of the clusters without rows.
+Dirichlet-process mixture draws the projection of the new cluster from its prior, which cancels; with a fixed number
+of clusters it takes one of the clusters without rows.
 
 Reference: D. Dahl (2005). Sequentially-allocated merge-split sampler for conjugate and nonconjugate Dirichlet process
 mixture models. Technical report, Texas A&M University.

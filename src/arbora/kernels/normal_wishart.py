@@ -1,10 +1,11 @@
 """Statistics of Gaussian clusters under a normal-inverse-Wishart prior, updated one row at a time.
 
 A cluster of n rows has the mean m_n and the scale S_n of its posterior. Adding a row x changes S_n by the rank-one
-term f d d', d = x - m_n, f = r_n / (r_n + 1), r_n = r + n. The scale is kept as S_n = R' D R, R unit upper triangular,
-D diagonal, which is updated without square roots (Gill, Golub, Murray and Saunders 1974, method C1). The forms of the
-covariance are told apart by the shape of the factors: full (p, p), diagonal (1, p), spherical (1, 1). One feature is
-the diagonal form, with which the others then agree.
+term f d d', d = x - m_n, f = r_n / (r_n + 1), r_n = r + n. The scale is kept as S_n = R' D R, R unit upper
+triangular, D diagonal, which is updated without square roots (Gill, Golub, Murray and Saunders 1974, method C1).
+
+The shape of the factors tells the form of the covariance: full (p, p), diagonal (1, p), spherical (1, 1). One feature
+is treated as diagonal; the other forms then agree with it.
 
 The Student density of a row x given a cluster, with L the change of log|S_n| that the row makes, is
 

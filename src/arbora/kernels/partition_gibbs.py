@@ -220,7 +220,7 @@ def weigh(  # type: ignore[no-untyped-def]
 
 @nb.njit(**EXACT)
 def replace_in_pool(a, counts, margin, rng):  # type: ignore[no-untyped-def]
-    """Give place a of the pool, whose projection was used, a new one in a slot that is neither active nor in the pool."""
+    """Give place a of the pool, whose projection was used, a new one in a slot that is not in use."""
     free, taken = -1, True
     while taken:
         free += 1

@@ -13,7 +13,8 @@ from sklearn.mixture import GaussianMixture
 from arbora.core.checkpoint import CheckpointError
 from arbora.discover import DirichletProcessGaussianMixture, MaxMarginGaussianMixture
 from arbora.discover.gaussian import partitions, sampler
-from arbora.discover.gaussian.predictive import Predictive, log_density
+from arbora.discover.gaussian.predictive import Predictive, log_density, make_predictive
+from arbora.discover.gaussian.starts import Standardizer
 
 MODELS = DirichletProcessGaussianMixture, MaxMarginGaussianMixture
 SHORT = {"n_warmup": 20, "n_samples": 20, "random_state": 0}
@@ -73,26 +74,15 @@ def test_one_component_is_students_distribution():
     S = S + 0.7 * (n - 1) / (0.7 + n - 1) * np.outer(moved, moved)
     centre, rn, df = mean + moved * (n - 1) / (0.7 + n - 1), 0.7 + n - 1, 5.0 + n - 2
     known = multivariate_t(centre, S * (rn + 1) / (rn * df), df).logpdf(X[i])
-    order = np.argsort(np.argsort(_left_out(model, X)))
     assert _left_out(model, X)[i] == pytest.approx(known)
-    assert len(order) == n
 
 
 def _left_out(model, X):
-    from arbora.discover.gaussian.predictive import make_predictive
-
-    rows = (X - model.feature_means_) / model.feature_scales_
-    inner, start = model._model(sampler_standardizer(model))
-    state = start._replace(labels=np.zeros(len(X), np.int64))
-    every = np.arange(len(X))
-    left_out = make_predictive(inner, [state], rows, state.labels, every)[1]
+    standardizer = Standardizer(model.feature_means_, model.feature_scales_)
+    inner, start = model._model(standardizer)
+    state, every = start._replace(labels=np.zeros(len(X), np.int64)), np.arange(len(X))
+    left_out = make_predictive(inner, [state], standardizer.rows(X), state.labels, every)[1]
     return left_out - np.log(model.feature_scales_).sum()
-
-
-def sampler_standardizer(model):
-    from arbora.discover.gaussian.starts import Standardizer
-
-    return Standardizer(model.feature_means_, model.feature_scales_)
 
 
 @pytest.mark.parametrize("covariance", ["full", "diag", "spherical"])
@@ -155,7 +145,7 @@ def test_samples_come_from_the_density(covariance):
 
 
 def test_similarity_of_rows(fitted):
-    model, X, y = fitted
+    model, X, _ = fitted
     whole = model.similarity_matrix()
     draws = model.partitions_.reshape(-1, len(X))
     np.testing.assert_allclose(whole, (draws[:, :, None] == draws[:, None, :]).mean(axis=0))
@@ -216,7 +206,7 @@ def test_numbers_of_clusters_have_distributions(fitted):
 
 
 def test_a_fixed_number_of_clusters_is_kept():
-    X, y = blobs()
+    X, _ = blobs()
     model = DirichletProcessGaussianMixture(2, **SHORT).fit(X)
     assert model.partitions_.max() == 1
     assert MaxMarginGaussianMixture(3, **SHORT).fit(X).partitions_.max() == 2
@@ -323,7 +313,7 @@ class TestInput:
 
     def test_duplicated_rows(self, model):
         """Thirty copies of a row: their density stays near that of thirty rows that almost coincide."""
-        X, y = blobs()
+        X, _ = blobs()
         X[:30] = X[0]
         found = model(S="sample", **SHORT).fit(X)
         near = X.copy()
@@ -340,7 +330,7 @@ class TestInput:
 
     def test_refused(self, model):
         X, _ = blobs(30)
-        with pytest.raises(ValueError, match="n_samples=1.*at least 2 rows"):
+        with pytest.raises(ValueError, match=r"n_samples=1.*at least 2 rows"):
             model(**SHORT).fit(X[:1])
         X[3, 1] = np.nan
         with pytest.raises(ValueError, match="NaN in row 3, column 1"):
@@ -350,7 +340,7 @@ class TestInput:
         X[3, 1] = 0.0
         with pytest.raises(ValueError, match="cannot fill n_components=31"):
             model(31, **SHORT).fit(X)
-        with pytest.raises(ValueError, match="nu=0.5 must be above 1"):
+        with pytest.raises(ValueError, match=r"nu=0\.5 must be above 1"):
             model(nu=0.5, **SHORT).fit(X)
         with pytest.raises(ValueError, match="S has the shape"):
             model(S=np.eye(3), **SHORT).fit(X)

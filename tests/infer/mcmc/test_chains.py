@@ -141,6 +141,51 @@ def test_an_interrupted_chain_continues_with_the_same_draws(tmp_path, stop):
     np.testing.assert_array_equal(resumed.traces[0]["objective"], expected.traces[0]["objective"])
 
 
+class Growing(NamedTuple):
+    values: np.ndarray
+
+
+class Growth(Walk):
+    """States whose array has another length in every sweep."""
+
+    def sample_prior(self, rng):
+        return Growing(np.ones(1))
+
+    def log_joint(self, state, data):
+        return float(len(state.values))
+
+    def sweep(self, state, data, rng):
+        return Growing(np.full(1 + len(state.values) % 3, rng.random())), {}
+
+
+def test_arrays_of_different_lengths_are_padded_and_resumed(tmp_path):
+    class Interrupted(Growth):
+        sweeps = 0
+
+        def sweep(self, state, data, rng):
+            Interrupted.sweeps += 1
+            if Interrupted.sweeps == 6:
+                raise KeyboardInterrupt
+            return super().sweep(state, data, rng)
+
+    expected = sample_chains(Growth(), None, ChainSchedule(1, 8), 0, n_chains=1).draws["values"]
+    assert expected.shape == (1, 8, 3)
+    assert ((expected != 0).sum(axis=2)[0] == [3, 1, 2, 3, 1, 2, 3, 1]).all()
+    for _ in range(2):
+        try:
+            found = sample_chains(
+                Interrupted(),
+                None,
+                ChainSchedule(1, 8),
+                0,
+                n_chains=1,
+                checkpoint=Checkpoint(tmp_path, "fit"),
+            )
+        except KeyboardInterrupt:
+            continue
+    np.testing.assert_array_equal(found.draws["values"], expected)
+
+
 def test_mean_trace_adds_up_the_work():
     traces = sample_chains(Walk(), 1.0, ChainSchedule(1, 3), 0, n_chains=3).traces
     trace = mean_trace(traces)

@@ -9,9 +9,9 @@ where k runs over the clusters that have rows (over all, if their number is fixe
 standardised, and may be projected (`margin_features`). c = 0 is the plain mixture.
 
 Differences from the paper. Its augmented posterior (equation 7) keeps the most violated competitor s_i as a variable.
-The sum over s_i is not the factor above, and a sampler that holds s_i has another stationary distribution: against the
-enumeration of all partitions of five rows it is off by 0.5 to 0.9 in total variation. Here s_i is no variable, and a
-cluster that opens or closes changes the factors of all rows. Equation 10 has the covariance :math:`(r \Lambda)^{-1}`
+The sum over s_i is not the factor above, and a sampler that holds s_i has another stationary distribution: it is far
+from the enumeration of all partitions of a few rows. Here s_i is no variable, and a cluster that opens or closes
+changes the factors of all rows. Equation 10 has the covariance :math:`(r \Lambda)^{-1}`
 for rows; here, as in the model that the paper refers to, r scales the covariance of the mean only. The factor is not
 normalised over x, so the model has no density of rows: `score_samples` is that of the Gaussian clusters, given the
 draws of the partition.

@@ -116,7 +116,7 @@ def log_marginals(clusters: Clusters, prior: Prior) -> Array:
     )
 
 
-# --- draws ------------------------------------------------------------------------------------------------------------
+# --- draws --------------------------------------------------------------------------------------------------------
 
 
 def wishart_root(df: float, d: int, rng: np.random.Generator) -> Array:
@@ -170,7 +170,7 @@ def draw_posterior_components(
     )
 
 
-# --- priors and conditionals of the hyperparameters -------------------------------------------------------------------
+# --- priors and conditionals of the hyperparameters ---------------------------------------------------------------
 
 
 class HyperPrior(NamedTuple):
@@ -269,7 +269,7 @@ class HyperPrior(NamedTuple):
         def value(nu: float) -> float:
             constant = 0.5 * nu * (logdet - copies * self.d * np.log(2.0))
             constant -= copies * float(multigammaln(0.5 * nu, self.d))
-            return float(nu * np.log(self.d + 2) - gammaln(nu + 1)) + K * constant + 0.5 * nu * total
+            return float(nu * np.log(self.d + 2) - gammaln(nu + 1) + K * constant + 0.5 * nu * total)
 
         for _ in range(_NU_STEPS):
             proposed = nu + rng.choice([-2.0, -1.0, 1.0, 2.0])

@@ -53,7 +53,7 @@ def slice_weights(model: PartitionModel, counts: Ints, alpha: float) -> Array:
     """Return log-weights of the clusters and of a new one (minus infinity if their number is fixed)."""
     K = model.n_components
     if K is None:
-        return np.log(np.append(counts, alpha) / (counts.sum() + alpha))
+        return np.asarray(np.log(np.append(counts, alpha) / (counts.sum() + alpha)))
     # Clusters without rows are alike: one component stands for all of them.
     empty = alpha * (K - len(counts)) / K
     with np.errstate(divide="ignore"):
@@ -94,7 +94,9 @@ def make_predictive(
     starts = np.concatenate([[0], np.cumsum([len(part[0]) for part in parts])])
     margins = np.array([[float(state.c), float(state.width)] for state in states])
     joined = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-    predictive = Predictive(*joined[:7], starts.astype(np.int64), joined[7], margins)
+    *fields, projections = joined
+    own = dict(zip(Predictive._fields, fields, strict=False))
+    predictive = Predictive(**own, starts=starts.astype(np.int64), projections=projections, margins=margins)
     return predictive, np.log(len(states)) - inverse_density
 
 

@@ -1,4 +1,4 @@
-r"""Collapsed Gibbs sampling of partitions: Dirichlet-process and finite mixtures of Gaussians, with or without margins.
+r"""Collapsed Gibbs sampling of partitions: Dirichlet-process and finite mixtures of Gaussians, also with margins.
 
 Components and weights are integrated out. A state has the labels of the rows, the concentration :math:`\alpha` of the
 process (or :math:`\alpha / K` of each of K weights), the parameters of the prior of the components, and with margins
@@ -9,8 +9,8 @@ the projections :math:`\eta_k` of the clusters. Its density is
 
 with :math:`\alpha \sim \mathrm{Gamma}(1, 1)`, m the marginal density of the rows of a cluster, and h the losses of
 `arbora.infer.mcmc.max_margin` among the clusters that have rows (among all K, if K is fixed). A sweep proposes merges
-and splits, draws the label of every row, the projections, alpha (Escobar and West 1995), and r, nu, S given components
-that are drawn for this purpose and forgotten. All steps leave the density above invariant.
+and splits, draws the label of every row, the projections, alpha (Escobar and West 1995), and r, nu, S given
+components that are drawn for this purpose and forgotten. All steps leave the density above invariant.
 
 The most violated competitor of a row (s_i of the paper) is no variable of the chain; with it the stationary
 distribution would be another one, since a sum over s_i rewards the easiest competitor. The paper's rule for c and the
@@ -237,7 +237,7 @@ class PartitionModel(NamedTuple):
             return float(rng.gamma(K + (rng.random() * (1 + odds) < odds)) / rate)
 
         def log_density(u: float) -> float:
-            return u - np.exp(u) + self.log_urn(counts, float(np.exp(u)))
+            return float(u - np.exp(u)) + self.log_urn(counts, float(np.exp(u)))
 
         return float(np.exp(slice_step(log_density, float(np.log(alpha)), 1.0, rng)))
 

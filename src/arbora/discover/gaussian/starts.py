@@ -6,11 +6,10 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from arbora.core.memory import require_memory
 from arbora.core.warn_caller import warn_caller
@@ -36,16 +35,15 @@ class Standardizer(NamedTuple):
 
 def dense_rows(X: Any, name: str) -> Array:
     """Return a validated feature matrix as a dense array of float64."""
-    if sp.issparse(X):
-        require_memory(
-            8 * X.shape[0] * X.shape[1], f"{name} on dense rows", "Use fewer features (TruncatedSVD)."
-        )
+    if hasattr(X, "toarray"):
+        n_bytes = 8 * X.shape[0] * X.shape[1]
+        require_memory(n_bytes, f"{name} on dense rows", "Use fewer features (TruncatedSVD).")
         X = X.toarray()
-    X = np.ascontiguousarray(X, dtype=np.float64)
-    largest = float(np.abs(X).max(initial=0.0))
+    dense: Array = np.ascontiguousarray(X, dtype=np.float64)
+    largest = float(np.abs(dense).max(initial=0.0))
     if largest > _LARGEST:
         raise ValueError(f"X contains {largest:.3g}, whose square overflows: scale the features.")
-    return X
+    return dense
 
 
 def fit_standardizer(X: Array, by_feature: bool) -> Standardizer:
