@@ -69,9 +69,9 @@ the training set; mean and standard deviation of up to {RUNS} random splits (col
 20 Newsgroups: the 18,846 messages with headers, all words that occur in two training documents of the usual split;
 the paper has another version (18,772 documents, 61,188 words). R8: the 7,674 documents with one of eight topics, and
 words of two documents. T = 50 topics, and the concentrations, c = 9, v = 0.1 and margin = 0.1 of the paper; one chain
-of 30 sweeps, which starts from the labels of a support vector machine on ltc weights. SVM and S3VM: C by five folds of the
-landmarks; on counts as in the paper (B), and on ltc weights. The paper's MMCTM* takes the best c by the test labels
-and is not repeated.
+of 30 sweeps, which starts from the labels of a support vector machine on ltc weights. SVM and S3VM: C by five folds
+of the landmarks; on counts as in the paper (B), and on ltc weights. The paper's MMCTM* takes the best c by the test
+labels and is not repeated.
 """
 
 

@@ -21,7 +21,7 @@ def _cluster_factor(counts: list[Any], mu: Any, alpha: float) -> Any:
 
 
 def _base_factors(counts: list[Any], mu: Any, alpha: float) -> Any:
-    """The same with mu_k integrated out; row b of `mu` has quantiles of its Beta distribution for a share of the base."""
+    """The same with mu_k integrated out; row b of `mu` has its quantiles given share b of the base."""
     return _cluster_factor(counts, mu, alpha).mean(axis=1)
 
 
