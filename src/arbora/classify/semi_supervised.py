@@ -70,7 +70,8 @@ def unlabelled_rows(y: Any) -> NDArray[np.bool_]:
     if labels.ndim != 1:
         return np.zeros(len(labels), bool)
     missing = [
-        label is None or (isinstance(label, int | float | np.number) and (label != label or label == UNLABELLED))
+        label is None
+        or (isinstance(label, int | float | np.number) and (label != label or label == UNLABELLED))
         for label in labels.tolist()
     ]
     return np.array(missing, bool)
