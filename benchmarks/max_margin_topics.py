@@ -44,7 +44,7 @@ TITLES = {"news20": "20 Newsgroups", "r8": "Reuters R8"}
 LANDMARKS, RUNS = (5, 10, 15, 20, 25), 5
 TOPICS = (10, 20, 30, 50, 70, 100)  # Figure 4, with 20 landmarks
 METHODS = ("CTM", "SVM, counts", "S3VM, counts", "MMCTM", "SVM, ltc", "S3VM, ltc")
-CHAIN = {"n_chains": 1, "n_warmup": 20, "n_samples": 10}
+CHAIN = {"n_chains": 1, "n_warmup": 20, "n_samples": 10, "n_fold_in": 30}
 PUBLISHED = {  # Table 2: CTM, SVM, S3VM, MMCTM
     "news20": {
         5: (17.22, 37.13, 39.36, 56.70),
