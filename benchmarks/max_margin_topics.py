@@ -288,9 +288,8 @@ def accuracy_rows(cells: Cells, name: str) -> list[tuple[Any, ...]]:
         runs = [len(values) for values in found.values()]
         if not max(runs):
             continue
-        shown = [
-            f"{np.mean(values):.1f} ± {np.std(values):.1f}" if values else "" for values in found.values()
-        ]
+        values = [list(by_run.values()) for by_run in found.values()]
+        shown = [f"{np.mean(one):.1f} ± {np.std(one):.1f}" if one else "" for one in values]
         published_row = [f"{value:.1f}" for value in PUBLISHED[name][n]]
         rows.append((TITLES[name], n, f"{min(runs)} to {max(runs)}" if min(runs) < max(runs) else runs[0], *shown,
                      *published_row))  # fmt: skip
