@@ -106,6 +106,17 @@ def test_forms_of_labels(clouds):
     assert (expected.classes_[proba.argmax(axis=1)] == expected.predict(X)).all()
 
 
+def test_names_of_columns_are_kept(clouds):
+    pandas = pytest.importorskip("pandas")
+    X, _, labels = clouds
+    frame = pandas.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    model = SemiSupervisedSVC(random_state=0).fit(frame, labels)
+    assert model.feature_names_in_.tolist() == list(frame.columns)
+    np.testing.assert_array_equal(
+        model.predict(frame), SemiSupervisedSVC(random_state=0).fit(X, labels).predict(X)
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "y", "message"),
     [

@@ -360,6 +360,8 @@ _RANDOM_STARTS = dict.fromkeys(
 _SPARSE_CHECKS = ("check_estimator_sparse_array", "check_estimator_sparse_matrix")
 _COUNTS = _RANDOM_STARTS | dict.fromkeys(_SPARSE_CHECKS, "takes what has predict_proba for a classifier")
 _DENSITIES = dict.fromkeys(_SPARSE_CHECKS, "takes what has predict_proba for a classifier")
+_TAKEN_FOR_CLASSIFIERS = dict.fromkeys(_SPARSE_CHECKS, "takes what has predict_proba for a classifier")
+_COUNTS = _RANDOM_STARTS | _TAKEN_FOR_CLASSIFIERS
 _SPHERE = _RANDOM_STARTS | dict.fromkeys(
     (*_SPARSE_CHECKS, "check_estimator_sparse_tag", "check_estimators_dtypes"),
     "has rows of zeros, which have no direction and are refused",
@@ -499,6 +501,7 @@ REGISTRY = [
         landmarked_counts,
         cluster_topics_reduce,
         quick=_QUICK_TOPICS,
+        excused=_TAKEN_FOR_CLASSIFIERS,
     ),
     Row(
         discover.MaxMarginClusterTopicModel,
@@ -507,6 +510,7 @@ REGISTRY = [
         landmarked_counts,
         margin_topics_reduce,
         quick=_QUICK_TOPICS,
+        excused=_TAKEN_FOR_CLASSIFIERS,
     ),
     Row(discover.MultinomialMixture, _THREE, {}, counts, counts_mixture_reduces, excused=_COUNTS),
     *EXPAND_ROWS,

@@ -301,6 +301,9 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         if len(rest):
             given = np.asarray(y)[known] if np.asarray(y).dtype.kind in "iu" else _take(y, known)
             training = check_training(self, features[known], given, weight[known], loss=self.loss, C=self.C)
+            features = check_features(
+                self, X, reset=True
+            )  # the names of the columns, which arrays do not have
         else:
             training = check_training(self, X, y, weight, loss=self.loss, C=self.C)
         if self._multilabel:

@@ -68,7 +68,7 @@ def test_chain_has_the_exact_posterior(margin, landmark):
     assert (np.abs(drawn.mean(axis=0) - known) < 4.5 * error).all()
 
 
-@margins
+@pytest.mark.parametrize("margin", [None, Margin(0.6, 0.3, 0.8)], ids=["CTM", "MMCTM"])
 def test_geweke(margin):
     """Prior, words and sweep belong to one model, with all concentrations sampled."""
     model = Recounting(2, 2, PRIOR, margin, sample_concentrations=True, lengths=(3, 2, 0, 1), n_words=3)

@@ -67,8 +67,9 @@ def read_landmarks(y: Any, n_documents: int, n_clusters: int | None) -> Landmark
     groups = nobody if y is None else read_groups(y, n_documents, none_labelled="")
     n_named = groups.n_groups
     if n_clusters is None and n_named == 1:
+        label = groups.classes.tolist()[0]
         raise ValueError(
-            f"all landmarks in y have the label {groups.classes.tolist()[0]!r}: give landmarks of at least two clusters, or "
+            f"all landmarks in y have the label {label!r}: give landmarks of at least two clusters, or "
             "set n_clusters to find others."
         )
     n_clusters = max(n_clusters or 0, n_named) or DEFAULT_CLUSTERS

@@ -167,7 +167,7 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         n_warmup: int = 50,
         thin: int = 1,
         n_chains: int = 2,
-        n_fold_in: int = 30,
+        n_fold_in: int = 60,
         fractions: str = "error",
         n_jobs: int | None = None,
         random_state: Any = None,

@@ -7,21 +7,20 @@ landmarks, and corpora without any, start from spherical k-means. Documents are 
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
-from arbora.discover.kmeans import SphericalKMeans
+from arbora.discover.kmeans import split_rows
 from arbora.discover.topics.corpus import Corpus
 from arbora.discover.topics.sampler import ClusterTopics, TopicState, count_state, padded
 from arbora.infer.linear.flat import class_blocks, prepare_rows, solve_block
+from arbora.infer.mixture.statistics import WeightedRows
 from arbora.text import LtcTransformer
 
 Labels = NDArray[np.int64]
 
+_K_MEANS_ITERATIONS = 20
 START_SWEEPS = 10  # sweeps of the topics that keep the labels, without a margin
 
 
@@ -64,10 +63,8 @@ def labels_of_k_means(rows: sp.csr_array, landmarks: Labels, n_clusters: int, se
             chosen = rows[[full[rng.choice(len(full), p=distance / distance.sum())]]].toarray()[0]
             nearest = np.maximum(nearest, rows[full] @ chosen)
             centres.append(chosen)
-        model = SphericalKMeans(n_clusters, init=np.array(centres), max_iter=20, dtype="float64")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            labels[full] = model.fit(rows[full]).labels_
+        own = WeightedRows(rows[full], np.ones(len(full)))
+        labels[full] = split_rows(own, np.array(centres), _K_MEANS_ITERATIONS)
     return np.where(landmarks >= 0, landmarks, labels)
 
 
