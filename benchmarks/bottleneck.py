@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from arbora.datasets import load
 from arbora.discover import SphericalKMeans
 from arbora.expand import InformationBottleneck
-from arbora.expand.bottleneck import Counts, information, make_clusters
+from arbora.expand._cluster.information import Counts, information, make_clusters
 from arbora.metrics import normalized_mutual_information
 from arbora.metrics.table import Table
 from arbora.text import LtcTransformer
@@ -71,7 +71,7 @@ def contestants(n_clusters: int, n_rows: int) -> dict[str, Callable[[int], Any]]
 
 
 def kept_information(X: sp.csr_array, labels: np.ndarray, n_clusters: int) -> float:
-    """I(T; W) in nats with uniform rows, whatever the method was."""
+    """Return I(T; W) in nats with uniform rows, whatever the method was."""
     length = np.asarray(X.sum(axis=1)).ravel()
     scaled = sp.csr_array(sp.diags_array(1 / length) @ X)
     counts = Counts(scaled, np.ones(X.shape[0]))

@@ -147,6 +147,14 @@ def test_sparse_rows_and_rows_without_labels(data):
     )
 
 
+def test_default_accepts_sparse_rows_after_dense_ones_and_any_origin(data):
+    X, y = data
+    model = FisherMetric().fit(X, y)
+    np.testing.assert_allclose(model.transform(sp.csr_array(X)), model.transform(X), rtol=1e-9)
+    moved = FisherMetric().fit(X + 100.0, y)
+    np.testing.assert_allclose(moved.transform(X + 100.0), model.transform(X), rtol=1e-3, atol=1e-3)
+
+
 def test_bad_input(data):
     X, y = data
     with pytest.raises(ValueError, match="y has 1 class, 'a'"):

@@ -10,6 +10,7 @@ pytest.importorskip("plotly")
 from arbora.app.folder import open_folder
 from arbora.core.trace import Trace
 from arbora.discover import SphericalKMeans, TemporalVMFMixture
+from arbora.expand import SelfOrganizingMap
 from arbora.explore import figures
 from arbora.metrics import reliability_curve
 from arbora.structure import Hierarchy
@@ -136,3 +137,26 @@ def test_without_plotly_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
     with pytest.raises(ImportError, match=r"pip install arbora\[explore\]"):
         figures.learning_curve([1], [1.0])
+
+
+@pytest.mark.parametrize("grid", ["hexagonal", "rectangular"])
+def test_map_has_a_cell_for_each_unit_and_pies_of_its_classes(grid):
+    """Areas of the wedges of a unit are in the proportions of its classes; text of the user is escaped."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 2))
+    y = np.array(["<b>left", "right"])[(X[:, 0] + rng.normal(size=90) > 0).astype(int)]
+    model = SelfOrganizingMap((2, 2), grid=grid, n_epochs=3).fit(X, y)
+    figure = figures.self_organizing_map(model)
+    assert len(figure.layout.shapes) == 4
+    assert [trace.name for trace in figure.data[1:]] == ["&lt;b&gt;left", "right"]
+    areas = np.zeros((4, 2))
+    for k, trace in enumerate(figure.data[1:]):
+        xs, ys = np.array(trace.x, float), np.array(trace.y, float)
+        ends = np.flatnonzero(np.isnan(xs))
+        for first, stop in zip([0, *(ends[:-1] + 1)], ends, strict=True):
+            x, z = xs[first:stop], ys[first:stop]
+            unit = np.argmin(np.sum((model.positions_ - [x.mean(), z.mean()]) ** 2, axis=1))
+            areas[unit, k] = abs(np.sum(x * np.roll(z, -1) - z * np.roll(x, -1))) / 2
+    np.testing.assert_allclose(areas / areas.sum(axis=1, keepdims=True), model.class_shares_, atol=0.03)
+    assert f"unit 0: {model.unit_counts_[0]} rows" in figure.data[0].text[0]
+    assert len(figures.self_organizing_map(SelfOrganizingMap((2, 2), grid=grid).fit(X)).data) == 1

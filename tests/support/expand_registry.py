@@ -12,6 +12,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from arbora import expand
 from arbora.expand._common.space import to_space
+from arbora.expand.self_organizing_map import grid_positions, plane_start
 from support.contract import Data, Row
 from support.expand_problems import partly_labelled
 
@@ -161,6 +162,14 @@ def components_reduce(data: Data) -> tuple[Any, Any]:
     return np.array([objective(float(model.A_[0, 0]))]), np.array([min(map(objective, near))])
 
 
+def map_reduces(data: Data) -> tuple[Any, Any]:
+    """Without a neighbourhood, k-means from the same start."""
+    start = plane_start(data.X, grid_positions((1, 4), "rectangular"))
+    ours = expand.SelfOrganizingMap((1, 4), grid="rectangular", radius=0.0, n_epochs=100).fit(data.X)
+    known = KMeans(4, init=start, n_init=1, tol=0.0, max_iter=500).fit(data.X)
+    return ours.weights_, known.cluster_centers_
+
+
 def topics() -> Data:
     """Counts of three topics, and a row without counts."""
     rng = np.random.default_rng(0)
@@ -280,5 +289,14 @@ EXPAND_ROWS = [
         arguments={"max_iter": 500, "random_state": 0},
         quick={"tol": 1e-3},
         excused=_LOCAL,
+    ),
+    Row(
+        expand.SelfOrganizingMap,
+        {"shape": (3, 4), "metric": expand.FisherMetric(), "n_epochs": 5},
+        {},
+        groups,
+        map_reduces,
+        quick={"shape": (1, 3), "n_epochs": 5},
+        sparse_is_text=True,
     ),
 ]

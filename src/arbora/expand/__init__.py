@@ -17,6 +17,7 @@ from arbora.expand.margin import MaxMarginTransform
 from arbora.expand.mixture_discriminant import MixtureDiscriminantClustering
 from arbora.expand.pairwise import PairwiseConstraintTransform
 from arbora.expand.prior_mixture import BayesianPriorMixture
+from arbora.expand.self_organizing_map import SelfOrganizingMap
 from arbora.expand.separability import SeparabilityTransform
 from arbora.expand.spherical import SphericalTransform
 from arbora.expand.within_class import WithinClassTransform
@@ -36,6 +37,7 @@ __all__ = [
     "MixtureDiscriminantClustering",
     "PairwiseConstraintTransform",
     "PairwiseFisherTransform",
+    "SelfOrganizingMap",
     "SeparabilityTransform",
     "SphericalTransform",
     "WithinClassTransform",

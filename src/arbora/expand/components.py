@@ -8,8 +8,8 @@ With references r_j, a random subset of the labelled rows, and S_ij = -||A (x_i 
 w_i the shares of the rows, K the number of labels and d = 0.01 the share of labels that nothing explains, which
 bounds the loss of an outlier. The width of the kernel is the scale of A. Asymptotically f is minus the mutual
 information of labels and projections. Rows are whitened by their within-group covariance first, so that alpha has
-the same meaning for all data. A starts at the discriminants of Fisher, at the best of a few scales; L-BFGS does the rest. With
-dA = gradient and g_ij = w_i d log p_i / dS_ij,
+the same meaning for all data. A starts at the discriminants of Fisher, at the best of a few scales; L-BFGS does the
+rest. With g_ij = w_i d log p_i / dS_ij,
 
     df/dA = 2 A sum_ij g_ij (x_i - r_j)(x_i - r_j)' + 2 alpha A,
 

@@ -222,13 +222,15 @@ class FisherMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _make(self, X: Any) -> Any:
         if self.estimator is not None:
             return clone(self.estimator)
-        # The bias is not regularised: the metric must not depend on where the origin is.
-        classifier = MultinomialLogistic(self.C, intercept_scaling=None, dtype="float64", tol=1e-6)
+        # The bias is not regularised: the metric does not depend on the origin.
+        classifier = MultinomialLogistic(self.C, intercept_scaling=None, dtype="float64", tol=1e-4)
         return classifier if sp.issparse(X) else make_pipeline(StandardScaler(), classifier)
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
-        return check_features(self, X, reset=False)
+        X = check_features(self, X, reset=False)
+        centred = self.estimator is None and isinstance(self.estimator_, Pipeline)
+        return _dense(X) if centred else X
 
     def transform(self, X: Any) -> Matrix:
         """Map rows to ``2 sqrt(p(c | x))``.
@@ -316,7 +318,7 @@ class FisherMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if rule not in _RULES:
             raise ValueError(f"rule must be one of {', '.join(_RULES)}; got {rule!r}.")
         X = self._checked(X)
-        Y = X if Y is None else check_features(self, Y, reset=False)
+        Y = X if Y is None else self._checked(Y)
         linear = has_linear_scores(self.estimator_)
         start, end = (self._scores(X), self._scores(Y)) if linear else (_dense(X), _dense(Y))
         of_scores = all_chords if rule == "chord" else all_tangents

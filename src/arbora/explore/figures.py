@@ -4,6 +4,7 @@
 `convergence`             a column of the traces of one or more fits (one fit: ``trace.plot()``)
 `learning_curve`          scores by number of training documents
 `reliability_diagram`     accuracy of predictions by confidence
+`self_organizing_map`     units of a map: classes of their rows, distances from their neighbours
 `topics_over_time`        shares of topics, stacked
 `tree`                    a hierarchy or the tree of a model folder, with zoom
 ========================  =============================================================================
@@ -211,6 +212,90 @@ def reliability_diagram(curves: Any) -> Any:
     figure.update_xaxes(range=[0, 1.03], tickformat=".0%")
     figure.update_yaxes(range=[0, 1.03], tickformat=".0%")
     return _layout(figure, x="confidence", y="accuracy")
+
+
+def self_organizing_map(model: Any) -> Any:
+    """Draw a self-organising map: a cell for each unit, with the shares of the classes of its rows.
+
+    Parameters
+    ----------
+    model : fitted SelfOrganizingMap
+        With `y`, each unit has a pie of the classes of its rows, larger with more rows.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The darker a cell, the farther its model vector is from those of its neighbours (U-matrix): dark ridges
+        separate groups of rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arbora.expand import SelfOrganizingMap
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> model = SelfOrganizingMap((3, 4)).fit(X, np.where(X[:, 0] > 0, "right", "left"))
+    >>> [trace.name for trace in self_organizing_map(model).data[1:]]
+    ['left', 'right']
+    """
+    go, positions = _graph_objects(), np.asarray(model.positions_)
+    n_corners = 6 if model.grid == "hexagonal" else 4
+    corners = 2 * np.pi * (np.arange(n_corners) + 0.5) / n_corners
+    cell = np.column_stack([np.cos(corners), np.sin(corners)]) / (2 * np.cos(np.pi / n_corners))
+    distance = np.asarray(model.unit_distances_)
+    share = (distance - distance.min()) / max(float(np.ptp(distance)), np.finfo(float).tiny)
+    figure = go.Figure()
+    for at, grey in zip(positions, (250 - 150 * share).astype(int).tolist(), strict=True):
+        path = "M" + "L".join(f"{x:.3f},{y:.3f}" for x, y in at + cell) + "Z"
+        colour = f"rgb({grey},{grey},{grey})"
+        figure.add_shape(
+            type="path", path=path, fillcolor=colour, line={"color": "white", "width": 1}, layer="below"
+        )
+    figure.add_scatter(
+        x=positions[:, 0], y=positions[:, 1], mode="markers", marker={"size": 18, "opacity": 0},
+        text=[_unit_text(model, unit) for unit in range(len(positions))], hoverinfo="text", showlegend=False,
+    )  # fmt: skip
+    shares = getattr(model, "class_shares_", None)
+    if shares is not None:
+        counts = np.asarray(model.unit_counts_, np.float64)
+        radius = np.where(np.isnan(shares[:, 0]), 0.0, 0.45 * (counts / max(1.0, counts.max())) ** 0.5)
+        ends = np.cumsum(np.nan_to_num(shares), axis=1)
+        for k, name in enumerate(model.classes_.tolist()):
+            x, y = _wedges(positions, np.maximum(radius, 0.12 * (radius > 0)), ends - shares, ends, k)
+            colour = COLOURS[k % len(COLOURS)]
+            figure.add_scatter(
+                x=x, y=y, name=plain(name), mode="lines", fill="toself", hoverinfo="skip",
+                line={"color": colour, "width": 0.5}, fillcolor=colour,
+                fillpattern={"shape": PATTERNS[k % len(PATTERNS)], "size": 5, "solidity": 0.25},
+            )  # fmt: skip
+    figure.update_xaxes(visible=False, constrain="domain")
+    figure.update_yaxes(visible=False, scaleanchor="x")
+    return _layout(figure)
+
+
+def _wedges(
+    positions: NDArray[Any], radius: NDArray[Any], starts: NDArray[Any], ends: NDArray[Any], k: int
+) -> tuple[list[Any], list[Any]]:
+    """Outlines of the wedges of class k in the pies of all units, separated by None."""
+    x: list[Any] = []
+    y: list[Any] = []
+    for unit in np.flatnonzero((radius > 0) & (ends[:, k] > starts[:, k])).tolist():
+        angle = np.pi / 2 - 2 * np.pi * np.linspace(starts[unit, k], ends[unit, k], 24)
+        centre, size = positions[unit], radius[unit]
+        middle = [] if ends[unit, k] - starts[unit, k] > 1 - 1e-9 else [centre]
+        points = [*middle, *(centre + size * np.column_stack([np.cos(angle), np.sin(angle)])), *middle]
+        x += [float(point[0]) for point in points] + [None]
+        y += [float(point[1]) for point in points] + [None]
+    return x, y
+
+
+def _unit_text(model: Any, unit: int) -> str:
+    """Describe a unit: rows, largest classes, distance from its neighbours."""
+    lines = [f"unit {unit}: {int(model.unit_counts_[unit]):,} rows"]
+    shares = getattr(model, "class_shares_", None)
+    if shares is not None and not np.isnan(shares[unit, 0]):
+        order = [k for k in np.argsort(-shares[unit], kind="stable")[:4].tolist() if shares[unit, k] > 0]
+        lines += [f"{plain(model.classes_[k])}: {shares[unit, k]:.0%}" for k in order]
+    return "<br>".join([*lines, f"distance from neighbours: {model.unit_distances_[unit]:.3g}"])
 
 
 def topics_over_time(what: Any, *, words: Sequence[str] | None = None, most: int = 12) -> Any:
