@@ -66,8 +66,8 @@ start from random rows with smoothing and strengths by cross-validation; ours st
 (smoothing .09, no search) unless alpha='cv' stands in the name. Prototypes have raw features, as in the thesis,
 unless the name says "standardised". Simulated annealing has {ANNEALING_STEPS:,} steps for each cluster instead of
 100,000, and five clusters. To save time, only `{DEFAULT}` has all 10 and 20 folds; VQ, MoG and MDA2 have the
-first {MANY_FOLDS}, annealing the first {SLOW_FOLDS}, the others the first {FEW_FOLDS}. † marks methods that are worse than
-`{DEFAULT}` by a paired t-test over their folds at {LEVEL}.
+first {MANY_FOLDS}, annealing the first {SLOW_FOLDS}, the others the first {FEW_FOLDS}. † marks methods that are worse
+than `{DEFAULT}` by a paired t-test over their folds at {LEVEL}.
 """
 ABOUT_ASIDE = f"""
 Data sets that were not used in development: random halves, 2 x 2 folds (Isolet: 1 x 2, its first
