@@ -45,7 +45,7 @@ FOLD_SEED = 1  # trials during development used the folds of seed 0
 SLOW_FOLDS = 2
 ASIDE = ("satimage", "pendigits", "segment", "vowel", "isolet")
 ASIDE_REPEATS = {"isolet": 1}  # others: 2
-MANY_FOLDS, FEW_FOLDS = 10, 4  # of the reference methods, and of variants that are not the default
+REFERENCE_FOLDS, VARIANT_FOLDS = {"letter": 10, "covtype": 4}, {"letter": 4, "covtype": 2}
 VIEWS, VIEW_CLUSTERS, ASIDE_DIMS = ("letter", "speaker"), 10, 50
 SPEED = (
     (100_000, 10, "float64"),
@@ -65,8 +65,8 @@ In brackets: the cost that the thesis reports for its implementation of the vari
 start from random rows with smoothing and strengths by cross-validation; ours start from k-means with the defaults
 (smoothing .09, no search) unless alpha='cv' stands in the name. Prototypes have raw features, as in the thesis,
 unless the name says "standardised". Simulated annealing has {ANNEALING_STEPS:,} steps for each cluster instead of
-100,000, and five clusters. To save time, only `{DEFAULT}` has all 10 and 20 folds; VQ, MoG and MDA2 have the
-first {MANY_FOLDS}, annealing the first {SLOW_FOLDS}, the others the first {FEW_FOLDS}. † marks methods that are worse
+100,000, and five clusters. To save time, only `{DEFAULT}` has all 10 and 20 folds; a number in
+square brackets says over how many a method has its mean. † marks methods that are worse
 than `{DEFAULT}` by a paired t-test over their folds at {LEVEL}.
 """
 ABOUT_ASIDE = f"""
@@ -121,11 +121,13 @@ def evidence_of(y: Any, cells: Any, n_clusters: int, n_classes: int) -> float:
     return (n_clusters * float(gammaln(n_classes)) - cost_of(y, cells, n_clusters, n_classes)) / len(y)
 
 
-def folds_of(method: str) -> int:
+def folds_of(method: str, name: str) -> int:
     """Return how many of the folds a method has."""
     if method == DEFAULT:
-        return 2 * max(n_sets for n_sets, _ in PROTOCOL.values())
-    return SLOW_FOLDS if method in SLOW else MANY_FOLDS if method in REFERENCES else FEW_FOLDS
+        return 2 * PROTOCOL[name][0]
+    if method in SLOW:
+        return SLOW_FOLDS
+    return REFERENCE_FOLDS[name] if method in REFERENCES else VARIANT_FOLDS[name]
 
 
 def measure_protocol(name: str, n_clusters: int, methods: tuple[str, ...], quick: bool) -> dict[str, Any]:
@@ -134,7 +136,7 @@ def measure_protocol(name: str, n_clusters: int, methods: tuple[str, ...], quick
     n_classes = int(max(fold[1].max() for fold in folds)) + 1
     for method in methods:
         costs, seconds = [], []
-        for number, (X, y, X_new, y_new) in enumerate(folds[: folds_of(method)]):
+        for number, (X, y, X_new, y_new) in enumerate(folds[: folds_of(method, name)]):
             started = time.process_time()
             predict = VARIANTS[method][0](X, y, n_clusters, number)
             seconds.append(time.process_time() - started)
@@ -249,7 +251,8 @@ def protocol_table(cells: Cells) -> Table:
             ours = found[DEFAULT]["costs"][: len(costs)]
             worse = method != DEFAULT and paired_t_test(costs, ours, alternative="greater").p_value < LEVEL
             known = PUBLISHED[name][place] if name else None
-            line.append(figure(found[method]["cost"], known, " †" if worse else ""))
+            few = "" if len(costs) == 2 * PROTOCOL[column[0]][0] else f" [{len(costs)}]"
+            line.append(figure(found[method]["cost"], known, (" †" if worse else "") + few))
             seconds.append(found[method]["seconds"])
         lines.append((*line, f"{min(seconds):.2f} to {max(seconds):.2f}" if seconds else ""))
     return Table(

@@ -80,7 +80,7 @@ def _standardised(model: Any, X: Any) -> sp.csr_array:
     """Rows as the model compares them, for positions on the map; large ones as they are."""
     if X.shape[0] * X.shape[1] > _MOST_ENTRIES:
         return sp.csr_array(X)
-    dense = X.toarray() if sp.issparse(X) else np.asarray(X)
+    dense: Any = sp.csr_array(X).toarray()
     return sp.csr_array((dense - model.mean_) / model.scale_)
 
 
