@@ -28,7 +28,7 @@ from arbora.kernels.discriminative import adapt, anneal, score_gradient, softmax
 Matrix = NDArray[Any]
 BATCH_ROWS = 512
 _TRIAL_STEPS, _TRIAL_IGNORED = 5000, 1000  # of the run that sets the temperature (4.3.2)
-_RATE = 0.1  # of the first stochastic step
+_RATE = 0.03  # of the first stochastic step
 _ADAM_RATE, _ADAM = 0.05, (0.9, 0.99, 1e-8)
 _KINDS = {None: 0, "entropy": 1, "vq": 2, "mog": 3}
 
