@@ -109,11 +109,10 @@ def anneal_prototypes(
         problem.strength,
         np.sqrt(width),
     )
-    monitor = Monitor(0.0, 2)
+    monitor = Monitor(0.0, 1)
     n_trial = min(_TRIAL_STEPS, max(n_steps // 4, 2))
     ignored = min(_TRIAL_IGNORED, n_trial // 5)
     rise = anneal(Z, labels.codes, M, *shared, ignored, n_trial, 0.0, rng)
-    monitor.record(float(rise))
     value = anneal(Z, labels.codes, M, *shared, 0, n_steps, max(rise / 2, 1e-12), rng)
     monitor.record(float(value))
     monitor.converged = True
