@@ -342,8 +342,8 @@ def runner_up(cells: Cells) -> list[str]:
     best = min(gaps, key=lambda method: gaps[method])
     ratio = np.median([one[DEFAULT]["seconds"] / max(one[best]["seconds"], 1e-3) for one in measured])
     return [
-        f"- The nearest other method is {best}: its mean evidence per row is {gaps[best]:.3f} lower, and it takes about "
-        f"1/{ratio:.0f} of the time. Its clusters are convex in the embedding, not in the features."
+        f"- The nearest other method is {best}: its mean evidence per row is {gaps[best]:.3f} lower, and it takes "
+        f"about 1/{ratio:.0f} of the time."
     ]
 
 
