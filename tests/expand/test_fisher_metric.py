@@ -155,6 +155,14 @@ def test_default_accepts_sparse_rows_after_dense_ones_and_any_origin(data):
     np.testing.assert_allclose(moved.transform(X + 100.0), model.transform(X), rtol=1e-3, atol=1e-3)
 
 
+def test_information_of_too_many_features_is_refused(data, monkeypatch):
+    X, y = data
+    model = FisherMetric().fit(X, y)
+    monkeypatch.setattr("arbora.core.memory.available_memory", lambda: 100)
+    with pytest.raises(MemoryError, match="information matrices of 150 rows and 4 features"):
+        model.fisher_information(X)
+
+
 def test_bad_input(data):
     X, y = data
     with pytest.raises(ValueError, match="y has 1 class, 'a'"):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.decomposition import PCA
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -147,6 +147,15 @@ def test_small_and_hostile_maps(data):
     np.testing.assert_allclose(
         SelfOrganizingMap((2, 3)).fit(sp.csr_array(X)).weights_, SelfOrganizingMap((2, 3)).fit(X).weights_
     )
+
+
+def test_wide_sparse_rows_need_a_transformer(monkeypatch):
+    X = sp.random_array((30, 1000), density=0.02, rng=np.random.default_rng(0), format="csr")
+    monkeypatch.setattr("arbora.core.memory.available_memory", lambda: 1000)
+    with pytest.raises(MemoryError, match=r"dense copy of 30 rows of 1000 features.*TruncatedSVD"):
+        SelfOrganizingMap((2, 2)).fit(X)
+    reduced = SelfOrganizingMap((2, 2), metric=TruncatedSVD(3, random_state=0)).fit(X)
+    assert reduced.weights_.shape == (4, 3)
 
 
 def test_bad_input(data):

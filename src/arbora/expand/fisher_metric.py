@@ -42,6 +42,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.classify import MultinomialLogistic
 from arbora.core.chunks import split
+from arbora.core.memory import require_memory
 from arbora.core.rollback import all_or_nothing
 from arbora.core.validation import check_features
 from arbora.expand._common.groups import read_groups
@@ -264,6 +265,12 @@ class FisherMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         ndarray of shape (n_samples, n_features, n_features)
         """
         X = self._checked(X)
+        n_rows, n_features = X.shape
+        require_memory(
+            8 * n_rows * n_features * (n_features + 2 * len(self.classes_)),
+            f"The information matrices of {n_rows} rows and {n_features} features",
+            "Give fewer rows, or reduce the features first.",
+        )
         rows = _dense(X)
         D = self._linear_jacobian(rows) if has_linear_scores(self.estimator_) else self._jacobian(rows)
         return np.asarray(np.swapaxes(D, 1, 2) @ D)

@@ -33,6 +33,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.chunks import split
+from arbora.core.memory import require_memory
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
@@ -248,7 +249,14 @@ class SelfOrganizingMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         """Dense rows of the space of the model vectors."""
         if self.metric_ is not None and not hasattr(self.metric_, "pairwise_distances"):
             X = self.metric_.transform(X)
-        return np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
+        if not hasattr(X, "toarray"):
+            return np.asarray(X, np.float64)
+        require_memory(
+            8 * X.shape[0] * X.shape[1],
+            f"A dense copy of {X.shape[0]} rows of {X.shape[1]} features",
+            "Reduce the features first, for example with metric=TruncatedSVD(50).",
+        )
+        return np.asarray(X.toarray(), np.float64)
 
     def _measure(self, X: Matrix, Y: Matrix) -> Matrix:
         if self.metric_ is not None and hasattr(self.metric_, "pairwise_distances"):
