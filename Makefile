@@ -27,6 +27,7 @@ bench: $(VENV)/.dev
 	for name in structure kernels text flat thresholds recursive recursive_speed recursive_scale recursive_why hblr hblr_curve hblr_speed hblr_why special multinomial cluster vmf vmf_speed vmf_structure expand_ncd expand_thesis expand_speed expand_scale expand_calibration bottleneck explore; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 	for name in structure kernels text flat thresholds recursive recursive_speed recursive_scale recursive_why hblr hblr_curve hblr_speed hblr_why special multinomial cluster vmf vmf_speed vmf_structure max_margin expand_ncd expand_thesis expand_speed bottleneck explore; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 	for name in structure kernels text flat thresholds recursive recursive_speed recursive_scale recursive_why hblr hblr_curve hblr_speed hblr_why special multinomial cluster vmf vmf_speed vmf_structure max_margin_topics expand_ncd expand_thesis expand_speed explore; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	for name in structure kernels text flat thresholds recursive recursive_speed recursive_scale recursive_why hblr hblr_curve hblr_speed hblr_why special multinomial cluster vmf vmf_speed vmf_structure expand_ncd expand_thesis expand_speed bottleneck discriminative explore; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

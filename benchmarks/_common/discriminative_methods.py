@@ -21,7 +21,7 @@ from arbora.expand import DiscriminativeClustering, FisherMetric, MixtureDiscrim
 
 Method = Callable[[Any, Any, int, int], Callable[[Any], Any]]
 DEFAULT = "DiscriminativeClustering()"
-ANNEALING_STEPS = 20_000  # for each cluster; the thesis has 100,000
+ANNEALING_STEPS = 10_000  # for each cluster; the thesis has 100,000
 
 
 def clustering(**parameters: Any) -> Method:

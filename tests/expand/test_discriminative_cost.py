@@ -17,7 +17,7 @@ from arbora.expand._discriminative.cells import (
 from arbora.expand._discriminative.cost import Problem, cells_of, cost_of_counts
 from arbora.expand._discriminative.labels import read_labels
 from arbora.expand._discriminative.rows import Rows, fit_scaling, standardised
-from arbora.kernels.discriminative import count_cells, score_gradient, softmax_counts
+from arbora.kernels.discriminative import adapt, anneal, count_cells, score_gradient, softmax_counts
 from arbora.metrics import discriminative_cost
 
 REGULARIZERS = (None, "l2", "entropy", "vq", "mog")
@@ -182,3 +182,66 @@ def test_linear_cells_are_cells_of_prototypes_and_back(n_clusters):
     np.testing.assert_array_equal(nearest, expected.argmax(axis=1))
     with pytest.raises(ValueError, match="at most 5"):
         prototypes_of(rng.normal(size=(6, 4)), np.zeros(6), 1.0)
+
+
+def annealing_problem(seed=0):
+    rng = np.random.default_rng(seed)
+    Z, codes = rng.normal(size=(40, 2)), rng.integers(-1, 3, size=(40, 1)).astype(np.int32)
+    steps = np.arange(41)
+    tables = gammaln(steps + 1.0), gammaln(steps + 3.0)[None], np.zeros(3, np.int64)
+    return Z, codes, rng.normal(size=(3, 2)), tables
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2, 3])
+def test_energy_of_annealing_is_its_numpy_twin(kind):
+    """Without steps the kernel returns the energy of its start."""
+    Z, codes, M, tables = annealing_problem()
+    strength = 0.6
+    found = anneal(Z, codes, M.copy(), *tables, kind, strength, 1.0, 0, 0, 1.0, np.random.default_rng(0))
+    D = ((Z[:, None] - M) ** 2).sum(axis=2)
+    cells = D.argmin(axis=1)
+    counts = np.array([[np.sum((codes[:, 0] == c) & (cells == j)) for j in range(3)] for c in range(3)])
+    weight = 1 + strength * (kind == 1)
+    energy = weight * gammaln(counts.sum(axis=0) + 3).sum() - gammaln(counts + 1).sum()
+    energy += {
+        2: strength * D.min(axis=1).sum(),
+        3: -np.log(np.exp(-strength * D).sum(axis=1) / 3).sum(),
+    }.get(kind, 0.0)
+    assert found == pytest.approx(energy)
+
+
+def test_annealing_keeps_the_best():
+    Z, codes, M, tables = annealing_problem()
+    start = anneal(Z, codes, M.copy(), *tables, 0, 0.0, 1.0, 0, 0, 1.0, np.random.default_rng(0))
+    moved = M.copy()
+    best = anneal(Z, codes, moved, *tables, 0, 0.0, 1.0, 0, 500, 5.0, np.random.default_rng(0))
+    again = anneal(Z, codes, moved.copy(), *tables, 0, 0.0, 1.0, 0, 0, 1.0, np.random.default_rng(0))
+    assert best < start
+    assert again == pytest.approx(best)
+
+
+def test_stochastic_steps_are_their_python_twin():
+    """(4.4) and (4.5), with the same random numbers."""
+    Z, codes, start, _ = annealing_problem()
+    M, gamma = start.copy(), np.zeros((3, 3))
+    adapt(Z, codes, M, gamma, 1.3, 0.1, 0, 100, np.random.default_rng(7))
+    twin, log_psi, rng = start.copy(), np.zeros((3, 3)), np.random.default_rng(7)
+    for i, c in enumerate(codes[:, 0]):
+        if c < 0:
+            continue
+        rate = 0.1 * (1 - i / 100)
+        y = np.exp(-1.3 * ((Z[i] - twin) ** 2).sum(axis=1))
+        y /= y.sum()
+        j, k = (min(int(np.searchsorted(np.cumsum(y), rng.random())), 2) for _ in range(2))
+        normed = log_psi - np.log(np.exp(log_psi).sum(axis=0))
+        if j != k:
+            ratio = normed[c, k] - normed[c, j]
+            twin[j], twin[k] = (
+                twin[j] - rate * (Z[i] - twin[j]) * ratio,
+                twin[k] + rate * (Z[i] - twin[k]) * ratio,
+            )
+        for one in (j, k):
+            psi = np.exp(log_psi[:, one] - np.log(np.exp(log_psi[:, one]).sum()))
+            log_psi[:, one] -= rate * (psi - np.eye(3)[c])
+    np.testing.assert_allclose(M, twin, atol=1e-10)
+    np.testing.assert_allclose(softmax(gamma, axis=0), softmax(log_psi, axis=0), atol=1e-10)

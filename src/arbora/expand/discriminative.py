@@ -20,6 +20,7 @@ gradient), `cells` (regularisers), `optimizers`, `starts`, `split_merge` and `ev
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -247,9 +248,11 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
             scaling = fit_scaling(X, self.scale)
             rows = standardised(X, scaling)
             with (
+                warnings.catch_warnings(),
                 ThreadEngine(self.n_jobs) as engine,
                 Progress(None, type(self).__name__, self.verbose) as progress,
             ):
+                warnings.simplefilter("ignore", ConvergenceWarning)  # of starts, which are short on purpose
                 self._choose(rows, labels, n_labelled, options, engine)
                 found = fit_cells(rows, labels, self.n_clusters_, self.alpha_, options, engine, progress)
             self._keep(found, rows, labels, scaling)

@@ -19,8 +19,8 @@ from arbora.explore.figures import COLOURS, SYMBOLS, _graph_objects, _layout, pl
 _MOST_DRAWN = 2000  # rows in a picture of cells
 _STEPS = 200  # of the grid of a picture of cells
 _WHAT = {
-    "labels": ("share of the label that is in the cluster", "Blues"),
-    "clusters": ("share of the rows of the cluster", "Blues"),
+    "labels": ("share of the label", "Blues"),
+    "clusters": ("share of the cluster", "Blues"),
     "residuals": ("adjusted residual", "RdBu"),
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Literal
 
 from arbora.metrics.labels import suggest
@@ -130,10 +131,10 @@ class Table:
         (2, 2)
         """
         try:
-            import pandas as pd
+            pandas = import_module("pandas")
         except ImportError as error:
             raise ImportError("data frames need pandas: pip install pandas, or use to_dict()") from error
-        return pd.DataFrame(self.to_dict())
+        return pandas.DataFrame(self.to_dict())
 
     def to_markdown(self) -> str:
         """Format the table in GitHub's Markdown, with aligned cells.

@@ -19,6 +19,7 @@ N_FEATURES = 8
 _TITLE_FEATURES = 2
 _TABLE_FEATURES = 3
 _MOST_LABELS = 12
+_MOST_ENTRIES = 20_000_000  # of rows that are standardised
 
 
 def clusters_content(
@@ -56,7 +57,7 @@ def clusters_content(
     )
     shares = label_shares(model)
     described = describe_tree(
-        DocumentTree(tree, sp.csr_array(X), at),
+        DocumentTree(tree, _standardised(model, X), at),
         [[], *([(name, abs(value)) for name, value in one] for one in top)],
         ["all rows", *map(cluster_title, names_of, shares, top)],
         sample=sample,
@@ -73,6 +74,14 @@ def clusters_content(
     }
     content = base_content("clusters", subject, described, answers, settings, notices)
     return content._replace(report=clusters_text(described.nodes))
+
+
+def _standardised(model: Any, X: Any) -> sp.csr_array:
+    """Rows as the model compares them, for positions on the map; large ones as they are."""
+    if X.shape[0] * X.shape[1] > _MOST_ENTRIES:
+        return sp.csr_array(X)
+    dense: Any = sp.csr_array(X).toarray()
+    return sp.csr_array((dense - model.mean_) / model.scale_)
 
 
 def label_shares(model: Any) -> list[list[list[Any]]]:

@@ -88,7 +88,7 @@ def model_content(
     notices = [_NO_ROWS] if X is None else []
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_NO_NAMES)
-        if hasattr(model, "label_proba_"):
+        if hasattr(model, "label_counts_"):
             _refuse("times", times, "topics over time")
             _refuse("baseline", baseline, "classifiers")
             content = _clusters(subject, y, notices)

@@ -34,7 +34,7 @@ from arbora.expand._discriminative.starts import (
 Matrix = NDArray[Any]
 GRADIENT_METHODS = ("lbfgs", "cg")
 DENSITY_MODELS = ("vq", "mog")  # regularisers that use rows without labels
-_SPLIT_MERGE_ROUNDS = 10
+_EXCHANGES, _SAMPLE_EXCHANGES = 10, 3  # most split-merges on all rows, and on a sample of them
 _SHORT_RUN, _LONG_RUNS = 20, 3  # iterations from every start, and starts that go on
 _STEPS_EACH = {"annealing": 5_000, "stochastic": 100_000}  # for each cluster, of prototypes
 _FEWEST_VISITS, _MOST_VISITS = 200_000, 2_000_000  # rows that mini-batches visit
@@ -198,7 +198,8 @@ def _descend_all(
     ended = engine.map(lambda k: descend(setting.problem, ended[k].theta, setting.width, **how), first)
     best = min(ended, key=lambda one: one.value)
     if options.linear and options.split_merge:
-        best = improve(setting.problem, best, setting.posteriors[-1], rng, rounds=_SPLIT_MERGE_ROUNDS, **how)
+        rounds = _EXCHANGES if setting.problem is whole else _SAMPLE_EXCHANGES
+        best = improve(setting.problem, best, setting.posteriors[-1], rng, rounds=rounds, **how)
     if setting.problem is not whole:
         best = descend(whole, best.theta, setting.width, progress=progress, **how)
     return best, values

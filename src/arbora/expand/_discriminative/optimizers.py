@@ -28,7 +28,7 @@ from arbora.kernels.discriminative import adapt, anneal, score_gradient, softmax
 Matrix = NDArray[Any]
 BATCH_ROWS = 512
 _TRIAL_STEPS, _TRIAL_IGNORED = 5000, 1000  # of the run that sets the temperature (4.3.2)
-_RATE = 0.1  # of the first stochastic step
+_RATE = 0.03  # of the first stochastic step
 _ADAM_RATE, _ADAM = 0.05, (0.9, 0.99, 1e-8)
 _KINDS = {None: 0, "entropy": 1, "vq": 2, "mog": 3}
 
@@ -109,11 +109,10 @@ def anneal_prototypes(
         problem.strength,
         np.sqrt(width),
     )
-    monitor = Monitor(0.0, 2)
+    monitor = Monitor(0.0, 1)
     n_trial = min(_TRIAL_STEPS, max(n_steps // 4, 2))
     ignored = min(_TRIAL_IGNORED, n_trial // 5)
     rise = anneal(Z, labels.codes, M, *shared, ignored, n_trial, 0.0, rng)
-    monitor.record(float(rise))
     value = anneal(Z, labels.codes, M, *shared, 0, n_steps, max(rise / 2, 1e-12), rng)
     monitor.record(float(value))
     monitor.converged = True

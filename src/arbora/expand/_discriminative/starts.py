@@ -3,12 +3,12 @@
 The posterior start estimates p(c|x) by multinomial logistic regression or by nearest neighbours, and clusters these
 distributions: by k-means of 2 sqrt(p), whose distances are those of the Fisher metric, or by the divergence of
 Kullback and Leibler from the mean of the cluster. A logistic regression of the found clusters gives linear cells.
-All of this takes at most `START_ROWS` rows.
+All of this takes at most `START_ROWS` rows. The caller switches off scikit-learn's warnings about runs that are
+short on purpose, in the main thread.
 """
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,7 @@ def logistic(rows: Rows, codes: Codes, max_iter: int) -> tuple[Matrix, Matrix]:
     if rows.scaling is not None:
         X = X.multiply(rows.scaling.inverse).tocsr() if is_sparse(X) else rows.dense(slice(0, rows.n_rows))
     model = LogisticRegression(C=1 / (_RIDGE * rows.n_rows), max_iter=max_iter, tol=1e-3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(X, codes)
+    model.fit(X, codes)
     W, b = np.asarray(model.coef_, np.float64), np.asarray(model.intercept_, np.float64)
     if len(W) == 1:
         W, b = np.vstack([-W / 2, W / 2]), np.concatenate([-b / 2, b / 2])
@@ -125,20 +123,15 @@ def posterior_cells(found: list[Matrix], number: int, n_clusters: int, rng: np.r
     P = found[number % len(found)]
     seed = int(rng.integers(2**31))
     if number % (2 * len(found)) < len(found):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # fewer distinct distributions than clusters
-            return np.asarray(
-                KMeans(n_clusters, n_init=1, random_state=seed).fit_predict(2 * np.sqrt(P)), np.int64
-            )
+        means = KMeans(n_clusters, n_init=1, random_state=seed)
+        return np.asarray(means.fit_predict(2 * np.sqrt(P)), np.int64)
     return cluster_by_divergence(P, n_clusters, rng)
 
 
 def quantized(Z: Matrix, n_clusters: int, rng: np.random.Generator) -> tuple[Matrix, float]:
     """Centres of k-means from random rows, and the mean squared distance of the rows from them."""
     chosen = Z[rng.choice(len(Z), n_clusters, replace=False)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = KMeans(n_clusters, init=chosen, n_init=1).fit(Z)
+    model = KMeans(n_clusters, init=chosen, n_init=1).fit(Z)
     return np.asarray(model.cluster_centers_), float(model.inertia_) / len(Z)
 
 

@@ -44,12 +44,13 @@ function labelLine(model, doc) {
   if (state) return make("p", { class: "meta" }, `${state} `, ...(state === "labelled" ? parts.slice(0, 2) : parts));
   // Labels are nodes of a classifier; the name of a topic may equal a label by chance.
   const ours = model.about.kind === "classifier";
+  const verb = model.about.kind === "clusters" ? "in" : "predicted";
   const names = new Set(ours ? predicted.map((one) => model.name[one]) : []);
   const wrong = truth.filter((name) => !names.has(name));
   if (!wrong.length) return make("p", { class: "meta" }, ...parts);
   const truths = wrong.map((name, i) => [i ? ", " : "",
     ours && model.byName.has(name) ? nodeButton(model, model.byName.get(name)) : name]).flat();
-  return make("p", { class: "meta" }, "labelled ", ...truths, ", predicted ", ...parts);
+  return make("p", { class: "meta" }, "labelled ", ...truths, `, ${verb} `, ...parts);
 }
 
 function documentCard(model, doc) {
@@ -143,7 +144,8 @@ function drawDetails(host, model, node) {
   const borderline = model.borderline?.[node] ?? [];
   const score = model.scores.get(node);
   const more = (model.more_parents?.[node] ?? []).map((one, i) => [i ? ", " : "", nodeButton(model, one)]).flat();
-  const figures = [figure(whole.format(model.size[node]), model.size[node] === 1 ? "document" : "documents"),
+  const unit = model.about.kind === "clusters" ? "row" : "document";
+  const figures = [figure(whole.format(model.size[node]), model.size[node] === 1 ? unit : `${unit}s`),
     figure(percent(model.share(node)), "of all"),
     children.length ? figure(whole.format(children.length), children.length === 1 ? "child" : "children") : null,
     children.length && model.own[node] ? figure(whole.format(model.own[node]), "at this node") : null];
@@ -159,9 +161,9 @@ function drawDetails(host, model, node) {
     score && node !== model.root ? section("Quality", scoreFigures(score)) : "",
     model.labels?.[node]?.length ? section("Labels", labelShares(model.labels[node])) : "",
     model.profile?.[node]?.length ? section("Profile", profileTable(model.profile[node])) : "",
-    model.words[node].length ? section(model.profile ? "Features" : "Words", wordBars(model.words[node])) : "",
+    model.words[node].length && !model.profile?.[node] ? section("Words", wordBars(model.words[node])) : "",
     children.length ? section("Children", ...expandableList(children, (child) => childRow(model, child, children.indexOf(child)), "ul", "plain children")) : "",
-    docs.length ? section("Documents", ...expandableList(docs, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",
+    docs.length ? section(unit === "row" ? "Rows" : "Documents", ...expandableList(docs, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",
     borderline.length ? section("Borderline documents", ...expandableList(borderline, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",
     node === model.root ? section("About this model", settings(model)) : "",
   );
