@@ -85,10 +85,11 @@ def test_the_old_folder_is_restored_when_the_rename_fails(written, monkeypatch):
 
     def fail_once(source, target):
         calls.append(source)
-        if len(calls) == 2:
+        if len(calls) == 3:  # in use; moved aside; this one
             raise OSError("disk full")
         rename(source, target)
 
+    monkeypatch.setattr("arbora.core.files._exchange", lambda one, other: False)
     monkeypatch.setattr(module.os, "rename", fail_once)
     with pytest.raises(OSError, match="disk full"):
         write_folder(written, content("other"))

@@ -20,6 +20,7 @@ from arbora.cli.argument_types import (
     numbers,
     positive,
     share,
+    size,
     topics,
 )
 
@@ -29,7 +30,7 @@ FORMATS = ("auto", "folder", "jsonl", "csv", "tsv", "svmlight", "npz")
 HIERARCHY_FORMATS = ("auto", "tsv", "pairs", "paths", "rcv1")
 
 # Arguments that go together to one function or one named tuple of `arbora.app`.
-READING = ("format", "text", "label", "label_separator", "pattern", "encoding")
+READING = ("format", "text", "label", "label_separator", "pattern", "encoding", "max_unpacked")
 TEXT = ("language", "min_df", "ngrams")
 CLASSIFIER = ("model", "C", "coupling", "jobs", "seed")
 EXPANSION = ("new", "sure", "seed")
@@ -119,6 +120,13 @@ def _add_reading(parser: argparse.ArgumentParser, label: bool = True) -> None:
         "--pattern", default="*", metavar="GLOB", help="files of a folder, such as '*.txt' (*)"
     )
     group.add_argument("--encoding", default="utf-8", help="encoding of the text (utf-8)")
+    group.add_argument(
+        "--max-unpacked",
+        type=size,
+        default=1 << 32,
+        metavar="BYTES",
+        help="largest size of a compressed file when unpacked, such as 20G; none: no limit (4G)",
+    )
 
 
 def _add_features(parser: argparse.ArgumentParser) -> None:
