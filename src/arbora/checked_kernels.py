@@ -1,8 +1,8 @@
 """Debug mode of the compiled kernels: with ``ARBORA_CHECK=1`` in the environment, an index out of range is an error.
 
 The kernels check nothing, and an index out of range reads or writes foreign memory. In this mode numba compiles all
-functions of the process with bounds checks, and a wrong index raises an `IndexError`. The variable is read when `arbora`
-is imported. Kernels are 2 to 4 times slower.
+functions of the process with bounds checks, and a wrong index raises an `IndexError`. The variable is read when
+`arbora` is imported. Kernels are 2 to 4 times slower.
 
 numba's cache does not distinguish the two modes, so that checked functions have a cache of their own: the folder
 ``checked`` in ``$NUMBA_CACHE_DIR``, or in ``~/.cache/arbora``.

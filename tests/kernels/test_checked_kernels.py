@@ -24,6 +24,7 @@ PROGRAM = """
 
 def run(tmp_path: Path, **environment: str) -> list[str]:
     given = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), **environment}
+    given.pop("NUMBA_BOUNDSCHECK", None)  # set if the tests themselves run in the checked mode
     ended = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(PROGRAM)],
         env=given,

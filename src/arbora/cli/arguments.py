@@ -310,6 +310,9 @@ def _explore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token", help="token that a browser must send; required for addresses other than 127.0.0.1"
     )
+    parser.add_argument(
+        "--log", action="store_true", help="log every request, as JSON lines on the error stream"
+    )
     _add_json(parser, "print the result, or the address of the server, as JSON")
 
 
