@@ -15,7 +15,7 @@ from arbora.text import LtcVectorizer
 
 def content(name="letters", **more):
     vectorizer = LtcVectorizer().fit(["red tree", "blue tree"])
-    nodes = [{"id": 0, "name": "root", "parent": None, "size": 2}]
+    nodes = [{"id": 0, "name": "root", "title": "root", "parent": None, "size": 2, "own": 2, "words": []}]
     documents = [
         {"id": "1", "text": "<script>alert(1)</script> \u2028 é \ud800", "node": 0},
         {"id": "2", "text": "plain", "node": 0},
