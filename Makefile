@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
 
-.PHONY: demo test lint bench format clean
+.PHONY: demo test lint bench format clean fuzz chaos
 .DELETE_ON_ERROR: # make an incomplete virtual environment again
 
 demo: $(VENV)/.demo
@@ -25,6 +25,14 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	for name in structure kernels text flat thresholds recursive recursive_speed recursive_scale recursive_why hblr hblr_curve hblr_speed hblr_why special multinomial cluster vmf vmf_speed vmf_structure expand_ncd expand_thesis expand_speed explore; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+# Hostile input, in child processes; findings go to build/findings.jsonl.
+fuzz: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(or $(MINUTES),5) --count $(or $(COUNT),100000) --keep
+
+# Kill, fill the disk, turn back the clock; see tests/chaos.
+chaos: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(or $(MINUTES),10) --trials $(or $(TRIALS),10) --keep
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -21,7 +21,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -201,7 +201,7 @@ class Handlers:
     def __init__(self, page: str, filers: Sequence[Filer], limits: Limits) -> None:
         self.page, self.filers, self.limits = page.encode(), filers, limits
         self.batches = {filer: RequestBatches(filer, limits.waiting) for filer in filers}
-        self._n_batches = 0
+        self.n_batches = 0
 
     async def show(self, request: Request) -> Response:
         """Send the page."""
@@ -232,27 +232,18 @@ class Handlers:
         check_type(request, *_LINES)
         number = request.query_params.get("model", "0")
         filer = self._filer(int(number) if number.isdecimal() and len(number) < _DIGITS else number)
-        if self._n_batches >= self.limits.batches:
-            return busy(503, f"{self._n_batches} batches are being answered (limit batches)")
-        self._n_batches += 1
+        if self.n_batches >= self.limits.batches:
+            return busy(503, f"{self.n_batches} batches are being answered (limit batches)")
+        self.n_batches += 1
         try:
             body = await read_body(request, self.limits.batch)
             if body.count(b"\n") > self.limits.lines:
                 raise HTTPException(413, f"the batch has more than {self.limits.lines:,} lines (limit lines)")
         finally:
-            self._n_batches -= 1  # a response whose client has gone is never begun
+            self.n_batches -= 1  # a response whose client has gone is never begun
         # Not splitlines: a text may contain other line separators.
         lines = filer.file_lines(body.split(b"\n"))
-        return StreamingResponse(self._counted(lines), media_type=_LINES[0])
-
-    async def _counted(self, lines: Iterator[bytes]) -> AsyncIterator[bytes]:
-        """Answer a batch in a stream, and count it until its end or until the client has gone."""
-        self._n_batches += 1
-        try:
-            async for part in iterate_in_threadpool(lines):
-                yield part
-        finally:
-            self._n_batches -= 1
+        return BatchResponse(self, iterate_in_threadpool(lines), media_type=_LINES[0])
 
     def _filer(self, number: Any) -> Filer:
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(self.filers):
@@ -261,6 +252,22 @@ class Handlers:
         if not filer.reads_text:
             raise HTTPException(409, f"{filer.name} was trained on rows of numbers: it cannot read texts")
         return filer
+
+
+class BatchResponse(StreamingResponse):
+    """The answers for a batch, in a stream; the batch counts until its end or until the client has gone."""
+
+    def __init__(self, handlers: Handlers, lines: AsyncIterator[bytes], media_type: str) -> None:
+        super().__init__(lines, media_type=media_type)
+        self._handlers = handlers
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send the answers."""
+        self._handlers.n_batches += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._handlers.n_batches -= 1
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
