@@ -16,7 +16,7 @@ DOK           keys are inside the shape
 ============  ==========================================================================================
 
 Index arrays must be one-dimensional, of native int32 or int64, and values an array of a plain dtype. The check is
-linear in the number of entries: three passes over the indices, none over the values. It does not detect changes by
+linear in the number of entries: one pass over the indices, none over the values. It does not detect changes by
 another thread during a call.
 """
 
@@ -122,8 +122,8 @@ def _compressed_parts(X: Any, lengths: tuple[int, int], axis: str, n_data: int =
 def _range_problem(indices: Any, length: int, axis: str) -> str | None:
     if not len(indices):
         return None
-    smallest, largest = indices.min(), indices.max()
-    if smallest >= 0 and largest < length:
+    # One pass: as an unsigned number, a negative index is larger than any length.
+    if indices.view(f"u{indices.itemsize}").max() < length:
         return None
     outside = indices[(indices < 0) | (indices >= length)]
     return f"an entry in {axis} {outside[0]}"

@@ -38,7 +38,7 @@ _BYTES_PER_COLUMN = 32  # a few vectors of numbers
 _BYTES_PER_ROW = 16
 
 
-def check_features(estimator: Any, X: Any, *, reset: bool, min_features: int = 1) -> Any:
+def check_features(estimator: Any, X: Any, *, reset: bool, min_features: int = 1, squares: Any = None) -> Any:
     """Check a feature matrix that may stay dense.
 
     Parameters
@@ -50,6 +50,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool, min_features: int = 1
         True in `fit`, False afterwards.
     min_features : int
         Smallest number of features in `fit`.
+    squares : dtype, optional
+        Refuse features whose squared norm may overflow in this precision (`check_squares`).
 
     Returns
     -------
@@ -76,7 +78,11 @@ def check_features(estimator: Any, X: Any, *, reset: bool, min_features: int = 1
         else 1,  # later, a wrong number of features has its own error
         reset=reset,
     )
-    check_finite(X, type(estimator).__name__)
+    total = sum_of_squares(X)
+    if not np.isfinite(total):  # it may overflow although every value is finite: then look closer
+        check_finite(X, type(estimator).__name__)
+    if squares is not None and not total <= float(np.finfo(squares).max) / max(1, X.shape[1]):
+        check_squares(X, squares)
     return X
 
 
@@ -128,18 +134,25 @@ def check_size(X: Any, reset: bool) -> None:
 
 def check_finite(X: Any, name: str) -> None:
     """Refuse NaN and infinity in a dense or CSR matrix; `name` is that of the estimator."""
-    data = X.data if hasattr(X, "indptr") else X
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(
-            data.sum()
-        ):  # cheap. A sum may overflow although every value is finite: then look closer.
-            return
     refuse_entries(
         X,
         lambda values: ~np.isfinite(values),
         lambda value: f"contains {'NaN' if np.isnan(value) else 'infinity'}",
         f"{name} needs finite numbers: impute the missing values (scikit-learn's SimpleImputer) or drop the rows",
     )
+
+
+def sum_of_squares(X: Any) -> float:
+    """Sum of the squares of all entries, in their precision; infinite or NaN if one of them is not finite.
+
+    Examples
+    --------
+    >>> sum_of_squares(np.array([[3.0, 4.0]])), sum_of_squares(np.array([[np.nan]]))
+    (25.0, nan)
+    """
+    data = (X.data if hasattr(X, "indptr") else X).ravel(order="K")  # no copy of contiguous arrays
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(data @ data)
 
 
 def check_squares(X: Any, dtype: Any) -> None:
@@ -158,9 +171,12 @@ def check_squares(X: Any, dtype: Any) -> None:
     ValueError: X holds a value as large as 1e+30, whose square overflows in float32: scale the features ...
     """
     dtype = np.dtype(dtype)
+    limit = float(np.finfo(dtype).max) / max(1, X.shape[1])
+    if sum_of_squares(X) <= limit:
+        return
     data = X.data if hasattr(X, "indptr") else X
     largest = max(data.max(initial=0.0), -data.min(initial=0.0))
-    if largest > np.sqrt(np.finfo(dtype).max / max(1, X.shape[1])):
+    if largest > np.sqrt(limit):
         raise ValueError(
             f"X holds a value as large as {largest:.2g}, whose square overflows in {dtype.name}: scale the features"
             + (" or use dtype='float64'." if dtype == np.float32 else ".")

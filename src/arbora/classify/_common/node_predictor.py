@@ -21,7 +21,7 @@ from arbora.classify._linear.linear_model import by_chunks
 from arbora.classify.thresholds import Threshold, ZeroThreshold
 from arbora.core.explorable import Explorable
 from arbora.core.sparse_structure import check_structure
-from arbora.core.validation import check_features, check_squares
+from arbora.core.validation import check_features
 from arbora.structure import Hierarchy
 
 
@@ -56,9 +56,8 @@ def node_probabilities(class_proba: NDArray[Any], closure: sp.csr_array, multila
 def check_X(estimator: Any, X: Any) -> Any:
     """Check the rows that a fitted estimator predicts."""
     check_is_fitted(estimator)
-    X = check_features(estimator, X, reset=False)
-    check_squares(X, getattr(estimator, "dtype", np.float64))  # as in fit: no score overflows
-    return X
+    # Squares as in fit: no score overflows.
+    return check_features(estimator, X, reset=False, squares=getattr(estimator, "dtype", np.float64))
 
 
 class NodePredictor(Explorable):
