@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
 
-.PHONY: demo test lint bench format clean fuzz chaos
+.PHONY: demo test checked lint bench format clean fuzz chaos
 .DELETE_ON_ERROR: # make an incomplete virtual environment again
 
 demo: $(VENV)/.demo
@@ -12,6 +12,10 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist worksteal tests src
+
+# The kernels with bounds checks.
+checked: $(VENV)/.dev
+	ARBORA_CHECK=1 $(BIN)/python -m pytest -n auto tests/kernels
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
