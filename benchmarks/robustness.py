@@ -78,25 +78,18 @@ def report_chaos(counts: dict[str, Any]) -> None:
 def report_soak(found: list[dict[str, Any]]) -> None:
     print("\n### The server\n")
     print(
-        f"{found[0]['requests']:,} requests over {found[0]['connections']} keep-alive connections to 127.0.0.1, one "
+        f"Requests over {found[0]['connections']} keep-alive connections to 127.0.0.1, one "
         "document of about 100 characters each; the client runs on the same machine. scikit-learn: TF-IDF and a "
         "calibrated linear model in a Starlette route on plain uvicorn, which answers with the label and its "
         "probability only; Arbora adds the path, the nearest classes and the deciding words. One after the other.\n"
     )
-    columns = (
-        "requests/s",
-        "median, ms",
-        "99th percentile, ms",
-        "longest, ms",
-        "memory at 10%, MB",
-        "at the end, MB",
-    )
-    print(f"| server | {' | '.join(columns)} | failed |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    times = ("requests", "requests/s", "median, ms", "99th percentile, ms", "longest, ms")
+    print(f"| server | {' | '.join(times)} | memory at 10%, MB | at the end, MB | failed |")
+    print("|---|" + "---:|" * (len(times) + 3))
     for one in found:
         print(
-            f"| {one['name']} | {one['per_second']:.0f} | {one['median']:.1f} | {one['p99']:.1f} "
-            f"| {one['longest']:.0f} | {one['early']:.0f} | {one['late']:.0f} | {one['failed']} |"
+            f"| {one['name']} | {one['requests']:,} | {one['per_second']:.0f} | {one['median']:.1f} "
+            f"| {one['p99']:.1f} | {one['longest']:.0f} | {one['early']:.0f} | {one['late']:.0f} | {one['failed']} |"
         )
 
 
