@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from benchmarks._common.report import published
 from benchmarks._common.robustness_speed import compare
-from benchmarks._common.serving_soak import soak
+from benchmarks._common.serving_soak import keep_alive, soak
 from benchmarks._common.text_stream import stream
 
 KEPT = Path(__file__).parents[1] / "build" / "robustness.json"
@@ -93,6 +93,15 @@ def report_soak(found: list[dict[str, Any]]) -> None:
         )
 
 
+def report_keep_alive(found: dict[str, dict[str, float]]) -> None:
+    before, after = found["before"], found["after"]
+    print(
+        f"\nA request over one open connection takes {after['median']:.1f} ms (median; shortest "
+        f"{after['shortest']:.1f} ms), before TCP_NODELAY {before['median']:.1f} ms (shortest "
+        f"{before['shortest']:.1f} ms)."
+    )
+
+
 def report_stream(found: list[dict[str, Any]]) -> None:
     print("\n### A stream of texts\n")
     print(
@@ -137,7 +146,9 @@ def main() -> None:
     if options.stream:
         keep("stream", stream(options.stream))
     if options.speed:
-        keep("speed", compare(options.speed.resolve(), options.turns))
+        old, new = options.speed.resolve(), Path(__file__).parents[1]
+        keep("keep_alive", keep_alive({"before": old, "after": new}))
+        keep("speed", compare(old, options.turns))
     if options.soak or options.stream or options.speed:
         return
     kept = read_kept()
@@ -147,6 +158,7 @@ def main() -> None:
             "fuzz": report_fuzz,
             "chaos": report_chaos,
             "soak": report_soak,
+            "keep_alive": report_keep_alive,
             "stream": report_stream,
             "speed": report_speed,
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
@@ -131,3 +132,33 @@ def soak(n: int) -> list[dict[str, Any]]:
         plain = [sys.executable, "-c", PLAIN, str(folder / "rows.json")]
         first = _measure("Arbora", ours, bodies, n)
         return [first, _measure("uvicorn and scikit-learn", plain, bodies, n // _FEWER)]
+
+
+def keep_alive(checkouts: dict[str, Path], turns: int = 2, n: int = 150) -> dict[str, dict[str, float]]:
+    """Milliseconds of a request over one open connection, for each checkout, in turns."""
+    from support.serving import trained_folder
+
+    times: dict[str, list[float]] = {name: [] for name in checkouts}
+    with tempfile.TemporaryDirectory() as name:
+        path = trained_folder(Path(name) / "model")
+        command = [sys.executable, "-m", "arbora", "explore", str(path), "--serve", "--port", "0", "--json"]
+        for _ in range(turns):
+            for which, checkout in checkouts.items():
+                environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+                process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+                try:
+                    assert process.stdout is not None
+                    address = json.loads(process.stdout.readline())["address"]
+                    host, port = re.fullmatch(r"http://([\d.]+):(\d+)/", address).groups()  # type: ignore[union-attr]
+                    found: list[float] = []
+                    body = b'{"text": "cargo port"}'
+                    asyncio.run(_connection(host, int(port), [body], list(range(n)), found))
+                    times[which] += found[n // 10 :]
+                finally:
+                    process.terminate()
+                    process.wait(60)
+    spread = {
+        name: [float(1000 * value) for value in np.percentile(found, [0, 50])]
+        for name, found in times.items()
+    }
+    return {name: {"shortest": low, "median": middle} for name, (low, middle) in spread.items()}
