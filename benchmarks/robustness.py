@@ -25,8 +25,8 @@ from benchmarks._common.text_stream import stream
 
 KEPT = Path(__file__).parents[1] / "build" / "robustness.json"
 ABOUT = """
-`python -m benchmarks.robustness`; counts of `make fuzz`, `make chaos` and the runs that it describes. All inputs and
-trials of the runs that are counted are in the tables; nothing is left out.
+`python -m benchmarks.robustness`; counts of `make fuzz`, `make chaos` and the runs that it describes. The machine was
+busy with other work (load 10 to 17 on 2 cores): times are upper bounds.
 """
 
 
@@ -105,8 +105,8 @@ def report_keep_alive(found: dict[str, dict[str, float]]) -> None:
 def report_stream(found: list[dict[str, Any]]) -> None:
     print("\n### A stream of texts\n")
     print(
-        "Generated JSONL through a pipe; the model is memory-mapped in the second row. Memory is the resident set, "
-        "without what other processes share; growth is the slope over the second half of the stream.\n"
+        "Generated JSONL through a pipe; the model is memory-mapped in the second row. Memory is the resident set; growth "
+        "is the slope over the second half of the stream.\n"
     )
     print(
         "| way | GB of text | documents | MB/s | memory after 10%, MB | at the end, MB | growth, MB per GB |"
