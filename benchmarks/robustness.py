@@ -105,8 +105,8 @@ def report_keep_alive(found: dict[str, dict[str, float]]) -> None:
 def report_stream(found: list[dict[str, Any]]) -> None:
     print("\n### A stream of texts\n")
     print(
-        "Generated JSONL through a pipe; the model is memory-mapped in the second row. Memory is the resident set; growth "
-        "is the slope over the second half of the stream.\n"
+        "Generated JSONL through a pipe; the model is memory-mapped in the second row. Memory is the resident "
+        "set; growth is the slope over the second half of the stream.\n"
     )
     print(
         "| way | GB of text | documents | MB/s | memory after 10%, MB | at the end, MB | growth, MB per GB |"
