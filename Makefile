@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
 
-.PHONY: demo test lint bench format clean
+.PHONY: demo test checked lint bench format clean fuzz chaos
 .DELETE_ON_ERROR: # make an incomplete virtual environment again
 
 demo: $(VENV)/.demo
@@ -12,6 +12,10 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist worksteal tests src
+
+# The kernels with bounds checks.
+checked: $(VENV)/.dev
+	ARBORA_CHECK=1 $(BIN)/python -m pytest -n auto tests/kernels
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -28,6 +32,14 @@ bench: $(VENV)/.dev
 	for name in structure kernels text flat thresholds recursive recursive_speed recursive_scale recursive_why hblr hblr_curve hblr_speed hblr_why special multinomial cluster vmf vmf_speed vmf_structure max_margin expand_ncd expand_thesis expand_speed bottleneck explore; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 	for name in structure kernels text flat thresholds recursive recursive_speed recursive_scale recursive_why hblr hblr_curve hblr_speed hblr_why special multinomial cluster vmf vmf_speed vmf_structure max_margin_topics expand_ncd expand_thesis expand_speed explore; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 	for name in structure kernels text flat thresholds recursive recursive_speed recursive_scale recursive_why hblr hblr_curve hblr_speed hblr_why special multinomial cluster vmf vmf_speed vmf_structure expand_ncd expand_thesis expand_speed bottleneck discriminative explore; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+# Hostile input, in child processes; findings go to build/findings.jsonl.
+fuzz: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(or $(MINUTES),5) --count $(or $(COUNT),100000) --keep
+
+# Kill, fill the disk, turn back the clock; see tests/chaos.
+chaos: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(or $(MINUTES),10) --trials $(or $(TRIALS),10) --keep
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from arbora._version import __version__
+from arbora.checked_kernels import check_kernels, is_checked
 from arbora.core.explorable import set_viewer
 
 _PACKAGES = (
@@ -39,6 +40,8 @@ def _view(model: Any, *arguments: Any, **options: Any) -> Any:
 
 
 set_viewer(_view)
+if is_checked():
+    check_kernels()
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from arbora.text import LtcVectorizer
 
 def content(name="letters", **more):
     vectorizer = LtcVectorizer().fit(["red tree", "blue tree"])
-    nodes = [{"id": 0, "name": "root", "parent": None, "size": 2}]
+    nodes = [{"id": 0, "name": "root", "title": "root", "parent": None, "size": 2, "own": 2, "words": []}]
     documents = [
         {"id": "1", "text": "<script>alert(1)</script> \u2028 é \ud800", "node": 0},
         {"id": "2", "text": "plain", "node": 0},
@@ -85,10 +85,11 @@ def test_the_old_folder_is_restored_when_the_rename_fails(written, monkeypatch):
 
     def fail_once(source, target):
         calls.append(source)
-        if len(calls) == 2:
+        if len(calls) == 3:  # in use; moved aside; this one
             raise OSError("disk full")
         rename(source, target)
 
+    monkeypatch.setattr("arbora.core.files._exchange", lambda one, other: False)
     monkeypatch.setattr(module.os, "rename", fail_once)
     with pytest.raises(OSError, match="disk full"):
         write_folder(written, content("other"))

@@ -114,7 +114,7 @@ def test_chunks_do_not_change_the_result(tmp_path, monkeypatch):
     path = tmp_path / "x.svm"
     path.write_text("".join(f"{i},{i + 1} {i % 7 + 1}:{i}\n" for i in range(200)))
     whole = read_svmlight(path)
-    monkeypatch.setattr(files.read_chunks, "__defaults__", (64,))
+    monkeypatch.setattr(files.read_chunks, "__defaults__", (64, files.MAX_UNPACKED))
     chunked = read_svmlight(path)
     assert chunked.labels == whole.labels
     assert (chunked.X != whole.X).nnz == 0

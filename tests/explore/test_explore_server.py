@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -14,7 +15,9 @@ pytest.importorskip("plotly")
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
 
+from arbora.app.filing import Filer  # noqa: E402
 from arbora.app.folder import open_folder  # noqa: E402
+from arbora.explore.request_log import JsonLines  # noqa: E402
 from arbora.explore.server import Limits, make_app, serve  # noqa: E402
 from support.explore_folders import SUBJECTS  # noqa: E402
 from support.serving import started, trained_folder  # noqa: E402
@@ -236,3 +239,144 @@ def test_a_port_in_use_is_reported(folder):
         pytest.raises(ValueError, match="give another port"),
     ):
         serve([folder], port=taken.getsockname()[1])
+
+
+def raw_request(address, lines, wait=5.0):
+    """Send bytes as they are, and return the reply until the server closes the connection."""
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=wait) as raw:
+        raw.sendall(lines)
+        return b"".join(iter(lambda: raw.recv(65536), b""))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        b"Host: localhost:evil",
+        b"Host: localhost:80:90",
+        b"Host: localhost:99999",
+        b"Host: [::1]evil.example",
+        b"Host: user@localhost",
+        b"Host: localhost/path",
+        b"Host: ",
+        b"Host: 0.0.0.0",
+        b"Host: 2130706433",
+    ],
+)
+def test_an_odd_host_is_refused(address, host):
+    reply = raw_request(address, b"GET /health HTTP/1.1\r\n" + host + b"\r\nConnection: close\r\n\r\n")
+    assert b" 400 " in reply.split(b"\r\n")[0]
+
+
+def test_small_packets_are_sent_at_once(address):
+    host, port = address.removeprefix("http://").split(":")
+    request = f"GET /health HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
+    with socket.create_connection((host, int(port))) as raw:
+        times = []
+        for _ in range(30):
+            start = time.perf_counter()
+            raw.sendall(request)
+            reply = b""
+            while not reply.endswith(b'{"status":"ok"}'):
+                reply += raw.recv(65536)
+            times.append(time.perf_counter() - start)
+    assert sorted(times)[15] < 0.03  # a delayed acknowledgement takes 0.04 s
+
+
+def post_head(length, more=b""):
+    head = b"POST /api/file HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return head + more + b"Content-Length: %d\r\n\r\n" % length
+
+
+def trickle(raw):
+    for _ in range(100):
+        raw.sendall(b"x")
+        time.sleep(0.05)
+
+
+SLOW = Limits(header_seconds=0.3, idle_seconds=0.3, request_seconds=0.6)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"GET /health HTTP/1.1\r\nHost: local",
+        b"POST /api/file HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b'Content-Length: 99\r\n\r\n{"text":',
+    ],
+    ids=["silent", "half a head", "half a body"],
+)
+def test_a_slow_client_is_disconnected(folder, begun, caplog):
+    caplog.set_level("INFO", "arbora.server")
+    with started(make_app([folder], limits=SLOW), SLOW) as url:
+        try:
+            reply = raw_request(url, begun)
+        except ConnectionResetError:
+            reply = b""
+    assert reply == b""
+    assert [record.message for record in caplog.records].count("timed out") == 1
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_disconnected(folder):
+    with started(make_app([folder], limits=SLOW), SLOW) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=5) as raw:
+            raw.sendall(post_head(999))
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                trickle(raw)
+
+
+def test_a_disconnected_client_leaves_one_quiet_line(folder, caplog):
+    caplog.set_level("INFO")
+    with started(make_app([folder])) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as raw:
+            raw.sendall(post_head(99))
+            time.sleep(0.2)
+        for _ in range(50):
+            found = [r for r in caplog.records if r.name == "arbora.server" or r.levelname != "INFO"]
+            if found:
+                break
+            time.sleep(0.05)
+        assert httpx.get(f"{url}/health").status_code == 200
+    assert [record.message for record in found] == ["disconnected"]
+    assert found[0].exc_info is None
+    assert json.loads(JsonLines().format(found[0]))["path"] == "/api/file"
+
+
+def test_the_number_of_lines_of_a_batch_is_limited(folder):
+    limits = Limits(lines=10)
+    lines = {"content-type": "application/x-ndjson"}
+    with started(make_app([folder], limits=limits)) as url:
+        for body, status in ((b"\n" * 10, 200), (b"\n" * 11, 413)):
+            reply = httpx.post(f"{url}/api/batch", content=body, headers=lines)
+            assert reply.status_code == status
+        assert "limit lines" in reply.json()["error"]
+
+
+def test_too_many_requests_and_batches_are_refused_for_now(folder):
+    with started(make_app([folder], limits=Limits(rate=2))) as url:
+        found = [httpx.get(f"{url}/health") for _ in range(6)]
+        assert [one.status_code for one in found] == [200] * 4 + [429] * 2
+        assert found[-1].headers["retry-after"] == "1"
+    with started(make_app([folder], limits=Limits(waiting=0, batches=0))) as url:
+        assert ask(url, "cargo port").status_code == 503
+        reply = httpx.post(f"{url}/api/batch", headers={"content-type": "application/x-ndjson"})
+        assert (reply.status_code, "limit batches" in reply.json()["error"]) == (503, True)
+
+
+def test_a_stopping_server_answers_what_it_has_begun(folder, monkeypatch):
+    answer = Filer.file_texts
+    monkeypatch.setattr(Filer, "file_texts", lambda self, texts: (time.sleep(0.5), answer(self, texts))[1])
+    body = b'{"text": "cargo port"}'
+    request = post_head(len(body), b"Connection: close\r\n") + body
+    with started(make_app([folder])) as url:
+        host, port = url.removeprefix("http://").split(":")
+        opened = [socket.create_connection((host, int(port)), timeout=30) for _ in range(40)]
+        for raw in opened:
+            raw.sendall(request)
+        time.sleep(0.3)
+    for raw in opened:
+        with raw:
+            assert b" 200 " in b"".join(iter(lambda: raw.recv(65536), b"")).split(b"\r\n")[0]  # noqa: B023

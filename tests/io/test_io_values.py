@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 
 from arbora.core.trace import Trace
-from arbora.io import load, register, save
+from arbora.io import ModelFileError, load, register, save
 
 TEXT = st.text(st.characters(), max_size=8)  # surrogates too
 LEAVES = st.one_of(
@@ -135,7 +135,7 @@ def test_wrong_indices_of_a_sparse_matrix_never_reach_compiled_code(tmp_path):
     matrix = sparse.csr_array(np.eye(4))
     matrix.indices[2] = 1_000_000
     save(matrix, tmp_path)
-    with pytest.raises(ValueError, match="does not fit"):
+    with pytest.raises(ModelFileError, match="an entry in column 1000000"):
         load(tmp_path)
 
 

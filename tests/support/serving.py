@@ -1,6 +1,5 @@
 """A model folder with a trained model in it, and a server that runs beside the tests."""
 
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -8,10 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 from arbora.app.folder import open_folder
 from arbora.classify import OneVsRestSVC
+from arbora.explore.connections import listen
+from arbora.explore.limits import Limits
+from arbora.explore.server import make_server
 from arbora.structure import Hierarchy
 from arbora.text import LtcVectorizer
 from support.explore_folders import classifier_folder
@@ -31,10 +31,10 @@ def trained_folder(path: Path) -> Path:
 
 
 @contextmanager
-def started(app: Any) -> Iterator[str]:
+def started(app: Any, limits: Limits | None = None) -> Iterator[str]:
     """Serve an application from a thread, at a port that is free; give its address."""
-    listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+    listening = listen("127.0.0.1", 0)
+    server = make_server(app, limits)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     while not server.started:

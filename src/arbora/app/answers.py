@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from arbora.classify import deciding_words, explain
 from arbora.core.chunks import split
+from arbora.core.sparse_structure import check_structure
 
 UNKNOWN_WORDS = "none of its words is known to the model"
 N_NEAREST = 3
@@ -165,6 +166,7 @@ def answer(
     >>> first["label"], [word for word, _ in first["words"]], last
     ('land', ['tree'], {'note': 'none of its words is known to the model'})
     """
+    check_structure(X)
     X = sp.csr_array(X)
     known = np.flatnonzero(known_rows(X))
     answers: list[dict[str, Any]] = [{"note": UNKNOWN_WORDS} for _ in range(X.shape[0])]

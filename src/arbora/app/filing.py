@@ -20,7 +20,7 @@ from arbora.app.documents.source import (
     iter_documents,
     jsonl_records,
 )
-from arbora.app.folder import Folder
+from arbora.app.folder import Folder, FolderError
 from arbora.app.text_rows import feature_names, transform_rows
 from arbora.datasets.errors import DataFormatError
 from arbora.datasets.readers.texts import TextRow
@@ -47,6 +47,8 @@ class Filer:
         kept = folder.load_model()
         self.name = str(folder.about["name"])
         self.path = folder.path
+        if "estimator" not in kept:
+            raise FolderError(f"{folder.path} has no estimator")
         self.estimator, self.vectorizer = kept["estimator"], kept.get("vectorizer")
         n_features = getattr(self.estimator, "n_features_in_", 0)
         self._names = kept.get("feature_names") or feature_names(None, self.vectorizer, n_features)

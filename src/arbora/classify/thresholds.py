@@ -31,6 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.classify._common.cuts import best_cuts, label_ranks, ridge, top_columns
 from arbora.classify._linear.linear_model import by_chunks
+from arbora.core.sparse_structure import check_structure
 
 
 def _as_sets(columns: NDArray[np.int64], counts: NDArray[np.int64], n_classes: int) -> sp.csr_array:
@@ -57,6 +58,7 @@ def _check_scores(given: Any) -> NDArray[Any]:
 
 
 def _check_labels(given: Any, shape: tuple[int, ...]) -> sp.csr_array:
+    check_structure(given, "Y")
     Y: sp.csr_array = sp.csr_array(given, copy=True)
     Y.sum_duplicates()
     if Y.shape != shape:

@@ -36,6 +36,22 @@ def share(text: str) -> float:
     return number
 
 
+def size(text: str) -> int | None:
+    """Read a number of bytes, with K, M, G or T for powers of 1024; none: no limit.
+
+    Examples
+    --------
+    >>> size("20G") == 20 * 2**30, size("none")
+    (True, None)
+    """
+    if text.lower() == "none":
+        return None
+    match = re.fullmatch(r"(\d{1,15})([KMGT]?)", text.upper())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: give bytes, such as 500M or 20G, or none")
+    return int(match[1]) << 10 * " KMGT".index(match[2] or " ")
+
+
 def coupling(text: str) -> float:
     """Read a number from 0 up."""
     return 0.0 if text.strip() in ("0", "0.0") else positive(text)

@@ -20,6 +20,7 @@ from arbora.cli.argument_types import (
     numbers,
     positive,
     share,
+    size,
     topics,
 )
 
@@ -29,7 +30,7 @@ FORMATS = ("auto", "folder", "jsonl", "csv", "tsv", "svmlight", "npz")
 HIERARCHY_FORMATS = ("auto", "tsv", "pairs", "paths", "rcv1")
 
 # Arguments that go together to one function or one named tuple of `arbora.app`.
-READING = ("format", "text", "label", "label_separator", "pattern", "encoding")
+READING = ("format", "text", "label", "label_separator", "pattern", "encoding", "max_unpacked")
 TEXT = ("language", "min_df", "ngrams")
 CLASSIFIER = ("model", "C", "coupling", "jobs", "seed")
 EXPANSION = ("new", "sure", "seed")
@@ -119,6 +120,13 @@ def _add_reading(parser: argparse.ArgumentParser, label: bool = True) -> None:
         "--pattern", default="*", metavar="GLOB", help="files of a folder, such as '*.txt' (*)"
     )
     group.add_argument("--encoding", default="utf-8", help="encoding of the text (utf-8)")
+    group.add_argument(
+        "--max-unpacked",
+        type=size,
+        default=1 << 32,
+        metavar="BYTES",
+        help="largest size of a compressed file when unpacked, such as 20G; none: no limit (4G)",
+    )
 
 
 def _add_features(parser: argparse.ArgumentParser) -> None:
@@ -301,6 +309,9 @@ def _explore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=count, default=8765, metavar="N", help="port of the server (8765)")
     parser.add_argument(
         "--token", help="token that a browser must send; required for addresses other than 127.0.0.1"
+    )
+    parser.add_argument(
+        "--log", action="store_true", help="log every request, as JSON lines on the error stream"
     )
     _add_json(parser, "print the result, or the address of the server, as JSON")
 

@@ -16,6 +16,7 @@ def explore(
     host: str = "127.0.0.1",
     port: int = 8765,
     token: str | None = None,
+    log: bool = False,
     as_json: bool = False,
 ) -> None:
     """Write the page of some model folders, or serve it."""
@@ -30,7 +31,7 @@ def explore(
                 flush=True,
             )
 
-        server.serve(folders, host=host, port=port, token=token, on_start=print_address)
+        server.serve(folders, host, port, token, print_address, log_requests=log)
         return
     from arbora.explore.page import make_page
 

@@ -1,11 +1,15 @@
 """Atomic files and folders: a reader sees the old content or the new, never a mixture.
 
 A file is written under a temporary name in its final folder, forced to the disk, and renamed over the old one; file
-systems rename atomically.
+systems rename atomically. A folder is exchanged with the old one, atomically on Linux; elsewhere the old one is moved
+aside for a moment, and the next run moves it back if the process died in between. Temporary names carry their owner
+(`arbora.core.owners`): the next run removes what dead processes left.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import hashlib
 import os
 import shutil
@@ -16,7 +20,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from arbora.core.owners import has_owner, owner_is_dead, owner_tag, remove_dead_folders
+
 TEMPORARY_PREFIX = ".arbora-tmp-"
+_ASIDE_PREFIX = ".arbora-old-"  # an old folder that is being replaced
+_EXCHANGE = 2  # RENAME_EXCHANGE of renameat2
+_HERE = -100  # AT_FDCWD
 
 # Files that this process is writing now; they are not stray.
 _under_way: set[Path] = set()
@@ -112,7 +121,7 @@ def temporary_file(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
     b'done'
     """
     with _lock:  # another thread must not see the new file as stray before it is registered
-        descriptor, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=folder)
+        descriptor, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX + owner_tag(), dir=folder)
         path = Path(name)
         _under_way.add(path)
     try:
@@ -136,10 +145,10 @@ def publish(file: BinaryIO, temporary: Path, target: Path) -> None:
 
 
 def remove_stray_files(folder: Path) -> None:
-    """Remove temporary files of writers that died; only one process at a time may write into ``folder``."""
+    """Remove temporary files of writers that died; those of living processes stay."""
     with _lock:
         for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
-            if path not in _under_way:
+            if path not in _under_way and (owner_is_dead(path.name) or not has_owner(path.name)):
                 with suppress(OSError):
                     path.unlink()
 
@@ -155,9 +164,30 @@ def write_synced(path: Path, fill: Callable[[HashingWriter], object]) -> Hashing
 
 
 @contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Let one process or thread at a time write into a folder; others wait. Only on systems with ``flock``."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems cannot lock folders
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # this unlocks it
+
+
+@contextmanager
 def temporary_folder(parent: Path) -> Iterator[Path]:
-    """Make a temporary folder in ``parent``; the block ends with removing it, unless it was published."""
-    folder = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=parent))
+    """Make a temporary folder in ``parent``; the block ends with removing it, unless it was published.
+
+    Temporary folders that dead processes left in ``parent`` are removed first.
+    """
+    clean_up(parent)
+    folder = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX + owner_tag(), dir=parent))
     folder.chmod(0o777 & ~UMASK)  # mkdtemp makes it readable by its owner only
     try:
         yield folder
@@ -165,17 +195,57 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def clean_up(parent: Path) -> None:
+    """Remove what dead processes left in a folder; move old folders back that they had moved aside."""
+    with suppress(OSError):
+        for aside in parent.glob(f"{_ASIDE_PREFIX}*"):
+            if owner_is_dead(aside.name):
+                for old in aside.iterdir():
+                    if not (parent / old.name).exists():
+                        os.rename(old, parent / old.name)
+                shutil.rmtree(aside, ignore_errors=True)
+    remove_dead_folders(parent, TEMPORARY_PREFIX)
+
+
 def publish_folder(temporary: Path, target: Path) -> None:
-    """Rename a folder to ``target``; an old folder there is moved aside first, and back if the renaming fails."""
+    """Rename a folder to ``target``; an old folder there is exchanged with it, and removed with the temporary one."""
     sync_folder(temporary)
-    if target.exists():
-        with temporary_folder(target.parent) as aside:
-            os.rename(target, aside / "old")
-            try:
-                os.rename(temporary, target)
-            except BaseException:
-                os.rename(aside / "old", target)
-                raise
-    else:
-        os.rename(temporary, target)
+    try:
+        _rename_new(temporary, target)
+    except FileExistsError:
+        if not _exchange(temporary, target):
+            _replace_folder(temporary, target)
     sync_folder(target.parent)
+
+
+def _rename_new(source: Path, target: Path) -> None:
+    """Rename a folder to an unused name, or over an empty folder."""
+    try:
+        os.rename(source, target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise FileExistsError(error.errno, error.strerror, str(target)) from None
+        raise
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders atomically; return False if the system cannot."""
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError, TypeError):
+        return False
+    return int(renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE)) == 0
+
+
+def _replace_folder(temporary: Path, target: Path) -> None:
+    """Move the old folder aside and the new one to its place; `clean_up` repairs an interruption."""
+    aside = Path(tempfile.mkdtemp(prefix=_ASIDE_PREFIX + owner_tag(), dir=target.parent))
+    try:
+        os.rename(target, aside / target.name)
+        try:
+            os.rename(temporary, target)
+        except BaseException:
+            os.rename(aside / target.name, target)
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)

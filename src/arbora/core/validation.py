@@ -3,9 +3,11 @@
 `check_features` returns a dense or a CSR matrix, as X was given; `check_rows` always returns a canonical CSR array.
 Both take the same steps:
 
-1. **structure**: the index arrays of a sparse matrix must stay inside its shape, because compiled kernels trust them;
-2. **conversion**: scikit-learn's `validate_data` (dimensions, number of features, dtype, CSR);
-3. **finiteness**: NaN and infinity are refused.
+1. **structure**: the index arrays of a sparse matrix must stay inside its shape, because compiled kernels trust them
+   (`arbora.core.sparse_structure`);
+2. **size**: a shape that alone exceeds the free memory is refused before anything is allocated;
+3. **conversion**: scikit-learn's `validate_data` (dimensions, number of features, dtype, CSR);
+4. **finiteness**: NaN and infinity are refused.
 
 Models add rules of their own with `check_not_negative`, `check_not_above` and `refuse_rows`.
 Every error says what is wrong, where (row and column, or rows), and what to do.
@@ -24,15 +26,19 @@ from sklearn.utils.validation import validate_data
 
 from arbora.core.chunks import split
 from arbora.core.memory import require_memory
+from arbora.core.sparse_structure import check_structure
 
 Mask = Callable[[NDArray[Any]], NDArray[np.bool_]]
 
 _DTYPES = (np.float64, np.float32)
 _ENTRIES_AT_ONCE = 1 << 20  # entries examined at a time
 _LISTED = 5  # rows that an error message lists by number
+_MANY = 10_000_000  # rows or columns from which the memory for one number each is counted
+_BYTES_PER_COLUMN = 32  # a few vectors of numbers
+_BYTES_PER_ROW = 16
 
 
-def check_features(estimator: Any, X: Any, *, reset: bool, min_features: int = 1) -> Any:
+def check_features(estimator: Any, X: Any, *, reset: bool, min_features: int = 1, squares: Any = None) -> Any:
     """Check a feature matrix that may stay dense.
 
     Parameters
@@ -44,6 +50,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool, min_features: int = 1
         True in `fit`, False afterwards.
     min_features : int
         Smallest number of features in `fit`.
+    squares : dtype, optional
+        Refuse features whose squared norm may overflow in this precision (`check_squares`).
 
     Returns
     -------
@@ -58,6 +66,7 @@ def check_features(estimator: Any, X: Any, *, reset: bool, min_features: int = 1
     ValueError: X contains NaN in row 0, column 1. BaseEstimator needs finite numbers: impute ...
     """
     check_structure(X)
+    check_size(X, reset)
     X = validate_data(
         estimator,
         X,
@@ -69,7 +78,11 @@ def check_features(estimator: Any, X: Any, *, reset: bool, min_features: int = 1
         else 1,  # later, a wrong number of features has its own error
         reset=reset,
     )
-    check_finite(X, type(estimator).__name__)
+    total = sum_of_squares(X)
+    if not np.isfinite(total):  # it may overflow although every value is finite: then look closer
+        check_finite(X, type(estimator).__name__)
+    if squares is not None and not total <= float(np.finfo(squares).max) / max(1, X.shape[1]):
+        check_squares(X, squares)
     return X
 
 
@@ -97,54 +110,77 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, min_features: int = 1) ->
     return rows
 
 
-def check_structure(X: Any) -> None:
-    """Refuse a CSR or CSC matrix whose index arrays point outside it; scipy accepts such arrays without an error.
+def check_size(X: Any, reset: bool) -> None:
+    """Refuse a sparse matrix for whose rows or columns no vector fits in memory: one wrong index can make it so wide.
 
     Examples
     --------
-    >>> X = sp.csr_array(np.eye(2))
-    >>> X.indices[1] = 7
-    >>> check_structure(X)
+    >>> check_size(sp.coo_array(([1.0], ([0], [2**55])), shape=(1, 2**60)), True)
     Traceback (most recent call last):
     ...
-    ValueError: X is damaged: it has shape (2, 2), but an entry in column 7. Build it with ...
+    MemoryError: A fit with 1152921504606846976 features needs about ... GiB, but only ...
     """
-    if getattr(X, "format", None) not in ("csr", "csc"):
+    is_sparse: bool = sp.issparse(X)
+    if not is_sparse or X.ndim != 2:
         return
-    is_csr = X.format == "csr"
-    n_major, n_minor = X.shape if is_csr else X.shape[::-1]
-    ends = np.asarray(X.indptr)
-    if len(ends) != n_major + 1 or ends[0] != 0 or np.any(ends[1:] < ends[:-1]):
-        _refuse_structure(X, f"its indptr has {len(ends)} entries that do not rise from 0")
-    if ends[-1] > min(len(X.indices), len(X.data)):
-        _refuse_structure(X, f"its indptr ends at {ends[-1]}, beyond its {len(X.indices)} indices")
-    inside = X.indices[: ends[-1]]
-    if len(inside) and not 0 <= inside.min() <= inside.max() < n_minor:
-        wrong = inside[(inside < 0) | (inside >= n_minor)][0]
-        _refuse_structure(X, f"an entry in {'column' if is_csr else 'row'} {wrong}")
-
-
-def _refuse_structure(X: Any, what: str) -> NoReturn:
-    raise ValueError(
-        f"X is damaged: it has shape {X.shape}, but {what}. Build it with the shape that its indices need; "
-        "X.check_format() checks it."
-    )
+    n_rows, n_columns = X.shape
+    if reset and n_columns > _MANY:
+        what = f"A fit with {n_columns} features"
+        require_memory(n_columns * _BYTES_PER_COLUMN, what, "Is one column index of X too large?")
+    if n_rows > _MANY and X.format != "csr":
+        what = f"A CSR matrix with {n_rows} rows"
+        require_memory(n_rows * _BYTES_PER_ROW, what, "Is one row index of X too large?")
 
 
 def check_finite(X: Any, name: str) -> None:
     """Refuse NaN and infinity in a dense or CSR matrix; `name` is that of the estimator."""
-    data = X.data if hasattr(X, "indptr") else X
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(
-            data.sum()
-        ):  # cheap. A sum may overflow although every value is finite: then look closer.
-            return
     refuse_entries(
         X,
         lambda values: ~np.isfinite(values),
         lambda value: f"contains {'NaN' if np.isnan(value) else 'infinity'}",
         f"{name} needs finite numbers: impute the missing values (scikit-learn's SimpleImputer) or drop the rows",
     )
+
+
+def sum_of_squares(X: Any) -> float:
+    """Sum of the squares of all entries, in their precision; infinite or NaN if one of them is not finite.
+
+    Examples
+    --------
+    >>> sum_of_squares(np.array([[3.0, 4.0]])), sum_of_squares(np.array([[np.nan]]))
+    (25.0, nan)
+    """
+    data = (X.data if hasattr(X, "indptr") else X).ravel(order="K")  # no copy of contiguous arrays
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(data @ data)
+
+
+def check_squares(X: Any, dtype: Any) -> None:
+    """Refuse features whose squared norm may be infinite in the working precision.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix
+    dtype : float32 or float64
+
+    Examples
+    --------
+    >>> check_squares(np.array([[1e30]]), np.float32)
+    Traceback (most recent call last):
+    ...
+    ValueError: X holds a value as large as 1e+30, whose square overflows in float32: scale the features ...
+    """
+    dtype = np.dtype(dtype)
+    limit = float(np.finfo(dtype).max) / max(1, X.shape[1])
+    if sum_of_squares(X) <= limit:
+        return
+    data = X.data if hasattr(X, "indptr") else X
+    largest = max(data.max(initial=0.0), -data.min(initial=0.0))
+    if largest > np.sqrt(limit):
+        raise ValueError(
+            f"X holds a value as large as {largest:.2g}, whose square overflows in {dtype.name}: scale the features"
+            + (" or use dtype='float64'." if dtype == np.float32 else ".")
+        )
 
 
 def check_not_negative(X: sp.csr_array, name: str, advice: str) -> None:

@@ -1,7 +1,7 @@
 """Data sets: readers of common file formats, real sets by name, generators with known truth, a built-in corpus."""
 
 from arbora.datasets.base import Dataset, Split
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.errors import DataFileError, DataFormatError
 from arbora.datasets.load import available, data_folder, load
 from arbora.datasets.python_docs import load_python_docs
 from arbora.datasets.readers.arff import HmcData, read_hmc_arff
@@ -13,6 +13,7 @@ from arbora.datasets.synthetic.vmf import VMFTruth, make_hierarchical_vmf, make_
 
 __all__ = [
     "ClutoData",
+    "DataFileError",
     "DataFormatError",
     "Dataset",
     "FolderData",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 ROOT = "root"  # name of the root of the hierarchies built in this package
+_DEEPEST = 1000  # levels of a path; the names of all its nodes together grow with their square
 
 
 class Split(NamedTuple):
@@ -152,6 +153,8 @@ def path_edges(paths: Iterable[str]) -> list[tuple[str, str]]:
     edges: dict[tuple[str, str], None] = {}
     for path in dict.fromkeys(paths):
         parts = path.split("/")
+        if len(parts) > _DEEPEST:
+            raise ValueError(f"the path {path[:60]!r}... has {len(parts)} levels, more than {_DEEPEST}")
         chain = [ROOT, *("/".join(parts[: i + 1]) for i in range(len(parts)))]
         edges.update(dict.fromkeys(pairwise(chain)))
     return list(edges)

@@ -13,14 +13,14 @@ import numpy as np
 
 from arbora.datasets.base import Dataset, name_array
 from arbora.datasets.collections_classify import check_choice
+from arbora.datasets.readers.npz import read_arrays
 from arbora.datasets.readers.texts import read_jsonl
 
 _KNOWN = {"X", "y", "scale", "class_names", "feature_names", "is_test", "length", "channel_scale"}
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as archive:
-        return {key: archive[key] for key in archive.files}
+    return read_arrays(path, max_unpacked=None)
 
 
 def _labels(arrays: dict[str, np.ndarray], key: str = "y") -> np.ndarray:

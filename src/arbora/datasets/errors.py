@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class DataFormatError(ValueError):
-    """A data file violates its format.
+    """A data file violates its format. `DataFileError` is the same class, named like `arbora.io.ModelFileError`.
 
     Attributes
     ----------
@@ -31,6 +31,9 @@ class DataFormatError(ValueError):
 
     def __reduce__(self) -> tuple[type["DataFormatError"], tuple[Path, int | None, str]]:
         return DataFormatError, (self.path, self.line, self.problem)
+
+
+DataFileError = DataFormatError
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arbora.core.fingerprint import fingerprint
+from arbora.core.owners import owner_tag, remove_dead_folders
 from arbora.core.shards import EngineError, Make, Shards
 from arbora.engine.journal import Journal, open_journal
 from arbora.engine.mapped import read_object, write_object
@@ -32,6 +33,7 @@ from arbora.engine.worker import LOOK, BehindError, Worker, WorkerStatus
 if TYPE_CHECKING:
     from arbora.engine.ray import RayEngine
 
+_RUN_PREFIX = "arbora-run-"  # of the folder of a run
 _MOST_DEATHS = 3  # in a row, of a worker that completes no step in between
 _MOST_REPORTS = 5  # reports of death before a worker counts as dead: one that is restarting reports it too
 _LOOK_EVERY = 15.0  # seconds between two checks that the workers of a running step are alive
@@ -129,7 +131,9 @@ class RayShards(Shards):
     def _new_folder(self) -> Path:
         if self.engine.folder is not None:
             Path(self.engine.folder).mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="arbora-run-", dir=self.engine.folder)).resolve()
+        parent = Path(self.engine.folder or tempfile.gettempdir())
+        remove_dead_folders(parent, _RUN_PREFIX)
+        return Path(tempfile.mkdtemp(prefix=_RUN_PREFIX + owner_tag(), dir=parent)).resolve()
 
     def _require_cpus(self) -> None:
         threads, have = self.engine.threads, self.ray.cluster_resources().get("CPU", 0)

@@ -14,12 +14,14 @@ import html
 import json
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from arbora._version import __version__
 from arbora.app.folder import open_folder
+from arbora.app.folder.checks import reading
 from arbora.core.files import publish, temporary_file
 from arbora.explore.page_data import MOST_DOCUMENTS, model_data
 
@@ -103,21 +105,23 @@ def make_page(
     opened = [_opened(folder) for folder in _as_list(folders)]
     if not opened:
         raise ValueError("give at least one model folder to show")
-    data = {
-        "live": live is not None,
-        "limits": live or {},
-        "models": [model_data(folder, most_documents) for folder in opened],
-    }
+    models = ",".join(_data_of(folder, most_documents) for folder in opened)
+    data = as_json({"live": live is not None, "limits": live or {}})[:-1] + f',"models":[{models}]}}'
     scripts = {"plotly": plotly_script(), "script": own_script()}
     values = {
         "policy": policy(list(scripts.values()), connect=live is not None),
         "generator": html.escape(f"Arbora {__version__}"),
         "title": html.escape(title or ", ".join(str(folder.about["name"]) for folder in opened)),
         "style": asset("page.css"),
-        "data": as_json(data),
+        "data": data,
         **scripts,
     }
     return Page(_fill(asset("page.html"), values))
+
+
+def _data_of(folder: Any, most_documents: int) -> str:
+    with reading(folder.path) if hasattr(folder, "path") else nullcontext():
+        return as_json(model_data(folder, most_documents))
 
 
 def write_page(

@@ -9,7 +9,8 @@
 
 Security: a request never names a file. A server on a loopback address accepts only requests whose ``Host`` is a
 loopback name, which prevents DNS rebinding; any other address needs a token. POST requests need a content type that a
-page of another origin cannot send without a preflight. The size of a body is checked while it is read.
+page of another origin cannot send without a preflight. The size of a body is checked while it is read; `Limits` has
+all limits. `arbora.explore.connections` disconnects slow clients, `arbora.explore.request_log` writes the log.
 """
 
 from __future__ import annotations
@@ -17,31 +18,39 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
-import socket
+import logging
+import re
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
 from arbora.app.filing import Filer
 from arbora.app.folder import open_folder
+from arbora.explore.limits import Limits, Rates
 from arbora.explore.page import make_page
-from arbora.explore.request_batches import RequestBatches
+from arbora.explore.request_batches import BusyError, RequestBatches
+from arbora.explore.request_log import log, start_log
 
 try:
     import uvicorn
     from starlette.applications import Starlette
     from starlette.concurrency import iterate_in_threadpool
     from starlette.exceptions import HTTPException
-    from starlette.requests import Request
+    from starlette.requests import ClientDisconnect, Request
     from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
     from starlette.routing import Route
+
+    from arbora.explore.connections import listen, with_limits
 except ImportError as error:
     raise ImportError("the server needs starlette and uvicorn: pip install arbora[serve]") from error
 
 COOKIE = "arbora_token"
 N_WORDS = 10
+_GRACE = 30  # seconds that a stopping server waits for its answers
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,253}))(?::(\d{1,5}))?")
 _DIGITS = 9  # a model number with more digits is not converted
 _JSON = "application/json"
 _LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
@@ -54,13 +63,6 @@ _HEADERS = (
 )
 
 
-class Limits(NamedTuple):
-    """Largest body in bytes: of one document, and of a file of documents."""
-
-    document: int = 1_000_000
-    batch: int = 50_000_000
-
-
 class Guard:
     """Middleware: checks that a request is allowed, and adds security headers to the response.
 
@@ -70,10 +72,12 @@ class Guard:
     token : str or None
         Requests must send it as a bearer token, as the cookie, or once in the URL of the page, which sets the cookie.
         Without a token, the ``Host`` of a request must be a loopback name.
+    limits : Limits
     """
 
-    def __init__(self, app: Any, token: str | None) -> None:
+    def __init__(self, app: Any, token: str | None, limits: Limits) -> None:
         self.app, self.token = app, token
+        self._rates = Rates(limits.rate)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a request, or reject it."""
@@ -81,17 +85,29 @@ class Guard:
             await self.app(scope, receive, send)
             return
 
+        started, status = time.monotonic(), 0
+        client = scope["client"][0] if scope.get("client") else ""
+
         async def send_guarded(message: Any) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = message["status"]
                 message["headers"] = [*message["headers"], *_HEADERS]
             await send(message)
 
-        await self._answer(Request(scope))(scope, receive, send_guarded)
+        await self._answer(Request(scope), client)(scope, receive, send_guarded)
+        milliseconds = round(1000 * (time.monotonic() - started), 1)
+        about = {"method": scope["method"], "path": scope["path"], "status": status}
+        log("request", logging.DEBUG, client=client, **about, milliseconds=milliseconds)
 
-    def _answer(self, request: Request) -> Any:
+    def _answer(self, request: Request, client: str) -> Any:
+        if not self._rates.allow(client):
+            return busy(429, f"more than {self._rates.rate:g} requests per second: send fewer (limit rate)")
+        host = host_name(request.headers.getlist("host"))
+        if host is None:
+            return problem(400, "the Host of the request is not the name of a host with an optional port")
         if self.token is None:
-            host = request.headers.get("host", "")
-            if not is_local(host_name(host)):
+            if not is_local(host):
                 return problem(400, "this server accepts only requests to localhost or a loopback address")
             return self.app
         if request.url.path == "/health" or self._has_token(request):
@@ -119,17 +135,18 @@ def same(given: str, token: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode("utf-8", "replace"))
 
 
-def host_name(host: str) -> str:
-    """Return the host of a ``Host`` header, without the port.
+def host_name(hosts: Sequence[str]) -> str | None:
+    """Return the host of the ``Host`` headers, without the port; None if there is not exactly one, or it is odd.
 
     Examples
     --------
-    >>> host_name("localhost:8765"), host_name("[::1]:8765")
-    ('localhost', '::1')
+    >>> host_name(["localhost:8765"]), host_name(["[::1]:8765"]), host_name(["localhost:evil"]), host_name([])
+    ('localhost', '::1', None, None)
     """
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
+    if match is None or (match[3] is not None and not 0 < int(match[3]) < 1 << 16):
+        return None
+    return (match[1] or match[2]).lower()
 
 
 def is_local(host: str) -> bool:
@@ -153,17 +170,22 @@ def problem(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error": message}, status_code=status)
 
 
+def busy(status: int, message: str) -> JSONResponse:
+    """Make a response that asks the client to try again in a second."""
+    log("refused", status=status, reason=message)
+    return JSONResponse({"error": message}, status_code=status, headers={"retry-after": "1"})
+
+
 async def read_body(request: Request, limit: int) -> bytes:
     """Read a body; stop with an error as soon as it exceeds the limit."""
     if int(request.headers.get("content-length") or 0) > limit:
         raise HTTPException(413, f"the body is larger than {limit:,} bytes")
-    parts, size = [], 0
+    body = bytearray()
     async for part in request.stream():
-        size += len(part)
-        if size > limit:
+        body += part
+        if len(body) > limit:
             raise HTTPException(413, f"the body is larger than {limit:,} bytes")
-        parts.append(part)
-    return b"".join(parts)
+    return bytes(body)
 
 
 def check_type(request: Request, *accepted: str) -> None:
@@ -178,7 +200,8 @@ class Handlers:
 
     def __init__(self, page: str, filers: Sequence[Filer], limits: Limits) -> None:
         self.page, self.filers, self.limits = page.encode(), filers, limits
-        self.batches = {filer: RequestBatches(filer) for filer in filers}
+        self.batches = {filer: RequestBatches(filer, limits.waiting) for filer in filers}
+        self.n_batches = 0
 
     async def show(self, request: Request) -> Response:
         """Send the page."""
@@ -199,17 +222,28 @@ class Handlers:
         if not isinstance(request_data, dict) or not isinstance(request_data.get("text"), str):
             raise HTTPException(400, "an object with 'text' is needed")
         filer = self._filer(request_data.get("model", 0))
-        return JSONResponse(await self.batches[filer].file(request_data["text"]))
+        try:
+            return JSONResponse(await self.batches[filer].file(request_data["text"]))
+        except BusyError as error:
+            return busy(503, f"{error} (limit waiting)")
 
     async def batch(self, request: Request) -> Response:
         """File many documents, one per line."""
         check_type(request, *_LINES)
         number = request.query_params.get("model", "0")
         filer = self._filer(int(number) if number.isdecimal() and len(number) < _DIGITS else number)
-        body = await read_body(request, self.limits.batch)
+        if self.n_batches >= self.limits.batches:
+            return busy(503, f"{self.n_batches} batches are being answered (limit batches)")
+        self.n_batches += 1
+        try:
+            body = await read_body(request, self.limits.batch)
+            if body.count(b"\n") > self.limits.lines:
+                raise HTTPException(413, f"the batch has more than {self.limits.lines:,} lines (limit lines)")
+        finally:
+            self.n_batches -= 1  # a response whose client has gone is never begun
         # Not splitlines: a text may contain other line separators.
-        lines: AsyncIterator[bytes] = iterate_in_threadpool(filer.file_lines(body.split(b"\n")))
-        return StreamingResponse(lines, media_type=_LINES[0])
+        lines = filer.file_lines(body.split(b"\n"))
+        return BatchResponse(self, iterate_in_threadpool(lines), media_type=_LINES[0])
 
     def _filer(self, number: Any) -> Filer:
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(self.filers):
@@ -220,9 +254,31 @@ class Handlers:
         return filer
 
 
+class BatchResponse(StreamingResponse):
+    """The answers for a batch, in a stream; the batch counts until its end or until the client has gone."""
+
+    def __init__(self, handlers: Handlers, lines: AsyncIterator[bytes], media_type: str) -> None:
+        super().__init__(lines, media_type=media_type)
+        self._handlers = handlers
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send the answers."""
+        self._handlers.n_batches += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._handlers.n_batches -= 1
+
+
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return problem(error.status_code, error.detail)
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """Handle a client that disconnected before its request was complete: nothing to answer, one line in the log."""
+    log("disconnected", client=request.client.host if request.client else None, path=request.url.path)
+    return Response(status_code=499)
 
 
 async def _fail(request: Request, error: Exception) -> Response:
@@ -238,7 +294,7 @@ def make_app(folders: Sequence[Any], *, token: str | None = None, limits: Limits
     token : str, optional
         Token that requests must send; without one only requests to a loopback name are accepted.
     limits : Limits, optional
-        Largest bodies, in bytes.
+        Limits of sizes, numbers and rates.
 
     Returns
     -------
@@ -246,7 +302,7 @@ def make_app(folders: Sequence[Any], *, token: str | None = None, limits: Limits
     """
     limits = limits or Limits()
     opened = [open_folder(one) if not hasattr(one, "load_model") else one for one in folders]
-    page = make_page(opened, live=limits._asdict())
+    page = make_page(opened, live={"document": limits.document, "batch": limits.batch})
     handlers = Handlers(page.html, [Filer(folder, n_words=N_WORDS) for folder in opened], limits)
     app = Starlette(
         routes=[
@@ -255,9 +311,39 @@ def make_app(folders: Sequence[Any], *, token: str | None = None, limits: Limits
             Route("/api/file", handlers.file, methods=["POST"]),
             Route("/api/batch", handlers.batch, methods=["POST"]),
         ],
-        exception_handlers={HTTPException: _refuse, Exception: _fail},
+        exception_handlers={HTTPException: _refuse, ClientDisconnect: _gone, Exception: _fail},
     )
-    return Guard(app, token)
+    return Guard(app, token, limits)
+
+
+def make_server(app: Any, limits: Limits | None = None) -> uvicorn.Server:
+    """Make the HTTP server of an application; its `run` takes the sockets to listen on.
+
+    Parameters
+    ----------
+    app : ASGI application
+        See `make_app`.
+    limits : Limits, optional
+        Those of connections and times are used.
+
+    Returns
+    -------
+    uvicorn.Server
+    """
+    limits = limits or Limits()
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=with_limits(limits),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=limits.connections,
+            timeout_graceful_shutdown=_GRACE,
+        )
+    )
 
 
 def serve(
@@ -266,8 +352,13 @@ def serve(
     port: int = 8765,
     token: str | None = None,
     on_start: Callable[[str], None] = print,
+    *,
+    limits: Limits | None = None,
+    log_requests: bool = False,
 ) -> None:
-    """Serve the page of some model folders until Ctrl-C is pressed.
+    """Serve the page of some model folders until Ctrl-C is pressed, or SIGTERM is received.
+
+    Requests that have begun are answered before the server ends, within 30 seconds.
 
     Parameters
     ----------
@@ -280,6 +371,10 @@ def serve(
         Token that a browser must send. It is not encrypted: on an untrusted network, put a TLS proxy in front.
     on_start : callable
         Called with the URL, which includes the token, before the first request is answered.
+    limits : Limits, optional
+        Limits of sizes, numbers, rates and times.
+    log_requests : bool
+        Log every request, as a line of JSON on the error stream. Problems are always logged there.
 
     Examples
     --------
@@ -287,19 +382,11 @@ def serve(
     """
     if not is_local(host) and not token:
         raise ValueError(f"other machines can reach {host}: give a --token that a browser must send")
-    try:
-        listening = socket.create_server((host, port), family=_family(host), backlog=1024)
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ValueError(f"cannot listen on {host}, port {port}: {why}; give another port or host") from None
-    app = make_app(folders, token=token)
+    listening = listen(host, port)
+    start_log(log_requests)
+    app = make_app(folders, token=token, limits=limits)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
     on_start(f"{address}?{urlencode({'token': token})}" if token else address)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False))
     with suppress(KeyboardInterrupt):  # the way to end it
-        server.run(sockets=[listening])
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
+        make_server(app, limits).run(sockets=[listening])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from arbora.core.sparse_structure import structure_problem
 from arbora.io.encode import ARRAY_KINDS, SCALAR_KINDS, SPARSE_PARTS, is_fitted_name
 from arbora.io.errors import ModelFileError
 from arbora.io.registry import class_of, kind_of
@@ -25,6 +26,16 @@ def _dtype(text: str, kinds: str) -> np.dtype[Any]:
     return dtype
 
 
+def _check_lengths(format: str, shape: tuple[int, ...], parts: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse a shape that its index pointers do not have, before anything of that length is allocated."""
+    if min(shape, default=0) < 0 or (format != "coo" and len(shape) != 2):
+        raise ModelFileError(f"a sparse matrix has the shape {shape}")
+    if format != "coo" and len(parts["indptr"]) != shape[0 if format == "csr" else 1] + 1:
+        raise ModelFileError(
+            f"a sparse matrix of shape {shape} has {len(parts['indptr'])} entries in its indptr"
+        )
+
+
 class Decoder:
     """Decoder of one model.
 
@@ -32,15 +43,12 @@ class Decoder:
     ----------
     arrays : dict of str to ndarray
         The arrays of the model.
-    check_indices : bool
-        Check every index of sparse matrices: compiled code would read outside its arrays with a wrong one.
     format_version : int
         Format of the file; names of older formats are translated by `arbora.io.renamed`.
     """
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]], check_indices: bool, format_version: int) -> None:
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], format_version: int) -> None:
         self._arrays = arrays
-        self._check_indices = check_indices
         self._renames = format_version < 2
         self._objects: dict[int, Any] = {}
         self._decoders: dict[str, Callable[[Any], Any]] = {
@@ -99,16 +107,18 @@ class Decoder:
             raise ModelFileError(f"unknown sparse {node['container']} of format {node['format']!r}")
         parts = {name: self._array(part) for name, part in node["parts"].items()}
         shape = tuple(int(length) for length in node["shape"])
+        _check_lengths(node["format"], shape, parts)
         # Set the arrays directly: the constructor would copy the indices to another integer type.
         matrix = getattr(sparse, f"{node['format']}_{node['container']}")(shape, dtype=parts["data"].dtype)
         matrix.data = parts["data"]
         if node["format"] == "coo":
             matrix.coords = tuple(parts[f"coords{axis}"] for axis in range(len(shape)))
             matrix.has_canonical_format = False
-            matrix._check()
-            return matrix
-        matrix.indices, matrix.indptr = parts["indices"], parts["indptr"]
-        matrix.check_format(full_check=self._check_indices)
+        else:
+            matrix.indices, matrix.indptr = parts["indices"], parts["indptr"]
+        problem = structure_problem(matrix)  # always: compiled code trusts the indices
+        if problem is not None:
+            raise ModelFileError(f"a sparse matrix is damaged: {problem}")
         return matrix
 
     def _object(self, node: dict[str, Any]) -> Any:

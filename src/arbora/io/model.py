@@ -27,7 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora._version import __version__
-from arbora.core.files import TEMPORARY_PREFIX, HashingWriter, publish, remove_stray_files, temporary_file
+from arbora.core.files import (
+    TEMPORARY_PREFIX,
+    HashingWriter,
+    locked_folder,
+    publish,
+    remove_stray_files,
+    temporary_file,
+)
 from arbora.io.decode import Decoder
 from arbora.io.encode import Encoder
 from arbora.io.errors import ModelFileError
@@ -67,7 +74,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         An object of a registered class (see :func:`arbora.io.register`), or a list, tuple or dict of such.
     path : str or path
         The folder; it is created if it does not exist. An existing model is replaced when the new one is completely
-        on disk. A folder with other content is refused. Only one process at a time may save to a folder.
+        on disk. A folder with other content is refused. Processes that save to one folder wait for each other.
 
     Raises
     ------
@@ -91,7 +98,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     folder = Path(path)
     encoder = Encoder()
     content = encoder.encode(model, "model")
-    with _owned(folder):
+    with _owned(folder), locked_folder(folder):
         arrays = _write_arrays(folder, encoder.arrays)
         _write_manifest(folder, arrays, content)
         # The new model is complete: remove the files of older ones.
@@ -113,9 +120,9 @@ def load(path: str | os.PathLike[str], mmap: bool = False, verify: bool | None =
         Map the arrays read-only instead of reading them: loading is immediate, models may be larger than memory, and
         processes share the memory. The folder must not be moved.
     verify : bool, optional
-        Compare the SHA-256 of the arrays with the manifest, and check every index of sparse matrices. This reads the
-        whole file; the default is True without ``mmap`` and False with it. The manifest and the size of the arrays
-        file are always checked.
+        Compare the SHA-256 of the arrays with the manifest. This reads the whole file; the default is True without
+        ``mmap`` and False with it: damaged values then stay unnoticed. The manifest, the size of the arrays file and
+        the index arrays of sparse matrices are always checked, because wrong indices could crash the interpreter.
 
     Returns
     -------
@@ -157,14 +164,12 @@ def load(path: str | os.PathLike[str], mmap: bool = False, verify: bool | None =
             f"{folder / manifest.arrays.file} is damaged: its checksum differs from the manifest; "
             "restore it from a copy, or train the model again"
         )
-    decoder = Decoder(
-        view_npz(folder / manifest.arrays.file, buffer), check_indices=verify, format_version=manifest.version
-    )
+    decoder = Decoder(view_npz(folder / manifest.arrays.file, buffer), format_version=manifest.version)
     try:
         return decoder.decode(manifest.model)
     except ModelFileError as error:
         raise ModelFileError(f"cannot load {folder}: {error}") from error
-    except (TypeError, ValueError, LookupError, AttributeError) as error:
+    except Exception as error:  # a file can hold anything for any class
         raise ModelFileError(
             f"cannot load {folder}, written by Arbora {manifest.arbora} (this is {__version__}), because "
             f"its content does not fit this version: {error}"
@@ -247,7 +252,7 @@ def _read_manifest(folder: Path) -> Manifest:
         is_model = manifest["format"] == _FORMAT
         version = int(manifest["version"])
         writer = str(manifest["arbora"])
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise ModelFileError(f"{path} is damaged, or is not the manifest of a model of Arbora") from error
     if not is_model:
         raise ModelFileError(f"{path} is not the manifest of a model of Arbora")

@@ -20,6 +20,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from arbora.core.files import HashingWriter
+from arbora.io.encode import ARRAY_KINDS
 from arbora.io.errors import ModelFileError
 
 _ALIGNMENT = 64
@@ -77,7 +78,7 @@ def view_npz(path: Path, buffer: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
         return {member.filename.removesuffix(".npy"): _view(buffer, member) for member in members}
-    except (zipfile.BadZipFile, ValueError, struct.error, EOFError, SyntaxError) as error:
+    except Exception as error:  # zipfile, struct and numpy raise many kinds for damaged files
         raise ModelFileError(f"{path} is damaged: {error}") from error
 
 
@@ -93,10 +94,14 @@ def _view(buffer: NDArray[np.uint8], member: zipfile.ZipInfo) -> NDArray[Any]:
     shape, fortran_order, dtype = read_header(head)
     if dtype.hasobject:
         raise ValueError(f"{member.filename} contains pickled objects, which are never read")
+    if dtype.kind not in ARRAY_KINDS or (dtype.itemsize == 0 and 0 not in shape):
+        raise ValueError(f"{member.filename} has dtype {dtype}, which no model contains")
     order: Literal["C", "F"] = "F" if fortran_order else "C"
     n_bytes = math.prod(shape) * dtype.itemsize
     if member.file_size != head.tell() + n_bytes:
         raise ValueError(f"{member.filename} has {member.file_size} bytes, which differs from its header")
+    if min(shape, default=0) < 0:
+        raise ValueError(f"{member.filename} has the shape {shape}")
     if n_bytes == 0:
         return np.empty(shape, dtype, order)
     begin += head.tell()

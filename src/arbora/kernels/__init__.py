@@ -1,6 +1,7 @@
 """Numba kernels: arrays in and out, cached on disk, without the GIL; each has a NumPy twin in the tests.
 
-The kernels check nothing: callers pass arrays of the right shapes. They are untyped, since numba compiles them for
+The kernels check nothing: callers pass arrays of the right shapes. With ``ARBORA_CHECK=1`` in the environment, an
+index out of range raises an `IndexError` (`arbora.checked_kernels`). They are untyped, since numba compiles them for
 the types of their arguments.
 """
 

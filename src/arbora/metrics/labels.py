@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from arbora.core.sparse_structure import check_structure
 from arbora.structure.names import nearest_name
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def _read_matrix(y: Any, name: str) -> LabelRows:
         )
     if 0 in y.shape:
         raise ValueError(f"{name} is empty: its shape is {y.shape}")
+    check_structure(y, name)
     matrix = sparse.csr_array(y, copy=True)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()

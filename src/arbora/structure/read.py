@@ -18,6 +18,7 @@ skipped.
 
 import bz2
 import gzip
+import io
 import lzma
 import math
 import re
@@ -27,16 +28,17 @@ from contextlib import contextmanager
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple, cast
 
 from arbora.structure.errors import StructureError
 
 FilePath = str | PathLike[str]
 
-_DECOMPRESSORS: dict[bytes, Callable[[bytes], bytes]] = {
-    b"\x1f\x8b": gzip.decompress,
-    b"\xfd7zXZ\x00": lzma.decompress,
-    b"BZh": bz2.decompress,
+MAX_UNPACKED = 1 << 30  # default limit of the unpacked size of a compressed file, in bytes
+_OPENERS: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
+    b"\x1f\x8b": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)),
+    b"\xfd7zXZ\x00": lambda file: cast(IO[bytes], lzma.LZMAFile(file)),  # noqa: SIM115
+    b"BZh": lambda file: cast(IO[bytes], bz2.BZ2File(file)),
 }
 _RCV1 = re.compile(r"parent:\s*(\S+)\s+child:\s*(\S+)(?:\s+child-description:.*)?")
 
@@ -52,12 +54,17 @@ class EdgeFile(NamedTuple):
 def read_lines(path: FilePath) -> list[str]:
     """Lines of a text file, plain or compressed; an error if all are blank."""
     data = Path(path).read_bytes()
-    for magic, decompress in _DECOMPRESSORS.items():
+    for magic, unpack in _OPENERS.items():
         if data.startswith(magic):
             try:
-                data = decompress(data)
+                data = unpack(io.BytesIO(data)).read(MAX_UNPACKED + 1)
             except (OSError, EOFError, lzma.LZMAError, zlib.error, ValueError) as error:
                 raise StructureError(f"{path}: the compressed file is damaged ({error})") from None
+            if len(data) > MAX_UNPACKED:
+                raise StructureError(
+                    f"{path}: it unpacks to more than {MAX_UNPACKED:,} bytes, the limit MAX_UNPACKED of "
+                    f"{__name__}: unpack the file first if you trust it"
+                )
             break
     try:
         text = data.decode("utf-8-sig")

@@ -19,6 +19,7 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.core.sparse_structure import check_structure
 from arbora.core.warn_caller import warn_caller
 from arbora.text.checks import check_dtype, check_ngram_range
 from arbora.text.terms import commonest_forms, count, document_frequencies, grams, join, number_stems, select
@@ -231,6 +232,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         [array(['red'], dtype=object), array(['blue'], dtype=object)]
         """
         check_is_fitted(self)
+        check_structure(X)
         rows = sparse.csr_matrix(check_array(X, accept_sparse="csr"), copy=True)
         if rows.shape[1] != len(self.feature_names_):
             raise ValueError(f"X has {rows.shape[1]} columns, the vocabulary has {len(self.feature_names_)}")

@@ -22,6 +22,8 @@ from arbora.app.documents.collection import Documents
 from arbora.app.documents.labels import tree_of_model
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content, full_about
+from arbora.core.sparse_structure import check_structure
+from arbora.core.validation import check_size
 from arbora.datasets.base import name_array
 from arbora.datasets.errors import did_you_mean
 from arbora.structure import Hierarchy
@@ -108,6 +110,8 @@ def model_content(
 def _rows(model: Any, X: Any) -> sp.csr_array:
     if X is None:
         return sp.csr_array((0, model.n_features_in_))
+    check_structure(X)
+    check_size(X, False)
     rows = sp.csr_array(check_array(X, accept_sparse="csr", estimator=model, input_name="X"))
     if rows.shape[1] != model.n_features_in_:
         raise ValueError(

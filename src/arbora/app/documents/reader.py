@@ -154,7 +154,9 @@ def _from_folder(folder: str, rows: Sequence[TextRow]) -> Documents:
 
 
 def _read_svmlight(source: Source) -> Documents:
-    data = read_svmlight(source.path, n_features=source.n_features, allow_unlabelled=True)
+    data = read_svmlight(
+        source.path, n_features=source.n_features, allow_unlabelled=True, max_unpacked=source.max_unpacked
+    )
     several = any(len(names) > 1 for names in data.labels)
     labels: list[Any] = (
         list(data.labels) if several else [names[0] if names else None for names in data.labels]
@@ -166,7 +168,7 @@ def _read_svmlight(source: Source) -> Documents:
 
 
 def _read_npz(source: Source) -> Documents:
-    data = read_npz(source.path)
+    data = read_npz(source.path, max_unpacked=source.max_unpacked)
     n_samples = data.X.shape[0]
     return Documents(
         _name_of(source.path),

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arbora.datasets.errors import DataFormatError
-from arbora.datasets.readers.files import decode, open_bytes
+from arbora.datasets.readers.files import MAX_UNPACKED, decode, open_bytes
 from arbora.datasets.readers.texts import Fields, TextRow, csv_rows, folder_rows, jsonl_row
 
 FORMATS = ("folder", "jsonl", "csv", "tsv", "svmlight", "npz")
@@ -55,6 +55,7 @@ class Source(NamedTuple):
     pattern: str = "*"
     encoding: str = "utf-8"
     n_features: int | None = None
+    max_unpacked: int | None = MAX_UNPACKED
 
 
 def make_source(
@@ -69,6 +70,7 @@ def make_source(
     labels: str = "required",
     extra: tuple[str, ...] = (),
     n_features: int | None = None,
+    max_unpacked: int | None = MAX_UNPACKED,
 ) -> Source:
     """Describe where documents are and how to read them.
 
@@ -94,6 +96,8 @@ def make_source(
         Further fields that every document must have.
     n_features : int, optional
         svmlight: number of columns.
+    max_unpacked : int or None
+        Largest size of a compressed file when unpacked, in bytes; None: no limit.
 
     Returns
     -------
@@ -107,7 +111,7 @@ def make_source(
     used = None if labels == "ignored" else label
     optional = (used,) if labels == "optional" and used is not None else ()
     fields = Fields(tuple(text or ("text",)), used, extra, optional)
-    return Source(path, format, fields, label_separator, pattern, encoding, n_features)
+    return Source(path, format, fields, label_separator, pattern, encoding, n_features, max_unpacked)
 
 
 def guess_format(path: str) -> str:
@@ -176,7 +180,9 @@ def iter_documents(source: Source) -> Iterator[TextRow]:
     """
     kind = check_format(source)
     if kind == "folder":
-        yield from folder_rows(source.path, pattern=source.pattern, encoding=source.encoding)
+        yield from folder_rows(
+            source.path, pattern=source.pattern, encoding=source.encoding, max_unpacked=source.max_unpacked
+        )
     elif kind in ("csv", "tsv"):
         yield from csv_rows(
             source.path,
@@ -184,6 +190,7 @@ def iter_documents(source: Source) -> Iterator[TextRow]:
             label_separator=source.label_separator,
             delimiter="\t" if kind == "tsv" else ",",
             encoding=_with_mark(source.encoding),
+            max_unpacked=source.max_unpacked,
         )
     elif kind == "jsonl":
         for _, found in jsonl_records(source):
@@ -224,7 +231,7 @@ def _byte_lines(source: Source) -> Iterator[bytes]:
         yield from sys.stdin.buffer
         return
     empty = True
-    with open_bytes(source.path) as file:
+    with open_bytes(source.path, source.max_unpacked) as file:
         for line in file:
             empty = False
             yield line

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora._version import __version__
+from arbora.app.folder.checks import check_about, check_documents, check_nodes, check_positions, reading
 from arbora.app.folder.layout import (
     ARRAYS,
     DOCUMENTS,
@@ -30,6 +31,8 @@ from arbora.app.folder.layout import (
     TIME,
     FolderError,
 )
+from arbora.datasets.errors import DataFormatError
+from arbora.datasets.readers.npz import read_arrays
 from arbora.io import load
 
 
@@ -56,24 +59,28 @@ class Folder:
     @cached_property
     def nodes(self) -> list[dict[str, Any]]:
         """Nodes of the tree, by id."""
-        nodes: list[dict[str, Any]] = self._json(NODES)["nodes"]
-        return nodes
+        with reading(self.path / NODES):
+            return check_nodes(self._json(NODES)["nodes"], self.about["n_nodes"])
 
     @cached_property
     def documents(self) -> list[dict[str, Any]]:
         """The sample of documents, by line."""
-        # Not splitlines: a text may contain other line separators.
-        return [json.loads(line) for line in self._bytes(DOCUMENTS).split(b"\n") if line]
+        with reading(self.path / DOCUMENTS):
+            # Not splitlines: a text may contain other line separators.
+            lines = [json.loads(line) for line in self._bytes(DOCUMENTS).split(b"\n") if line]
+            return check_documents(lines, self.about["n_nodes"])
 
     @property
     def positions(self) -> NDArray[np.float32]:
         """Positions of the documents on the map, (n_sampled, 3)."""
-        return self._arrays["positions"]
+        with reading(self.path / ARRAYS):
+            return check_positions("positions", self._arrays["positions"], len(self.documents))
 
     @property
     def node_positions(self) -> NDArray[np.float32]:
         """Positions of the nodes on the map, (n_nodes, 3); NaN for nodes without documents."""
-        return self._arrays["node_positions"]
+        with reading(self.path / ARRAYS):
+            return check_positions("node_positions", self._arrays["node_positions"], self.about["n_nodes"])
 
     @cached_property
     def evaluation(self) -> dict[str, Any] | None:
@@ -93,23 +100,27 @@ class Folder:
     @cached_property
     def plan(self) -> str | None:
         """Where the documents of the pile go, as CSV; None for other models."""
-        return self._bytes(PLAN).decode() if PLAN in self.about["files"] else None
+        return self._text(PLAN) if PLAN in self.about["files"] else None
 
     @cached_property
     def report(self) -> str:
         """The report that the command printed when it made the folder."""
-        return self._bytes(REPORT).decode()
+        return self._text(REPORT)
 
     def load_model(self, mmap: bool = False) -> dict[str, Any]:
         """Load the model: "vectorizer" (None for rows of numbers), "estimator", "feature_names" (may be None)."""
-        model: dict[str, Any] = load(self.path / MODEL, mmap=mmap)
+        model = load(self.path / MODEL, mmap=mmap)
+        if not isinstance(model, dict):
+            raise FolderError(f"{self.path / MODEL} does not hold the model of a model folder")
         return model
 
     @cached_property
     def _arrays(self) -> dict[str, NDArray[np.float32]]:
         self._bytes(ARRAYS)  # for its checksum
-        with np.load(self.path / ARRAYS, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        try:
+            return read_arrays(self.path / ARRAYS)
+        except DataFormatError as error:
+            raise FolderError(str(error)) from error
 
     def _bytes(self, name: str) -> bytes:
         content = (self.path / name).read_bytes()
@@ -121,7 +132,15 @@ class Folder:
         return content
 
     def _json(self, name: str) -> Any:
-        return json.loads(self._bytes(name))
+        with reading(self.path / name):
+            value = json.loads(self._bytes(name))
+            if not isinstance(value, dict):
+                raise ValueError("it is not an object")
+            return value
+
+    def _text(self, name: str) -> str:
+        with reading(self.path / name):
+            return self._bytes(name).decode()
 
 
 def open_folder(path: str | os.PathLike[str]) -> Folder:
@@ -163,7 +182,7 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
         if about["format"] != FORMAT:
             raise ValueError(f"its format is {about['format']!r}")
         version = int(about["version"])
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise FolderError(f"{folder / INDEX} is damaged, or does not belong to a model folder") from error
     if version > FORMAT_VERSION:
         raise FolderError(
@@ -174,6 +193,8 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
     match = FIRST_LINE.fullmatch(first)
     if match is None or match[1].decode() != hashlib.sha256(body).hexdigest():
         raise FolderError(f"{folder / INDEX} is damaged: its checksum is wrong; train the model again")
+    with reading(folder / INDEX):
+        check_about(about)
     for name, file in about["files"].items():
         if name not in ENTRIES:  # never a path out of the folder
             raise FolderError(f"{folder / INDEX} names {name!r}, which is not a file of a model folder")

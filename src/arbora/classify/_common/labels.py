@@ -18,6 +18,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils._missing import is_scalar_nan
 from sklearn.utils.multiclass import check_classification_targets
 
+from arbora.core.sparse_structure import check_structure
 from arbora.structure import Hierarchy, LabelGraph
 
 SINGLE, SETS, INDICATOR = "single", "sets", "indicator"
@@ -60,6 +61,7 @@ def encode_targets(y: Any, structure: Hierarchy | LabelGraph | None) -> Targets:
             f"structure must be an arbora.structure.Hierarchy, a LabelGraph or None, got {type(structure).__name__}: "
             "build one with Hierarchy.from_edges, from_paths or read, or LabelGraph.from_edges."
         )
+    check_structure(y, "y")
     if not isinstance(y, Sequence) and not sp.issparse(y):
         y = np.asarray(y)
     if not sp.issparse(y) and are_sets(y):

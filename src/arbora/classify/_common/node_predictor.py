@@ -20,6 +20,7 @@ from arbora.classify._common.labels import SETS, Targets, decode_sets, is_multil
 from arbora.classify._linear.linear_model import by_chunks
 from arbora.classify.thresholds import Threshold, ZeroThreshold
 from arbora.core.explorable import Explorable
+from arbora.core.sparse_structure import check_structure
 from arbora.core.validation import check_features
 from arbora.structure import Hierarchy
 
@@ -55,7 +56,8 @@ def node_probabilities(class_proba: NDArray[Any], closure: sp.csr_array, multila
 def check_X(estimator: Any, X: Any) -> Any:
     """Check the rows that a fitted estimator predicts."""
     check_is_fitted(estimator)
-    return check_features(estimator, X, reset=False)
+    # Squares as in fit: no score overflows.
+    return check_features(estimator, X, reset=False, squares=getattr(estimator, "dtype", np.float64))
 
 
 class NodePredictor(Explorable):
@@ -265,6 +267,7 @@ class NodePredictor(Explorable):
         float
         """
         check_is_fitted(self)
+        check_structure(y, "y")
         if self.label_kind_ != SETS:
             return float(super().score(X, y, sample_weight))  # type: ignore[misc]
         found = self.predict(X)

@@ -17,7 +17,7 @@ from arbora.classify._common.labels import Targets, encode_targets
 from arbora.classify._linear.linear_model import as_csr
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.fingerprint import fingerprint
-from arbora.core.validation import check_features
+from arbora.core.validation import check_features, check_squares
 
 _NO_EFFECT_ON_THE_MODEL = ("n_jobs", "engine", "verbose", "checkpoint")
 
@@ -90,7 +90,7 @@ def check_training(
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     options = solver_options(estimator, loss, seed_of(estimator.random_state, resumable))
     rows = as_csr(X)
-    refuse_overflow(rows, options.dtype)
+    check_squares(rows, options.dtype)
     return Training(rows, targets.indicator, C * weight, np.ones(targets.indicator.shape[1]), options)
 
 
@@ -145,16 +145,6 @@ def positive_sample_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     """Sample weights of the rows that `drop_weightless_rows` keeps."""
     weight: NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64)
     return weight[weight > 0]
-
-
-def refuse_overflow(X: sp.csr_array, dtype: np.dtype[Any]) -> None:
-    """Refuse features whose squared norm is infinite in the working precision."""
-    largest = max(X.data.max(initial=0.0), -X.data.min(initial=0.0))
-    if largest > np.sqrt(np.finfo(dtype).max / max(1, X.shape[1])):
-        raise ValueError(
-            f"X holds a value as large as {largest:.2g}, whose square overflows in {dtype.name}: scale the features"
-            + (" or use dtype='float64'." if dtype == np.float32 else ".")
-        )
 
 
 def refuse_label_sets(estimator: Any) -> None:

@@ -52,7 +52,6 @@ from arbora.classify._common.training import (
     drop_weightless_rows,
     open_checkpoint,
     positive_weights,
-    refuse_overflow,
 )
 from arbora.classify._linear.coupling import Coupling, couple
 from arbora.classify._linear.linear_model import LinearModel, PartsModel, as_csr, full_weights
@@ -79,7 +78,7 @@ from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
-from arbora.core.validation import check_features
+from arbora.core.validation import check_features, check_squares
 from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.structure import Hierarchy, LabelGraph
 
@@ -242,7 +241,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
             X = check_features(self, X, reset=False)
             check_consistent_length(X, y)
             rows = as_csr(X)
-            refuse_overflow(rows, np.dtype(self.dtype))
+            check_squares(rows, self.dtype)
             structure = self.structure_ if structure is None else structure
             targets = encode_more(y, structure, self.classes_, self.label_kind_)
             if classes is not None:

@@ -17,7 +17,7 @@ import numpy as np
 from arbora.datasets.base import ROOT, name_array, path_edges
 from arbora.datasets.errors import DataFormatError, did_you_mean
 from arbora.datasets.readers.columns import ColumnError, indicator_columns, number_column
-from arbora.datasets.readers.files import read_lines
+from arbora.datasets.readers.files import MAX_UNPACKED, read_lines
 
 if TYPE_CHECKING:
     from arbora.structure import Hierarchy
@@ -51,14 +51,20 @@ def _unquote(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
+def _cells(path: Path, line: int, text: str) -> list[str]:
+    """Values separated by commas, some of them quoted."""
+    try:
+        return next(csv.reader([text], quotechar="'", skipinitialspace=True), [])
+    except csv.Error as error:
+        raise DataFormatError(path, line, f"not a row of values: {error}") from error
+
+
 def _parse_type(path: Path, line: int, name: str, kind: str) -> _Attribute:
     if kind.startswith("{") and kind.endswith("}"):
-        values = tuple(
-            _unquote(value) for value in next(csv.reader([kind[1:-1]], quotechar="'", skipinitialspace=True))
-        )
+        values = tuple(_unquote(value) for value in _cells(path, line, kind[1:-1]))
         # {0,1} is numeric; other nominal attributes get one indicator column per value
         return _Attribute(name, None if set(values) <= {"0", "1"} else values)
-    if kind.split()[0].lower() in ("numeric", "real", "integer"):
+    if kind.lower().split(None, 1)[:1] in (["numeric"], ["real"], ["integer"]):
         return _Attribute(name, None)
     raise DataFormatError(
         path, line, f"attribute {name!r} has type {kind!r}; supported are numeric, {{a,b}} and hierarchical"
@@ -104,10 +110,7 @@ def _read_rows(path: Path, lines: Iterator[tuple[int, str]], width: int) -> tupl
             raise DataFormatError(
                 path, number, "sparse ARFF rows are not supported: write the row with all its values"
             )
-        try:
-            cells = next(csv.reader([line], quotechar="'", skipinitialspace=True))
-        except csv.Error as error:
-            raise DataFormatError(path, number, f"not a row of values: {error}") from error
+        cells = _cells(path, number, line)
         if len(cells) != width:
             raise DataFormatError(path, number, f"{len(cells)} values where {width} attributes are declared")
         rows.append(cells)
@@ -121,7 +124,7 @@ def _column(path: Path, attribute: _Attribute, cells: Sequence[str], numbers: li
     """One numeric column, or one indicator column per nominal value; missing is NaN or all zero."""
     try:
         if attribute.values is None:
-            return number_column(cells, missing="?")
+            return number_column(cells, missing="?", largest=float(np.finfo(np.float32).max))
         return indicator_columns(cells, attribute.values, missing="?")
     except ColumnError as error:
         problem = f"attribute {attribute.name!r}: {error}"
@@ -140,7 +143,11 @@ def class_edges(classes: list[str], structure: Literal["tree", "dag"]) -> list[t
 
 
 def read_hmc_arff(
-    path: str | Path, *, structure: Literal["tree", "dag"] = "tree", encoding: str = "utf-8-sig"
+    path: str | Path,
+    *,
+    structure: Literal["tree", "dag"] = "tree",
+    encoding: str = "utf-8-sig",
+    max_unpacked: int | None = MAX_UNPACKED,
 ) -> HmcData:
     """Read hierarchical multi-label ARFF (Clus style).
 
@@ -153,6 +160,8 @@ def read_hmc_arff(
         does not distinguish the two.
     encoding : str, default="utf-8-sig"
         Encoding of the file.
+    max_unpacked : int or None, default=2**32
+        Largest size of a compressed file when unpacked, in bytes. ``None``: no limit.
 
     Returns
     -------
@@ -180,16 +189,16 @@ def read_hmc_arff(
     >>> data.hierarchy.path("1/2")
     ['root', '1', '1/2']
     """
-    from arbora.structure import Hierarchy, StructureError
+    from arbora.structure import Hierarchy
 
     if structure not in ("tree", "dag"):
         raise ValueError(f"structure must be 'tree' or 'dag', got {structure!r}")
     path = Path(path)
-    lines = enumerate(read_lines(path, encoding), start=1)
+    lines = enumerate(read_lines(path, encoding, max_unpacked), start=1)
     header = _read_header(path, lines)
     try:
         hierarchy = Hierarchy.from_edges(class_edges(header.classes, structure))
-    except StructureError as error:
+    except ValueError as error:
         problem = f"the classes of the header do not make a {structure} under {ROOT!r}: {error}"
         raise DataFormatError(path, None, problem) from error
     rows, numbers = _read_rows(path, lines, len(header.features) + 1)

@@ -14,9 +14,11 @@ import numpy as np
 
 from arbora.datasets.base import name_array
 from arbora.datasets.errors import DataFormatError
-from arbora.datasets.readers.files import read_chunks, read_lines
+from arbora.datasets.readers.files import MAX_UNPACKED, read_chunks, read_lines
 
 _PACKED = (".gz", ".xz", ".bz2")
+_LARGEST = float(np.finfo(np.float32).max)  # of a value
+_DIGITS = 18  # of a count: it fits in 64 bits
 
 
 class ClutoData(NamedTuple):
@@ -34,23 +36,25 @@ def _numbers(path: Path, lines: list[bytes], first: int) -> np.ndarray:
         numbers = np.array(b" ".join(lines).split(), dtype=np.float64)
     except ValueError:
         numbers = np.array([np.nan])
-    if np.isfinite(numbers).all():
+    if np.abs(numbers).max(initial=0.0) <= _LARGEST:  # False if one is NaN
         return numbers
     for number, line in enumerate(lines, start=first):
         for token in line.split():
+            shown = token[:60].decode("utf-8", "replace")
             try:
-                good = bool(np.isfinite(float(token)))
+                size = abs(float(token))
             except ValueError:
-                good = False
-            if not good:
-                shown = token.decode("utf-8", "replace")
+                size = float("nan")
+            if not np.isfinite(size):
                 raise DataFormatError(path, number, f"{shown!r} is not a finite number")
+            if size > _LARGEST:
+                raise DataFormatError(path, number, f"{shown!r} is too large a number, above {_LARGEST:.3g}")
     return numbers
 
 
 def _header(path: Path, line: bytes) -> list[int]:
     parts = line.split()
-    if len(parts) not in (2, 3) or not all(part.isdigit() for part in parts):
+    if len(parts) not in (2, 3) or not all(part.isdigit() and len(part) <= _DIGITS for part in parts):
         shown = line[:60].decode("utf-8", "replace").strip()
         raise DataFormatError(
             path, 1, f"expected 'n_rows n_cols' or 'n_rows n_cols n_nonzeros', got {shown!r}"
@@ -100,20 +104,24 @@ def _dense(path: Path, lines: list[bytes], n_cols: int) -> np.ndarray:
     return _numbers(path, lines, first=2).reshape(len(lines), n_cols).astype(np.float32)
 
 
-def _companion(path: Path, suffix: str, length: int, encoding: str) -> np.ndarray | None:
+def _companion(
+    path: Path, suffix: str, length: int, encoding: str, max_unpacked: int | None
+) -> np.ndarray | None:
     """Entries of ``matrix.mat.rclass`` or ``matrix.rclass`` (also compressed), if one of them exists."""
     plain = path.with_suffix("") if path.suffix in _PACKED else path
     stems = [str(plain)] + ([str(plain.with_suffix(""))] if plain.suffix == ".mat" else [])
     for candidate in (Path(stem + suffix + packed) for stem in stems for packed in ("", *_PACKED)):
         if candidate.exists():
-            names = name_array(line.rstrip("\r\n") for line in read_lines(candidate, encoding))
+            names = name_array(line.rstrip("\r\n") for line in read_lines(candidate, encoding, max_unpacked))
             if names.size != length:
                 raise DataFormatError(candidate, None, f"{names.size} lines, but the matrix has {length}")
             return names
     return None
 
 
-def read_cluto(path: str | Path, *, encoding: str = "utf-8-sig") -> ClutoData:
+def read_cluto(
+    path: str | Path, *, encoding: str = "utf-8-sig", max_unpacked: int | None = MAX_UNPACKED
+) -> ClutoData:
     r"""Read a CLUTO ``.mat`` file, sparse or dense, with its ``.rclass``, ``.rlabel`` and ``.clabel``.
 
     Parameters
@@ -122,6 +130,8 @@ def read_cluto(path: str | Path, *, encoding: str = "utf-8-sig") -> ClutoData:
         The matrix, plain or compressed. Companion files are in the same folder (``x.mat.rclass`` or ``x.rclass``).
     encoding : str, default="utf-8-sig"
         Encoding of the companion files.
+    max_unpacked : int or None, default=2**32
+        Largest size of each compressed file when unpacked, in bytes. ``None``: no limit.
 
     Returns
     -------
@@ -140,7 +150,7 @@ def read_cluto(path: str | Path, *, encoding: str = "utf-8-sig") -> ClutoData:
     ([[2.0, 0.0, 1.0], [0.0, 5.0, 0.0]], ['sport', 'science'])
     """
     path = Path(path)
-    lines = [line for chunk in read_chunks(path) for line in chunk]
+    lines = [line for chunk in read_chunks(path, max_unpacked=max_unpacked) for line in chunk]
     n_rows, n_cols, *n_nonzeros = _header(path, lines[0])
     body = lines[1:]
     while len(body) > n_rows and not body[-1].strip():
@@ -150,7 +160,7 @@ def read_cluto(path: str | Path, *, encoding: str = "utf-8-sig") -> ClutoData:
     X = _sparse(path, body, n_cols, n_nonzeros[0]) if n_nonzeros else _dense(path, body, n_cols)
     return ClutoData(
         X,
-        _companion(path, ".rclass", n_rows, encoding),
-        _companion(path, ".rlabel", n_rows, encoding),
-        _companion(path, ".clabel", n_cols, encoding),
+        _companion(path, ".rclass", n_rows, encoding, max_unpacked),
+        _companion(path, ".rlabel", n_rows, encoding, max_unpacked),
+        _companion(path, ".clabel", n_cols, encoding, max_unpacked),
     )

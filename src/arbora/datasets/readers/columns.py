@@ -22,12 +22,13 @@ def _number(cell: str) -> float:
         return np.inf  # treated like a number that is too large
 
 
-def number_column(cells: Sequence[str], missing: str) -> np.ndarray:
+def number_column(cells: Sequence[str], missing: str, largest: float = np.inf) -> np.ndarray:
     """Parse ``cells`` to a column of shape (n_rows, 1); cells equal to ``missing`` become NaN."""
     values = np.array([np.nan if cell == missing else _number(cell) for cell in cells])
-    for row in np.flatnonzero(~np.isfinite(values)).tolist():
+    for row in np.flatnonzero(~(np.isfinite(values) & (np.abs(values) <= largest))).tolist():
         if cells[row] != missing:
-            raise ColumnError(row, f"{cells[row]!r} is not a finite number")
+            problem = "too large a number" if np.isfinite(values[row]) else "not a finite number"
+            raise ColumnError(row, f"{cells[row][:60]!r} is {problem}")
     return values[:, None]
 
 

@@ -1,22 +1,57 @@
-"""Open data files, plain or compressed by gzip, xz or bzip2; decoding errors name the line."""
+"""Open data files, plain or compressed by gzip, xz or bzip2; decoding errors name the line.
+
+A small compressed file can unpack to any size. All readers stop at `MAX_UNPACKED` bytes; their parameter
+`max_unpacked` changes the limit. Plain files have no limit: their size is known before they are read.
+"""
 
 import bz2
 import gzip
+import io
 import lzma
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from arbora.datasets.errors import DataFormatError
 
 CHUNK_BYTES = 1 << 25  # bytes read at a time; bounds the memory for large files
+MAX_UNPACKED = 1 << 32  # default limit of the unpacked size of a compressed file, in bytes
+_BUFFER = 1 << 18
 _DAMAGED = (OSError, lzma.LZMAError, zlib.error, EOFError)  # gzip and bzip2 raise OSError without errno
 
 
+def refuse_unpacked(path: Path, limit: int) -> DataFormatError:
+    """Make the error for a compressed file that is larger than the limit."""
+    return DataFormatError(
+        path,
+        None,
+        f"it unpacks to more than {limit:,} bytes, the limit max_unpacked (--max-unpacked): if you trust the file, "
+        "raise the limit, or set it to None",
+    )
+
+
+class _Limited(io.RawIOBase):
+    """A stream that fails after a number of bytes."""
+
+    def __init__(self, stream: BinaryIO, path: Path, limit: int) -> None:
+        self._stream, self._path, self._limit, self._left = stream, path, limit, limit
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            raise refuse_unpacked(self._path, self._limit)
+        buffer[: len(data)] = data
+        return len(data)
+
+
 @contextmanager
-def open_bytes(path: str | Path) -> Iterator[BinaryIO]:
+def open_bytes(path: str | Path, max_unpacked: int | None = MAX_UNPACKED) -> Iterator[BinaryIO]:
     """Open a file for reading bytes; gzip, xz and bzip2 are recognised by content, not by name."""
     path = Path(path)
     if path.is_dir():
@@ -24,14 +59,15 @@ def open_bytes(path: str | Path) -> Iterator[BinaryIO]:
     with path.open("rb") as raw:
         magic = raw.read(6)
         raw.seek(0)
+        stream: BinaryIO = raw
         if magic.startswith(b"\x1f\x8b"):
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw))
         elif magic == b"\xfd7zXZ\x00":
             stream = cast(BinaryIO, lzma.LZMAFile(raw))  # noqa: SIM115 - raw is closed by its own with
         elif magic.startswith(b"BZh"):
             stream = cast(BinaryIO, bz2.BZ2File(raw))
-        else:
-            stream = raw
+        if stream is not raw and max_unpacked is not None:
+            stream = io.BufferedReader(_Limited(stream, path, max_unpacked), _BUFFER)
         try:
             yield stream
         except _DAMAGED as error:
@@ -42,10 +78,12 @@ def open_bytes(path: str | Path) -> Iterator[BinaryIO]:
             ) from error
 
 
-def read_chunks(path: str | Path, n_bytes: int = CHUNK_BYTES) -> Iterator[list[bytes]]:
+def read_chunks(
+    path: str | Path, n_bytes: int = CHUNK_BYTES, max_unpacked: int | None = MAX_UNPACKED
+) -> Iterator[list[bytes]]:
     """Lines of a file without their ends, in chunks of about ``n_bytes`` bytes; an empty file is an error."""
     empty = True
-    with open_bytes(path) as file:
+    with open_bytes(path, max_unpacked) as file:
         while data := file.read(n_bytes):
             data += file.readline()
             empty = False
@@ -66,9 +104,11 @@ def decode(data: bytes, encoding: str, path: str | Path, line: int | None) -> st
         raise DataFormatError(path, line, f"{problem} (encoding=, --encoding)") from error
 
 
-def read_lines(path: str | Path, encoding: str = "utf-8-sig") -> Iterator[str]:
+def read_lines(
+    path: str | Path, encoding: str = "utf-8-sig", max_unpacked: int | None = MAX_UNPACKED
+) -> Iterator[str]:
     """Yield decoded lines with their ends, without a byte-order mark; an empty file is an error."""
-    with open_bytes(path) as file:
+    with open_bytes(path, max_unpacked) as file:
         number = 0
         for number, line in enumerate(file, start=1):
             yield decode(line, encoding if number == 1 else encoding.removesuffix("-sig"), path, number)

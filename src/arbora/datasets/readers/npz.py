@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib import format as npy
 
 from arbora.datasets.base import name_array
 from arbora.datasets.errors import DataFormatError
+from arbora.datasets.readers.files import MAX_UNPACKED, refuse_unpacked
 
 _PARTS = ("data", "indices", "indptr", "shape")
 _KNOWN = {*_PARTS, "format", "_is_array", "X", "y", "ids", "feature_names"}
@@ -25,7 +28,7 @@ class NpzData(NamedTuple):
     fields: dict[str, list[Any]]
 
 
-def read_npz(path: str | Path) -> NpzData:
+def read_npz(path: str | Path, *, max_unpacked: int | None = MAX_UNPACKED) -> NpzData:
     """Read a matrix with its labels, ids and feature names.
 
     Parameters
@@ -34,6 +37,8 @@ def read_npz(path: str | Path) -> NpzData:
         The file must contain an array ``X``, or the arrays of a CSR or CSC matrix (``data``, ``indices``, ``indptr``,
         ``shape``). Optional arrays: ``y`` and ``ids`` with a name or number per row, ``feature_names`` with a name
         per column. Any other array with one entry per row is a field. Object arrays are refused: they need pickle.
+    max_unpacked : int or None, default=2**32
+        Largest size of all arrays together, in bytes. ``None``: no limit.
 
     Returns
     -------
@@ -49,15 +54,7 @@ def read_npz(path: str | Path) -> NpzData:
     ((2, 2), ['a', 'b'], {'year': [1990, 1991]})
     """
     path = Path(path)
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        objects = "allow_pickle" in str(error)
-        problem = (
-            "it contains objects: save names as np.array(names, dtype=str)" if objects else "it is damaged"
-        )
-        raise DataFormatError(path, None, f"cannot be read as npz: {problem}") from error
+    arrays = read_arrays(path, max_unpacked)
     X = _matrix(path, arrays)
     n_samples, n_features = X.shape
     for name, length in (("y", n_samples), ("ids", n_samples), ("feature_names", n_features)):
@@ -79,6 +76,57 @@ def read_npz(path: str | Path) -> NpzData:
     )
 
 
+def read_arrays(path: Path, max_unpacked: int | None = MAX_UNPACKED) -> dict[str, np.ndarray]:
+    """Read all arrays of an npz file; their sizes are compared with the limit and with the file before they are read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "zeros.npz")
+    >>> np.savez_compressed(path, X=np.zeros(10_000))
+    >>> read_arrays(path, max_unpacked=1000)
+    Traceback (most recent call last):
+    ...
+    arbora.datasets.errors.DataFormatError: ... it unpacks to more than 1,000 bytes, the limit max_unpacked ...
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            if max_unpacked is not None and sum(member.file_size for member in members) > max_unpacked:
+                raise refuse_unpacked(path, max_unpacked)
+            return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
+    except (DataFormatError, FileNotFoundError, IsADirectoryError, PermissionError):
+        raise
+    except _Objects as error:
+        problem = "it contains objects: save names as np.array(names, dtype=str)"
+        raise DataFormatError(path, None, f"cannot be read as npz: {problem}") from error
+    except Exception as error:  # zipfile and numpy raise many kinds for damaged files
+        raise DataFormatError(
+            path, None, f"cannot be read as npz: it is damaged ({_short(error)})"
+        ) from error
+
+
+class _Objects(ValueError):
+    """An array holds Python objects."""
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(member) as file:
+        version = npy.read_magic(file)
+        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, _, dtype = read_header(file)
+        if dtype.hasobject:
+            raise _Objects(member.filename)
+        if file.tell() + math.prod(shape) * dtype.itemsize != member.file_size or min(shape, default=0) < 0:
+            raise ValueError(f"{member.filename} has another size than its header says")
+    with archive.open(member) as file:
+        return np.asarray(npy.read_array(file, allow_pickle=False))
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:200]
+
+
 def _matrix(path: Path, arrays: dict[str, np.ndarray]) -> Any:
     from scipy import sparse
 
@@ -88,17 +136,42 @@ def _matrix(path: Path, arrays: dict[str, np.ndarray]) -> Any:
             path, None, f"it contains {there}: expected 'X', or the arrays of scipy.sparse.save_npz"
         )
     try:
-        if "X" in arrays:
-            X = sparse.csr_matrix(arrays["X"])
-        else:
-            data, indices, indptr, shape = (arrays[name] for name in _PARTS)
-            make = sparse.csc_matrix if arrays.get("format") == b"csc" else sparse.csr_matrix
-            stored = make((data, indices, indptr), shape=tuple(shape.tolist()))
-            stored.check_format(full_check=True)
-            X = stored.tocsr()
-        X = X.astype(np.float32)
-    except (ValueError, TypeError) as error:
-        raise DataFormatError(path, None, f"the matrix is damaged: {error}") from error
+        X = _from_parts(arrays) if "X" not in arrays else sparse.csr_matrix(_numbers("X", arrays["X"]))
+    except MemoryError:
+        raise
+    except Exception as error:  # scipy raises many kinds
+        raise DataFormatError(path, None, f"the matrix is damaged: {_short(error)}") from error
     if not np.isfinite(X.data).all():
         raise DataFormatError(path, None, "the matrix contains values that are not finite")
-    return X
+    largest = max(X.data.max(initial=0), -X.data.min(initial=0)) if X.dtype != bool else 1
+    if largest > np.finfo(np.float32).max:
+        limit = np.finfo(np.float32).max
+        raise DataFormatError(
+            path, None, f"the matrix contains {largest:.3g}, too large a value: above {limit:.3g}"
+        )
+    return X.astype(np.float32)
+
+
+def _numbers(name: str, array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name!r} holds {array.dtype}, not real numbers")
+    return array.astype(np.float64) if array.dtype.itemsize > 8 else array
+
+
+def _from_parts(arrays: dict[str, np.ndarray]) -> Any:
+    """CSR matrix of the arrays of a CSR or CSC matrix; its structure is checked before it is converted."""
+    from scipy import sparse
+
+    from arbora.core.sparse_structure import structure_problem
+
+    data, indices, indptr, shape = (arrays[name] for name in _PARTS)
+    for name in ("indices", "indptr", "shape"):
+        if arrays[name].dtype.kind not in "iu" or arrays[name].ndim != 1:
+            raise ValueError(f"{name!r} is not a list of whole numbers")
+    make = sparse.csc_matrix if arrays.get("format") == b"csc" else sparse.csr_matrix
+    n_rows, n_columns = (int(length) for length in shape.tolist())
+    stored = make((_numbers("data", data), indices, indptr), shape=(n_rows, n_columns))
+    problem = structure_problem(stored)
+    if problem is not None:
+        raise ValueError(problem)
+    return stored.tocsr()

@@ -18,11 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arbora.datasets.errors import DataFormatError
-from arbora.datasets.readers.files import decode, open_bytes, read_chunks
+from arbora.datasets.readers.files import MAX_UNPACKED, decode, open_bytes, read_chunks
 
 _SPACE, _COLON, _DOT, _PLUS, _MINUS, _ZERO = b" :.+-0"
 _WHITE = bytes.maketrans(b"\t\r\v\f", b"    ")
 _PAIR = re.compile(rb"[0-9]{1,18}:[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_LONGEST_VALUE = 128  # characters of a value
+_TOKENS_AT_ONCE = 1 << 16  # values of any notation that are converted at a time
+_DIGITS = 18  # of a count: it fits in 64 bits
+_SHOWN = 60  # characters of a wrong token in a message
 _EXACT_DIGITS = 15  # a mantissa below 2**53 divided by a power of ten up to 10**22 is rounded correctly
 
 
@@ -75,8 +79,14 @@ def parse_decimals(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tu
 
 
 def _parse_spelled(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Numbers in any notation, by C conversion; ValueError if one is malformed."""
+    """Numbers in any notation, by C conversion; ValueError if one is malformed or too long."""
     width = int((ends - starts).max())
+    if width > _LONGEST_VALUE:
+        raise ValueError("too long")
+    if starts.size > _TOKENS_AT_ONCE:  # every token is padded to the longest: a part at a time
+        cuts = range(0, starts.size, _TOKENS_AT_ONCE)
+        parts = [slice(cut, cut + _TOKENS_AT_ONCE) for cut in cuts]
+        return np.concatenate([_parse_spelled(text, starts[part], ends[part]) for part in parts])
     column = np.arange(width)
     inside = column < (ends - starts)[:, None]
     padded = np.where(inside, text[np.minimum(starts[:, None] + column, text.size - 1)], 0).astype(np.uint8)
@@ -116,10 +126,14 @@ def _first_bad_pair(features: list[bytes]) -> tuple[int, str]:
     """Row and description of the first malformed pair; called only after the fast path has failed."""
     for row, text in enumerate(features):
         for token in text.split():
-            if not _PAIR.fullmatch(token):
-                return row, f"{token.decode('utf-8', 'replace')!r} is not a feature of the form index:value"
-            if not np.isfinite(float(token.partition(b":")[2])):
-                return row, f"the value of {token.decode()!r} is too large"
+            shown = repr(token[:_SHOWN].decode("utf-8", "replace")) + "..." * (len(token) > _SHOWN)
+            index, _, value = token.partition(b":")
+            if not _PAIR.fullmatch(token) or len(index) > _EXACT_DIGITS:
+                return row, f"{shown} is not a feature of the form index:value"
+            if len(value) > _LONGEST_VALUE:
+                return row, f"the value of {shown} has {len(value)} characters, more than {_LONGEST_VALUE}"
+            if not np.isfinite(float(value)):
+                return row, f"the value of {shown} is too large"
     return 0, "not index:value pairs"
 
 
@@ -210,6 +224,10 @@ def _to_csr(data: _Chunk, path: Path, n_features: int | None, base: int, dtype: 
     if repeated.size:
         line, index = int(data.lines[row[repeated[0]]]), int(X.indices[repeated[0]]) + base
         raise DataFormatError(path, line, f"feature index {index} is given twice")
+    if np.issubdtype(dtype, np.floating):
+        largest = np.finfo(dtype).max
+        problem = f"feature {{index}} has a value above {largest:.3g}, too large for dtype {np.dtype(dtype)}"
+        check(np.abs(data.values) > largest, problem)
     return X.astype(dtype)
 
 
@@ -220,6 +238,7 @@ def read_svmlight(
     zero_based: bool = False,
     allow_unlabelled: bool = False,
     dtype: Any = np.float32,
+    max_unpacked: int | None = MAX_UNPACKED,
 ) -> SvmlightData:
     r"""Read multi-label svmlight text in the LSHTC style: ``12,34 5:1 7:2`` or ``12, 34 5:1 7:2``.
 
@@ -234,7 +253,9 @@ def read_svmlight(
     allow_unlabelled : bool, default=False
         Accept rows without a label.
     dtype : dtype, default=float32
-        Type of the values.
+        Type of the values. A value that is too large for it is an error.
+    max_unpacked : int or None, default=2**32
+        Largest size of a compressed file when unpacked, in bytes. ``None``: no limit.
 
     Returns
     -------
@@ -253,7 +274,7 @@ def read_svmlight(
     """
     path = Path(path)
     chunks, line = [], 1
-    for lines in read_chunks(path):
+    for lines in read_chunks(path, max_unpacked=max_unpacked):
         chunks.append(_parse_chunk(lines, line, path, allow_unlabelled, keep_blank=False))
         line += len(lines)
     data = _join(chunks)
@@ -262,19 +283,25 @@ def read_svmlight(
     return SvmlightData(_to_csr(data, path, n_features, 0 if zero_based else 1, dtype), data.labels)
 
 
-def _read_header(path: Path) -> tuple[int, int, int]:
-    with open_bytes(path) as file:
+def _read_header(path: Path, max_unpacked: int | None) -> tuple[int, int, int]:
+    with open_bytes(path, max_unpacked) as file:
         header = file.readline().split()
     if not header:
         raise DataFormatError(path, 1, "the file is empty, or its first line is")
-    if len(header) != 3 or not all(number.isdigit() for number in header):
-        shown = b" ".join(header[:4]).decode("utf-8", "replace")
+    if len(header) != 3 or not all(number.isdigit() and len(number) <= _DIGITS for number in header):
+        shown = b" ".join(header[:4])[:_SHOWN].decode("utf-8", "replace")
         raise DataFormatError(path, 1, f"expected 'n_samples n_features n_labels', got {shown!r}")
     n_samples, n_features, n_labels = map(int, header)
     return n_samples, n_features, n_labels
 
 
-def read_xmlc(path: str | Path, *, dtype: Any = np.float32) -> SvmlightData:
+def _is_below(name: str, limit: int) -> bool:
+    return name.isascii() and name.isdigit() and len(name) <= _DIGITS and int(name) < limit
+
+
+def read_xmlc(
+    path: str | Path, *, dtype: Any = np.float32, max_unpacked: int | None = MAX_UNPACKED
+) -> SvmlightData:
     r"""Read multi-label svmlight text in the XMLC style: a line of three counts, then 0-based rows.
 
     A number of rows that differs from the first line, or a feature or label out of range, is an error.
@@ -284,7 +311,9 @@ def read_xmlc(path: str | Path, *, dtype: Any = np.float32) -> SvmlightData:
     path : path
         Plain, gzip, xz or bzip2 file.
     dtype : dtype, default=float32
-        Type of the values.
+        Type of the values. A value that is too large for it is an error.
+    max_unpacked : int or None, default=2**32
+        Largest size of a compressed file when unpacked, in bytes. ``None``: no limit.
 
     Returns
     -------
@@ -302,9 +331,9 @@ def read_xmlc(path: str | Path, *, dtype: Any = np.float32) -> SvmlightData:
     ([['8', '0'], []], (2, 3), 9)
     """
     path = Path(path)
-    n_samples, n_features, n_labels = _read_header(path)
+    n_samples, n_features, n_labels = _read_header(path, max_unpacked)
     chunks, line = [], 1
-    for lines in read_chunks(path):
+    for lines in read_chunks(path, max_unpacked=max_unpacked):
         body = lines[1:] if line == 1 else lines
         first = max(line, 2)
         while body and not body[-1].strip() and first - 2 + len(body) > n_samples:
@@ -317,7 +346,9 @@ def read_xmlc(path: str | Path, *, dtype: Any = np.float32) -> SvmlightData:
             path, 1, f"the first line declares {n_samples} rows, the file has {len(data.labels)}"
         )
     for names, number in zip(data.labels, data.lines, strict=True):
-        wrong = [name for name in names if not (name.isascii() and name.isdigit() and int(name) < n_labels)]
+        wrong = [name for name in names if not _is_below(name, n_labels)]
         if wrong:
-            raise DataFormatError(path, int(number), f"label {wrong[0]!r} is not a number below {n_labels}")
+            raise DataFormatError(
+                path, int(number), f"label {wrong[0][:_SHOWN]!r} is not a number below {n_labels}"
+            )
     return SvmlightData(_to_csr(data, path, n_features, 0, dtype), data.labels, n_labels)

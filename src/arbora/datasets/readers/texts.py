@@ -17,7 +17,7 @@ import numpy as np
 
 from arbora.datasets.base import ROOT, name_array, path_edges
 from arbora.datasets.errors import DataFormatError, did_you_mean
-from arbora.datasets.readers.files import decode, open_bytes, read_lines
+from arbora.datasets.readers.files import MAX_UNPACKED, decode, open_bytes, read_lines
 
 if TYPE_CHECKING:
     from arbora.structure import Hierarchy
@@ -137,6 +137,7 @@ def read_jsonl(
     label: str | None = "label",
     extra: Sequence[str] = (),
     encoding: str = "utf-8-sig",
+    max_unpacked: int | None = MAX_UNPACKED,
 ) -> TextData:
     """Read texts and labels from JSON lines: one object per line.
 
@@ -152,6 +153,8 @@ def read_jsonl(
         Further fields to keep.
     encoding : str, default="utf-8-sig"
         Encoding of the file.
+    max_unpacked : int or None, default=2**32
+        Largest size of a compressed file when unpacked, in bytes. ``None``: no limit.
 
     Returns
     -------
@@ -170,7 +173,8 @@ def read_jsonl(
     """
     path = Path(path)
     fields = Fields(_as_fields(text), label, tuple(extra))
-    rows = [jsonl_row(line, path, n, fields) for n, line in enumerate(read_lines(path, encoding), start=1)]
+    lines = enumerate(read_lines(path, encoding, max_unpacked), start=1)
+    rows = [jsonl_row(line, path, n, fields) for n, line in lines]
     kept = [row for row in rows if row is not None]
     if not kept:
         raise DataFormatError(path, None, "the file has no record")
@@ -209,7 +213,11 @@ def _positions(header: list[str], names: Sequence[str], path: Path) -> list[int]
 
 
 def csv_records(
-    path: str | Path, *, delimiter: str = ",", encoding: str = "utf-8-sig"
+    path: str | Path,
+    *,
+    delimiter: str = ",",
+    encoding: str = "utf-8-sig",
+    max_unpacked: int | None = MAX_UNPACKED,
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the header and all records, each with the number of its last line.
 
@@ -217,7 +225,7 @@ def csv_records(
     """
     path = Path(path)
     width = n_records = 0
-    reader = csv.reader(read_lines(path, encoding), delimiter=delimiter, strict=True)
+    reader = csv.reader(read_lines(path, encoding, max_unpacked), delimiter=delimiter, strict=True)
     try:
         while (cells := _next_record(reader)) is not None:
             if not cells:  # a blank line
@@ -240,10 +248,11 @@ def csv_rows(
     label_separator: str | None = None,
     delimiter: str = ",",
     encoding: str = "utf-8-sig",
+    max_unpacked: int | None = MAX_UNPACKED,
 ) -> Iterator[TextRow]:
     """Yield the rows of a CSV file one by one; arguments as in `read_csv`."""
     path = Path(path)
-    records = csv_records(path, delimiter=delimiter, encoding=encoding)
+    records = csv_records(path, delimiter=delimiter, encoding=encoding, max_unpacked=max_unpacked)
     _, header = next(records)
     may_lack = [name for name in fields.optional if name in header and name != fields.label]
     label = fields.label if fields.label in header or fields.label not in fields.optional else None
@@ -276,6 +285,7 @@ def read_csv(
     extra: Sequence[str] = (),
     delimiter: str = ",",
     encoding: str = "utf-8-sig",
+    max_unpacked: int | None = MAX_UNPACKED,
 ) -> TextData:
     r"""Read texts and labels from CSV with a header line.
 
@@ -296,6 +306,8 @@ def read_csv(
         Separator of cells; ``"\t"`` for TSV.
     encoding : str, default="utf-8-sig"
         Encoding of the file.
+    max_unpacked : int or None, default=2**32
+        Largest size of a compressed file when unpacked, in bytes. ``None``: no limit.
 
     Returns
     -------
@@ -312,9 +324,8 @@ def read_csv(
     TextData(texts=['one, two', 'three'], y=[['a', 'b'], []], extra={})
     """
     fields = Fields(_as_fields(text), label, tuple(extra))
-    rows = list(
-        csv_rows(path, fields, label_separator=label_separator, delimiter=delimiter, encoding=encoding)
-    )
+    how: dict[str, Any] = {"delimiter": delimiter, "encoding": encoding, "max_unpacked": max_unpacked}
+    rows = list(csv_rows(path, fields, label_separator=label_separator, **how))
     labels = [row.label for row in rows]
     y = None if label is None else labels if label_separator is not None else name_array(labels)
     return TextData(
@@ -322,7 +333,13 @@ def read_csv(
     )
 
 
-def folder_rows(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-8") -> Iterator[TextRow]:
+def folder_rows(
+    folder: str | Path,
+    *,
+    pattern: str = "*",
+    encoding: str = "utf-8",
+    max_unpacked: int | None = MAX_UNPACKED,
+) -> Iterator[TextRow]:
     """Yield the files of a folder one by one, sorted by path; arguments as in `read_folder`."""
     folder = Path(folder)
     if not folder.is_dir():
@@ -339,12 +356,18 @@ def folder_rows(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-
             raise DataFormatError(
                 path, None, f"a sub-folder must not be named {ROOT!r}, the name of the root: rename it"
             )
-        with open_bytes(path) as file:
+        with open_bytes(path, max_unpacked) as file:
             text = decode(file.read(), encoding, path, None)
         yield TextRow(text, ROOT if label == "." else label, {}, path, None)
 
 
-def read_folder(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-8") -> FolderData:
+def read_folder(
+    folder: str | Path,
+    *,
+    pattern: str = "*",
+    encoding: str = "utf-8",
+    max_unpacked: int | None = MAX_UNPACKED,
+) -> FolderData:
     """Read a folder of text files; the path of the sub-folder is the label.
 
     Parameters
@@ -355,6 +378,8 @@ def read_folder(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-
         Files to read, such as ``"*.txt"``. Files may be compressed with gzip, xz or bzip2.
     encoding : str, default="utf-8"
         Encoding of the files.
+    max_unpacked : int or None, default=2**32
+        Largest size of each compressed file when unpacked, in bytes. ``None``: no limit.
 
     Returns
     -------
@@ -376,7 +401,7 @@ def read_folder(folder: str | Path, *, pattern: str = "*", encoding: str = "utf-
     """
     from arbora.structure import Hierarchy
 
-    rows = list(folder_rows(folder, pattern=pattern, encoding=encoding))
+    rows = list(folder_rows(folder, pattern=pattern, encoding=encoding, max_unpacked=max_unpacked))
     edges = path_edges([row.label for row in rows if row.label != ROOT])
     if not edges:
         raise DataFormatError(folder, None, "has no sub-folder, so there are no labels")

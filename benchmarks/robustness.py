@@ -1,0 +1,171 @@
+"""Robustness: fuzzing, chaos, a soak of the server, a stream of texts, and what the checks cost.
+
+    python -m benchmarks.robustness --soak 100000       # requests to each of two servers, on 127.0.0.1
+    python -m benchmarks.robustness --stream 10         # gigabytes of text through `arbora predict -`
+    python -m benchmarks.robustness --speed ../old      # loading and prediction, beside another checkout
+    python -m benchmarks.robustness                     # write the section of RESULTS.md
+
+`make fuzz` and `make chaos` count for themselves. All counts are added up in build/robustness.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from benchmarks._common.report import published
+from benchmarks._common.robustness_speed import compare
+from benchmarks._common.serving_soak import keep_alive, soak
+from benchmarks._common.text_stream import stream
+
+KEPT = Path(__file__).parents[1] / "build" / "robustness.json"
+ABOUT = """
+`python -m benchmarks.robustness`; counts of `make fuzz`, `make chaos` and the runs that it describes. The machine was
+busy with other work (load 10 to 17 on 2 cores): times are upper bounds.
+"""
+
+
+def read_kept() -> dict[str, Any]:
+    """Return all counts so far."""
+    kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    return kept
+
+
+def keep(name: str, value: Any) -> None:
+    """Keep the result of one measurement."""
+    KEPT.parent.mkdir(exist_ok=True)
+    KEPT.write_text(json.dumps({**read_kept(), name: value}, indent=1))
+
+
+def report_fuzz(counts: dict[str, Any]) -> None:
+    print("\n### Hostile input\n")
+    print(
+        "Seeds count up; every input is made from its seed. Unclean: an exception that is not documented, or a wrong "
+        "result. Hung: over 10 s, twice. Model files and estimators run with `ARBORA_CHECK=1`, so that a "
+        "kernel that leaves its arrays is found too.\n"
+    )
+    columns = ("inputs", "accepted", "refused", "crashed", "hung", "unclean", "peak")
+    print("| target | input | " + " | ".join(columns[:-1]) + " | memory, MB |")
+    print("|---|---|" + "---:|" * len(columns))
+    total = dict.fromkeys(columns, 0)
+    for name, one in counts.items():
+        print(f"| {name} | {one['about']} | " + " | ".join(f"{int(one[c]):,}" for c in columns) + " |")
+        total = {c: max(total[c], one[c]) if c == "peak" else total[c] + one[c] for c in columns}
+    print("| **all** | | " + " | ".join(f"**{int(total[c]):,}**" for c in columns) + " |")
+
+
+def report_chaos(counts: dict[str, Any]) -> None:
+    print("\n### Killed, full, read-only, back in time\n")
+    print(
+        "Interrupted: the action had not ended when it was killed, or failed as it should. Lost: a model that is not "
+        "complete, other bits after a resumed fit, a next run that fails, or a temporary file that it leaves.\n"
+    )
+    print("| scenario | what happens | trials | interrupted | lost |")
+    print("|---|---|---:|---:|---:|")
+    for name, one in counts.items():
+        note = f" ({one['skipped']} skipped)" if one.get("skipped") else ""
+        print(f"| {name} | {one['about']}{note} | {one['trials']} | {one['interrupted']} | {one['lost']} |")
+    notes = [f"{name}: {text}" for name, one in counts.items() for text in one.get("what", [])]
+    if notes:
+        print("\nWhat was lost, with the seed: " + "; ".join(notes))
+
+
+def report_soak(found: list[dict[str, Any]]) -> None:
+    print("\n### The server\n")
+    print(
+        f"Requests over {found[0]['connections']} keep-alive connections to 127.0.0.1, one "
+        "document of about 100 characters each; the client runs on the same machine. scikit-learn: TF-IDF and a "
+        "calibrated linear model in a Starlette route on plain uvicorn, which answers with the label and its "
+        "probability only; Arbora adds the path, the nearest classes and the deciding words. One after the other.\n"
+    )
+    times = ("requests", "requests/s", "median, ms", "99th percentile, ms", "longest, ms")
+    print(f"| server | {' | '.join(times)} | memory at 10%, MB | at the end, MB | failed |")
+    print("|---|" + "---:|" * (len(times) + 3))
+    for one in found:
+        print(
+            f"| {one['name']} | {one['requests']:,} | {one['per_second']:.0f} | {one['median']:.1f} "
+            f"| {one['p99']:.1f} | {one['longest']:.0f} | {one['early']:.0f} | {one['late']:.0f} | {one['failed']} |"
+        )
+
+
+def report_keep_alive(found: dict[str, dict[str, float]]) -> None:
+    before, after = found["before"], found["after"]
+    print(
+        f"\nA request over one open connection takes {after['median']:.1f} ms (median; shortest "
+        f"{after['shortest']:.1f} ms), before TCP_NODELAY {before['median']:.1f} ms (shortest "
+        f"{before['shortest']:.1f} ms)."
+    )
+
+
+def report_stream(found: list[dict[str, Any]]) -> None:
+    print("\n### A stream of texts\n")
+    print(
+        "Generated JSONL through a pipe; the model is memory-mapped in the second row. Memory is the resident "
+        "set; growth is the slope over the second half of the stream.\n"
+    )
+    print(
+        "| way | GB of text | documents | MB/s | memory after 10%, MB | at the end, MB | growth, MB per GB |"
+    )
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for one in found:
+        print(
+            f"| {one['name']} | {one['gigabytes']:.2f} | {one['documents']:,} | {one['rate']:.1f} "
+            f"| {one['early']:.0f} | {one['late']:.0f} | {one['slope']:.2f} |"
+        )
+
+
+def report_speed(found: list[dict[str, Any]]) -> None:
+    print("\n### What the checks cost\n")
+    print(
+        "Processor time of one thread, shortest of several processes, which take turns with the checkout before the "
+        "checks. Target: at most 2% more.\n"
+    )
+    print("| task | before, ms | after, ms | after / before |")
+    print("|---|---:|---:|---:|")
+    for one in found:
+        print(f"| {one['task']} | {one['old']:.2f} | {one['new']:.2f} | {one['new'] / one['old']:.3f} |")
+
+
+def main() -> None:
+    """Measure what is asked for, or write the section."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--soak", type=int, metavar="REQUESTS")
+    parser.add_argument("--stream", type=float, metavar="GB")
+    parser.add_argument("--speed", type=Path, metavar="CHECKOUT")
+    parser.add_argument("--turns", type=int, default=5)
+    options = parser.parse_args()
+    if options.soak:
+        keep("soak", soak(options.soak))
+    if options.stream:
+        keep("stream", stream(options.stream))
+    if options.speed:
+        old, new = options.speed.resolve(), Path(__file__).parents[1]
+        keep("keep_alive", keep_alive({"before": old, "after": new}))
+        keep("speed", compare(old, options.turns))
+    if options.soak or options.stream or options.speed:
+        return
+    kept = read_kept()
+    with published("Robustness"):
+        print(ABOUT.strip())
+        reports = {
+            "fuzz": report_fuzz,
+            "chaos": report_chaos,
+            "soak": report_soak,
+            "keep_alive": report_keep_alive,
+            "stream": report_stream,
+            "speed": report_speed,
+        }
+        for name, report in reports.items():
+            if name in kept:
+                report(kept[name])
+
+
+if __name__ == "__main__":
+    main()
