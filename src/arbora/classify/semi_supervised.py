@@ -30,7 +30,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from arbora.classify._common.held_out import learn_decisions
 from arbora.classify._common.node_predictor import NodePredictor
-from arbora.classify._common.training import Training, check_training, refuse_overflow
+from arbora.classify._common.training import Training, check_training
 from arbora.classify._linear.linear_model import as_csr, keep_solution, linear_scores
 from arbora.classify._linear.linear_predictor import LINEAR_CONSTRAINTS, LinearPredictor
 from arbora.classify._linear.one_vs_rest import Trained, train_one_vs_rest
@@ -38,7 +38,7 @@ from arbora.core.engine import Engine
 from arbora.core.partial_labels import UNLABELLED
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
-from arbora.core.validation import check_features
+from arbora.core.validation import check_features, check_squares
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 
@@ -311,7 +311,7 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
                 f"{name} needs one class per row, but y holds label sets: give one label per row."
             )
         rows, cost = as_csr(features[rest]), self.C * weight[rest]
-        refuse_overflow(rows, training.options.dtype)
+        check_squares(rows, training.options.dtype)
         return Problem(training, rows, cost, weight[known], missing)
 
     def _check_rounds(self) -> tuple[list[float], NDArray[np.float64] | None]:

@@ -145,9 +145,9 @@ def _hard_energy(Z, codes, M, n, sizes, log_gamma, log_total, variable, kind, st
 
 
 @nb.njit(**FAST)
-def anneal(
+def anneal(  # type: ignore[no-untyped-def]
     Z, codes, M, log_gamma, log_total, variable, kind, strength, width, n_trial, steps, temperature, rng
-):  # type: ignore[no-untyped-def]
+):
     """Anneal prototypes M, in place, by (4.15) to (4.17).
 
     `kind` of the regulariser: 0 none, 1 entropy, 2 distortion, 3 mixture of Gaussians. `steps` are those of this
