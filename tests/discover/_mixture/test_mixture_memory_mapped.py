@@ -109,11 +109,12 @@ def test_a_file_gives_the_same_model_as_memory(tmp_path, small_blocks, model):
     assert all(np.array_equal(*pair) for pair in zip(first, second, strict=True))
 
 
-def test_zero_rows_and_nan_in_files_are_refused_by_row(tmp_path, small_blocks):
+def test_zero_rows_in_files_are_left_out_and_nan_is_refused_by_row(tmp_path, small_blocks):
     X, _ = sparse_rows(200, 60, 7)
     X.data[X.indptr[150] : X.indptr[151]] = 0.0
-    with pytest.raises(ValueError, match="X is zero in row 150"):
-        VMFMixture(2).fit(map_rows(X, tmp_path))
+    model = VMFMixture(2, random_state=0).fit(map_rows(X, tmp_path))
+    assert model.n_zero_rows_ == 1
+    assert np.flatnonzero(model.predict(map_rows(X, tmp_path)) == -1).tolist() == [150]
     X.data[X.indptr[150]] = np.nan
     with pytest.raises(ValueError, match="contains NaN in row 150"):
         VMFMixture(2).fit(map_rows(X, tmp_path))

@@ -190,6 +190,9 @@ class VMFMixture(PartialFitMixture):
         0 is maximum likelihood: a component of equal rows then has the concentration 1e8 (1e10 in double precision).
     n_init : int
         Number of starts. They run in parallel, and the best result is kept.
+    keep_empty : bool
+        Keep components that no row is assigned to, and components with the same mean. By default they are dropped and
+        merged at the end of `fit`; `n_components_` is the number that is left.
     tol : float
         Stop when the objective gains less than this per row, in nats.
     max_iter : int
@@ -228,13 +231,17 @@ class VMFMixture(PartialFitMixture):
     seen_weight_ : float
         Number of rows in these batches.
     n_components_ : int
+        Number of components found; see `keep_empty`.
+    n_zero_rows_ : int
+        Number of zero rows of the fit.
     n_iter_ : int
     converged_ : bool
     n_features_in_ : int
 
     Notes
     -----
-    Rows are divided by their length: only directions matter. Zero rows are refused. Densities are with respect to the
+    Rows are divided by their length: only directions matter. A zero row takes no part in the fit: `predict`
+    gives it the label -1, and `predict_proba` the weights. Densities are with respect to the
     surface of the unit sphere, so in high dimensions their logarithms are large positive numbers.
 
     Examples
@@ -273,6 +280,7 @@ class VMFMixture(PartialFitMixture):
         initial_concentration: float | None = None,
         prior_rows: float = 0.01,
         n_init: int = 1,
+        keep_empty: bool = False,
         tol: float = 1e-3,
         max_iter: int = 200,
         batch_size: int | None = None,
@@ -291,6 +299,7 @@ class VMFMixture(PartialFitMixture):
         self.initial_concentration = initial_concentration
         self.prior_rows = prior_rows
         self.n_init = n_init
+        self.keep_empty = keep_empty
         self.tol = tol
         self.max_iter = max_iter
         self.batch_size = batch_size
@@ -300,8 +309,8 @@ class VMFMixture(PartialFitMixture):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> Any:
-        return unit_rows_of_file(X, weight)
+    def _check_X(self, X: sp.csr_array) -> Any:
+        return unit_rows_of_file(X)
 
     def _schedule(self, seed: int) -> Schedule:
         schedule = super()._schedule(seed)

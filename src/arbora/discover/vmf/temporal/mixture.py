@@ -34,6 +34,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.core.engine import Engine
 from arbora.discover._mixture.initialization import Init
 from arbora.discover._mixture.rows import unit_rows
+from arbora.discover._mixture.weights import log_weights
 from arbora.discover.vmf.bayesian_model import (
     BAYESIAN_CONSTRAINTS,
     inference_of,
@@ -138,6 +139,9 @@ class TemporalVMFMixture(TimedPredictionMixture):
         Parameters of the start; see `BayesianVMFMixture`.
     n_init : int
         Number of starts. They run in parallel, and the best result is kept.
+    keep_empty : bool
+        Keep components that no row is assigned to, and components with the same mean. By default they are dropped and
+        merged at the end of `fit`; `n_components_` is the number that is left.
     tol : float
         Stop when the bound gains less than this per row, in nats.
     max_iter : int
@@ -188,6 +192,9 @@ class TemporalVMFMixture(TimedPredictionMixture):
     density_quantiles_ : ndarray
         Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
     n_components_ : int
+        Number of components found; see `keep_empty`.
+    n_zero_rows_ : int
+        Number of zero rows of the fit.
     n_iter_ : int
     converged_ : bool
     n_features_in_ : int
@@ -241,6 +248,7 @@ class TemporalVMFMixture(TimedPredictionMixture):
         initial_concentration: float | None = None,
         annealing_steps: int | None = None,
         n_init: int = 1,
+        keep_empty: bool = False,
         tol: float = 1e-4,
         max_iter: int = 200,
         batch_size: int | None = None,
@@ -264,6 +272,7 @@ class TemporalVMFMixture(TimedPredictionMixture):
         self.initial_concentration = initial_concentration
         self.annealing_steps = annealing_steps
         self.n_init = n_init
+        self.keep_empty = keep_empty
         self.tol = tol
         self.max_iter = max_iter
         self.batch_size = batch_size
@@ -296,8 +305,8 @@ class TemporalVMFMixture(TimedPredictionMixture):
 
     # --- the model ------------------------------------------------------------------------------------------------
 
-    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
-        return unit_rows(X, weight)
+    def _check_X(self, X: sp.csr_array) -> sp.csr_array:
+        return unit_rows(X)
 
     def _place_rows(self, X: sp.csr_array, y: Any) -> sp.csr_array:
         """Put rows into the blocks of their times."""
@@ -309,6 +318,16 @@ class TemporalVMFMixture(TimedPredictionMixture):
         timeline = make_timeline(read, self.bins)
         self.times_, self.time_end_ = timeline
         return to_blocks(X, points_of(timeline, read), len(self.times_))
+
+    def _plain_rows(self, X: sp.csr_array) -> sp.csr_array:
+        return from_blocks(X, self.n_features_in_, len(self.times_))[0]
+
+    def _zero_rows(self, X: sp.csr_array) -> NDArray[np.bool_]:
+        return super()._zero_rows(self._plain_rows(X))
+
+    def _log_prior(self, X: sp.csr_array) -> NDArray[np.float64]:
+        points = from_blocks(X, self.n_features_in_, len(self.times_))[1]
+        return np.asarray(log_weights(self.time_weights_[np.minimum(points, len(self.times_) - 1)]))
 
     def _inference(self) -> Inference:
         fixed = frozenset() if self.persistence == _LEARN else frozenset({"transition"})
