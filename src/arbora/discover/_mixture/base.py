@@ -44,9 +44,10 @@ from arbora.discover._mixture.prediction import (
 )
 from arbora.discover._mixture.repair import repaired
 from arbora.discover._mixture.rows import as_rows, check_weight, drop_zero_rows, refuse_few, zero_rows
-from arbora.discover._mixture.selection import select_components
+from arbora.discover._mixture.selection import calibrated_temperature, select_components
 from arbora.discover._mixture.top_features import Features, check_count, largest_features, nearest_rows
 from arbora.discover._mixture.weights import log_weights
+from arbora.discover._mixture.word_halves import Halves
 from arbora.engine import ENGINE_PARAMETER, choose_engine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule
 from arbora.infer.mixture.statistics import WeightedRows
@@ -59,10 +60,13 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
     """Base class of the mixtures."""
 
     _min_features: ClassVar[int] = 1
+    _unit_rows: ClassVar[bool] = True  # whether rows are directions
     _fills_up: ClassVar[bool] = True  # whether `n_components` is a number to reach, not a maximum
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "keep_empty": ["boolean"],
+        "selection": [StrOptions({"auto", "halves", "density"})],
+        "calibration": [StrOptions({"auto"}), None],
         "engine": ENGINE_PARAMETER,
         **RUN_CONSTRAINTS,
     }
@@ -134,6 +138,14 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         """Return the rows of a fit without what the layout of the model adds to them."""
         return X
 
+    def _place_halves(self, halves: Halves, X: Any) -> tuple[Any, Any]:
+        """Bring halves of rows into the layout of the model; X has the rows of the fit in this layout."""
+        return halves.A, halves.B
+
+    def _selector(self) -> Mixture:
+        """Return a mixture that is fitted to part of the rows to select and to calibrate."""
+        return self
+
     def _schedule(self, seed: int) -> Schedule:
         """Return tolerance, iterations, temperatures and batch size of a run."""
         return Schedule(self.tol, self.max_iter, (1.0,), self.batch_size, seed)
@@ -204,7 +216,11 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         n_components = self.n_components
         if n_components == "auto":
             selection = select_components(self, X, weight, seed, engine)
-            self.selection_ = {"n_components": selection.candidates, "score": selection.scores}
+            self.selection_ = {
+                "n_components": selection.candidates,
+                "score": selection.scores,
+                "criterion": selection.criterion,
+            }
             n_components = selection.best
         refuse_few(rows, n_components)
         n_init = number_of_starts(self.init, self.n_init)
@@ -217,6 +233,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         self.lower_bounds_, self.trace_, self.converged_ = fit.bounds, fit.trace, fit.converged
         self._set(fit.params)
         self.density_quantiles_ = left_out_quantiles(self, fit.params, X, weight, engine, fit.stats)
+        self.calibration_temperature_ = calibrated_temperature(self, fit.params, X, weight, seed, engine)
         warn_unless_converged(self, fit)
 
     def _solve(

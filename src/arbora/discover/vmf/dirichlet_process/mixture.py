@@ -63,6 +63,7 @@ from arbora.discover.vmf.dirichlet_process.posterior import (
     with_births,
 )
 from arbora.discover.vmf.dirichlet_process.stick_breaking import Sticks, update_sticks
+from arbora.discover.vmf.mixture import VMFMixture
 from arbora.discover.vmf.posterior import Inference
 from arbora.discover.vmf.predictive import (
     left_out_mixture_log_density,
@@ -103,6 +104,10 @@ class DirichletProcessVMFMixture(Mixture):
         Iterations of annealing at the start; by default 25, and 0 for given labels or means.
     n_init : int
         Number of starts. They run in parallel, and the best result is kept.
+    calibration : {"auto"} or None
+        "auto": if X has words, probabilities are tempered, so that the probabilities of the components of one half of
+        the words of a document are right for the other half. The most probable component is the same. None: the
+        probabilities of the model, which are nearly all 0 or 1 for texts.
     keep_empty : bool
         Keep components that no row is assigned to, and components with the same mean. By default they are dropped and
         merged at the end of `fit`; `n_components_` is the number that is left.
@@ -170,6 +175,7 @@ class DirichletProcessVMFMixture(Mixture):
         initial_concentration: float | None = None,
         annealing_steps: int | None = None,
         n_init: int = 1,
+        calibration: str | None = "auto",
         keep_empty: bool = False,
         tol: float = 1e-4,
         max_iter: int = 200,
@@ -191,6 +197,7 @@ class DirichletProcessVMFMixture(Mixture):
         self.initial_concentration = initial_concentration
         self.annealing_steps = annealing_steps
         self.n_init = n_init
+        self.calibration = calibration
         self.keep_empty = keep_empty
         self.tol = tol
         self.max_iter = max_iter
@@ -204,6 +211,9 @@ class DirichletProcessVMFMixture(Mixture):
 
     def _check_X(self, X: sp.csr_array) -> Any:
         return unit_rows_of_file(X)
+
+    def _selector(self) -> Mixture:
+        return VMFMixture(dtype=self.dtype)
 
     def _inference(self) -> Inference:
         return inference_of(self, shared=self.concentration == "shared")

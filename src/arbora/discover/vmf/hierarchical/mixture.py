@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine
+from arbora.discover._mixture.base import Mixture
 from arbora.discover._mixture.fitting import solve
 from arbora.discover._mixture.initialization import Init
 from arbora.discover._mixture.repair import assigned, without_annealing, without_clones
@@ -61,7 +62,7 @@ from arbora.discover.vmf.hierarchical.posterior import (
 )
 from arbora.discover.vmf.hierarchical.prediction import NodePredictionMixture, node_probabilities
 from arbora.discover.vmf.hierarchical.tree import Tree, as_tree, one_root, pruned_tree, regular_tree
-from arbora.discover.vmf.mixture import VMFParams, broad_concentration, start_components
+from arbora.discover.vmf.mixture import VMFMixture, VMFParams, broad_concentration, start_components
 from arbora.discover.vmf.posterior import (
     CERTAIN,
     Inference,
@@ -127,6 +128,10 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         Iterations of annealing of the leaves at the start; see `BayesianVMFMixture`.
     n_init : int
         Number of starts. They run in parallel, and the best result is kept.
+    calibration : {"auto"} or None
+        "auto": if X has words, probabilities are tempered, so that the probabilities of the components of one half of
+        the words of a document are right for the other half. The most probable component is the same. None: the
+        probabilities of the model, which are nearly all 0 or 1 for texts.
     keep_empty : bool
         Keep leaves that no row is assigned to, and leaves with the same mean. By default they are dropped and merged
         at the end of `fit`, and a node with one child becomes a leaf: nodes have as many children as the data
@@ -176,6 +181,8 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
     n_components_ : int
         Number of leaves found; see `keep_empty`.
+    calibration_temperature_ : float
+        Temperature of the probabilities; see `calibration`.
     n_zero_rows_ : int
         Number of zero rows of the fit.
     n_iter_ : int
@@ -238,6 +245,7 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         initial_concentration: float | None = None,
         annealing_steps: int | None = None,
         n_init: int = 1,
+        calibration: str | None = "auto",
         keep_empty: bool = False,
         tol: float = 1e-4,
         max_iter: int = 200,
@@ -263,6 +271,7 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         self.initial_concentration = initial_concentration
         self.annealing_steps = annealing_steps
         self.n_init = n_init
+        self.calibration = calibration
         self.keep_empty = keep_empty
         self.tol = tol
         self.max_iter = max_iter
@@ -333,6 +342,9 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         return as_tree(self.hierarchy_, sp.csr_array(seeds), counts, dtype)
 
     # --- the model ------------------------------------------------------------------------------------------------
+
+    def _selector(self) -> Mixture:
+        return VMFMixture(dtype=self.dtype)
 
     def _inference(self) -> Inference:
         fixed = frozenset() if self.node_concentration is None else frozenset({"node_concentration"})
