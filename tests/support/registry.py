@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_random_state
 
+import arbora
 from arbora import classify, discover, text
 from arbora.datasets import make_vmf_mixture
 from arbora.special import kappa_mle, vmf_logpdf
@@ -183,6 +184,14 @@ def ltc_reduces(data: Data) -> tuple[Any, Any]:
     """A document of one word that not all documents share is a unit vector."""
     model = text.LtcVectorizer(stem=None, stop_words=None).fit(["one two", "one three"])
     return model.transform(["three three"]).toarray(), [[0.0, 1.0, 0.0]]
+
+
+def topics_reduce(data: Data) -> tuple[Any, Any]:
+    """The probabilities of topics are those of a mixture of the rows of the texts."""
+    ours = arbora.TopicModel(2, features="none").fit(data.X)
+    rows = text.LtcVectorizer(stem=None, stop_words=None)
+    known = discover.VMFMixture(2, random_state=0).fit(rows.fit_transform(data.X))
+    return ours.predict_proba(data.X_new), known.predict_proba(rows.transform(data.X_new))
 
 
 def counts() -> Data:
@@ -398,4 +407,5 @@ REGISTRY = [
     *EXPAND_ROWS,
     Row(text.LtcTransformer, {}, {}, counts, counts_reduce),
     Row(text.LtcVectorizer, {}, {}, sentences, ltc_reduces, numeric=False),
+    Row(arbora.TopicModel, {"n_topics": 2, "features": "none"}, {}, sentences, topics_reduce, numeric=False),
 ]

@@ -25,13 +25,14 @@ _NAMED = 3  # documents named in a warning
 
 
 class Topics(NamedTuple):
-    """Topics in a tree with one root: means and concentrations of its nodes, node and probability of each row."""
+    """Topics in a tree with one root: means and concentrations of nodes, node and probability of rows, leaves."""
 
     tree: Hierarchy
     means: NDArray[Any]
     concentrations: NDArray[Any] | None
     node: NDArray[np.int64]
     probability: NDArray[np.float64]
+    leaves: NDArray[np.int64]
 
 
 def without_empty(documents: Documents, X: Any) -> tuple[Documents, Any, list[str]]:
@@ -89,7 +90,7 @@ def topics_of(estimator: Any, X: Any, times: Any = None) -> Topics:
         means = np.vstack([size @ means / size.sum(), means])
         kappa = None if kappa is None else np.append(np.nan, kappa)
     best = proba.argmax(axis=1)
-    return Topics(tree, means, kappa, leaves[best], proba[np.arange(len(best)), best])
+    return Topics(tree, means, kappa, leaves[best], proba[np.arange(len(best)), best], leaves)
 
 
 def topics_content(
@@ -99,6 +100,8 @@ def topics_content(
     sample: int = SAMPLE,
     settings: Mapping[str, Any],
     notices: Sequence[str] = (),
+    words: Sequence[Sequence[tuple[str, float]]] | None = None,
+    names: Mapping[int, str] | None = None,
 ) -> Content:
     """Describe a topic model and its documents: flat topics, a tree of topics, or topics over time.
 
@@ -113,20 +116,28 @@ def topics_content(
         How the model was made; "over_time" is the name of the time field.
     notices : sequence of str
         Messages for the user.
+    words : sequence of lists of (word, weight), optional
+        Words of each node; by default the largest entries of its mean.
+    names : mapping of int to str, optional
+        Titles of topics that the user gave, by number.
 
     Returns
     -------
     Content
     """
-    estimator, X, _, names, _ = subject
+    estimator, X, _, columns, _ = subject
     found = topics_of(estimator, X, times)
-    words = [top_words(mean, names) for mean in found.means]
+    if words is None:
+        words = [top_words(mean, columns) for mean in found.means]
+    titles = topic_titles(found.tree, words)
+    for topic, title in (names or {}).items():
+        titles[int(found.leaves[topic])] = title
     n_rows, ones = X.shape[0], np.ones(X.shape[0], bool)
     at = sp.csr_array((ones, found.node, np.arange(n_rows + 1)), shape=(n_rows, found.tree.n_nodes))
     described = describe_tree(
         DocumentTree(found.tree, X, at),
         words,
-        topic_titles(found.tree, words),
+        titles,
         sample=sample,
         centres=found.means,
         random_state=settings.get("seed", 0),
@@ -143,7 +154,7 @@ def topics_content(
     if hasattr(estimator, "times_"):
         kind = "topics over time"
         topics = np.arange(1, found.tree.n_nodes)
-        over_time = describe_time(estimator, settings["over_time"], times, topics, names)
+        over_time = describe_time(estimator, settings["over_time"], times, topics, columns)
         if times is not None:
             answers["time"] = bin_of(estimator.times_, times[described.sampled]).tolist()
     content = base_content(kind, subject, described, answers, settings, notices)
