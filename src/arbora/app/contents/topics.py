@@ -13,6 +13,7 @@ from arbora.app.answers import known_rows, topic_means, topic_probabilities
 from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, topic_titles
 from arbora.app.contents.subject import Subject, base_content
 from arbora.app.contents.topic_times import bin_of, describe_time
+from arbora.app.contents.words import forms_of, group_forms, typical_words
 from arbora.app.documents.collection import Documents
 from arbora.app.folder import Content
 from arbora.core.warn_caller import warn_caller
@@ -21,6 +22,7 @@ from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
 
 _TABLE_WORDS = 6
+_DENSEST = 0.5  # largest share of entries that are not zero, in rows whose columns are words
 _NAMED = 3  # documents named in a warning
 
 
@@ -117,7 +119,8 @@ def topics_content(
     notices : sequence of str
         Messages for the user.
     words : sequence of lists of (word, weight), optional
-        Words of each node; by default the largest entries of its mean.
+        Words of each node; by default typical columns of its rows or, without rows of words, the largest entries of
+        its mean.
     names : mapping of int to str, optional
         Titles of topics that the user gave, by number.
 
@@ -128,7 +131,7 @@ def topics_content(
     estimator, X, _, columns, _ = subject
     found = topics_of(estimator, X, times)
     if words is None:
-        words = [top_words(mean, columns) for mean in found.means]
+        words = node_words(found, X, columns)
     titles = topic_titles(found.tree, words)
     for topic, title in (names or {}).items():
         titles[int(found.leaves[topic])] = title
@@ -159,6 +162,17 @@ def topics_content(
             answers["time"] = bin_of(estimator.times_, times[described.sampled]).tolist()
     content = base_content(kind, subject, described, answers, settings, notices)
     return content._replace(report=topics_text(described.nodes), time=over_time)
+
+
+def node_words(found: Topics, X: Any, columns: Sequence[str]) -> list[list[tuple[str, float]]]:
+    """Return the words of each node: typical columns of its rows, or those of its mean if rows are not sparse."""
+    X = sp.csr_array(X)
+    if not X.nnz or X.nnz > _DENSEST * X.shape[0] * X.shape[1] or X.data.min() < 0:
+        return [top_words(mean, columns) for mean in found.means]
+    n_rows, n_nodes = X.shape[0], found.tree.n_nodes
+    at = sp.csr_array((np.ones(n_rows), found.node, np.arange(n_rows + 1)), shape=(n_rows, n_nodes))
+    groups = group_forms(forms_of(None, X, columns, None), found.tree.close(at.astype(bool)))
+    return typical_words(groups, N_WORDS, siblings=np.asarray(found.tree.parent).tolist())
 
 
 def top_words(mean: NDArray[Any], names: Sequence[str]) -> list[tuple[str, float]]:

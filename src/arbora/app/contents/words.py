@@ -23,6 +23,7 @@ interactive language learning, visualization, and interfaces.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,7 +109,7 @@ def group_forms(forms: Forms, members: Any, *, least: int = 1) -> GroupForms:
 
 
 def term_scores(shares: Array, everywhere: Array, relevance: float | None = None) -> Array:
-    """Return the scores of terms (n_groups, n_terms): class-based tf-idf, or relevance; -inf for absent terms.
+    """Return the scores of terms: class-based tf-idf, or relevance; -inf for absent terms.
 
     Examples
     --------
@@ -161,24 +162,35 @@ def typical_words(
     >>> [word for word, _ in words[0]], [word for word, _ in words[1]]
     (['fish', 'sea'], ['trees', 'grow'])
     """
-    n_groups, n_terms = len(groups.sizes), len(groups.parts)
-    n_forms = len(groups.terms)
+    n_forms, n_terms = len(groups.terms), len(groups.parts)
     to_term = sp.csr_array((np.ones(n_forms), groups.terms, np.arange(n_forms + 1)), shape=(n_forms, n_terms))
+    counts = sp.csr_array(groups.counts @ to_term)
+    counts.sort_indices()
+    owner, terms = np.repeat(np.arange(len(groups.sizes)), np.diff(counts.indptr)), counts.indices
     # Two forms of a term in one document count twice: shares are upper bounds, at most 1.
-    sizes = np.maximum(groups.sizes, 1.0)
-    shares = np.minimum((groups.counts @ to_term).toarray() / sizes[:, None], 1.0)
+    sizes = np.maximum(groups.sizes, 1.0)[owner]
+    shares = np.minimum(counts.data / sizes, 1.0)
     everywhere = np.minimum(np.asarray(groups.everywhere @ to_term) / max(groups.total, 1.0), 1.0)
-    scores = term_scores(shares, everywhere, relevance)
-    scores[:, _unreadable(groups, n_terms)] = -np.inf
+    scores = term_scores(shares, everywhere[terms], relevance)
+    hidden = _unreadable(groups, n_terms)[terms] | (counts.data < np.minimum(_LEAST_DOCUMENTS, sizes / 2))
     if not phrases:
-        scores[:, groups.parts[:, 0] >= 0] = -np.inf
-    rare = shares * sizes[:, None] < np.minimum(_LEAST_DOCUMENTS, sizes / _LEAST_DOCUMENTS)[:, None]
-    kin = np.zeros(n_groups, int) if siblings is None else np.asarray(siblings)
-    for number in np.unique(kin):
-        ids = np.flatnonzero(kin == number)
-        rare[ids] |= shares[ids] < _SHARED * shares[ids].max(axis=0)
-    scores[rare] = -np.inf
-    return [_list_words(groups, k, scores[k], shares[k], n_words) for k in range(n_groups)]
+        hidden |= groups.parts[terms, 0] >= 0
+    kin = np.zeros(len(groups.sizes), int) if siblings is None else np.asarray(siblings)
+    hidden |= shares < _SHARED * _largest_of_siblings(shares, kin[owner] * np.int64(n_terms) + terms)
+    scores[hidden] = -np.inf
+    parts = [slice(*bounds) for bounds in pairwise(counts.indptr.tolist())]
+    return [
+        _list_words(groups, k, terms[part], scores[part], shares[part], n_words)
+        for k, part in enumerate(parts)
+    ]
+
+
+def _largest_of_siblings(shares: Array, keys: NDArray[np.int64]) -> Array:
+    """Return the largest share among entries with the same key, for each entry."""
+    distinct, place = np.unique(keys, return_inverse=True)
+    largest = np.zeros(len(distinct))
+    np.maximum.at(largest, place, shares)
+    return largest[place]
 
 
 def _unreadable(groups: GroupForms, n_terms: int) -> NDArray[np.bool_]:
@@ -190,31 +202,34 @@ def _unreadable(groups: GroupForms, n_terms: int) -> NDArray[np.bool_]:
 
 
 def _list_words(
-    groups: GroupForms, group: int, scores: Array, shares: Array, n_words: int
+    groups: GroupForms, group: int, terms: NDArray[Any], scores: Array, shares: Array, n_words: int
 ) -> list[tuple[str, float]]:
     """List the best terms of a group in their commonest forms, without words that listed phrases contain."""
     count = min(_CANDIDATES * n_words, len(scores))
     best = np.argpartition(-scores, count - 1)[:count] if count else np.empty(0, np.int64)
-    best = best[np.lexsort((best, -scores[best]))]
-    row = slice(groups.counts.indptr[group], groups.counts.indptr[group + 1])
-    forms, counts = groups.counts.indices[row], groups.counts.data[row]
+    best = best[np.lexsort((terms[best], -scores[best]))]
+    best = best[np.isfinite(scores[best])]
+    share = dict(zip(terms[best].tolist(), shares[best].tolist(), strict=True))
     listed: list[int] = []
     taken: dict[int, float] = {}  # words inside listed phrases, with the share of the phrase
-    for term in best[np.isfinite(scores[best])].tolist():
+    for term in share:
         words = [part for part in groups.parts[term].tolist() if part >= 0]
-        if shares[term] * _INSIDE < taken.get(term, 0.0):
+        if share[term] * _INSIDE < taken.get(term, 0.0):
             continue
-        if any(word in listed and shares[term] < _INSIDE * shares[word] for word in words):
+        if any(word in listed and share[term] < _INSIDE * share[word] for word in words):
             continue
         listed = [other for other in listed if other not in words]  # the phrase says more
         listed.append(term)
         for word in words:
-            taken[word] = max(taken.get(word, 0.0), shares[term])
+            taken[word] = max(taken.get(word, 0.0), share[term])
         if len(listed) == n_words:
             break
-    named = []
-    for term in listed:
-        own = np.flatnonzero(groups.terms[forms] == term)
-        name = groups.names[forms[own[np.lexsort((forms[own], -counts[own]))[0]]]]
-        named.append((name, float(shares[term])))
-    return named
+    return [(_commonest_form(groups, group, term), share[term]) for term in listed]
+
+
+def _commonest_form(groups: GroupForms, group: int, term: int) -> str:
+    """Return the form of a term that most documents of a group have."""
+    row = slice(groups.counts.indptr[group], groups.counts.indptr[group + 1])
+    forms, counts = groups.counts.indices[row], groups.counts.data[row]
+    own = np.flatnonzero(groups.terms[forms] == term)
+    return groups.names[int(forms[own[np.lexsort((forms[own], -counts[own]))[0]]])]
