@@ -24,7 +24,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.dev
-	for name in structure kernels text flat thresholds recursive recursive_speed recursive_scale recursive_why hblr hblr_curve hblr_speed hblr_why special multinomial cluster vmf vmf_speed vmf_structure expand_ncd expand_thesis expand_speed explore; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	for name in structure kernels text flat thresholds recursive recursive_speed recursive_scale recursive_why hblr hblr_curve hblr_speed hblr_why special multinomial cluster vmf vmf_speed vmf_structure expand_ncd expand_thesis expand_speed first_contact explore; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -24,7 +24,7 @@ from arbora.app.answers import known_rows, topic_probabilities
 from arbora.app.contents.words import GroupForms, forms_of, group_forms, typical_words
 from arbora.app.documents.collection import Documents
 from arbora.app.documents.times import choose_bins
-from arbora.app.text_rows import TextOptions, feature_names, make_vectorizer, text_language, transform_rows
+from arbora.app.text_rows import TextOptions, feature_names, fit_rows, text_language, transform_rows
 from arbora.app.topic_model.content import TopicContent
 from arbora.app.topic_model.editing import TopicEditing
 from arbora.app.topic_model.edits import EditedTopics, edit_leaves, edit_sums, leaves_of
@@ -200,17 +200,14 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         return kind(number, **common)
 
     def _fit_rows(self, documents: Documents) -> tuple[LtcVectorizer | None, Any]:
-        if documents.texts is None:
-            return None, sp.csr_matrix(documents.X)
-        if isinstance(self.features, LtcVectorizer):
-            vectorizer = clone(self.features)
-        else:
-            options = self.features
-            if not isinstance(options, TextOptions):
-                language = text_language(documents.texts) if options == AUTO else str(options)
-                options = TextOptions(language)
-            vectorizer = make_vectorizer(options, len(documents))
-        return vectorizer, vectorizer.fit_transform(documents.texts)
+        options = self.features
+        if documents.texts is not None and isinstance(options, LtcVectorizer):
+            vectorizer = clone(options)
+            return vectorizer, vectorizer.fit_transform(documents.texts)
+        if not isinstance(options, TextOptions):
+            language = text_language(documents.texts or ()) if options == AUTO else str(options)
+            options = TextOptions(language)
+        return fit_rows(documents, options, verbose=self.verbose)
 
     def _fit_topics(self, estimator: Any, X: Any, times: NDArray[Any] | None) -> Any:
         """Fit the model of rows; zero rows take no part in it."""
