@@ -47,7 +47,8 @@ SET_ASIDE = "nips", "wap", "tr31"
 EXPLANATION = f"""\
 `python -m benchmarks.first_contact`: `TopicModel()` chooses the number of topics; NMF (tf-idf) and LDA (counts) of
 scikit-learn, with English stop words and words of at least two documents, get that number. Means over {SEEDS} seeds
-(LDA, fixed numbers and other models: one); seconds are processor seconds. NPMI is that of the {WORDS} first words of a topic in the documents
+(LDA, fixed numbers and other models: one); seconds are processor seconds. NPMI is that of the {WORDS} first words of
+a topic in the documents
 themselves (stems; without phrases), diversity the share of these words that are different. "best K" is the highest
 NMI with the classes among `TopicModel(K)`, K = {", ".join(map(str, NUMBERS))} and the number of classes. The texts
 of the CLUTO sets are made of their counts. {", ".join(SET_ASIDE)} were set aside: nothing was chosen on them.
