@@ -30,7 +30,9 @@ _PACKAGES = (
     "text",
 )
 
-__all__ = ["__version__", *_PACKAGES]
+_MODELS = {"TopicModel": "arbora.app.topic_model"}  # of raw texts
+
+__all__ = ["__version__", *_MODELS, *_PACKAGES]
 
 
 def _view(model: Any, *arguments: Any, **options: Any) -> Any:
@@ -45,6 +47,8 @@ if is_checked():
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODELS:
+        return getattr(import_module(_MODELS[name]), name)
     if name in _PACKAGES:
         return import_module(f"arbora.{name}")
     raise AttributeError(f"module 'arbora' has no attribute {name!r}")

@@ -29,6 +29,20 @@ def make_documents(n, seed=0, **fields):
     )
 
 
+def test_nodes_of_a_classifier_have_typical_and_deciding_words():
+    documents = make_documents(60)
+    options = ClassifierOptions("flat", jobs=1)
+    content = train_classifier(documents, options, structure=find_hierarchy(documents)).content()
+    by_name = {node["name"]: node for node in content.nodes}
+    for name, words in WORDS.items():
+        for kind in ("typical", "words"):
+            assert {word for word, _ in by_name[name][kind]} <= set(words)
+            assert by_name[name][kind]
+    inside = {word for word, _ in by_name["sea"]["typical"]}
+    assert inside <= {*WORDS["sea/fish"], *WORDS["sea/ships"]}
+    assert all(0 < share <= 1 for node in content.nodes for _, share in node["typical"])
+
+
 def test_a_trained_classifier_is_evaluated_saved_and_used(tmp_path):
     documents, test = make_documents(30), make_documents(9, seed=1)
     structure = find_hierarchy(documents)

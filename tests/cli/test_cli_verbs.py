@@ -388,10 +388,6 @@ def test_an_error_names_file_line_and_remedy(tmp_path, monkeypatch, capsys):
     [
         (["discover", "docs", "--out", "docs"], "is not a model folder, and is not empty"),
         (["discover", "docs", "--tree", "2", "--over-time", "year", "--out", "m"], "cannot be combined"),
-        (
-            ["discover", "docs", "--topics", "auto", "--model", "k-means", "--out", "m"],
-            "needs a number of topics",
-        ),
         (["discover", "docs", "--topics", "500", "--out", "m"], "500"),
         (["classify", "evaluate", "topics", "docs"], "topics is not a classifier (its kind is 'topic tree')"),
         (

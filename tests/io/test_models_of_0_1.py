@@ -31,7 +31,10 @@ def test_a_model_of_0_1_predicts_as_before(name, expected):
     methods = [method for method in METHODS if f"{name}/{method}" in expected]
     assert methods
     for method in methods:
-        assert_same_output(getattr(model, method)(X), expected[f"{name}/{method}"])
+        found, known = getattr(model, method)(X), expected[f"{name}/{method}"]
+        if method == "predict" and name.endswith("MultinomialMixture"):  # an empty document had a label then
+            found, known = (labels[X.any(axis=1)] for labels in (found, known))
+        assert_same_output(found, known)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ Each module is usable from Python and prints nothing; ``arbora.cli`` parses argu
 `classifiers`           the classifiers by name, and their flat baselines
 `training`              train a classifier on documents and measure it: `train_classifier`
 `tuning`                choose cost and coupling by cross-validation: `tune_classifier`
+`topic_model`           topics of raw texts: `TopicModel`
 `topics`                find topics in documents: `discover_topics`
 `expansion`             file a pile into known and new groups: `expand_documents`
 `evaluation`            measure a classifier; `evaluation_tables` prints the result

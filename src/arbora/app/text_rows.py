@@ -9,8 +9,10 @@ import scipy.sparse as sp
 
 from arbora.app.documents.collection import Documents
 from arbora.core.progress import Progress
-from arbora.text import LtcVectorizer
+from arbora.text import ENGLISH_STOP_WORDS, LtcVectorizer
 
+_LANGUAGE_TEXTS = 500  # read to guess the language
+_STOP_WORDS = 0.1  # least share of stop words in a language
 _MANY_DOCUMENTS = 200  # with this many documents a word must occur in two of them
 
 
@@ -47,6 +49,22 @@ def make_vectorizer(options: TextOptions, n_documents: int) -> LtcVectorizer:
         ngram_range=(1, max(1, options.ngrams)),
         min_df=max(1, min_df),
     )
+
+
+def text_language(texts: Sequence[str]) -> str:
+    """Return "english" if at least a tenth of the words are English stop words, else "none".
+
+    At most 500 texts are read.
+
+    Examples
+    --------
+    >>> text_language(["the fish in the sea"]), text_language(["die Fische schwimmen im Meer"])
+    ('english', 'none')
+    """
+    step = max(1, len(texts) // _LANGUAGE_TEXTS)
+    words = [word for text in texts[::step] for word in text.lower().split()]
+    n_stop = sum(word in ENGLISH_STOP_WORDS for word in words)
+    return "english" if n_stop >= _STOP_WORDS * max(1, len(words)) else "none"
 
 
 def fit_rows(

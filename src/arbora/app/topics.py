@@ -1,7 +1,4 @@
-"""Find topics in documents.
-
-Topics are clusters of directions: flat (`VMFMixture`, `BayesianVMFMixture`, `SphericalKMeans`), a tree of clusters
-(`HierarchicalVMFMixture`), or flat clusters that change with time (`TemporalVMFMixture`).
+"""Find topics in documents with `TopicModel`, by the options of the command line.
 
 >>> from arbora.app.documents import Documents
 >>> documents = Documents.from_texts(["fish swim", "fish dive", "old trees", "trees grow"])
@@ -17,18 +14,23 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from arbora import discover
 from arbora.app.contents.nodes import SAMPLE
-from arbora.app.contents.subject import Subject
-from arbora.app.contents.topics import topics_content, without_empty
 from arbora.app.documents.collection import Documents
-from arbora.app.documents.times import choose_bins, read_times
+from arbora.app.documents.times import read_times
 from arbora.app.folder import Content
-from arbora.app.text_rows import TextOptions, feature_names, fit_rows
-from arbora.text import LtcVectorizer
+from arbora.app.text_rows import TextOptions
+from arbora.app.topic_model import AUTO, MODELS, TopicModel
 
-DEFAULT_TOPICS = 20
-MODELS = ("vmf", "bayes", "k-means")
+DEFAULT_TOPICS = AUTO
+
+__all__ = [
+    "DEFAULT_TOPICS",
+    "MODELS",
+    "DiscoveredTopics",
+    "TopicOptions",
+    "discover_topics",
+    "make_topic_model",
+]
 
 
 class TopicOptions(NamedTuple):
@@ -37,7 +39,7 @@ class TopicOptions(NamedTuple):
     Attributes
     ----------
     topics : int, "auto" or None
-        Number of topics; "auto": by held-out density; None: `DEFAULT_TOPICS`.
+        Number of topics; "auto": see `TopicModel`; None: `DEFAULT_TOPICS`.
     tree : tuple of int or None
         A tree of topics: the number of children at each level.
     over_time : str or None
@@ -69,30 +71,27 @@ class DiscoveredTopics(NamedTuple):
 
     Attributes
     ----------
-    estimator : fitted mixture or k-means
-    vectorizer : fitted LtcVectorizer or None
-        Makes rows of texts; None for rows of numbers.
+    model : fitted TopicModel
     documents : Documents
-        The documents with at least one known word.
-    X : CSR matrix
-        Their rows.
     times : ndarray or None
         Their times.
     options : TopicOptions
-    notices : list of str
-        Messages for the user.
     """
 
-    estimator: Any
-    vectorizer: LtcVectorizer | None
+    model: TopicModel
     documents: Documents
-    X: Any
     times: NDArray[Any] | None
     options: TopicOptions
-    notices: list[str]
+
+    @property
+    def estimator(self) -> Any:
+        """The fitted mixture or k-means of the rows."""
+        return self.model.estimator_
 
     def content(self, *, sample: int = SAMPLE, settings: Mapping[str, Any] | None = None) -> Content:
         """Describe the topics and their documents: the content of a model folder.
+
+        Documents with no known words are left out, with a warning.
 
         Parameters
         ----------
@@ -105,11 +104,9 @@ class DiscoveredTopics(NamedTuple):
         -------
         Content
         """
-        names = feature_names(self.documents, self.vectorizer, self.X.shape[1])
-        subject = Subject(self.estimator, self.X, self.documents, names, self.vectorizer)
         given = {"over_time": self.options.over_time} if self.options.over_time else {}
-        return topics_content(
-            subject, self.times, sample=sample, settings={**given, **(settings or {})}, notices=self.notices
+        return self.model.content(
+            self.documents, times=self.times, sample=sample, settings={**given, **(settings or {})}
         )
 
 
@@ -120,13 +117,14 @@ def discover_topics(
     *,
     verbose: int = 0,
 ) -> DiscoveredTopics:
-    """Find topics in documents; documents with no known words are left out, with a warning.
+    """Find topics in documents; documents with no known words take no part.
 
     Parameters
     ----------
     documents : Documents
     options : TopicOptions, optional
     text : TextOptions, optional
+        By default chosen from the texts.
     verbose : int
         1: progress bars on a terminal.
 
@@ -135,43 +133,31 @@ def discover_topics(
     DiscoveredTopics
     """
     options = options or TopicOptions()
-    estimator = make_topic_model(options, verbose=verbose)
-    vectorizer, X = fit_rows(documents, text or TextOptions(), verbose=verbose)
-    documents, X, notices = without_empty(documents, X)
+    model = make_topic_model(options, text, verbose=verbose)
     times = None if options.over_time is None else read_times(documents, options.over_time)
-    if times is None:
-        estimator.fit(X)
-    else:
-        estimator.set_params(bins=choose_bins(times, options.bins)).fit(X, times)
-    return DiscoveredTopics(estimator, vectorizer, documents, X, times, options, notices)
+    return DiscoveredTopics(model.fit_documents(documents, times), documents, times, options)
 
 
-def make_topic_model(options: TopicOptions, *, verbose: int = 0) -> Any:
-    """Make the unfitted estimator; options that do not fit together are an error.
+def make_topic_model(
+    options: TopicOptions, text: TextOptions | None = None, *, verbose: int = 0
+) -> TopicModel:
+    """Make the unfitted model; options that do not fit together are an error.
 
     Examples
     --------
-    >>> make_topic_model(TopicOptions(5, model="k-means")).n_clusters
+    >>> make_topic_model(TopicOptions(5, model="k-means")).make_estimator().n_clusters
     5
     """
-    common: dict[str, Any] = {
-        "n_init": max(1, options.starts),
-        "n_jobs": options.jobs,
-        "random_state": options.seed,
-        "verbose": verbose,
-    }
-    if options.tree:
-        if options.over_time:
-            raise ValueError("topics over time are flat: a tree and times cannot be combined")
-        return discover.HierarchicalVMFMixture(branching=options.tree, **common)
-    number = DEFAULT_TOPICS if options.topics is None else options.topics
-    if number == "auto" and (options.over_time or options.model == "k-means"):
-        what = "a model of topics over time" if options.over_time else "the model k-means"
-        raise ValueError(f"{what} needs a number of topics: give 20, for example, instead of auto")
-    if options.over_time:
-        return discover.TemporalVMFMixture(number, **common)
-    if options.model == "k-means":
-        return discover.SphericalKMeans(int(number), **common)
-    return (discover.BayesianVMFMixture if options.model == "bayes" else discover.VMFMixture)(
-        number, **common
+    number: Any = DEFAULT_TOPICS if options.topics is None else options.topics
+    model = TopicModel(
+        tuple(options.tree) if options.tree else number,
+        over_time=None if options.over_time is None else options.bins or True,
+        model=options.model,
+        features=AUTO if text is None else text,
+        n_init=options.starts,
+        n_jobs=options.jobs,
+        random_state=options.seed,
+        verbose=verbose,
     )
+    model.make_estimator()
+    return model

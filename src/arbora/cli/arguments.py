@@ -279,7 +279,7 @@ def _discover(parser: argparse.ArgumentParser) -> None:
     _add_output(parser, "folder for the topics; an existing model folder is replaced")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--topics", type=topics, metavar="K", help="number of topics; auto: chosen by held-out density (20)"
+        "--topics", type=topics, metavar="K", help="number of topics; auto: found from the texts (auto)"
     )
     which.add_argument(
         "--tree", type=branching, metavar="4x4x4", help="a tree of topics: children at each level"

@@ -35,13 +35,15 @@ from arbora.core.validation import check_rows
 from arbora.core.warn_caller import warn_caller
 from arbora.discover._mixture.fitting import RUN_CONSTRAINTS, number_of_starts, warn_unless_converged
 from arbora.discover._mixture.initialization import Init, check_init, starting_sums
-from arbora.discover._mixture.prediction import draw_seed
+from arbora.discover._mixture.prediction import UNKNOWN, draw_seed
 from arbora.discover._mixture.rows import (
     as_rows,
     check_weight,
+    drop_zero_rows,
     refuse_few,
     unit_columns,
     unit_rows,
+    zero_rows,
 )
 from arbora.discover._mixture.top_features import Features, check_count, largest_features, nearest_rows
 from arbora.engine import ThreadEngine
@@ -120,13 +122,15 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
         Sum of the cosine distances (1 - cosine) of rows from their centres.
     trace_ : Trace
         The objective is the sum of the cosines.
+    n_zero_rows_ : int
+        Number of zero rows of the fit.
     n_iter_ : int
     n_features_in_ : int
 
     Notes
     -----
-    Rows are divided by their length; zero rows are refused. A cluster that loses all its rows moves to the row that
-    is farthest from its centre.
+    Rows are divided by their length. A zero row takes no part in the fit, and has the label -1. A cluster that loses
+    all its rows moves to the row that is farthest from its centre.
 
     Examples
     --------
@@ -196,7 +200,8 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
         self._validate_params()
         X = check_rows(self, X, reset=True, min_features=2)
         weight = check_weight(sample_weight, X)
-        X = unit_rows(X, weight)
+        X = unit_rows(X)
+        weight, self.n_zero_rows_ = drop_zero_rows(X, weight)
         rows = as_rows(X, weight, np.dtype(self.dtype))
         refuse_few(rows, self.n_clusters, "n_clusters")
         init = check_init(self.init, weight, X.shape[1], self.n_clusters)
@@ -205,7 +210,7 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
             centres = fit.params.T.astype(np.float64)
             self.cluster_centers_ = centres / np.linalg.norm(centres, axis=1, keepdims=True)
             cosine = self._cosines(X, engine)
-        self.labels_ = cosine.argmax(axis=1)
+        self.labels_ = np.where(zero_rows(X), UNKNOWN, cosine.argmax(axis=1))
         self.inertia_ = float(weight @ (1.0 - cosine.max(axis=1)))
         self.trace_, self.n_iter_ = fit.trace, len(fit.trace)
         return fit, weight
@@ -257,7 +262,7 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
         return self._cosines(self._checked(X), ThreadEngine(self.n_jobs))
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return the cluster of each row.
+        """Return the cluster of each row; -1 for a zero row.
 
         Parameters
         ----------
@@ -267,8 +272,9 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
         -------
         ndarray of shape (n_samples,)
         """
-        labels: NDArray[np.int64] = self.transform(X).argmax(axis=1)
-        return labels
+        checked = self._checked(X)
+        nearest = self._cosines(checked, ThreadEngine(self.n_jobs)).argmax(axis=1)
+        return np.where(zero_rows(checked), UNKNOWN, nearest)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the sum of the cosine distances of rows from their centres.

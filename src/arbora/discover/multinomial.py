@@ -128,7 +128,7 @@ class MultinomialMixture(Mixture):
     Parameters
     ----------
     n_components : int or "auto"
-        Number of clusters. "auto": the number with the highest density of held-out rows.
+        Number of clusters. "auto": see `selection`.
     smoothing : float
         Count that is added to every feature of every component: the prior is Dirichlet(1 + smoothing). With a smaller
         value, fits of short texts from random starts stay near their start. Counts in other units need another value.
@@ -137,6 +137,17 @@ class MultinomialMixture(Mixture):
         integer label for each row (-1: no label); or the probabilities of the features in each component.
     n_init : int
         Number of starts. They run in parallel, and the best result is kept.
+    selection : {"auto", "halves", "density"}
+        How "auto" selects the number. "halves": the smallest number at which the components of one half of the words
+        of a document tell nearly as much as possible about those of the other half. "density": the number with the
+        highest density of held-out rows. "auto": "halves" if X has words (it is sparse and not negative).
+    calibration : {"auto"} or None
+        "auto": if X has words, probabilities are tempered, so that the probabilities of the components of one half of
+        the words of a document are right for the other half. The most probable component is the same. None: the
+        probabilities of the model, which are nearly all 0 or 1 for texts.
+    keep_empty : bool
+        Keep components that no row is assigned to, and components with the same mean. By default they are dropped and
+        merged at the end of `fit`; `n_components_` is the number that is left.
     tol : float
         Stop when the objective gains less than this per row, in nats.
     max_iter : int
@@ -168,8 +179,13 @@ class MultinomialMixture(Mixture):
     density_quantiles_ : ndarray
         Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
     selection_ : dict
-        Numbers of components that were tried, and their held-out log-densities, if `n_components` is "auto".
+        Numbers of components that were tried, their scores, and the criterion, if `n_components` is "auto".
     n_components_ : int
+        Number of components found; see `keep_empty`.
+    calibration_temperature_ : float
+        Temperature of the probabilities; see `calibration`.
+    n_zero_rows_ : int
+        Number of zero rows of the fit.
     n_iter_ : int
     converged_ : bool
     n_features_in_ : int
@@ -177,7 +193,8 @@ class MultinomialMixture(Mixture):
     Notes
     -----
     Densities are densities of a row given its length. Values need not be integers. A row of zeros is an empty
-    document: its density is 1, and its components are as probable as their weights.
+    document: it takes no part in the fit, its density is 1, its components are as probable as their weights, and its
+    label is -1.
 
     Examples
     --------
@@ -189,6 +206,7 @@ class MultinomialMixture(Mixture):
     True
     """
 
+    _unit_rows: ClassVar[bool] = False
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **Mixture._parameter_constraints,
         "smoothing": [Interval(Real, 0, None, closed="neither")],
@@ -201,6 +219,9 @@ class MultinomialMixture(Mixture):
         smoothing: float = 1.0,
         init: Any = "k-means++",
         n_init: int = 1,
+        selection: str = "auto",
+        calibration: str | None = "auto",
+        keep_empty: bool = False,
         tol: float = 1e-4,
         max_iter: int = 200,
         batch_size: int | None = None,
@@ -214,6 +235,9 @@ class MultinomialMixture(Mixture):
         self.smoothing = smoothing
         self.init = init
         self.n_init = n_init
+        self.selection = selection
+        self.calibration = calibration
+        self.keep_empty = keep_empty
         self.tol = tol
         self.max_iter = max_iter
         self.batch_size = batch_size
@@ -228,7 +252,7 @@ class MultinomialMixture(Mixture):
         tags.input_tags.positive_only = True
         return tags
 
-    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
+    def _check_X(self, X: sp.csr_array) -> sp.csr_array:
         return count_rows(X).astype(np.float64, copy=False)
 
     def _model(self, rows: WeightedRows) -> MixtureModel:
@@ -266,6 +290,9 @@ class MultinomialMixture(Mixture):
     def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: Engine) -> None:
         super()._fit(X, weight, seed, engine)
         self.mean_length_ = float(weight @ np.asarray(X.sum(axis=1)).ravel() / weight.sum())
+
+    def _zero_density(self) -> float:
+        return 0.0  # an empty document is the only row of its length
 
     def _n_parameters(self) -> int:
         n_components, n_features = self.means_.shape

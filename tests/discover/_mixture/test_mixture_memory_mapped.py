@@ -109,11 +109,12 @@ def test_a_file_gives_the_same_model_as_memory(tmp_path, small_blocks, model):
     assert all(np.array_equal(*pair) for pair in zip(first, second, strict=True))
 
 
-def test_zero_rows_and_nan_in_files_are_refused_by_row(tmp_path, small_blocks):
+def test_zero_rows_in_files_are_left_out_and_nan_is_refused_by_row(tmp_path, small_blocks):
     X, _ = sparse_rows(200, 60, 7)
     X.data[X.indptr[150] : X.indptr[151]] = 0.0
-    with pytest.raises(ValueError, match="X is zero in row 150"):
-        VMFMixture(2).fit(map_rows(X, tmp_path))
+    model = VMFMixture(2, random_state=0).fit(map_rows(X, tmp_path))
+    assert model.n_zero_rows_ == 1
+    assert np.flatnonzero(model.predict(map_rows(X, tmp_path)) == -1).tolist() == [150]
     X.data[X.indptr[150]] = np.nan
     with pytest.raises(ValueError, match="contains NaN in row 150"):
         VMFMixture(2).fit(map_rows(X, tmp_path))
@@ -128,7 +129,7 @@ def test_a_fit_takes_a_fraction_of_the_file(tmp_path, monkeypatch, model):
     X, _ = sparse_rows(10_000, 600, 60)
     mapped, n_bytes = map_rows(X, tmp_path), X.data.nbytes + X.indices.nbytes
     monkeypatch.setattr(mixture_stats, "_NONZEROS_AT_ONCE", 1 << 14)
-    model.set_params(max_iter=2, n_jobs=1, random_state=0)
+    model.set_params(max_iter=2, n_jobs=1, random_state=0, calibration=None)  # which has 4,000 rows in memory
     model.fit(mapped[:100])  # kernels are compiled
     estimate = fit_bytes(unit_rows_of_file(sp.csr_array(mapped)), 3, np.float32, 1)
     tracemalloc.start()
@@ -165,7 +166,8 @@ def test_the_memory_estimate_counts_parallel_starts(monkeypatch):
         together.wait(timeout=60)
         return found
 
-    model = VMFMixture(40, n_init=2, n_jobs=2, max_iter=2, init="random", random_state=0).fit(X[:100])
+    options = {"n_init": 2, "n_jobs": 2, "max_iter": 2, "init": "random", "random_state": 0}
+    model = VMFMixture(40, calibration=None, **options).fit(X[:100])
     monkeypatch.setattr(mixture, "e_step", meet)
     tracemalloc.start()
     try:

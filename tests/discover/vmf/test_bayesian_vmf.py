@@ -295,7 +295,7 @@ def test_a_single_cluster_separates_only_below_the_critical_temperature(data):
 def test_superfluous_components_lose_their_rows(init):
     data = make_vmf_mixture(400, 60, 4, kappa=60.0, random_state=3)
     for seed in range(2):
-        model = BayesianVMFMixture(10, init=init, random_state=seed).fit(data.X_train)
+        model = BayesianVMFMixture(10, init=init, keep_empty=True, random_state=seed).fit(data.X_train)
         labels = model.predict(data.X_train)
         assert len(np.unique(labels)) < 10
         assert adjusted_rand_index(data.truth.components, labels) > 0.9
@@ -329,11 +329,16 @@ def word_rows(n_samples, n_features, seed):
 def test_repeated_rows_are_fitted_in_single_precision(n_features, posterior):
     X = word_rows(150, n_features, 0)
     repeated = sp.csr_array(sp.vstack([X, X[[0, 0]]]))
-    model = BayesianVMFMixture(20, concentration="own", concentration_posterior=posterior, random_state=0)
+    options = {
+        "concentration": "own",
+        "keep_empty": True,
+        "random_state": 0,
+    }  # the others collect the repeated rows
+    model = BayesianVMFMixture(20, concentration_posterior=posterior, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the bound must not fall
         model.fit(repeated)
     assert np.all(model.concentrations_ < 2e8)
     test = word_rows(50, n_features, 1)
-    single = BayesianVMFMixture(20, concentration="own", random_state=0).fit(X)
+    single = BayesianVMFMixture(20, **options).fit(X)
     assert model.score(test) == pytest.approx(single.score(test), rel=1e-2)

@@ -62,6 +62,7 @@ def test_the_bound_never_falls_and_components_are_sorted(data, shared):
         "annealing_steps": 0,
         "dtype": "float64",
         "tol": 1e-3,
+        "keep_empty": True,
     }
     model = DirichletProcessVMFMixture(8, init="random", **options, random_state=0).fit(data.X_train)
     assert len(model.lower_bounds_) > 3

@@ -215,13 +215,6 @@ def test_bad_input_is_refused(data, arguments, message):
         HierarchicalVMFMixture(**{"branching": (2, 3), **arguments}).fit(data.X_train)
 
 
-def test_zero_rows_are_refused():
-    X = np.eye(8)
-    X[3] = 0
-    with pytest.raises(ValueError, match="X is zero in row 3"):
-        HierarchicalVMFMixture(branching=(2,)).fit(X)
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_rotation_changes_nothing(data):
     rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((8, 8)))[0]

@@ -139,13 +139,6 @@ def test_rows_of_another_width_are_refused(data, fitted):
             question(data.X_train[:, :7])
 
 
-def test_zero_rows_are_refused():
-    X = np.eye(6)
-    X[2] = 0
-    with pytest.raises(ValueError, match="X is zero in row 2"):
-        TemporalVMFMixture(2).fit(X, np.arange(6))
-
-
 def test_from_blocks_inverts_to_blocks():
     X = sp.random_array((9, 5), density=0.4, rng=np.random.default_rng(0), format="csr")
     points = np.array([0, 3, 1, 2, 2, 0, 1, 3, 0])

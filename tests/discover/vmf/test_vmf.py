@@ -125,20 +125,6 @@ def test_only_directions_matter(data):
     np.testing.assert_allclose(one.means_, other.means_, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", [VMFMixture, BayesianVMFMixture, SphericalKMeans])
-def test_zero_rows_are_refused_by_number(data, kind):
-    X = data.X_train.copy()
-    X[[3, 17]] = 0
-    for rows in (X, sp.csr_array(X)):
-        with pytest.raises(
-            ValueError, match=r"X is zero in rows 3, 17\. A zero row has no direction: drop it"
-        ):
-            kind(2).fit(rows)
-    model = kind(2, random_state=0).fit(X, sample_weight=X.any(axis=1))  # without weight they do no harm
-    with pytest.raises(ValueError, match="X is zero in rows 3, 17"):
-        model.predict(X)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

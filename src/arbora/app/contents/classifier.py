@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from arbora.app.answers import predict_with_probability
 from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, path_titles
 from arbora.app.contents.subject import Subject, base_content
+from arbora.app.contents.words import forms_of, group_forms, typical_words
 from arbora.app.evaluation import Trial, evaluate
 from arbora.app.evaluation_tables import evaluation_text
 from arbora.app.folder import Content
 from arbora.classify import words_of_nodes
 from arbora.structure import Hierarchy
+
+_MOST_TEXTS = 20_000  # documents whose words are counted
 
 
 def classifier_content(
@@ -64,6 +67,8 @@ def classifier_content(
         always=[row for one in confusions for row in one["documents"]],
         random_state=settings.get("seed", 0),
     )
+    for node, typical in zip(described.nodes, _typical_words(subject, tree, sets), strict=True):
+        node["typical"] = [[word, round(share, 6)] for word, share in typical]
     for one in confusions:
         one["documents"] = np.searchsorted(described.sampled, one["documents"]).tolist()
     text = "The model was not evaluated."
@@ -75,6 +80,24 @@ def classifier_content(
     return content._replace(
         about={**content.about, "multilabel": several}, report=text, evaluation=evaluation
     )
+
+
+def _typical_words(
+    subject: Subject, tree: Hierarchy, sets: Sequence[Sequence[Any]]
+) -> list[list[tuple[str, float]]]:
+    """Return the words that documents of each node typically have, by a sample of the documents."""
+    n_documents = subject.X.shape[0]
+    ids = np.sort(np.random.default_rng(0).permutation(n_documents)[:_MOST_TEXTS])
+    if not len(ids):
+        return [[] for _ in range(tree.n_nodes)]
+    texts = subject.documents.texts if subject.vectorizer is not None else None
+    given = None if texts is None else [texts[row] for row in ids.tolist()]
+    forms = forms_of(given, subject.X[ids], subject.names, subject.vectorizer)
+    members = tree.close(sp.csr_array(tree.indicator([sets[row] for row in ids.tolist()])))
+    first = np.minimum(tree.parent_indptr[:-1], max(len(tree.parent_indices) - 1, 0))
+    parents = np.append(tree.parent_indices, -1)[first]
+    kin = np.where(np.diff(tree.parent_indptr) > 0, parents, -1)
+    return typical_words(group_forms(forms, members), N_WORDS, siblings=kin.tolist())
 
 
 def as_text(labels: Sequence[Any]) -> list[Any]:

@@ -77,6 +77,10 @@ def model_content(
     ['all documents', 'fish, tree', 'tree, fish']
     """
     check_is_fitted(model)
+    if hasattr(model, "content"):  # a model of raw texts, which are given in the place of X
+        given_texts = documents if X is None else X
+        content: Content = model.content(given_texts, y, times=times, name=name)
+        return content._replace(about=full_about(content))
     rows = _rows(model, X)
     given = {"y": y, "documents": documents, "times": times}
     _check_lengths(rows.shape[0], given, with_rows=X is not None)

@@ -13,6 +13,7 @@ from arbora.app.answers import known_rows, topic_means, topic_probabilities
 from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, topic_titles
 from arbora.app.contents.subject import Subject, base_content
 from arbora.app.contents.topic_times import bin_of, describe_time
+from arbora.app.contents.words import forms_of, group_forms, typical_words
 from arbora.app.documents.collection import Documents
 from arbora.app.folder import Content
 from arbora.core.warn_caller import warn_caller
@@ -21,17 +22,19 @@ from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
 
 _TABLE_WORDS = 6
+_DENSEST = 0.5  # largest share of entries that are not zero, in rows whose columns are words
 _NAMED = 3  # documents named in a warning
 
 
 class Topics(NamedTuple):
-    """Topics in a tree with one root: means and concentrations of its nodes, node and probability of each row."""
+    """Topics in a tree with one root: means and concentrations of nodes, node and probability of rows, leaves."""
 
     tree: Hierarchy
     means: NDArray[Any]
     concentrations: NDArray[Any] | None
     node: NDArray[np.int64]
     probability: NDArray[np.float64]
+    leaves: NDArray[np.int64]
 
 
 def without_empty(documents: Documents, X: Any) -> tuple[Documents, Any, list[str]]:
@@ -89,7 +92,7 @@ def topics_of(estimator: Any, X: Any, times: Any = None) -> Topics:
         means = np.vstack([size @ means / size.sum(), means])
         kappa = None if kappa is None else np.append(np.nan, kappa)
     best = proba.argmax(axis=1)
-    return Topics(tree, means, kappa, leaves[best], proba[np.arange(len(best)), best])
+    return Topics(tree, means, kappa, leaves[best], proba[np.arange(len(best)), best], leaves)
 
 
 def topics_content(
@@ -99,6 +102,8 @@ def topics_content(
     sample: int = SAMPLE,
     settings: Mapping[str, Any],
     notices: Sequence[str] = (),
+    words: Sequence[Sequence[tuple[str, float]]] | None = None,
+    names: Mapping[int, str] | None = None,
 ) -> Content:
     """Describe a topic model and its documents: flat topics, a tree of topics, or topics over time.
 
@@ -113,20 +118,29 @@ def topics_content(
         How the model was made; "over_time" is the name of the time field.
     notices : sequence of str
         Messages for the user.
+    words : sequence of lists of (word, weight), optional
+        Words of each node; by default typical columns of its rows or, without rows of words, the largest entries of
+        its mean.
+    names : mapping of int to str, optional
+        Titles of topics that the user gave, by number.
 
     Returns
     -------
     Content
     """
-    estimator, X, _, names, _ = subject
+    estimator, X, _, columns, _ = subject
     found = topics_of(estimator, X, times)
-    words = [top_words(mean, names) for mean in found.means]
+    if words is None:
+        words = node_words(found, X, columns)
+    titles = topic_titles(found.tree, words)
+    for topic, title in (names or {}).items():
+        titles[int(found.leaves[topic])] = title
     n_rows, ones = X.shape[0], np.ones(X.shape[0], bool)
     at = sp.csr_array((ones, found.node, np.arange(n_rows + 1)), shape=(n_rows, found.tree.n_nodes))
     described = describe_tree(
         DocumentTree(found.tree, X, at),
         words,
-        topic_titles(found.tree, words),
+        titles,
         sample=sample,
         centres=found.means,
         random_state=settings.get("seed", 0),
@@ -143,11 +157,22 @@ def topics_content(
     if hasattr(estimator, "times_"):
         kind = "topics over time"
         topics = np.arange(1, found.tree.n_nodes)
-        over_time = describe_time(estimator, settings["over_time"], times, topics, names)
+        over_time = describe_time(estimator, settings["over_time"], times, topics, columns)
         if times is not None:
             answers["time"] = bin_of(estimator.times_, times[described.sampled]).tolist()
     content = base_content(kind, subject, described, answers, settings, notices)
     return content._replace(report=topics_text(described.nodes), time=over_time)
+
+
+def node_words(found: Topics, X: Any, columns: Sequence[str]) -> list[list[tuple[str, float]]]:
+    """Return the words of each node: typical columns of its rows, or those of its mean if rows are not sparse."""
+    X = sp.csr_array(X)
+    if not X.nnz or X.nnz > _DENSEST * X.shape[0] * X.shape[1] or X.data.min() < 0:
+        return [top_words(mean, columns) for mean in found.means]
+    n_rows, n_nodes = X.shape[0], found.tree.n_nodes
+    at = sp.csr_array((np.ones(n_rows), found.node, np.arange(n_rows + 1)), shape=(n_rows, n_nodes))
+    groups = group_forms(forms_of(None, X, columns, None), found.tree.close(at.astype(bool)))
+    return typical_words(groups, N_WORDS, siblings=np.asarray(found.tree.parent).tolist())
 
 
 def top_words(mean: NDArray[Any], names: Sequence[str]) -> list[tuple[str, float]]:

@@ -34,6 +34,7 @@ from arbora.discover._mixture.initialization import Init, check_init
 from arbora.discover._mixture.memory_mapped import require_fit
 from arbora.discover._mixture.prediction import (
     akaike_criterion,
+    are_zero,
     bayesian_criterion,
     below_quantile,
     draw_seed,
@@ -41,12 +42,16 @@ from arbora.discover._mixture.prediction import (
     most_probable,
     probabilities,
 )
-from arbora.discover._mixture.rows import as_rows, check_weight, refuse_few
-from arbora.discover._mixture.selection import select_components
+from arbora.discover._mixture.repair import repaired
+from arbora.discover._mixture.rows import as_rows, check_weight, drop_zero_rows, refuse_few, zero_rows
+from arbora.discover._mixture.selection import calibrated_temperature, select_components
 from arbora.discover._mixture.top_features import Features, check_count, largest_features, nearest_rows
+from arbora.discover._mixture.weights import log_weights
+from arbora.discover._mixture.word_halves import Halves
 from arbora.engine import ENGINE_PARAMETER, choose_engine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule
 from arbora.infer.mixture.statistics import WeightedRows
+from arbora.special import vmf_log_normalizer
 
 _NOT_OF_THE_MODEL = "engine", "n_jobs", "random_state", "verbose"  # the schedule has the seed
 
@@ -55,8 +60,13 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
     """Base class of the mixtures."""
 
     _min_features: ClassVar[int] = 1
+    _unit_rows: ClassVar[bool] = True  # whether rows are directions
+    _fills_up: ClassVar[bool] = True  # whether `n_components` is a number to reach, not a maximum
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "keep_empty": ["boolean"],
+        "selection": [StrOptions({"auto", "halves", "density"})],
+        "calibration": [StrOptions({"auto"}), None],
         "engine": ENGINE_PARAMETER,
         **RUN_CONSTRAINTS,
     }
@@ -69,8 +79,8 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
     # --- the model of a subclass ----------------------------------------------------------------------------------
 
     @abstractmethod
-    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> Any:
-        """Bring validated rows into the form of the model, in double precision; refuse rows that have none."""
+    def _check_X(self, X: sp.csr_array) -> Any:
+        """Bring validated rows into the form of the model, in double precision."""
 
     @abstractmethod
     def _model(self, rows: WeightedRows) -> MixtureModel:
@@ -112,6 +122,30 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
     def _n_parameters(self) -> int:
         """Return the number of free parameters."""
 
+    def _zero_rows(self, X: sp.csr_array) -> NDArray[np.bool_]:
+        """Return which rows, in the form of the model, have no features."""
+        return zero_rows(X)
+
+    def _log_prior(self, X: sp.csr_array) -> NDArray[np.float64]:
+        """Return the log-weights of the components (n_samples, n_components), the prediction for zero rows."""
+        return np.tile(log_weights(self.weights_), (X.shape[0], 1))
+
+    def _zero_density(self) -> float:
+        """Return the log-density of a zero row: the mean density of a direction about which nothing is known."""
+        return float(vmf_log_normalizer(0.0, self.n_features_in_))
+
+    def _plain_rows(self, X: Any) -> Any:
+        """Return the rows of a fit without what the layout of the model adds to them."""
+        return X
+
+    def _place_halves(self, halves: Halves, X: Any) -> tuple[Any, Any]:
+        """Bring halves of rows into the layout of the model; X has the rows of the fit in this layout."""
+        return halves.A, halves.B
+
+    def _selector(self) -> Mixture:
+        """Return a mixture that is fitted to part of the rows to select and to calibrate."""
+        return self
+
     def _schedule(self, seed: int) -> Schedule:
         """Return tolerance, iterations, temperatures and batch size of a run."""
         return Schedule(self.tol, self.max_iter, (1.0,), self.batch_size, seed)
@@ -135,7 +169,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         """
         with all_or_nothing(self):
             self._forget()
-            X, weight = self._read(X, sample_weight, reset=True)
+            X, weight, self.n_zero_rows_ = self._read(X, sample_weight, reset=True)
             X = self._place_rows(X, y)
             with choose_engine(getattr(self, "engine", None), self.n_jobs) as engine:
                 self._fit(X, weight, draw_seed(self.random_state), engine)
@@ -161,12 +195,13 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
 
-    def _read(self, X: Any, sample_weight: Any, reset: bool) -> tuple[Any, NDArray[np.float64]]:
-        """Validate parameters, rows and weights."""
+    def _read(self, X: Any, sample_weight: Any, reset: bool) -> tuple[Any, NDArray[np.float64], int]:
+        """Validate parameters, rows and weights; return rows, weights without zero rows, and the number of these."""
         self._validate_params()
         X = check_rows(self, X, reset=reset, min_features=self._min_features)
         weight = check_weight(sample_weight, X)
-        return self._check_X(X, weight), weight
+        X = self._check_X(X)
+        return X, *drop_zero_rows(X, weight)
 
     def _place_rows(self, X: Any, y: Any) -> Any:
         """Bring rows into the layout of the fit; mixtures over time use the second argument of `fit`."""
@@ -181,17 +216,24 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         n_components = self.n_components
         if n_components == "auto":
             selection = select_components(self, X, weight, seed, engine)
-            self.selection_ = {"n_components": selection.candidates, "score": selection.scores}
+            self.selection_ = {
+                "n_components": selection.candidates,
+                "score": selection.scores,
+                "criterion": selection.criterion,
+            }
             n_components = selection.best
         refuse_few(rows, n_components)
         n_init = number_of_starts(self.init, self.n_init)
         require_fit(X, n_components, self.dtype, engine.n_workers, n_init)
         init = check_init(self.init, weight, X.shape[1], n_components)
         fit = self._solve(rows, init, n_components, seed, engine)
+        if not self.keep_empty:
+            fit, n_components = self._repair(rows, fit, n_components, seed, engine)
         self.n_components_, self.n_iter_ = n_components, len(fit.trace)
         self.lower_bounds_, self.trace_, self.converged_ = fit.bounds, fit.trace, fit.converged
         self._set(fit.params)
         self.density_quantiles_ = left_out_quantiles(self, fit.params, X, weight, engine, fit.stats)
+        self.calibration_temperature_ = calibrated_temperature(self, fit.params, X, weight, seed, engine)
         warn_unless_converged(self, fit)
 
     def _solve(
@@ -199,6 +241,12 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
     ) -> MixtureFit:
         """Return the best of several runs."""
         return solve(self, rows, init, n_components, seed, engine)
+
+    def _repair(
+        self, rows: WeightedRows, fit: MixtureFit, n_components: int, seed: int, engine: Engine
+    ) -> tuple[MixtureFit, int]:
+        """Return a fit without empty and without cloned components, and their number."""
+        return repaired(self, rows, fit, n_components, seed, engine)
 
     def _settings(self) -> tuple[str, dict[str, Any]]:
         """Return what distinguishes this fit from other fits of the same rows."""
@@ -213,7 +261,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         return self._check_X(check_rows(self, X, reset=False))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable component of each row.
+        """Return the most probable component of each row; -1 for a zero row.
 
         Parameters
         ----------
@@ -226,7 +274,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         return most_probable(self, self._checked(X))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each component given the row.
+        """Return the probability of each component given the row; for a zero row, the weights of the components.
 
         Parameters
         ----------
@@ -240,6 +288,8 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return the log-density of each row, with all constants.
+
+        A zero row has no direction, and the density of the uniform distribution.
 
         Parameters
         ----------
@@ -296,7 +346,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
 
         A row is novel if its density is lower than that of a share `level` of the training rows, where each training
         row is scored by the model without that row. About this share of new rows from the same source is novel by
-        mistake.
+        mistake. A zero row is novel.
 
         Parameters
         ----------
@@ -308,7 +358,9 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         -------
         ndarray of bool, shape (n_samples,)
         """
-        return below_quantile(self.score_samples(X), self.density_quantiles_, level)
+        checked = self._checked(X)
+        below = below_quantile(log_densities(self, checked), self.density_quantiles_, level)
+        return below | are_zero(self, checked)
 
     def sample(self, n_samples: int = 1) -> tuple[Any, NDArray[Any]]:
         """Draw rows from the mixture; from the predictive distribution if the model has a posterior.

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
-from arbora.discover._mixture.memory_mapped import iter_chunks
+from arbora.discover._mixture.memory_mapped import UnitRows, iter_chunks
 from arbora.infer.mixture.statistics import WeightedRows
 
 Init = str | NDArray[Any]
@@ -87,7 +87,7 @@ def starting_sums(
     if init == "random":
         labels = rng.permutation(np.arange(rows.X.shape[0]) % n_components)  # every component has rows
         return label_sums(rows, labels, n_components)
-    directions = rows.X if spherical else _directions(rows.X)
+    directions = rows.X if spherical else unit_directions(rows.X)
     seeds = plus_plus(WeightedRows(directions, rows.weight), n_components, rng, engine)
     sums: NDArray[np.float64] = rows.take(seeds).X.toarray().astype(np.float64)
     return sums
@@ -140,7 +140,10 @@ def _distances(X: Any, seeds: NDArray[np.int64], engine: Engine | None) -> NDArr
     return distance
 
 
-def _directions(X: sp.csr_array) -> sp.csr_array:
+def unit_directions(X: Any) -> Any:
+    """Return rows divided by their lengths, in their own precision; rows in a file have unit length already."""
+    if isinstance(X, UnitRows):
+        return X
     length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel())
     scale = np.repeat(1.0 / np.where(length > 0, length, 1.0), np.diff(X.indptr))
     return sp.csr_array(((X.data * scale).astype(X.dtype), X.indices, X.indptr), shape=X.shape)

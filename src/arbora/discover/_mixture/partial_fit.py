@@ -64,7 +64,8 @@ class PartialFitMixture(Mixture):
                 )
             if total_samples is not None and not 0 < total_samples < np.inf:
                 raise ValueError(f"total_samples must be a positive number of rows, got {total_samples}.")
-            X, weight = self._read(X, sample_weight, reset=not hasattr(self, "means_"))
+            X, weight, n_zero = self._read(X, sample_weight, reset=not hasattr(self, "means_"))
+            self.n_zero_rows_ = getattr(self, "n_zero_rows_", 0) + n_zero
             with ThreadEngine(self.n_jobs) as engine:
                 self._learn(X, weight, total_samples, engine)
             return self
@@ -84,7 +85,10 @@ def learn_batch(
         for name in set(_OF_A_FIT) & set(vars(mixture)):
             delattr(mixture, name)
         mixture.n_iter_, mixture.seen_weight_, mixture.trace_ = 0, 0.0, Trace()
-        mixture.n_components_, mixture.converged_ = mixture.n_components, False
+        mixture.n_components_, mixture.converged_ = (
+            getattr(mixture, "n_components_", mixture.n_components),
+            False,
+        )
         mixture.lower_bounds_ = np.empty(0)
     known = Stats(mixture.stream_counts_, mixture.stream_sums_) if begun else None
     model = mixture._model(rows)

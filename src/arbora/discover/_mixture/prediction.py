@@ -23,6 +23,7 @@ from arbora.infer.mixture.statistics import LinearScores
 if TYPE_CHECKING:
     from arbora.discover._mixture.base import Mixture
 
+UNKNOWN = -1  # label of a zero row
 _LEVELS = np.linspace(0.0, 1.0, 1001)  # levels of the density quantiles that are kept for `is_novel`
 
 
@@ -57,16 +58,28 @@ def _map_rows(
 
 
 def most_probable(mixture: Mixture, X: Any) -> NDArray[np.int64]:
-    """Return the number of the most probable component of each row."""
-    return _map_rows(mixture, X, lambda params, part: mixture._log_joint(params, part).argmax(axis=1))
+    """Return the number of the most probable component of each row; `UNKNOWN` for zero rows."""
+
+    def best(params: Any, part: sp.csr_array) -> NDArray[np.int64]:
+        labels: NDArray[np.int64] = mixture._log_joint(params, part).argmax(axis=1)
+        labels[mixture._zero_rows(part)] = UNKNOWN
+        return labels
+
+    return _map_rows(mixture, X, best)
 
 
 def probabilities(mixture: Mixture, X: Any) -> NDArray[np.float64]:
-    """Return the probability of each component given the row (n_samples, n_components)."""
+    """Return the probability of each component given the row (n_samples, n_components); of zero rows, the prior's."""
+    temperature = getattr(mixture, "calibration_temperature_", 1.0)
 
     def normalized(params: Any, part: sp.csr_array) -> NDArray[np.float64]:
         joint = mixture._log_joint(params, part)
+        zero = mixture._zero_rows(part)
+        if zero.any():
+            joint[zero] = temperature * mixture._log_prior(part[np.flatnonzero(zero)])
         joint -= joint.max(axis=1, keepdims=True)
+        if temperature != 1:
+            joint /= temperature
         np.exp(joint, out=joint)
         joint /= joint.sum(axis=1, keepdims=True)
         return joint
@@ -76,7 +89,18 @@ def probabilities(mixture: Mixture, X: Any) -> NDArray[np.float64]:
 
 def log_densities(mixture: Mixture, X: Any) -> NDArray[np.float64]:
     """Return the log-density of each row."""
-    return _map_rows(mixture, X, mixture._density)
+
+    def density(params: Any, part: sp.csr_array) -> NDArray[np.float64]:
+        found = mixture._density(params, part)
+        found[mixture._zero_rows(part)] = mixture._zero_density()
+        return found
+
+    return _map_rows(mixture, X, density)
+
+
+def are_zero(mixture: Mixture, X: Any) -> NDArray[np.bool_]:
+    """Return which rows are zero."""
+    return map_chunks(mixture._zero_rows, X, ThreadEngine(mixture.n_jobs))
 
 
 def bayesian_criterion(scores: NDArray[np.float64], n_parameters: int) -> float:

@@ -1,7 +1,8 @@
 """Rows in the form of the models: directions of unit length, or counts; with weights.
 
 On the sphere only the direction of a row matters, so rows of any length are divided by their length, as users of
-cosine similarity expect. A zero row has no direction and is refused.
+cosine similarity expect. A zero row has no direction: it stays zero, takes no part in a fit, and is predicted by the
+weights of the components alone.
 """
 
 from __future__ import annotations
@@ -13,31 +14,48 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight
 
-from arbora.core.validation import check_not_above, check_not_negative, refuse_rows
+from arbora.core.validation import check_not_above, check_not_negative
 from arbora.discover._mixture.memory_mapped import UnitRows, is_mapped, iter_chunks, select_rows
 from arbora.infer.mixture.statistics import WeightedRows, squared_lengths
 
 _LARGEST = 1e30  # largest count or weight of a row; single precision ends at 3e38
 
 
-def unit_rows(X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
-    """Divide every row by its length, in double precision. Zero rows are refused, except rows of weight 0."""
-    sizes = row_sizes(X)
-    _refuse_zero(sizes, weight)
+def unit_rows(X: sp.csr_array) -> sp.csr_array:
+    """Divide every row by its length, in double precision; zero rows stay zero."""
+    sizes = _divisors(row_sizes(X))
     data = X.data.astype(np.float64)
     for size in sizes:
         data /= np.repeat(size, np.diff(X.indptr))
     return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
 
 
-def unit_rows_of_file(X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array | UnitRows:
+def unit_rows_of_file(X: sp.csr_array) -> sp.csr_array | UnitRows:
     """Like `unit_rows`, but memory-mapped rows stay in their file; see `UnitRows`."""
     if not is_mapped(X):
-        return unit_rows(X, weight)
+        return unit_rows(X)
     whole = UnitRows(X, np.ones((2, X.shape[0])))
     sizes = np.hstack([row_sizes(chunk) for _, chunk in iter_chunks(whole)])
-    _refuse_zero(sizes, weight)
-    return UnitRows(X, sizes)
+    return UnitRows(X, _divisors(sizes))
+
+
+def zero_rows(X: Any) -> NDArray[np.bool_]:
+    """Return which rows have no entry other than zero.
+
+    Examples
+    --------
+    >>> zero_rows(sp.csr_array([[0.0, 1.0], [0.0, 0.0]]))
+    array([False,  True])
+    """
+    parts = [
+        np.bincount(
+            np.repeat(np.arange(chunk.shape[0]), np.diff(chunk.indptr)),
+            weights=chunk.data != 0,
+            minlength=chunk.shape[0],
+        )
+        for _, chunk in iter_chunks(X)
+    ]
+    return np.asarray(np.concatenate(parts) == 0)
 
 
 def row_sizes(X: sp.csr_array) -> NDArray[np.float64]:
@@ -110,14 +128,20 @@ def as_rows(X: Any, weight: NDArray[Any], dtype: Any) -> WeightedRows:
     return WeightedRows(X.astype(dtype, copy=False), weight.astype(dtype, copy=False))
 
 
-def _refuse_zero(sizes: NDArray[np.float64], weight: NDArray[Any] | None) -> None:
-    """Refuse rows without a direction. Zero rows of weight 0 pass, as rows of length 1."""
-    zero = sizes[1] == 0
-    wrong = zero if weight is None else zero & (weight > 0)
-    if wrong.any():
-        advice = (
-            "A zero row has no direction: drop it, e.g. X[abs(X).sum(axis=1) > 0] (documents that share no word with "
-            "the vocabulary)"
-        )
-        refuse_rows(np.flatnonzero(wrong), "is zero", advice)
-    sizes[1, zero] = 1.0
+def drop_zero_rows(X: Any, weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+    """Give zero rows the weight 0, which leaves them out of a fit; return the weights and the number of zero rows."""
+    zero = zero_rows(X) & (weight > 0)
+    if zero.any():
+        weight = np.where(zero, 0.0, weight)
+        if not weight.any():
+            raise ValueError(
+                "all rows of X are zero: no row has a feature (documents that share no word with the vocabulary); "
+                "give rows with at least one non-zero entry."
+            )
+    return weight, int(zero.sum())
+
+
+def _divisors(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sizes of rows as divisors: 1 for a zero row."""
+    sizes[1, sizes[1] == 0] = 1.0
+    return sizes

@@ -7,7 +7,7 @@ r"""Bayesian mixtures of von Mises-Fisher distributions.
 Components share their prior. All parts of it that are not given are learned from the data (empirical Bayes). By
 default components also share their concentration, :math:`\kappa_k = \kappa`, which finds known classes of texts more
 often: with own concentrations, the broadest component collects the rows that are rare in all others. The start is
-annealed (`annealing`), which empties superfluous components. The updates are in `posterior`, the posterior of the
+annealed (`annealing`). The updates are in `posterior`, the posterior of the
 concentrations in `concentration`, densities and samples in `predictive`.
 
 References
@@ -29,6 +29,7 @@ from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine, require_shared_memory
+from arbora.discover._mixture.base import Mixture
 from arbora.discover._mixture.fitting import left_out_quantiles
 from arbora.discover._mixture.initialization import Init
 from arbora.discover._mixture.partial_fit import PartialFitMixture
@@ -44,6 +45,7 @@ from arbora.discover.vmf.bayesian_model import (
 )
 from arbora.discover.vmf.concentration import KappaPosterior
 from arbora.discover.vmf.gibbs import CollapsedVMF, GibbsState, sample_posterior, warn_unless_mixed
+from arbora.discover.vmf.mixture import VMFMixture
 from arbora.discover.vmf.posterior import (
     Inference,
     VMFPosterior,
@@ -68,7 +70,7 @@ class BayesianVMFMixture(PartialFitMixture):
     Parameters
     ----------
     n_components : int or "auto"
-        Number of clusters; some may end without rows. "auto": the number with the highest density of held-out rows.
+        Number of clusters. "auto": see `selection`.
     inference : {"variational", "gibbs"}
         How the posterior is computed. "gibbs" samples it, with the means integrated out. Its chains start at
         variational solutions, and take from them the parts of the prior that are not given.
@@ -96,6 +98,17 @@ class BayesianVMFMixture(PartialFitMixture):
         Iterations of annealing at the start; by default 25, and 0 for given labels or means.
     n_init : int
         Number of starts. They run in parallel, and the best result is kept.
+    selection : {"auto", "halves", "density"}
+        How "auto" selects the number. "halves": the smallest number at which the components of one half of the words
+        of a document tell nearly as much as possible about those of the other half. "density": the number with the
+        highest density of held-out rows. "auto": "halves" if X has words (it is sparse and not negative).
+    calibration : {"auto"} or None
+        "auto": if X has words, probabilities are tempered, so that the probabilities of the components of one half of
+        the words of a document are right for the other half. The most probable component is the same. None: the
+        probabilities of the model, which are nearly all 0 or 1 for texts.
+    keep_empty : bool
+        Keep components that no row is assigned to, and components with the same mean. By default they are dropped and
+        merged at the end of `fit`; `n_components_` is the number that is left.
     n_chains, n_warmup, n_samples : int
         For `inference="gibbs"`: number of chains, which run in parallel; sweeps of each chain that are discarded;
         sweeps that are kept.
@@ -148,9 +161,14 @@ class BayesianVMFMixture(PartialFitMixture):
     density_quantiles_ : ndarray
         Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
     selection_ : dict
-        Numbers of components that were tried, and their held-out log-densities, if `n_components` is "auto".
+        Numbers of components that were tried, their scores, and the criterion, if `n_components` is "auto".
     stream_counts_, stream_sums_, seen_weight_ : see `VMFMixture`
     n_components_ : int
+        Number of components found; see `keep_empty`.
+    calibration_temperature_ : float
+        Temperature of the probabilities; see `calibration`.
+    n_zero_rows_ : int
+        Number of zero rows of the fit.
     n_iter_ : int
     converged_ : bool
     n_features_in_ : int
@@ -160,7 +178,7 @@ class BayesianVMFMixture(PartialFitMixture):
     Densities are those of the posterior predictive distribution: the mean directions are integrated out exactly, the
     concentrations by quadrature. Probabilities of components are those of the variational posterior, for new rows and
     for training rows: a component without rows, whose predictive density is broad, does not attract outliers.
-    Rows are divided by their length; zero rows are refused.
+    Rows are divided by their length; a zero row takes no part in the fit.
 
     Examples
     --------
@@ -199,6 +217,9 @@ class BayesianVMFMixture(PartialFitMixture):
         initial_concentration: float | None = None,
         annealing_steps: int | None = None,
         n_init: int = 1,
+        selection: str = "auto",
+        calibration: str | None = "auto",
+        keep_empty: bool = False,
         n_chains: int = 2,
         n_warmup: int = 100,
         n_samples: int = 200,
@@ -224,6 +245,9 @@ class BayesianVMFMixture(PartialFitMixture):
         self.initial_concentration = initial_concentration
         self.annealing_steps = annealing_steps
         self.n_init = n_init
+        self.selection = selection
+        self.calibration = calibration
+        self.keep_empty = keep_empty
         self.n_chains = n_chains
         self.n_warmup = n_warmup
         self.n_samples = n_samples
@@ -245,8 +269,11 @@ class BayesianVMFMixture(PartialFitMixture):
 
     # --- the model ------------------------------------------------------------------------------------------------
 
-    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> Any:
-        return unit_rows_of_file(X, weight)
+    def _check_X(self, X: sp.csr_array) -> Any:
+        return unit_rows_of_file(X)
+
+    def _selector(self) -> Mixture:
+        return VMFMixture(dtype=self.dtype)
 
     def _inference(self) -> Inference:
         return inference_of(self, shared=self.concentration == "shared")
@@ -323,6 +350,9 @@ class BayesianVMFMixture(PartialFitMixture):
         unseen = np.flatnonzero(weight == 0)
         self.responsibilities_ = np.empty((X.shape[0], n_components))
         self.responsibilities_[kept] = found.resp
-        self.responsibilities_[unseen] = softmax(self._log_joint(found.projection, X[unseen]), axis=1)
+        joint = self._log_joint(found.projection, X[unseen])
+        zero = self._zero_rows(X[unseen])
+        joint[zero] = self._log_prior(X[unseen[zero]])
+        self.responsibilities_[unseen] = softmax(joint, axis=1)
         self.density_quantiles_ = left_out_quantiles(self, found.projection, X, weight, engine)
         warn_unless_mixed(found.rhat)

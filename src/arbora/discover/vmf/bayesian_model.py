@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.core.engine import Engine
 from arbora.discover._mixture.initialization import Init
 from arbora.discover._mixture.prediction import linear_log_joint
-from arbora.discover.vmf.annealing import anneal, mean_row
+from arbora.discover.vmf.annealing import EMPTYING, FILLING, anneal, mean_row
 from arbora.discover.vmf.concentration import POSTERIORS, KappaPosterior, largest_kappa
 from arbora.discover.vmf.mixture import VMFParams, start_components
 from arbora.discover.vmf.posterior import (
@@ -109,7 +109,8 @@ def annealed(
         least = _ROWS_PER_COMPONENT * len(start.weights)
         size = min(max(estimator.batch_size, least), rows.X.shape[0])
         rows = rows.take(np.sort(rng.choice(rows.X.shape[0], size, replace=False)))
-    return anneal(rows, start, steps, rng, engine)
+    held_back = EMPTYING if estimator.keep_empty or not estimator._fills_up else FILLING
+    return anneal(rows, start, steps, rng, engine, held_back)
 
 
 def set_posterior(estimator: Any, q: VMFPosterior) -> None:

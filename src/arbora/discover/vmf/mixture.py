@@ -166,7 +166,7 @@ class VMFMixture(PartialFitMixture):
     Parameters
     ----------
     n_components : int or "auto"
-        Number of clusters. "auto": the number with the highest density of held-out rows.
+        Number of clusters. "auto": see `selection`.
     concentration : {"shared", "own"}
         "shared": all components have the same concentration. "own": each component has its own.
     assignments : {"soft", "hard", "annealed"}
@@ -190,6 +190,17 @@ class VMFMixture(PartialFitMixture):
         0 is maximum likelihood: a component of equal rows then has the concentration 1e8 (1e10 in double precision).
     n_init : int
         Number of starts. They run in parallel, and the best result is kept.
+    selection : {"auto", "halves", "density"}
+        How "auto" selects the number. "halves": the smallest number at which the components of one half of the words
+        of a document tell nearly as much as possible about those of the other half. "density": the number with the
+        highest density of held-out rows. "auto": "halves" if X has words (it is sparse and not negative).
+    calibration : {"auto"} or None
+        "auto": if X has words, probabilities are tempered, so that the probabilities of the components of one half of
+        the words of a document are right for the other half. The most probable component is the same. None: the
+        probabilities of the model, which are nearly all 0 or 1 for texts.
+    keep_empty : bool
+        Keep components that no row is assigned to, and components with the same mean. By default they are dropped and
+        merged at the end of `fit`; `n_components_` is the number that is left.
     tol : float
         Stop when the objective gains less than this per row, in nats.
     max_iter : int
@@ -222,19 +233,25 @@ class VMFMixture(PartialFitMixture):
     density_quantiles_ : ndarray
         Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
     selection_ : dict
-        Numbers of components that were tried, and their held-out log-densities, if `n_components` is "auto".
+        Numbers of components that were tried, their scores, and the criterion, if `n_components` is "auto".
     stream_counts_, stream_sums_ : ndarray of shape (n_components,) and (n_features, n_components)
         Statistics per row, averaged over the batches of `partial_fit`.
     seen_weight_ : float
         Number of rows in these batches.
     n_components_ : int
+        Number of components found; see `keep_empty`.
+    calibration_temperature_ : float
+        Temperature of the probabilities; see `calibration`.
+    n_zero_rows_ : int
+        Number of zero rows of the fit.
     n_iter_ : int
     converged_ : bool
     n_features_in_ : int
 
     Notes
     -----
-    Rows are divided by their length: only directions matter. Zero rows are refused. Densities are with respect to the
+    Rows are divided by their length: only directions matter. A zero row takes no part in the fit: `predict`
+    gives it the label -1, and `predict_proba` the weights. Densities are with respect to the
     surface of the unit sphere, so in high dimensions their logarithms are large positive numbers.
 
     Examples
@@ -273,6 +290,9 @@ class VMFMixture(PartialFitMixture):
         initial_concentration: float | None = None,
         prior_rows: float = 0.01,
         n_init: int = 1,
+        selection: str = "auto",
+        calibration: str | None = "auto",
+        keep_empty: bool = False,
         tol: float = 1e-3,
         max_iter: int = 200,
         batch_size: int | None = None,
@@ -291,6 +311,9 @@ class VMFMixture(PartialFitMixture):
         self.initial_concentration = initial_concentration
         self.prior_rows = prior_rows
         self.n_init = n_init
+        self.selection = selection
+        self.calibration = calibration
+        self.keep_empty = keep_empty
         self.tol = tol
         self.max_iter = max_iter
         self.batch_size = batch_size
@@ -300,8 +323,8 @@ class VMFMixture(PartialFitMixture):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> Any:
-        return unit_rows_of_file(X, weight)
+    def _check_X(self, X: sp.csr_array) -> Any:
+        return unit_rows_of_file(X)
 
     def _schedule(self, seed: int) -> Schedule:
         schedule = super()._schedule(seed)

@@ -59,9 +59,11 @@ from arbora.discover.vmf.dirichlet_process.posterior import (
     dp_scores,
     dp_update,
     merged_fit,
+    resized,
     with_births,
 )
 from arbora.discover.vmf.dirichlet_process.stick_breaking import Sticks, update_sticks
+from arbora.discover.vmf.mixture import VMFMixture
 from arbora.discover.vmf.posterior import Inference
 from arbora.discover.vmf.predictive import (
     left_out_mixture_log_density,
@@ -81,7 +83,7 @@ class DirichletProcessVMFMixture(Mixture):
     Parameters
     ----------
     n_components : int
-        Maximum number of clusters. Components that are not needed have no rows.
+        Maximum number of clusters. Components that are not needed are dropped; see `keep_empty`.
     concentration : {"shared", "own"}
         "shared": all components have the same concentration. "own": each component has its own.
     concentration_posterior : {"grid", "bound", "sample"}
@@ -102,6 +104,13 @@ class DirichletProcessVMFMixture(Mixture):
         Iterations of annealing at the start; by default 25, and 0 for given labels or means.
     n_init : int
         Number of starts. They run in parallel, and the best result is kept.
+    calibration : {"auto"} or None
+        "auto": if X has words, probabilities are tempered, so that the probabilities of the components of one half of
+        the words of a document are right for the other half. The most probable component is the same. None: the
+        probabilities of the model, which are nearly all 0 or 1 for texts.
+    keep_empty : bool
+        Keep components that no row is assigned to, and components with the same mean. By default they are dropped and
+        merged at the end of `fit`; `n_components_` is the number that is left.
     tol : float
         Stop when the bound gains less than this per row, in nats.
     max_iter : int
@@ -143,6 +152,7 @@ class DirichletProcessVMFMixture(Mixture):
     """
 
     _min_features: ClassVar[int] = 2
+    _fills_up: ClassVar[bool] = False
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **Mixture._parameter_constraints,
         **BAYESIAN_CONSTRAINTS,
@@ -165,6 +175,8 @@ class DirichletProcessVMFMixture(Mixture):
         initial_concentration: float | None = None,
         annealing_steps: int | None = None,
         n_init: int = 1,
+        calibration: str | None = "auto",
+        keep_empty: bool = False,
         tol: float = 1e-4,
         max_iter: int = 200,
         batch_size: int | None = None,
@@ -185,6 +197,8 @@ class DirichletProcessVMFMixture(Mixture):
         self.initial_concentration = initial_concentration
         self.annealing_steps = annealing_steps
         self.n_init = n_init
+        self.calibration = calibration
+        self.keep_empty = keep_empty
         self.tol = tol
         self.max_iter = max_iter
         self.batch_size = batch_size
@@ -195,8 +209,11 @@ class DirichletProcessVMFMixture(Mixture):
 
     # --- the model ------------------------------------------------------------------------------------------------
 
-    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> Any:
-        return unit_rows_of_file(X, weight)
+    def _check_X(self, X: sp.csr_array) -> Any:
+        return unit_rows_of_file(X)
+
+    def _selector(self) -> Mixture:
+        return VMFMixture(dtype=self.dtype)
 
     def _inference(self) -> Inference:
         return inference_of(self, shared=self.concentration == "shared")
@@ -257,7 +274,7 @@ class DirichletProcessVMFMixture(Mixture):
         """Learn from one more batch.
 
         The first batch, of at least `n_components` rows, starts the model as `fit` does. Later batches are added to
-        it. New clusters can appear as long as there are components without rows.
+        it. New clusters can appear as long as there are fewer than `n_components`.
 
         Parameters
         ----------
@@ -272,18 +289,23 @@ class DirichletProcessVMFMixture(Mixture):
         if not hasattr(self, "sticks_"):
             return self.fit(X, y, sample_weight)
         with all_or_nothing(self):
-            X, weight = self._read(X, sample_weight, reset=False)
+            X, weight, n_zero = self._read(X, sample_weight, reset=False)
+            self.n_zero_rows_ = getattr(self, "n_zero_rows_", 0) + n_zero
             rows = as_rows(X, weight, np.dtype(self.dtype))
             with ThreadEngine(self.n_jobs) as engine:
                 params, bound = self._add_batch(rows, engine)
                 self._set(params)
+                self.n_components_ = len(self.counts_)
                 self.density_quantiles_ = left_out_quantiles(self, params, X, weight, engine)
             self.lower_bounds_ = np.append(self.lower_bounds_, bound)
             return self
 
     def _add_batch(self, rows: WeightedRows, engine: Engine) -> tuple[DPPosterior, float]:
         """Return the better posterior given the known statistics and a batch: with new clusters, or without."""
-        model, params = self._model(rows), self._params()
+        model = self._model(rows)
+        params = resized(model, self._params(), max(self.n_components, len(self.counts_)))
         starts = params, with_births(params, rows)
         fits = [batch_turns(model, start, params.stats, rows, engine) for start in starts]
-        return max(fits, key=lambda fit: fit[1])
+        best, bound = max(fits, key=lambda fit: fit[1])
+        used = int(np.sum(best.stats.counts > LEAST_ROWS))
+        return (best if self.keep_empty or not used else resized(model, best, used)), bound

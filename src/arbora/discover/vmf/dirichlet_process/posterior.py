@@ -95,6 +95,33 @@ def merged_stats(stats: Stats, keep: int, drop: int) -> Stats:
     return Stats(counts, sums)
 
 
+def resized(model: MixtureModel, params: DPPosterior, n_components: int) -> DPPosterior:
+    """Return the posterior truncated at another number: empty components are appended, or the last ones dropped."""
+    q, (counts, sums) = params.components, params.stats
+    n_more = n_components - len(counts)
+    if n_more == 0:
+        return params
+    kept = min(n_components, len(counts))
+    more = max(n_more, 0)
+
+    def fit(values: Array, fill: float) -> Array:
+        return np.append(values[:kept], np.full(more, fill))
+
+    centre = np.repeat(q.prior.direction[:, None], more, axis=1).astype(q.directions.dtype)
+    components = VMFPosterior(
+        np.hstack([q.directions[:, :kept], centre]),
+        fit(q.mean_concentrations, q.prior.concentration),
+        fit(q.dirichlet, 1.0),
+        KappaPosterior(*(fit(value, float(value[0])) for value in q.kappa)),
+        q.prior,
+    )
+    stats = Stats(fit(counts, 0.0), np.hstack([sums[:, :kept], np.zeros((len(sums), more), sums.dtype)]))
+    sticks = Sticks(np.empty((2, n_components - 1)), params.sticks.eta)
+    sticks = update_sticks(sticks, stats.counts, learn=False)
+    resized: DPPosterior = model.update(DPPosterior(components, sticks, stats), stats)
+    return resized
+
+
 def known_fit(scores: LinearScores, known: Stats) -> float:
     """Return the bound of rows that are known only by their statistics, up to a constant."""
     along = np.einsum("jk,jk->k", scores.weights, known.sums, dtype=np.float64)

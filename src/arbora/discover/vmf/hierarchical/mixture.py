@@ -29,7 +29,10 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine
+from arbora.discover._mixture.base import Mixture
+from arbora.discover._mixture.fitting import solve
 from arbora.discover._mixture.initialization import Init
+from arbora.discover._mixture.repair import assigned, without_annealing, without_clones
 from arbora.discover._mixture.rows import unit_rows
 from arbora.discover.vmf.bayesian_model import (
     BAYESIAN_CONSTRAINTS,
@@ -58,8 +61,8 @@ from arbora.discover.vmf.hierarchical.posterior import (
     with_leaves,
 )
 from arbora.discover.vmf.hierarchical.prediction import NodePredictionMixture, node_probabilities
-from arbora.discover.vmf.hierarchical.tree import Tree, as_tree, one_root, regular_tree
-from arbora.discover.vmf.mixture import VMFParams, broad_concentration
+from arbora.discover.vmf.hierarchical.tree import Tree, as_tree, one_root, pruned_tree, regular_tree
+from arbora.discover.vmf.mixture import VMFMixture, VMFParams, broad_concentration, start_components
 from arbora.discover.vmf.posterior import (
     CERTAIN,
     Inference,
@@ -80,6 +83,7 @@ from arbora.structure import Hierarchy
 
 _FLAT_ITERATIONS = 15  # iterations of the start, which fits the leaves without the tree
 _SAME = 1e-6  # relative difference below which the bounds of two starts count as equal
+_MOST_PRUNINGS = 3  # fits in which leaves may become empty again
 _LEAVES = {"bottom-up": scattered_leaves, "top-down": split_leaves, "random": random_leaves}
 
 
@@ -124,6 +128,14 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         Iterations of annealing of the leaves at the start; see `BayesianVMFMixture`.
     n_init : int
         Number of starts. They run in parallel, and the best result is kept.
+    calibration : {"auto"} or None
+        "auto": if X has words, probabilities are tempered, so that the probabilities of the components of one half of
+        the words of a document are right for the other half. The most probable component is the same. None: the
+        probabilities of the model, which are nearly all 0 or 1 for texts.
+    keep_empty : bool
+        Keep leaves that no row is assigned to, and leaves with the same mean. By default they are dropped and merged
+        at the end of `fit`, and a node with one child becomes a leaf: nodes have as many children as the data
+        support, at most `branching`. A given `structure` is never changed, nor a tree with `seeds`.
     tol : float
         Stop when the bound gains less than this per row, in nats.
     max_iter : int
@@ -168,7 +180,11 @@ class HierarchicalVMFMixture(NodePredictionMixture):
     density_quantiles_ : ndarray
         Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
     n_components_ : int
-        Number of leaves.
+        Number of leaves found; see `keep_empty`.
+    calibration_temperature_ : float
+        Temperature of the probabilities; see `calibration`.
+    n_zero_rows_ : int
+        Number of zero rows of the fit.
     n_iter_ : int
     converged_ : bool
     n_features_in_ : int
@@ -229,6 +245,8 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         initial_concentration: float | None = None,
         annealing_steps: int | None = None,
         n_init: int = 1,
+        calibration: str | None = "auto",
+        keep_empty: bool = False,
         tol: float = 1e-4,
         max_iter: int = 200,
         batch_size: int | None = None,
@@ -253,6 +271,8 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         self.initial_concentration = initial_concentration
         self.annealing_steps = annealing_steps
         self.n_init = n_init
+        self.calibration = calibration
+        self.keep_empty = keep_empty
         self.tol = tol
         self.max_iter = max_iter
         self.batch_size = batch_size
@@ -266,8 +286,8 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         """Number of leaves."""
         return len(self.hierarchy_.leaf_ids)
 
-    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
-        return unit_rows(X, weight)
+    def _check_X(self, X: sp.csr_array) -> sp.csr_array:
+        return unit_rows(X)
 
     def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: Engine) -> None:
         self.hierarchy_ = self._make_tree()
@@ -275,6 +295,31 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         names = getattr(self, "feature_names_in_", None) if self.feature_names is None else self.feature_names
         self.seed_nodes_, self.seed_means_ = find_seeds(self.seeds, self.hierarchy_, X, names)
         super()._fit(X, weight, seed, engine)
+
+    def _repair(
+        self, rows: WeightedRows, fit: MixtureFit, n_components: int, seed: int, engine: Engine
+    ) -> tuple[MixtureFit, int]:
+        """Drop empty leaves and merge leaves with the same mean, unless the tree or nodes of it were given."""
+        if self.structure is not None or self.seeds is not None:
+            return fit, n_components
+        again = without_annealing(self)
+        for _ in range(_MOST_PRUNINGS):
+            leaf_of = assigned(self, fit.params, rows, engine)
+            found = without_clones(rows, leaf_of, n_components)
+            n_found = int(found.max()) + 1
+            if n_found == n_components:
+                break
+            sizes = np.zeros((n_found, n_components))
+            np.add.at(sizes, (found, leaf_of), rows.weight)
+            largest = sizes.argmax(axis=1)  # the leaf of each group of clones
+            tree, leaves = pruned_tree(self.hierarchy_, largest.tolist())
+            labels = np.argsort(leaves)[np.searchsorted(np.sort(leaves), largest[found])]
+            for mixture in (self, again):
+                mixture.hierarchy_ = tree
+                mixture.nodes_, mixture.leaf_ids_ = tree.names.copy(), tree.leaf_ids.copy()
+            n_components = n_found
+            fit = solve(again, rows, labels, n_components, seed, engine)
+        return fit, n_components
 
     def _make_tree(self) -> Hierarchy:
         if self.structure is not None:
@@ -298,6 +343,9 @@ class HierarchicalVMFMixture(NodePredictionMixture):
 
     # --- the model ------------------------------------------------------------------------------------------------
 
+    def _selector(self) -> Mixture:
+        return VMFMixture(dtype=self.dtype)
+
     def _inference(self) -> Inference:
         fixed = frozenset() if self.node_concentration is None else frozenset({"node_concentration"})
         return inference_of(self, shared=False, fixed=fixed)
@@ -309,12 +357,12 @@ class HierarchicalVMFMixture(NodePredictionMixture):
     def _begin(
         self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
     ) -> TreePosterior:
-        names = ("top-down", "bottom-up") if init == "auto" else (init,)
-        starts = [self._fit_leaves(rows, str(name), rng, engine) for name in names]
+        names = ("top-down", "bottom-up") if isinstance(init, str) and init == "auto" else (init,)
+        starts = [self._fit_leaves(rows, name, rng, engine) for name in names]
         bounds = [start.bounds[-1] for start in starts]
         best = int(bounds[-1] > bounds[0] + _SAME * abs(bounds[0]))  # not by rounding alone
         q = starts[best].params
-        if names[best] == "bottom-up":
+        if isinstance(names[best], str) and names[best] == "bottom-up":
             order = arrange(self.hierarchy_, q.directions.T, self._seeds(), rng)
             kappa = KappaPosterior(*(part[order] for part in q.kappa))
             directions = np.ascontiguousarray(q.directions[:, order])
@@ -324,14 +372,16 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         return start_tree(self._tree(rows.X.dtype), q._replace(prior=prior), self.node_concentration)
 
     def _fit_leaves(
-        self, rows: WeightedRows, init: str, rng: np.random.Generator, engine: Engine
+        self, rows: WeightedRows, init: Init, rng: np.random.Generator, engine: Engine
     ) -> MixtureFit:
-        """Fit the leaves without the tree, from a broad concentration."""
-        directions = np.ascontiguousarray(_LEAVES[init](rows, self.hierarchy_, self._seeds(), rng).T)
-        n_features, n_leaves = directions.shape
-        kappa = self.initial_concentration or broad_concentration(rows, directions, rng)
-        one = np.ones(n_leaves)
-        start = VMFParams(directions, one, kappa * one, one / n_leaves)
+        """Fit the leaves without the tree, from a broad concentration, or from labels of the rows."""
+        n_features, one = rows.X.shape[1], np.ones(self.n_components)
+        if isinstance(init, str):
+            directions = np.ascontiguousarray(_LEAVES[init](rows, self.hierarchy_, self._seeds(), rng).T)
+            kappa = self.initial_concentration or broad_concentration(rows, directions, rng)
+            start = VMFParams(directions, one, kappa * one, one / len(one))
+        else:
+            start = start_components(rows, init, len(one), self.initial_concentration, rng, engine)
         start = annealed(self, rows, init, start, rng, engine)
         total = np.asarray(rows.X.T @ rows.weight, dtype=np.float64)
         direction = unit_vectors(total[None], np.eye(1, n_features))[0][0]

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.discover._mixture.base import Mixture
-from arbora.discover._mixture.prediction import draw_seed, most_probable
+from arbora.discover._mixture.prediction import UNKNOWN, draw_seed, most_probable
 from arbora.discover._mixture.top_features import Features, check_count, largest_features
+from arbora.discover._mixture.weights import log_weights
 from arbora.structure import Hierarchy
 
 
@@ -42,10 +43,12 @@ class NodePredictionMixture(Mixture):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Names of leaves.
+            Names of leaves; -1 for a zero row.
         """
         columns = most_probable(self, self._checked(X))
-        return self._names(self.leaf_ids_[columns])
+        names = self._names(self.leaf_ids_[columns])
+        names[columns == UNKNOWN] = UNKNOWN
+        return names
 
     def _names(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         """Return names of nodes, as an array of integers if all names are integers."""
@@ -93,10 +96,15 @@ class NodePredictionMixture(Mixture):
         Returns
         -------
         list of lists of names
+            Empty for a zero row.
         """
-        leaves = self.predict(X).tolist()
-        paths = {leaf: self.hierarchy_.path(leaf) for leaf in dict.fromkeys(leaves)}
-        return [paths[leaf].copy() for leaf in leaves]
+        columns = most_probable(self, self._checked(X)).tolist()
+        names = self._names(self.leaf_ids_)
+        paths = {k: self.hierarchy_.path(names[k]) if k >= 0 else [] for k in dict.fromkeys(columns)}
+        return [paths[k].copy() for k in columns]
+
+    def _log_prior(self, X: Any) -> NDArray[np.float64]:
+        return np.tile(log_weights(self.weights_[self.leaf_ids_]), (X.shape[0], 1))
 
     def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[Any]]:
         """Draw rows from the posterior predictive distribution.
@@ -152,7 +160,8 @@ class NodePredictionMixture(Mixture):
         """
         check_count(n)
         checked = self._checked(X)
-        leaves = self.leaf_ids_[most_probable(self, checked)]
+        columns = most_probable(self, checked)
+        leaves = np.where(columns == UNKNOWN, UNKNOWN, self.leaf_ids_[columns])
         above = self.hierarchy_.ancestor_matrix.tocsc()
         found = []
         for node in range(self.hierarchy_.n_nodes):

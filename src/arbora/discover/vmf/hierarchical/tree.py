@@ -65,6 +65,60 @@ def regular_tree(branching: Sequence[int]) -> Hierarchy:
     return Hierarchy.from_edges(edges, nodes=[_ROOT])
 
 
+def pruned_tree(tree: Hierarchy, kept: Sequence[int]) -> tuple[Hierarchy, Ids]:
+    """Return a tree with some of the leaves: a node that has lost all children but one is replaced by that child.
+
+    Parameters
+    ----------
+    tree : Hierarchy
+        With one root.
+    kept : sequence of int
+        Positions in `leaf_ids` of the leaves to keep; at least one.
+
+    Returns
+    -------
+    tree : Hierarchy
+        Nodes are named by their paths, as in `regular_tree`.
+    leaves : ndarray of shape (n_kept,)
+        For each leaf of the new tree, in the order of its `leaf_ids`, its position among the old leaves.
+
+    Examples
+    --------
+    >>> tree, leaves = pruned_tree(regular_tree((2, 2)), [0, 3, 2])
+    >>> tree.leaves(), leaves
+    (['0', '1/0', '1/1'], array([0, 2, 3]))
+    """
+    place = {int(tree.leaf_ids[k]): k for k in kept}
+    edges: list[tuple[str, str]] = []
+    leaves: dict[str, int] = {}
+
+    def survivors(node: int) -> list[int]:
+        """Return the children of a node in the new tree."""
+        children = tree.child_indices[tree.child_indptr[node] : tree.child_indptr[node + 1]].tolist()
+        alive = [child for child in children if child in place or survivors(child)]
+        if len(alive) == 1 < len(children):
+            return survivors(alive[0]) or alive
+        return [_only(child) for child in alive]
+
+    def _only(node: int) -> int:
+        below = survivors(node)
+        return below[0] if len(below) == 1 and below[0] in place else node
+
+    waiting = [(int(tree.root_ids[0]), _ROOT)]
+    while waiting:
+        node, name = waiting.pop(0)
+        if node in place:
+            leaves[name] = place[node]
+            continue
+        below = [
+            (child, f"{i}" if name == _ROOT else f"{name}/{i}") for i, child in enumerate(survivors(node))
+        ]
+        edges += [(name, child) for _, child in below]
+        waiting += below
+    new = Hierarchy.from_edges(edges, nodes=[_ROOT])
+    return new, np.array([leaves[name] for name in new.names[new.leaf_ids].tolist()])
+
+
 def one_root(structure: Hierarchy) -> Hierarchy:
     """Return the tree, with a new root above several ones."""
     name = _ROOT

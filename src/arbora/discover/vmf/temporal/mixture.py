@@ -32,8 +32,11 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine
+from arbora.discover._mixture.base import Mixture
 from arbora.discover._mixture.initialization import Init
 from arbora.discover._mixture.rows import unit_rows
+from arbora.discover._mixture.weights import log_weights
+from arbora.discover._mixture.word_halves import Halves
 from arbora.discover.vmf.bayesian_model import (
     BAYESIAN_CONSTRAINTS,
     inference_of,
@@ -41,6 +44,7 @@ from arbora.discover.vmf.bayesian_model import (
     start_posterior,
 )
 from arbora.discover.vmf.concentration import KappaPosterior
+from arbora.discover.vmf.mixture import VMFMixture
 from arbora.discover.vmf.posterior import (
     Inference,
     VMFPosterior,
@@ -110,7 +114,7 @@ class TemporalVMFMixture(TimedPredictionMixture):
     Parameters
     ----------
     n_components : int or "auto"
-        Number of clusters. "auto": the number with the highest density of held-out rows.
+        Number of clusters. "auto": see `selection`.
     bins : None, int, {"year", "month", "week", "day"} or array-like
         Points of time. None: every time that occurs. Otherwise a number of bins of equal width, a unit of the
         calendar, or edges. Bins may have no rows.
@@ -138,6 +142,17 @@ class TemporalVMFMixture(TimedPredictionMixture):
         Parameters of the start; see `BayesianVMFMixture`.
     n_init : int
         Number of starts. They run in parallel, and the best result is kept.
+    selection : {"auto", "halves", "density"}
+        How "auto" selects the number. "halves": the smallest number at which the components of one half of the words
+        of a document tell nearly as much as possible about those of the other half. "density": the number with the
+        highest density of held-out rows. "auto": "halves" if X has words (it is sparse and not negative).
+    calibration : {"auto"} or None
+        "auto": if X has words, probabilities are tempered, so that the probabilities of the components of one half of
+        the words of a document are right for the other half. The most probable component is the same. None: the
+        probabilities of the model, which are nearly all 0 or 1 for texts.
+    keep_empty : bool
+        Keep components that no row is assigned to, and components with the same mean. By default they are dropped and
+        merged at the end of `fit`; `n_components_` is the number that is left.
     tol : float
         Stop when the bound gains less than this per row, in nats.
     max_iter : int
@@ -188,6 +203,11 @@ class TemporalVMFMixture(TimedPredictionMixture):
     density_quantiles_ : ndarray
         Quantiles of the log-densities of training rows, each under the model without that row; see `is_novel`.
     n_components_ : int
+        Number of components found; see `keep_empty`.
+    calibration_temperature_ : float
+        Temperature of the probabilities; see `calibration`.
+    n_zero_rows_ : int
+        Number of zero rows of the fit.
     n_iter_ : int
     converged_ : bool
     n_features_in_ : int
@@ -241,6 +261,9 @@ class TemporalVMFMixture(TimedPredictionMixture):
         initial_concentration: float | None = None,
         annealing_steps: int | None = None,
         n_init: int = 1,
+        selection: str = "auto",
+        calibration: str | None = "auto",
+        keep_empty: bool = False,
         tol: float = 1e-4,
         max_iter: int = 200,
         batch_size: int | None = None,
@@ -264,6 +287,9 @@ class TemporalVMFMixture(TimedPredictionMixture):
         self.initial_concentration = initial_concentration
         self.annealing_steps = annealing_steps
         self.n_init = n_init
+        self.selection = selection
+        self.calibration = calibration
+        self.keep_empty = keep_empty
         self.tol = tol
         self.max_iter = max_iter
         self.batch_size = batch_size
@@ -296,8 +322,8 @@ class TemporalVMFMixture(TimedPredictionMixture):
 
     # --- the model ------------------------------------------------------------------------------------------------
 
-    def _check_X(self, X: sp.csr_array, weight: NDArray[Any] | None = None) -> sp.csr_array:
-        return unit_rows(X, weight)
+    def _check_X(self, X: sp.csr_array) -> sp.csr_array:
+        return unit_rows(X)
 
     def _place_rows(self, X: sp.csr_array, y: Any) -> sp.csr_array:
         """Put rows into the blocks of their times."""
@@ -309,6 +335,24 @@ class TemporalVMFMixture(TimedPredictionMixture):
         timeline = make_timeline(read, self.bins)
         self.times_, self.time_end_ = timeline
         return to_blocks(X, points_of(timeline, read), len(self.times_))
+
+    def _plain_rows(self, X: sp.csr_array) -> sp.csr_array:
+        return from_blocks(X, self.n_features_in_, len(self.times_))[0]
+
+    def _place_halves(self, halves: Halves, X: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
+        points = from_blocks(X[halves.ids], self.n_features_in_, len(self.times_))[1]
+        A, B = (to_blocks(half, points, len(self.times_)) for half in halves[:2])
+        return A, B
+
+    def _zero_rows(self, X: sp.csr_array) -> NDArray[np.bool_]:
+        return super()._zero_rows(self._plain_rows(X))
+
+    def _log_prior(self, X: sp.csr_array) -> NDArray[np.float64]:
+        points = from_blocks(X, self.n_features_in_, len(self.times_))[1]
+        return np.asarray(log_weights(self.time_weights_[np.minimum(points, len(self.times_) - 1)]))
+
+    def _selector(self) -> Mixture:
+        return VMFMixture(dtype=self.dtype)
 
     def _inference(self) -> Inference:
         fixed = frozenset() if self.persistence == _LEARN else frozenset({"transition"})

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.discover._mixture.base import Mixture
 from arbora.discover._mixture.prediction import (
     akaike_criterion,
+    are_zero,
     bayesian_criterion,
     below_quantile,
     draw_seed,
@@ -90,7 +91,7 @@ class TimedPredictionMixture(Mixture):
 
     @documented("ndarray of shape (n_samples,)")
     def predict(self, X: Any, times: Any = None) -> NDArray[np.int64]:
-        """Return the most probable cluster of each row."""
+        """Return the most probable cluster of each row; -1 for a zero row."""
         return most_probable(self, self._checked(X, times))
 
     @documented("ndarray of shape (n_samples,)", times=False)
@@ -133,8 +134,10 @@ class TimedPredictionMixture(Mixture):
         more="        level : float\n            Share of false alarms, between 0 and 1.\n",
     )
     def is_novel(self, X: Any, times: Any = None, *, level: float = 0.05) -> NDArray[np.bool_]:
-        """Return which rows are unlike the training data of their time."""
-        return below_quantile(self.score_samples(X, times), self.density_quantiles_, level)
+        """Return which rows are unlike the training data of their time; a zero row is."""
+        checked = self._checked(X, times)
+        below = below_quantile(log_densities(self, checked), self.density_quantiles_, level)
+        return below | are_zero(self, checked)
 
     def sample(self, n_samples: int = 1, time: Any = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw rows from the posterior predictive distribution of a time.

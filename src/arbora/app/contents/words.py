@@ -1,0 +1,235 @@
+r"""Typical words of groups of documents: distinctive, readable, and different from group to group.
+
+Let p(w|k) be the share of the documents of group k with term w, and p(w) that among all documents. Terms are ordered
+by a class-based tf-idf,
+
+.. math:: \log p(w|k) + \tfrac32 \log \log \Bigl(1 + \frac{1}{p(w)}\Bigr),
+
+or, if a number :math:`\lambda` is given, by their relevance (Sievert and Shirley 2014), between the commonest terms
+(1) and the most exclusive ones (0),
+
+.. math:: \lambda \log p(w|k) + (1 - \lambda) \log \frac{p(w|k)}{p(w)}.
+
+A term is listed for a group only if no sibling has it in a clearly larger share of its documents, so that siblings
+differ. A term is a word or a phrase of two words, and has the form that is commonest in the group ("excel" and
+"excellent" may have one stem). A word that the group uses mostly inside a listed phrase is not listed again.
+
+References
+----------
+C. Sievert and K. Shirley (2014). LDAvis: a method for visualizing and interpreting topics. ACL workshop on
+interactive language learning, visualization, and interfaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.text.ltc import LtcVectorizer
+from arbora.text.phrases import Forms, find_forms
+
+Array = NDArray[np.float64]
+
+_SHARED = 0.5  # a sibling that has a term in more than 1 / this times as many documents excludes it
+_INSIDE = 0.5  # a word whose documents are, by this share, those of a listed phrase is part of it
+_CANDIDATES = 10  # terms to consider for each word to list
+_RARITY = 1.5  # power of the inverse document frequency; 1 lists commoner words, 2 rarer ones
+_LEAST_DOCUMENTS = 2  # of a group, with a term that is listed, if the group has several
+
+
+class GroupForms(NamedTuple):
+    """How many documents of each group have each form.
+
+    Attributes
+    ----------
+    counts : CSR array of shape (n_groups, n_forms)
+    sizes : ndarray of shape (n_groups,)
+        Number of documents.
+    everywhere : ndarray of shape (n_forms,)
+        Number of documents with each form, in the whole collection.
+    total : float
+        Number of documents of the collection.
+    names : list of str
+    terms, parts : see `arbora.text.phrases.Forms`
+    """
+
+    counts: sp.csr_array
+    sizes: Array
+    everywhere: Array
+    total: float
+    names: list[str]
+    terms: NDArray[np.int64]
+    parts: NDArray[np.int64]
+
+    def take(self, groups: Any) -> GroupForms:
+        """Return sums over groups: `groups` is a matrix (n_new, n_groups)."""
+        mixed = sp.csr_array(sp.csr_array(groups) @ self.counts)
+        return self._replace(counts=mixed, sizes=np.asarray(groups @ self.sizes, dtype=np.float64))
+
+
+def forms_of(texts: Sequence[str] | None, X: Any, names: Sequence[str], vectorizer: Any) -> Forms:
+    """Find words and phrases of texts; of rows of numbers, the names of the columns that are not zero."""
+    if texts is not None and isinstance(vectorizer, LtcVectorizer) and vectorizer.ngram_range[0] == 1:
+        return find_forms(texts, vectorizer)
+    documents = sp.csr_array(X, copy=True)
+    documents.eliminate_zeros()
+    documents.data = (documents.data > 0).astype(np.int32)
+    n_terms = documents.shape[1]
+    return Forms(documents, [str(name) for name in names], np.arange(n_terms), np.full((n_terms, 2), -1))
+
+
+def group_forms(forms: Forms, members: Any, *, least: int = 1) -> GroupForms:
+    """Count the documents of groups that have each form.
+
+    Parameters
+    ----------
+    forms : Forms
+    members : sparse matrix of shape (n_documents, n_groups)
+        1 for a document of the group.
+    least : int
+        Smallest number of documents of a form to count; rarer ones are dropped.
+
+    Returns
+    -------
+    GroupForms
+    """
+    members = sp.csr_array(members, dtype=np.float64)
+    counts = sp.csr_array(members.T @ forms.documents.astype(np.float64))
+    everywhere = np.asarray(forms.documents.sum(axis=0), dtype=np.float64).ravel()
+    kept = np.flatnonzero(everywhere >= least)
+    sizes = np.asarray(members.sum(axis=0), dtype=np.float64).ravel()
+    names = [forms.names[form] for form in kept.tolist()]
+    total = float(forms.documents.shape[0])
+    return GroupForms(counts[:, kept], sizes, everywhere[kept], total, names, forms.terms[kept], forms.parts)
+
+
+def term_scores(shares: Array, everywhere: Array, relevance: float | None = None) -> Array:
+    """Return the scores of terms: class-based tf-idf, or relevance; -inf for absent terms.
+
+    Examples
+    --------
+    >>> term_scores(np.array([[0.5, 0.5, 0.0]]), np.array([0.5, 0.1, 0.2]), 0.0).round(2)
+    array([[0.  , 1.61, -inf]])
+    >>> bool(np.diff(term_scores(np.array([[0.5, 0.5]]), np.array([0.5, 0.1])))[0] > 0)
+    True
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if relevance is None:
+            scores = np.log(shares) + _RARITY * np.log(np.log1p(1 / everywhere))
+        else:
+            scores = np.log(shares) - (1 - relevance) * np.log(everywhere)
+    return np.where(shares > 0, scores, -np.inf)
+
+
+def typical_words(
+    groups: GroupForms,
+    n_words: int = 12,
+    *,
+    siblings: Sequence[int] | None = None,
+    relevance: float | None = None,
+    phrases: bool = True,
+) -> list[list[tuple[str, float]]]:
+    """List the typical words of each group.
+
+    Parameters
+    ----------
+    groups : GroupForms
+    n_words : int
+        Largest number of words of a group.
+    siblings : sequence of n_groups int, optional
+        Groups with the same number are siblings, which show different words; by default all groups are.
+    relevance : float, optional
+        From 1, the commonest words, to 0, the most exclusive ones; by default a class-based tf-idf.
+    phrases : bool
+        List phrases of two words too.
+
+    Returns
+    -------
+    list of lists of (word, share)
+        Most relevant first; the share of the documents of the group with the word.
+
+    Examples
+    --------
+    >>> from arbora.text import LtcVectorizer
+    >>> texts = ["fish swim", "fish swam in the sea", "trees grow", "old trees"]
+    >>> forms = forms_of(texts, None, (), LtcVectorizer().fit(texts))
+    >>> words = typical_words(group_forms(forms, np.repeat(np.eye(2), 2, axis=0)), 2)
+    >>> [word for word, _ in words[0]], [word for word, _ in words[1]]
+    (['fish', 'sea'], ['trees', 'grow'])
+    """
+    n_forms, n_terms = len(groups.terms), len(groups.parts)
+    to_term = sp.csr_array((np.ones(n_forms), groups.terms, np.arange(n_forms + 1)), shape=(n_forms, n_terms))
+    counts = sp.csr_array(groups.counts @ to_term)
+    counts.sort_indices()
+    owner, terms = np.repeat(np.arange(len(groups.sizes)), np.diff(counts.indptr)), counts.indices
+    # Two forms of a term in one document count twice: shares are upper bounds, at most 1.
+    sizes = np.maximum(groups.sizes, 1.0)[owner]
+    shares = np.minimum(counts.data / sizes, 1.0)
+    everywhere = np.minimum(np.asarray(groups.everywhere @ to_term) / max(groups.total, 1.0), 1.0)
+    scores = term_scores(shares, everywhere[terms], relevance)
+    hidden = _unreadable(groups, n_terms)[terms] | (counts.data < np.minimum(_LEAST_DOCUMENTS, sizes / 2))
+    if not phrases:
+        hidden |= groups.parts[terms, 0] >= 0
+    kin = np.zeros(len(groups.sizes), int) if siblings is None else np.asarray(siblings)
+    hidden |= shares < _SHARED * _largest_of_siblings(shares, kin[owner] * np.int64(n_terms) + terms)
+    scores[hidden] = -np.inf
+    parts = [slice(*bounds) for bounds in pairwise(counts.indptr.tolist())]
+    return [
+        _list_words(groups, k, terms[part], scores[part], shares[part], n_words)
+        for k, part in enumerate(parts)
+    ]
+
+
+def _largest_of_siblings(shares: Array, keys: NDArray[np.int64]) -> Array:
+    """Return the largest share among entries with the same key, for each entry."""
+    distinct, place = np.unique(keys, return_inverse=True)
+    largest = np.zeros(len(distinct))
+    np.maximum.at(largest, place, shares)
+    return largest[place]
+
+
+def _unreadable(groups: GroupForms, n_terms: int) -> NDArray[np.bool_]:
+    """Mark terms that are numbers, unless all are."""
+    numbers = np.zeros(n_terms, bool)
+    plain = [any(part.isdigit() for part in name.split()) for name in groups.names]
+    numbers[groups.terms[np.array(plain, bool)]] = True
+    return numbers if not numbers.all() else np.zeros(n_terms, bool)
+
+
+def _list_words(
+    groups: GroupForms, group: int, terms: NDArray[Any], scores: Array, shares: Array, n_words: int
+) -> list[tuple[str, float]]:
+    """List the best terms of a group in their commonest forms, without words that listed phrases contain."""
+    count = min(_CANDIDATES * n_words, len(scores))
+    best = np.argpartition(-scores, count - 1)[:count] if count else np.empty(0, np.int64)
+    best = best[np.lexsort((terms[best], -scores[best]))]
+    best = best[np.isfinite(scores[best])]
+    share = dict(zip(terms[best].tolist(), shares[best].tolist(), strict=True))
+    listed: list[int] = []
+    taken: dict[int, float] = {}  # words inside listed phrases, with the share of the phrase
+    for term in share:
+        words = [part for part in groups.parts[term].tolist() if part >= 0]
+        if share[term] * _INSIDE < taken.get(term, 0.0):
+            continue
+        if any(word in listed and share[term] < _INSIDE * share[word] for word in words):
+            continue
+        listed = [other for other in listed if other not in words]  # the phrase says more
+        listed.append(term)
+        for word in words:
+            taken[word] = max(taken.get(word, 0.0), share[term])
+        if len(listed) == n_words:
+            break
+    return [(_commonest_form(groups, group, term), share[term]) for term in listed]
+
+
+def _commonest_form(groups: GroupForms, group: int, term: int) -> str:
+    """Return the form of a term that most documents of a group have."""
+    row = slice(groups.counts.indptr[group], groups.counts.indptr[group + 1])
+    forms, counts = groups.counts.indices[row], groups.counts.data[row]
+    own = np.flatnonzero(groups.terms[forms] == term)
+    return groups.names[int(forms[own[np.lexsort((forms[own], -counts[own]))[0]]])]

@@ -1,0 +1,13 @@
+"""`TopicModel`: topics of raw texts, found, described, edited, shown and saved.
+
+======================  ============================================================================
+`estimator`             the estimator: fit, prediction, words
+`edits`                 merges and splits as functions, and `EditedTopics`, a model of rows with edits
+`editing`, `content`    the methods of the estimator that edit it, and that show and save it
+`given`                 texts and times as users give them
+======================  ============================================================================
+"""
+
+from arbora.app.topic_model.estimator import AUTO, MODELS, TopicModel
+
+__all__ = ["AUTO", "MODELS", "TopicModel"]

@@ -1,0 +1,141 @@
+"""The content of a fitted `TopicModel`: the page, and model folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from arbora.app.answers import known_rows
+from arbora.app.contents.nodes import SAMPLE
+from arbora.app.contents.subject import Subject
+from arbora.app.contents.topics import topics_content, topics_of, without_empty
+from arbora.app.contents.words import typical_words
+from arbora.app.folder import Content, open_folder, write_folder
+from arbora.app.folder.layout import INDEX
+from arbora.app.text_rows import feature_names, transform_rows
+from arbora.app.topic_model.given import as_documents, as_stamps
+from arbora.core.explorable import Explorable
+from arbora.io import load
+
+
+class TopicContent(Explorable):
+    """Methods of `TopicModel` that describe, show, save and load it."""
+
+    topics_: Any
+    estimator_: Any
+    vectorizer_: Any
+    feature_names_: Any
+    names_: dict[int, str]
+    over_time: Any
+    _topic_forms: Any
+
+    def content(
+        self,
+        texts: Any = None,
+        y: Any = None,
+        *,
+        times: Any = None,
+        name: str | None = None,
+        sample: int = SAMPLE,
+        settings: Mapping[str, Any] | None = None,
+        notices: Sequence[str] = (),
+    ) -> Content:
+        """Describe the topics and documents: the content of a model folder and of the page.
+
+        Parameters
+        ----------
+        texts : sequence of str or Documents, optional
+            Documents to show; without them only topics and words are shown.
+        y : sequence of labels, optional
+            A label to show with each text.
+        times : sequence of dates or numbers, optional
+        name : str, optional
+        sample : int
+            Largest number of documents to keep.
+        settings : mapping, optional
+            How the model was made.
+        notices : sequence of str
+            Messages for the user.
+
+        Returns
+        -------
+        Content
+        """
+        documents = as_documents([] if texts is None else texts, y, name or type(self).__name__)
+        model, n_features = self.topics_, self.estimator_.n_features_in_
+        X = sp.csr_array((0, n_features))
+        stamps = as_stamps(times, self.over_time)
+        if len(documents):
+            X = transform_rows(documents, self.vectorizer_, n_features)
+            stamps = None if stamps is None else stamps[known_rows(X)]
+            documents, X, left_out = without_empty(documents, X)
+            notices = [*notices, *left_out]
+        names = self.feature_names_ or feature_names(None, self.vectorizer_, n_features)
+        subject = Subject(model, X, documents, names, self.vectorizer_)
+        content = topics_content(
+            subject,
+            stamps if hasattr(model, "times_") else None,
+            sample=sample,
+            settings={"over_time": "time", **(settings or {})}
+            if hasattr(model, "times_")
+            else settings or {},
+            notices=notices,
+            words=self._node_words(model),
+            names=self.names_,
+        )
+        return content._replace(model={**content.model, "topic_model": self})
+
+    def _node_words(self, model: Any) -> list[list[tuple[str, float]]]:
+        """Return the words of all nodes of the tree of topics, the root first."""
+        found = topics_of(model, sp.csr_array((0, model.n_features_in_)))
+        below = sp.csr_array(found.tree.ancestor_matrix[found.leaves].astype(np.float64).T)
+        groups = self._topic_forms().take(below)
+        return typical_words(groups, siblings=np.asarray(found.tree.parent).tolist())
+
+    def explore(  # type: ignore[override]  # texts in the place of rows
+        self, texts: Any = None, y: Any = None, **options: Any
+    ) -> Any:
+        """Show the topics as the page of ``arbora explore``; see `content` for texts, y and times.
+
+        Returns
+        -------
+        arbora.explore.page.Page
+            Notebooks display it; ``page.save("page.html")`` writes it to a file. Needs ``arbora[explore]``.
+        """
+        return super().explore(texts, y, **options)
+
+    def save(self, path: str | os.PathLike[str], texts: Any = None, **options: Any) -> None:
+        """Write a model folder, which `load` and ``arbora explore`` and ``arbora predict`` open.
+
+        Parameters
+        ----------
+        path : path
+        texts : sequence of str or Documents, optional
+            Documents to keep in the folder.
+        **options
+            See `content`.
+        """
+        write_folder(path, self.content(texts, **options))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Open a model that `save`, ``arbora discover`` or `arbora.io.save` has written.
+
+        Parameters
+        ----------
+        path : path
+
+        Returns
+        -------
+        TopicModel
+        """
+        kept = open_folder(path).load_model() if (Path(path) / INDEX).is_file() else load(path)
+        model = kept.get("topic_model") if isinstance(kept, dict) else kept
+        if not isinstance(model, cls):
+            raise ValueError(f"{path} holds no topic model: write it with TopicModel.save or arbora discover")
+        return model

@@ -1,0 +1,150 @@
+r"""Words and phrases as they are written, for display: in which documents each form of each term occurs.
+
+A *form* is a word, or a phrase of two words, as written; a *term* is its stem, or its pair of stems. The forms of a
+term are counted separately, so that a group of documents can show the form that is commonest in it.
+
+A phrase is a pair of neighbouring words, neither of them a stop word, that stick together: with the shares p of words
+and pairs among all tokens, the normalised pointwise mutual information
+
+.. math:: \log \frac{p_{12}}{p_1 p_2} \Big/ {-\log p_{12}}
+
+is at least 0.45, and the pair occurs in at least 5 documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from arbora.text.ltc import LtcVectorizer
+from arbora.text.terms import number_stems
+from arbora.text.tokens import Tokens, make_rules, tokenize
+
+Ids = NDArray[np.int64]
+
+_STICKY = 0.45  # least normalised mutual information of a phrase
+_LEAST_DOCUMENTS = 5  # that a phrase occurs in
+
+
+class Forms(NamedTuple):
+    """Forms of terms, and the documents that they occur in.
+
+    Attributes
+    ----------
+    documents : CSR array of shape (n_documents, n_forms)
+        1 where a form occurs.
+    names : list of str
+        The forms.
+    terms : ndarray of shape (n_forms,)
+        Term of each form: first words, then phrases.
+    parts : ndarray of shape (n_terms, 2)
+        Terms of the two words of a phrase; -1 for a word.
+    """
+
+    documents: sp.csr_array
+    names: list[str]
+    terms: Ids
+    parts: Ids
+
+
+def find_forms(texts: Iterable[str], vectorizer: LtcVectorizer, *, phrases: bool = True) -> Forms:
+    """Find the forms of the words of a fitted vectorizer in documents, and phrases of these words.
+
+    Parameters
+    ----------
+    texts : iterable of str
+    vectorizer : fitted LtcVectorizer
+    phrases : bool
+        Also find phrases of two words.
+
+    Returns
+    -------
+    Forms
+
+    Examples
+    --------
+    >>> texts = ["Interest rates rise", "the interest rate", "interest rates"] * 3 + ["trees and a tree"]
+    >>> forms = find_forms(texts, LtcVectorizer().fit(texts))
+    >>> forms.names
+    ['interest', 'rate', 'rates', 'rise', 'tree', 'trees', 'interest rate', 'interest rates']
+    >>> forms.terms.tolist()
+    [0, 1, 1, 2, 3, 3, 4, 4]
+    """
+    rules = vectorizer._rules()
+    every = make_rules(
+        lowercase=vectorizer.lowercase,
+        strip_accents=vectorizer.strip_accents,
+        token_pattern=vectorizer.token_pattern,
+        stop_words=None,
+        stem=None,
+    )
+    tokens = tokenize(texts, every)
+    stems, stem_of = number_stems(rules.stem(tokens.words))
+    known = np.array([stem in vectorizer.vocabulary_ for stem in stems], bool)[stem_of]
+    known &= np.array([word not in rules.dropped for word in tokens.words], bool)
+    used, term_of = np.unique(stem_of[known], return_inverse=True)
+    word_term = np.full(len(tokens.words), -1)
+    word_term[known] = term_of  # words that share a stem are one term
+    words = np.flatnonzero(known)
+    owner = np.repeat(np.arange(len(tokens.indptr) - 1), np.diff(tokens.indptr))
+    here = known[tokens.ids]
+    form_of = np.full(len(tokens.words), -1)
+    form_of[words] = np.arange(len(words))
+    pairs_of_words = [(owner[here], form_of[tokens.ids[here]])]
+    names, terms = [tokens.words[word] for word in words.tolist()], word_term[words]
+    parts = np.full((len(used), 2), -1)
+    if phrases:
+        found = _phrases(tokens, owner, word_term)
+        pairs_of_words.append((found.owner, found.form + len(names)))
+        names += [f"{tokens.words[a]} {tokens.words[b]}" for a, b in found.words.tolist()]
+        terms = np.concatenate([terms, found.terms + len(parts)])
+        parts = np.vstack([parts, found.parts])
+    rows, columns = (np.concatenate(one) for one in zip(*pairs_of_words, strict=True))
+    n_documents = len(tokens.indptr) - 1
+    documents = sp.csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape=(n_documents, len(names)))
+    documents.sum_duplicates()
+    documents.data[:] = 1
+    return Forms(documents, names, terms.astype(np.int64), parts.astype(np.int64))
+
+
+class _Found(NamedTuple):
+    """Occurrences of phrases (document, form), words of the forms, terms of the forms, and words of the terms."""
+
+    owner: Ids
+    form: Ids
+    words: Ids
+    terms: Ids
+    parts: Ids
+
+
+def _phrases(tokens: Tokens, owner: Ids, word_term: Ids) -> _Found:
+    """Find the pairs of neighbouring words that stick together."""
+    n_terms, n_words = int(word_term.max(initial=-1)) + 1, len(tokens.words)
+    term = word_term[tokens.ids]
+    at = np.flatnonzero((term[:-1] >= 0) & (term[1:] >= 0) & (owner[:-1] == owner[1:]))
+    first, second = term[at], term[at + 1]
+    keys, pair = np.unique(first.astype(np.int64) * n_terms + second, return_inverse=True)
+    count = np.bincount(pair, minlength=len(keys))
+    seen = np.unique(pair.astype(np.int64) * len(tokens.indptr) + owner[at]) // len(tokens.indptr)
+    n_documents = np.bincount(seen, minlength=len(keys))
+    single, total = np.bincount(term[term >= 0], minlength=n_terms), max(len(term), 1)
+    left, right = np.divmod(keys, max(n_terms, 1))
+    joint = count / total
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sticky = np.log(joint * total**2 / (single[left] * single[right])) / -np.log(joint)
+    kept = np.flatnonzero((n_documents >= _LEAST_DOCUMENTS) & (sticky >= _STICKY) & (left != right))
+    new = np.full(len(keys), -1)
+    new[kept] = np.arange(len(kept))
+    inside = new[pair] >= 0
+    at, pair = at[inside], new[pair[inside]]
+    forms, form = np.unique(
+        tokens.ids[at].astype(np.int64) * n_words + tokens.ids[at + 1], return_inverse=True
+    )
+    terms = np.zeros(len(forms), np.int64)
+    terms[form] = pair
+    words: Any = np.column_stack(np.divmod(forms, max(n_words, 1)))
+    return _Found(owner[at], form, words, terms, np.column_stack([left[kept], right[kept]]))
