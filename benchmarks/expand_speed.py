@@ -29,8 +29,8 @@ from arbora.expand import (
     WithinClassTransform,
 )
 from arbora.expand._common.transform import Labelled
-from arbora.expand.gaussian import GaussianProblem
-from arbora.expand.large_margin import LargeMarginProblem, target_neighbours
+from arbora.expand.transforms.gaussian import GaussianProblem
+from arbora.expand.transforms.large_margin import LargeMarginProblem, target_neighbours
 from arbora.metrics.table import Table
 from benchmarks._common.picture import BLUE, RED, save, style
 from benchmarks._common.report import published

@@ -20,14 +20,14 @@ from arbora.expand import (
     WithinClassTransform,
 )
 from arbora.expand._common.groups import group_covariances, group_moments
-from arbora.expand.fisher import between_groups
-from arbora.expand.gamma import GammaProblem, shapes
-from arbora.expand.gaussian import REGULARIZERS, GaussianProblem, learn_gaussian, psd
-from arbora.expand.large_margin import LargeMarginProblem, learn_large_margin, target_neighbours
-from arbora.expand.margin import Cut, CutProblem
-from arbora.expand.pairwise import pair_scatters
-from arbora.expand.separability import SeparabilityProblem, learn_separability, separation_ratio
-from arbora.expand.spherical import SphericalProblem
+from arbora.expand.transforms.fisher import between_groups
+from arbora.expand.transforms.gamma import GammaProblem, shapes
+from arbora.expand.transforms.gaussian import REGULARIZERS, GaussianProblem, learn_gaussian, psd
+from arbora.expand.transforms.large_margin import LargeMarginProblem, learn_large_margin, target_neighbours
+from arbora.expand.transforms.margin import Cut, CutProblem
+from arbora.expand.transforms.pairwise import pair_scatters
+from arbora.expand.transforms.separability import SeparabilityProblem, learn_separability, separation_ratio
+from arbora.expand.transforms.spherical import SphericalProblem
 from arbora.metrics import normalized_mutual_information
 from support.expand_problems import labelled_groups, partly_labelled
 
@@ -314,8 +314,8 @@ def test_large_margin_with_too_many_impostors_has_no_certificate(monkeypatch):
     X, y, _ = partly_labelled(n_known=5, n_each=60)
     X = 0.2 * X + np.random.default_rng(0).normal(size=X.shape)  # groups overlap
     whole = LargeMarginTransform(3).fit(X, y)
-    monkeypatch.setattr("arbora.expand.large_margin._MOST_PAIRS", 0)
-    monkeypatch.setattr("arbora.expand.large_margin._FEWEST_IMPOSTORS", 5)
+    monkeypatch.setattr("arbora.expand.transforms.large_margin._MOST_PAIRS", 0)
+    monkeypatch.setattr("arbora.expand.transforms.large_margin._FEWEST_IMPOSTORS", 5)
     nearest_only = LargeMarginTransform(3, tol=1e-2).fit(X, y)
     assert whole.duality_gap_ <= 1e-3
     assert not hasattr(nearest_only, "duality_gap_")

@@ -8,19 +8,19 @@ from arbora.expand.bottleneck import InformationBottleneck
 from arbora.expand.clusters import ExpandClusters
 from arbora.expand.components import InformativeComponents
 from arbora.expand.discriminative import DiscriminativeClustering
-from arbora.expand.fisher import FisherTransform, PairwiseFisherTransform
 from arbora.expand.fisher_metric import FisherMetric
-from arbora.expand.gamma import GammaTransform
-from arbora.expand.gaussian import GaussianTransform
-from arbora.expand.large_margin import LargeMarginTransform
-from arbora.expand.margin import MaxMarginTransform
 from arbora.expand.mixture_discriminant import MixtureDiscriminantClustering
-from arbora.expand.pairwise import PairwiseConstraintTransform
 from arbora.expand.prior_mixture import BayesianPriorMixture
 from arbora.expand.self_organizing_map import SelfOrganizingMap
-from arbora.expand.separability import SeparabilityTransform
-from arbora.expand.spherical import SphericalTransform
-from arbora.expand.within_class import WithinClassTransform
+from arbora.expand.transforms.fisher import FisherTransform, PairwiseFisherTransform
+from arbora.expand.transforms.gamma import GammaTransform
+from arbora.expand.transforms.gaussian import GaussianTransform
+from arbora.expand.transforms.large_margin import LargeMarginTransform
+from arbora.expand.transforms.margin import MaxMarginTransform
+from arbora.expand.transforms.pairwise import PairwiseConstraintTransform
+from arbora.expand.transforms.separability import SeparabilityTransform
+from arbora.expand.transforms.spherical import SphericalTransform
+from arbora.expand.transforms.within_class import WithinClassTransform
 
 __all__ = [
     "BayesianPriorMixture",

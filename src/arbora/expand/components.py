@@ -41,8 +41,8 @@ from arbora.expand._common.transform import (
     require_groups,
     warn_unless_converged,
 )
-from arbora.expand.fisher import between_groups, discriminants
-from arbora.expand.within_class import whitening
+from arbora.expand.transforms.fisher import between_groups, discriminants
+from arbora.expand.transforms.within_class import whitening
 
 Matrix = NDArray[Any]
 _UNEXPLAINED = 0.01

@@ -51,7 +51,7 @@ from arbora.expand._cluster.discriminant import (
 from arbora.expand._common.groups import group_moments, read_groups
 from arbora.expand._common.space import fit_space, to_space
 from arbora.expand._common.transform import Learned, warn_unless_converged
-from arbora.expand.within_class import whitening
+from arbora.expand.transforms.within_class import whitening
 
 Matrix = NDArray[Any]
 _SHRINKAGE = 0.1  # of the within-class covariance, as in WithinClassTransform

@@ -21,11 +21,11 @@ from arbora.expand._cluster.spectral import fit_spectral
 from arbora.expand._common.groups import group_moments
 from arbora.expand._common.hiding import hidden_groups, take_groups
 from arbora.expand._common.transform import Labelled
-from arbora.expand.fisher import between_groups, discriminants
-from arbora.expand.gaussian import learn_gaussian
-from arbora.expand.separability import learn_separability
-from arbora.expand.spherical import learn_spherical, unit
-from arbora.expand.within_class import whitening
+from arbora.expand.transforms.fisher import between_groups, discriminants
+from arbora.expand.transforms.gaussian import learn_gaussian
+from arbora.expand.transforms.separability import learn_separability
+from arbora.expand.transforms.spherical import learn_spherical, unit
+from arbora.expand.transforms.within_class import whitening
 from arbora.metrics import adjusted_rand_index, hungarian_accuracy, normalized_mutual_information
 
 Matrix = NDArray[Any]

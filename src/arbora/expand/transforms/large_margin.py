@@ -49,7 +49,7 @@ from arbora.expand._common.transform import (
     square_root,
     warn_unless_converged,
 )
-from arbora.expand.gaussian import identity_conjugate, psd
+from arbora.expand.transforms.gaussian import identity_conjugate, psd
 from arbora.infer.proximal import minimize_composite
 from arbora.kernels.margins import margin_losses
 

@@ -40,7 +40,7 @@ from arbora.expand._common.transform import (
     square_root,
     warn_unless_converged,
 )
-from arbora.expand.gaussian import psd
+from arbora.expand.transforms.gaussian import psd
 
 Matrix = NDArray[Any]
 GAMMAS = (0.5, 1.0, 2.0, 4.0)

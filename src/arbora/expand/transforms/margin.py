@@ -39,7 +39,7 @@ from arbora.expand._common.transform import (
     square_root,
     warn_unless_converged,
 )
-from arbora.expand.gaussian import psd
+from arbora.expand.transforms.gaussian import psd
 from arbora.metrics import normalized_mutual_information
 
 Matrix = NDArray[Any]
