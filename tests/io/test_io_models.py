@@ -437,7 +437,7 @@ def test_new_groups_with_their_clusterer_and_estimate(clusterer, tmp_path):
     assert loaded.new_groups_ == model.new_groups_
     assert loaded.n_new_estimate_ == model.n_new_estimate_
     assert loaded.choice_ == model.choice_
-    assert type(loaded.clustering_) is type(model.clustering_)
+    assert type(loaded.group_model_.clustering) is type(model.group_model_.clustering)
     assert loaded.refit(X, y).labels_.tolist() == model.refit(X, y).labels_.tolist()
 
 

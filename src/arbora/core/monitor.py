@@ -193,7 +193,10 @@ class Monitor:
     @property
     def is_due(self) -> bool:
         """Whether :meth:`keep` would save: there is a checkpoint, and the last save is long enough ago."""
-        return self.checkpoint is not None and perf_counter() - self._saved_at >= _SAVE_SHARE * self._saving
+        return self.checkpoint is not None and self._is_due_at(perf_counter())
+
+    def _is_due_at(self, now: float) -> bool:
+        return now - self._saved_at >= _SAVE_SHARE * self._saving
 
     def keep(self, name: str, arrays: dict[str, NDArray[Any]], **meta: Any) -> None:
         """Save the state of a loop after an iteration, with the history.
@@ -208,9 +211,9 @@ class Monitor:
         arrays : dict of str to ndarray
         **meta : values that JSON can hold
         """
-        if self.checkpoint is None or not self.is_due:
-            return
         now = perf_counter()
+        if self.checkpoint is None or not self._is_due_at(now):
+            return
         self.checkpoint.save(name, arrays, {"monitor": self.to_state(), "own": meta})
         self._saved_at = perf_counter()
         self._saving = self._saved_at - now
