@@ -65,7 +65,9 @@ def expand(
     n_new = estimate.value if isinstance(estimate, NumberOfGroups) else estimate
     clusters = cluster(Z, groups, n_new, candidate, options, rng, engine)
     for _ in range(options.n_rounds if n_new else 0):
-        labelled = with_confident(to_space(space, X), Z, groups, clusters, options.pool, seed)
+        labelled = with_confident(
+            to_space(space, X), _as_clustered(Z, candidate), groups, clusters, options.pool, seed
+        )
         learned = learned._replace(L=_learn(candidate, labelled))
         Z = learned.map(X)
         clusters = cluster(Z, groups, n_new, candidate, options, rng, engine)
@@ -125,6 +127,12 @@ def cluster(
     codes = groups.codes.copy()
     codes[free] = groups.n_groups + found.labels
     return Clusters(found, codes, name)
+
+
+def _as_clustered(Z: Matrix, candidate: Candidate) -> Matrix:
+    """Rows of the learned space as the clusterer takes them: of unit length for von Mises-Fisher components."""
+    family = FAMILIES.get(candidate.clusterer)
+    return unit_rows(Z) if family is not None and family.unit else Z
 
 
 def with_confident(
