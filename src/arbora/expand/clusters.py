@@ -295,7 +295,8 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         The choice of scale, transformation and clusterer stays; map, number of new groups, clusters and temperature
         are learned again, at the cost of a fit without its search. Groups are matched with those of before by the
         rows they share (Hungarian). A user who accepts or corrects proposals labels some rows, calls `refit`, and
-        finds the other groups under the names they had. See `partial_fit` for further rows alone.
+        finds the other groups under the names they had. A number given as `n_new` counts the groups beside all that
+        have labels: lower it (`set_params`) by those that were accepted. See `partial_fit` for further rows alone.
 
         Parameters
         ----------
