@@ -144,3 +144,53 @@ def test_partial_fit_takes_odd_rows():
     with pytest.raises(ValueError, match="NaN"):
         model.partial_fit(np.full((2, 4), np.nan))
     assert np.isfinite(model.predict_proba(rows())).all()
+
+
+@pytest.mark.parametrize("transform", ["gaussian", "separability", "fisher", "spherical"])
+def test_one_group_falls_back_to_whitening(transform):
+    y = np.where(np.arange(40) < 10, 0, -1)
+    model = expand.ExpandClusters(transform, "kmeans", scale="common", n_new=2, n_init=3, random_state=0)
+    with pytest.warns(UserWarning, match="at least 2 labelled groups"):
+        model.fit(rows(), y)
+    assert model.choice_["transform"] == "within"
+
+
+def test_warning_names_what_is_used():
+    y = np.where(np.arange(40) < 10, 0, -1)
+    with pytest.warns(UserWarning, match="1 labelled group, .*transform='identity' and clusterer='kmeans'"):
+        expand.ExpandClusters("identity", n_new=1, n_init=3, random_state=0).fit(rows(), y)
+
+
+def test_dropped_groups_are_reported():
+    model = expand.ExpandClusters("within", "kmeans", scale="common", n_new=3, n_init=3, random_state=0)
+    with pytest.warns(UserWarning, match="n_new=3, but 0 new groups have rows"):
+        model.fit(rows(), np.arange(40) % 4)
+    assert model.n_new_range_ == (0, 0)
+
+
+def test_range_holds_the_number_after_groups_are_dropped():
+    """Scattered rows look new at first; then they are filed into known groups by their neighbours."""
+    rng, X = np.random.default_rng(0), 50 + rows(120, 3)
+    y = np.where(rng.random(120) < 0.5, np.repeat(np.arange(3), 40), -1)
+    X[:, 0] += 9 * np.repeat(np.arange(3), 40)
+    X[y < 0] += rng.normal(size=(int(np.sum(y < 0)), 3)) * 3
+    model = expand.ExpandClusters("within", "kmeans", scale="common", n_init=3, random_state=0).fit(X, y)
+    low, high = model.n_new_range_
+    assert model.n_new_ < model.n_new_estimate_.low
+    assert low <= model.n_new_ <= high
+
+
+def test_wrong_lengths_of_further_arguments():
+    model = expand.ExpandClusters("within", "kmeans", scale="common", n_new=2, n_init=3, random_state=0)
+    model.fit(rows(), HALF)
+    with pytest.raises(ValueError, match="feature_names has 2 names, and X has 4 features"):
+        model.explain(rows(), HALF, feature_names=["a", "b"])
+    with pytest.raises(ValueError, match="one value for each of the 40 rows"):
+        model.partial_fit(rows(), HALF, seen=[True, False])
+
+
+@pytest.mark.parametrize("blank", ["-1", "nan", "None", ""])
+def test_strings_of_missing_labels_are_reported(blank):
+    y = np.where(HALF < 0, blank, np.array(list("abcd"))[HALF])
+    with pytest.warns(UserWarning, match=f"y holds the string '{blank}' in 20 rows"):
+        expand.WithinClassTransform().fit(rows(), y)

@@ -11,6 +11,7 @@ from arbora.expand._cluster.mixture import fit_gaussian, fit_spherical
 from arbora.expand._cluster.n_new import RULES, calibrate, combine, estimate_n_new
 from arbora.expand._cluster.neighbours import Neighbours, neighbour_graph
 from arbora.expand._cluster.spectral import fit_spectral
+from arbora.expand._fit import fitting
 from arbora.metrics import expansion_accuracy, hungarian_accuracy
 from support.expand_problems import partly_labelled
 
@@ -222,6 +223,25 @@ def test_rounds_with_confident_rows_do_no_harm():
     )
     scores = [expansion_accuracy(truth, model.labels_, np.arange(5)).all for model in (one, more)]
     assert scores[1] > scores[0] - 0.05
+
+
+def test_rounds_of_directions_use_unit_rows(monkeypatch):
+    """Von Mises-Fisher components take rows of unit length: so must the probabilities of confident rows."""
+    taken = []
+
+    def with_confident(F, Z, *more):
+        taken.append(np.linalg.norm(Z, axis=1))
+        return learn_from(F, Z, *more)
+
+    learn_from = fitting.with_confident
+    monkeypatch.setattr(fitting, "with_confident", with_confident)
+    X, y, _ = mixed(n_each=20)
+    for filing in ("neighbours", "clusters"):
+        ExpandClusters(
+            "within", "vmf", scale="common", n_new=4, n_init=2, n_rounds=1, filing=filing, random_state=0
+        ).fit(X, y)
+    assert len(taken) == 2
+    np.testing.assert_allclose(np.concatenate(taken), 1.0)
 
 
 def test_explanation_names_the_nuisance_and_doubtful_groups():

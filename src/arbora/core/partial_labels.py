@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.core.warn_caller import warn_caller
+
 UNLABELLED = -1
+_BLANKS = ("-1", "nan", "None", "")  # strings that missing labels become
 
 
 class Groups(NamedTuple):
@@ -33,7 +36,8 @@ def read_groups(y: Any, n_samples: int, *, none_labelled: str) -> Groups:
     Parameters
     ----------
     y : array-like of shape (n_samples,)
-        Integers or strings. In an array of strings only None and NaN mean unlabelled.
+        Integers or strings. In an array of strings only None and NaN mean unlabelled; a NumPy array of strings can
+        hold neither, so there is a warning where it holds "-1", "nan", "None" or "".
     n_samples : int
     none_labelled : str
         Error message if no row carries a label. Empty: this is not an error, and there are no groups.
@@ -69,9 +73,21 @@ def read_groups(y: Any, n_samples: int, *, none_labelled: str) -> Groups:
         missing = labels == UNLABELLED
     elif labels.dtype.kind in "US":
         missing = np.zeros(n_samples, bool)
+        _warn_of_blanks(labels)
     else:
         labels, missing = _read_objects(labels)
     return _coded(labels, missing, none_labelled)
+
+
+def _warn_of_blanks(labels: NDArray[Any]) -> None:
+    """Warn of strings that NumPy makes of missing labels, as in ``np.where(known, names, -1)``."""
+    for blank in _BLANKS:
+        n_rows = int(np.sum(labels == np.asarray(blank, labels.dtype.kind)))
+        if n_rows:
+            warn_caller(
+                f"y holds the string {blank!r} in {n_rows} rows, which is a group of its own. If these rows have no "
+                "label, use None in an array of dtype object."
+            )
 
 
 def _read_objects(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:

@@ -31,6 +31,7 @@ from arbora.core.engine import Engine
 from arbora.core.explorable import Explorable
 from arbora.core.rollback import all_or_nothing
 from arbora.core.validation import check_features
+from arbora.core.warn_caller import warn_caller
 from arbora.engine import ENGINE_PARAMETER, choose_engine
 from arbora.expand._cluster.explanation import Explanation, explain_groups
 from arbora.expand._cluster.new_groups import describe_new_groups, match_names, name_new_groups
@@ -58,7 +59,8 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         spectral clustering of a nearest-neighbour graph. "auto" chooses between k-means (von Mises-Fisher for sparse
         rows) and spectral clustering together with the transformation.
     n_new : int or "auto"
-        Number of new groups. "auto" estimates it; `n_new_range_` gives the uncertainty.
+        Number of new groups. "auto" estimates it; `n_new_range_` gives the uncertainty. Groups that no row joins are
+        dropped, with a warning where the number was given.
     pool : {"mixed", "new"}
         Whether rows without a label may belong to known groups too, or to new ones only.
     scale : {"auto", "common", "each"}
@@ -98,9 +100,10 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         sizes and confidence count all rows so far, and central and borderline rows are those of the last call.
     n_new_ : int
     n_new_range_ : (int, int)
-        Smallest and largest answer of the rules; equal to `n_new_` where the number was given.
+        Where the number probably lies, and always around `n_new_`; equal to `n_new_` where the number was given.
     n_new_estimate_ : NumberOfGroups or None
-        Answers of the rules, and the curve behind them.
+        Answers of the rules, and the curve behind them. Groups that no row joins in the end are dropped, so that
+        its `value` may be larger than `n_new_`.
     choice_ : dict
         Scale, transformation, strength and clusterer in use.
     cv_results_ : dict
@@ -248,7 +251,13 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         self.n_new_estimate_ = found.estimate
         self.n_new_range_ = found.n_new, found.n_new
         if found.estimate is not None:
-            self.n_new_range_ = found.estimate.low, found.estimate.high
+            self.n_new_range_ = min(found.estimate.low, found.n_new), max(found.estimate.high, found.n_new)
+        elif self.n_new != "auto" and found.n_new < self.n_new:
+            warn_caller(
+                f"n_new={self.n_new}, but {found.n_new} new group{'s have' if found.n_new != 1 else ' has'} rows: "
+                "rows without a label, if any, joined other groups. Try another n_new or clusterer, or "
+                'filing="clusters"; use pool="new" if no such row belongs to a known group.'
+            )
         self.new_groups_ = describe_new_groups(found.codes, found.own, self.classes_, n_known)
 
     def explain(self, X: Any, y: Any, feature_names: Any = None, n_features: int = 10) -> Explanation:
@@ -276,6 +285,8 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         if feature_names is None:
             feature_names = getattr(self, "feature_names_in_", np.arange(X.shape[1]))
         names = np.asarray(feature_names).tolist()
+        if len(names) != X.shape[1]:
+            raise ValueError(f"feature_names has {len(names)} names, and X has {X.shape[1]} features.")
         return explain_groups(X, Z, groups, self.space_, self.components_, names, n_features)
 
     def refit(self, X: Any, y: Any) -> Self:
@@ -284,7 +295,8 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
         The choice of scale, transformation and clusterer stays; map, number of new groups, clusters and temperature
         are learned again, at the cost of a fit without its search. Groups are matched with those of before by the
         rows they share (Hungarian). A user who accepts or corrects proposals labels some rows, calls `refit`, and
-        finds the other groups under the names they had. See `partial_fit` for further rows alone.
+        finds the other groups under the names they had. A number given as `n_new` counts the groups beside all that
+        have labels: lower it (`set_params`) by those that were accepted. See `partial_fit` for further rows alone.
 
         Parameters
         ----------
@@ -335,6 +347,11 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
             self._validate_params()
             rows, names = self._rows(X, self.group_model_.unit), self.classes_.tolist()
             groups = read_further(y, rows.shape[0], self.known_classes_)
+            if np.ndim(seen) and np.shape(seen) != (rows.shape[0],):
+                raise ValueError(
+                    f"seen must be True, False, or hold one value for each of the {rows.shape[0]} rows; its shape is "
+                    f"{np.shape(seen)}."
+                )
             again = np.broadcast_to(np.asarray(seen, bool), rows.shape[0])
             rng = np.random.default_rng(self._seed())
             found = update_groups(

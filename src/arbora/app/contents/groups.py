@@ -231,7 +231,7 @@ def groups_text(
     ]
     columns = ("Group", "Labelled", "Filed", "Proposed", "Words")
     low, high = expansion["range"]
-    about = "as given" if expansion["given"] else f"estimated; the rules say {low} to {high}"
+    about = "as given" if expansion["given"] else f"estimated; probably {low} to {high}"
     parts = [
         str(Table(columns, tuple(rows), ("", ",d", ",d", ",d", ""))),
         f"New groups: {expansion['n_new']} ({about}). Filed: probability at least {expansion['sure']:g}; the other "

@@ -81,7 +81,7 @@ def show_expansion(data: Dataset, branch: str) -> Content:
     content = best.content(settings={"command": "demo", "seed": 0})
     print(f"\n{_new_groups(content, best, hidden)}")
     print_paragraph(
-        f"The number of new groups is an estimate; the rules say {low} to {high}. Mostly: the module that most "
+        f"The number of new groups is an estimate; probably {low} to {high}. Mostly: the module that most "
         "documents of the group come from, and its share of the group. A known module there means that the group is "
         "a part of that module."
     )

@@ -55,6 +55,7 @@ _SIZES = 6  # different sizes of the sets
 _NEAR = 0.97
 _SLOPE_WEIGHT = 2.0  # observations that the prior slope of 1 is worth
 _SMALLEST_NOISE = 0.05
+_FEWEST_SETS, _UNKNOWN_NOISE = 3, 0.7
 _SHRINKAGE = 0.5  # of the correlations of the noise
 _PRIOR_DEVIATION = 1.0  # of log n_new around the logarithm of the number of known groups
 _MODEL_DEVIATION = 0.2  # of log n_new: new groups are not quite like known ones
@@ -197,6 +198,8 @@ def calibrate(log_size: Matrix, answers: Matrix) -> Calibration:
     intercept, slope = np.linalg.solve(A.T @ A + prior, A.T @ answers + prior @ slopes)
     rest = answers - A @ np.vstack([intercept, slope])
     noise = rest.T @ rest / len(rest)
+    if len(rest) < _FEWEST_SETS:  # they say nothing about the noise
+        noise = noise + _UNKNOWN_NOISE**2 * np.eye(len(noise))
     noise = (1 - _SHRINKAGE) * noise + _SHRINKAGE * np.diag(np.diag(noise))
     return Calibration(intercept, slope, noise + _SMALLEST_NOISE**2 * np.eye(len(noise)))
 

@@ -36,6 +36,7 @@ CLUSTERERS: dict[str, Callable[..., Clustering]] = {
     "spectral": fit_spectral,
 }
 SCALES = ("common", "each")
+ALONE = ("identity", "within")  # transformations that learn from a single group
 SHRINKAGES = (0.01, 0.1, 0.3)
 _MOST_ROWS = 2000  # of a fold
 _N_FOLDS = 6
@@ -100,8 +101,7 @@ def candidate_maps(names: tuple[str, ...], n_shown: int) -> list[tuple[str, floa
         "spherical": (1e-2,),
         "fisher": (0.1,),
     }
-    alone = ("identity", "within")
-    return [(name, s) for name in names if n_shown > 1 or name in alone for s in strengths[name]]
+    return [(name, s) for name in names if n_shown > 1 or name in ALONE for s in strengths[name]]
 
 
 def mapped(L: Matrix, Z: Matrix, name: str) -> Matrix:

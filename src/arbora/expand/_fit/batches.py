@@ -22,7 +22,7 @@ from arbora.expand._cluster.neighbours import MOST_EXACT
 from arbora.expand._cluster.search import Candidate
 from arbora.expand._common.groups import Groups
 from arbora.expand._common.space import MOST_DIMS, REDUCED_DIMS
-from arbora.expand._fit.choosing import Chosen, Options, choose
+from arbora.expand._fit.choosing import Chosen, Options, choose, learnable
 from arbora.expand._fit.fitting import Expanded, expand, ordered
 from arbora.expand._fit.group_model import GroupModel, MappedRows, by_blocks, own_probability
 from arbora.expand._fit.running import RunningSums, running_sums
@@ -99,6 +99,7 @@ def fit_groups(
         some_X, some = X[rows], Groups(groups.codes[rows], groups.classes)
         options = options._replace(filing="clusters")
     chosen = Chosen(candidate) if candidate is not None else choose(some_X, some, options, seed)
+    chosen = chosen._replace(candidate=learnable(chosen.candidate, groups.n_groups))
     if size is not None and chosen.candidate.clusterer == "spectral" and size > MOST_EXACT:
         rows = draw_sample(groups, MOST_EXACT, np.random.default_rng(seed))
         some_X, some = X[rows], Groups(groups.codes[rows], groups.classes)

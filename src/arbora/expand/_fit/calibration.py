@@ -4,7 +4,8 @@ The posterior of a clustering is that of its model: it ignores that clusters may
 hidden, and some rows of the others; the map is learned from the rest, the hidden rows are clustered, and the groups
 are matched with clusters (Hungarian). The temperature T of p^(1/T) maximises the mean log-probability of the true
 group of the hidden rows. Rows whose best group is known and rows whose best group is new have their own
-temperatures: known groups are found far more reliably. The most probable group does not change.
+temperatures: known groups are found far more reliably. A temperature does not change the most
+probable group.
 
 Votes of ten neighbours are coarse: a row in the middle of a group and one at its border may both have all ten. Where
 rows are filed by neighbours, the distances to the means of the groups join the logarithms of the votes, with the
@@ -24,7 +25,7 @@ from arbora.expand._cluster.base import Pool, normalized
 from arbora.expand._cluster.families import FAMILIES, filed
 from arbora.expand._cluster.kmeans import mean_scores
 from arbora.expand._cluster.mixture import unit_rows
-from arbora.expand._cluster.search import CLUSTERERS, Candidate, learn_map, mapped
+from arbora.expand._cluster.search import ALONE, CLUSTERERS, Candidate, learn_map, mapped
 from arbora.expand._common.groups import group_moments
 from arbora.expand._common.transform import Labelled
 from arbora.expand._fit.group_model import GroupModel
@@ -35,7 +36,6 @@ _STARTS = 5
 _MOST_ROWS = 3000
 _LEAST, _MOST = 0.2, 200.0  # of the temperature
 MEAN_WEIGHTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
-_ALONE = ("identity", "within")  # transformations that learn from a single group
 
 
 class HiddenRows(NamedTuple):
@@ -140,7 +140,7 @@ def _folds(
     labelled: Labelled, candidate: Candidate, pool: str, n_new: int, filing: str, rng: np.random.Generator
 ) -> Iterator[HiddenRows]:
     n_groups = labelled.n_groups
-    fewest = 1 if candidate.transform in _ALONE else 2  # groups that must stay shown
+    fewest = 1 if candidate.transform in ALONE else 2  # groups that must stay shown
     n_hidden = 0
     if n_new:
         share_new = n_new / (n_new + n_groups)

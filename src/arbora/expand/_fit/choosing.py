@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from arbora.core.progress import Progress
 from arbora.core.warn_caller import warn_caller
-from arbora.expand._cluster.search import SCALES, SHRINKAGES, Candidate, candidate_maps, search
+from arbora.expand._cluster.search import ALONE, SCALES, SHRINKAGES, Candidate, candidate_maps, search
 from arbora.expand._common.groups import Groups
 from arbora.expand._common.hiding import hidden_size
 from arbora.expand._common.space import FeatureSpace, fit_space, to_space
@@ -58,6 +58,17 @@ def labelled_rows(X: Any, groups: Groups, space: FeatureSpace, seed: int) -> Lab
     return Labelled(Z, groups.codes[rows], groups.n_groups, np.ones(len(Z)), seed)
 
 
+def learnable(candidate: Candidate, n_known: int) -> Candidate:
+    """Replace a transformation that needs two groups by within-class whitening, with a warning, if there is one."""
+    if n_known > 1 or candidate.transform in ALONE:
+        return candidate
+    warn_caller(
+        f"transform={candidate.transform!r} learns from at least 2 labelled groups, and y has 1: "
+        "transform='within' is used. Label more groups."
+    )
+    return candidate._replace(transform="within", strength=_STRENGTH["within"])
+
+
 def choose(X: Any, groups: Groups, options: Options, seed: int) -> Chosen:
     """Choose what was left to be chosen, by hiding known groups where there are enough of them."""
     sparse = hasattr(X, "indptr")
@@ -72,12 +83,13 @@ def choose(X: Any, groups: Groups, options: Options, seed: int) -> Chosen:
     if len(scales) * len(maps) * len(clusterers) == 1:
         return Chosen(Candidate(scales[0], *maps[0], clusterers[0]))
     if n_known < _FEWEST_HIDDEN:
+        name = "within" if options.transform == "auto" else options.transform
         if "auto" in (options.transform, options.clusterer):
             warn_caller(
-                f"y has {n_known} labelled groups, and choosing a transformation takes {_FEWEST_HIDDEN} of them: "
-                "within-class whitening and k-means are used. Label more groups, or give transform and clusterer."
+                f"y has {n_known} labelled group{'s' * (n_known > 1)}, and a choice by hiding groups takes "
+                f"{_FEWEST_HIDDEN}: transform={name!r} and clusterer={clusterers[0]!r} are used. Label more "
+                "groups, or give transform and clusterer."
             )
-        name = "within" if options.transform == "auto" else options.transform
         return Chosen(Candidate(scales[0], name, _STRENGTH.get(name, 0.0), clusterers[0]))
     spaces = {
         scale: labelled_rows(X, groups, learn_space(X, groups, scale, options.n_dims, seed), seed)

@@ -24,6 +24,7 @@ from arbora.expand._fit.running import RunningSums, running_sums
 
 Matrix = NDArray[Any]
 _FAR = 0.9  # share of labelled rows that are nearer to their group than rows that may be new
+_BEYOND = 1.5  # squared distance, in units of the largest one of a labelled row, that is clearly outside
 _SURE = 0.9  # probability of pool rows that take part in further rounds
 
 
@@ -65,7 +66,9 @@ def expand(
     n_new = estimate.value if isinstance(estimate, NumberOfGroups) else estimate
     clusters = cluster(Z, groups, n_new, candidate, options, rng, engine)
     for _ in range(options.n_rounds if n_new else 0):
-        labelled = with_confident(to_space(space, X), Z, groups, clusters, options.pool, seed)
+        labelled = with_confident(
+            to_space(space, X), _as_clustered(Z, candidate), groups, clusters, options.pool, seed
+        )
         learned = learned._replace(L=_learn(candidate, labelled))
         Z = learned.map(X)
         clusters = cluster(Z, groups, n_new, candidate, options, rng, engine)
@@ -95,10 +98,31 @@ def count_new(Z: Matrix, groups: Groups, options: Options, rng: np.random.Genera
         means = group_moments(known, codes, groups.n_groups, np.ones(len(known))).mean
         own = np.sum((known - means[codes]) ** 2, axis=1)
         away = nearest(Z[free], means)[1]
-        candidates = free[away > np.quantile(own, _FAR)]
-        if len(candidates) < 2 * (1 - _FAR) * len(free) or len(candidates) < 2:
-            return NumberOfGroups(0, 0, 1, {"far rows": float(len(candidates))}, {})
+        candidates = free[far_rows(own, away)]
+        if len(candidates) < 2:
+            return NumberOfGroups(0, 0, 1, {"far rows": float(np.sum(away > np.quantile(own, _FAR)))}, {})
     return estimate_n_new(known, codes, groups.n_groups, Z[candidates], rng)
+
+
+def far_rows(own: Matrix, away: Matrix) -> NDArray[np.bool_]:
+    """Find the rows of a mixed pool that may be new, by squared distances to the nearest known group.
+
+    The distances of labelled rows from their own groups (`own`) tell how many rows are far by chance. A tenth of them
+    is farther than the .9 quantile: at least twice as many far rows must be there. A few new rows far away from all
+    groups are seen beyond a distance that labelled rows hardly ever have.
+
+    Examples
+    --------
+    >>> own = np.linspace(0.0, 1.0, 200)
+    >>> int(far_rows(own, own).sum()), int(far_rows(own, np.append(own, np.full(12, 9.0))).sum())
+    (0, 12)
+    """
+    near = np.asarray(away > np.quantile(own, _FAR))
+    if near.sum() >= 2 * (1 - _FAR) * len(away):
+        return near
+    beyond = np.asarray(away > _BEYOND * own.max(initial=0.0))
+    chance = len(away) / (len(own) + 1)
+    return beyond if beyond.sum() > chance + 3 * np.sqrt(chance) + 1 else np.zeros(len(away), bool)
 
 
 def cluster(
@@ -125,6 +149,12 @@ def cluster(
     codes = groups.codes.copy()
     codes[free] = groups.n_groups + found.labels
     return Clusters(found, codes, name)
+
+
+def _as_clustered(Z: Matrix, candidate: Candidate) -> Matrix:
+    """Rows of the learned space as the clusterer takes them: of unit length for von Mises-Fisher components."""
+    family = FAMILIES.get(candidate.clusterer)
+    return unit_rows(Z) if family is not None and family.unit else Z
 
 
 def with_confident(

@@ -110,7 +110,7 @@ function proposalRow(model, names, documents) {
 function expansionSections(model) {
   const { n_new: n, range, given, sure, features, splits, merges } = model.expansion;
   const [low, high] = range;
-  const about = given ? "" : ` The number is an estimate; the rules say ${low} to ${high}.`;
+  const about = given ? "" : ` The number is an estimate; probably ${low} to ${high}.`;
   const list = (title, rows, names) => rows.length
     ? section(title, make("ul", { class: "plain proposals" }, rows.map((row) => proposalRow(model, names(row), row.documents)))) : "";
   return [
