@@ -112,7 +112,7 @@ def fit_cells(
     if rows.n_rows > START_ROWS:
         labelled = np.flatnonzero(labels.labelled)
         sampled = np.sort(rng.choice(labelled, min(START_ROWS, len(labelled)), replace=False))
-    sample = rows if len(sampled) == rows.n_rows else rows.take(sampled)
+    sample = rows if len(sampled) == rows.n_rows else rows.sample(sampled)
     strength, width = alpha, None
     if options.regularizer in DENSITY_MODELS or not options.linear:
         distortion = quantized(sample.dense(slice(0, sample.n_rows)), n_clusters, rng)[1]
