@@ -322,7 +322,8 @@ def test_prototypes_are_cells_in_standardised_features(fitted):
     ("y", "message"),
     [
         (["a"] * 6, "only one class"),
-        ([-1] * 6, "no row of y carries a label"),
+        ([-1] * 6, "y has no label"),
+        ([-1, 1, 1] * 2, "2 rows have no label"),
         ([0.5, 1.5] * 3, "bin measurements"),
         ([1, 2], "6 rows"),
         (None, "requires y"),
