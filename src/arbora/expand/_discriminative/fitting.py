@@ -154,6 +154,13 @@ def _solution(problem: Problem, best: Descent, width: float | None, values: list
     return Solution(*prototype_scores(M, width), M, width, best.value, best.monitor, values)
 
 
+def without_empty(found: Solution, rows: Rows) -> Solution:
+    """Drop the cells without rows; the cells of all rows stay the same."""
+    kept = np.unique(cells_of(rows, found.W, found.b)[0])
+    M = None if found.prototypes is None else found.prototypes[kept]
+    return found._replace(W=found.W[kept], b=found.b[kept], prototypes=M)
+
+
 def _start(setting: _Setting, number: int, rng: np.random.Generator, options: Options) -> Matrix:
     """Flat parameters of start `number`."""
     problem = setting.problem
