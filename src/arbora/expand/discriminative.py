@@ -265,7 +265,6 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
                 found = fit_cells(rows, labels, self.n_clusters_, self.alpha_, options, engine, progress)
             if self.n_clusters == "auto":
                 found = without_empty(found, rows)
-                self.n_clusters_ = len(found.W)
             self._keep(found, rows, labels, scaling)
         self._warn(found, labels)
         return self
@@ -323,7 +322,7 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
             self.alpha_, results = choose_alpha(held_out, given, WIDE_GRID if wide else grid)
         else:
             self.alpha_ = DEFAULTS[self.regularizer]
-        self.n_clusters_ = given
+        self.n_clusters_: int = given
         if self.n_clusters == "auto":
             held_out = HeldOut(rows, labels, options, engine)
             self.n_clusters_, curve = choose_n_clusters(held_out, most, self.alpha_)
@@ -336,7 +335,7 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
     def _keep(self, found: Solution, rows: Rows, labels: Labels, scaling: Scaling) -> None:
         with np.errstate(divide="ignore"):
             self.mean_, self.scale_ = scaling.mean, 1 / scaling.inverse
-        self.coef_, self.intercept_ = found.W, found.b
+        self.coef_, self.intercept_, self.n_clusters_ = found.W, found.b, len(found.W)
         self.prototypes_ = None
         M = found.prototypes
         if M is None and len(found.W) <= rows.n_features + 1:
