@@ -11,11 +11,13 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import mutual_info_score
 
 from arbora import io
+from arbora.core.monitor import Monitor
 from arbora.expand import DiscriminativeClustering
 from arbora.expand._discriminative import fitting, starts
 from arbora.expand._discriminative.cost import cost_of_counts
 from arbora.expand._discriminative.evidence import information_interval, log_evidence
 from arbora.expand._discriminative.labels import Labels
+from arbora.expand._discriminative.rows import Rows
 from arbora.metrics import adjusted_rand_index, discriminative_cost
 
 VARIANTS = [
@@ -322,7 +324,8 @@ def test_prototypes_are_cells_in_standardised_features(fitted):
     ("y", "message"),
     [
         (["a"] * 6, "only one class"),
-        ([-1] * 6, "no row of y carries a label"),
+        ([-1] * 6, "y has no label"),
+        ([-1, 1, 1] * 2, "2 rows have no label"),
         ([0.5, 1.5] * 3, "bin measurements"),
         ([1, 2], "6 rows"),
         (None, "requires y"),
@@ -395,3 +398,16 @@ def test_starts_with_few_distinct_rows():
     cells = np.repeat([0, 1], 5)
     assert np.isfinite(starts.gate(rows, cells, 4)).all()
     assert starts.cell_means(rows, cells, 4, np.random.default_rng(0)).shape == (4, 2)
+
+
+def test_a_measurement_as_label_is_pointed_out():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.warns(UserWarning, match="bin it first"):
+        DiscriminativeClustering(2, random_state=0).fit(X, np.arange(60) // 2)
+
+
+def test_clusters_without_rows_are_dropped():
+    rows = Rows(np.array([[-1.0], [1.0]]))
+    W, b = np.array([[-1.0], [0.0], [1.0]]), np.array([0.0, -5.0, 0.0])
+    found = fitting.Solution(W, b, None, None, 0.0, Monitor(0.0, 1), [0.0])
+    assert fitting.without_empty(found, rows).W.tolist() == [[-1.0], [1.0]]

@@ -74,3 +74,11 @@ def test_page_has_labels_and_profiles(fitted):
     several = DiscriminativeClustering(2, random_state=0).fit(X, np.column_stack([y, y]))
     assert model_content(several, X, np.column_stack([y, y])).documents[0]["label"].count("/") >= 1
     assert model_content(model).nodes[1]["labels"]
+
+
+def test_cells_with_rows_without_labels(fitted):
+    model, X, y = fitted
+    partial = y.astype(object)
+    partial[:10] = None
+    names = [trace.name for trace in cluster_figures.cells_of_two_features(model, X, partial).data]
+    assert "no label" in names

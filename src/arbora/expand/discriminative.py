@@ -51,13 +51,20 @@ from arbora.expand._discriminative.choice import (
     choose_n_clusters,
 )
 from arbora.expand._discriminative.cost import cells_of, totals
-from arbora.expand._discriminative.fitting import GRADIENT_METHODS, Options, Solution, fit_cells
+from arbora.expand._discriminative.fitting import (
+    GRADIENT_METHODS,
+    Options,
+    Solution,
+    fit_cells,
+    without_empty,
+)
 from arbora.expand._discriminative.labels import Labels, read_labels
 from arbora.expand._discriminative.reports import ClusterReports
 from arbora.expand._discriminative.rows import Rows, Scaling, fit_scaling, standardised
 
 Matrix = NDArray[Any]
 _STARTS = 10  # of gradient methods
+_MANY_LABELS, _FEW_ROWS = 20, 5  # more labels, with fewer rows each on average, look like a measurement
 _AUTO_CLUSTERS = 5  # with which "auto" chooses the strength of wide rows
 
 
@@ -67,7 +74,8 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
     Parameters
     ----------
     n_clusters : int or "auto"
-        "auto" tries 1, 2, ... up to `max_clusters` and takes the number with the highest evidence on held-out rows.
+        "auto" tries 1, 2, ... up to `max_clusters` and takes the number with the highest evidence on held-out rows;
+        clusters without rows are dropped.
     cells : {"linear", "prototype"}
         Shape of the clusters: cells of linear functions, or of the nearest prototype.
     optimizer : {"lbfgs", "cg", "annealing", "stochastic"}
@@ -255,8 +263,10 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
                 warnings.simplefilter("ignore", ConvergenceWarning)  # of starts, which are short on purpose
                 self._choose(rows, labels, n_labelled, options, engine)
                 found = fit_cells(rows, labels, self.n_clusters_, self.alpha_, options, engine, progress)
+            if self.n_clusters == "auto":
+                found = without_empty(found, rows)
             self._keep(found, rows, labels, scaling)
-        self._warn(found)
+        self._warn(found, labels)
         return self
 
     def _refuse_pairings(self) -> None:
@@ -312,7 +322,7 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
             self.alpha_, results = choose_alpha(held_out, given, WIDE_GRID if wide else grid)
         else:
             self.alpha_ = DEFAULTS[self.regularizer]
-        self.n_clusters_ = given
+        self.n_clusters_: int = given
         if self.n_clusters == "auto":
             held_out = HeldOut(rows, labels, options, engine)
             self.n_clusters_, curve = choose_n_clusters(held_out, most, self.alpha_)
@@ -325,7 +335,7 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
     def _keep(self, found: Solution, rows: Rows, labels: Labels, scaling: Scaling) -> None:
         with np.errstate(divide="ignore"):
             self.mean_, self.scale_ = scaling.mean, 1 / scaling.inverse
-        self.coef_, self.intercept_ = found.W, found.b
+        self.coef_, self.intercept_, self.n_clusters_ = found.W, found.b, len(found.W)
         self.prototypes_ = None
         M = found.prototypes
         if M is None and len(found.W) <= rows.n_features + 1:
@@ -342,7 +352,13 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
         self.trace_, self.n_iter_ = found.monitor.trace, found.monitor.n_iter
         self.start_objectives_ = [float(value) for value in found.starts]
 
-    def _warn(self, found: Solution) -> None:
+    def _warn(self, found: Solution, labels: Labels) -> None:
+        most = max(len(names) for names in labels.classes)
+        if most > _MANY_LABELS and most * _FEW_ROWS > int(labels.labelled.sum()):
+            warn_caller(
+                f"y has {most} labels, fewer than {_FEW_ROWS} rows for each. If y is a measurement, bin it first, "
+                "for example with numpy.digitize."
+            )
         if not found.monitor.converged:
             warn_caller(
                 f"{type(self).__name__} stopped at max_iter={self.max_iter} before the gain per row fell below "

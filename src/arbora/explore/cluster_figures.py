@@ -141,7 +141,7 @@ def cells_of_two_features(model: Any, X: Any, y: Any = None, *, features: tuple[
     X : ndarray of shape (n_samples, n_features)
         Rows to draw (at most 2,000 of them).
     y : array-like of shape (n_samples,), optional
-        Labels of the rows, drawn as symbols.
+        Labels of the rows, drawn as symbols. None and NaN mark rows without a label.
     features : pair of int
         Columns to draw. Others are held at their means, so that with more than two features the picture is a section.
 
@@ -176,6 +176,8 @@ def cells_of_two_features(model: Any, X: Any, y: Any = None, *, features: tuple[
     )  # fmt: skip
     chosen = np.random.default_rng(0).permutation(len(X))[:_MOST_DRAWN]
     labels = np.zeros(len(X), int) if y is None else np.asarray(y)
+    if labels.dtype == object:  # None and NaN cannot be sorted among strings
+        labels = np.array(["no label" if one is None or one != one else str(one) for one in labels.tolist()])
     for number, label in enumerate(np.unique(labels[chosen])):
         rows = chosen[labels[chosen] == label]
         figure.add_scatter(

@@ -58,9 +58,10 @@ def score_gradient(Y, codes, L, extra, hard):  # type: ignore[no-untyped-def]
     for i in range(n_rows):
         y = Y[i]
         best = 0
-        for j in range(1, n_clusters):
-            if y[j] > y[best]:
-                best = j
+        if hard != 0.0:
+            for j in range(1, n_clusters):
+                if y[j] > y[best]:
+                    best = j
         for j in range(n_clusters):
             v[j] = 0.0
         if with_extra:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
 from arbora.expand._discriminative.labels import Labels
-from arbora.expand._discriminative.rows import Rows
+from arbora.expand._discriminative.rows import Rows, column_sums
 from arbora.kernels.discriminative import count_cells, score_gradient, softmax_counts
 
 Matrix = NDArray[Any]
@@ -129,7 +129,7 @@ def evaluate(
         tops, norms = tops + top, norms + norm
         if with_moments:
             sums += rows.back(block, S)
-            sizes += S.sum(axis=0, dtype=np.float64)
+            sizes += column_sums(S)
         if keep:
             kept.append(S)
     value = cost_of_counts(counts, problem.labels, problem.prior, problem.entropy)
@@ -154,7 +154,7 @@ def evaluate(
         if direct is not None:
             Q += added[number]
         gradient -= rows.back(block, Q)
-        offset -= Q.sum(axis=0, dtype=np.float64)
+        offset -= column_sums(Q)
     return Gradient(value + extra.value, gradient, offset)
 
 

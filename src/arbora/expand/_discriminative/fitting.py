@@ -112,7 +112,7 @@ def fit_cells(
     if rows.n_rows > START_ROWS:
         labelled = np.flatnonzero(labels.labelled)
         sampled = np.sort(rng.choice(labelled, min(START_ROWS, len(labelled)), replace=False))
-    sample = rows if len(sampled) == rows.n_rows else rows.take(sampled)
+    sample = rows if len(sampled) == rows.n_rows else rows.sample(sampled)
     strength, width = alpha, None
     if options.regularizer in DENSITY_MODELS or not options.linear:
         distortion = quantized(sample.dense(slice(0, sample.n_rows)), n_clusters, rng)[1]
@@ -152,6 +152,13 @@ def _solution(problem: Problem, best: Descent, width: float | None, values: list
         return Solution(W.copy(), b.copy(), None, None, best.value, best.monitor, values)
     M = best.theta[: problem.n_clusters * problem.rows.n_features].reshape(problem.n_clusters, -1)
     return Solution(*prototype_scores(M, width), M, width, best.value, best.monitor, values)
+
+
+def without_empty(found: Solution, rows: Rows) -> Solution:
+    """Drop the cells without rows; the cells of all rows stay the same."""
+    kept = np.unique(cells_of(rows, found.W, found.b)[0])
+    M = None if found.prototypes is None else found.prototypes[kept]
+    return found._replace(W=found.W[kept], b=found.b[kept], prototypes=M)
 
 
 def _start(setting: _Setting, number: int, rng: np.random.Generator, options: Options) -> Matrix:

@@ -106,11 +106,18 @@ def _plain(column: Any) -> Any:
 
 def _read(column: Any, n_rows: int, number: int, n_columns: int, name: str) -> Groups:
     where = "y" if n_columns == 1 else f"column {number} of y"
-    groups = read_groups(column, n_rows)
-    if groups.n_groups < 2:
+    groups = read_groups(column, n_rows, require=False)
+    if not groups.n_groups:
         raise ValueError(
-            f"{where} has only one class ({groups.classes[0]!r}), so that clusters cannot explain it: {name} needs "
-            "at least two classes. To cluster without labels use scikit-learn's KMeans."
+            f"{where} has no label (-1, None and NaN mark rows without one): {name} needs at least two classes. To "
+            "cluster without labels use scikit-learn's KMeans."
+        )
+    if groups.n_groups < 2:
+        missing = int((groups.codes < 0).sum())
+        hint = f" {missing} rows have no label (-1, None or NaN)." if missing else ""
+        raise ValueError(
+            f"{where} has only one class ({groups.classes.tolist()[0]!r}), so that clusters cannot explain it: "
+            f"{name} needs at least two classes.{hint} To cluster without labels use scikit-learn's KMeans."
         )
     return groups
 
@@ -129,13 +136,20 @@ def code_labels(y: Any, n_rows: int, known: list[Matrix]) -> tuple[Labels, list[
         raise ValueError(f"y has {len(columns)} columns, but the model was fitted to {len(known)}.")
     codes, classes, unseen, start = [], [], [], 0
     for column, names in zip(columns, known, strict=True):
-        groups = read_groups(column, n_rows)
+        groups = read_groups(column, n_rows, require=False)
         place = {name: code for code, name in enumerate(names.tolist())}
         fresh = [name for name in groups.classes.tolist() if name not in place]
         place |= {name: len(place) + extra for extra, name in enumerate(fresh)}
         code_of = np.array([start + place[name] for name in groups.classes.tolist()], np.int64)
-        codes.append(np.where(groups.codes >= 0, code_of[np.maximum(groups.codes, 0)], -1))
+        if len(code_of):
+            codes.append(np.where(groups.codes >= 0, code_of[np.maximum(groups.codes, 0)], -1))
+        else:
+            codes.append(groups.codes)
         unseen.append(np.array(fresh))
         classes.append(np.concatenate([names, unseen[-1]]) if fresh else names)
         start += len(place)
+    if all((one < 0).all() for one in codes):
+        raise ValueError(
+            "y has no label (-1, None and NaN mark rows without one): give labels to compare with."
+        )
     return Labels(np.ascontiguousarray(np.stack(codes, axis=1), np.int32), classes), unseen

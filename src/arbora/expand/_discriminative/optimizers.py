@@ -60,10 +60,15 @@ def descend(
     progress: Any = None,
 ) -> Descent:
     """Minimise the smoothed objective by L-BFGS or conjugate gradients, until the gain per row is below `tol`."""
-    function = objective_of(problem, width)
+    objective = objective_of(problem, width)
     monitor = Monitor(tol, max_iter, progress)
-    state = {"value": function(start)[0]}
+    state: dict[str, float] = {}
     n_rows = problem.rows.n_rows
+
+    def function(theta: Matrix) -> tuple[float, Matrix]:
+        value, gradient = objective(theta)
+        state.setdefault("value", value)  # of the start
+        return value, gradient
 
     def follow(intermediate_result: Any) -> None:
         value = float(intermediate_result.fun)
@@ -75,7 +80,7 @@ def descend(
         found = lbfgs(function, start, max_iter=max_iter, callback=follow, exact=True)
         theta, value = found.x, found.value
     else:
-        theta, value = start, state["value"]
+        theta, value = start, np.inf
         call: Any = minimize
         while not monitor.done:
             before = monitor.n_iter

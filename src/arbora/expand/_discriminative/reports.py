@@ -40,9 +40,9 @@ class ClusterReports:
         labels, unseen = code_labels(y, X.shape[0], known)
         fresh = [str(name) for names in unseen for name in names.tolist()]
         if fresh:
-            more = ", ..." if len(fresh) > _NAMED else ""
+            listed = ", ".join(fresh[:_NAMED]) + ", ..." * (len(fresh) > _NAMED)
             warn_caller(
-                f"y has {len(fresh)} labels that fit did not see ({', '.join(fresh[:_NAMED])}{more}): they count as "
+                f"y has {len(fresh)} label{'s' * (len(fresh) > 1)} that fit did not see ({listed}): counted as "
                 "further labels with the same prior."
             )
         return cells_of(rows, self.coef_, self.intercept_, labels)[1], labels

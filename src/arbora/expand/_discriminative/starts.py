@@ -27,6 +27,7 @@ Codes = NDArray[np.int64]
 START_ROWS = 5000
 _RIDGE = 1e-3  # of logistic regressions, per row
 _NEIGHBOURS = 15
+_TREE_FEATURES = 6  # above, all distances of a sample take less time than a tree
 _LOGISTIC_STEPS, _GATE_STEPS, _KL_STEPS = 100, 30, 50
 _TINY = 1e-12
 
@@ -74,7 +75,9 @@ def posteriors(problem: Problem) -> list[Matrix]:
 def _neighbour_shares(Z: Matrix, known: Codes, codes: Codes, n_classes: int) -> Matrix:
     """Shares of the classes among the nearest labelled rows (not the row itself), shrunk to the shares of all."""
     n_near = min(_NEIGHBOURS, len(known) - 1)
-    near = NearestNeighbors(n_neighbors=n_near + 1).fit(Z[known]).kneighbors(Z, return_distance=False)
+    algorithm = "auto" if Z.shape[1] <= _TREE_FEATURES else "brute"
+    search = NearestNeighbors(n_neighbors=n_near + 1, algorithm=algorithm).fit(Z[known])
+    near = search.kneighbors(Z, return_distance=False)
     own = np.full(len(Z), -1)
     own[known] = np.arange(len(known))
     is_own = near == own[:, None]
