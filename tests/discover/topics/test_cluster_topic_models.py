@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 from arbora.discover import ClusterTopicModel, MaxMarginClusterTopicModel
 from arbora.discover.topics import sampler
+from arbora.discover.topics.fitting import read_landmarks
 from arbora.discover.topics.start import starting_labels, starting_topics
 
 QUICK = {"n_samples": 8, "n_warmup": 8, "n_fold_in": 12, "random_state": 0}
@@ -208,3 +209,8 @@ def test_page_shows_clusters_and_their_topics(corpus):
     page = model.explore(X, documents=[f"text {i}" for i in range(150)], words=words)
     assert "word1" in page.html
     assert "word1" in model.explore(words=words).html  # without documents
+
+
+def test_names_of_clusters_without_landmarks_are_not_cut():
+    names = read_landmarks(np.array(["a", "b"]), 2, 4).names
+    assert names.tolist() == ["a", "b", "cluster 2", "cluster 3"]

@@ -78,7 +78,8 @@ def read_landmarks(y: Any, n_documents: int, n_clusters: int | None) -> Landmark
         above = int(groups.classes.max(initial=-1)) + 1
         names: NDArray[Any] = np.append(groups.classes, np.arange(above, above + len(rest)))
     else:
-        names = np.array([*groups.classes.tolist(), *(f"cluster {k}" for k in rest)], groups.classes.dtype)
+        dtype = object if groups.classes.dtype.kind == "O" else None  # None: strings as long as the longest
+        names = np.array([*groups.classes.tolist(), *(f"cluster {k}" for k in rest)], dtype)
     return Landmarks(groups.codes, names, n_named)
 
 
