@@ -183,9 +183,9 @@ feature_means_, feature_scales_, trace_, n_features_in_
         names = DirichletProcessGaussianMixture().get_params()
         plain = DirichletProcessGaussianMixture(**{name: getattr(self, name) for name in names})
         plain.set_params(random_state=seed, checkpoint=None, verbose=0)
-        if self.S is not None and not isinstance(self.S, str):  # X is in the units of the model, so is this scale
-            given: dict[str, Any] = {"full": start.scale, "diag": start.scale[0], "spherical": start.scale[0, 0]}
-            plain.set_params(S=given[self.covariance])
+        if self.S is not None and not isinstance(self.S, str):  # X has the units of the model: so must S
+            scale = start.scale
+            plain.set_params(S={"full": scale, "diag": scale[0]}.get(self.covariance, scale[0, 0]))
         return int(plain.fit(X).n_clusters_)
 
     def _basis(self, X: Array) -> Array | None:
