@@ -104,7 +104,7 @@ def simulations(model, start, n, n_direct, n_sweeps, seed=0):
 def test_geweke(form, n_components, c):
     """All hyperparameters are sampled. The benchmark runs all twelve cases with longer chains."""
     model, start = tiny_model(form, n_components, c, fixed=())
-    result = compare_simulations(*simulations(model, start, 4, 400, 200))
+    result = compare_simulations(*simulations(model, start, 4, 250, 120))
     assert result.p_value > 1e-4  # effective sample sizes of some tens are uncertain themselves
 
 
