@@ -108,7 +108,10 @@ def test_empty_documents_have_the_sizes_of_the_clusters(corpus):
     empty = model.predict_proba(np.zeros((2, 24)))
     expected = np.mean([chain.shares for chain in model.chain_parameters_], axis=0)
     np.testing.assert_allclose(empty, np.tile(expected, (2, 1)))
-    assert model.labels_[5] == y[5]
+    assert model.labels_[5] == y[5]  # a landmark
+    assert model.labels_[100] == -1
+    assert model.n_zero_rows_ == 2
+    assert (model.predict(X) == -1).nonzero()[0].tolist() == [5, 100]
     shares = model.transform(np.zeros((1, 24)))
     np.testing.assert_allclose(shares.sum(), 1.0)
 
@@ -209,6 +212,13 @@ def test_page_shows_clusters_and_their_topics(corpus):
     page = model.explore(X, documents=[f"text {i}" for i in range(150)], words=words)
     assert "word1" in page.html
     assert "word1" in model.explore(words=words).html  # without documents
+
+
+@pytest.mark.parametrize("y", [["sea", "land", None], np.array(["sea", "land", "sea"])])
+def test_empty_documents_have_the_label_minus_one_among_strings(y):
+    model = ClusterTopicModel(2, **QUICK).fit([[4, 0], [0, 5], [0, 0]], y)
+    assert model.predict([[0, 0], [0, 9]]).tolist() == [-1, "land"]
+    assert model.labels_.tolist() == ["sea", "land", -1 if y[2] is None else "sea"]
 
 
 def test_names_of_clusters_without_landmarks_are_not_cut():
