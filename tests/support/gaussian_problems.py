@@ -63,6 +63,16 @@ def loss(scores, labels, width):
     return total
 
 
+def grid_losses(X, eta, labels, width):
+    """Sum of the hinge losses of one feature for many projections (n_points, n_clusters), as `loss` for each."""
+    total, K = np.zeros(len(eta)), eta.shape[1]
+    for x, label in zip(X[:, 0], labels, strict=True):
+        others = np.delete(eta, label, axis=1) * x
+        if K > 1:
+            total += np.maximum(0.0, width + others.max(axis=1) - eta[:, label] * x)
+    return total
+
+
 def tiny_model(form="full", n_components=None, c=0.0, n_moves=3, fixed=("alpha", "r", "nu", "S"), p=2):
     """A model of p features, and a state of one cluster to start from."""
     shape = scale_shape(form, p)
@@ -89,10 +99,13 @@ def exact_posterior(model, state, X, n_grid=21, reach=3.0):
             weight = np.exp(-(axis**2) / 2)
             weight /= weight.sum()
             total = 0.0
-            for place in product(range(n_grid), repeat=K):
-                eta = np.sqrt(model.variance) * axis[list(place)]
-                factor = np.exp(-2 * state.c * loss(X * eta, labels, state.width)) if K > 1 else 1.0
-                total += factor * weight[list(place)].prod()
+            rest = np.array(list(product(range(n_grid), repeat=K - 1)), np.int64).reshape(
+                n_grid ** (K - 1), K - 1
+            )
+            for first in range(n_grid):
+                place = np.column_stack([np.full(len(rest), first), rest])
+                losses = grid_losses(X, np.sqrt(model.variance) * axis[place], labels, state.width)
+                total += np.sum(np.exp(-2 * state.c * losses) * weight[place].prod(axis=1))
             value += np.log(total)
         log_density.append(value)
     density = np.exp(np.array(log_density) - max(log_density))

@@ -389,3 +389,12 @@ def test_descriptions(fitted):
     assert len(names) == model.n_clusters_
     for k, rows in enumerate(model.representatives(X, 3)):
         assert (model.predict(X[rows]) == k).all()
+
+
+def test_similarity_takes_masks():
+    draws = np.array([[0, 0, 1], [0, 1, 1]])
+    np.testing.assert_array_equal(
+        partitions.similarity(draws, rows=[True, False, True]), partitions.similarity(draws, [0, 2])
+    )
+    with pytest.raises(IndexError, match="one entry for each row"):
+        partitions.similarity(draws, rows=[True, False])

@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from arbora.discover.gaussian.normal_wishart import FLOOR, Hyperparameters, HyperPrior, draw_components
-from arbora.discover.gaussian.sampler import canonical, draw_partition
+from arbora.discover.gaussian.normal_wishart import (
+    FLOOR,
+    Hyperparameters,
+    HyperPrior,
+    draw_components,
+    prior_of,
+    tabulate,
+)
+from arbora.discover.gaussian.sampler import _Table, canonical, draw_partition
 from arbora.infer.mcmc.diagnostics import compare_simulations
+from arbora.kernels.normal_wishart import N_SCRATCH
 from support.gaussian_problems import FORMS, exact_posterior, partitions, tiny_model
 
 ROWS = np.array([[1.4], [1.1], [-0.2], [-0.9], [-1.6]])
@@ -96,7 +104,7 @@ def simulations(model, start, n, n_direct, n_sweeps, seed=0):
 def test_geweke(form, n_components, c):
     """All hyperparameters are sampled. The benchmark runs all twelve cases with longer chains."""
     model, start = tiny_model(form, n_components, c, fixed=())
-    result = compare_simulations(*simulations(model, start, 4, 400, 200))
+    result = compare_simulations(*simulations(model, start, 4, 250, 120))
     assert result.p_value > 1e-4  # effective sample sizes of some tens are uncertain themselves
 
 
@@ -164,3 +172,17 @@ def test_arrays_grow_with_the_clusters():
         moved, _ = model.sweep(state, X, np.random.default_rng(1))
         assert moved.labels.max() > 25
         assert np.isfinite(model.log_joint(moved, X))
+
+
+def test_statistics_are_right_in_slots_that_were_added():
+    X, rng = np.random.default_rng(0).normal(0.0, 100.0, (60, 1)), np.random.default_rng(1)
+    model, state = tiny_model(n_moves=0, p=1)
+    state = state._replace(labels=np.zeros(60, np.int64), alpha=1e6)
+    prior = prior_of(state.hyper, model.hyper_prior.mean, "full", len(X))
+    table = _Table(model, state, X, prior, rng)
+    n_slots = len(table.clusters.counts)
+    table.sweep(rng)
+    assert len(table.clusters.counts) > n_slots
+    known = tabulate(X, table.labels, len(table.clusters.counts) - N_SCRATCH, prior, state.scale)
+    for found, expected in zip(table.clusters, known, strict=True):
+        np.testing.assert_allclose(found[:-N_SCRATCH], expected[:-N_SCRATCH], rtol=1e-9)

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 from arbora.discover import ClusterTopicModel, MaxMarginClusterTopicModel
 from arbora.discover.topics import sampler
+from arbora.discover.topics.fitting import read_landmarks
 from arbora.discover.topics.start import starting_labels, starting_topics
 
 QUICK = {"n_samples": 8, "n_warmup": 8, "n_fold_in": 12, "random_state": 0}
@@ -107,7 +108,10 @@ def test_empty_documents_have_the_sizes_of_the_clusters(corpus):
     empty = model.predict_proba(np.zeros((2, 24)))
     expected = np.mean([chain.shares for chain in model.chain_parameters_], axis=0)
     np.testing.assert_allclose(empty, np.tile(expected, (2, 1)))
-    assert model.labels_[5] == y[5]
+    assert model.labels_[5] == y[5]  # a landmark
+    assert model.labels_[100] == -1
+    assert model.n_zero_rows_ == 2
+    assert (model.predict(X) == -1).nonzero()[0].tolist() == [5, 100]
     shares = model.transform(np.zeros((1, 24)))
     np.testing.assert_allclose(shares.sum(), 1.0)
 
@@ -208,3 +212,15 @@ def test_page_shows_clusters_and_their_topics(corpus):
     page = model.explore(X, documents=[f"text {i}" for i in range(150)], words=words)
     assert "word1" in page.html
     assert "word1" in model.explore(words=words).html  # without documents
+
+
+@pytest.mark.parametrize("y", [["sea", "land", None], np.array(["sea", "land", "sea"])])
+def test_empty_documents_have_the_label_minus_one_among_strings(y):
+    model = ClusterTopicModel(2, **QUICK).fit([[4, 0], [0, 5], [0, 0]], y)
+    assert model.predict([[0, 0], [0, 9]]).tolist() == [-1, "land"]
+    assert model.labels_.tolist() == ["sea", "land", -1 if y[2] is None else "sea"]
+
+
+def test_names_of_clusters_without_landmarks_are_not_cut():
+    names = read_landmarks(np.array(["a", "b"]), 2, 4).names
+    assert names.tolist() == ["a", "b", "cluster 2", "cluster 3"]

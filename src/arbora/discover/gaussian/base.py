@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.explorable import Explorable
@@ -204,7 +205,12 @@ class GaussianPartitionMixture(PartitionEstimates, Explorable, DensityMixin, Bas
             params = {k: v for k, v in self.get_params().items() if k not in _NOT_OF_THE_MODEL}
             checkpoint = Checkpoint(self.checkpoint, fingerprint(type(self).__name__, params, X, seed))
         name, n_sweeps = type(self).__name__, self.n_chains * schedule.n_sweeps
-        with Progress(n_sweeps, name, self.verbose) as progress, ThreadEngine(self.n_jobs) as engine:
+        # One BLAS thread per chain: chains amplify the different rounding of multithreaded sums.
+        with (
+            ThreadpoolController().limit(limits=1, user_api="blas"),
+            Progress(n_sweeps, name, self.verbose) as progress,
+            ThreadEngine(self.n_jobs) as engine,
+        ):
             sampler: Any = model  # `sample_prior_of` needs more than a generator
             chains = sample_chains(
                 sampler, X, schedule, seed, n_chains=self.n_chains, start=begin, keep=keep, engine=engine,

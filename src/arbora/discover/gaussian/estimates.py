@@ -54,8 +54,8 @@ class PartitionEstimates:
 
         Parameters
         ----------
-        rows, columns : array-like of int, optional
-            Numbers of training rows; all of them by default. Nothing else is computed.
+        rows, columns : array-like of int or bool, optional
+            Numbers of training rows, or masks of them; all of them by default. Nothing else is computed.
 
         Returns
         -------

@@ -164,7 +164,7 @@ feature_means_, feature_scales_, trace_, n_features_in_
     ) -> tuple[PartitionModel, PartitionState]:
         c, width, target = float(self.c), float(self.margin), None
         if self.select == "heuristic":
-            c, width, target = _FIRST, _FIRST, self._target(X, seed)
+            c, width, target = _FIRST, _FIRST, self._target(X, start, seed)
         if c == 0:
             return model, start
         model = model._replace(
@@ -172,7 +172,7 @@ feature_means_, feature_scales_, trace_, n_features_in_
         )
         return model, start._replace(c=c, width=width)
 
-    def _target(self, X: Array, seed: int) -> int:
+    def _target(self, X: Array, start: PartitionState, seed: int) -> int:
         """Return the number of clusters that the heuristic aims at."""
         if self.n_components is not None:
             raise ValueError(
@@ -183,6 +183,9 @@ feature_means_, feature_scales_, trace_, n_features_in_
         names = DirichletProcessGaussianMixture().get_params()
         plain = DirichletProcessGaussianMixture(**{name: getattr(self, name) for name in names})
         plain.set_params(random_state=seed, checkpoint=None, verbose=0)
+        if self.S is not None and not isinstance(self.S, str):  # X has the units of the model: so must S
+            scale = start.scale
+            plain.set_params(S={"full": scale, "diag": scale[0]}.get(self.covariance, scale[0, 0]))
         return int(plain.fit(X).n_clusters_)
 
     def _basis(self, X: Array) -> Array | None:

@@ -38,7 +38,7 @@ def similarity(draws: NDArray[Any], rows: ArrayLike | None = None, columns: Arra
     Parameters
     ----------
     draws : ndarray of shape (n_draws, n_samples)
-    rows, columns : array-like of int, optional
+    rows, columns : array-like of int or a mask of all rows, optional
         All rows by default.
 
     Returns
@@ -51,8 +51,7 @@ def similarity(draws: NDArray[Any], rows: ArrayLike | None = None, columns: Arra
     array([[1. , 0.5, 0. ]])
     """
     n = draws.shape[1]
-    row_ids = np.arange(n) if rows is None else np.asarray(rows, np.int64).ravel()
-    column_ids = np.arange(n) if columns is None else np.asarray(columns, np.int64).ravel()
+    row_ids, column_ids = (_row_numbers(given, n) for given in (rows, columns))
     for ids in (row_ids, column_ids):
         if len(ids) and not -n <= ids.min() <= ids.max() < n:
             raise IndexError(f"rows are numbered from 0 to {n - 1}, got {ids.min()} to {ids.max()}")
@@ -64,6 +63,16 @@ def similarity(draws: NDArray[Any], rows: ArrayLike | None = None, columns: Arra
     out = np.empty((len(row_ids), len(column_ids)))
     count_together(draws, row_ids % n, column_ids % n, out)
     return out
+
+
+def _row_numbers(given: ArrayLike | None, n: int) -> Ints:
+    """Return row numbers from row numbers, a mask of n rows, or None for all."""
+    ids = np.arange(n) if given is None else np.asarray(given)
+    if ids.dtype == bool:
+        if ids.shape != (n,):
+            raise IndexError(f"a mask needs the shape ({n},), one entry for each row; it has {ids.shape}")
+        return np.flatnonzero(ids)
+    return ids.astype(np.int64).ravel()
 
 
 def similarity_blocks(draws: NDArray[Any], size: int) -> Iterator[tuple[slice, Array]]:

@@ -44,7 +44,7 @@ from arbora.discover.gaussian.normal_wishart import (
 from arbora.infer.mcmc.max_margin import Margin, draw_projections, hinge_losses
 from arbora.infer.mcmc.slice_sampling import slice_step
 from arbora.kernels.merge_split import merge_split
-from arbora.kernels.normal_wishart import N_SCRATCH, Clusters, Prior, student_matrix
+from arbora.kernels.normal_wishart import N_SCRATCH, Clusters, Prior, clear_cluster, student_matrix
 from arbora.kernels.partition_gibbs import MarginSlots, draw_projection, sweep_labels, sweep_labels_margin
 
 Array = NDArray[np.float64]
@@ -329,8 +329,8 @@ class _Table:
             scores = np.ascontiguousarray(_longer(self.margin.scores.T, 2 * n_slots).T)
             projections = _longer(self.margin.projections, 2 * n_slots)
             self.margin = self.margin._replace(scores=scores, projections=projections)
-        # Scratch slots have become slots.
-        self.clusters.counts[n_slots : n_slots + N_SCRATCH] = 0
+        for k in range(n_slots, len(self.clusters.counts)):  # scratch slots have become slots
+            clear_cluster(self.clusters, k, self.prior)
 
 
 _NO_MARGIN = MarginSlots(

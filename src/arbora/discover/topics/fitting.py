@@ -15,7 +15,7 @@ from arbora.core.fingerprint import fingerprint
 from arbora.core.memory import require_memory
 from arbora.core.partial_labels import Groups, read_groups
 from arbora.core.progress import Progress
-from arbora.discover._mixture.prediction import draw_seed
+from arbora.discover._mixture.prediction import UNKNOWN, draw_seed
 from arbora.discover.topics.corpus import Corpus, make_corpus
 from arbora.discover.topics.sampler import ClusterTopics, TopicState, padded
 from arbora.discover.topics.start import start_state, starting_labels
@@ -78,7 +78,8 @@ def read_landmarks(y: Any, n_documents: int, n_clusters: int | None) -> Landmark
         above = int(groups.classes.max(initial=-1)) + 1
         names: NDArray[Any] = np.append(groups.classes, np.arange(above, above + len(rest)))
     else:
-        names = np.array([*groups.classes.tolist(), *(f"cluster {k}" for k in rest)], groups.classes.dtype)
+        dtype = object if groups.classes.dtype.kind == "O" else None  # None: strings as long as the longest
+        names = np.array([*groups.classes.tolist(), *(f"cluster {k}" for k in rest)], dtype)
     return Landmarks(groups.codes, names, n_named)
 
 
@@ -148,6 +149,27 @@ def diagnose(
         {name: rhat(draws) for name, draws in quantities.items()},
         {name: np.minimum(ess_bulk(draws), ess_tail(draws)) for name, draws in quantities.items()},
     )
+
+
+def agreement(labels: NDArray[np.int64]) -> float:
+    """Return the share of equal labels over all pairs of rows; 1 for one row."""
+    pairs = [(a, b) for a in range(len(labels)) for b in range(a)]
+    return float(np.mean([np.mean(labels[a] == labels[b]) for a, b in pairs])) if pairs else 1.0
+
+
+def named(names: NDArray[Any], clusters: NDArray[Any], unknown: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return names of clusters; -1 where they are unknown, in an array of objects if names are strings.
+
+    Examples
+    --------
+    >>> named(np.array(["sea", "land"]), np.array([1, 0]), np.array([False, True]))
+    array(['land', -1], dtype=object)
+    """
+    found: NDArray[Any] = names[clusters]
+    if unknown.any():
+        found = found if found.dtype.kind in "iu" else found.astype(object)
+        found[unknown] = UNKNOWN
+    return found
 
 
 def _require_memory(X: sp.csr_array, model: ClusterTopics, n_chains: int) -> None:

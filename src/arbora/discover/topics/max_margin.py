@@ -37,9 +37,9 @@ class MaxMarginClusterTopicModel(ClusterTopicModel):
     ----------
     projections_ : ndarray of shape (n_clusters, n_topics)
         Posterior mean of the projections, in the chain with the largest joint density.
-    components_, topic_weights_, cluster_topics_, cluster_labels_, cluster_weights_, labels_, label_proba_,
-    hyperparameters_, agreement_, rhat_, effective_sample_size_, trace_, chain_parameters_, hierarchy_, leaf_ids_,
-    n_features_in_
+    components_, topic_weights_, cluster_topics_, cluster_labels_, cluster_weights_, labels_, n_zero_rows_,
+    label_proba_, hyperparameters_, agreement_, rhat_, effective_sample_size_, trace_,
+    chain_parameters_, hierarchy_, leaf_ids_, n_features_in_
         See `ClusterTopicModel`.
 
     Notes

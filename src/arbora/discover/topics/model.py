@@ -20,11 +20,12 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.core.explorable import Explorable
 from arbora.core.rollback import all_or_nothing
 from arbora.discover._mixture.prediction import draw_seed
+from arbora.discover._mixture.rows import zero_rows
 from arbora.discover._mixture.top_features import Features, largest_features
 from arbora.discover.topics.cluster_tree import ClusterTree, make_tree, node_means, node_probabilities
 from arbora.discover.topics.concentrations import Concentrations
 from arbora.discover.topics.corpus import make_corpus, read_counts
-from arbora.discover.topics.fitting import diagnose, read_landmarks, run_chains
+from arbora.discover.topics.fitting import agreement, diagnose, named, read_landmarks, run_chains
 from arbora.discover.topics.folding_in import Folded, TopicParameters, fold_documents, mean_parameters
 from arbora.discover.topics.sampler import ClusterTopics
 from arbora.engine import ThreadEngine
@@ -93,7 +94,9 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
     cluster_weights_ : ndarray of shape (n_clusters,)
         Shares of the clusters among documents.
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each document.
+        Cluster of each document; -1 for a document without words that is no landmark.
+    n_zero_rows_ : int
+        Number of documents of the fit without words.
     label_proba_ : ndarray of shape (n_samples, n_clusters)
         Posterior probabilities of the clusters of the documents.
     hyperparameters_ : dict
@@ -118,7 +121,8 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
     Chains start from the labels of a linear support vector machine of the landmarks; without landmarks, from
     spherical k-means. R-hat of "log_joint" is usually far above 1, because each chain finds other topics.
 
-    A document without words has the probabilities of the sizes of the clusters.
+    A document without words has the probabilities of the sizes of the clusters, and the label -1 unless it is a
+    landmark.
 
     References
     ----------
@@ -231,7 +235,9 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
             self._summarise(chains, aligned=aligned)
             known = landmarks.codes >= 0
             best = np.where(known, landmarks.codes, self.label_proba_.argmax(axis=1))
-            self.labels_ = self.cluster_labels_[best]
+            empty = zero_rows(rows)
+            self.n_zero_rows_ = int(empty.sum())
+            self.labels_ = named(self.cluster_labels_, best, empty & ~known)
         return self
 
     def _summarise(self, chains: Chains, *, aligned: bool) -> None:
@@ -249,7 +255,7 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         proba = chains.means["proba"]
         mean = proba[used].mean(axis=0)
         self.label_proba_ = mean / mean.sum(axis=1, keepdims=True)
-        self.agreement_ = _agreement(proba.argmax(axis=2)) if aligned else np.nan
+        self.agreement_ = agreement(proba.argmax(axis=2)) if aligned else np.nan
         main = self.chain_parameters_[0]
         self.components_, self.cluster_topics_, self.cluster_weights_ = (
             main.components,
@@ -308,7 +314,10 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         ndarray of shape (n_samples, n_clusters)
             Columns in the order of `cluster_labels_`.
         """
-        folded = self._fold(self._checked(X), self.chain_parameters_)
+        return self._proba(self._checked(X))
+
+    def _proba(self, rows: sp.csr_array) -> NDArray[np.float64]:
+        folded = self._fold(rows, self.chain_parameters_)
         return np.asarray(np.mean([one.proba for one in folded], axis=0))
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -321,11 +330,10 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         Returns
         -------
         ndarray of shape (n_samples,)
-            Names of clusters, as in `cluster_labels_`.
+            Names of clusters, as in `cluster_labels_`; -1 for a document without words.
         """
-        best = self.predict_proba(X).argmax(axis=1)
-        names: NDArray[Any] = self.cluster_labels_[best]
-        return names
+        rows = self._checked(X)
+        return named(self.cluster_labels_, self._proba(rows).argmax(axis=1), zero_rows(rows))
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Return the shares of the topics in new documents.
@@ -387,9 +395,3 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         folded = self._fold(self._checked(X), self.chain_parameters_)
         proba = np.mean([one.proba for one in folded], axis=0)
         return node_probabilities(proba, folded[0].topics, self._tree())
-
-
-def _agreement(labels: NDArray[np.int64]) -> float:
-    """Return the share of equal labels over all pairs of rows; 1 for one row."""
-    pairs = [(a, b) for a in range(len(labels)) for b in range(a)]
-    return float(np.mean([np.mean(labels[a] == labels[b]) for a, b in pairs])) if pairs else 1.0
