@@ -219,7 +219,7 @@ def merge_split(  # type: ignore[no-untyped-def]
             ratio -= 2 * margin.c * (total_loss(labels, counts, fixed, margin, active, losses) - before)
             counts[one], counts[new if is_split else other] = a, b
             relabel(labels, one, j, members, size, side, other)
-        if math.log(rng.random()) >= ratio:
+        if not math.log(rng.random()) < ratio:  # also where the ratio is not a number
             continue
         accepted += 1
         if is_split:

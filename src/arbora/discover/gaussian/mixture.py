@@ -47,7 +47,8 @@ class DirichletProcessGaussianMixture(GaussianPartitionMixture):
         Degrees of freedom of the prior of covariances; above n_features - 1 for "full". By default n_features + 2 for
         "full", else 3.
     S : array-like, float or "sample", optional
-        Scale of the prior of covariances; by default the variances of the features. An array has the form of the
+        Scale of the prior of covariances; by default the variances of the features (their mean, for all
+        features, with ``standardize=False``). An array has the form of the
         covariances: (n_features, n_features), (n_features,) or a number (with ``standardize=False``). A scale that is
         sampled fits densities better, and finds more and smaller clusters; see the notes.
     standardize : bool

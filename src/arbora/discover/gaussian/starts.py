@@ -88,7 +88,10 @@ def check_scale(S: Any, covariance: str, standardizer: Standardizer) -> Array:
     given = np.asarray(S, np.float64)
     expected = {"full": (p, p), "diag": (p,), "spherical": ()}[covariance]
     if given.shape != expected:
-        raise ValueError(f"S has the shape {given.shape}, but covariance={covariance!r} needs {expected}.")
+        raise ValueError(
+            f"S has the shape {given.shape}, but covariance={covariance!r} needs {expected}. A number c for all "
+            "features is c * np.eye(n_features) for 'full', np.full(n_features, c) for 'diag'."
+        )
     unit = standardizer.scale
     if covariance == "full":
         scaled = given / np.outer(unit, unit)

@@ -139,7 +139,7 @@ def quantized(Z: Matrix, n_clusters: int, rng: np.random.Generator) -> tuple[Mat
 
 
 def gate(rows: Rows, cells: Codes, n_clusters: int) -> Matrix:
-    """Flat linear cells of given clusters; a cluster without rows gets offset far below the others."""
+    """Flat linear cells of given clusters; a cluster without rows copies another one, a little below it."""
     present, codes = np.unique(cells, return_inverse=True)
     both = np.zeros((n_clusters, rows.n_features + 1))
     if len(present) > 1:
