@@ -151,9 +151,12 @@ def generalised_table(names: list[str], n_runs: int, most_rows: int | None) -> N
             mean = np.mean([run[method] for run in runs], axis=0)
             totals.setdefault(method, []).append(mean)
             print(f"| {name} | {method} | {mean[0]:.3f} | {mean[1]:.3f} | {mean[2]:.3f} |", flush=True)
-    for method, means in totals.items():
-        mean = np.mean(means, axis=0)
-        print(f"| mean | {method} | {mean[0]:.3f} | {mean[1]:.3f} | {mean[2]:.3f} |")
+    own = [k for k, name in enumerate(names) if name in TASKS]
+    for title, chosen in (("mean", range(len(names))), ("mean of sets not used in development", own)):
+        for method, means in totals.items():
+            if len(chosen):
+                mean = np.mean([means[k] for k in chosen], axis=0)
+                print(f"| {title} | {method} | {mean[0]:.3f} | {mean[1]:.3f} | {mean[2]:.3f} |")
 
 
 def main() -> None:
@@ -178,7 +181,9 @@ def main() -> None:
             print(
                 f"`python -m benchmarks.expand_ncd`: {n_runs} runs (seeds 0 to {n_runs - 1}), one thread. Hungarian "
                 "accuracy in percent on test rows of the new classes, their number given; the number is estimated in "
-                "a second fit. Seconds are those of the processor. MNIST and CoverType: 10,000 rows.\n"
+                "a second fit. Seconds are those of the processor. MNIST and CoverType: 10,000 rows. Rules of the "
+                "automatic choice, of filing and of the number of groups were developed on vowel, segment, usps, isolet "
+                "and other sets that are not in these tables.\n"
             )
             novel_table(names, n_runs, most_rows)
             generalised_table(mixed, max(1, n_runs // 2), most_rows)
