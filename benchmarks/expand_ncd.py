@@ -182,8 +182,8 @@ def main() -> None:
                 f"`python -m benchmarks.expand_ncd`: {n_runs} runs (seeds 0 to {n_runs - 1}), one thread. Hungarian "
                 "accuracy in percent on test rows of the new classes, their number given; the number is estimated in "
                 "a second fit. Seconds are those of the processor. MNIST and CoverType: 10,000 rows. Rules of the "
-                "automatic choice, of filing and of the number of groups were developed on vowel, segment, usps, isolet "
-                "and other sets that are not in these tables.\n"
+                "automatic choice, of filing and of the number of groups were developed on vowel, segment, usps, "
+                "isolet and other sets that are not in these tables.\n"
             )
             novel_table(names, n_runs, most_rows)
             generalised_table(mixed, max(1, n_runs // 2), most_rows)
