@@ -140,7 +140,7 @@ def test_what_cannot_be_extended():
 
 def test_one_known_group_is_enough_with_a_warning():
     documents, _ = half_labelled(hidden=tuple(set(WORDS) - {"sea"}))
-    with pytest.warns(UserWarning, match="labelled groups"):
+    with pytest.warns(UserWarning, match="labelled group"):
         found = expand_documents(documents, ExpansionOptions(new=4))
     assert {one.group for one in found.plan} == {"sea", "new 1", "new 2", "new 3", "new 4"}
 
