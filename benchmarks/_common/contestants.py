@@ -242,7 +242,7 @@ CONTESTANTS = {
     "RecursiveLogisticRegression": Contestant(
         _of(RecursiveLogisticRegression), LOGISTIC, COUPLINGS, graph=True
     ),
-    "TopDownSVC": Contestant(_of(TopDownSVC)),
+    "TopDownSVC": Contestant(_of(TopDownSVC, descent="greedy")),
     "HierarchicalSVM": Contestant(_of(HierarchicalSVM), several_labels=False),
     "OrthogonalTransfer": Contestant(_of(OrthogonalTransfer), several_labels=False, dag=False),
     "HierarchicalCostClassifier": Contestant(_of(HierarchicalCostClassifier), LOGISTIC),

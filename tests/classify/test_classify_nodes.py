@@ -242,14 +242,34 @@ def test_predictions_and_their_paths(estimator, case):
         assert all(step in edges for step in itertools.pairwise(path))
     paths[0].append("mine")
     assert all("mine" not in path for path in paths[1:])
-    if estimator is TopDownSVC:
-        scores = Z @ model.coef_.toarray().T + model.intercept_
-        root = int(model.routes_.root_ids[0])
-        leaves = [slow_choose(model.routes_, own, root) for own in scores]
-        column = [model.class_leaves_.tolist().index(leaf) for leaf in leaves]
-    else:
-        column = class_probabilities(model, Z).argmax(axis=1)
-    assert found.tolist() == model.classes_[column].tolist()
+    assert found.tolist() == model.classes_[class_probabilities(model, Z).argmax(axis=1)].tolist()
+
+
+@FEW
+@given(labelled())
+def test_a_greedy_descent_follows_the_best_score_at_each_node(case):
+    structure, X, y, Z = case
+    model = TopDownSVC(structure=structure, descent="greedy", dtype="float64", random_state=0).fit(X, y)
+    scores = Z @ model.coef_.toarray().T + model.intercept_
+    root = int(model.routes_.root_ids[0])
+    leaves = [slow_choose(model.routes_, own, root) for own in scores]
+    column = [model.class_leaves_.tolist().index(leaf) for leaf in leaves]
+    assert model.predict(Z).tolist() == model.classes_[column].tolist()
+
+
+def test_the_most_probable_path_is_predicted_although_its_first_step_is_not_the_best():
+    tree = Hierarchy.from_paths(["a/1", "a/2", "a/3", "b"]).join_roots("all")
+    rng = np.random.default_rng(0)
+    code = np.arange(400) % 4
+    X = np.eye(4)[code] + 0.8 * rng.normal(size=(400, 4))
+    y = np.array(["a/1", "a/2", "a/3", "b"], dtype=object)[code]
+    by_path, greedy = (
+        TopDownSVC(structure=tree, descent=d, random_state=0).fit(X, y) for d in ("path", "greedy")
+    )
+    Z = rng.normal(size=(200, 4))
+    leaves = by_path.predict_node_proba(Z)[:, tree.leaf_ids]
+    assert by_path.predict(Z).tolist() == tree.names[tree.leaf_ids][leaves.argmax(axis=1)].tolist()
+    assert (by_path.predict(Z) != greedy.predict(Z)).any()
 
 
 @pytest.mark.parametrize("estimator", [OneVsRestSVC, TopDownSVC])

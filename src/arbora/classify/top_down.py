@@ -4,10 +4,11 @@ At node p, for each child c, on the documents under p alone,
 
     min_w  1/2 ||w||^2 + C sum_{i under p} loss(y_ic w.x_i),       y_ic = +1 if document i lies under c, else -1.
 
-A document starts at the root and follows the best score until it reaches a leaf (multilabel: it follows every
-positive score). The probability of a node is the product of the calibrated choices on the path to it, so that a
-parent has the sum of its children. Training is cheap: each choice is trained only on the documents under its node and
-on their features. An error near the root cannot be corrected further down.
+The probability of a node is the product of the calibrated choices on the path to it, so that a parent has the sum of
+its children. The class with the most probable path is predicted (multilabel: every class whose path has positive
+scores only). The literature follows the best score at each node instead (``descent="greedy"``): an error near the
+root then cannot be corrected further down. Training is cheap: each choice is trained only on the documents under its
+node and on their features.
 """
 
 from __future__ import annotations
@@ -188,6 +189,7 @@ class RoutePredictor(LinearPredictor):
 
     routes_: Hierarchy
     class_leaves_: NDArray[np.int64]
+    descent_: str  # absent in models that follow the best score at each node
 
     def _edge_scores(self, X: Any) -> NDArray[Any]:
         return self._linear_scores(X).astype(np.float64)
@@ -205,7 +207,7 @@ class RoutePredictor(LinearPredictor):
         return np.asarray(np.log(np.maximum(self._class_proba(X), np.finfo(np.float64).tiny)))
 
     def _predict_columns(self, X: Any) -> sp.csr_array:
-        if is_multilabel(self.label_kind_):
+        if is_multilabel(self.label_kind_) or vars(self).get("descent_") == "path":
             found: sp.csr_array = super()._predict_columns(X)  # type: ignore[misc]
             return found
         decisions = Decisions(self.routes_)
@@ -237,6 +239,9 @@ class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
         Whether to learn a bias.
     intercept_scaling : float
         Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
+    descent : {"path", "greedy"}
+        One label per row: "path" predicts the class with the highest probability, that of its whole path. "greedy"
+        follows the best score at each node, as in the literature, and does not use the calibration.
     calibration : "holdout", int or None
         How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
         others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
@@ -265,6 +270,8 @@ class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
         single root.
     class_leaves_ : ndarray of int
         Node of `routes_` of each class.
+    descent_ : str
+        Value of `descent` in `fit`.
     nodes_, hierarchy_, class_nodes_, duality_gap_, trace_, calibration_, n_iter_, n_features_in_
         As in `OneVsRestSVC`.
 
@@ -283,6 +290,7 @@ class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LINEAR_CONSTRAINTS,
         "loss": [StrOptions({"hinge", "squared_hinge"})],
+        "descent": [StrOptions({"path", "greedy"})],
         "checkpoint": CHECKPOINT_CONSTRAINT,
     }
 
@@ -296,6 +304,7 @@ class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
         max_iter: int = 1000,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
+        descent: str = "path",
         calibration: Any = "holdout",
         dtype: str = "float32",
         n_jobs: int | None = None,
@@ -310,6 +319,7 @@ class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
+        self.descent = descent
         self.calibration = calibration
         self.dtype = dtype
         self.n_jobs = n_jobs
@@ -340,6 +350,7 @@ class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
             training = drop_weightless_rows(training)
             checkpoint = open_checkpoint(self, training)
             self.routes_, self.class_leaves_ = build_routes(self.hierarchy_, self.class_nodes_)
+            self.descent_ = self.descent
             decisions = Decisions(self.routes_)
             training = mark_nodes(training, self.routes_, self.class_leaves_, decisions.root)
             common = decisions, not self._multilabel, engine, checkpoint
