@@ -19,7 +19,7 @@ import numpy as np
 from arbora.app.folder import open_folder
 from arbora.classify import OneVsRestSVC
 from arbora.cli import main
-from arbora.core.files import TEMPORARY_PREFIX, clean_up
+from arbora.core.storage.files import TEMPORARY_PREFIX, clean_up
 from arbora.io import load, save
 from chaos.trial import Outcome, Scenario, duration, finish, kill_at, start, wait
 from support.explore_folders import SUBJECTS

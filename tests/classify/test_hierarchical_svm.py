@@ -11,7 +11,7 @@ from arbora.classify import HierarchicalSVM
 from arbora.classify.hierarchical_svm import check_memory, shared_paths
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.path_margin import as_paths, csr_arrays, improve, solve_paths, start, weights_of
-from arbora.kernels.path_margin import Choices, certify_paths, sweep_listed, sweep_paths
+from arbora.kernels.linear.path_margin import Choices, certify_paths, sweep_listed, sweep_paths
 from arbora.structure import Hierarchy
 
 TREE = Hierarchy.from_edges(

@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from arbora.infer.linear.flat import prepare_rows
 from arbora.kernels import LOSSES, certify_block, sweep_active, sweep_block
-from arbora.kernels.coordinate import SETTLED
+from arbora.kernels.linear.coordinate import SETTLED
 from support.coordinate_twins import TOLERANCE, best, shuffle, start
 from support.linear_problems import Problem, conjugate, loss_value, random_problem
 

@@ -7,7 +7,7 @@ from scipy.optimize import brentq
 from scipy.special import log_softmax, logsumexp, softmax, wrightomega
 
 from arbora.infer.softmax.dual import class_shares
-from arbora.kernels.softmax import (
+from arbora.kernels.linear.softmax import (
     balance_row,
     certify_softmax,
     exp_row,

@@ -6,8 +6,7 @@ from scipy.special import gammaln
 
 from arbora.discover.topics.corpus import Corpus
 from arbora.discover.topics.sampler import log_rising_table, padded
-from arbora.kernels.random import draw_index, draw_tables, next_unit, seed_state
-from arbora.kernels.topics import (
+from arbora.kernels.gibbs.topics import (
     count_histogram,
     count_tables,
     count_topics,
@@ -16,6 +15,7 @@ from arbora.kernels.topics import (
     sweep_labels,
     sweep_tokens,
 )
+from arbora.kernels.random import draw_index, draw_tables, next_unit, seed_state
 from support import topic_twins as twins
 
 T, K, V, WIDTH = 11, 3, 6, 0.2

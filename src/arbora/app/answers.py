@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from arbora.classify import deciding_words, explain
 from arbora.core.chunks import split
-from arbora.core.sparse_structure import check_structure
+from arbora.core.input.sparse_structure import check_structure
 
 UNKNOWN_WORDS = "none of its words is known to the model"
 N_NEAREST = 3

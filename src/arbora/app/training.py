@@ -31,7 +31,7 @@ from arbora.app.documents.labels import check_labels, rooted_tree
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content
 from arbora.app.text_rows import TextOptions, feature_names, fit_rows, transform_rows
-from arbora.core.folds import hold_out
+from arbora.core.input.folds import hold_out
 from arbora.core.warn_caller import warn_caller
 from arbora.datasets.base import label_names
 from arbora.structure import Hierarchy

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from arbora.app.classifiers import COUPLED, ClassifierOptions, make_classifier
 from arbora.app.documents.collection import Documents
 from arbora.app.text_rows import TextOptions, fit_rows
-from arbora.core.folds import deal_folds, group_codes
+from arbora.core.input.folds import deal_folds, group_codes
 from arbora.core.progress import Progress
 from arbora.metrics import macro_f1, micro_f1
 from arbora.structure import Hierarchy

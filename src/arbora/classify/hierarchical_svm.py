@@ -47,7 +47,7 @@ from arbora.core.warn_caller import warn_caller
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.path_margin import FIRST_CAPACITY, PathSolution, solve_paths
-from arbora.kernels.path_margin import Choices
+from arbora.kernels.linear.path_margin import Choices
 from arbora.structure import Hierarchy
 
 

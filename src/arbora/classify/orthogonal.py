@@ -68,7 +68,7 @@ from arbora.infer.linear.path_margin import (
     improve,
     start,
 )
-from arbora.kernels.path_margin import Choices
+from arbora.kernels.linear.path_margin import Choices
 from arbora.structure import Hierarchy
 
 _SIGN_SHARE = 0.1  # signs are improved when their part of the gap is above this share of that of the choices

@@ -29,8 +29,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.engine import Engine
 from arbora.core.explorable import Explorable
+from arbora.core.input.validation import check_features
 from arbora.core.rollback import all_or_nothing
-from arbora.core.validation import check_features
 from arbora.core.warn_caller import warn_caller
 from arbora.engine import ENGINE_PARAMETER, choose_engine
 from arbora.expand._cluster.explanation import Explanation, explain_groups

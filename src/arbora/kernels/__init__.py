@@ -5,8 +5,8 @@ index out of range raises an `IndexError` (`arbora.checked_kernels`). They are u
 the types of their arguments.
 """
 
-from arbora.kernels.coordinate import LOSSES, certify_block, sweep_active, sweep_block
-from arbora.kernels.path_margin import certify_paths, sweep_listed, sweep_paths
+from arbora.kernels.linear.coordinate import LOSSES, certify_block, sweep_active, sweep_block
+from arbora.kernels.linear.path_margin import certify_paths, sweep_listed, sweep_paths
 from arbora.kernels.products import put_columns
 
 __all__ = [

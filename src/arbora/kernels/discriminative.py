@@ -9,8 +9,8 @@ import math
 import numba as nb
 import numpy as np
 
+from arbora.kernels.linear.softmax import exp_row
 from arbora.kernels.products import FAST
-from arbora.kernels.softmax import exp_row
 
 
 @nb.njit(**FAST)

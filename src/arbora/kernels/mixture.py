@@ -16,8 +16,8 @@ import math
 import numba as nb
 import numpy as np
 
+from arbora.kernels.linear.softmax import exp_row
 from arbora.kernels.products import FAST, add_row
-from arbora.kernels.softmax import exp_row
 
 _ADDENDS = 1024  # numbers added in the working precision before their sum is added in double precision
 _FEW = 4  # only non-zero responsibilities are added if at most one in this many is not zero

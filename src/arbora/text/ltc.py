@@ -19,7 +19,7 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.core.sparse_structure import check_structure
+from arbora.core.input.sparse_structure import check_structure
 from arbora.core.warn_caller import warn_caller
 from arbora.text.checks import check_dtype, check_ngram_range
 from arbora.text.terms import commonest_forms, count, document_frequencies, grams, join, number_stems, select

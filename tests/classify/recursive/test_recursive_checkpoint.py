@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.model_selection import KFold
 
 from arbora.classify import RecursiveLogisticRegression, RecursiveSVC
-from arbora.core.checkpoint import Checkpoint, CheckpointError
+from arbora.core.storage.checkpoint import Checkpoint, CheckpointError
 from arbora.structure import Hierarchy
 
 pytestmark = [
@@ -175,7 +175,7 @@ DIES = """
 import os, signal, sys, warnings
 warnings.simplefilter("ignore")
 sys.path.insert(0, {here!r})
-from arbora.core.checkpoint import Checkpoint
+from arbora.core.storage.checkpoint import Checkpoint
 import test_recursive_checkpoint as t
 
 save, saves = Checkpoint.save, []

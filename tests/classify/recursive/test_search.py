@@ -15,8 +15,8 @@ from arbora.classify.recursive import coupled_training as _joint
 from arbora.classify.recursive import memory as _memory
 from arbora.classify.recursive import search as _search
 from arbora.core import memory
-from arbora.core.checkpoint import CheckpointError
-from arbora.core.folds import stratified_folds
+from arbora.core.input.folds import stratified_folds
+from arbora.core.storage.checkpoint import CheckpointError
 from arbora.metrics import macro_f1, micro_f1
 from support.recursive_problems import LEAVES, MODELS, QUICK, SETS, TIGHT, TREE, X_NEW, X, Y
 

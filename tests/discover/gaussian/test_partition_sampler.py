@@ -17,7 +17,7 @@ from arbora.discover.gaussian.normal_wishart import (
 )
 from arbora.discover.gaussian.sampler import _Table, canonical, draw_partition
 from arbora.infer.mcmc.diagnostics import compare_simulations
-from arbora.kernels.normal_wishart import N_SCRATCH
+from arbora.kernels.gibbs.normal_wishart import N_SCRATCH
 from support.gaussian_problems import FORMS, exact_posterior, partitions, tiny_model
 
 ROWS = np.array([[1.4], [1.1], [-0.2], [-0.9], [-1.6]])

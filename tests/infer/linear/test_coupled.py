@@ -12,8 +12,8 @@ from arbora.infer.linear import shared_update as update_module
 from arbora.infer.linear.coupled import SCALES
 from arbora.infer.linear.flat import prepare_rows
 from arbora.kernels import LOSSES
-from arbora.kernels.coordinate import SETTLED
-from arbora.kernels.coupled import (
+from arbora.kernels.linear.coordinate import SETTLED
+from arbora.kernels.linear.coupled import (
     add_change,
     add_changes,
     add_gathered,

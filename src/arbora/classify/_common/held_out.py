@@ -14,7 +14,7 @@ from arbora.classify._common.training import Training
 from arbora.classify._linear.linear_model import LinearModel, PartsModel, linear_scores
 from arbora.classify.thresholds import Threshold, make_threshold
 from arbora.core.engine import Engine
-from arbora.core.folds import random_splits
+from arbora.core.input.folds import random_splits
 
 _COARSE_TOL = 0.05  # the scale of the scores converges long before the weights do
 _MOST_SCORES = 1 << 23  # enough to fit one or two parameters

@@ -18,7 +18,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils._missing import is_scalar_nan
 from sklearn.utils.multiclass import check_classification_targets
 
-from arbora.core.sparse_structure import check_structure
+from arbora.core.input.sparse_structure import check_structure
 from arbora.structure import Hierarchy, LabelGraph
 
 SINGLE, SETS, INDICATOR = "single", "sets", "indicator"

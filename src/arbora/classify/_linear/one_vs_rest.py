@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from arbora.classify._common.held_out import learn_decisions
 from arbora.classify._common.training import Training, open_checkpoint
 from arbora.classify._linear.linear_model import LinearModel, keep_solution, signed_costs
-from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
+from arbora.core.storage.checkpoint import Checkpoint
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import BLOCK, BlockSolution, class_blocks, prepare_rows, solve_block
 

@@ -19,14 +19,14 @@ The bias is the weight of a constant feature: it is regularised, and shared, lik
 
 `RecursiveSVC.fit` takes these steps:
 
-1. `check_training` (`_common/training.py`): parameters, X (`core/validation.py`), labels (`_common/labels.py`) and
-   weights become a `Training`;
+1. `check_training` (`_common/training.py`): parameters, X (`core/input/validation.py`), labels (`_common/labels.py`)
+   and weights become a `Training`;
 2. `make_plan` (`search.py`): couplings become factors (`couple` in `_linear/coupling.py`), `cv` becomes folds
-   (`core/folds.py`);
+   (`core/input/folds.py`);
 3. `check_fit_memory` (`memory.py`) refuses what does not fit in memory;
 4. `select` (`search.py`) runs the cross-validation, if there is one, and sets `C_` and `coupling_`;
 5. `train_joint` (`coupled_training.py`) prepares the rows and runs a solver: `CoupledSolver`
-   (`infer/linear/coupled.py`) visits blocks of classes with the kernels of `kernels/coupled.py`;
+   (`infer/linear/coupled.py`) visits blocks of classes with the kernels of `kernels/linear/coupled.py`;
 6. `build_model` and `keep_coupled` (`coupled_training.py`) set `coef_`, `trace_` and `duality_gap_`;
 7. `learn_decisions` (`_common/held_out.py`) sets `calibration_` and `threshold_`.
 """
@@ -74,11 +74,11 @@ from arbora.classify.recursive.memory import check_fit_memory
 from arbora.classify.recursive.partial_fit import encode_more, learn_more, refuse_unannounced
 from arbora.classify.recursive.search import SCORES, make_plan, select
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT, make_threshold
-from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine, require_shared_memory
+from arbora.core.input.validation import check_features, check_squares
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
-from arbora.core.validation import check_features, check_squares
+from arbora.core.storage.checkpoint import Checkpoint
 from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.structure import Hierarchy, LabelGraph
 

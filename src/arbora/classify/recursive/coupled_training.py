@@ -15,10 +15,10 @@ from arbora.classify._common.training import Training
 from arbora.classify._linear.coupling import Coupling
 from arbora.classify._linear.linear_model import LinearModel, PartsModel, signed_costs
 from arbora.classify.recursive.memory import check_joint_memory, size_of, weight_memory
-from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
+from arbora.core.storage.checkpoint import Checkpoint
 from arbora.core.warn_caller import warn_caller
 from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
 from arbora.infer.linear.coupled_newton import CoupledNewton, NewtonSolution, suits_newton

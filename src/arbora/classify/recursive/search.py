@@ -30,10 +30,10 @@ from arbora.classify._linear.coupling import Coupling
 from arbora.classify._linear.linear_model import linear_scores
 from arbora.classify.recursive.coupled_training import Fitted, Start, build_model, pack, train_joint, unpack
 from arbora.classify.thresholds import make_threshold
-from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
-from arbora.core.folds import Split, cv_splits
+from arbora.core.input.folds import Split, cv_splits
 from arbora.core.progress import Progress
+from arbora.core.storage.checkpoint import Checkpoint
 from arbora.core.warn_caller import warn_caller
 from arbora.infer.linear.flat import LinearRows, prepare_rows
 from arbora.metrics import macro_f1, micro_f1

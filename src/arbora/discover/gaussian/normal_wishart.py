@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln, multigammaln
 
-from arbora.kernels.normal_wishart import N_SCRATCH, Clusters, Prior, factorize, tabulate_clusters
+from arbora.kernels.gibbs.normal_wishart import N_SCRATCH, Clusters, Prior, factorize, tabulate_clusters
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -43,9 +43,14 @@ from arbora.discover.gaussian.normal_wishart import (
 )
 from arbora.infer.mcmc.max_margin import Margin, draw_projections, hinge_losses
 from arbora.infer.mcmc.slice_sampling import slice_step
-from arbora.kernels.merge_split import merge_split
-from arbora.kernels.normal_wishart import N_SCRATCH, Clusters, Prior, clear_cluster, student_matrix
-from arbora.kernels.partition_gibbs import MarginSlots, draw_projection, sweep_labels, sweep_labels_margin
+from arbora.kernels.gibbs.merge_split import merge_split
+from arbora.kernels.gibbs.normal_wishart import N_SCRATCH, Clusters, Prior, clear_cluster, student_matrix
+from arbora.kernels.gibbs.partition_gibbs import (
+    MarginSlots,
+    draw_projection,
+    sweep_labels,
+    sweep_labels_margin,
+)
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -11,7 +11,7 @@ from arbora.core.chunks import split
 from arbora.core.engine import Engine
 from arbora.discover.topics.corpus import Corpus
 from arbora.discover.topics.sampler import log_rising_table, padded, padded_prior
-from arbora.kernels.topics import fold_in
+from arbora.kernels.gibbs.topics import fold_in
 
 Floats = NDArray[np.float64]
 

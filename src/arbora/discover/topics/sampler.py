@@ -55,7 +55,7 @@ from arbora.discover.topics.concentrations import (
 )
 from arbora.discover.topics.corpus import Corpus
 from arbora.infer.mcmc.max_margin import Margin, draw_projections, hinge_losses
-from arbora.kernels.topics import (
+from arbora.kernels.gibbs.topics import (
     BLOCK,
     count_histogram,
     count_tables,

@@ -29,10 +29,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
+from arbora.core.storage.checkpoint import Checkpoint
 from arbora.core.trace import Trace
 from arbora.infer.linear.coupled_state import CoupledState, Multipliers, RoundPieces, Visit, no_multipliers
 from arbora.infer.linear.flat import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows
@@ -40,7 +40,7 @@ from arbora.infer.linear.layout import Layout, coupling_of_wave, lay_out
 from arbora.infer.linear.row_views import RowView, view_all, view_some
 from arbora.infer.linear.shared_update import update_shared
 from arbora.kernels import LOSSES
-from arbora.kernels.coupled import (
+from arbora.kernels.linear.coupled import (
     add_parts,
     add_rows,
     certify_scaled,

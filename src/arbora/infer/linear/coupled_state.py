@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.core.checkpoint import Checkpoint
 from arbora.core.monitor import Monitor
+from arbora.core.storage.checkpoint import Checkpoint
 from arbora.core.warn_caller import warn_caller
 
 _MOST_RESTRICTED = 10  # rounds over the candidates between two over all rows

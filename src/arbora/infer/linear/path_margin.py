@@ -20,7 +20,7 @@ from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.core.trace import Trace
 from arbora.infer.linear.flat import LinearRows
-from arbora.kernels.path_margin import Choices, Masses, Paths, certify_paths, sweep_listed, sweep_paths
+from arbora.kernels.linear.path_margin import Choices, Masses, Paths, certify_paths, sweep_listed, sweep_paths
 
 FIRST_CAPACITY = 16  # initial number of classes that may have mass in one choice
 _MOST_LISTED_SWEEPS = 50

@@ -27,7 +27,7 @@ from arbora.core.engine import Engine
 from arbora.infer.linear.coupled_state import Multipliers
 from arbora.infer.linear.flat import LinearRows
 from arbora.infer.linear.layout import Layout
-from arbora.kernels.coupled import add_changes, add_gathered, gather_changes
+from arbora.kernels.linear.coupled import add_changes, add_gathered, gather_changes
 from arbora.kernels.triples import subtract_triples
 
 _GROUPS = 16  # of shared parts that are updated in parallel

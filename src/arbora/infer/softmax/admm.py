@@ -35,7 +35,7 @@ from arbora.infer.softmax.problem import (
     solution_of,
     squares,
 )
-from arbora.kernels.softmax import prox_softmax
+from arbora.kernels.linear.softmax import prox_softmax
 
 _MAX_CHANGES = 100  # iterations in which rho may change
 _APART = 5.0  # ratio of the residuals at which it changes

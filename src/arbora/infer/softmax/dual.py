@@ -25,7 +25,7 @@ from arbora.core.chunks import split
 from arbora.core.engine import Engine, SerialEngine
 from arbora.core.monitor import Monitor
 from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution, solution_of, squares
-from arbora.kernels.softmax import certify_softmax, sweep_softmax
+from arbora.kernels.linear.softmax import certify_softmax, sweep_softmax
 
 _MAX_STEPS = 30  # of Newton's method for a row
 # Mass that the last of these steps moves, over the root of the curvature of the row; the remaining error is about its

@@ -15,9 +15,9 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from arbora.core.checkpoint import Checkpoint, CheckpointError
-from arbora.core.files import TEMPORARY_PREFIX
-from arbora.core.fingerprint import fingerprint
+from arbora.core.storage.checkpoint import Checkpoint, CheckpointError
+from arbora.core.storage.files import TEMPORARY_PREFIX
+from arbora.core.storage.fingerprint import fingerprint
 
 ARRAYS = {
     "floats": np.linspace(0, 1, 7, dtype=np.float32).reshape(7, 1),
@@ -145,7 +145,7 @@ def test_an_interrupted_save_leaves_the_old_piece(tmp_path, monkeypatch):
 def test_a_killed_process_leaves_whole_pieces_and_the_next_one_cleans_up(tmp_path):
     script = f"""
         import os, numpy as np
-        from arbora.core.checkpoint import Checkpoint
+        from arbora.core.storage.checkpoint import Checkpoint
         checkpoint = Checkpoint({str(tmp_path)!r}, "abc")
         checkpoint.save("done", {{"x": np.arange(1000)}})
         def die(descriptor):
@@ -239,9 +239,7 @@ def test_equal_things_have_equal_fingerprints():
 
 
 def test_a_fingerprint_does_not_depend_on_the_process():
-    script = (
-        "from arbora.core.fingerprint import fingerprint; print(fingerprint({'b', 'a'}, {'x': 1.5}, 'word'))"
-    )
+    script = "from arbora.core.storage.fingerprint import fingerprint; print(fingerprint({'b', 'a'}, {'x': 1.5}, 'word'))"
     outputs = {
         subprocess.run(
             [sys.executable, "-c", script],

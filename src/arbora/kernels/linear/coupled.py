@@ -18,7 +18,7 @@ import math
 import numba as nb
 import numpy as np
 
-from arbora.kernels.coordinate import (
+from arbora.kernels.linear.coordinate import (
     HINGE,
     LOGISTIC,
     SETTLED,

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numba as nb
 import numpy as np
 
-from arbora.kernels.normal_wishart import (
+from arbora.kernels.gibbs.normal_wishart import (
     EXACT,
     N_SCRATCH,
     add_row,

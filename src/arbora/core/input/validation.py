@@ -4,7 +4,7 @@
 Both take the same steps:
 
 1. **structure**: the index arrays of a sparse matrix must stay inside its shape, because compiled kernels trust them
-   (`arbora.core.sparse_structure`);
+   (`arbora.core.input.sparse_structure`);
 2. **size**: a shape that alone exceeds the free memory is refused before anything is allocated;
 3. **conversion**: scikit-learn's `validate_data` (dimensions, number of features, dtype, CSR);
 4. **finiteness**: NaN and infinity are refused.
@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from arbora.core.chunks import split
+from arbora.core.input.sparse_structure import check_structure
 from arbora.core.memory import require_memory
-from arbora.core.sparse_structure import check_structure
 
 Mask = Callable[[NDArray[Any]], NDArray[np.bool_]]
 

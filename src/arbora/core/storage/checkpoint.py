@@ -24,7 +24,13 @@ from urllib.parse import quote, unquote
 import numpy as np
 from numpy.lib import format as npy
 
-from arbora.core.files import TEMPORARY_PREFIX, HashingWriter, publish, remove_stray_files, temporary_file
+from arbora.core.storage.files import (
+    TEMPORARY_PREFIX,
+    HashingWriter,
+    publish,
+    remove_stray_files,
+    temporary_file,
+)
 from arbora.core.warn_caller import warn_caller
 
 _MARK = "arbora-checkpoint"
@@ -95,15 +101,15 @@ class Checkpoint:
     path : str or path
         The folder; created if missing. One process at a time may use it, with any number of threads.
     fingerprint : str
-        From `arbora.core.fingerprint.fingerprint`, of the data and of every parameter that changes the result. A
-        folder with another fingerprint is refused.
+        From `arbora.core.storage.fingerprint.fingerprint`, of the data and of every parameter that changes the result.
+        A folder with another fingerprint is refused.
 
     Examples
     --------
     >>> import tempfile
     >>> import numpy as np
-    >>> from arbora.core.checkpoint import Checkpoint
-    >>> from arbora.core.fingerprint import fingerprint
+    >>> from arbora.core.storage.checkpoint import Checkpoint
+    >>> from arbora.core.storage.fingerprint import fingerprint
     >>> folder = tempfile.TemporaryDirectory()
     >>> name = fingerprint(np.eye(3), {"C": 1.0})
     >>> checkpoint = Checkpoint(folder.name, name)
@@ -180,7 +186,7 @@ class Checkpoint:
         --------
         >>> import tempfile
         >>> import numpy as np
-        >>> from arbora.core.checkpoint import Checkpoint
+        >>> from arbora.core.storage.checkpoint import Checkpoint
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     checkpoint = Checkpoint(folder, "a fit")
         ...     checkpoint.save("sweep", {"counts": np.arange(3)}, {"step": 1})
@@ -221,7 +227,7 @@ class Checkpoint:
         Examples
         --------
         >>> import tempfile
-        >>> from arbora.core.checkpoint import Checkpoint
+        >>> from arbora.core.storage.checkpoint import Checkpoint
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     print(Checkpoint(folder, "a fit").load("never saved"))
         None
@@ -243,7 +249,7 @@ class Checkpoint:
         Examples
         --------
         >>> import tempfile
-        >>> from arbora.core.checkpoint import Checkpoint
+        >>> from arbora.core.storage.checkpoint import Checkpoint
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     Checkpoint(folder, "a fit").keys()
         []
@@ -260,7 +266,7 @@ class Checkpoint:
         --------
         >>> import tempfile
         >>> from pathlib import Path
-        >>> from arbora.core.checkpoint import Checkpoint
+        >>> from arbora.core.storage.checkpoint import Checkpoint
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     checkpoint = Checkpoint(Path(folder) / "fit", "a fit")
         ...     checkpoint.clear()

@@ -3,7 +3,7 @@
 A file is written under a temporary name in its final folder, forced to the disk, and renamed over the old one; file
 systems rename atomically. A folder is exchanged with the old one, atomically on Linux; elsewhere the old one is moved
 aside for a moment, and the next run moves it back if the process died in between. Temporary names carry their owner
-(`arbora.core.owners`): the next run removes what dead processes left.
+(`arbora.core.storage.owners`): the next run removes what dead processes left.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from arbora.core.owners import has_owner, owner_is_dead, owner_tag, remove_dead_folders
+from arbora.core.storage.owners import has_owner, owner_is_dead, owner_tag, remove_dead_folders
 
 TEMPORARY_PREFIX = ".arbora-tmp-"
 _ASIDE_PREFIX = ".arbora-old-"  # an old folder that is being replaced
@@ -69,7 +69,7 @@ class HashingWriter:
     Examples
     --------
     >>> import hashlib, io
-    >>> from arbora.core.files import HashingWriter
+    >>> from arbora.core.storage.files import HashingWriter
     >>> target = io.BytesIO()
     >>> writer = HashingWriter(target, hashlib.sha256())
     >>> writer.write(b"abc")
@@ -113,7 +113,7 @@ def temporary_file(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from arbora.core.files import publish, temporary_file
+    >>> from arbora.core.storage.files import publish, temporary_file
     >>> with tempfile.TemporaryDirectory() as name, temporary_file(Path(name)) as (file, path):
     ...     _ = file.write(b"done")
     ...     publish(file, path, Path(name) / "result")

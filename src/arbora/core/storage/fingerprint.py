@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from arbora.core.chunks import split
-from arbora.core.files import Hasher
+from arbora.core.storage.files import Hasher
 
 _CHUNK_BYTES = 1 << 24
 
@@ -41,7 +41,7 @@ def fingerprint(*things: Any) -> str:
     Examples
     --------
     >>> import numpy as np
-    >>> from arbora.core.fingerprint import fingerprint
+    >>> from arbora.core.storage.fingerprint import fingerprint
     >>> X = np.eye(3)
     >>> fingerprint(X, {"C": 1.0, "tol": 0.1}) == fingerprint(X.copy(), {"tol": 0.1, "C": 1.0})
     True

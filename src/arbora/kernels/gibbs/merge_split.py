@@ -15,7 +15,7 @@ import math
 import numba as nb
 import numpy as np
 
-from arbora.kernels.normal_wishart import (
+from arbora.kernels.gibbs.normal_wishart import (
     EXACT,
     N_SCRATCH,
     add_row,
@@ -25,7 +25,7 @@ from arbora.kernels.normal_wishart import (
     log_student,
     restore_scale,
 )
-from arbora.kernels.partition_gibbs import draw_projection, fill_losses, list_active
+from arbora.kernels.gibbs.partition_gibbs import draw_projection, fill_losses, list_active
 
 
 @nb.njit(**EXACT)

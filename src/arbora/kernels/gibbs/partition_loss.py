@@ -12,7 +12,7 @@ rows that are together in one of the partitions only. f is passed as a table.
 import numba as nb
 import numpy as np
 
-from arbora.kernels.normal_wishart import EXACT
+from arbora.kernels.gibbs.normal_wishart import EXACT
 
 
 @nb.njit(**EXACT)

@@ -1,0 +1,1 @@
+"""What comes in: validation of matrices and labels, and the division of rows into folds."""

@@ -1,0 +1,1 @@
+"""Dual coordinate descent: flat classes, classes that share weights, softmax, and choices of paths."""
