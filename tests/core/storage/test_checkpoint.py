@@ -239,7 +239,10 @@ def test_equal_things_have_equal_fingerprints():
 
 
 def test_a_fingerprint_does_not_depend_on_the_process():
-    script = "from arbora.core.storage.fingerprint import fingerprint; print(fingerprint({'b', 'a'}, {'x': 1.5}, 'word'))"
+    script = (
+        "from arbora.core.storage.fingerprint import fingerprint; "
+        "print(fingerprint({'b', 'a'}, {'x': 1.5}, 'word'))"
+    )
     outputs = {
         subprocess.run(
             [sys.executable, "-c", script],

@@ -101,8 +101,8 @@ class Checkpoint:
     path : str or path
         The folder; created if missing. One process at a time may use it, with any number of threads.
     fingerprint : str
-        From `arbora.core.storage.fingerprint.fingerprint`, of the data and of every parameter that changes the result.
-        A folder with another fingerprint is refused.
+        From `arbora.core.storage.fingerprint.fingerprint`, of the data and of every parameter that changes the
+        result. A folder with another fingerprint is refused.
 
     Examples
     --------

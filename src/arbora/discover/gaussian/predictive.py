@@ -6,8 +6,8 @@ and a new one with probability proportional to alpha. The average over the draws
     p(x) = sum_j weight_j exp(constant_j - power_j L_j(x)),
 
 L_j(x) the change of log|S_n| that x makes (see `arbora.kernels.gibbs.normal_wishart`), for the clusters j of all
-draws. A training row is scored by the draws of the other rows: the density without it is the harmonic mean, over the draws,
-of its density given the other rows and their labels (the conditional predictive ordinate).
+draws. A training row is scored by the draws of the other rows: the density without it is the harmonic mean, over the
+draws, of its density given the other rows and their labels (the conditional predictive ordinate).
 """
 
 from __future__ import annotations
