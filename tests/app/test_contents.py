@@ -63,12 +63,14 @@ def test_nodes_of_a_dag_name_their_other_parents(collection):
 
 
 def test_the_sample_contains_all_referenced_documents(collection):
-    described = describe_tree(filed(collection), [[]] * 7, [""] * 7, sample=30, always=[3, 199])
+    described = describe_tree(
+        filed(collection), [[]] * 7, [""] * 7, sample=30, always=[3, 199], layout="linear"
+    )
     assert len(described.sampled) == len(set(described.sampled.tolist())) == 30
     assert {3, 199} <= set(described.sampled.tolist())
     assert described.positions.shape == (30, 3)
     assert described.notices == ["A sample of 30 of 200 documents is shown."]
-    everything = describe_tree(filed(collection), [[]] * 7, [""] * 7)
+    everything = describe_tree(filed(collection), [[]] * 7, [""] * 7, layout="linear")
     full = {node["name"]: everything.sampled[node["documents"][:2]].tolist() for node in everything.nodes}
     for node in described.nodes:  # 30 documents leave room for two of each node
         assert described.sampled[node["documents"]].tolist() == full[node["name"]]

@@ -168,6 +168,12 @@ def _add_output(parser: argparse.ArgumentParser, out_help: str) -> None:
         metavar="N",
         help="largest number of documents to keep in the folder (50000)",
     )
+    parser.add_argument(
+        "--layout",
+        choices=("neighbours", "linear"),
+        default="neighbours",
+        help="map of the documents: similar ones near each other (neighbours), or a projection (linear)",
+    )
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:

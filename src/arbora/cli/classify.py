@@ -57,6 +57,7 @@ def train(
     settings |= {
         key: value for key, value in {**options._asdict(), **text._asdict()}.items() if value is not None
     }
+    settings["layout"] = more["layout"]
     content = trained.content(sample=sample, settings=settings)
     write_folder(out, content)
     seconds = time.perf_counter() - start

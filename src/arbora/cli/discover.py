@@ -30,6 +30,7 @@ def discover(data: str, out: str, *, sample: int, as_json: bool, **more: Any) ->
     }
     settings |= {"tree": list(options.tree)} if options.tree else {"topics": options.topics or DEFAULT_TOPICS}
     settings |= {"language": text.language} | ({"over_time": options.over_time} if options.over_time else {})
+    settings["layout"] = more["layout"]
     content = found.content(sample=sample, settings=settings)
     write_folder(out, content)
     seconds = time.perf_counter() - start

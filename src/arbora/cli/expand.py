@@ -40,6 +40,7 @@ def expand(
     settings: dict[str, Any] = {"command": "expand", "data": data}
     settings |= {"unsorted": unsorted} if unsorted else {}
     settings |= {"new": options.new, "sure": options.sure, "seed": options.seed, "language": text.language}
+    settings["layout"] = more["layout"]
     content = found.content(sample=sample, settings=settings)
     write_folder(out, content)
     seconds = time.perf_counter() - start

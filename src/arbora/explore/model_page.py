@@ -20,6 +20,7 @@ def show_model(
     baseline: Any = None,
     name: str | None = None,
     height: int = 760,
+    layout: str = "neighbours",
 ) -> Page:
     """Make the page of a fitted classifier, mixture or k-means; ``model.explore(...)`` does the same.
 
@@ -43,6 +44,8 @@ def show_model(
         Name of the model; by default the name of its class.
     height : int
         Height of the frame in pixels.
+    layout : {"neighbours", "linear"}
+        Map of the rows: similar rows near each other (needs openTSNE), or a linear projection.
 
     Returns
     -------
@@ -58,7 +61,15 @@ def show_model(
     '<!doctype html>'
     """
     content = model_content(
-        model, X, y, documents=documents, words=words, times=times, baseline=baseline, name=name
+        model,
+        X,
+        y,
+        documents=documents,
+        words=words,
+        times=times,
+        baseline=baseline,
+        name=name,
+        layout=layout,
     )
     page = make_page([content])
     page.height = height

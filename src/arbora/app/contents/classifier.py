@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from arbora.app.answers import predict_with_probability
 from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, path_titles
+from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.subject import Subject, base_content
 from arbora.app.contents.words import forms_of, group_forms, typical_words
 from arbora.app.evaluation import Trial, evaluate
@@ -66,6 +67,7 @@ def classifier_content(
         sample=sample,
         always=[row for one in confusions for row in one["documents"]],
         random_state=settings.get("seed", 0),
+        layout=settings.get("layout", LAYOUTS[0]),
     )
     for node, typical in zip(described.nodes, _typical_words(subject, tree, sets), strict=True):
         node["typical"] = [[word, round(share, 6)] for word, share in typical]

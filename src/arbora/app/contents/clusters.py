@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from arbora.app.contents.nodes import SAMPLE, DocumentTree, describe_tree
+from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.subject import Subject, base_content
 from arbora.app.folder import Content
 from arbora.datasets.base import ROOT
@@ -62,6 +63,7 @@ def clusters_content(
         ["all rows", *map(cluster_title, names_of, shares, top)],
         sample=sample,
         random_state=settings.get("seed", 0),
+        layout=settings.get("layout", LAYOUTS[0]),
     )
     for k, node in enumerate(described.nodes[1:]):
         node["labels"] = shares[k]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from arbora.app.answers import known_rows, label_names_of, predict_with_probabil
 from arbora.app.contents.classifier import as_text, classifier_content
 from arbora.app.contents.clusters import clusters_content
 from arbora.app.contents.groups import SURE, Membership, groups_content
+from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.subject import Subject
 from arbora.app.contents.topics import topics_content, without_empty
 from arbora.app.documents.collection import Documents
@@ -42,6 +43,7 @@ def model_content(
     times: Any = None,
     baseline: Any = None,
     name: str | None = None,
+    layout: str = LAYOUTS[0],
 ) -> Content:
     """Describe a fitted classifier, mixture, k-means, ExpandClusters or DiscriminativeClustering and rows in memory.
 
@@ -63,6 +65,8 @@ def model_content(
         With y: a flat model to compare with.
     name : str, optional
         Name of the model; by default the name of its class.
+    layout : {"neighbours", "linear"}
+        Map of the rows; see `arbora.app.contents.positions.place_documents`.
 
     Returns
     -------
@@ -92,22 +96,23 @@ def model_content(
     collection = Documents(title, ids, None, places, texts=texts, X=rows, feature_names=np.array(names))
     subject = Subject(model, rows, collection, names)
     notices = [_NO_ROWS] if X is None else []
+    settings = {"layout": layout}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_NO_NAMES)
         if hasattr(model, "label_counts_"):
             _refuse("times", times, "topics over time")
             _refuse("baseline", baseline, "classifiers")
-            content = _clusters(subject, y, notices)
+            content = _clusters(subject, y, notices, settings)
         elif hasattr(model, "known_classes_"):
             _refuse("times", times, "topics over time")
             _refuse("baseline", baseline, "classifiers")
-            content = _groups(subject, y)
+            content = _groups(subject, y, settings)
         elif hasattr(model, "classes_"):
             _refuse("times", times, "topics over time")
-            content = _classifier(subject, y, baseline, notices)
+            content = _classifier(subject, y, baseline, notices, settings)
         else:
             _refuse("baseline", baseline, "classifiers")
-            content = _topics(subject, y, times, notices)
+            content = _topics(subject, y, times, notices, settings)
     return content._replace(about=full_about(content))
 
 
@@ -149,7 +154,9 @@ def _column_names(model: Any, words: Any) -> list[str]:
     return names
 
 
-def _classifier(subject: Subject, y: Any, baseline: Any, notices: list[str]) -> Content:
+def _classifier(
+    subject: Subject, y: Any, baseline: Any, notices: list[str], settings: Mapping[str, Any]
+) -> Content:
     model, X, documents, _, _ = subject
     tree, trial, labels = tree_of_model(model), None, None
     if y is None:
@@ -162,7 +169,7 @@ def _classifier(subject: Subject, y: Any, baseline: Any, notices: list[str]) -> 
         other = None if baseline is None else as_text(label_names_of(baseline, baseline.predict(X)))
         trial = Trial(labels, found, other, np.arange(len(labels)), None, "given")
     subject = subject._replace(documents=_with_labels(documents, labels))
-    return classifier_content(subject, tree, trial, settings={}, notices=notices)
+    return classifier_content(subject, tree, trial, settings=settings, notices=notices)
 
 
 def _check_labels(labels: list[Any], tree: Hierarchy) -> None:
@@ -180,7 +187,7 @@ def _with_labels(documents: Documents, labels: list[Any] | None) -> Documents:
     return Documents(**{**vars(documents), "y": y})
 
 
-def _topics(subject: Subject, y: Any, times: Any, notices: list[str]) -> Content:
+def _topics(subject: Subject, y: Any, times: Any, notices: list[str], settings: Mapping[str, Any]) -> Content:
     model, X, documents, _, _ = subject
     stamps = None
     if times is not None:
@@ -190,20 +197,22 @@ def _topics(subject: Subject, y: Any, times: Any, notices: list[str]) -> Content
     documents = _with_labels(documents, None if y is None else as_text(np.asarray(y, object).tolist()))
     documents, X, left_out = without_empty(documents, X)
     subject = subject._replace(X=X, documents=documents)
-    return topics_content(subject, stamps, settings={"over_time": "time"}, notices=[*notices, *left_out])
+    return topics_content(
+        subject, stamps, settings={"over_time": "time", **settings}, notices=[*notices, *left_out]
+    )
 
 
-def _clusters(subject: Subject, y: Any, notices: list[str]) -> Content:
+def _clusters(subject: Subject, y: Any, notices: list[str], settings: Mapping[str, Any]) -> Content:
     labels = None
     if y is not None:
         given = np.asarray(y, object)
         texts = [" / ".join(map(str, one)) for one in given.tolist()] if given.ndim == 2 else given.tolist()
         labels = as_text(texts)
     subject = subject._replace(documents=_with_labels(subject.documents, labels))
-    return clusters_content(subject, settings={}, notices=notices)
+    return clusters_content(subject, settings=settings, notices=notices)
 
 
-def _groups(subject: Subject, y: Any) -> Content:
+def _groups(subject: Subject, y: Any, settings: Mapping[str, Any]) -> Content:
     model, X, documents, _, _ = subject
     if y is None or X.shape[0] != len(model.labels_):
         raise ValueError(f"{type(model).__name__} is shown with its own rows: give the X and y of the fit.")
@@ -215,7 +224,7 @@ def _groups(subject: Subject, y: Any) -> Content:
     found = model.predict_proba(X)[np.arange(len(columns)), columns]
     probability = np.where([label is None for label in labels], found, 1.0)
     return groups_content(
-        subject._replace(documents=documents), Membership(model.labels_, probability, SURE), settings={}
+        subject._replace(documents=documents), Membership(model.labels_, probability, SURE), settings=settings
     )
 
 

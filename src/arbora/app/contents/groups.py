@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, path_titles
+from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.sample import snippet
 from arbora.app.contents.subject import Subject, base_content
 from arbora.app.contents.topics import top_words
@@ -87,6 +88,7 @@ def groups_content(
             *(row for group in new.values() for row in (*group.central, *group.borderline)),
         ],
         random_state=settings.get("seed", 0),
+        layout=settings.get("layout", LAYOUTS[0]),
     )
     states = np.array(filed.states(documents.y), object)
     line = _Lines(described.sampled)

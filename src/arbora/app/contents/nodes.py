@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.app.contents.positions import project, unit_rows
+from arbora.app.contents.positions import LAYOUTS, place_documents, unit_rows
 from arbora.app.contents.sample import draw_sample
 from arbora.kernels.centres import centre_products
 from arbora.structure import Hierarchy
@@ -47,6 +47,7 @@ def describe_tree(
     always: Iterable[int] = (),
     centres: NDArray[Any] | None = None,
     random_state: int = 0,
+    layout: str = LAYOUTS[0],
 ) -> Description:
     """Describe the nodes, draw a sample of the documents, and compute the positions of both on the map.
 
@@ -64,6 +65,8 @@ def describe_tree(
     centres : ndarray of shape (n_nodes, n_features), optional
         Centres of the nodes, for the representative documents; by default the means of their documents.
     random_state : int
+    layout : {"neighbours", "linear"}
+        See `arbora.app.contents.positions.place_documents`.
 
     Returns
     -------
@@ -79,13 +82,14 @@ def describe_tree(
     needed = np.unique(np.concatenate([*found, np.fromiter(always, np.int64)]).astype(np.int64))
     sampled = draw_sample(n_documents, sample, needed, rng)
     leaves = filed.at[:, np.flatnonzero(np.diff(sp.csc_array(filed.at).indptr))]
-    positions, node_positions = project(filed.X, leaves, members, random_state)
+    positions, node_positions, notices = place_documents(
+        filed.X, leaves, members, sampled, layout=layout, random_state=random_state
+    )
     place = [np.searchsorted(sampled, rows).tolist() for rows in found]
     nodes = _describe(filed, members, words, titles, place)
-    notices = []
     if len(sampled) < n_documents:
-        notices.append(f"A sample of {len(sampled):,} of {n_documents:,} documents is shown.")
-    return Description(nodes, sampled, positions[sampled], node_positions, notices)
+        notices = [f"A sample of {len(sampled):,} of {n_documents:,} documents is shown.", *notices]
+    return Description(nodes, sampled, positions, node_positions, notices)
 
 
 def representatives(

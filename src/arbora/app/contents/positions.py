@@ -1,7 +1,9 @@
-"""Positions of documents and nodes on the map: a projection onto three directions.
+"""Positions of documents and nodes on the map: a linear layout, and one that keeps neighbours together.
 
-The directions are the principal directions of the centres of the leaves: these separate classes and topics, which the
-principal directions of the documents rarely do. Rows have unit length, so that all positions are in the unit ball.
+The linear layout is a projection onto three directions, the principal directions of the centres of the leaves: these
+separate classes and topics, which the principal directions of the documents rarely do. Rows have unit length, so that
+all positions are in the unit ball. The layout of neighbours has two dimensions and starts from the linear one; see
+`arbora.app.contents.neighbour_layout`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.app.contents.neighbour_layout import LEAST, can_lay_out, lay_out
+
+LAYOUTS = ("neighbours", "linear")
+NO_LIBRARY = (
+    "The map is linear because openTSNE, which keeps neighbours together, is not installed: "
+    "pip install arbora[explore]"
+)
 N_DIRECTIONS = 3
 _WIDTH, _ROUNDS = 10, 6  # of the subspace iteration
 _ROWS = 5000  # documents used for directions when there are too few leaves
@@ -30,6 +39,57 @@ def unit_rows(X: Any) -> sp.csr_array:
     length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
     scale = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
     return sp.csr_array(sp.diags_array(scale) @ X)
+
+
+def place_documents(
+    X: Any,
+    leaves: Any,
+    members: Any,
+    sampled: NDArray[np.int64],
+    *,
+    layout: str = LAYOUTS[0],
+    random_state: int = 0,
+) -> tuple[NDArray[np.float32], NDArray[np.float32], list[str]]:
+    """Compute the positions of a sample of documents, and of all nodes.
+
+    Parameters
+    ----------
+    X, leaves, members, random_state
+        See `project`.
+    sampled : ndarray of int
+        Row numbers of the documents to place.
+    layout : {"neighbours", "linear"}
+        "neighbours" needs openTSNE, and at least 30 documents; otherwise the layout is linear.
+
+    Returns
+    -------
+    positions : ndarray of shape (n_sampled, 3)
+    node_positions : ndarray of shape (n_nodes, 3)
+    notices : list of str
+        A message if openTSNE is missing.
+    """
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
+    linear, nodes = project(X, leaves, members, random_state)
+    if layout == "linear" or len(sampled) < LEAST:
+        return linear[sampled], nodes, []
+    if not can_lay_out():
+        return linear[sampled], nodes, [NO_LIBRARY]
+    own = sp.csr_array(leaves, dtype=np.float64)
+    centres = _means(own, linear)
+    n_own = np.maximum(np.asarray(own.sum(axis=1)).ravel(), 1.0)
+    start = linear[:, :2] + (own @ np.nan_to_num(centres[:, :2])) / n_own[:, None]
+    positions = np.zeros((len(sampled), N_DIRECTIONS), np.float32)
+    positions[:, :2] = lay_out(unit_rows(X)[sampled], start[sampled], random_state=random_state)
+    return positions, _means(sp.csr_array(members, dtype=np.float64)[sampled], positions), []
+
+
+def _means(members: sp.csr_array, positions: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the mean position of the documents of each node; NaN for nodes without documents."""
+    size = np.asarray(members.sum(axis=0)).ravel()
+    nodes = np.full((members.shape[1], positions.shape[1]), np.nan)
+    np.divide(members.T @ positions, size[:, None], out=nodes, where=size[:, None] > 0)
+    return nodes.astype(np.float32)
 
 
 def project(
@@ -67,11 +127,7 @@ def project(
     directions = _directions(X, leaves, np.random.default_rng(random_state))
     positions = np.zeros((X.shape[0], N_DIRECTIONS))
     positions[:, : directions.shape[1]] = X @ directions
-    members = sp.csr_array(members, dtype=np.float64)
-    size = np.asarray(members.sum(axis=0)).ravel()
-    nodes = np.full((members.shape[1], N_DIRECTIONS), np.nan)
-    np.divide(members.T @ positions, size[:, None], out=nodes, where=size[:, None] > 0)
-    return positions.astype(np.float32), nodes.astype(np.float32)
+    return positions.astype(np.float32), _means(sp.csr_array(members, dtype=np.float64), positions)
 
 
 def _directions(X: sp.csr_array, leaves: Any, rng: np.random.Generator) -> NDArray[np.float64]:

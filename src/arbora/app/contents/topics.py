@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from arbora.app.answers import known_rows, topic_means, topic_probabilities
 from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, topic_titles
+from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.subject import Subject, base_content
 from arbora.app.contents.topic_times import bin_of, describe_time
 from arbora.app.contents.words import forms_of, group_forms, typical_words
@@ -144,6 +145,7 @@ def topics_content(
         sample=sample,
         centres=found.means,
         random_state=settings.get("seed", 0),
+        layout=settings.get("layout", LAYOUTS[0]),
     )
     if found.concentrations is not None:
         for node, kappa in zip(described.nodes, found.concentrations.tolist(), strict=True):
