@@ -17,9 +17,12 @@ _TOPIC_KEYS = ("name", "title", "parent", "size", "share", "words")
 _SCORE_NAMES = {"macro_f1": "Macro-F1", "micro_f1": "Micro-F1"}
 
 
+_STRICT = json.JSONEncoder(allow_nan=False)
+
+
 def to_json(value: Any) -> str:
     """Write a value as one line of strict JSON."""
-    return json.dumps(value, allow_nan=False)
+    return _STRICT.encode(value)
 
 
 def training_text(content: Content, out: str, seconds: float) -> str:

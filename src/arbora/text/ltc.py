@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.core.input.sparse_structure import check_structure
 from arbora.core.warn_caller import warn_caller
 from arbora.text.checks import check_dtype, check_ngram_range
+from arbora.text.known_words import KnownWords, count_known
 from arbora.text.terms import commonest_forms, count, document_frequencies, grams, join, number_stems, select
 from arbora.text.tokens import (
     TOKEN_PATTERN,
@@ -211,7 +212,11 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         rules = self._rules()
-        counts = self._count_known(tokenize(raw_documents, rules), rules)
+        if check_ngram_range(self.ngram_range) == (1, 1):
+            words = self._remembered_words(rules)
+            counts = count_known(raw_documents, rules, words, len(self.vocabulary_), self.dtype)
+        else:
+            counts = self._count_known(tokenize(raw_documents, rules), rules)
         return ltc_rows(counts, self.idf_, self.sublinear_tf)
 
     def inverse_transform(self, X: Any) -> list[npt.NDArray[np.object_]]:
@@ -351,6 +356,17 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
             column_of = np.fromiter(columns, dtype=np.int32, count=len(level.terms))
             counted.append(count(level, column_of, len(self.vocabulary_), self.dtype))
         return reduce(add, counted)  # n-grams of different n have different columns
+
+    def _remembered_words(self, rules: Rules) -> KnownWords:
+        """Return the columns of the words of earlier calls; they are not part of the fitted model."""
+        words: KnownWords | None = getattr(self, "_known_words", None)
+        if words is None or not words.serves(rules, self.vocabulary_, self.stem):
+            words = self._known_words = KnownWords(rules, self.vocabulary_, self.stem)
+        return words
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_known_words"}
 
     def _rules(self) -> Rules:
         return make_rules(
