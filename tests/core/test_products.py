@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from arbora.core.products import csr_matmul, csr_matmul_sparse
+from arbora.core.products import csr_matmul, csr_matmul_sparse, is_small, small_product
 from arbora.engine import ThreadEngine
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -100,3 +100,26 @@ def test_sparse_product_equals_scipy_for_any_number_of_threads(dtype):
     product = csr_matmul_sparse(X, W)
     np.testing.assert_allclose(product, (X @ W).toarray(), rtol=50 * np.finfo(dtype).eps)
     np.testing.assert_array_equal(csr_matmul_sparse(X, W, ThreadEngine(2)), product)
+
+
+@DTYPES
+def test_small_products_agree_with_the_kernels(dtype):
+    X = random_csr((20, 30), 0.3, np.float64)
+    W = np.random.default_rng(1).standard_normal((30, 7)).astype(dtype)
+    W[np.abs(W) < 0.5] = 0
+    tolerance = {"atol": 50 * np.finfo(dtype).eps}
+    for small, large in (
+        (small_product(X, W), csr_matmul(X, W)),
+        (small_product(X, sp.csr_array(W)), csr_matmul_sparse(X, sp.csr_array(W))),
+    ):
+        assert small.dtype == dtype
+        np.testing.assert_allclose(small, large, **tolerance)
+    with pytest.raises(ValueError, match="X has 30 columns but W has 7 rows"):
+        small_product(X, W.T)
+
+
+def test_a_product_is_small_by_its_size_alone():
+    X = random_csr((20, 30), 0.3, np.float64)
+    assert is_small(X, 1000)
+    assert not is_small(X, 10**6)
+    assert not is_small(random_csr((100, 30), 0.3, np.float64), 1)

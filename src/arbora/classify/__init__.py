@@ -1,16 +1,57 @@
-"""Classifiers that file items into an existing taxonomy, DAG or label graph."""
+"""Classifiers that file items into an existing taxonomy, DAG or label graph.
 
-from arbora.classify._common.explain import Word, deciding_words, explain, words_of_nodes
-from arbora.classify.baselines import OneVsRestLogistic, OneVsRestSVC
-from arbora.classify.bayes.correlated import CorrelatedMultinomialLogit
-from arbora.classify.bayes.hierarchical import HierarchicalBayesClassifier
-from arbora.classify.cost import HierarchicalCostClassifier
-from arbora.classify.hierarchical_svm import HierarchicalSVM
-from arbora.classify.multinomial import MultinomialLogistic
-from arbora.classify.orthogonal import OrthogonalTransfer
-from arbora.classify.recursive.estimators import RecursiveLogisticRegression, RecursiveSVC
-from arbora.classify.semi_supervised import SemiSupervisedSVC
-from arbora.classify.top_down import TopDownSVC
+A name is imported when it is first used, with the modules that it needs only.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from arbora.classify._common.explain import Word, deciding_words, explain, words_of_nodes
+    from arbora.classify.baselines import OneVsRestLogistic, OneVsRestSVC
+    from arbora.classify.bayes.correlated import CorrelatedMultinomialLogit
+    from arbora.classify.bayes.hierarchical import HierarchicalBayesClassifier
+    from arbora.classify.cost import HierarchicalCostClassifier
+    from arbora.classify.hierarchical_svm import HierarchicalSVM
+    from arbora.classify.multinomial import MultinomialLogistic
+    from arbora.classify.orthogonal import OrthogonalTransfer
+    from arbora.classify.recursive.estimators import RecursiveLogisticRegression, RecursiveSVC
+    from arbora.classify.semi_supervised import SemiSupervisedSVC
+    from arbora.classify.top_down import TopDownSVC
+
+_MODULES = {
+    "CorrelatedMultinomialLogit": "arbora.classify.bayes.correlated",
+    "HierarchicalBayesClassifier": "arbora.classify.bayes.hierarchical",
+    "HierarchicalCostClassifier": "arbora.classify.cost",
+    "HierarchicalSVM": "arbora.classify.hierarchical_svm",
+    "MultinomialLogistic": "arbora.classify.multinomial",
+    "OneVsRestLogistic": "arbora.classify.baselines",
+    "OneVsRestSVC": "arbora.classify.baselines",
+    "OrthogonalTransfer": "arbora.classify.orthogonal",
+    "RecursiveLogisticRegression": "arbora.classify.recursive.estimators",
+    "RecursiveSVC": "arbora.classify.recursive.estimators",
+    "SemiSupervisedSVC": "arbora.classify.semi_supervised",
+    "TopDownSVC": "arbora.classify.top_down",
+    "Word": "arbora.classify._common.explain",
+    "deciding_words": "arbora.classify._common.explain",
+    "explain": "arbora.classify._common.explain",
+    "words_of_nodes": "arbora.classify._common.explain",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "thresholds":
+        return import_module("arbora.classify.thresholds")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})
+
 
 __all__ = [
     "CorrelatedMultinomialLogit",

@@ -17,6 +17,8 @@ from arbora.core.engine import Engine, SerialEngine
 from arbora.kernels.products import csr_rows_times_dense, csr_rows_times_sparse
 
 _CHUNK_ROWS = 2048
+_FEW_ROWS = 32  # a product of so few rows takes less time than loading a compiled kernel
+_FEW_OPERATIONS = 1 << 22
 
 
 def csr_matmul(
@@ -96,6 +98,30 @@ def csr_matmul_sparse(X: sp.csr_array, W: sp.csr_array, engine: Engine | None = 
 
     (engine or SerialEngine()).map(multiply, split(X.shape[0], size=_CHUNK_ROWS, even=False))
     return result
+
+
+def is_small(X: Any, n_columns: int) -> bool:
+    """Whether a product of sparse rows is so small that SciPy is faster than loading a compiled kernel.
+
+    Loading a kernel from the cache takes 0.2 s in a new process. The rule depends on the product alone, so that equal
+    calls give equal bits in every process. Products by SciPy and by the kernels agree up to rounding.
+    """
+    return bool(X.shape[0] <= _FEW_ROWS and X.nnz * n_columns <= _FEW_OPERATIONS)
+
+
+def small_product(X: sp.csr_array, W: Any) -> NDArray[Any]:
+    """Multiply a few sparse rows by a dense or sparse matrix with SciPy, in the precision of W.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> from arbora.core.products import small_product
+    >>> small_product(sp.csr_array([[0.0, 2.0]]), np.array([[1.0], [3.0]], np.float32))
+    array([[6.]], dtype=float32)
+    """
+    _require_match(X, W)
+    product: Any = X.astype(W.dtype, copy=False) @ W
+    return np.asarray(product.toarray() if hasattr(product, "toarray") else product)
 
 
 def _require_match(X: Any, W: Any) -> None:

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
-from arbora.core.products import csr_matmul, csr_matmul_sparse
+from arbora.core.products import csr_matmul, csr_matmul_sparse, is_small, small_product
 from arbora.core.trace import Trace
 from arbora.core.warn_caller import warn_caller
 from arbora.infer.linear.flat import BlockSolution
@@ -152,14 +152,26 @@ def keep_solution(estimator: Any, model: LinearModel, solutions: Sequence[BlockS
 
 
 def linear_scores(X: Any, model: LinearModel | PartsModel, engine: Engine) -> NDArray[Any]:
-    """Scores of all classes: X @ coef.T (or, by parts, X @ parts.T @ sharing) plus the intercept."""
+    """Scores of all classes: X @ coef.T (or, by parts, X @ parts.T @ sharing) plus the intercept.
+
+    A few rows are multiplied by SciPy, more by compiled kernels: the scores of a row in batches of different sizes
+    agree up to rounding in the precision of the weights.
+    """
     coef: Any
     coef, intercept, *sharing = model
     if hasattr(coef, "indptr"):
         # By features: the weights of features that do not occur in X are never read.
-        scores = csr_matmul_sparse(as_csr(X), sp.csr_array(sp.csc_array(coef).T), engine)
+        rows, by_feature = as_csr(X), sp.csr_array(sp.csc_array(coef).T)
+        if is_small(rows, coef.shape[0]):
+            scores = small_product(rows, by_feature)
+        else:
+            scores = csr_matmul_sparse(rows, by_feature, engine)
     elif hasattr(X, "indptr"):
-        scores = csr_matmul(sp.csr_array(X), coef.T, engine)  # C-contiguous by construction
+        rows = sp.csr_array(X)
+        if is_small(rows, len(coef)):
+            scores = small_product(rows, coef.T)
+        else:
+            scores = csr_matmul(rows, coef.T, engine)  # C-contiguous by construction
     else:
         scores = np.asarray(X, dtype=coef.dtype) @ coef.T
     if sharing:
