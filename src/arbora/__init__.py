@@ -30,7 +30,10 @@ _PACKAGES = (
     "text",
 )
 
-_MODELS = {"TopicModel": "arbora.app.topic_model"}  # of raw texts
+_MODELS = {  # of raw texts
+    "TextClassifier": "arbora.app.text_classifier",
+    "TopicModel": "arbora.app.topic_model",
+}
 
 __all__ = ["__version__", *_MODELS, *_PACKAGES]
 

@@ -326,7 +326,7 @@ def test_fit_leaves_parameters_alone_and_state_is_plain():
     vectorizer.fit(DOCUMENTS)
     assert {name: repr(value) for name, value in vectorizer.get_params().items()} == before
     state = set(vars(vectorizer)) - set(before)
-    assert state == {"vocabulary_", "feature_names_", "idf_"}
+    assert state == {"vocabulary_", "feature_names_", "idf_", "character_grams_"}
     assert json.loads(json.dumps(vectorizer.vocabulary_)) == vectorizer.vocabulary_
     assert {type(name) for name in vectorizer.feature_names_} == {str}
     assert {type(column) for column in vectorizer.vocabulary_.values()} == {int}
@@ -447,7 +447,7 @@ def test_long_and_strange_documents():
     documents = ["word " * 100_000, "w" * 100_000, "\x00\x1f\u200b\ufeff", "🌳🌳 tree\ud800s", "tree"]
     vectorizer = LtcVectorizer()
     X = vectorizer.fit_transform(documents)
-    assert vectorizer.feature_names_ == ["tree", "word", "w" * 100_000]
+    assert vectorizer.feature_names_ == ["tree", "word", "w" * 100_000, "🌳"]
     np.testing.assert_allclose(X.multiply(X).sum(axis=1).ravel(), [[1, 1, 0, 1, 1]], atol=1e-6)
 
 

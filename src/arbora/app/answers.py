@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from arbora.classify import deciding_words, explain
 from arbora.core.chunks import split
 from arbora.core.input.sparse_structure import check_structure
+from arbora.text.characters import is_fragment
 
 UNKNOWN_WORDS = "none of its words is known to the model"
 N_NEAREST = 3
+_PER_WORD = 8  # features to look at for each word to show
 _VALUES_PER_CHUNK = 1 << 22  # probabilities held in memory at a time
 
 
@@ -198,7 +200,10 @@ def _answer_classes(
     backoff = model.predict_backoff(X, threshold).tolist() if threshold is not None else None
     several = model.label_kind_ != "single"
     leading = near[:, 0].tolist() if several else [path[-1] for path in paths]
-    words = explain(model, X, feature_names, classes=leading, n_words=n_words) if n_words else None
+    words = None
+    if n_words:  # more than wanted, since character n-grams are not shown beside words
+        more = explain(model, X, feature_names, classes=leading, n_words=_PER_WORD * n_words)
+        words = [whole_words(some, n_words) for some in more]
     answers = []
     for row in range(X.shape[0]):
 
@@ -214,6 +219,18 @@ def _answer_classes(
             found["words"] = [[word, round(part, 4)] for word, part in words[row]]
         answers.append(found)
     return answers
+
+
+def whole_words(words: Sequence[tuple[str, float]], n_words: int) -> list[tuple[str, float]]:
+    """Return the first words that are not character n-grams; if there are none, the first n-grams.
+
+    Examples
+    --------
+    >>> whole_words([("…ing", 2.0), ("king", 1.0)], 5)
+    [('king', 1.0)]
+    """
+    whole = [one for one in words if not is_fragment(one[0])]
+    return list(whole or words)[:n_words]
 
 
 def topic_probabilities(model: Any, X: Any, times: Any = None) -> NDArray[np.float64]:

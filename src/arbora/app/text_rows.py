@@ -9,7 +9,9 @@ import scipy.sparse as sp
 
 from arbora.app.documents.collection import Documents
 from arbora.core.progress import Progress
+from arbora.core.warn_caller import warn_caller
 from arbora.text import ENGLISH_STOP_WORDS, LtcVectorizer
+from arbora.text.scripts import script_warning
 
 _LANGUAGE_TEXTS = 500  # read to guess the language
 _STOP_WORDS = 0.1  # least share of stop words in a language
@@ -67,6 +69,13 @@ def text_language(texts: Sequence[str]) -> str:
     return "english" if n_stop >= _STOP_WORDS * max(1, len(words)) else "none"
 
 
+def warn_of_script(texts: Sequence[str], language: str) -> None:
+    """Warn if the texts are not written in the script of the language."""
+    message = script_warning(texts, language)
+    if message is not None:
+        warn_caller(message)
+
+
 def fit_rows(
     documents: Documents, options: TextOptions, *, verbose: int = 0
 ) -> tuple[LtcVectorizer | None, Any]:
@@ -93,6 +102,7 @@ def fit_rows(
     """
     if documents.texts is None:
         return None, sp.csr_matrix(documents.X)
+    warn_of_script(documents.texts, options.language)
     vectorizer = make_vectorizer(options, len(documents))
     return vectorizer, vectorizer.fit_transform(_with_progress(documents.texts, verbose))
 

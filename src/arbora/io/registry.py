@@ -24,6 +24,8 @@ _registry: dict[str, str | type] = {
         "arbora.core.trace:Trace",
         "arbora.engine:ThreadEngine",
         "arbora.engine:RayEngine",
+        "arbora.app.text_classifier:TextClassifier",
+        "arbora.app.text_classifier:Recipe",
         "arbora.app.topic_model:TopicModel",
         "arbora.app.topic_model.edits:EditedTopics",
         "arbora.app.topic_model.edits:Merge",

@@ -1,7 +1,8 @@
 """`LtcVectorizer`: tokens, stop words, stems, n-grams and ``ltc`` weights with scikit-learn's interface.
 
-The steps are functions of three modules: `tokens` (documents to word ids), `terms` (words to counted stems and
-n-grams) and `weights` (counts to rows of unit length, with the equations).
+The steps are functions of four modules: `tokens` (documents to word ids), `terms` (words to counted stems and
+n-grams), `characters` (words to counted character n-grams) and `weights` (counts to rows of unit length, with the
+equations).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,11 +22,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.input.sparse_structure import check_structure
 from arbora.core.warn_caller import warn_caller
+from arbora.text.characters import count_grams, grams_of_words, name_of_gram
 from arbora.text.checks import check_dtype, check_ngram_range
 from arbora.text.known_words import KnownWords, count_known
 from arbora.text.terms import commonest_forms, count, document_frequencies, grams, join, number_stems, select
 from arbora.text.tokens import (
-    TOKEN_PATTERN,
+    AUTO_PATTERN,
     Rules,
     Tokens,
     given_terms,
@@ -33,7 +35,7 @@ from arbora.text.tokens import (
     stems_of_document,
     tokenize,
 )
-from arbora.text.weights import inverse_document_frequency, ltc_rows
+from arbora.text.weights import inverse_document_frequency, ltc_rows, side_by_side
 
 
 class LtcVectorizer(TransformerMixin, BaseEstimator):
@@ -53,6 +55,9 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         disables stemming.
     ngram_range : tuple (min_n, max_n), default=(1, 1)
         Shortest and longest n-gram.
+    characters : tuple (min_n, max_n) or None, default=None
+        Add character n-grams within words, such as (2, 5). They are a second block of columns, with weights of their
+        own; the blocks of a row have equal length. `max_df`, `max_features` and `vocabulary` are for words.
     min_df, max_df : int or float, default=1 and 1.0
         Drop terms that occur in fewer, or more, training documents than this. An int is a number of
         documents, a float a proportion.
@@ -62,8 +67,11 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         Convert the text to lower case.
     strip_accents : {"ascii", "unicode"} or None, default=None
         Remove accents, as scikit-learn does; "ascii" also drops all non-ASCII characters.
-    token_pattern : str, default=r"(?u)\b\w\w+\b"
-        Regular expression of a token; if it has a capturing group, the group is the token.
+    token_pattern : str, default="auto"
+        Regular expression of a token; if it has a capturing group, the group is the token. "auto": words of two or
+        more letters, digits or underscores, as scikit-learn's ``r"(?u)\b\w\w+\b"``; emoji are tokens too, and text
+        without spaces between words (Chinese, Japanese, Thai) is cut into n-grams, see `arbora.text.scripts`. "all":
+        also words of one character.
     vocabulary : list of str or None, default=None
         Words or n-grams to use as columns, in this order, instead of learning them. Each is analysed like the
         documents. `min_df`, `max_df` and `max_features` are then ignored.
@@ -84,6 +92,8 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         Readable name of each column.
     idf_ : ndarray of shape (n_features,)
         Inverse document frequency of each column.
+    character_grams_ : list of str
+        With `characters`: the n-grams, whose columns come after those of the words.
 
     Examples
     --------
@@ -103,6 +113,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         "stop_words": [StrOptions({"english"}), list, tuple, set, frozenset, None],
         "stem": [str, None],
         "ngram_range": [tuple, list],
+        "characters": [tuple, list, None],
         "min_df": [Interval(RealNotInt, 0, 1, closed="both"), Interval(Integral, 1, None, closed="left")],
         "max_df": [Interval(RealNotInt, 0, 1, closed="both"), Interval(Integral, 1, None, closed="left")],
         "max_features": [Interval(Integral, 1, None, closed="left"), None],
@@ -121,12 +132,13 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         stop_words: Literal["english"] | Iterable[str] | None = "english",
         stem: str | None = "english",
         ngram_range: tuple[int, int] = (1, 1),
+        characters: tuple[int, int] | None = None,
         min_df: float = 1,
         max_df: float = 1.0,
         max_features: int | None = None,
         lowercase: bool = True,
         strip_accents: Literal["ascii", "unicode"] | None = None,
-        token_pattern: str = TOKEN_PATTERN,
+        token_pattern: str = AUTO_PATTERN,
         vocabulary: Sequence[str] | None = None,
         sublinear_tf: bool = True,
         smooth_idf: bool = False,
@@ -135,6 +147,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         self.stop_words = stop_words
         self.stem = stem
         self.ngram_range = ngram_range
+        self.characters = characters
         self.min_df = min_df
         self.max_df = max_df
         self.max_features = max_features
@@ -165,7 +178,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         >>> LtcVectorizer().fit(["one tree", "two trees"]).vocabulary_
         {'tree': 0, 'two': 1}
         """
-        self._learn(raw_documents)
+        self.fit_tokens(tokenize(raw_documents, self.rules()))
         return self
 
     def fit_transform(self, raw_documents: Iterable[str], y: object = None) -> sparse.csr_matrix:
@@ -189,8 +202,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         array([[0., 1., 0.],
                [1., 0., 0.]], dtype=float32)
         """
-        counts = self._learn(raw_documents)
-        return ltc_rows(counts, self.idf_, self.sublinear_tf)
+        return self.fit_tokens(tokenize(raw_documents, self.rules()))
 
     def transform(self, raw_documents: Iterable[str]) -> sparse.csr_matrix:
         """Return the rows of documents; terms outside the vocabulary are ignored.
@@ -212,12 +224,11 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         rules = self._rules()
-        if check_ngram_range(self.ngram_range) == (1, 1):
+        if check_ngram_range(self.ngram_range) == (1, 1) and not getattr(self, "character_grams_", None):
             words = self._remembered_words(rules)
             counts = count_known(raw_documents, rules, words, len(self.vocabulary_), self.dtype)
-        else:
-            counts = self._count_known(tokenize(raw_documents, rules), rules)
-        return ltc_rows(counts, self.idf_, self.sublinear_tf)
+            return ltc_rows(counts, self.idf_, self.sublinear_tf)
+        return self.transform_tokens(tokenize(raw_documents, rules))
 
     def inverse_transform(self, X: Any) -> list[npt.NDArray[np.object_]]:
         """Return the names of the terms of each row.
@@ -274,8 +285,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         >>> LtcVectorizer(ngram_range=(1, 2)).build_analyzer()("The trees of the gardens")
         ['tree', 'garden', 'tree garden']
         """
-        self._validate_params()
-        rules = self._rules()
+        rules = self.rules()
         shortest, longest = check_ngram_range(self.ngram_range)
 
         def analyze(document: str) -> list[str]:
@@ -298,14 +308,21 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         """
         return self.build_analyzer()(document)
 
-    def _learn(self, raw_documents: Iterable[str]) -> sparse.csr_matrix:
-        """Set the fitted attributes; return the counts of the training documents."""
-        self._validate_params()
-        dtype = check_dtype(self.dtype)
-        rules = self._rules()
-        limits = check_ngram_range(self.ngram_range)
+    def fit_tokens(self, tokens: Tokens) -> sparse.csr_matrix:
+        """Fit to documents that are split already, by `rules`; return their rows.
+
+        Parameters
+        ----------
+        tokens : Tokens
+            See `arbora.text.tokens.tokenize`. Documents that are read once can be fitted with several settings.
+
+        Returns
+        -------
+        X : csr_matrix of shape (n_samples, n_features)
+        """
+        rules = self.rules()
+        dtype, limits = check_dtype(self.dtype), check_ngram_range(self.ngram_range)
         given = [] if self.vocabulary is None else given_terms(self.vocabulary, rules, limits)
-        tokens = tokenize(raw_documents, rules)
         n_samples = len(tokens.indptr) - 1
         if n_samples == 0:
             raise ValueError("no documents: the iterable is empty")
@@ -316,14 +333,63 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
             self.feature_names_ = list(map(str, self.vocabulary))
             self.vocabulary_ = dict(zip(given, range(len(given)), strict=True))
             counts = self._count_known(tokens, rules)
-        df = document_frequencies(counts)
+        blocks = [counts]
+        self.character_grams_: list[str] = []
+        if self.characters is not None:
+            blocks.append(self._discover_grams(tokens))
+            self.feature_names_ += list(map(name_of_gram, self.character_grams_))
+        df = np.concatenate([document_frequencies(block) for block in blocks])
         self.idf_ = inverse_document_frequency(df, n_samples, self.smooth_idf).astype(dtype)
         if not self.idf_.any():
             warn_caller(
                 f"every term occurs in all {n_samples} documents: log(N / df) is 0 and all rows are zero; "
                 "use smooth_idf=True to give such terms a weight"
             )
-        return counts
+        return self._weigh(blocks)
+
+    def transform_tokens(self, tokens: Tokens) -> sparse.csr_matrix:
+        """Return the rows of documents that are split already, by `rules`.
+
+        Parameters
+        ----------
+        tokens : Tokens
+            See `arbora.text.tokens.tokenize`.
+
+        Returns
+        -------
+        X : csr_matrix of shape (n_samples, n_features)
+        """
+        blocks = [self._count_known(tokens, self._rules())]
+        if getattr(self, "character_grams_", None):
+            grams, of_words = grams_of_words(tokens.words, check_ngram_range(self.characters or (1, 1)))
+            column_of = dict(zip(self.character_grams_, range(len(self.character_grams_)), strict=True))
+            known = np.array([gram in column_of for gram in grams], bool)
+            columns = [column_of[gram] for gram in grams if gram in column_of]
+            move = sparse.csr_array(
+                (np.ones(len(columns), np.float32), (np.flatnonzero(known), columns)),
+                shape=(len(grams), len(column_of)),
+            )
+            blocks.append(
+                count_grams(tokens.ids, tokens.indptr, sparse.csr_array(of_words @ move), self.dtype)
+            )
+        return self._weigh(blocks)
+
+    def _discover_grams(self, tokens: Tokens) -> sparse.csr_matrix:
+        """Set the character n-grams that pass the frequency limit; return their counts."""
+        grams, of_words = grams_of_words(tokens.words, check_ngram_range(self.characters or (1, 1)))
+        counts = count_grams(tokens.ids, tokens.indptr, of_words, self.dtype)
+        # N-grams of a single document are dropped: most are parts of rare words, which have a column already.
+        n_samples = counts.shape[0]
+        least = self.min_df * n_samples if isinstance(self.min_df, float) else self.min_df
+        kept = np.flatnonzero(document_frequencies(counts) >= max(least, min(2, n_samples)))
+        self.character_grams_ = [grams[k] for k in kept.tolist()]
+        return counts[:, kept]
+
+    def _weigh(self, blocks: list[sparse.csr_matrix]) -> sparse.csr_matrix:
+        """Give the counts of each block their weights; rows have unit length."""
+        edges = np.cumsum([block.shape[1] for block in blocks])[:-1]
+        parts = zip(blocks, np.split(self.idf_, edges), strict=True)
+        return side_by_side([ltc_rows(block, idf, self.sublinear_tf) for block, idf in parts])
 
     def _discover_terms(self, tokens: Tokens, rules: Rules) -> tuple[list[str], list[str], sparse.csr_matrix]:
         """Return the terms that pass the frequency limits, their names, and their counts."""
@@ -367,6 +433,11 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_known_words"}
+
+    def rules(self) -> Rules:
+        """Return the functions that split documents, for the parameters of this vectorizer."""
+        self._validate_params()
+        return self._rules()
 
     def _rules(self) -> Rules:
         return make_rules(

@@ -74,7 +74,7 @@ def find_forms(texts: Iterable[str], vectorizer: LtcVectorizer, *, phrases: bool
     >>> forms.terms.tolist()
     [0, 1, 1, 2, 3, 3, 4, 4]
     """
-    rules = vectorizer._rules()
+    rules = vectorizer.rules()
     every = make_rules(
         lowercase=vectorizer.lowercase,
         strip_accents=vectorizer.strip_accents,

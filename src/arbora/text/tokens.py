@@ -3,9 +3,10 @@ r"""Documents to integer word ids: the only step that processes every character.
 A document costs one split and one C-level ``map`` over a dictionary that numbers new words. Stop words, sorting and
 stemming are then handled once per distinct word, not once per occurrence.
 
-With the default token pattern ``\b\w\w+\b``, ASCII documents are split by ``str.translate`` and ``str.split``. This
-is four times faster than the regular expression and gives the same tokens: every non-word character becomes a
-space, and words of one character are dropped with the stop words.
+With the token pattern ``\b\w\w+\b``, and with ``"auto"``, ASCII documents are split by ``str.translate`` and
+``str.split``. This is four times faster than the regular expression and gives the same tokens: every non-word
+character becomes a space, and words of one character are dropped with the stop words. Other documents are split by
+the regular expression, or for ``"auto"`` as `arbora.text.scripts` describes.
 """
 
 import re
@@ -13,6 +14,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +23,17 @@ import Stemmer
 from sklearn.feature_extraction.text import strip_accents_ascii, strip_accents_unicode
 
 from arbora.text.checks import check_collection, check_document
+from arbora.text.scripts import split_any_script
 from arbora.text.stop_words import resolve_stop_words
 
 TOKEN_PATTERN = r"(?u)\b\w\w+\b"
 """Two or more letters, digits or underscores; scikit-learn's default."""
+
+AUTO_PATTERN = "auto"
+"""As `TOKEN_PATTERN`, with n-grams of text without spaces, and emoji; see `arbora.text.scripts`."""
+
+ALL_PATTERN = "all"
+"""As `AUTO_PATTERN`, and words of one character."""
 
 _ASCII_TO_WORDS = {code: chr(code) if re.match(r"\w", chr(code)) else " " for code in range(128)}
 _ONE_LETTER_WORDS = frozenset(_ASCII_TO_WORDS.values()) - {" "}
@@ -91,12 +100,16 @@ def make_rules(
 
     split = _make_split(token_pattern)
     dropped = resolve_stop_words(stop_words, normalize, split) | {""}
-    if token_pattern == TOKEN_PATTERN:
+    if token_pattern in (TOKEN_PATTERN, AUTO_PATTERN):
         dropped |= _ONE_LETTER_WORDS
     return Rules(normalize, split, dropped, _make_stem(stem))
 
 
 def _make_split(token_pattern: str) -> Callable[[str], list[str]]:
+    if token_pattern == AUTO_PATTERN:
+        return _with_ascii_split(split_any_script)
+    if token_pattern == ALL_PATTERN:
+        return _with_ascii_split(partial(split_any_script, least=1))
     try:
         pattern = re.compile(token_pattern)
     except re.error as error:
@@ -107,11 +120,12 @@ def _make_split(token_pattern: str) -> Callable[[str], list[str]]:
             "the token; write the others as (?:...)"
         )
     findall = pattern.findall
-    if token_pattern != TOKEN_PATTERN:
-        return findall
+    return _with_ascii_split(findall) if token_pattern == TOKEN_PATTERN else findall
 
+
+def _with_ascii_split(general: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
     def split(text: str) -> list[str]:
-        return text.translate(_ASCII_TO_WORDS).split() if text.isascii() else findall(text)
+        return text.translate(_ASCII_TO_WORDS).split() if text.isascii() else general(text)
 
     return split
 

@@ -54,3 +54,18 @@ def ltc_rows(
     if not idf.all():
         counts.eliminate_zeros()
     return normalize(counts, copy=False) if counts.shape[0] else counts  # normalize rejects an empty matrix
+
+
+def side_by_side(blocks: list[sparse.csr_matrix]) -> sparse.csr_matrix:
+    """Join blocks of columns, each with rows of unit length or zero; the rows of the result have unit length.
+
+    Examples
+    --------
+    >>> side_by_side([sparse.csr_matrix([[1.0], [0.0]]), sparse.csr_matrix([[1.0], [1.0]])]).toarray().round(2)
+    array([[0.71, 0.71],
+           [0.  , 1.  ]])
+    """
+    if len(blocks) == 1:
+        return blocks[0]
+    joined = sparse.csr_matrix(sparse.hstack(blocks, format="csr"))
+    return normalize(joined, copy=False) if joined.shape[0] else joined

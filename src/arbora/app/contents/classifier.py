@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.app.answers import predict_with_probability
+from arbora.app.answers import predict_with_probability, whole_words
 from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, path_titles
 from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.subject import Subject, base_content
@@ -19,7 +19,9 @@ from arbora.app.evaluation_tables import evaluation_text
 from arbora.app.folder import Content
 from arbora.classify import words_of_nodes
 from arbora.structure import Hierarchy
+from arbora.text.characters import is_fragment
 
+_PER_WORD = 8  # features to look at for each word to list, if there are character n-grams
 _MOST_TEXTS = 20_000  # documents whose words are counted
 
 
@@ -54,7 +56,7 @@ def classifier_content(
     Content
     """
     estimator, X, documents, names, _ = subject
-    by_name = dict(zip(map(str, estimator.nodes_), words_of_nodes(estimator, names, N_WORDS), strict=True))
+    by_name = dict(zip(map(str, estimator.nodes_), words_with_weight(estimator, names, N_WORDS), strict=True))
     words = [by_name.get(str(name), []) for name in tree.names]
     labels = documents.y if documents.y is not None else _labels(estimator, X)[0]
     sets = [label if isinstance(label, list) else [label] for label in labels]
@@ -69,7 +71,7 @@ def classifier_content(
         random_state=settings.get("seed", 0),
         layout=settings.get("layout", LAYOUTS[0]),
     )
-    for node, typical in zip(described.nodes, _typical_words(subject, tree, sets), strict=True):
+    for node, typical in zip(described.nodes, typical_words_of_nodes(subject, tree, sets), strict=True):
         node["typical"] = [[word, round(share, 6)] for word, share in typical]
     for one in confusions:
         one["documents"] = np.searchsorted(described.sampled, one["documents"]).tolist()
@@ -84,12 +86,20 @@ def classifier_content(
     )
 
 
-def _typical_words(
-    subject: Subject, tree: Hierarchy, sets: Sequence[Sequence[Any]]
+def words_with_weight(estimator: Any, names: Sequence[str], n_words: int) -> list[list[tuple[str, float]]]:
+    """Return the words with the largest weights at each node, without character n-grams if it has words."""
+    if not any(map(is_fragment, names)):
+        return list(words_of_nodes(estimator, names, n_words))
+    found = words_of_nodes(estimator, names, _PER_WORD * n_words)
+    return [whole_words(words, n_words) for words in found]
+
+
+def typical_words_of_nodes(
+    subject: Subject, tree: Hierarchy, sets: Sequence[Sequence[Any]], most: int = _MOST_TEXTS
 ) -> list[list[tuple[str, float]]]:
     """Return the words that documents of each node typically have, by a sample of the documents."""
     n_documents = subject.X.shape[0]
-    ids = np.sort(np.random.default_rng(0).permutation(n_documents)[:_MOST_TEXTS])
+    ids = np.sort(np.random.default_rng(0).permutation(n_documents)[:most])
     if not len(ids):
         return [[] for _ in range(tree.n_nodes)]
     texts = subject.documents.texts if subject.vectorizer is not None else None

@@ -1,0 +1,14 @@
+"""`TextClassifier`: classify raw texts, with features and model chosen by cross-validation.
+
+=============  ====================================================
+`estimator`    the estimator: fit and prediction
+`recipes`      how texts become rows, by name
+`choice`       the choice of the features and of the model
+`content`      the methods that describe, show, save and load it
+=============  ====================================================
+"""
+
+from arbora.app.text_classifier.estimator import AUTO, TextClassifier
+from arbora.app.text_classifier.recipes import Recipe
+
+__all__ = ["AUTO", "Recipe", "TextClassifier"]

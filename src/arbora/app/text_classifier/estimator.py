@@ -1,0 +1,371 @@
+"""`TextClassifier`: an estimator that files raw texts into classes.
+
+>>> from arbora import TextClassifier
+>>> texts = ["fish swim in the sea", "ships sail the sea", "old trees grow", "trees and grass"] * 5
+>>> labels = ["sea/fish", "sea/ships", "land", "land"] * 5
+>>> model = TextClassifier().fit(texts, labels)
+>>> model.predict(["a fish", "a tree"]).tolist()
+['sea/fish', 'land']
+>>> model.predict_path(["a fish"])
+[['root', 'sea', 'sea/fish']]
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from arbora.app.classifiers import ClassifierOptions, make_classifier
+from arbora.app.documents.collection import Documents
+from arbora.app.documents.labels import tree_of_labels
+from arbora.app.text_classifier.content import ClassifierContent
+from arbora.app.text_classifier.recipes import SAFE, vectorizer_of
+from arbora.app.text_rows import feature_names, text_language, transform_rows, warn_of_script
+from arbora.app.topic_model.given import as_documents
+from arbora.core.rollback import all_or_nothing
+from arbora.structure import Hierarchy
+
+AUTO = "auto"
+FLAT = "flat"
+
+
+class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
+    """Classify texts: features and model are chosen by cross-validation on the training texts.
+
+    Parameters
+    ----------
+    structure : Hierarchy, "flat" or None
+        Tree or DAG of the labels. None: labels that are paths, such as "sea/fish", make a tree; other labels are
+        flat. "flat": a slash has no meaning. The classes are the labels as given in all cases: the tree adds
+        probabilities of its inner nodes, `predict_path` and `predict_backoff`, and models that use it.
+    model : "auto", str or classifier
+        "auto": the best of flat linear models and, with a structure, of models that use it. A name of
+        `arbora.app.classifiers.MODELS`, or an unfitted classifier of `arbora.classify`, which is cloned.
+    features : "auto", str, TextOptions or vectorizer
+        "auto": the best of words or stems, with or without stop words, bigrams and character n-grams. A name such as
+        "words+bigrams", see `arbora.app.text_classifier.recipes`; or an unfitted vectorizer, which is cloned.
+    language : str
+        Language of stems and stop words; "none": words as they are. "auto": English if the texts look English.
+    C : float, optional
+        Cost of a training error; by default chosen, or that of the model.
+    coupling : float, optional
+        How much classes share with their neighbours in the structure; by default chosen, or that of the model.
+    n_jobs : int, optional
+        Number of threads. The result does not depend on it.
+    random_state : int, RandomState instance or None
+    verbose : int
+        1 prints what was chosen, and shows progress bars on a terminal.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The labels, sorted: columns of `predict_proba` and `decision_function`.
+    nodes_ : ndarray
+        Names of the nodes: columns of `predict_node_proba`.
+    hierarchy_ : Hierarchy
+        The structure; without one, a root for each class.
+    choice_ : dict
+        What was chosen ("features", "model", "C", "coupling"), why (a sentence), and the "candidates" with scores.
+    seconds_ : dict
+        Time of the parts of the fit: "features", "choice" and "model".
+    vectorizer_ : fitted vectorizer, or None for rows of numbers
+    estimator_ : fitted classifier of rows
+
+    Examples
+    --------
+    >>> from arbora import TextClassifier
+    >>> model = TextClassifier().fit(["good film", "fine film", "bad film", "dull film"] * 5, [1, 1, 0, 0] * 5)
+    >>> model.predict(["a fine day", "a dull day"])
+    array([1, 0])
+    >>> {label: sorted(words) for label, words in model.top_words(2).items()}
+    {0: ['bad', 'dull'], 1: ['fine', 'good']}
+    """
+
+    def __init__(
+        self,
+        structure: Any = None,
+        model: Any = AUTO,
+        features: Any = AUTO,
+        *,
+        language: str = AUTO,
+        C: float | None = None,
+        coupling: float | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.structure = structure
+        self.model = model
+        self.features = features
+        self.language = language
+        self.C = C
+        self.coupling = coupling
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    # --- fit ------------------------------------------------------------------------------------------------------
+
+    def fit(self, texts: Any, y: Any) -> Self:
+        """Choose features and model, and train.
+
+        Parameters
+        ----------
+        texts : sequence of str
+        y : one label per text, a list of label lists, or an indicator matrix
+
+        Returns
+        -------
+        self
+        """
+        return self.fit_documents(as_documents(texts), y)
+
+    def fit_documents(self, documents: Documents, y: Any = None) -> Self:
+        """Train on a collection, which may also have rows of numbers.
+
+        Parameters
+        ----------
+        documents : Documents
+        y : labels, optional
+            By default those of the documents.
+
+        Returns
+        -------
+        self
+        """
+        y = documents.y if y is None else y
+        if not len(documents):
+            raise ValueError("no texts: give at least one text of each class")
+        with all_or_nothing(self):
+            structure = self._find_structure(y)
+            start = time.perf_counter()
+            self.vectorizer_, X = self._fit_rows(documents)
+            rows_made = time.perf_counter()
+            self.estimator_ = self._make_estimator(structure, y).fit(X, y)
+            end = time.perf_counter()
+            self.feature_names_ = None
+            if documents.texts is None:
+                self.feature_names_ = feature_names(documents, None, self.estimator_.n_features_in_)
+            self.typical_ = self._find_typical(documents, X, y)
+            self.choice_ = {}
+            self.seconds_ = {"features": rows_made - start, "choice": 0.0, "model": end - rows_made}
+        return self
+
+    def _find_structure(self, y: Any) -> Hierarchy | None:
+        if isinstance(self.structure, str) and self.structure not in (FLAT, AUTO):
+            raise ValueError(f'structure must be a Hierarchy, "flat" or None, got {self.structure!r}')
+        if self.structure is not None and not isinstance(self.structure, str):
+            given: Hierarchy = self.structure
+            return given
+        return None if self.structure == FLAT else tree_of_paths(y)
+
+    def _language(self, documents: Documents) -> str:
+        if documents.texts is None:
+            return "none"
+        if self.language == AUTO:
+            return text_language(documents.texts)
+        warn_of_script(documents.texts, self.language)
+        return self.language
+
+    def _fit_rows(self, documents: Documents) -> tuple[Any, Any]:
+        if documents.texts is None:
+            return None, documents.X
+        features = SAFE if isinstance(self.features, str) and self.features == AUTO else self.features
+        vectorizer = vectorizer_of(features, self._language(documents), len(documents))
+        return vectorizer, vectorizer.fit_transform(documents.texts)
+
+    def _make_estimator(self, structure: Hierarchy | None, y: Any) -> Any:
+        if not isinstance(self.model, str):
+            return clone(self.model)
+        name = FLAT if self.model == AUTO else self.model
+        options = ClassifierOptions(name, self.C, self.coupling, self.n_jobs, self.random_state)
+        return make_classifier(options, structure, has_several_labels(y), verbose=self.verbose)
+
+    # --- prediction -----------------------------------------------------------------------------------------------
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels, sorted."""
+        return np.asarray(self._fitted().classes_)
+
+    @property
+    def nodes_(self) -> NDArray[Any]:
+        """Names of the nodes of the structure."""
+        return np.asarray(self._fitted().nodes_)
+
+    @property
+    def hierarchy_(self) -> Hierarchy:
+        """The structure; without one, a root for each class."""
+        tree: Hierarchy = self._fitted().hierarchy_
+        return tree
+
+    def _fitted(self) -> Any:
+        if "estimator_" not in vars(self):  # a property must not hide that the model is not fitted
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit(texts, y)")
+        return self.estimator_
+
+    def _rows(self, texts: Any) -> Any:
+        check_is_fitted(self)
+        return transform_rows(as_documents(texts), self.vectorizer_, self.estimator_.n_features_in_)
+
+    def _ask(self, method: str, texts: Any, *arguments: Any) -> Any:
+        """Call a method of the classifier of rows."""
+        X = self._rows(texts)
+        return getattr(self.estimator_, method)(X, *arguments)
+
+    def predict(self, texts: Any) -> Any:
+        """Predict labels in the form in which they were given to `fit`.
+
+        Parameters
+        ----------
+        texts : sequence of str
+
+        Returns
+        -------
+        ndarray, list of lists, or indicator matrix
+        """
+        return self._ask("predict", texts)
+
+    def predict_proba(self, texts: Any) -> NDArray[np.float64]:
+        """Return the probability of every class; with one label per text they sum to 1.
+
+        Parameters
+        ----------
+        texts : sequence of str
+
+        Returns
+        -------
+        ndarray of shape (n_texts, n_classes)
+        """
+        return np.asarray(self._ask("predict_proba", texts))
+
+    def predict_node_proba(self, texts: Any) -> NDArray[np.float64]:
+        """Return the probability of every node of the structure; that of a parent covers its children.
+
+        Parameters
+        ----------
+        texts : sequence of str
+
+        Returns
+        -------
+        ndarray of shape (n_texts, n_nodes)
+            Columns in the order of `nodes_`.
+        """
+        return np.asarray(self._ask("predict_node_proba", texts))
+
+    def predict_path(self, texts: Any) -> list[Any]:
+        """Return the path of names from a root to the predicted node, for each text.
+
+        Parameters
+        ----------
+        texts : sequence of str
+
+        Returns
+        -------
+        list of lists of names
+            For several labels, a list of such paths for each text.
+        """
+        found: list[Any] = self._ask("predict_path", texts)
+        return found
+
+    def predict_backoff(self, texts: Any, threshold: float = 0.5) -> NDArray[Any]:
+        """Return the deepest node whose probability reaches a threshold: a broader answer where the model is unsure.
+
+        Parameters
+        ----------
+        texts : sequence of str
+        threshold : float in (0, 1]
+
+        Returns
+        -------
+        ndarray of names of shape (n_texts,)
+        """
+        return np.asarray(self._ask("predict_backoff", texts, threshold))
+
+    def predict_top_k(self, texts: Any, k: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Return the k most probable classes of each text, best first, and their probabilities.
+
+        Parameters
+        ----------
+        texts : sequence of str
+        k : int
+
+        Returns
+        -------
+        labels, probabilities : ndarrays of shape (n_texts, k)
+        """
+        labels, values = self._ask("predict_top_k", texts, k)
+        return np.asarray(labels), np.asarray(values)
+
+    def decision_function(self, texts: Any) -> NDArray[np.float64]:
+        """Return the scores of the classes, as scikit-learn's linear classifiers do.
+
+        Parameters
+        ----------
+        texts : sequence of str
+
+        Returns
+        -------
+        ndarray of shape (n_texts, n_classes), or (n_texts,) for two classes
+        """
+        return np.asarray(self._ask("decision_function", texts))
+
+    def score(self, texts: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of the texts whose label, or set of labels, is predicted exactly.
+
+        Parameters
+        ----------
+        texts : sequence of str
+        y : labels in the form in which they were given to `fit`
+        sample_weight : array-like of shape (n_texts,), optional
+
+        Returns
+        -------
+        float
+        """
+        return float(self._ask("score", texts, y, sample_weight))
+
+
+def has_several_labels(y: Any) -> bool:
+    """Return whether labels are lists of labels, or an indicator matrix.
+
+    Examples
+    --------
+    >>> has_several_labels(["a", "b"]), has_several_labels([["a"], []])
+    (False, True)
+    """
+    if getattr(y, "ndim", 1) == 2:
+        return True
+    values = y.tolist() if hasattr(y, "tolist") else list(y)
+    return any(isinstance(one, list | tuple | set) for one in values)
+
+
+def tree_of_paths(y: Any) -> Hierarchy | None:
+    """Make the hierarchy of labels that are paths; None if they are not strings, or none has a slash.
+
+    Examples
+    --------
+    >>> tree_of_paths([1, 2])
+    >>> tree_of_paths(["a/b", "c"]).n_nodes
+    4
+    """
+    if getattr(y, "ndim", 1) == 2:
+        return None
+    several = has_several_labels(y)
+    values = [name for names in y for name in names] if several else list(y)
+    if not all(isinstance(name, str) for name in values):
+        return None
+    return tree_of_labels([[str(name)] for name in values])
