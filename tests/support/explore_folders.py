@@ -201,8 +201,8 @@ def _centre(
     return positions[rows].mean(axis=0) if rows else np.full(3, np.nan, np.float32)
 
 
-def temporal_folder(path: Path, n_bins: int = 10) -> Path:
-    """Topics over time: some rise, some fall, and their words change."""
+def temporal_folder(path: Path, n_bins: int = 10, empty: tuple[int, ...] = ()) -> Path:
+    """Topics over time: some rise, some fall, and their words change; some bins may have no documents."""
     rng = np.random.default_rng(1)
     themes = list(SUBJECTS)[:9]
     slope = np.linspace(-2.5, 2.5, len(themes))
@@ -257,7 +257,13 @@ def temporal_folder(path: Path, n_bins: int = 10) -> Path:
         order = [np.roll(vocabulary, -(b * 3 // n_bins)).tolist()[:6] for b in range(n_bins)]
         words.append([[[w, round(0.6 / (i + 1), 3)] for i, w in enumerate(some)] for some in order])
     bins = [
-        {"name": str(2001 + b), "start": 2001 + b, "end": 2002 + b, "n_documents": 90} for b in range(n_bins)
+        {
+            "name": str(2001 + b),
+            "start": 2001 + b,
+            "end": 2002 + b,
+            "n_documents": 0 if b in empty else 90,
+        }
+        for b in range(n_bins)
     ]
     trends = [
         {
@@ -295,7 +301,10 @@ def temporal_folder(path: Path, n_bins: int = 10) -> Path:
                 "field": "year",
                 "bins": bins,
                 "nodes": list(range(1, len(themes) + 1)),
-                "shares": shares.round(4).tolist(),
+                "shares": [
+                    [None if b in empty else round(share, 4) for b, share in enumerate(row)]
+                    for row in shares.tolist()
+                ],
                 "words": words,
                 "trends": trends,
             },

@@ -25,7 +25,24 @@ from arbora.app.folder.checks import reading
 from arbora.core.storage.files import publish, temporary_file
 from arbora.explore.page_data import MOST_DOCUMENTS, model_data
 
-_SCRIPTS = ("model", "drawing", "details", "tree", "time", "quality", "map", "filing", "main")
+_SCRIPTS = (
+    "model",
+    "drawing",
+    "colours",
+    "details",
+    "tree_layout",
+    "tree",
+    "time_words",
+    "time",
+    "quality",
+    "map_canvas",
+    "map_labels",
+    "map_selection",
+    "map_solid",
+    "map",
+    "filing",
+    "main",
+)
 
 
 class Page:

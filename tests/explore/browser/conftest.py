@@ -69,7 +69,7 @@ class Watched:
 
     def title(self):
         """Name of the chosen node."""
-        return self.page.text_content("#chosen")
+        return self.page.text_content("#chosen .text")
 
 
 @pytest.fixture(scope="module")

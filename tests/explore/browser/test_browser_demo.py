@@ -62,7 +62,7 @@ def test_every_view_is_drawn_without_a_complaint(shown, artefacts, model, view, 
     shown.go(f"#model={model}&view={view}&node={node}")
     page = shown.page
     assert page.locator("#views [aria-selected=true]").get_attribute("data-view") == view
-    assert page.locator("#stage .js-plotly-plot").first.is_visible()
+    assert page.locator("#stage .js-plotly-plot, #stage .slice, #map canvas").first.is_visible()
     assert page.text_content("#details").strip()
     page.screenshot(path=artefacts / f"{picture}.png")
     assert shown.complaints == []

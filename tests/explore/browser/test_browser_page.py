@@ -1,5 +1,7 @@
 """The page in a real browser, from the disk, as a user opens it."""
 
+import csv
+import json
 import re
 
 import pytest
@@ -21,6 +23,7 @@ def shown(watch, tmp_path_factory):
         large_folder(folder / "one", n_nodes=1, n_documents=1),
         large_folder(folder / "many", n_nodes=20_000, n_documents=500, text_length=40),
         odd_folder(folder / "odd"),
+        temporal_folder(folder / "gaps", empty=(4, 6, 7)),
     ]
     watched = watch(color_scheme="light")
     watched.open(write_page(models, folder / "page.html").as_uri())
@@ -44,10 +47,13 @@ def sector(page, text):
     return page.locator(".slice", has_text=re.compile(rf"^\s*{re.escape(text)}")).first
 
 
+def fill(page, text):
+    """Colour of the rectangle that carries a text."""
+    return sector(page, text).locator(".fill").evaluate("one => getComputedStyle(one).backgroundColor")
+
+
 def click(page, text):
-    # Plotly listens to the mouse on the sector, below its text.
-    box = sector(page, text).locator("path.surface").bounding_box()
-    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    sector(page, text).click()
 
 
 def test_zoom_by_clicks_and_back_by_the_path(shown, artefacts):
@@ -138,8 +144,8 @@ def test_hostile_text_is_shown_and_not_run(shown, artefacts):
     shown.go("#view=tree&node=trade")
     assert "<img" in sector(page, "<img").text_content()
     sector(page, "<img").hover()
-    page.wait_for_selector(".hoverlayer text")
-    assert "<img src=x" in page.text_content(".hoverlayer")
+    page.wait_for_selector("#tip:not([hidden])")
+    assert "<img src=x" in page.text_content("#tip")
     page.screenshot(path=artefacts / "hostile.png")
     # Even what gets into the page by force does not run.
     page.evaluate(
@@ -155,11 +161,9 @@ def test_quality_colours_the_tree_and_opens_confusions(shown, artefacts):
     shown.go("#view=quality")
     assert page.locator(".score b").first.text_content() == "0.861"
     assert re.search(r"science\s+0\.\d\d", sector(page, "science").text_content())
-    colour = sector(page, "science").locator("path.surface").evaluate("one => getComputedStyle(one).fill")
+    colour = fill(page, "science")
     shown.does(lambda: page.locator("[data-measure=support]").click())
-    assert colour != sector(page, "science").locator("path.surface").evaluate(
-        "one => getComputedStyle(one).fill"
-    )
+    assert colour != fill(page, "science")
     assert re.search(r"science\s+20", sector(page, "science").text_content())
     page.locator(".confusion button.more").first.click()
     assert page.locator(".confusions .documents .card").count() == 3
@@ -192,6 +196,23 @@ def test_time_shows_words_year_by_year(shown, artefacts):
     assert "A sample of 108 of 900 documents" in page.text_content("#notices")
 
 
+def test_time_without_documents_is_a_gap(shown, artefacts):
+    page = shown.page
+    shown.go("#model=5&view=time&node=8")
+    bands = page.evaluate(
+        "document.querySelector('#time').data.filter(one => one.stackgroup).map(one => [one.x, one.y])"
+    )
+    assert {(x[0], x[-1]) for x, _ in bands} == {(-0.5, 3.5), (4.5, 5.5), (7.5, 9.5)}
+    assert all(share > 0 for _, y in bands for share in y)
+    assert "3 time bins without documents" in page.text_content("#stage")
+    page.screenshot(path=artefacts / "gaps.png")
+    shown.does(lambda: page.locator("[data-key=line]").click())
+    line = page.evaluate("document.querySelector('#time').data.find(one => one.mode === 'lines+markers').y")
+    assert [bin for bin, share in enumerate(line) if share is None] == [4, 6, 7]
+    page.screenshot(path=artefacts / "line.png")
+    shown.does(lambda: page.locator("[data-key=bands]").click())
+
+
 def test_a_label_that_is_called_like_a_topic_is_a_label(shown):
     shown.go("#model=1&view=tree&node=3")
     assert shown.page.locator("#details .documents .card").count() == 12
@@ -202,21 +223,145 @@ def test_a_label_that_is_called_like_a_topic_is_a_label(shown):
     )
 
 
-def test_map_in_two_and_three_dimensions(shown, artefacts):
+def test_map_shows_every_document_with_a_name_and_a_shape(shown, artefacts):
     page = shown.page
     shown.go("#view=map")
-    assert page.locator("#map canvas").count() > 0
-    assert "not supported" not in page.text_content("#map")
-    assert page.locator(".legend li").count() == 4
+    legend = page.locator("#legend li").all_text_contents()
+    assert sum(int(re.search(r"(\d+)$", one)[1]) for one in legend) == 280
+    shapes = page.locator("#legend .glyph").all_text_contents()
+    assert len(set(shapes)) == len(legend) == 4  # told apart without colour
+    colours = page.locator("#legend .glyph").evaluate_all(
+        "all => all.map(one => getComputedStyle(one).color)"
+    )
+    assert len(set(colours)) == 4
     page.screenshot(path=artefacts / "map.png")
-    points = page.evaluate("document.querySelector('#map').data.reduce((n, one) => n + one.x.length, 0)")
-    assert points == 280
-    symbols = page.evaluate("document.querySelector('#map').data.map(one => one.marker.symbol)")
-    assert len(set(symbols)) == 4  # told apart without colour
+    assert drawn_pixels(page) > 1000
     shown.does(lambda: page.locator("[data-dimensions='3']").click())
-    depth = page.evaluate("document.querySelector('#map').data[0].z.some(z => z !== 0)")
-    assert depth
+    assert page.locator("#map3 canvas").count() > 0
+    assert "not supported" not in page.text_content("#map3")
     page.screenshot(path=artefacts / "map3.png")
+    shown.does(lambda: page.locator("[data-dimensions='2']").click())
+
+
+def drawn_pixels(page):
+    """Number of pixels of the map that are not empty."""
+    return page.evaluate(
+        """() => { const one = document.querySelector('#map-canvas');
+        const data = one.getContext('2d').getImageData(0, 0, one.width, one.height).data;
+        let n = 0; for (let i = 3; i < data.length; i += 4) n += data[i] > 20; return n; }"""
+    )
+
+
+def label_boxes(page):
+    return page.locator(".map-label").evaluate_all(
+        "all => all.map(one => { const b = one.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom]; })"
+    )
+
+
+def test_names_on_the_map_avoid_each_other_and_depend_on_zoom(shown):
+    page = shown.page
+    shown.go("#view=map")
+    page.locator("[aria-label='Show all']").click()
+    page.wait_for_selector("#map[data-zoom='1.00']")
+    few = page.locator(".map-label").all_text_contents()
+    boxes = label_boxes(page)
+    assert len(boxes) >= 4
+    for i, (left, top, right, bottom) in enumerate(boxes):
+        for other in boxes[:i]:
+            assert (
+                left >= other[2] - 1 or right <= other[0] + 1 or top >= other[3] - 1 or bottom <= other[1] + 1
+            )
+    page.focus("#map")
+    for _ in range(6):
+        page.keyboard.press("+")
+    page.wait_for_selector("#map[data-zoom^='7.']")
+    many = page.locator(".map-label").all_text_contents()
+    assert set(few) != set(many)
+    page.keyboard.press("0")
+    page.wait_for_selector("#map[data-zoom='1.00']")
+    assert set(page.locator(".map-label").all_text_contents()) == set(few)
+    shown.does(lambda: page.locator(".map-label", has_text="music").click())
+    assert shown.title() == "music"
+
+
+def drag(page, path):
+    page.mouse.move(*path[0])
+    page.mouse.down()
+    for point in path[1:]:
+        page.mouse.move(*point)
+    page.mouse.up()
+
+
+def test_a_lasso_lists_and_saves_documents(shown, artefacts):
+    page = shown.page
+    shown.go("#view=map")
+    page.locator("[aria-label='Show all']").click()
+    box = page.locator("#map").bounding_box()
+    left, top, right, bottom = (
+        box["x"] + 4,
+        box["y"] + 4,
+        box["x"] + box["width"] - 60,
+        box["y"] + box["height"] - 4,
+    )
+    page.locator("[data-key=lasso]").click()
+    drag(page, [(left, top), (left, bottom), (right, bottom), (right, top), (left, top)])
+    page.wait_for_selector("#selection")
+    assert page.text_content("#selection h3") == "280 selected documents"
+    page.screenshot(path=artefacts / "lasso.png")
+    middle = (left + right) / 2
+    page.locator("[data-key=box]").click()
+    drag(page, [(left, top), (middle, bottom)])
+    n_boxed = int(page.text_content("#selection h3").split()[0])
+    assert 0 < n_boxed < 280
+    with page.expect_download() as download:
+        page.click("#save-csv")
+    rows = list(csv.DictReader(download.value.path().open(encoding="utf-8", newline="")))
+    assert len(rows) == n_boxed
+    assert set(rows[0]) == {"id", "text", "node", "title", "label", "probability"}
+    with page.expect_download() as download:
+        page.click("#save-json")
+    assert [row["id"] for row in json.loads(download.value.path().read_text("utf-8"))] == [
+        row["id"] for row in rows
+    ]
+    page.click("#clear-selection")
+    assert page.locator("#selection").count() == 0
+    page.locator("[data-key=pan]").click()
+
+
+def test_the_documents_of_a_node_are_selected_by_keyboard(shown):
+    page = shown.page
+    shown.go("#view=map&node=sport")
+    page.focus("#select-topic")
+    page.keyboard.press("Enter")
+    assert page.text_content("#selection h3") == "60 selected documents"
+    assert page.text_content("#said") == "60 documents selected"
+    page.focus("#map")
+    page.keyboard.press("Escape")
+    assert page.locator("#selection").count() == 0
+
+
+def test_a_spreadsheet_takes_no_text_for_a_formula(shown, tmp_path):
+    page = shown.page
+    shown.go("#view=map&node=trade")
+    page.click("#select-topic")
+    with page.expect_download() as download:
+        page.click("#save-csv")
+    texts = [row["text"] for row in csv.DictReader(download.value.path().open(encoding="utf-8", newline=""))]
+    assert HOSTILE in texts
+    assert not [text for text in texts if text[:1] in "=+-@"]
+    page.click("#clear-selection")
+
+
+def test_a_node_has_one_colour_in_all_views(shown):
+    page = shown.page
+    colours = set()
+    for view in ("tree", "time", "map"):
+        shown.go(f"#model=1&view={view}&node=8")
+        colours.add(page.locator("#chosen .glyph").evaluate("one => getComputedStyle(one).color"))
+        if view != "tree":
+            row = page.locator("#legend .now .glyph")
+            colours.add(row.evaluate("one => getComputedStyle(one).color"))
+    assert len(colours) == 1
 
 
 def test_dark_and_light(shown, artefacts):
@@ -225,10 +370,9 @@ def test_dark_and_light(shown, artefacts):
 
     def brightness():
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        sector_fill = (
-            sector(page, "science").locator("path.surface").evaluate("one => getComputedStyle(one).fill")
-        )
-        return [sum(map(int, re.findall(r"\d+", colour)[:3])) / 3 for colour in (ground, sector_fill)]
+        return [
+            sum(map(int, re.findall(r"\d+", colour)[:3])) / 3 for colour in (ground, fill(page, "science"))
+        ]
 
     light = brightness()
     shown.does(lambda: page.click("#theme"))
@@ -278,8 +422,14 @@ def test_what_is_rare_is_drawn(shown):
         assert shown.title() == "odd"  # above several roots
     assert page.locator("#details .children button").all_text_contents() == ["first", "second", "(no name)"]
     shown.does(lambda: click(page, "first"))
-    assert page.locator(".slice", has_text="more").count() == 1
-    assert min(one.bounding_box()["height"] for one in page.locator("path.surface").all()) > 12
+    # No row is folded: 300 children scroll, and only the visible ones are drawn.
+    assert page.locator(".slice").count() < 150
+    assert min(one.bounding_box()["height"] for one in page.locator(".slice .fill").all()) > 12
+    page.evaluate("document.querySelector('#tree').scrollTop = 1e6")
+    sector(page, "first/299").wait_for()
+    shown.does(lambda: click(page, "first/299"))
+    assert shown.title() == "first/299"
+    assert sector(page, "first/299").is_visible()
     shown.go("#model=4&view=tree&node=first%2F0")
     assert "also under second" in page.locator("#details .meta").first.text_content()
     shown.go("#model=4&view=tree&node=first%2F1")

@@ -74,10 +74,10 @@ function scoreFigures(score) {
     score.baseline_f1 === null ? null : figure(signed(score.f1 - score.baseline_f1), "vs. flat"));
 }
 
-function childRow(model, node, rank) {
+function childRow(model, node) {
   const parent = model.parent[node];
   const largest = Math.max(1, model.size[model.children[parent][0]]);
-  return make("li", {}, dot(rank), nodeButton(model, node), bar(model.size[node] / largest, hue(rank)),
+  return make("li", {}, dot(model, node), nodeButton(model, node), bar(model.size[node] / largest, nodeColour(model, node)),
     make("span", { class: "number" }, whole.format(model.size[node])));
 }
 
@@ -153,7 +153,8 @@ function drawDetails(host, model, node) {
   figures.push(...groupFigures(model, node));
   if (concentration) figures.push(figure(whole.format(Number(concentration.toPrecision(3))), "concentration"));
   host.replaceChildren(
-    make("h2", { id: "chosen" }, model.title[node] || "(no name)"),
+    selectionSection(model),
+    make("h2", { id: "chosen" }, node === model.root ? "" : dot(model, node), make("span", { class: "text" }, model.title[node] || "(no name)")),
     model.name[node] && model.name[node] !== model.title[node] ? make("p", { class: "source" }, model.name[node]) : "",
     more.length ? make("p", { class: "meta" }, "also under ", ...more) : "",
     make("div", { class: "figures" }, figures),
@@ -162,7 +163,7 @@ function drawDetails(host, model, node) {
     model.labels?.[node]?.length ? section("Labels", labelShares(model.labels[node])) : "",
     model.profile?.[node]?.length ? section("Profile", profileTable(model.profile[node])) : "",
     model.words[node].length && !model.profile?.[node] ? section("Words", wordBars(model.words[node])) : "",
-    children.length ? section("Children", ...expandableList(children, (child) => childRow(model, child, children.indexOf(child)), "ul", "plain children")) : "",
+    children.length ? section("Children", ...expandableList(children, (child) => childRow(model, child), "ul", "plain children")) : "",
     docs.length ? section(unit === "row" ? "Rows" : "Documents", ...expandableList(docs, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",
     borderline.length ? section("Borderline documents", ...expandableList(borderline, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",
     node === model.root ? section("About this model", settings(model)) : "",

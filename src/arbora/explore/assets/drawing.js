@@ -1,10 +1,7 @@
 // Helpers for drawing: elements, numbers, colours, charts; light and dark theme.
 
 const ARIA_LIVE = "polite";
-const SYMBOLS = ["circle", "square", "diamond", "cross", "circle-open", "square-open", "diamond-open", "x"];
-const GLYPHS = ["●", "■", "◆", "✚", "○", "□", "◇", "✕"]; // the same shapes as text
 const PATTERNS = ["", "/", ".", "-", "x", "\\", "+", "|"];
-const N_HUES = 8;
 
 // Make an element. Text is always set as text, so that the content of a document is never parsed as HTML.
 function make(tag, attributes = {}, ...children) {
@@ -79,26 +76,12 @@ function mix(colour, ground, part) {
   return `rgb(${a.map((value, i) => Math.round(part * value + (1 - part) * b[i])).join(",")})`;
 }
 
-// The branches of the focus have the same colours in all views; branches after the eighth are grey.
-function hue(rank) {
-  return rank === null || rank === undefined || rank >= N_HUES ? token("rest") : token(`hue-${rank}`);
-}
-
 // Colour between poor and good; the lightness of the ramp is monotone.
 function ramp(part) {
   const stops = [0, 1, 2, 3, 4].map((i) => token(`ramp-${i}`));
   const at = Math.min(0.9999, Math.max(0, part)) * 4;
   const low = Math.floor(at);
   return mix(stops[low + 1], stops[low], at - low);
-}
-
-function dot(rank) {
-  return make("span", { class: "dot", style: { "background-color": hue(rank) }, "aria-hidden": "true" });
-}
-
-function glyph(rank) {
-  const shape = rank === null ? "●" : GLYPHS[rank % GLYPHS.length];
-  return make("span", { class: "glyph", style: { color: rank === null ? token("faint") : hue(rank) }, "aria-hidden": "true" }, shape);
 }
 
 function bar(part, colour) {
@@ -137,4 +120,41 @@ async function chart(host, traces, more, handlers = {}, config = {}) {
   await Plotly.react(host, traces, layout(more), { ...CONFIG, ...config });
   host.removeAllListeners?.();
   for (const [event, handler] of Object.entries(handlers)) host.on(event, handler);
+}
+
+// --- tooltip ---------------------------------------------------------------------------------------------------------
+
+// One tooltip for all views; its content is elements or text, never HTML.
+function showTip(event, ...content) {
+  let tip = byId("tip");
+  if (!tip) document.body.append((tip = make("div", { id: "tip", class: "tip", role: "tooltip", hidden: true })));
+  tip.replaceChildren(...content);
+  tip.hidden = false;
+  const { clientX = 0, clientY = 0 } = event ?? {};
+  tip.style.left = `${Math.max(8, Math.min(clientX + 14, innerWidth - tip.offsetWidth - 12))}px`;
+  tip.style.top = `${Math.max(8, Math.min(clientY + 16, innerHeight - tip.offsetHeight - 12))}px`;
+}
+
+function hideTip() {
+  const tip = byId("tip");
+  if (tip) tip.hidden = true;
+}
+
+// Save a text as a file.
+function saveText(text, name, type) {
+  download(new Blob([text], { type }), name);
+}
+
+function download(blob, name) {
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+// Buttons of which one is pressed.
+function picker(label, options, chosen, choose) {
+  const group = make("div", { class: "picker", role: "group", "aria-label": label }, options.map(([key, text, more]) =>
+    make("button", { type: "button", "data-key": key, "aria-pressed": String(key === chosen), ...more, onclick: () => choose(key) }, text)));
+  group.show = (key) => [...group.children].forEach((one) => one.setAttribute("aria-pressed", String(one.dataset.key === String(key))));
+  return group;
 }

@@ -32,12 +32,6 @@ function answerCard(model, answer) {
     nearest.length ? section("Most probable", pathSteps(model, nearest)) : "");
 }
 
-function download(blob, name) {
-  const link = make("a", { href: URL.createObjectURL(blob), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-}
-
 function filingView(stage, model) {
   const text = make("textarea", { id: "document", rows: "9", placeholder: "Paste a document here", "aria-label": "Document", maxlength: page.limits.document });
   const upload = make("input", { type: "file", id: "upload", "aria-label": "Text file", accept: ".txt,.md,text/*" });

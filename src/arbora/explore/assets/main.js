@@ -22,7 +22,7 @@ function address(to) {
   parts.set("view", to.view);
   if (to.node !== model.root) parts.set("node", model.name[to.node]);
   if (to.measure !== "f1") parts.set("measure", to.measure);
-  if (to.dimensions !== 2) parts.set("dimensions", to.dimensions);
+  if (Number(to.dimensions) !== 2) parts.set("dimensions", to.dimensions);
   return `#${parts}`;
 }
 

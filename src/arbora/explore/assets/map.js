@@ -1,120 +1,188 @@
-// Documents as points; colour and symbol show the branch of the focus.
-//
-// Both maps use the 3-D WebGL scatter of Plotly; the 2-D map is seen from above. Plotly's 2-D WebGL scatter compiles code
-// at run time, which the content-security policy forbids.
+// Documents as points; colour and shape show the branch of the focus. Three dimensions are drawn by Plotly.
 
-const SCALE = 1e-4; // unit of the integer positions
-const MOST_NAMES = 30;
+const TOOLS = [["pan", "Move", { title: "Drag to move, scroll to zoom" }], ["lasso", "Lasso", { title: "Draw around documents to list and save them" }],
+  ["box", "Box", { title: "Draw a rectangle around documents" }]];
 
-function point(model, doc, axis) {
-  return model.positions[3 * doc + axis] * SCALE;
-}
-
-// Documents of each branch of the focus; the eight largest branches have their own symbol.
-function groups(model, focus) {
-  const branches = model.children[focus].length ? model.children[focus] : [focus];
-  const rankOf = new Map(branches.map((node, rank) => [node, rank]));
-  const found = branches.slice(0, N_HUES).map((node, rank) => ({ node, rank, docs: [] }));
-  const others = { node: null, rank: null, title: branches.length > N_HUES ? "other branches" : "outside", docs: [] };
-  const outside = { node: null, rank: null, title: "outside", docs: [] };
-  const home = new Map(); // branch of each node, computed once per node
-  for (let doc = 0; doc < model.docs.id.length; doc++) {
+// The branch of the focus that each document belongs to; null outside the focus.
+function branchesOf(model, focus) {
+  const leaf = !model.children[focus].length;
+  const known = new Map();
+  return model.docs.id.map((_, doc) => {
     const at = model.home(doc);
-    if (!home.has(at)) home.set(at, at === undefined || at === null ? null : focus === at ? focus : model.branch(at, focus));
-    const rank = rankOf.get(home.get(at));
-    if (rank === undefined) outside.docs.push(doc);
-    else (found[rank] ?? others).docs.push(doc);
-  }
-  return [outside, others, ...found].filter((group) => group.docs.length);
+    if (at === undefined || at === null) return null;
+    if (!known.has(at)) known.set(at, leaf || at === focus ? (at === focus ? focus : null) : model.branch(at, focus));
+    return known.get(at);
+  });
 }
 
-function mapTraces(model, focus, flat) {
-  const drawn = groups(model, focus);
-  const size = model.docs.id.length > 20000 ? 2 : model.docs.id.length > 3000 ? 3 : 4.5;
-  const traces = drawn.map((group) => ({
-    type: "scatter3d",
-    mode: "markers",
-    name: plain(cut(group.node === null ? group.title : model.title[group.node], 32)),
-    x: group.docs.map((doc) => point(model, doc, 0)),
-    y: group.docs.map((doc) => point(model, doc, 1)),
-    z: group.docs.map((doc) => (flat ? 0 : point(model, doc, 2))),
-    // Tooltips are created on hover: fifty thousand of them would be slow.
-    hoverinfo: "none",
-    marker: {
-      size,
-      color: group.rank === null ? token("faint") : hue(group.rank),
-      symbol: group.rank === null ? "circle" : SYMBOLS[group.rank % SYMBOLS.length],
-      opacity: group.rank === null ? 0.45 : 0.75,
-    },
-  }));
-  return { drawn, traces };
-}
-
-function scene(model, flat, host) {
-  const none = { visible: false, showspikes: false };
-  const more = { xaxis: none, yaxis: none, zaxis: none, uirevision: `${flat}` };
-  if (!flat) return { ...more, aspectmode: "data", dragmode: "orbit", camera: { eye: { x: 0.9, y: 0.9, z: 0.7 } } };
-  const width = (axis) => {
-    let [low, high] = [Infinity, -Infinity];
-    for (let i = axis; i < model.positions.length; i += 3) {
-      low = Math.min(low, model.positions[i]);
-      high = Math.max(high, model.positions[i]);
+// How each point looks: bright in the selected node, pale elsewhere; selected documents have a ring.
+function pointLooks(model, focus, chosen, picked) {
+  const branches = branchesOf(model, focus);
+  const [ring, many] = [token("ink"), model.docs.id.length > 6000];
+  const leaf = chosen !== focus;
+  const home = new Map(); // looks are shared by points
+  return branches.map((branch, doc) => {
+    if (!Number.isFinite(model.positions[3 * doc])) return null;
+    const at = model.home(doc);
+    const inside = branch !== null && (!leaf || branch === chosen);
+    const mark = picked.size ? picked.has(doc) : false;
+    const key = `${branch ?? at} ${inside} ${mark}`;
+    if (!home.has(key)) {
+      const node = branch ?? (at === undefined ? model.root : at);
+      const dim = picked.size ? !mark : !inside;
+      home.set(key, { colour: nodeColour(model, node), shape: rankOf(model, node), alpha: dim ? 0.16 : mark ? 1 : many ? 0.72 : 0.82,
+        ring: mark ? ring : "", front: !dim });
     }
-    return Math.max(high - low, 1);
-  };
-  const [x, y] = [width(0), width(1)];
-  // Seen from above, the scene is slightly more than two units high.
-  const size = Math.min((2 * host.clientWidth) / Math.max(1, host.clientHeight) / x, 2 / y);
-  return { ...more, zaxis: { ...none, range: [-1, 1] }, dragmode: "pan", aspectmode: "manual",
-    aspectratio: { x: x * size, y: y * size, z: 0.1 },
-    camera: { projection: { type: "orthographic" }, eye: { x: 0, y: 0, z: 2 }, up: { x: 0, y: 1, z: 0 } } };
+    return home.get(key);
+  });
 }
 
-// Names of the largest branches at their centres.
-function names(model, focus, flat) {
-  const near = model.children[focus].length ? model.children[focus] : [focus];
-  const at = (node, axis) => model.nodePositions[3 * node + axis];
-  return near.filter((node) => Number.isFinite(at(node, 0))).slice(0, MOST_NAMES).map((node) => ({
-    x: at(node, 0) * SCALE, y: at(node, 1) * SCALE, z: flat ? 0 : at(node, 2) * SCALE, showarrow: false,
-    text: plain(cut(model.title[node], 26)), font: { size: 12, color: token("ink") }, bgcolor: token("veil"), borderpad: 2,
-  }));
+function mapLegend(model, focus) {
+  const counts = new Map();
+  for (const branch of branchesOf(model, focus)) if (branch !== null) counts.set(branch, (counts.get(branch) ?? 0) + 1);
+  const branches = model.children[focus].length ? [...model.children[focus], focus] : [focus];
+  return branches.filter((node) => counts.get(node)).map((node) => make("li", { "data-node": node, class: node === state.node ? "now" : "" },
+    dot(model, node), nodeButton(model, node), make("span", { class: "number" }, whole.format(counts.get(node)))));
 }
 
 function mapView(stage, model) {
-  const host = make("div", { class: "plot fill", id: "map" });
-  const tip = make("div", { class: "tip", hidden: true });
-  const picker = make("div", { class: "picker", role: "group", "aria-label": "Dimensions" }, [2, 3].map((dimensions) =>
-    make("button", { type: "button", "data-dimensions": dimensions, onclick: () => go({ dimensions }) }, `${dimensions}-D`)));
-  const legend = make("ul", { class: "plain legend" });
-  stage.replaceChildren(make("div", { class: "column full" }, make("div", { class: "tools" }, picker, legend), host, tip));
-  const draw = async (chosen) => {
-    const flat = state.dimensions !== 3;
-    const focus = model.focus(chosen);
-    for (const button of picker.children) button.setAttribute("aria-pressed", String(Number(button.dataset.dimensions) === (flat ? 2 : 3)));
-    const { drawn, traces } = mapTraces(model, focus, flat);
-    legend.replaceChildren(...drawn.toSorted((a, b) => (a.rank ?? N_HUES) - (b.rank ?? N_HUES)).map((group) => make("li", {}, glyph(group.rank),
-      group.node === null ? group.title : nodeButton(model, group.node), make("span", { class: "number" }, whole.format(group.docs.length)))));
-    const place = (event) => drawn[event.points[0].curveNumber]?.docs[event.points[0].pointNumber];
-    await chart(host, traces, { showlegend: false, scene: { ...scene(model, flat, host), annotations: names(model, focus, flat) } }, {
-      plotly_hover: (event) => showTip(tip, model, place(event), event),
-      plotly_unhover: () => (tip.hidden = true),
-      plotly_click: (event) => {
-        const doc = place(event);
-        if (doc !== undefined) showDocument(model, doc);
-      },
-    }, { scrollZoom: true, displayModeBar: false });
+  const host = make("div", { class: "map", id: "map", tabindex: "0", role: "application",
+    "aria-label": "Map of documents. Arrow keys move, plus and minus zoom, 0 shows all, Escape clears the selection. Names are buttons." });
+  const solid = make("div", { class: "plot fill", id: "map3", hidden: true });
+  const deep = hasDepth(model);
+  let tool = "pan";
+  const tools = picker("Tool", TOOLS, tool, (key) => {
+    tool = key;
+    tools.show(key);
+    host.dataset.tool = key;
+  });
+  const dimensions = picker("Dimensions", [[2, "2-D"], [3, "3-D"]].map(([n, text]) => [n, text, { "data-dimensions": n }]), state.dimensions, (key) => go({ dimensions: key }));
+  const pick = make("button", { type: "button", class: "small", id: "select-topic", onclick: () => {
+    select(model, model.documentsOf(state.node), `all documents of “${model.title[state.node] || "(no name)"}” on this page`);
+  } }, "Select documents of this node");
+  const zoom = (text, label, act) => make("button", { type: "button", "aria-label": label, title: label, onclick: act }, text);
+  const legend = make("ul", { class: "plain legend", id: "legend", "aria-label": "Branches" });
+  host.append(make("div", { class: "zoom" }, zoom("+", "Zoom in", () => map.zoomBy(1.5)), zoom("−", "Zoom out", () => map.zoomBy(1 / 1.5)), zoom("⤢", "Show all", () => map.reset())));
+  stage.replaceChildren(make("div", { class: "column full" }, make("div", { class: "tools" }, tools, deep ? dimensions : "", pick), legend, host, solid));
+  const at = (axis) => Array.from({ length: model.docs.id.length }, (_, doc) => model.positions[3 * doc + axis] * SCALE);
+  const place = { focus: model.root, chosen: model.root };
+  const [x, y] = stretched(at(0), at(1), host.clientWidth / Math.max(1, host.clientHeight));
+  const map = new MapCanvas(host, x, y, () => {
+    labels.place(place.focus, place.chosen);
+    host.dataset.zoom = map.zoom.toFixed(2);
+  });
+  const labels = new MapLabels(host, model, map);
+  const paint = () => {
+    map.looks = pointLooks(model, place.focus, place.chosen, selectedDocs(model));
+    map.draw();
   };
-  return { draw };
+  followPointer(host, map, model, () => tool);
+  host.addEventListener("keydown", (event) => mapKeys(event, map, model));
+  const draw = async (chosen) => {
+    Object.assign(place, { chosen, focus: model.focus(chosen) });
+    const flat = !deep || state.dimensions !== 3;
+    dimensions.show(flat ? 2 : 3);
+    [host.hidden, solid.hidden] = [!flat, flat];
+    legend.replaceChildren(...mapLegend(model, place.focus));
+    if (!flat) return drawSolid(solid, model, place.focus);
+    map.resize();
+    paint();
+    return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  };
+  return { draw, select: paint, focus: () => host.focus(), map };
 }
 
-function showTip(tip, model, doc, event) {
-  if (doc === undefined) return;
+// Only nearness means something on the map: stretch it a little to fill the window.
+function stretched(x, y, shape) {
+  const size = (list) => list.reduce((most, one) => Math.max(most, Math.abs(one) || 0), 1e-9);
+  const by = Math.max(0.8, Math.min(1.35, (shape * size(y)) / size(x)));
+  return [x.map((one) => one * by), y];
+}
+
+function mapKeys(event, map, model) {
+  if (event.target !== map.host) return;
+  const act = { ArrowLeft: () => map.pan(60, 0), ArrowRight: () => map.pan(-60, 0), ArrowUp: () => map.pan(0, 60), ArrowDown: () => map.pan(0, -60),
+    "+": () => map.zoomBy(1.4), "=": () => map.zoomBy(1.4), "-": () => map.zoomBy(1 / 1.4), 0: () => map.reset(),
+    Escape: () => select(model, [], "") }[event.key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+}
+
+// Drag to move or to draw a lasso or a box; click to open a document; scroll or pinch to zoom.
+function followPointer(host, map, model, tool) {
+  const down = new Map();
+  let drag = null;
+  const spot = (event) => {
+    const box = host.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  };
+  host.addEventListener("pointerdown", (event) => {
+    if (event.target.closest("button") || event.button > 0) return;
+    host.setPointerCapture(event.pointerId);
+    down.set(event.pointerId, spot(event));
+    drag = { from: spot(event), last: spot(event), moved: false, tool: event.shiftKey && tool() === "pan" ? "lasso" : tool(), path: [spot(event)] };
+    hideTip();
+  });
+  host.addEventListener("pointermove", (event) => {
+    const to = spot(event);
+    if (!down.has(event.pointerId)) {
+      if (event.target.closest("button")) return hideTip();
+      return hoverPoint(event, model, map.nearest(...to));
+    }
+    if (down.size === 2) pinch(map, down, event.pointerId, to);
+    else moveDrag(map, drag, to);
+    down.set(event.pointerId, to);
+    return null;
+  });
+  const end = (event) => {
+    if (!down.delete(event.pointerId) || down.size) return;
+    finishDrag(map, model, drag, event.type === "pointercancel");
+    drag = null;
+  };
+  host.addEventListener("pointerup", end);
+  host.addEventListener("pointercancel", end);
+  host.addEventListener("pointerleave", hideTip);
+  host.addEventListener("dblclick", (event) => !event.target.closest("button") && map.zoomBy(2, ...spot(event)));
+  host.addEventListener("wheel", (event) => {
+    event.preventDefault();
+    map.zoomBy(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0018)), ...spot(event));
+  }, { passive: false });
+}
+
+function pinch(map, down, id, to) {
+  const [other] = [...down].filter(([key]) => key !== id).map(([, at]) => at);
+  const before = Math.hypot(down.get(id)[0] - other[0], down.get(id)[1] - other[1]);
+  const after = Math.hypot(to[0] - other[0], to[1] - other[1]);
+  map.zoomBy(after / Math.max(1, before), (to[0] + other[0]) / 2, (to[1] + other[1]) / 2);
+}
+
+function moveDrag(map, drag, to) {
+  drag.moved ||= Math.hypot(to[0] - drag.from[0], to[1] - drag.from[1]) > 4;
+  if (drag.tool === "pan") map.pan(to[0] - drag.last[0], to[1] - drag.last[1]);
+  else {
+    drag.path.push(to);
+    const [[a, b], [c, d]] = [drag.from, to];
+    map.path = drag.tool === "box" ? [[a, b], [c, b], [c, d], [a, d]] : drag.path;
+    map.draw();
+  }
+  drag.last = to;
+}
+
+function finishDrag(map, model, drag, cancelled) {
+  const path = map.path;
+  map.path = null;
+  if (cancelled) return map.draw();
+  if (drag.moved && path) return select(model, map.inside(path), drag.tool === "box" ? "inside a box on the map" : "inside a lasso on the map");
+  const doc = drag.moved ? undefined : map.nearest(...drag.from);
+  return doc === undefined ? map.draw() : showDocument(model, doc);
+}
+
+function hoverPoint(event, model, doc) {
+  if (doc === undefined) return hideTip();
   const text = model.docs.text[doc] || (model.docs.words?.[doc] ?? []).map(([word]) => word).join(", ");
-  tip.replaceChildren(make("b", {}, model.title[model.home(doc)] ?? ""), make("p", {}, cut(text, 220)));
-  const { clientX = 0, clientY = 0 } = event.event ?? {};
-  tip.hidden = false;
-  tip.style.left = `${Math.min(clientX + 14, innerWidth - tip.offsetWidth - 12)}px`;
-  tip.style.top = `${Math.min(clientY + 14, innerHeight - tip.offsetHeight - 12)}px`;
+  const node = model.home(doc);
+  return showTip(event, make("b", {}, dot(model, node), " ", model.title[node] ?? ""), make("p", {}, cut(text, 220)));
 }
 
 // Show a selected document above the details of its node.

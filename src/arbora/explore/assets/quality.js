@@ -28,18 +28,18 @@ function drawQualityTree(host, model, chosen, measure) {
   };
   return drawIcicle(host, model, chosen, {
     colour: (row) => {
-      const one = row.folded ? null : value(row.node);
+      const one = value(row.node);
       if (one === null) return token("sunk");
       return ramp(rampPlace(model, measure, one));
     },
     text: (node) => (value(node) === null ? "–" : text(value(node))),
     hover: (node) => {
       const row = model.scores.get(node);
-      const title = `<b>${plain(cut(model.title[node], 60))}</b>`;
-      if (!row) return `${title}<br>not tested`;
-      const flat = row.baseline_f1 === null ? "" : `<br>flat F1 ${number(row.baseline_f1)}`;
-      return `${title}<br>F1 ${number(row.f1)}${flat}<br>precision ${number(row.precision)}, recall ${number(row.recall)}` +
-        `<br>${count(row.support, "test document")}, ${whole.format(row.predicted)} predicted`;
+      const title = make("b", {}, model.title[node] || "(no name)");
+      if (!row) return [title, make("p", {}, "not tested")];
+      const flat = row.baseline_f1 === null ? "" : `, flat model ${number(row.baseline_f1)}`;
+      return [title, make("p", {}, `F1 ${number(row.f1)}${flat}`), make("p", {}, `precision ${number(row.precision)}, recall ${number(row.recall)}`),
+        make("p", {}, `${count(row.support, "test document")}, ${whole.format(row.predicted)} predicted`)];
     },
   });
 }
@@ -139,7 +139,7 @@ function scale(measure) {
 function qualityView(stage, model) {
   const { evaluation } = model;
   const compared = Boolean(evaluation.baseline);
-  const host = make("div", { class: "plot", id: "quality-tree" });
+  const host = treeHost("quality-tree", model);
   const picker = measurePicker(Object.keys(MEASURES).filter((key) => key !== "gain" || compared));
   const legend = make("span");
   const reliability = make("div", { class: "plot short", id: "reliability" });

@@ -1,96 +1,93 @@
-// The tree as an icicle: the focus on the left, its descendants to the right.
+// The tree as an icicle: the focus on the left, its descendants to the right. It scrolls; only visible rows are drawn.
 
-const LEVELS = 3;
-const DEPTH_TINT = [0.1, 0.56, 0.38, 0.24];
-const ONE_LINE = 20; // pixels; lower nodes show no title
-const TWO_LINES = 46; // pixels; taller nodes show words below the title
-const GAP = "\u2002"; // distance of the text from the edge
+const DEPTH_TINT = [0.1, 0.5, 0.36, 0.24];
+const TWO_LINES = 42; // pixels; taller nodes show words below the title
+const THREE_LINES = 64; // pixels; taller nodes show two lines of words
+const MARGIN = 300; // pixels above and below the visible part that are drawn too
 
-// As many words as fit on a line, without words of the title.
-function fittingWords(words, title, room) {
-  const used = new Set(title.split(/\W+/));
-  let line = "";
-  for (const [word] of words) {
-    if (used.has(word)) continue;
-    if (line.length + word.length + 2 > room * 1.1) break;
-    line += (line ? ", " : "") + word;
-  }
-  return line;
+// Words that are not part of the title.
+function furtherWords(model, node) {
+  const title = model.title[node].toLowerCase();
+  return model.words[node].map(([word]) => word).filter((word) => !title.includes(word.toLowerCase())).slice(0, 8).join(", ");
 }
 
 // `style` has the functions colour(row), text(node) and hover(node).
 function drawIcicle(host, model, chosen, style) {
   const focus = model.focus(chosen);
-  const high = host.clientHeight || 600;
-  const rows = slice(model, focus, LEVELS, ONE_LINE / high);
+  const narrow = (host.clientWidth || 800) < 560;
+  const { rows, levels, high } = icicle(model, focus, (host.clientHeight || 600) - 2, narrow ? 2 : MOST_LEVELS);
   const deepest = Math.max(...rows.map((row) => row.level));
-  const room = Math.floor((host.clientWidth || 800) / (deepest + 1) / 7.4) - 2;
-  const label = (row) => {
-    if (row.part * high < 0.99 * ONE_LINE) return "";
-    if (row.folded) return `${GAP}<i>${whole.format(row.folded)} ${row.folded === model.children[row.node].length ? "below" : "more"}</i>${GAP}`;
-    const after = style.text(row.node);
-    const title = `${GAP}${plain(cut(model.title[row.node], Math.max(4, room - after.length - 3)))}  ${after}${GAP}`;
-    const words = row.part * high > TWO_LINES ? fittingWords(model.words[row.node], model.title[row.node], room) : "";
-    return words ? `${title}<br>${GAP}<span style="font-size: 11px">${plain(words)}</span>` : title;
+  const columns = deepest === 0 ? [1] : [narrow ? 0.16 : 0.2, ...Array(deepest).fill((1 - (narrow ? 0.16 : 0.2)) / deepest)];
+  const left = columns.map((_, i) => 100 * columns.slice(0, i).reduce((a, b) => a + b, 0));
+  const same = host.dataset.focus === String(focus) && host.dataset.levels === String(levels);
+  const area = make("div", { class: "icicle", role: "presentation", style: { height: `${high}px` } });
+  const drawn = new Map();
+  const row = (one, i) => make("div", {
+    class: "slice", id: `${host.id}-${one.node}`, role: "treeitem", "aria-level": one.level + 1, "aria-selected": String(one.node === chosen),
+    "aria-expanded": model.children[one.node].length ? String(!one.hidden) : false, "data-node": one.node,
+    style: { left: `${left[one.level]}%`, width: `${100 * columns[one.level]}%`, top: `${one.top}px`, height: `${one.height}px` },
+    onclick: () => goFromTree(model, one, chosen), onmousemove: (event) => showTip(event, ...style.hover(one.node)), onmouseleave: hideTip,
+  }, make("div", { class: "fill", style: { "background-color": style.colour(one), "--edge": style.edge?.(one) ?? "transparent" } },
+    make("div", { class: one.height > THREE_LINES ? "label" : one.height > TWO_LINES ? "label one" : "label low", style: one.height > TWO_LINES ? {} : { "line-height": `${one.height - 2}px` } },
+      make("span", { class: "title" }, model.title[one.node] || "(no name)"), " ", make("span", { class: "number" }, style.text(one.node), one.hidden ? " ▸" : ""),
+      make("small", {}, furtherWords(model, one.node)))));
+  const update = () => {
+    const [from, to] = [host.scrollTop - MARGIN, host.scrollTop + (host.clientHeight || 600) + MARGIN];
+    rows.forEach((one, i) => {
+      const visible = one.top < to && one.top + one.height > from;
+      if (visible && !drawn.has(i)) area.append(drawn.set(i, row(one, i)).get(i));
+      else if (!visible && drawn.has(i)) {
+        drawn.get(i).remove();
+        drawn.delete(i);
+      }
+    });
   };
-  const mark = token("ink");
-  const trace = {
-    type: "icicle",
-    ids: rows.map((row) => row.id),
-    parents: rows.map((row) => row.parent),
-    labels: rows.map((row) => plain(model.title[row.node])),
-    values: rows.map((row) => row.value),
-    text: rows.map(label),
-    hovertext: rows.map((row) =>
-      row.folded ? `${count(row.folded, "smaller one")}, listed on the right` : style.hover(row.node)),
-    hoverinfo: "text",
-    textinfo: "text",
-    textposition: "middle left",
-    textfont: { color: mark, size: 13 },
-    sort: false,
-    branchvalues: "remainder",
-    tiling: { orientation: "h", pad: 1.5 },
-    pathbar: { visible: false },
-    root: { color: "rgba(0,0,0,0)" },
-    marker: {
-      colors: rows.map(style.colour),
-      line: {
-        color: rows.map((row) => (row.node === chosen && !row.folded ? mark : token("ground"))),
-        width: rows.map((row) => (row.node === chosen && !row.folded && row.level ? 2.5 : 0)),
-      },
-    },
-  };
-  const click = (event) => {
-    const row = rows[event.points[0].pointNumber];
-    // The column on the left is the selected node: a click on it goes to its parent.
-    const up = row.level === 0 && !row.folded && chosen === row.node;
-    go({ node: up ? model.parent[row.node] ?? row.node : row.node });
-    return false;
-  };
-  return chart(host, [trace], {}, { plotly_icicleclick: click },
-    { displayModeBar: false });
+  hideTip();
+  const before = host.scrollTop;
+  host.replaceChildren(area);
+  host.dataset.focus = focus;
+  host.dataset.levels = levels;
+  host.onscroll = update;
+  const at = rows.find((one) => one.node === chosen && one.level);
+  host.scrollTop = same ? before : 0;
+  // The selected node is visible.
+  if (at && (at.top + at.height < host.scrollTop + ROW || at.top > host.scrollTop + host.clientHeight - ROW)) {
+    host.scrollTop = at.top - host.clientHeight / 3;
+  }
+  update();
+  host.setAttribute("aria-activedescendant", `${host.id}-${chosen}`);
 }
 
-function nodeHover(model, node) {
-  const words = model.words[node].slice(0, 6).map(([word]) => word).join(", ");
-  const lines = [
-    `<b>${plain(cut(model.title[node], 60))}</b>`,
-    `${count(model.size[node], "document")}, ${percent(model.share(node))}`,
-  ];
-  if (model.children[node].length) lines.push(count(model.children[node].length, "child", "children"));
-  if (words) lines.push(wrapped(words, 46, 2));
-  return lines.join("<br>");
+// The column on the left is the selected node: a click on it goes to its parent.
+function goFromTree(model, row, chosen) {
+  const up = row.level === 0 && chosen === row.node;
+  go({ node: up ? model.parent[row.node] ?? row.node : row.node });
+}
+
+function nodeTip(model, node) {
+  const words = model.words[node].slice(0, 8).map(([word]) => word).join(", ");
+  const below = model.children[node].length;
+  return [make("b", {}, model.title[node] || "(no name)"),
+    make("p", {}, `${count(model.size[node], "document")}, ${percent(model.share(node))}${below ? `; ${count(below, "child", "children")}` : ""}`),
+    words ? make("p", { class: "mute" }, words) : ""];
+}
+
+function treeHost(id, model) {
+  const host = make("div", { class: "scroller", tabindex: "0", role: "tree", id,
+    "aria-label": "Tree. Right: first child; left: parent; up and down: siblings." });
+  host.addEventListener("keydown", (event) => moveByKey(event, model));
+  return host;
 }
 
 function treeView(stage, model) {
-  const host = make("div", { class: "plot fill", tabindex: "0", role: "application", id: "tree",
-    "aria-label": "Tree. Right: first child; left: parent; up and down: siblings." });
-  host.addEventListener("keydown", (event) => moveByKey(event, model));
+  const host = treeHost("tree", model);
+  host.classList.add("fill");
   stage.replaceChildren(host);
   const draw = (chosen) => drawIcicle(host, model, chosen, {
-    colour: (row) => (row.folded ? token("sunk") : mix(hue(row.branch), token("ground"), DEPTH_TINT[row.level])),
+    colour: (row) => mix(nodeColour(model, row.node), token("ground"), DEPTH_TINT[row.level]),
+    edge: (row) => (row.level ? nodeColour(model, row.node) : "transparent"),
     text: (node) => whole.format(model.size[node]),
-    hover: (node) => nodeHover(model, node),
+    hover: (node) => nodeTip(model, node),
   });
   return { draw, focus: () => host.focus() };
 }
@@ -105,6 +102,8 @@ function moveByKey(event, model) {
     ArrowLeft: model.parent[node],
     ArrowUp: siblings[at - 1],
     ArrowDown: siblings[at + 1],
+    Home: siblings[0],
+    End: siblings.at(-1),
   }[event.key];
   if (next === undefined || next === null) return;
   event.preventDefault();
