@@ -108,7 +108,7 @@ def test_labels_may_be_optional(tmp_path):
         documents = read_documents(Source(str(tmp_path / name), fields=fields))
         assert documents.y.tolist() == [None, "b"]
         with pytest.raises(DataFormatError, match="label"):
-            read_documents(Source(str(tmp_path / name)))
+            read_documents(Source(str(tmp_path / name), strict=True))
     (tmp_path / "y.csv").write_text("text\none\n")
     assert read_documents(Source(str(tmp_path / "y.csv"), fields=fields)).y is None
 
@@ -129,7 +129,7 @@ def test_texts_come_one_by_one(tmp_path):
     sources = [
         Source(str(tmp_path / "x.jsonl")),
         Source(str(tmp_path / "x.csv")),
-        Source(str(tmp_path), pattern="*.txt"),
+        Source(str(tmp_path), pattern="*.txt", encoding="utf-8"),
     ]
     for source in sources:
         rows = iter_documents(source._replace(fields=Fields(label=None)))
@@ -172,7 +172,7 @@ def test_errors_name_file_line_and_remedy(name, content, where, problem, tmp_pat
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(DataFormatError, match=problem) as error:
-        read_documents(Source(str(path)))
+        read_documents(Source(str(path), strict=True, encoding="utf-8"))
     assert str(error.value).startswith(f"{path}{where}: ")
 
 

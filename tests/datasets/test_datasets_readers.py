@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from arbora.datasets import DataFormatError, read_cluto, read_csv, read_folder, read_hmc_arff, read_jsonl
-from arbora.datasets.readers.texts import Fields, csv_rows
+from arbora.datasets.readers.texts import Fields, Reading, csv_rows
 
 any_text = st.text(st.characters(codec="utf-8"), max_size=40)
 name = st.text(
@@ -209,7 +209,7 @@ def test_jsonl_errors(tmp_path, content, line, message):
     path = tmp_path / "bad.jsonl"
     path.write_bytes(content)
     with pytest.raises(DataFormatError, match=message) as caught:
-        read_jsonl(path)
+        read_jsonl(path, encoding="utf-8")
     assert caught.value.line == line
 
 
@@ -244,7 +244,7 @@ def test_interleaved_csv_readers_leave_the_limit_as_it_was(tmp_path):
     limit = csv.field_size_limit()
     path = tmp_path / "long.csv"
     path.write_text("text,label\n" + ("x" * (limit + 10) + ",a\n") * 2)
-    first, second = csv_rows(path, Fields()), csv_rows(path, Fields())
+    first, second = csv_rows(path, Fields(), Reading()), csv_rows(path, Fields(), Reading())
     assert len(next(first).text) == len(next(second).text) == limit + 10
     assert csv.field_size_limit() == limit  # also while both are open
     assert [len(list(rows)) for rows in (first, second)] == [1, 1]
@@ -270,7 +270,7 @@ def test_csv_errors(tmp_path, content, line, message):
     path = tmp_path / "bad.csv"
     path.write_bytes(content)
     with pytest.raises(DataFormatError, match=message) as caught:
-        read_csv(path)
+        read_csv(path, encoding="utf-8")
     assert caught.value.line == line
 
 
@@ -316,7 +316,7 @@ def test_folder_at_any_depth(tmp_path):
 def test_folder_errors(tmp_path, files, message):
     write_tree(tmp_path, files)
     with pytest.raises(DataFormatError, match=message):
-        read_folder(tmp_path)
+        read_folder(tmp_path, encoding="utf-8")
     with pytest.raises(DataFormatError, match="not a folder"):
         read_folder(tmp_path / "none")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -13,17 +14,16 @@ from arbora.app.documents.reader import read_documents
 from arbora.app.documents.source import (
     ID,
     MATRIX_FORMATS,
-    STDIN,
     Source,
     check_format,
-    guess_format,
-    iter_documents,
-    jsonl_records,
+    document_id,
+    iter_found,
 )
 from arbora.app.folder import Folder, FolderError
 from arbora.app.text_rows import feature_names, transform_rows
+from arbora.core.warn_caller import warn_caller
 from arbora.datasets.errors import DataFormatError
-from arbora.datasets.readers.texts import TextRow
+from arbora.datasets.readers.skipped import SkippedRecords, SkippedWarning
 
 BATCH = 256
 
@@ -100,7 +100,8 @@ class Filer:
         requests = (_request(number, line) for number, line in numbered)
         while batch := list(islice(requests, BATCH)):
             answers = self._file_batch(batch)
-            yield "".join(json.dumps(one, allow_nan=False) + "\n" for one in answers).encode()
+            text = "".join(json.dumps(one, allow_nan=False, ensure_ascii=False) + "\n" for one in answers)
+            yield text.encode("utf-8", "replace")
 
     def file_source(
         self, source: Source, *, batch: int = BATCH, skip_errors: bool = False
@@ -115,8 +116,8 @@ class Filer:
         batch : int
             Documents per batch.
         skip_errors : bool
-            JSONL: answer a line that cannot be read with its "error" and continue; otherwise such a line is an error
-            after the answers for the lines before it.
+            Answer a record that cannot be read with its "error" and continue, with a `SkippedWarning` at the end;
+            otherwise such a record is an error after the answers for those before it.
 
         Yields
         ------
@@ -131,15 +132,20 @@ class Filer:
             return
         if self.vectorizer is None:
             raise ValueError(f"{self.path} was trained on rows of numbers: give svmlight or npz, not texts")
-        requests = _requests(source, skip_errors)
+        skipped = SkippedRecords()
+        requests = _requests(source, skipped if skip_errors else None)
         error: DataFormatError | None = None
+        n_answered = 0
         while error is None:
             some, error = _take(requests, max(1, batch))
             if not some:
                 break
+            n_answered += len(some)
             yield self._file_batch(some)
         if error is not None:
             raise error
+        if skipped:
+            warn_caller(SkippedWarning(skipped, n_answered - len(skipped)))
 
     def _file_batch(self, batch: Sequence[Request]) -> list[dict[str, Any]]:
         texts = [one.text for one in batch if one.text is not None]
@@ -157,23 +163,22 @@ class Request(NamedTuple):
     error: str | None = None
 
 
-def _requests(source: Source, skip_errors: bool) -> Iterator[Request]:
+def _requests(source: Source, skipped: SkippedRecords | None) -> Iterator[Request]:
     source = source._replace(fields=source.fields._replace(optional=(ID,)))
-    is_jsonl = source.path == STDIN or source.format == "jsonl"
-    if not skip_errors or not (is_jsonl or guess_format(source.path) == "jsonl"):
-        yield from (Request(_id_of(row, source), row.text) for row in iter_documents(source))
-        return
-    for number, found in jsonl_records(source):
-        if isinstance(found, DataFormatError):
-            yield Request(str(number), None, str(found))
+    for number, found in enumerate(iter_found(source), start=1):
+        if not isinstance(found, DataFormatError):
+            yield Request(document_id(found, source), found.text)
+        elif skipped is None:
+            raise found
         else:
-            yield Request(_id_of(found, source), found.text)
+            skipped.add(found)
+            yield Request(_id_of_error(found, source, number), None, str(found))
 
 
-def _id_of(row: TextRow, source: Source) -> str:
-    if row.line is None:
-        return row.path.relative_to(source.path).as_posix()
-    return str(row.extra.get(ID, row.line))
+def _id_of_error(error: DataFormatError, source: Source, number: int) -> str:
+    if error.line is None and Path(source.path).is_dir():
+        return error.path.relative_to(source.path).as_posix()
+    return str(number if error.line is None else error.line)
 
 
 def _take(requests: Iterable[Request], n: int) -> tuple[list[Request], DataFormatError | None]:

@@ -9,14 +9,15 @@ import warnings
 _SKIPPED = frozenset({"arbora", "sklearn", "joblib"})
 
 
-def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+def warn_caller(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn with the stack level of the first frame outside Arbora, scikit-learn and joblib.
 
     In a worker thread no such frame may exist; the warning then points at the bottom of the thread's stack.
 
     Parameters
     ----------
-    message : str
+    message : str or Warning
+        A warning object has a category of its own.
     category : type of Warning
 
     Examples

@@ -15,7 +15,7 @@ import numpy as np
 from arbora.datasets.base import Dataset, Split, name_array, single_labels
 from arbora.datasets.errors import DataFormatError
 from arbora.datasets.readers.columns import ColumnError, indicator_columns, number_column
-from arbora.datasets.readers.files import read_lines
+from arbora.datasets.readers.encodings import TextLines
 from arbora.datasets.readers.svmlight import SvmlightData, read_svmlight
 from arbora.datasets.readers.texts import csv_records, read_jsonl
 
@@ -30,7 +30,7 @@ def check_choice(option: str, value: Any, choices: tuple[Any, ...]) -> None:
 
 
 def _names(path: Path) -> np.ndarray:
-    return name_array(line.rstrip("\r\n") for line in read_lines(path))
+    return name_array(line.rstrip("\r\n") for line in TextLines(path, "utf-8-sig"))
 
 
 def _feature_names(folder: Path) -> np.ndarray | None:

@@ -14,6 +14,10 @@ class DataFormatError(ValueError):
         The file.
     line : int or None
         Line number, from 1; ``None`` for an error of the whole file.
+    problem : str
+        What is wrong, and what to do.
+    reason : str
+        The kind of problem, without names and numbers of this record; by default the problem.
 
     Examples
     --------
@@ -22,15 +26,16 @@ class DataFormatError(ValueError):
     train.svm, line 3: no feature index before ':'
     """
 
-    def __init__(self, path: str | Path, line: int | None, problem: str) -> None:
+    def __init__(self, path: str | Path, line: int | None, problem: str, reason: str | None = None) -> None:
         self.path = Path(path)
         self.line = line
         self.problem = problem
+        self.reason = problem if reason is None else reason
         where = str(path) if line is None else f"{path}, line {line}"
         super().__init__(f"{where}: {problem}")
 
-    def __reduce__(self) -> tuple[type["DataFormatError"], tuple[Path, int | None, str]]:
-        return DataFormatError, (self.path, self.line, self.problem)
+    def __reduce__(self) -> tuple[type["DataFormatError"], tuple[Path, int | None, str, str]]:
+        return DataFormatError, (self.path, self.line, self.problem, self.reason)
 
 
 DataFileError = DataFormatError

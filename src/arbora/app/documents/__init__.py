@@ -4,6 +4,7 @@
 `collection`        `Documents`: texts or rows of numbers with ids, labels and further fields
 `source`            `Source`: a file or folder and how to read it; documents one by one
 `reader`            `read_documents`: all documents of a source
+`duplicates`        documents with the same text
 `labels`            the tree of the labels; checks of labels
 `times`             times of documents
 ==================  ================================================================================

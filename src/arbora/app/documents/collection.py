@@ -11,11 +11,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.datasets.readers.texts import join_labels
+from arbora.datasets.base import label_names
+from arbora.datasets.readers.skipped import SkippedRecords
+from arbora.datasets.readers.texts.collect import describe_texts
+from arbora.datasets.readers.texts.records import join_labels
 from arbora.structure import Hierarchy
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Documents:
     """A collection of documents.
 
@@ -39,6 +42,8 @@ class Documents:
         Names of the columns of X.
     places : list of (Path, int or None)
         File and line of each document, for error messages.
+    skipped : SkippedRecords
+        Records that could not be read, and documents that were left out.
     """
 
     name: str
@@ -50,6 +55,7 @@ class Documents:
     hierarchy: Hierarchy | None = None
     fields: dict[str, list[Any]] = field(default_factory=dict)
     feature_names: NDArray[Any] | None = None
+    skipped: SkippedRecords = field(default_factory=SkippedRecords)
 
     @classmethod
     def from_texts(
@@ -97,6 +103,16 @@ class Documents:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        if self.texts is not None:
+            parts = [describe_texts(self.texts, self.y)]
+        else:
+            labels = "" if self.y is None else f", {len(label_names(self.y)):,} labels"
+            parts = [f"{len(self):,} rows of {0 if self.X is None else self.X.shape[1]:,} numbers{labels}"]
+        parts += [f"fields {', '.join(map(repr, self.fields))}"] if self.fields else []
+        parts += [f"{len(self.skipped):,} records skipped"] if self.skipped else []
+        return f"Documents {self.name!r}: {'; '.join(parts)}"
+
     @property
     def multilabel(self) -> bool:
         """Whether a document can have several labels."""
@@ -126,6 +142,7 @@ class Documents:
             self.hierarchy,
             {name: [values[row] for row in rows] for name, values in self.fields.items()},
             self.feature_names,
+            self.skipped,
         )
 
 
@@ -151,6 +168,9 @@ def join_documents(first: Documents, second: Documents) -> Documents:
     fields = {
         name: values + second.fields[name] for name, values in first.fields.items() if name in second.fields
     }
+    skipped = SkippedRecords()
+    skipped.update(first.skipped)
+    skipped.update(second.skipped)
     return Documents(
         first.name,
         first.ids + second.ids,
@@ -161,4 +181,5 @@ def join_documents(first: Documents, second: Documents) -> Documents:
         first.hierarchy,
         fields,
         first.feature_names,
+        skipped,
     )

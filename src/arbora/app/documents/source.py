@@ -3,9 +3,12 @@
 ========== ======================================================================================================
 format     content
 ========== ======================================================================================================
-folder     text files; the path of the sub-folder, at any depth, is the label
+folder     text, HTML, PDF and Word files; the path of the sub-folder, at any depth, is the label. Files of records
+           (the next four formats) give one document for each record
 jsonl      one JSON object per line, with fields for the text and the label; ``-`` is the standard input
-csv, tsv   a header line, then one row per document
+json       an array of such objects, or an object that holds one array
+csv, tsv   a header line, then one row per document; separated by a comma, semicolon, tab or bar
+parquet    columns as in csv; needs pandas and pyarrow
 svmlight   ``label,label index:value ...``, indices from 1: rows of numbers, without text
 npz        a matrix written by `scipy.sparse.save_npz`, or an array ``X``; optional arrays ``y`` (names), ``ids`` and
            ``feature_names``; further arrays with one entry per row are fields
@@ -23,26 +26,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arbora.datasets.errors import DataFormatError
-from arbora.datasets.readers.files import MAX_UNPACKED, decode, open_bytes
-from arbora.datasets.readers.texts import Fields, TextRow, csv_rows, folder_rows, jsonl_row
+from arbora.datasets.readers.encodings import AUTO, LineDecoder, check_encoding
+from arbora.datasets.readers.files import MAX_UNPACKED, TOO_LARGE, open_bytes
+from arbora.datasets.readers.skipped import SkippedRecords, raise_errors
+from arbora.datasets.readers.texts.folder import RECORD_SUFFIXES, folder_rows, record_reader, suffix_of
+from arbora.datasets.readers.texts.html_text import HTML_CHOICES
+from arbora.datasets.readers.texts.json_records import jsonl_lines
+from arbora.datasets.readers.texts.records import Fields, Found, Reading, TextRow
 
-FORMATS = ("folder", "jsonl", "csv", "tsv", "svmlight", "npz")
+FORMATS = ("folder", "jsonl", "json", "csv", "tsv", "parquet", "svmlight", "npz")
 MATRIX_FORMATS = ("svmlight", "npz")
 STDIN = "-"
 ID = "id"  # field with the name of a document
 
 _SUFFIXES = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".tsv": "tsv",
+    **RECORD_SUFFIXES,
     ".svm": "svmlight",
     ".svmlight": "svmlight",
     ".libsvm": "svmlight",
     ".npz": "npz",
 }
-_COMPRESSED = {".gz", ".xz", ".bz2"}
 
 
 class Source(NamedTuple):
@@ -53,9 +56,19 @@ class Source(NamedTuple):
     fields: Fields = Fields()
     label_separator: str | None = None
     pattern: str = "*"
-    encoding: str = "utf-8"
+    encoding: str = AUTO
     n_features: int | None = None
     max_unpacked: int | None = MAX_UNPACKED
+    separator: str = AUTO
+    html: str = AUTO
+    time: str | None = None
+    strict: bool = False
+    dedupe: bool = False
+
+    @property
+    def how(self) -> Reading:
+        """How its files are read."""
+        return Reading(self.encoding, self.separator, self.label_separator, self.html, self.max_unpacked)
 
 
 def make_source(
@@ -66,11 +79,16 @@ def make_source(
     label: str | None = "label",
     label_separator: str | None = None,
     pattern: str = "*",
-    encoding: str = "utf-8",
+    encoding: str = AUTO,
+    separator: str = AUTO,
+    html: str = AUTO,
     labels: str = "required",
     extra: tuple[str, ...] = (),
+    time: str | None = None,
     n_features: int | None = None,
     max_unpacked: int | None = MAX_UNPACKED,
+    strict: bool = False,
+    dedupe: bool = False,
 ) -> Source:
     """Describe where documents are and how to read them.
 
@@ -85,19 +103,29 @@ def make_source(
     label : str or None
         Field or column of the label.
     label_separator : str, optional
-        CSV: separator of several labels in one cell.
+        Separator of several labels in one string, such as a cell of a CSV file.
     pattern : str
         Glob of the files of a folder.
     encoding : str
-        Encoding of the text.
+        Encoding of the text; "auto": found from the content of each file.
+    separator : str
+        CSV: separator of cells; "auto": found from the header.
+    html : {"auto", "strip", "keep"}
+        Strip HTML files and texts that look like HTML, all texts, or none.
     labels : {"required", "optional", "ignored"}
         Whether documents must have a label.
     extra : tuple of str
         Further fields that every document must have.
+    time : str, optional
+        Field of dates or numbers that every document must have.
     n_features : int, optional
         svmlight: number of columns.
     max_unpacked : int or None
         Largest size of a compressed file when unpacked, in bytes; None: no limit.
+    strict : bool
+        Whether a record that cannot be read is an error; by default such records are skipped and counted.
+    dedupe : bool
+        Whether documents with the same words as an earlier document, in the same order, are left out.
 
     Returns
     -------
@@ -110,8 +138,23 @@ def make_source(
     """
     used = None if labels == "ignored" else label
     optional = (used,) if labels == "optional" and used is not None else ()
+    extra = extra if time is None or time in extra else (*extra, time)
     fields = Fields(tuple(text or ("text",)), used, extra, optional)
-    return Source(path, format, fields, label_separator, pattern, encoding, n_features, max_unpacked)
+    return Source(
+        path,
+        format,
+        fields,
+        label_separator,
+        pattern,
+        encoding,
+        n_features,
+        max_unpacked,
+        separator,
+        html,
+        time,
+        strict,
+        dedupe,
+    )
 
 
 def guess_format(path: str) -> str:
@@ -126,14 +169,13 @@ def guess_format(path: str) -> str:
         return "jsonl"
     if Path(path).is_dir():
         return "folder"
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    while suffixes and suffixes[-1] in _COMPRESSED:
-        suffixes.pop()
-    if suffixes and suffixes[-1] in _SUFFIXES:
-        return _SUFFIXES[suffixes[-1]]
+    kind = _SUFFIXES.get(suffix_of(path))
+    if kind is not None:
+        return kind
     with open_bytes(path) as file:
-        if file.read(1024).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-            return "jsonl"
+        first = file.read(1024).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if first in (b"{", b"["):
+        return "jsonl" if first == b"{" else "json"
     raise DataFormatError(
         path,
         None,
@@ -145,12 +187,11 @@ def check_format(source: Source) -> str:
     """Check that a source can be read, and return its format."""
     if source.path != STDIN and not Path(source.path).exists():
         raise FileNotFoundError(f"{source.path}: there is no such file or folder")
-    try:
-        "".encode(source.encoding)
-    except LookupError:
-        raise ValueError(
-            f"unknown encoding {source.encoding!r}: try 'utf-8', 'latin-1' or 'cp1252'"
-        ) from None
+    check_encoding(source.encoding)
+    if source.html not in HTML_CHOICES:
+        raise ValueError(f"unknown value html={source.html!r}: use one of {', '.join(HTML_CHOICES)}")
+    if source.separator != AUTO and len(source.separator) != 1:
+        raise ValueError(f"the separator of cells must be one character, got {source.separator!r}")
     if source.format == "auto":
         return guess_format(source.path)
     if source.format not in FORMATS:
@@ -158,13 +199,15 @@ def check_format(source: Source) -> str:
     return source.format
 
 
-def iter_documents(source: Source) -> Iterator[TextRow]:
+def iter_documents(source: Source, skipped: SkippedRecords | None = None) -> Iterator[TextRow]:
     """Read texts with their labels one by one.
 
     Parameters
     ----------
     source : Source
-        Of a text format: folder, jsonl, csv or tsv.
+        Of a text format: folder, jsonl, json, csv, tsv or parquet.
+    skipped : SkippedRecords, optional
+        Counts the records that cannot be read, which are left out. Without it such a record is an error.
 
     Yields
     ------
@@ -178,66 +221,61 @@ def iter_documents(source: Source) -> Iterator[TextRow]:
     >>> [row.text for row in iter_documents(Source(str(path)))]
     ['a cat']
     """
-    kind = check_format(source)
-    if kind == "folder":
-        yield from folder_rows(
-            source.path, pattern=source.pattern, encoding=source.encoding, max_unpacked=source.max_unpacked
-        )
-    elif kind in ("csv", "tsv"):
-        yield from csv_rows(
-            source.path,
-            source.fields,
-            label_separator=source.label_separator,
-            delimiter="\t" if kind == "tsv" else ",",
-            encoding=_with_mark(source.encoding),
-            max_unpacked=source.max_unpacked,
-        )
-    elif kind == "jsonl":
-        for _, found in jsonl_records(source):
-            if isinstance(found, DataFormatError):
-                raise found
-            yield found
-    else:
-        raise DataFormatError(source.path, None, f"{kind} holds rows of numbers, but texts are needed here")
+    found = iter_found(source)
+    yield from raise_errors(found) if skipped is None else skipped.keep(found)
 
 
-def jsonl_records(source: Source) -> Iterator[tuple[int, TextRow | DataFormatError]]:
-    r"""Read JSONL from a file or the standard input: the number of each non-blank line, and its document.
+def iter_found(source: Source) -> Iterator[Found]:
+    r"""Read texts with their labels one by one; a record that cannot be read gives its error instead.
 
-    A line that cannot be read gives its error instead, so that the lines after it can still be read.
+    An error of the whole file is raised, such as a column that does not exist.
 
     Examples
     --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "tiny.jsonl")
     >>> _ = path.write_text('{"text": "a cat", "label": "animal"}\nbroken')
-    >>> [(number, type(found).__name__) for number, found in jsonl_records(Source(str(path)))]
-    [(1, 'TextRow'), (2, 'DataFormatError')]
+    >>> [type(found).__name__ for found in iter_found(Source(str(path)))]
+    ['TextRow', 'DataFormatError']
     """
-    path = Path("<stdin>" if source.path == STDIN else source.path)
-    for number, line in enumerate(_byte_lines(source), start=1):
+    kind = check_format(source)
+    if kind == "folder":
+        yield from folder_rows(source.path, source.how, pattern=source.pattern, fields=source.fields)
+        return
+    if kind in MATRIX_FORMATS:
+        raise DataFormatError(source.path, None, f"{kind} holds rows of numbers, but texts are needed here")
+    if source.path == STDIN:
+        path = Path("<stdin>")
+        yield from jsonl_lines(_stdin_lines(source.encoding, path), path, source.fields, source.how)
+        return
+    for found in record_reader(kind)(Path(source.path), source.fields, source.how):
+        if isinstance(found, DataFormatError) and found.reason == TOO_LARGE:
+            raise found
+        yield found
+
+
+def _stdin_lines(encoding: str, path: Path) -> Iterator[tuple[int, str | DataFormatError]]:
+    decoder = LineDecoder(encoding, path)
+    for number, line in enumerate(sys.stdin.buffer, start=1):
         try:
-            text = decode(line, _with_mark(source.encoding) if number == 1 else source.encoding, path, number)
-            row = jsonl_row(text, path, number, source.fields)
+            yield number, decoder(line, number)
         except DataFormatError as error:
             yield number, error
-            continue
-        if row is not None:
-            yield number, row
 
 
-def _byte_lines(source: Source) -> Iterator[bytes]:
-    if source.path == STDIN:
-        yield from sys.stdin.buffer
-        return
-    empty = True
-    with open_bytes(source.path, source.max_unpacked) as file:
-        for line in file:
-            empty = False
-            yield line
-    if empty:
-        raise DataFormatError(source.path, None, "the file is empty")
+def document_id(row: TextRow, source: Source) -> str:
+    """Return the id of a document: its field ``id``, its path in the folder, or the number of its line or record.
 
-
-def _with_mark(encoding: str) -> str:
-    return "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
+    Examples
+    --------
+    >>> document_id(TextRow("a cat", None, {"id": 7}, Path("x.csv"), 2), Source("x.csv"))
+    '7'
+    """
+    name = row.extra.get(ID)
+    if name is not None and name != "":
+        return str(name)
+    number = row.line if row.number is None else row.number
+    if source.path != STDIN and Path(source.path).is_dir():
+        inside = row.path.relative_to(source.path).as_posix()
+        return inside if number is None else f"{inside}:{number}"
+    return str(number)

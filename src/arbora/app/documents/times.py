@@ -11,6 +11,7 @@ from arbora.app.documents.collection import Documents
 from arbora.datasets.errors import DataFormatError
 
 MOST_BINS = 60  # more are not readable in a figure
+BAD_TIME = "the time is no number and no date"
 _UNITS = {"year": "Y", "month": "M", "day": "D"}
 
 
@@ -39,15 +40,53 @@ def read_times(documents: Documents, field: str) -> NDArray[Any]:
     numbers = [_as_number(value) for value in values]
     if all(number is not None for number in numbers):
         return np.array(numbers, dtype=np.float64)
+    dates = _as_dates(values)
+    wrong = np.flatnonzero(np.isnat(dates))
+    if wrong.size:
+        raise _no_time(documents, field, int(wrong[0]))
+    return dates
+
+
+def drop_bad_times(documents: Documents, field: str) -> Documents:
+    """Leave out documents whose time is no number and no date; they are counted in ``documents.skipped``.
+
+    Times are numbers if at least as many values are numbers as are dates, else dates.
+
+    Examples
+    --------
+    >>> documents = Documents.from_texts(["a", "b"], fields={"day": ["1999-12-31", "yesterday"]})
+    >>> drop_bad_times(documents, "day").texts
+    ['a']
+    """
+    if field not in documents.fields:
+        return documents
+    values = documents.fields[field]
+    is_number = np.array([_as_number(value) is not None for value in values], dtype=bool)
+    is_date = ~np.isnat(_as_dates(values))
+    good = is_number if is_number.sum() >= is_date.sum() else is_date
+    if good.all():
+        return documents
+    errors = [_no_time(documents, field, row) for row in np.flatnonzero(~good).tolist()]
+    if not good.any():
+        raise errors[0]
+    for error in errors:
+        documents.skipped.add(error)
+    return documents.take(np.flatnonzero(good))
+
+
+def _no_time(documents: Documents, field: str, row: int) -> DataFormatError:
+    value = str(documents.fields[field][row])[:60]
+    problem = f"{field!r} is {value!r}, which is no number and no date such as 1999-12-31"
+    return DataFormatError(*documents.places[row], problem, BAD_TIME)
+
+
+def _as_dates(values: list[Any]) -> NDArray[Any]:
     dates = np.empty(len(values), dtype="datetime64[s]")
     for row, value in enumerate(values):
         try:
             dates[row] = np.datetime64(value.strip().removesuffix("Z") if isinstance(value, str) else "NaT")
         except ValueError:
             dates[row] = np.datetime64("NaT")
-        if np.isnat(dates[row]):
-            problem = f"{field!r} is {value!r}, which is no number and no date such as 1999-12-31"
-            raise DataFormatError(*documents.places[row], problem)
     return dates
 
 

@@ -17,7 +17,8 @@ import numpy as np
 from arbora.datasets.base import ROOT, name_array, path_edges
 from arbora.datasets.errors import DataFormatError, did_you_mean
 from arbora.datasets.readers.columns import ColumnError, indicator_columns, number_column
-from arbora.datasets.readers.files import MAX_UNPACKED, read_lines
+from arbora.datasets.readers.encodings import TextLines
+from arbora.datasets.readers.files import MAX_UNPACKED
 
 if TYPE_CHECKING:
     from arbora.structure import Hierarchy
@@ -194,7 +195,7 @@ def read_hmc_arff(
     if structure not in ("tree", "dag"):
         raise ValueError(f"structure must be 'tree' or 'dag', got {structure!r}")
     path = Path(path)
-    lines = enumerate(read_lines(path, encoding, max_unpacked), start=1)
+    lines = enumerate(TextLines(path, encoding, max_unpacked), start=1)
     header = _read_header(path, lines)
     try:
         hierarchy = Hierarchy.from_edges(class_edges(header.classes, structure))

@@ -14,7 +14,8 @@ import numpy as np
 
 from arbora.datasets.base import name_array
 from arbora.datasets.errors import DataFormatError
-from arbora.datasets.readers.files import MAX_UNPACKED, read_chunks, read_lines
+from arbora.datasets.readers.encodings import TextLines
+from arbora.datasets.readers.files import MAX_UNPACKED, read_chunks
 
 _PACKED = (".gz", ".xz", ".bz2")
 _LARGEST = float(np.finfo(np.float32).max)  # of a value
@@ -112,7 +113,7 @@ def _companion(
     stems = [str(plain)] + ([str(plain.with_suffix(""))] if plain.suffix == ".mat" else [])
     for candidate in (Path(stem + suffix + packed) for stem in stems for packed in ("", *_PACKED)):
         if candidate.exists():
-            names = name_array(line.rstrip("\r\n") for line in read_lines(candidate, encoding, max_unpacked))
+            names = name_array(line.rstrip("\r\n") for line in TextLines(candidate, encoding, max_unpacked))
             if names.size != length:
                 raise DataFormatError(candidate, None, f"{names.size} lines, but the matrix has {length}")
             return names

@@ -1,4 +1,4 @@
-"""Open data files, plain or compressed by gzip, xz or bzip2; decoding errors name the line.
+"""Open data files, plain or compressed by gzip, xz or bzip2.
 
 A small compressed file can unpack to any size. All readers stop at `MAX_UNPACKED` bytes; their parameter
 `max_unpacked` changes the limit. Plain files have no limit: their size is known before they are read.
@@ -18,6 +18,7 @@ from arbora.datasets.errors import DataFormatError
 
 CHUNK_BYTES = 1 << 25  # bytes read at a time; bounds the memory for large files
 MAX_UNPACKED = 1 << 32  # default limit of the unpacked size of a compressed file, in bytes
+TOO_LARGE = "it unpacks to too many bytes"  # reason of the errors of `refuse_unpacked`
 _BUFFER = 1 << 18
 _DAMAGED = (OSError, lzma.LZMAError, zlib.error, EOFError)  # gzip and bzip2 raise OSError without errno
 
@@ -29,6 +30,7 @@ def refuse_unpacked(path: Path, limit: int) -> DataFormatError:
         None,
         f"it unpacks to more than {limit:,} bytes, the limit max_unpacked (--max-unpacked): if you trust the file, "
         "raise the limit, or set it to None",
+        TOO_LARGE,
     )
 
 
@@ -74,7 +76,10 @@ def open_bytes(path: str | Path, max_unpacked: int | None = MAX_UNPACKED) -> Ite
             if getattr(error, "errno", None) is not None:
                 raise  # an error of the file system, not of the content
             raise DataFormatError(
-                path, None, f"the compressed file is damaged or cut short ({error})"
+                path,
+                None,
+                f"the compressed file is damaged or cut short ({error})",
+                "the compressed file is damaged or cut short",
             ) from error
 
 
@@ -92,25 +97,4 @@ def read_chunks(
                 lines.pop()  # no line follows the last newline
             yield lines
     if empty:
-        raise DataFormatError(path, None, "the file is empty")
-
-
-def decode(data: bytes, encoding: str, path: str | Path, line: int | None) -> str:
-    """Decode bytes; an error names the file and the line."""
-    try:
-        return data.decode(encoding)
-    except UnicodeDecodeError as error:
-        problem = f"byte {error.start} is not {encoding} ({error.reason}): give the encoding of the file"
-        raise DataFormatError(path, line, f"{problem} (encoding=, --encoding)") from error
-
-
-def read_lines(
-    path: str | Path, encoding: str = "utf-8-sig", max_unpacked: int | None = MAX_UNPACKED
-) -> Iterator[str]:
-    """Yield decoded lines with their ends, without a byte-order mark; an empty file is an error."""
-    with open_bytes(path, max_unpacked) as file:
-        number = 0
-        for number, line in enumerate(file, start=1):
-            yield decode(line, encoding if number == 1 else encoding.removesuffix("-sig"), path, number)
-    if number == 0:
         raise DataFormatError(path, None, "the file is empty")

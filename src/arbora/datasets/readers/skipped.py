@@ -1,0 +1,104 @@
+"""`SkippedRecords`: what a reader could not read, by reason, with the first place of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from arbora.datasets.errors import DataFormatError
+
+
+class SkippedReason(NamedTuple):
+    """How many records were skipped for a reason, and the error of the first."""
+
+    n_records: int
+    first: DataFormatError
+
+
+class SkippedRecords:
+    r"""Records that were skipped: the number of each reason, and the first place.
+
+    Pass an empty one to a reader, which then skips what it cannot read instead of raising an error.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from arbora.datasets import SkippedRecords, read_jsonl
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "tiny.jsonl")
+    >>> _ = path.write_text('{"text": "a cat", "label": "pet"}\n{"text": null, "label": "pet"}\n')
+    >>> skipped = SkippedRecords()
+    >>> read_jsonl(path, skipped=skipped).texts
+    ['a cat']
+    >>> len(skipped), list(skipped.reasons)
+    (1, ['the text is not a string'])
+    >>> skipped.reasons['the text is not a string'].first.line
+    2
+    """
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, SkippedReason] = {}
+
+    def add(self, error: DataFormatError, count: int = 1) -> None:
+        """Count a record that cannot be read."""
+        known = self.reasons.get(error.reason)
+        self.reasons[error.reason] = SkippedReason(
+            count + (0 if known is None else known.n_records), error if known is None else known.first
+        )
+
+    def update(self, other: SkippedRecords) -> None:
+        """Count what another reader has skipped."""
+        for reason in other.reasons.values():
+            self.add(reason.first, reason.n_records)
+
+    @property
+    def first(self) -> DataFormatError | None:
+        """Error of the first record that was skipped."""
+        return next((reason.first for reason in self.reasons.values()), None)
+
+    def keep(self, found: Iterator[Any]) -> Iterator[Any]:
+        """Yield what is not an error, and count the errors."""
+        for one in found:
+            if isinstance(one, DataFormatError):
+                self.add(one)
+            else:
+                yield one
+
+    def __len__(self) -> int:
+        return sum(reason.n_records for reason in self.reasons.values())
+
+    def __str__(self) -> str:
+        return "\n".join(f"{count:,} x {reason}; first: {first}" for reason, count, first in self.rows())
+
+    def __repr__(self) -> str:
+        return f"SkippedRecords({', '.join(f'{one}: {many}' for one, many, _ in self.rows())})"
+
+    def rows(self) -> list[tuple[str, int, str]]:
+        """Reason, number and first error, the most frequent reason first."""
+        ranked = sorted(self.reasons.items(), key=lambda item: -item[1].n_records)
+        return [(reason, found.n_records, str(found.first)) for reason, found in ranked]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Return the reasons as values for JSON."""
+        return [{"reason": reason, "count": count, "first": first} for reason, count, first in self.rows()]
+
+
+def raise_errors(found: Iterator[Any]) -> Iterator[Any]:
+    """Yield what is not an error, and raise the first error."""
+    for one in found:
+        if isinstance(one, DataFormatError):
+            raise one
+        yield one
+
+
+class SkippedWarning(UserWarning):
+    """Records were skipped; `skipped` says which."""
+
+    def __init__(self, skipped: SkippedRecords, n_read: int) -> None:
+        self.skipped, self.n_read = skipped, n_read
+        super().__init__(summary(skipped, n_read))
+
+
+def summary(skipped: SkippedRecords, n_read: int) -> str:
+    """Write what was skipped as a short list."""
+    lines = [f"skipped {len(skipped):,} of {len(skipped) + n_read:,} records:"]
+    return "\n".join([*lines, *(f"  {line}" for line in str(skipped).splitlines())])

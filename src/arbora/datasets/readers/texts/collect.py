@@ -1,0 +1,297 @@
+"""All texts of a file or folder at once: `read_jsonl`, `read_json`, `read_csv`, `read_folder`.
+
+A record that cannot be read is an error, unless `skipped` is given: then it is counted there and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from arbora.datasets.base import ROOT, label_names, name_array, path_edges
+from arbora.datasets.errors import DataFormatError
+from arbora.datasets.readers.encodings import AUTO
+from arbora.datasets.readers.files import MAX_UNPACKED
+from arbora.datasets.readers.skipped import SkippedRecords, raise_errors
+from arbora.datasets.readers.texts.delimited import csv_rows
+from arbora.datasets.readers.texts.folder import folder_rows
+from arbora.datasets.readers.texts.html_text import AS_IS
+from arbora.datasets.readers.texts.json_records import json_records, jsonl_records
+from arbora.datasets.readers.texts.records import Fields, Found, Reading, TextRow, as_fields, join_labels
+
+if TYPE_CHECKING:
+    from arbora.structure import Hierarchy
+
+
+class TextData(NamedTuple):
+    """Texts, their labels (an object array of names, or a list of lists), and further fields."""
+
+    texts: list[str]
+    y: Any
+    extra: dict[str, list[Any]]
+
+    def __repr__(self) -> str:
+        more = "".join(f", {name!r}" for name in self.extra)
+        return f"TextData: {describe_texts(self.texts, self.y)}" + (f"; fields {more[2:]}" if more else "")
+
+
+class FolderData(NamedTuple):
+    """Texts of a folder, their labels, the hierarchy of its sub-folders, and the file of each text."""
+
+    texts: list[str]
+    y: np.ndarray
+    hierarchy: Hierarchy
+    files: list[Path]
+
+    def __repr__(self) -> str:
+        return f"FolderData: {describe_texts(self.texts, self.y)}; {self.hierarchy!r}"
+
+
+def describe_texts(texts: Sequence[str], y: Any) -> str:
+    """Describe texts in one line: their number, their labels, and the beginning of the first.
+
+    Examples
+    --------
+    >>> describe_texts(["a cat sleeps"], None)
+    "1 text; first: 'a cat sleeps'"
+    """
+    parts = [f"{len(texts):,} text{'s' * (len(texts) != 1)}"]
+    if y is not None:
+        n_labels = len(label_names(y))
+        parts[0] += f", {n_labels:,} label{'s' * (n_labels != 1)}"
+    if texts:
+        first = " ".join(texts[0][:400].split())
+        parts.append(f"first: {first if len(first) <= 60 else first[:57] + '...'!r}")
+    return "; ".join(parts)
+
+
+def _collect(found: Iterator[Found], path: str | Path, skipped: SkippedRecords | None) -> list[TextRow]:
+    rows = list(raise_errors(found) if skipped is None else skipped.keep(found))
+    if not rows:
+        if skipped is not None and skipped.first is not None:
+            raise skipped.first
+        raise DataFormatError(path, None, "the file has no record")
+    return rows
+
+
+def read_jsonl(
+    path: str | Path,
+    *,
+    text: str | Sequence[str] = "text",
+    label: str | None = "label",
+    extra: Sequence[str] = (),
+    encoding: str = AUTO,
+    html: str = AS_IS,
+    max_unpacked: int | None = MAX_UNPACKED,
+    skipped: SkippedRecords | None = None,
+) -> TextData:
+    """Read texts and labels from JSON lines: one object per line.
+
+    Parameters
+    ----------
+    path : path
+        Plain, gzip, xz or bzip2 file. Blank lines are ignored.
+    text : str or sequence of str, default="text"
+        Field of the text. Several fields are joined by line breaks; those that are null are left out.
+    label : str or None, default="label"
+        Field of the label (a string, a whole number or null) or labels (a list). ``None`` reads no labels.
+    extra : sequence of str, default=()
+        Further fields to keep.
+    encoding : str, default="auto"
+        Encoding of the file; "auto": found from the content.
+    html : {"keep", "auto", "strip"}, default="keep"
+        Strip no text of HTML, those that look like HTML, or all.
+    max_unpacked : int or None, default=2**32
+        Largest size of a compressed file when unpacked, in bytes. ``None``: no limit.
+    skipped : SkippedRecords, optional
+        Counts the records that cannot be read, which are left out. Without it such a record is an error.
+
+    Returns
+    -------
+    TextData
+        ``texts``; ``y``, an object array of names if every row has one label, else a list of lists;
+        ``extra``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from arbora.datasets import read_jsonl
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "tiny.jsonl")
+    >>> _ = path.write_text('{"text": "a cat", "labels": ["animal", "pet"]}')
+    >>> data = read_jsonl(path, label="labels")
+    >>> data.texts, data.y
+    (['a cat'], [['animal', 'pet']])
+    >>> data
+    TextData: 1 text, 2 labels; first: 'a cat'
+    """
+    fields = Fields(as_fields(text), label, tuple(extra))
+    how = Reading(encoding, html=html, max_unpacked=max_unpacked)
+    return _text_data(_collect(jsonl_records(path, fields, how), path, skipped), fields)
+
+
+def read_json(
+    path: str | Path,
+    *,
+    text: str | Sequence[str] = "text",
+    label: str | None = "label",
+    extra: Sequence[str] = (),
+    encoding: str = AUTO,
+    html: str = AS_IS,
+    max_unpacked: int | None = MAX_UNPACKED,
+    skipped: SkippedRecords | None = None,
+) -> TextData:
+    """Read texts and labels from a JSON file: an array of objects, or an object that holds one array of them.
+
+    The text of the file is read into memory; records are parsed one at a time. A file of JSON lines is read as such.
+
+    Parameters
+    ----------
+    path, text, label, extra, encoding, html, max_unpacked, skipped
+        As in `read_jsonl`.
+
+    Returns
+    -------
+    TextData
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from arbora.datasets import read_json
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "tiny.json")
+    >>> _ = path.write_text('{"version": 1, "items": [{"text": "a cat", "label": "pet"}]}')
+    >>> read_json(path).texts
+    ['a cat']
+    """
+    fields = Fields(as_fields(text), label, tuple(extra))
+    how = Reading(encoding, html=html, max_unpacked=max_unpacked)
+    return _text_data(_collect(json_records(path, fields, how), path, skipped), fields)
+
+
+def _text_data(rows: list[TextRow], fields: Fields, label_separator: str | None = None) -> TextData:
+    labels = [row.label for row in rows]
+    y: Any = None
+    if fields.label is not None:
+        y = labels if label_separator is not None else join_labels(labels)
+    return TextData(
+        [row.text for row in rows], y, {name: [row.extra[name] for row in rows] for name in fields.extra}
+    )
+
+
+def read_csv(
+    path: str | Path,
+    *,
+    text: str | Sequence[str] = "text",
+    label: str | None = "label",
+    label_separator: str | None = None,
+    extra: Sequence[str] = (),
+    delimiter: str = AUTO,
+    encoding: str = AUTO,
+    html: str = AS_IS,
+    max_unpacked: int | None = MAX_UNPACKED,
+    skipped: SkippedRecords | None = None,
+) -> TextData:
+    r"""Read texts and labels from CSV with a header line.
+
+    Parameters
+    ----------
+    path : path
+        Plain, gzip, xz or bzip2 file.
+    text : str or sequence of str, default="text"
+        Column of the text. Several columns are joined by line breaks.
+    label : str or None, default="label"
+        Column of the label. ``None`` reads no labels.
+    label_separator : str, optional
+        Separator of several labels in one cell; an empty cell then means no label. Without a separator the whole
+        cell is one label.
+    extra : sequence of str, default=()
+        Further columns to keep, as strings.
+    delimiter : str, default="auto"
+        Separator of cells, such as ``";"`` or ``"\t"``; "auto": found from the header.
+    encoding : str, default="auto"
+        Encoding of the file; "auto": found from the content.
+    html : {"keep", "auto", "strip"}, default="keep"
+        Strip no text of HTML, those that look like HTML, or all.
+    max_unpacked : int or None, default=2**32
+        Largest size of a compressed file when unpacked, in bytes. ``None``: no limit.
+    skipped : SkippedRecords, optional
+        Counts the records that cannot be read, which are left out. Without it such a record is an error.
+
+    Returns
+    -------
+    TextData
+        ``texts``; ``y``, an object array of names, or a list of lists with ``label_separator``; ``extra``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from arbora.datasets import read_csv
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "tiny.csv")
+    >>> _ = path.write_text('text,topic\n"one, two",a;b\nthree,\n')
+    >>> data = read_csv(path, label="topic", label_separator=";")
+    >>> data.texts, data.y
+    (['one, two', 'three'], [['a', 'b'], []])
+    """
+    fields = Fields(as_fields(text), label, tuple(extra))
+    how = Reading(encoding, delimiter, label_separator, html, max_unpacked)
+    return _text_data(_collect(csv_rows(path, fields, how), path, skipped), fields, label_separator)
+
+
+def read_folder(
+    folder: str | Path,
+    *,
+    pattern: str = "*",
+    encoding: str = AUTO,
+    html: str = AUTO,
+    max_unpacked: int | None = MAX_UNPACKED,
+    skipped: SkippedRecords | None = None,
+) -> FolderData:
+    """Read a folder of text files; the path of the sub-folder is the label.
+
+    Parameters
+    ----------
+    folder : path
+        Top folder. Files directly in it are labelled ``root``. Hidden files and folders are ignored.
+    pattern : str, default="*"
+        Files to read, such as ``"*.txt"``. Files may be compressed with gzip, xz or bzip2. PDF and Word files need
+        the extra ``files``.
+    encoding : str, default="auto"
+        Encoding of the files; "auto": found from the content of each.
+    html : {"auto", "strip", "keep"}, default="auto"
+        Strip HTML files and texts that look like HTML, all texts, or none.
+    max_unpacked : int or None, default=2**32
+        Largest size of each compressed file when unpacked, in bytes. ``None``: no limit.
+    skipped : SkippedRecords, optional
+        Counts the files that cannot be read, which are left out. Without it such a file is an error.
+
+    Returns
+    -------
+    FolderData
+        ``texts``, ``y`` (such as ``"comp/graphics"``), ``hierarchy`` (with the node ``root`` on top), ``files``;
+        sorted by path.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from arbora.datasets import read_folder
+    >>> top = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("comp/graphics", "rec"):
+    ...     (top / name).mkdir(parents=True)
+    ...     _ = (top / name / "1.txt").write_text("about " + name)
+    >>> data = read_folder(top)
+    >>> data.texts, list(data.y), data.hierarchy.path("comp/graphics")
+    (['about comp/graphics', 'about rec'], ['comp/graphics', 'rec'], ['root', 'comp', 'comp/graphics'])
+    """
+    from arbora.structure import Hierarchy
+
+    how = Reading(encoding, html=html, max_unpacked=max_unpacked)
+    rows = _collect(folder_rows(folder, how, pattern=pattern), folder, skipped)
+    edges = path_edges([row.label for row in rows if row.label != ROOT])
+    if not edges:
+        raise DataFormatError(folder, None, "has no sub-folder, so there are no labels")
+    labels = name_array(row.label for row in rows)
+    return FolderData(
+        [row.text for row in rows], labels, Hierarchy.from_edges(edges), [row.path for row in rows]
+    )

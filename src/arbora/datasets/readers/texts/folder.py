@@ -1,0 +1,165 @@
+"""Texts of the files of a folder; the path of the sub-folder is the label.
+
+Most files are one text each: text, Markdown and source files, HTML, PDF and Word files. Files of records (CSV, TSV,
+JSONL, JSON, Parquet) give one text for each record; a record without a label has that of its sub-folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from arbora.datasets.base import ROOT
+from arbora.datasets.errors import DataFormatError
+from arbora.datasets.readers.encodings import AUTO, BINARY, HEAD, binary_kind, decode, sniff_encoding
+from arbora.datasets.readers.files import open_bytes
+from arbora.datasets.readers.texts.delimited import csv_rows
+from arbora.datasets.readers.texts.html_text import AS_IS, STRIP, clean_html, html_text
+from arbora.datasets.readers.texts.json_records import json_records, jsonl_records
+from arbora.datasets.readers.texts.office import docx_text, pdf_text
+from arbora.datasets.readers.texts.parquet import parquet_rows
+from arbora.datasets.readers.texts.records import Fields, Found, Reading, TextRow
+
+NO_ACCESS = "the file cannot be opened"
+COMPRESSED = {".gz", ".xz", ".bz2"}
+RECORD_SUFFIXES = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+_HTML = {".html", ".htm", ".xhtml"}
+_CHARSET = re.compile(rb"charset=[\"']?([a-zA-Z0-9_.:-]{2,40})")
+
+
+def suffix_of(path: str | Path) -> str:
+    """Return the last suffix of a name in lower case, without that of a compressed file.
+
+    Examples
+    --------
+    >>> suffix_of("news.CSV.gz")
+    '.csv'
+    """
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    while suffixes and suffixes[-1] in COMPRESSED:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def record_reader(kind: str) -> Callable[[Path, Fields, Reading], Iterator[Found]]:
+    """Return the reader of a format of records: jsonl, json, csv, tsv or parquet.
+
+    Examples
+    --------
+    >>> record_reader("json").__name__
+    'json_records'
+    """
+    if kind == "tsv":
+        return lambda path, fields, how: csv_rows(
+            path, fields, how._replace(separator="\t") if how.separator == AUTO else how
+        )
+    return {"jsonl": jsonl_records, "json": json_records, "csv": csv_rows, "parquet": parquet_rows}[kind]
+
+
+def file_text(path: Path, how: Reading) -> str:
+    """Return the text of a file: plain text, HTML, PDF or Word."""
+    with open_bytes(path, how.max_unpacked) as file:
+        data = file.read()
+    suffix = suffix_of(path)
+    if suffix == ".pdf" or data.startswith(b"%PDF-"):
+        return pdf_text(data, path)
+    if suffix == ".docx":
+        return docx_text(data, path, how.max_unpacked)
+    kind = binary_kind(data[:HEAD]) if how.encoding == AUTO else None
+    if kind is not None:
+        raise DataFormatError(path, None, f"is {kind}, not text", BINARY)
+    encoding = how.encoding
+    if suffix in _HTML:
+        text = decode(data, _html_encoding(data) if encoding == AUTO else encoding, path, None)
+        return text if how.html == AS_IS else html_text(text)
+    text = decode(data, encoding, path, None).removeprefix("\ufeff")
+    return clean_html(text, how.html) if how.html != STRIP else html_text(text)
+
+
+def _html_encoding(data: bytes) -> str:
+    """Return the encoding that a page names, if its bytes are not Unicode."""
+    named = _CHARSET.search(data[:2048])
+    if named is None or sniff_encoding(data) != "cp1252":
+        return AUTO
+    try:
+        "".encode(name := named[1].decode())
+    except LookupError:
+        return AUTO
+    return name
+
+
+def folder_rows(
+    folder: str | Path, how: Reading, *, pattern: str = "*", fields: Fields | None = None
+) -> Iterator[Found]:
+    """Yield the texts of a folder, sorted by path, or for each that cannot be read its error.
+
+    Parameters
+    ----------
+    folder : path
+        Top folder. The label of files directly in it is ``root``. Hidden files and folders are ignored, and links to
+        folders are not followed.
+    how : Reading
+    pattern : str, default="*"
+        Files to read.
+    fields : Fields, optional
+        Fields of the records of CSV, TSV, JSONL, JSON and Parquet files; without it every file is one text.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise DataFormatError(folder, None, "is not a folder")
+    found = sorted(path for path in folder.rglob(pattern) if path.is_file() or path.is_symlink())
+    files = [
+        path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+    if not files:
+        raise DataFormatError(folder, None, f"has no file that matches {pattern!r}")
+    for path in files:
+        if path.is_dir():
+            continue
+        label = path.parent.relative_to(folder).as_posix()
+        if label.split("/")[0] == ROOT:
+            problem = f"a sub-folder must not be named {ROOT!r}, the name of the root: rename it"
+            yield DataFormatError(path, None, problem)
+            continue
+        try:
+            yield from _file_rows(path, ROOT if label == "." else label, how, fields)
+        except DataFormatError as error:
+            yield error
+        except ImportError as error:
+            yield DataFormatError(path, None, str(error), "its reader is not installed")
+        except OSError as error:
+            problem = f"cannot be opened: {error.strerror or type(error).__name__}"
+            yield DataFormatError(path, None, problem, NO_ACCESS)
+
+
+def _file_rows(path: Path, label: str, how: Reading, fields: Fields | None) -> Iterator[Found]:
+    kind = None if fields is None else RECORD_SUFFIXES.get(suffix_of(path))
+    if kind is None or fields is None:
+        yield TextRow(file_text(path, how), label, {}, path, None)
+        return
+    if os.stat(path).st_size == 0:
+        raise DataFormatError(path, None, "the file is empty")
+    if fields.label is not None and fields.label not in fields.optional:
+        fields = fields._replace(optional=(*fields.optional, fields.label))
+    for row in record_reader(kind)(path, fields, how):
+        if isinstance(row, TextRow) and row.label is None:
+            yield row._replace(label=label)
+        elif isinstance(row, TextRow) and _is_root(row.label):
+            problem = f"a label must not begin with {ROOT!r}, the name of the root: rename it"
+            yield DataFormatError(path, row.line, problem)
+        else:
+            yield row
+
+
+def _is_root(label: object) -> bool:
+    names = label if isinstance(label, list) else [label]
+    return any(str(name).split("/")[0] == ROOT for name in names)
