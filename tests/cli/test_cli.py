@@ -80,7 +80,6 @@ def test_help_shows_examples_that_parse(verb, capsys):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "VERB"),
         (["plant"], "'plant'"),
         (["tree"], "FILE"),
         (["tree", "x", "--depth", "two"], "'two' is not a whole number"),
@@ -100,7 +99,36 @@ def test_wrong_usage_ends_with_2(arguments, complaint, capsys):
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert end.value.code == 2
-    assert complaint in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert complaint in printed
+    assert printed.count("\n") == 1
+    assert "--help)" in printed
+
+
+def test_without_arguments_a_guide_is_printed(capsys):
+    assert main([]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert len(printed.out.splitlines()) < 20
+    commands = [
+        shlex.split(line.split("   ")[0]) for line in printed.out.splitlines() if "  arbora" in line[:8]
+    ]
+    for words in commands:
+        if "--help" not in words:
+            build_parser().parse_args(words[1:])
+    assert {"classify", "discover", "expand"} <= {words[1] for words in commands}
+
+
+def test_warnings_of_numba_are_not_shown(monkeypatch, capsys):
+    import warnings
+
+    from numba.core.errors import NumbaPerformanceWarning
+
+    monkeypatch.setattr(
+        demo, "demo", lambda **options: warnings.warn("threads", NumbaPerformanceWarning, stacklevel=1)
+    )
+    assert main(["demo"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_an_error_is_one_line(tmp_path, capsys):

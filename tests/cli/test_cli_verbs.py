@@ -77,19 +77,23 @@ def run(*arguments, capsys=None):
 def test_train_writes_a_model_folder_and_a_report(workshop):
     top, ((out, err), _) = workshop
     folder = open_folder(top / "model")
-    assert err == ""  # nothing but results where there is no terminal
+    assert err == (
+        "arbora: skipped 1 of 101 records:\n  1 x the text is empty; first: docs/land/empty.txt: the text is empty\n"
+        "(--strict makes the first of them an error)\n"
+    )
     assert folder.report.strip() in out
     assert "Written to model/" in out
-    assert (folder.kind, folder.about["n_documents"], folder.about["name"]) == ("classifier", 101, "docs")
+    assert (folder.kind, folder.about["n_documents"], folder.about["name"]) == ("classifier", 100, "docs")
+    assert [one["reason"] for one in folder.about["skipped"]] == ["the text is empty"]
     nodes = {node["name"]: node for node in folder.nodes}
     assert set(nodes) == {"root", "sea", *OWN}
     assert nodes["sea/big ships"]["title"] == "big ships"
-    assert nodes["land"]["own"] == 21
+    assert nodes["land"]["own"] == 20
     for label, words in OWN.items():
         assert {word for word, _ in nodes[label]["words"]} & set(words)
         inside = [folder.documents[line] for line in nodes[label]["documents"]]
         assert all(one["label"].startswith(label) for one in inside)
-    assert len(folder.documents) == len(folder.positions) == 101
+    assert len(folder.documents) == len(folder.positions) == 100
     assert np.isfinite(folder.node_positions).all()
     assert any("<script>" in one["text"] for one in folder.documents)
 
@@ -99,7 +103,7 @@ def test_evaluation_uses_documents_that_were_not_trained_on(workshop):
     folder = open_folder(top / "model")
     evaluation = folder.evaluation
     unseen = [one for one in folder.documents if not one["seen"]]
-    assert len(unseen) == evaluation["n_test"] == 101 - evaluation["n_train"]
+    assert len(unseen) == evaluation["n_test"] == 100 - evaluation["n_train"]
     assert {one["label"] for one in unseen} == set(OWN)  # a part of every class
     predicted = [folder.nodes[one["node"]]["name"] for one in unseen]
     truth = [one["label"] for one in unseen]
@@ -334,14 +338,14 @@ def test_tune_prints_the_command_for_training(workshop, capsys):
             "line 1: no column 'body'; there are 'text', 'label'",
         ),
         ("x.jsonl", "", [], "the file is empty"),
-        ("x.jsonl", '{"text": "a", "label": "b"}\n{"text": "c"}\n', [], "line 2: no field 'label'"),
+        ("x.jsonl", '{"text": "a", "label": "b"}\n{"text": "c"}\n', ["--strict"], "line 2: no field 'label'"),
         (
             "x.jsonl",
             '{"text": "red fish", "label": "b"}\n',
             [],
             "x.jsonl are labelled 'b': give two classes",
         ),
-        ("x.csv", b"text,label\n\xe9t\xe9,b\n", [], "line 2: byte 0 is not utf-8"),
+        ("x.csv", b"text,label\n\xe9t\xe9,b\n", ["--encoding", "utf-8"], "line 2: byte 0 is not utf-8"),
         ("x.csv", "text,label\na,b\n", ["--encoding", "no-such"], "unknown encoding 'no-such'"),
         (
             "x.csv",
@@ -379,7 +383,7 @@ def test_an_error_names_file_line_and_remedy(tmp_path, monkeypatch, capsys):
     (tmp_path / "x.jsonl").write_text('{"text": "a", "label": "b"}\n{"text": "a", "lable": "b"}\n')
     monkeypatch.chdir(tmp_path)
     message = "arbora: error: x.jsonl, line 2: no field 'label' (did you mean 'lable'?); there are 'text', 'lable'\n"
-    assert run("classify", "train", "x.jsonl", "--out", "m", capsys=capsys) == (1, "", message)
+    assert run("classify", "train", "x.jsonl", "--strict", "--out", "m", capsys=capsys) == (1, "", message)
     assert os.listdir(tmp_path) == ["x.jsonl"]
 
 
@@ -478,7 +482,9 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(tmp_path):
 
 def test_predict_answers_each_line_before_the_next_is_there(workshop):
     top, _ = workshop
-    process = start("predict", "model/", "--batch", "1", "--words", "3", "--threshold", "0.2", cwd=top)
+    process = start(
+        "predict", "model/", "--batch", "1", "--words", "3", "--threshold", "0.2", "--strict", cwd=top
+    )
     watchdog = threading.Timer(200, process.kill)
     watchdog.start()
     try:
@@ -516,16 +522,22 @@ def test_predict_continues_after_broken_lines(workshop, tmp_path, capsys):
         b'"\xe9"',
     ]
     (tmp_path / "x.jsonl").write_bytes(b"\n".join(lines))
-    code, out, err = run("predict", top / "model", tmp_path / "x.jsonl", "--keep-going", capsys=capsys)
+    code, out, err = run(
+        "predict", top / "model", tmp_path / "x.jsonl", "--keep-going", "--encoding", "utf-8", capsys=capsys
+    )
     answers = [json.loads(line) for line in out.splitlines()]
     assert code == 1
-    assert "3 lines could not be read" in err
+    assert "3 records could not be read" in err
     assert [one["id"] for one in answers] == ["7", "2", "4", "5", "6"]
     assert answers[0]["label"] == "sea/fish"
     assert "line 2: not valid JSON" in answers[1]["error"]
     assert answers[3] == {"id": "5", "note": "none of its words is known to the model"}
     assert "line 6: byte 1 is not utf-8" in answers[4]["error"]
-    code, out, err = run("predict", top / "model", tmp_path / "x.jsonl", capsys=capsys)
+    code, out, err = run("predict", top / "model", tmp_path / "x.jsonl", "--encoding", "utf-8", capsys=capsys)
+    assert (code, [json.loads(line) for line in out.splitlines()]) == (0, answers)
+    assert "skipped 3 of 5 records" in err
+    assert "line 2: not valid JSON" in err
+    code, out, err = run("predict", top / "model", tmp_path / "x.jsonl", "--strict", capsys=capsys)
     assert (code, json.loads(out)) == (1, answers[0])  # what comes before a broken line is answered
     assert "line 2: not valid JSON" in err
 

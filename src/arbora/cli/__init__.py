@@ -27,16 +27,41 @@ import sys
 import textwrap
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from arbora._version import __version__
 from arbora.cli.arguments import GROUPS, VERBS, Verb
 
+GUIDE = f"""\
+Arbora {__version__} organises large collections of documents.
+
+classify: file documents into a taxonomy that exists
+  arbora classify train docs/ --out model/
+discover: find topics where there are none
+  arbora discover docs/ --out topics/
+expand: from a few labelled groups, sort a pile and find new groups
+  arbora expand docs/ --unsorted pile/ --out grown/
+
+DATA is a folder (sub-folders are labels), CSV, JSONL, JSON or Parquet. Then:
+  arbora predict model/ new.csv      file new documents
+  arbora explore model/ topics/      look at the result in the browser
+  arbora demo                        try all of it on a built-in corpus
+  arbora --help                      all verbs; arbora VERB --help: their options"""
+
 DONE, FAILED, INTERRUPTED, OUTPUT_CLOSED = 0, 1, 130, 141
 
 __all__ = ["VERBS", "build_parser", "main"]
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -53,7 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
     )
     first_examples = "".join(f"{_dedent(verb.examples).splitlines()[0]}\n" for verb in VERBS)
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="arbora",
         description="Organise large collections: file documents into a taxonomy, discover topics, find new groups.",
         parents=[common],
@@ -126,12 +151,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["tree", "no such file"])
     1
     """
-    options = vars(build_parser().parse_args(argv))
-    debug = options.pop("debug", False)
     _accept_any_text(sys.stdout)
+    _accept_any_text(sys.stderr)
+    debug = False
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+        given = list(sys.argv[1:] if argv is None else argv)
+        if not given:
+            print(GUIDE)
+            return DONE
+        options = vars(build_parser().parse_args(given))
+        debug = options.pop("debug", False)
+        with warnings.catch_warnings(), _listed_at_the_end() as skipped:
+            warnings.showwarning = partial(_show_warning, skipped)
             module, function = options.pop("function").split(":")
             getattr(import_module(module), function)(**options)
             sys.stdout.flush()
@@ -159,8 +190,27 @@ def _print_message(message: str, code: int) -> int:
     return code
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-    _print_message(f"warning: {' '.join(str(message).split())}", DONE)
+@contextmanager
+def _listed_at_the_end() -> Iterator[list[str]]:
+    """Collect what was skipped, and print it after all else."""
+    skipped: list[str] = []
+    try:
+        yield skipped
+    finally:
+        if skipped and sys.exc_info()[0] is not KeyboardInterrupt:
+            sys.stdout.flush()
+            _print_message("\n".join([*skipped, "(--strict makes the first of them an error)"]), DONE)
+
+
+def _show_warning(
+    skipped: list[str], message: Warning | str, category: type[Warning], *where: Any, **more: Any
+) -> None:
+    if category.__module__.partition(".")[0] == "numba":  # about its own threads and types, not for users
+        return
+    if hasattr(message, "skipped"):
+        skipped.append(str(message))
+    else:
+        _print_message(f"warning: {' '.join(str(message).split())}", DONE)
 
 
 def _one_line(error: Exception) -> str:

@@ -52,6 +52,21 @@ def size(text: str) -> int | None:
     return int(match[1]) << 10 * " KMGT".index(match[2] or " ")
 
 
+def separator(text: str) -> str:
+    r"""Read a separator of cells: one character, or tab, comma, semicolon, bar.
+
+    Examples
+    --------
+    >>> separator("tab"), separator(";")
+    ('\t', ';')
+    """
+    named = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "auto": "auto"}
+    found = named.get(text, text)
+    if len(found) != 1 and found != "auto":
+        raise argparse.ArgumentTypeError(f"{text!r} is not a separator: give one character, or tab")
+    return found
+
+
 def coupling(text: str) -> float:
     """Read a number from 0 up."""
     return 0.0 if text.strip() in ("0", "0.0") else positive(text)

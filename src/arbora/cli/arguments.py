@@ -19,6 +19,7 @@ from arbora.cli.argument_types import (
     new_groups,
     numbers,
     positive,
+    separator,
     share,
     size,
     topics,
@@ -26,11 +27,14 @@ from arbora.cli.argument_types import (
 
 MODELS = ("recursive-svm", "recursive-lr", "bayes", "multinomial", "flat", "top-down")
 TOPIC_MODELS = ("vmf", "bayes", "k-means")
-FORMATS = ("auto", "folder", "jsonl", "csv", "tsv", "svmlight", "npz")
+FORMATS = ("auto", "folder", "jsonl", "json", "csv", "tsv", "parquet", "svmlight", "npz")
 HIERARCHY_FORMATS = ("auto", "tsv", "pairs", "paths", "rcv1")
 
 # Arguments that go together to one function or one named tuple of `arbora.app`.
-READING = ("format", "text", "label", "label_separator", "pattern", "encoding", "max_unpacked")
+READING = (
+    "format", "text", "label", "label_separator", "pattern", "encoding", "separator", "html", "max_unpacked",
+    "strict", "dedupe",
+)  # fmt: skip
 TEXT = ("language", "min_df", "ngrams")
 CLASSIFIER = ("model", "C", "coupling", "jobs", "seed")
 EXPANSION = ("new", "sure", "seed")
@@ -102,7 +106,7 @@ def _data(parser: argparse.ArgumentParser) -> None:
     _add_json(parser)
 
 
-def _add_reading(parser: argparse.ArgumentParser, label: bool = True) -> None:
+def _add_reading(parser: argparse.ArgumentParser, label: bool = True, dedupe: bool = True) -> None:
     """Arguments of all verbs that read documents."""
     group = parser.add_argument_group("reading DATA")
     group.add_argument("--format", choices=FORMATS, default="auto", help="format of DATA; auto: by its name")
@@ -114,12 +118,34 @@ def _add_reading(parser: argparse.ArgumentParser, label: bool = True) -> None:
             "--label", default="label", metavar="FIELD", help="field or column of the label (label)"
         )
         group.add_argument(
-            "--label-separator", metavar="S", help="CSV: separator of several labels in one cell"
+            "--label-separator", metavar="S", help="separator of several labels in one cell or string"
         )
     group.add_argument(
         "--pattern", default="*", metavar="GLOB", help="files of a folder, such as '*.txt' (*)"
     )
-    group.add_argument("--encoding", default="utf-8", help="encoding of the text (utf-8)")
+    group.add_argument(
+        "--encoding", default="auto", metavar="NAME", help="encoding of the text; auto: found from it (auto)"
+    )
+    group.add_argument(
+        "--separator",
+        type=separator,
+        default="auto",
+        metavar="S",
+        help="CSV: separator of cells, such as ';' or tab; auto: found from the header (auto)",
+    )
+    group.add_argument(
+        "--html",
+        choices=("auto", "strip", "keep"),
+        default="auto",
+        help="remove tags from HTML files and texts that look like HTML, from all texts, or from none (auto)",
+    )
+    if dedupe:
+        group.add_argument(
+            "--dedupe", action="store_true", help="leave out texts that are the same as an earlier one"
+        )
+    group.add_argument(
+        "--strict", action="store_true", help="end at the first record that cannot be read; default: skip it"
+    )
     group.add_argument(
         "--max-unpacked",
         type=size,
@@ -192,7 +218,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 
 def _train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "data", metavar="DATA", help="labelled documents: folder, JSONL, CSV, svmlight or npz"
+        "data", metavar="DATA", help="labelled documents: folder, CSV, JSONL, JSON, Parquet, svmlight or npz"
     )
     _add_output(parser, "folder for the model; an existing model folder is replaced")
     _add_model(parser)
@@ -220,7 +246,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
 
 def _tune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "data", metavar="DATA", help="labelled documents: folder, JSONL, CSV, svmlight or npz"
+        "data", metavar="DATA", help="labelled documents: folder, CSV, JSONL, JSON, Parquet, svmlight or npz"
     )
     _add_model(parser)
     parser.add_argument("--costs", type=numbers, metavar="X,X", help="values of C to try (SVM: 0.3,1,3,10)")
@@ -274,14 +300,16 @@ def _predict(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-going",
         action="store_true",
-        help="answer a broken line with its error and continue; the exit code is 1",
+        help="end with the exit code 1 if a record could not be read; its answer is its error",
     )
-    _add_reading(parser, label=False)
+    _add_reading(parser, label=False, dedupe=False)
     _add_json(parser, "no effect: answers are always lines of JSON")
 
 
 def _discover(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="DATA", help="documents: folder, JSONL, CSV, svmlight or npz")
+    parser.add_argument(
+        "data", metavar="DATA", help="documents: folder, CSV, JSONL, JSON, Parquet, svmlight or npz"
+    )
     _add_output(parser, "folder for the topics; an existing model folder is replaced")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(

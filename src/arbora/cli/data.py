@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
+from arbora.cli.reports import to_json
 from arbora.cli.tree import level_table, size_of
 from arbora.datasets import Dataset, available, data_folder, load, load_python_docs
 
@@ -40,7 +39,7 @@ def _print_names(as_json: bool) -> None:
         folder, names, problem = None, [], str(error)
     if as_json:
         place = None if folder is None else str(folder)
-        print(json.dumps({"built_in": [BUILT_IN], "folder": place, "names": names}))
+        print(to_json({"built_in": [BUILT_IN], "folder": place, "names": names}))
         return
     print(f"built in:\n  {BUILT_IN}")
     if folder is None:
@@ -55,7 +54,7 @@ def _describe(data: Dataset, as_json: bool) -> None:
             part: 0 if y is None else len(y) for part, y in (("train", data.y_train), ("test", data.y_test))
         }
         size = None if data.hierarchy is None else size_of(data.hierarchy)
-        print(json.dumps({"name": data.name, "n_documents": counts, "hierarchy": size}))
+        print(to_json({"name": data.name, "n_documents": counts, "hierarchy": size}))
         return
     structures = [structure for structure in (data.hierarchy, data.graph) if structure is not None]
     print(repr(data), *map(repr, structures), sep="\n")

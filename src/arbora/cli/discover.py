@@ -19,8 +19,7 @@ def discover(data: str, out: str, *, sample: int, as_json: bool, **more: Any) ->
     check_target(out)
     options, text = TopicOptions(**pick(more, TOPICS)), TextOptions(**pick(more, TEXT))
     make_topic_model(options)  # raises an error before the long work
-    extra = (options.over_time,) if options.over_time else ()
-    source = make_source(data, labels="optional", extra=extra, **pick(more, READING))
+    source = make_source(data, labels="optional", time=options.over_time, **pick(more, READING))
     found = discover_topics(read_documents(source, verbose=1), options, text, verbose=1)
     settings = {
         "command": "discover",

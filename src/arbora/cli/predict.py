@@ -20,19 +20,20 @@ def predict(
     threshold: float | None = None,
     batch: int = 256,
     keep_going: bool = False,
+    strict: bool = False,
     as_json: bool = True,  # answers are always JSON
     **reading: Any,
 ) -> None:
     """File documents with the model of a folder, and print the answers."""
     filer = Filer(open_folder(model), n_words=words, threshold=threshold)
     source = make_source(data, labels="ignored", **reading)
-    n_errors = 0
+    n_errors = 0  # each is answered with its error, and listed at the end
     # No progress bar on a terminal that shows the answers.
     with Progress(None, "documents", verbose=0 if sys.stdout.isatty() else 1) as progress:
-        for answers in filer.file_source(source, batch=batch, skip_errors=keep_going):
+        for answers in filer.file_source(source, batch=batch, skip_errors=not strict):
             sys.stdout.write("".join(f"{to_json(answer)}\n" for answer in answers))
             sys.stdout.flush()
             n_errors += sum("error" in answer for answer in answers)
             progress.update(len(answers))
-    if n_errors:
-        raise ValueError(f"{n_errors:,} lines could not be read: see the errors in their answers")
+    if n_errors and keep_going:
+        raise ValueError(f"{n_errors:,} records could not be read: see the errors in their answers")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,15 @@ _TOPIC_KEYS = ("name", "title", "parent", "size", "share", "words")
 _SCORE_NAMES = {"macro_f1": "Macro-F1", "micro_f1": "Micro-F1"}
 
 
-_STRICT = json.JSONEncoder(allow_nan=False)
+_ASCII = json.JSONEncoder(allow_nan=False)
+_UNICODE = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
 
 
 def to_json(value: Any) -> str:
-    """Write a value as one line of strict JSON."""
-    return _STRICT.encode(value)
+    """Write a value as one line of strict JSON; letters are escaped only where the output is not Unicode."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    text = (_UNICODE if encoding.lower().startswith("utf") else _ASCII).encode(value)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def training_text(content: Content, out: str, seconds: float) -> str:
@@ -46,6 +50,7 @@ def training_json(content: Content, out: str, seconds: float) -> dict[str, Any]:
         "n_documents": content.about["n_documents"],
         "n_nodes": len(content.nodes),
         "evaluation": None if evaluation is None else {key: evaluation[key] for key in _EVALUATION_KEYS},
+        **_skipped(content),
         "seconds": round(seconds, 2),
     }
 
@@ -70,6 +75,7 @@ def topics_json(content: Content, out: str, seconds: float) -> dict[str, Any]:
         "n_documents": content.about["n_documents"],
         "n_topics": _n_leaves(content),
         "topics": topics,
+        **_skipped(content),
         "seconds": round(seconds, 2),
     }
     if content.time is not None:
@@ -123,8 +129,14 @@ def groups_json(content: Content, out: str, seconds: float) -> dict[str, Any]:
         **proposals,
         "groups": groups,
         "plan": str(Path(out) / PLAN),
+        **_skipped(content),
         "seconds": round(seconds, 2),
     }
+
+
+def _skipped(content: Content) -> dict[str, Any]:
+    skipped = content.about.get("skipped")
+    return {"skipped": skipped} if skipped else {}
 
 
 def _n_leaves(content: Content) -> int:

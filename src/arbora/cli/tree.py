@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from arbora.cli.reports import to_json
 from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
 
@@ -44,7 +44,7 @@ def print_tree(
     """
     hierarchy = Hierarchy.read(file, format=format)
     if as_json:
-        print(json.dumps(size_of(hierarchy)))
+        print(to_json(size_of(hierarchy)))
         return
     print(repr(hierarchy), level_table(hierarchy), hierarchy.format_tree(depth, children), sep="\n\n")
 

@@ -31,9 +31,11 @@ def base_content(
 ) -> Content:
     """Make the content of any kind of model; the caller adds the report and the parts of its kind."""
     documents = subject.documents
+    skipped = documents.skipped
     about = {
         "name": documents.name,
-        "settings": dict(settings),
+        "settings": {**settings, **({"skipped": len(skipped)} if skipped else {})},
+        "skipped": skipped.to_dict(),
         "n_documents": len(documents),
         "multilabel": False,
         "notices": [*notices, *described.notices],
