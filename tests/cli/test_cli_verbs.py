@@ -78,8 +78,7 @@ def test_train_writes_a_model_folder_and_a_report(workshop):
     top, ((out, err), _) = workshop
     folder = open_folder(top / "model")
     assert err == (
-        "arbora: skipped 1 of 101 records:\n  1 x the text is empty; first: docs/land/empty.txt: the text is empty\n"
-        "(--strict makes the first of them an error)\n"
+        "arbora: skipped 1 of 101 records:\n  1 x the text is empty (first: docs/land/empty.txt)\n"
     )
     assert folder.report.strip() in out
     assert "Written to model/" in out

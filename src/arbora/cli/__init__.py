@@ -199,7 +199,7 @@ def _listed_at_the_end() -> Iterator[list[str]]:
     finally:
         if skipped and sys.exc_info()[0] is not KeyboardInterrupt:
             sys.stdout.flush()
-            _print_message("\n".join([*skipped, "(--strict makes the first of them an error)"]), DONE)
+            _print_message("\n".join(skipped), DONE)
 
 
 def _show_warning(

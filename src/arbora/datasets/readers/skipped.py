@@ -67,7 +67,11 @@ class SkippedRecords:
         return sum(reason.n_records for reason in self.reasons.values())
 
     def __str__(self) -> str:
-        return "\n".join(f"{count:,} x {reason}; first: {first}" for reason, count, first in self.rows())
+        lines = []
+        for reason, count, first in self.rows():
+            place = first.removesuffix(f": {reason}")  # the reason is not said twice
+            lines.append(f"{count:,} x {reason} (first: {place})")
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return f"SkippedRecords({', '.join(f'{one}: {many}' for one, many, _ in self.rows())})"
