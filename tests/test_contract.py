@@ -191,6 +191,22 @@ def test_class_and_node_probabilities(row):
 
 
 @numeric
+def test_huge_values_are_refused_or_give_finite_answers(row):
+    data = row.data()
+    model = row.make(**row.quick).fit(data.X, data.y)
+    X = np.array(data.X, dtype=float)[:3]
+    names = ("predict_proba", "predict_node_proba", "transform", "decision_function")
+    for value in (1e300, -1e160, 1e152, 1e100):
+        X[1, 0] = value
+        for method in filter(callable, (getattr(model, name, None) for name in names)):
+            try:
+                found = method(X)
+            except ValueError:
+                continue
+            assert np.isfinite(found.toarray() if sp.issparse(found) else found).all(), (method, value)
+
+
+@numeric
 def test_trace_columns_have_one_meaning(row):
     """`gap` is the certified relative duality gap, absent in models that have none."""
     data = row.data()

@@ -4,114 +4,35 @@ from __future__ import annotations
 
 import argparse
 import json
-import mmap
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from fuzz.child import STATE
 from fuzz.target import Target
 from fuzz.targets import TARGETS
 
-HANG = 10.0  # seconds for one input
-START = 120.0  # seconds for the preparation of a target, and for an input that compiles kernels
+START = 600.0  # seconds for the preparation of a target
 KEPT = Path(__file__).parents[2] / "build" / "robustness.json"
 
 
-class Watched:
-    """A child process and what it has written down."""
-
-    def __init__(self, target: Target, seeds: range, folder: Path, patience: float = HANG) -> None:
-        self.seeds, self.state, self.patience = seeds, folder / "state", patience
-        self.state.write_bytes(STATE.pack(-1, 0, 0, 0, 0))
-        environment = {**os.environ, "ARBORA_CHECK": "1" if target.checked else "0"}
-        command = [
-            sys.executable,
-            "-m",
-            "fuzz.child",
-            target.name,
-            str(seeds.start),
-            str(seeds.stop),
-            str(folder),
-        ]
-        self.errors = open(folder / "stderr", "w+")  # noqa: SIM115 - closed with the process
-        self.process = subprocess.Popen(
-            command, env=environment, stderr=self.errors, stdout=subprocess.DEVNULL
-        )
-
-    def read(self) -> tuple[int, ...]:
-        with open(self.state, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as state:
-            return STATE.unpack(state[:])
-
-    def wait(self, until: float) -> str:
-        """Wait for the end; return "done", "stopped" (out of time), "crashed" or "hung"."""
-        seed, since = -1, time.monotonic()
-        while self.process.poll() is None:
-            time.sleep(0.25)
-            now, found = time.monotonic(), self.read()[0]
-            if found != seed:
-                seed, since = found, now
-            elif now - since > (self.patience if seed >= 0 else START):
-                self.end()
-                return "hung"
-            if now > until:
-                self.end()
-                return "stopped"
-        return "done" if self.process.returncode == 0 else "crashed"
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
-def hangs_again(target: Target, seed: int) -> bool:
-    """Repeat an input that took too long: once with patience, since kernels may be compiled, and once without."""
-    for patience in (START, HANG):
-        with tempfile.TemporaryDirectory(prefix="arbora-fuzz-") as name:
-            child = Watched(target, range(seed, seed + 1), Path(name), patience)
-            if child.wait(time.monotonic() + 2 * START) != "done":
-                return True
-    return False
-
-
-def run_target(target: Target, seeds: range, until: float, findings: Path) -> dict[str, Any]:
-    """Give the inputs of some seeds to a target; a child that dies or hangs is a finding, and is replaced."""
-    counts: dict[str, Any] = dict.fromkeys(("inputs", "accepted", "refused", "unclean", "crashed", "hung"), 0)
-    counts |= {"peak": 0, "seconds": 0.0}
-    started = time.monotonic()
-    while len(seeds) and time.monotonic() < until:
-        with tempfile.TemporaryDirectory(prefix="arbora-fuzz-") as name:
-            folder = Path(name)
-            child = Watched(target, seeds, folder)
-            end = child.wait(until)
-            seed, accepted, refused, unclean, peak = child.read()
-            counts["inputs"] += accepted + refused + unclean + (end in ("crashed", "hung"))
-            if end == "hung" and seed >= 0 and not hangs_again(target, seed):
-                counts["accepted"] += 1
-                end = "slow"
-            counts["accepted"] += accepted
-            counts["refused"] += refused
-            counts["unclean"] += unclean
-            counts["peak"] = max(counts["peak"], peak // 1024)
-            if (folder / "findings.jsonl").exists():
-                with open(findings, "a") as file:
-                    file.write((folder / "findings.jsonl").read_text())
-            if end in ("crashed", "hung"):
-                counts[end] += 1
-                child.errors.seek(0)
-                about = {"target": target.name, "seed": seed, "what": end, "code": child.process.returncode}
-                with open(findings, "a") as file:
-                    file.write(json.dumps(about | {"stderr": child.errors.read()[-3000:]}) + "\n")
-                print(f"{target.name}: {end} at seed {seed}", file=sys.stderr, flush=True)
-            if end == "stopped" or seed < 0:
-                break
-            seeds = range(seed + 1 if end != "done" else seeds.stop, seeds.stop)
-    counts["seconds"] = round(time.monotonic() - started, 1)
-    return counts
+def run_target(target: Target, seeds: range, seconds: float, findings: Path) -> dict[str, Any]:
+    """Give the inputs of some seeds to a target, in a process of its own."""
+    environment = {**os.environ, "ARBORA_CHECK": "1" if target.checked else "0"}
+    command = [sys.executable, "-m", "fuzz.child", target.name, str(seeds.start), str(len(seeds))]
+    begun = time.monotonic()
+    ended = subprocess.run(
+        [*command, str(seconds), str(findings)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=seconds + START,
+    )
+    counts: dict[str, Any] = json.loads(ended.stdout)
+    return {**counts, "seconds": round(time.monotonic() - begun, 1)}
 
 
 def keep(results: dict[str, dict[str, Any]], first: int) -> None:
@@ -145,10 +66,8 @@ def main() -> int:
     for number, target in enumerate(chosen):
         first = kept.get(target.name, {}).get("next_seed", 0) if options.seed is None else options.seed
         count = max(1, round(options.count * target.share / total))
-        until = time.monotonic() + left / (
-            len(chosen) - number
-        )  # what others do not need is left for the rest
-        counts = run_target(target, range(first, first + count), until, options.findings)
+        seconds = left / (len(chosen) - number)  # what others do not need is left for the rest
+        counts = run_target(target, range(first, first + count), max(1.0, seconds), options.findings)
         left -= counts["seconds"]
         results[target.name] = counts
         bad += counts["unclean"] + counts["crashed"] + counts["hung"]

@@ -56,7 +56,11 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "csv": lambda path: read_csv(path, label_separator=";"),
     "tsv": lambda path: read_csv(path, delimiter="\t"),
 }
-PACKERS: list[Callable[[bytes], bytes]] = [gzip.compress, lzma.compress, bz2.compress]
+PACKERS: list[Callable[[bytes], bytes]] = [
+    gzip.compress,
+    lambda data: lzma.compress(data, preset=0),
+    bz2.compress,
+]
 LIMIT = 1 << 20  # unpacked bytes
 
 

@@ -44,12 +44,18 @@ SAMPLES = [
 
 def prepare(folder: Path) -> dict[str, Any]:
     app = make_app([open_folder(trained_folder(folder / "served"))], limits=LIMITS)
+    return {"app": app, "address": None, "n": 0}
+
+
+def serve(app: Any) -> tuple[str, int]:
+    """Start the server in a thread, which a forked process does not inherit; return its address."""
     listening = listen("127.0.0.1", 0)
     server = make_server(app, LIMITS)
     threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
     while not server.started:
         time.sleep(0.01)
-    return {"address": listening.getsockname(), "n": 0}
+    address: tuple[str, int] = listening.getsockname()
+    return address
 
 
 def send(address: tuple[str, int], data: bytes, half: bool) -> bytes:
@@ -64,6 +70,7 @@ def send(address: tuple[str, int], data: bytes, half: bool) -> bytes:
 
 
 def attack(state: dict[str, Any], rng: random.Random) -> str:
+    state["address"] = state["address"] or serve(state["app"])
     kind = rng.randrange(3)
     if kind == 0:
         data = mutate(rng, rng.choice(SAMPLES))

@@ -388,7 +388,7 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
     def _rows(self, X: Any) -> tuple[Rows, Any]:
         """Rows of the model, and the checked X."""
         check_is_fitted(self)
-        X = check_features(self, X, reset=False)
+        X = check_features(self, X, reset=False, squares=np.float64)
         return standardised(X, Scaling(self.mean_, 1 / self.scale_)), X
 
     def predict(self, X: Any) -> NDArray[np.int64]:

@@ -229,7 +229,7 @@ class FisherMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
-        X = check_features(self, X, reset=False)
+        X = check_features(self, X, reset=False, squares=np.float64)
         centred = self.estimator is None and isinstance(self.estimator_, Pipeline)
         return _dense(X) if centred else X
 

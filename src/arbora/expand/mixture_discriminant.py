@@ -268,7 +268,7 @@ class MixtureDiscriminantClustering(BaseEstimator):
 
     def _space_rows(self, X: Any) -> Matrix:
         check_is_fitted(self)
-        Z = to_space(self.space_, check_features(self, X, reset=False))
+        Z = to_space(self.space_, check_features(self, X, reset=False, squares=np.float64))
         return Z if self.scaling_ is None else Z @ self.scaling_.T
 
     def fit_predict(self, X: Any, y: Any) -> NDArray[np.int64]:

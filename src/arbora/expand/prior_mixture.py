@@ -332,7 +332,7 @@ class BayesianPriorMixture(BaseEstimator):
             Columns in the order of `classes_`.
         """
         check_is_fitted(self)
-        Z = to_space(self.space_, check_features(self, X, reset=False))
+        Z = to_space(self.space_, check_features(self, X, reset=False, squares=np.float64))
         return np.exp(normalized(self.parameters_.scores(Z)))
 
     def predict(self, X: Any) -> NDArray[Any]:

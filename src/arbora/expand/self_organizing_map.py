@@ -310,7 +310,7 @@ class SelfOrganizingMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
 
     def _checked(self, X: Any) -> Matrix:
         check_is_fitted(self)
-        return self._rows(check_features(self, X, reset=False))
+        return self._rows(check_features(self, X, reset=False, squares=np.float64))
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Return the best unit of each row.

@@ -103,7 +103,7 @@ class PartitionEstimates:
 
     def _checked(self, X: Any) -> Array:
         check_is_fitted(self)
-        rows = dense_rows(check_features(self, X, reset=False), type(self).__name__)
+        rows = dense_rows(check_features(self, X, reset=False, squares=np.float64), type(self).__name__)
         return Standardizer(self.feature_means_, self.feature_scales_).rows(rows)
 
     def _map(self, function: Any, X: Array) -> NDArray[Any]:

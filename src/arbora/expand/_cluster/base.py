@@ -93,6 +93,17 @@ def cluster_means(
 
 
 def normalized(scores: Matrix) -> Matrix:
-    """Subtract the log-sum-exp of each row."""
+    """Subtract the log-sum-exp of each row; scores that have overflowed are refused.
+
+    Examples
+    --------
+    >>> np.exp(normalized(np.log([[1.0, 3.0]])))
+    array([[0.25, 0.75]])
+    """
     top = scores.max(axis=1, keepdims=True)
+    if not np.isfinite(top).all():
+        row = int(np.flatnonzero(~np.isfinite(top[:, 0]))[0])
+        raise ValueError(
+            f"Row {row} of X holds values so large that its scores overflow: scale the features."
+        )
     return np.asarray(scores - top - np.log(np.exp(scores - top).sum(axis=1, keepdims=True)))

@@ -182,7 +182,10 @@ class MetricTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         ndarray of shape (n_samples, n_components)
         """
         check_is_fitted(self)
-        return np.asarray(to_space(self.space_, check_features(self, X, reset=False)) @ self.components_.T)
+        return np.asarray(
+            to_space(self.space_, check_features(self, X, reset=False, squares=np.float64))
+            @ self.components_.T
+        )
 
     @property
     def _n_features_out(self) -> int:

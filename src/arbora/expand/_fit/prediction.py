@@ -32,7 +32,7 @@ class GroupPredictor:
     def _rows(self, X: Any, unit: bool = False) -> MappedRows:
         """Rows of the learned space, mapped on request."""
         check_is_fitted(self)
-        X = check_features(self, X, reset=False)
+        X = check_features(self, X, reset=False, squares=np.float64)
         return MappedRows(X, LearnedMap(self.space_, self.components_, self.choice_["transform"]), unit)
 
     def transform_rows(self, X: Any) -> Matrix:
