@@ -10,12 +10,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
+import httpx
 import numpy as np
 
+from arbora.cli import main
 from chaos.files import problem_of_folder
-from chaos.trial import Outcome, Scenario
+from chaos.trial import Outcome, Scenario, start, wait
 from support.serving import trained_folder
 
 FIT = """
@@ -130,31 +133,52 @@ def kill_in_ray(kind: str) -> Callable[[random.Random, Path], Outcome]:
     return run
 
 
-def kill_server(rng: random.Random, folder: Path) -> Outcome:
-    import httpx
+@cache
+def served_folder(there: Path) -> Path:
+    return trained_folder(there)
 
-    path = trained_folder(folder / "model")
+
+def serve(path: Path) -> tuple[int, str]:
+    """Start the server in a forked process; return its id and its address."""
+    reading, writing = os.pipe()
+
+    def action() -> int:
+        sys.stdout = os.fdopen(writing, "w", buffering=1)
+        return main(["explore", str(path), "--serve", "--port", "0", "--json"])
+
+    process = start(action)
+    os.close(writing)
+    with os.fdopen(reading) as lines:
+        line = lines.readline()
+    return process, line.split('"')[3] if line else ""
+
+
+def kill_server(rng: random.Random, folder: Path) -> Outcome:
+    """Kill the server while it answers; the next one must answer, and the folder must not have changed."""
+    path = served_folder(folder.parent / "served")
     before = {file.name: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    command = [sys.executable, "-m", "arbora", "explore", str(path), "--serve", "--port", "0", "--json"]
     killed = False
     for turn in range(2):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        try:
-            assert process.stdout is not None
-            address = process.stdout.readline().split('"')[3]
-            if turn == 0:
-                timer = threading.Timer(rng.uniform(0.0, 0.5), process.kill)
-                timer.start()
-                try:
-                    while True:
-                        httpx.post(f"{address}api/file", json={"text": "cargo port"}, timeout=5)
-                except httpx.HTTPError:
-                    killed = True
-            elif httpx.post(f"{address}api/file", json={"text": "cargo port"}, timeout=30).status_code != 200:
-                return Outcome(killed, "the next server does not answer")
-        finally:
-            process.kill()
-            process.wait()
+        process, address = serve(path)
+        if not address:
+            return Outcome(killed, "the server does not start")
+        timer = threading.Timer(rng.uniform(0.0, 0.3), os.kill, (process, signal.SIGKILL))
+        with httpx.Client(timeout=30) as client:
+            try:
+                if turn == 0:
+                    timer.start()
+                while client.post(f"{address}api/file", json={"text": "cargo port"}).status_code == 200:
+                    if turn == 1:
+                        break
+                else:
+                    return Outcome(killed, "the server does not answer")
+            except httpx.HTTPError:
+                if turn == 1:
+                    return Outcome(killed, "the next server does not answer")
+                killed = True
+        if turn == 1:
+            os.kill(process, signal.SIGKILL)
+        wait(process)
     after = {file.name: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     return Outcome(killed, problem_of_folder(path) or ("" if after == before else "the folder has changed"))
 

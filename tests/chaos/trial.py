@@ -58,21 +58,35 @@ def finish(action: Callable[[], Any]) -> int:
     return wait(start(action))
 
 
+def processor_seconds(process: int) -> float:
+    """Time that all threads of a process have computed so far; infinite if it has ended."""
+    try:
+        tasks = [Path(path, "schedstat").read_text() for path in Path(f"/proc/{process}/task").iterdir()]
+        ended = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return float("inf")
+    return float("inf") if ended else sum(int(task.split()[0]) for task in tasks) / 1e9
+
+
 def kill_at(action: Callable[[], Any], moment: float) -> bool:
-    """Run an action and kill it after some seconds; return whether it was still at work."""
-    process = start(action)
-    time.sleep(moment)
+    """Kill an action when it has computed for some seconds; return whether it was still at work.
+
+    The moment counts processor time, so that it means the same on a busy machine. An action that only waits is killed
+    after ten times as long.
+    """
+    process, deadline = start(action), time.monotonic() + 10 * moment + 5
+    while processor_seconds(process) < moment and time.monotonic() < deadline:
+        time.sleep(0.001)
     os.kill(process, signal.SIGKILL)
     return wait(process) == -signal.SIGKILL
 
 
 def duration(action: Callable[[], Any]) -> float:
-    """Seconds that an action takes when nothing happens to it."""
-    begun = time.monotonic()
-    code = finish(action)
-    if code != 0:
-        raise RuntimeError(f"the action fails by itself with code {code}")
-    return time.monotonic() - begun
+    """Processor seconds of an action when nothing happens to it."""
+    _, status, used = os.wait4(start(action), 0)
+    if status:
+        raise RuntimeError(f"the action fails by itself with code {os.waitstatus_to_exitcode(status)}")
+    return used.ru_utime + used.ru_stime
 
 
 def say(text: str) -> None:
