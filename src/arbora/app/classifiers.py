@@ -26,9 +26,10 @@ COST = {
     "logistic": 30.0,
     "top-down": 3.0,
 }
+FLAT = "flat"
 COUPLED = ("recursive-svm", "recursive-lr", "multinomial")
 _MAKERS: dict[str, Callable[..., Any]] = {
-    "recursive-svm": RecursiveSVC,
+    "recursive-svm": partial(RecursiveSVC, loss="squared_hinge"),
     "recursive-lr": RecursiveLogisticRegression,
     "multinomial": MultinomialLogistic,
     "flat": partial(OneVsRestSVC, loss="squared_hinge"),

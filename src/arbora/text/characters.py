@@ -85,9 +85,8 @@ def count_grams(
     array([[0., 2., 0., 2.],
            [1., 0., 1., 0.]], dtype=float32)
     """
-    words = sparse.csr_array(
-        (np.ones(len(ids), dtype=dtype), ids, indptr), shape=(len(indptr) - 1, grams.shape[0])
-    )
+    shape = (len(indptr) - 1, grams.shape[0])
+    words = sparse.csr_array((np.ones(len(ids), dtype=dtype), ids, indptr), shape=shape, copy=True)
     words.sum_duplicates()
     found = sparse.csr_matrix(words @ grams)
     found.sort_indices()

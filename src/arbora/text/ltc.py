@@ -58,6 +58,8 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
     characters : tuple (min_n, max_n) or None, default=None
         Add character n-grams within words, such as (2, 5). They are a second block of columns, with weights of their
         own; the blocks of a row have equal length. `max_df`, `max_features` and `vocabulary` are for words.
+    balanced : bool, default=False
+        Give the n-grams of each length n the same weight: they are blocks of columns, as character n-grams are.
     min_df, max_df : int or float, default=1 and 1.0
         Drop terms that occur in fewer, or more, training documents than this. An int is a number of
         documents, a float a proportion.
@@ -114,6 +116,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         "stem": [str, None],
         "ngram_range": [tuple, list],
         "characters": [tuple, list, None],
+        "balanced": ["boolean"],
         "min_df": [Interval(RealNotInt, 0, 1, closed="both"), Interval(Integral, 1, None, closed="left")],
         "max_df": [Interval(RealNotInt, 0, 1, closed="both"), Interval(Integral, 1, None, closed="left")],
         "max_features": [Interval(Integral, 1, None, closed="left"), None],
@@ -133,6 +136,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         stem: str | None = "english",
         ngram_range: tuple[int, int] = (1, 1),
         characters: tuple[int, int] | None = None,
+        balanced: bool = False,
         min_df: float = 1,
         max_df: float = 1.0,
         max_features: int | None = None,
@@ -148,6 +152,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
         self.stem = stem
         self.ngram_range = ngram_range
         self.characters = characters
+        self.balanced = balanced
         self.min_df = min_df
         self.max_df = max_df
         self.max_features = max_features
@@ -387,6 +392,10 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
 
     def _weigh(self, blocks: list[sparse.csr_matrix]) -> sparse.csr_matrix:
         """Give the counts of each block their weights; rows have unit length."""
+        if getattr(self, "balanced", False) and self.vocabulary is None:
+            lengths = np.fromiter((term.count(" ") for term in self.vocabulary_), np.int64)
+            cuts = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
+            blocks = [*(blocks[0][:, start:stop] for start, stop in pairwise(cuts)), *blocks[1:]]
         edges = np.cumsum([block.shape[1] for block in blocks])[:-1]
         parts = zip(blocks, np.split(self.idf_, edges), strict=True)
         return side_by_side([ltc_rows(block, idf, self.sublinear_tf) for block, idf in parts])

@@ -12,7 +12,7 @@ the regular expression, or for ``"auto"`` as `arbora.text.scripts` describes.
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, NamedTuple
@@ -201,6 +201,43 @@ def tokenize(documents: object, rules: Rules) -> Tokens:
     rank = np.empty(len(order), dtype=np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     return Tokens(rank[np.concatenate(chunks)], indptr, [first_seen[i] for i in order])
+
+
+def take_documents(tokens: Tokens, rows: npt.NDArray[np.integer]) -> Tokens:
+    """Return the tokens of some documents, with the words that they have.
+
+    Examples
+    --------
+    >>> tokens = Tokens(np.array([0, 1, 2]), np.array([0, 2, 3]), ["ant", "bee", "cat"])
+    >>> ids, indptr, words = take_documents(tokens, np.array([1]))
+    >>> words, ids.tolist(), indptr.tolist()
+    (['cat'], [0], [0, 1])
+    """
+    lengths = np.diff(tokens.indptr)[rows]
+    indptr = np.concatenate(([0], np.cumsum(lengths)))
+    places = np.arange(indptr[-1]) + np.repeat(tokens.indptr[rows] - indptr[:-1], lengths)
+    used, ids = np.unique(tokens.ids[places], return_inverse=True)
+    return Tokens(ids.astype(np.int32), indptr, [tokens.words[word] for word in used.tolist()])
+
+
+def drop_words(tokens: Tokens, dropped: Collection[str]) -> Tokens:
+    """Return tokens without some words, as if they had been in ``Rules.dropped``.
+
+    Examples
+    --------
+    >>> tokens = Tokens(np.array([0, 1, 0]), np.array([0, 2, 3]), ["a", "bee"])
+    >>> ids, indptr, words = drop_words(tokens, {"a"})
+    >>> words, ids.tolist(), indptr.tolist()
+    (['bee'], [0], [0, 1, 1])
+    """
+    kept = np.array([word not in dropped for word in tokens.words], bool)
+    if kept.all():
+        return tokens
+    here = kept[tokens.ids]
+    number = np.cumsum(kept, dtype=np.int32) - np.int32(1)
+    indptr = np.concatenate(([0], np.cumsum(here)))[tokens.indptr]
+    words = [word for word, keep in zip(tokens.words, kept.tolist(), strict=True) if keep]
+    return Tokens(number[tokens.ids[here]], indptr, words)
 
 
 def stems_of_document(document: str, rules: Rules) -> list[str]:

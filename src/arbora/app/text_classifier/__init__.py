@@ -3,6 +3,7 @@
 =============  ====================================================
 `estimator`    the estimator: fit and prediction
 `recipes`      how texts become rows, by name
+`labels`       labels of any kind
 `choice`       the choice of the features and of the model
 `content`      the methods that describe, show, save and load it
 =============  ====================================================

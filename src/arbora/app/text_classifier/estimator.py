@@ -16,23 +16,32 @@ import time
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.app.classifiers import ClassifierOptions, make_classifier
+from arbora.app.classifiers import FLAT, ClassifierOptions, make_classifier
 from arbora.app.documents.collection import Documents
 from arbora.app.documents.labels import tree_of_labels
+from arbora.app.text_classifier.choice import (
+    LEAST_ROWS,
+    Search,
+    choose,
+    describe_choice,
+    families_of,
+    sample_rows,
+)
 from arbora.app.text_classifier.content import ClassifierContent
-from arbora.app.text_classifier.recipes import SAFE, vectorizer_of
+from arbora.app.text_classifier.labels import Labels
+from arbora.app.text_classifier.recipes import SAFE, Recipe, SplitTexts, parse_recipe, vectorizer_of
 from arbora.app.text_rows import feature_names, text_language, transform_rows, warn_of_script
 from arbora.app.topic_model.given import as_documents
 from arbora.core.rollback import all_or_nothing
 from arbora.structure import Hierarchy
 
 AUTO = "auto"
-FLAT = "flat"
 
 
 class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
@@ -71,9 +80,10 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
     hierarchy_ : Hierarchy
         The structure; without one, a root for each class.
     choice_ : dict
-        What was chosen ("features", "model", "C", "coupling"), why (a sentence), and the "candidates" with scores.
+        What was chosen ("features", "model", "C", "coupling"), "why" (lines of text), and the "candidates" with
+        scores. Empty if nothing was to choose, or if there are fewer than 30 texts.
     seconds_ : dict
-        Time of the parts of the fit: "features", "choice" and "model".
+        Time of the parts of the fit: "features", "choice", "model" and "words".
     vectorizer_ : fitted vectorizer, or None for rows of numbers
     estimator_ : fitted classifier of rows
 
@@ -150,18 +160,31 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
         if not len(documents):
             raise ValueError("no texts: give at least one text of each class")
         with all_or_nothing(self):
-            structure = self._find_structure(y)
-            start = time.perf_counter()
-            self.vectorizer_, X = self._fit_rows(documents)
-            rows_made = time.perf_counter()
-            self.estimator_ = self._make_estimator(structure, y).fit(X, y)
-            end = time.perf_counter()
+            times = [time.perf_counter()]
+            labels, structure = Labels(y), self._find_structure(y)
+            self._make_estimator(self._options(), structure, labels)  # raises an error before the long work
+            source = self._split(documents)
+            times.append(time.perf_counter())
+            self.choice_ = self._choose(source, labels, structure, len(documents))
+            times.append(time.perf_counter())
+            self.vectorizer_, X = self._final_rows(source)
+            times.append(time.perf_counter())
+            self.estimator_ = self._make_estimator(self._options(), structure, labels).fit(X, y)
+            times.append(time.perf_counter())
             self.feature_names_ = None
             if documents.texts is None:
                 self.feature_names_ = feature_names(documents, None, self.estimator_.n_features_in_)
             self.typical_ = self._find_typical(documents, X, y)
-            self.choice_ = {}
-            self.seconds_ = {"features": rows_made - start, "choice": 0.0, "model": end - rows_made}
+            times.append(time.perf_counter())
+            spent = np.diff(times).tolist()
+            self.seconds_ = {
+                "features": spent[0] + spent[2],
+                "choice": spent[1],
+                "model": spent[3],
+                "words": spent[4],
+            }
+        if self.verbose and self.choice_:
+            print(self.choice_text())
         return self
 
     def _find_structure(self, y: Any) -> Hierarchy | None:
@@ -172,27 +195,96 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
             return given
         return None if self.structure == FLAT else tree_of_paths(y)
 
-    def _language(self, documents: Documents) -> str:
+    def _split(self, documents: Documents) -> SplitTexts | tuple[Any, Any]:
+        """Split the texts for recipes; otherwise return a fitted vectorizer (or None), and rows."""
         if documents.texts is None:
-            return "none"
-        if self.language == AUTO:
-            return text_language(documents.texts)
-        warn_of_script(documents.texts, self.language)
-        return self.language
-
-    def _fit_rows(self, documents: Documents) -> tuple[Any, Any]:
-        if documents.texts is None:
-            return None, documents.X
-        features = SAFE if isinstance(self.features, str) and self.features == AUTO else self.features
-        vectorizer = vectorizer_of(features, self._language(documents), len(documents))
+            return None, sp.csr_matrix(documents.X)
+        if isinstance(self.features, str):
+            if self.features != AUTO:
+                parse_recipe(self.features)
+            language = text_language(documents.texts) if self.language == AUTO else self.language
+            warn_of_script(documents.texts, language)
+            return SplitTexts(documents.texts, language)
+        vectorizer = vectorizer_of(self.features, len(documents))
         return vectorizer, vectorizer.fit_transform(documents.texts)
 
-    def _make_estimator(self, structure: Hierarchy | None, y: Any) -> Any:
+    def _choose(
+        self, source: Any, labels: Labels, structure: Hierarchy | None, n_rows: int
+    ) -> dict[str, Any]:
+        """Choose what is "auto"; return the choice."""
+        free_model, texts = self._is_auto(self.model), isinstance(source, SplitTexts)
+        free_features = texts and self._is_auto(self.features)
+        groups = labels.groups()
+        n_classes = len(np.unique(groups))
+        if not (free_model or free_features) or n_rows < LEAST_ROWS or (n_classes < 2 and not labels.several):
+            return {}
+        rng = np.random.default_rng(self.random_state if isinstance(self.random_state, int) else 0)
+        rows = sample_rows(groups, families_of(labels.classes(), structure), rng)
+        given = self._recipe() if texts else None
+
+        def rows_of(recipe: Recipe | None) -> Any:
+            return source.fit(recipe or given, rows)[1] if texts else source[1][rows]
+
+        search = Search(rows_of, Labels(labels.take(rows)), structure, self.n_jobs, self.random_state)
+        recipes = source.candidates() if free_features else None
+        found = choose(search, recipes, free_model=free_model, C=self.C, n_rows=n_rows)
+        return describe_choice(found, free_features, free_model)
+
+    def _recipe(self) -> Recipe:
+        name = self.choice_.get("features") if "choice_" in vars(self) else None
+        if name is None:
+            name = SAFE.name if self._is_auto(self.features) else self.features
+        return parse_recipe(name)
+
+    @staticmethod
+    def _is_auto(value: Any) -> bool:
+        return isinstance(value, str) and value == AUTO
+
+    def _final_rows(self, source: Any) -> tuple[Any, Any]:
+        return source.fit(self._recipe()) if isinstance(source, SplitTexts) else source
+
+    def _options(self) -> ClassifierOptions | None:
+        """Return what to train, as given or as chosen; None if an estimator is given."""
         if not isinstance(self.model, str):
+            return None
+        name, C, coupling = self.model, self.C, self.coupling
+        if self._is_auto(name):
+            chosen = vars(self).get("choice_") or {}
+            name = chosen.get("model", FLAT)
+            C = chosen.get("C", C)
+            coupling = chosen.get("coupling")
+        return ClassifierOptions(name, C, coupling, self.n_jobs, self.random_state)
+
+    def _make_estimator(
+        self, options: ClassifierOptions | None, structure: Hierarchy | None, labels: Labels
+    ) -> Any:
+        if options is None:
             return clone(self.model)
-        name = FLAT if self.model == AUTO else self.model
-        options = ClassifierOptions(name, self.C, self.coupling, self.n_jobs, self.random_state)
-        return make_classifier(options, structure, has_several_labels(y), verbose=self.verbose)
+        return make_classifier(options, structure, labels.several, verbose=self.verbose)
+
+    def chosen(self) -> TextClassifier:
+        """Return an unfitted classifier whose features and model are those that this one has chosen."""
+        check_is_fitted(self)
+        fixed: TextClassifier = clone(self)
+        if "features" in self.choice_:
+            fixed.set_params(features=self.choice_["features"])
+        if isinstance(self.model, str):
+            options = self._options()
+            assert options is not None
+            fixed.set_params(model=options.model, C=options.C, coupling=options.coupling)
+        return fixed
+
+    def choice_text(self) -> str:
+        """Return what was chosen, why, and how long it took, in a few lines."""
+        check_is_fitted(self)
+        if not self.choice_:
+            return "Features and model were given, or there are too few texts to choose."
+        return "\n".join(
+            [
+                f"Chosen in {self.seconds_['choice']:.1f} s:",
+                *(f"  {line}" for line in self.choice_["why"]),
+            ]
+        )
 
     # --- prediction -----------------------------------------------------------------------------------------------
 
@@ -339,20 +431,6 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
         return float(self._ask("score", texts, y, sample_weight))
 
 
-def has_several_labels(y: Any) -> bool:
-    """Return whether labels are lists of labels, or an indicator matrix.
-
-    Examples
-    --------
-    >>> has_several_labels(["a", "b"]), has_several_labels([["a"], []])
-    (False, True)
-    """
-    if getattr(y, "ndim", 1) == 2:
-        return True
-    values = y.tolist() if hasattr(y, "tolist") else list(y)
-    return any(isinstance(one, list | tuple | set) for one in values)
-
-
 def tree_of_paths(y: Any) -> Hierarchy | None:
     """Make the hierarchy of labels that are paths; None if they are not strings, or none has a slash.
 
@@ -364,8 +442,8 @@ def tree_of_paths(y: Any) -> Hierarchy | None:
     """
     if getattr(y, "ndim", 1) == 2:
         return None
-    several = has_several_labels(y)
-    values = [name for names in y for name in names] if several else list(y)
+    labels = Labels(y)
+    values = [name for names in labels.y for name in names] if labels.sets else labels.y.tolist()
     if not all(isinstance(name, str) for name in values):
         return None
     return tree_of_labels([[str(name)] for name in values])

@@ -1,7 +1,8 @@
 """Recipes: how `TextClassifier` makes rows of texts, by name.
 
 A name lists kinds of features: "words" or "stems", "bigrams" (pairs of neighbouring words) and "characters" (n-grams
-of 2 to 5 characters within words), such as "words+bigrams". "without stop words" at its end drops English stop words.
+of 3 and 4 characters within words), such as "words+bigrams". "without stop words" at the end drops English stop
+words.
 
 >>> recipe = parse_recipe("stems+bigrams without stop words")
 >>> recipe.bigrams, recipe.name
@@ -10,16 +11,20 @@ of 2 to 5 characters within words), such as "words+bigrams". "without stop words
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from arbora.app.text_rows import TextOptions, make_vectorizer
 from arbora.text import LtcVectorizer
-from arbora.text.tokens import ALL_PATTERN
+from arbora.text.scripts import without_spaces
+from arbora.text.tokens import ALL_PATTERN, drop_words, take_documents, tokenize
 
-CHARACTERS = (2, 5)  # lengths of the character n-grams
+CHARACTERS = (3, 4)  # lengths of the character n-grams
+LONG = 150  # words; in longer texts character n-grams are not tried, since they are many and help little
 _KINDS = ("words", "stems", "bigrams", "characters")
 _NO_STOP_WORDS = " without stop words"
 
@@ -51,6 +56,15 @@ class Recipe(NamedTuple):
         kinds += ["bigrams"] * self.bigrams + ["characters"] * self.characters
         return "+".join(kinds) + ("" if self.stop_words else _NO_STOP_WORDS)
 
+    def join(self, other: Recipe) -> Recipe:
+        """Return the recipe with the features of both; stop words are dropped if one of them drops them."""
+        return Recipe(
+            self.stems or other.stems,
+            self.bigrams or other.bigrams,
+            self.characters or other.characters,
+            self.stop_words and other.stop_words,
+        )
+
     def vectorizer(self, language: str) -> LtcVectorizer:
         """Make the unfitted vectorizer.
 
@@ -64,6 +78,7 @@ class Recipe(NamedTuple):
             stem=language if self.stems and language != "none" else None,
             ngram_range=(1, 2 if self.bigrams else 1),
             characters=CHARACTERS if self.characters else None,
+            balanced=True,
             token_pattern=ALL_PATTERN,
             smooth_idf=True,
         )
@@ -92,41 +107,51 @@ def parse_recipe(name: str) -> Recipe:
     )
 
 
-def vectorizer_of(features: Any, language: str, n_documents: int) -> LtcVectorizer:
-    """Make the unfitted vectorizer of features that are not "auto"."""
-    if isinstance(features, Recipe):
-        return features.vectorizer(language)
+def vectorizer_of(features: Any, n_documents: int) -> LtcVectorizer:
+    """Make the unfitted vectorizer of features that are not the name of a recipe."""
     if isinstance(features, TextOptions):
         return make_vectorizer(features, n_documents)
-    if isinstance(features, str):
-        return parse_recipe(features).vectorizer(language)
     if hasattr(features, "fit_transform") and hasattr(features, "transform"):
         vectorizer: LtcVectorizer = clone(features)
         return vectorizer
     raise ValueError(f"features must be 'auto', the name of a recipe, or a vectorizer; got {features!r}")
 
 
-def candidates(language: str, *, spaces: bool, long: bool) -> Iterable[Recipe]:
-    """Yield the recipes to try.
+class SplitTexts:
+    """Texts that are split into tokens once, for the rows of any recipe.
 
     Parameters
     ----------
+    texts : sequence of str
     language : str
-        "none": no stems; stop words are dropped in English alone.
-    spaces : bool
-        Whether words have spaces between them.
-    long : bool
-        Texts have many words each: character n-grams are expensive, and of little use.
+        Language of the stemmer, or "none".
     """
-    yield SAFE
-    if not spaces:  # the tokens are character n-grams already
-        return
-    yield Recipe(bigrams=True)
-    if language != "none":
-        yield Recipe(stems=True)
-        yield Recipe(stems=True, bigrams=True)
-    if language == "english":
-        yield Recipe(stems=True, stop_words=False)
-    if not long:
-        yield Recipe(characters=True)
-        yield Recipe(bigrams=True, characters=True)
+
+    def __init__(self, texts: Sequence[str], language: str) -> None:
+        self.language = language
+        self.spaces = not without_spaces(texts)
+        self.tokens = tokenize(texts, SAFE.vectorizer(language).rules())
+
+    @property
+    def length(self) -> float:
+        """Mean number of tokens of a text."""
+        return len(self.tokens.ids) / max(1, len(self.tokens.indptr) - 1)
+
+    def fit(self, recipe: Recipe, rows: NDArray[np.int64] | None = None) -> tuple[LtcVectorizer, Any]:
+        """Return the fitted vectorizer of a recipe, and the rows of all or of some texts."""
+        tokens = self.tokens if rows is None else take_documents(self.tokens, rows)
+        vectorizer = recipe.vectorizer(self.language)
+        return vectorizer, vectorizer.fit_tokens(drop_words(tokens, vectorizer.rules().dropped))
+
+    def candidates(self) -> list[Recipe]:
+        """Return the kinds of features to try, besides plain words."""
+        if not self.spaces:  # the tokens are character n-grams already
+            return []
+        found = [Recipe(bigrams=True)]
+        if self.language != "none":
+            found.append(Recipe(stems=True))
+        if self.language == "english":
+            found.append(Recipe(stems=True, stop_words=False))
+        if self.length <= LONG:
+            found.append(Recipe(characters=True))
+        return found

@@ -1,0 +1,246 @@
+"""First contact, classification: `TextClassifier()` beside a common pipeline of scikit-learn, on the same texts.
+
+    python -m benchmarks.first_contact_classify                  # everything; resumes an interrupted run
+    python -m benchmarks.first_contact_classify --only r8 titles --quick
+
+Two sets were set aside before anything was measured, with these protocols: NIPS, the papers of sessions with at least
+20 papers, a quarter of each session for the test; EURLEX57K, laws with exactly one of the 100 concepts that are most
+frequent in the training texts, 8,000 of its training and 4,000 of its test texts.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+
+from arbora import TextClassifier
+from arbora.core.input.folds import hold_out
+from arbora.datasets import load, load_python_docs
+from arbora.metrics import macro_f1, micro_f1
+from arbora.metrics.table import Table
+from benchmarks._common.cells import DONE, Cells, one_thread, parse, summary
+from benchmarks._common.report import published
+
+SECTION = "First contact: classification of texts with no arguments"
+SET_ASIDE = "nips", "eurlex"
+QUICK_ROWS = 600
+
+EXPLANATION = """\
+`python -m benchmarks.first_contact_classify`: `TextClassifier()` with no arguments against
+`TfidfVectorizer(sublinear_tf=True)` and `LinearSVC()`. Micro- and macro-F1 on test texts, in percent; processor
+seconds of fit and prediction; "choice" is the time of the choice of features and model in that of a fit with words
+and a flat model given. Reuters, 20 newsgroups, Python docs and WordNet have the splits of their data sets. WordNet:
+glosses with one class, of at least 40 training glosses; "6 words": of at least 100, cut to 6 words. Titles are first
+lines of Reuters, sentences the first ones of the Python docs, with labels of two levels. State of the Union:
+paragraphs of at least 10 words by president; a quarter of the addresses of each president is the test. NIPS and
+EURLEX57K were set aside: nothing was chosen on them, nor on the test texts of NEWS20 and of the large WordNet set.
+"""
+
+
+class Task(NamedTuple):
+    """Training and test texts with their labels."""
+
+    texts: list[str]
+    y: np.ndarray
+    texts_test: list[str]
+    y_test: np.ndarray
+
+
+def task(train: Sequence[tuple[str, Any]], test: Sequence[tuple[str, Any]]) -> Task:
+    (texts, y), (texts_test, y_test) = (zip(*part, strict=True) for part in (train, test))
+    return Task(list(texts), np.array(y, object), list(texts_test), np.array(y_test, object))
+
+
+def pairs(data: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
+    train = list(zip(data.texts_train, data.y_train, strict=True))
+    return train, list(zip(data.texts_test, data.y_test, strict=True))
+
+
+def changed(data: Any, cut: Callable[[str], str], name: Callable[[str], str] = str) -> Task:
+    """Make a task with shorter texts and other labels."""
+    train, test = pairs(data)
+    return task([(cut(t), name(y)) for t, y in train], [(cut(t), name(y)) for t, y in test])
+
+
+def first_sentence(text: str) -> str:
+    return re.split(r"(?<=[.!?])\s", text.strip(), maxsplit=1)[0][:200]
+
+
+def wordnet(least: int, n_words: int | None = None) -> Task:
+    train, test = pairs(load("wordnet_gloss"))
+    count = Counter(y[0] for _, y in train if len(y) == 1)
+    kept = {name for name, n in count.items() if n >= least}
+
+    def select(part: list[tuple[str, Any]]) -> list[tuple[str, str]]:
+        some = [(text, y[0]) for text, y in part if len(y) == 1 and y[0] in kept]
+        return [(" ".join(text.split()[:n_words]) if n_words else text, name) for text, name in some]
+
+    return task(select(train), select(test))
+
+
+def sotu() -> Task:
+    data = load("sotu")
+    speakers = np.array([str(one) for one in data.extra["president"]])
+    many = np.isin(speakers, [one for one, n in Counter(speakers).items() if n >= 3])
+    out = hold_out(speakers, 0.25, np.random.default_rng(0))
+    parts: tuple[list[Any], list[Any]] = ([], [])
+    for text, speaker, is_test in zip(
+        np.array(data.texts_train, object)[many], speakers[many], out[many], strict=True
+    ):
+        paragraphs = [one for one in re.split(r"\n+", text) if len(one.split()) >= 10]
+        parts[int(is_test)].extend((one, speaker) for one in paragraphs)
+    return task(*parts)
+
+
+def nips() -> Task:
+    data = load("nips_1987_1999")
+    sessions = np.array([str(one) for one in data.extra["session"]], object)
+    count = Counter(sessions)
+    rows = [(t, y) for t, y in zip(data.texts_train, sessions, strict=True) if count[y] >= 20 and y]
+    out = hold_out(np.array([y for _, y in rows], object), 0.25, np.random.default_rng(0))
+    return task(*([one for one, o in zip(rows, out, strict=True) if o == side] for side in (False, True)))
+
+
+def eurlex() -> Task:
+    train, test = pairs(load("eurlex57k"))
+    common = {name for name, _ in Counter(one for _, y in train for one in y).most_common(100)}
+    rng = np.random.default_rng(0)
+
+    def select(part: list[tuple[str, Any]], most: int) -> list[tuple[str, str]]:
+        single = [(text, [one for one in y if one in common]) for text, y in part]
+        single = [(text, found) for text, found in single if len(found) == 1]
+        chosen = np.sort(rng.permutation(len(single))[:most])
+        return [(single[row][0], single[row][1][0]) for row in chosen.tolist()]
+
+    return task(select(train, 8000), select(test, 4000))
+
+
+SETS: dict[str, tuple[str, Callable[[], Task]]] = {
+    "r8": ("Reuters R8", lambda: task(*pairs(load("reuters21578", subset="r8")))),
+    "r52": ("Reuters R52", lambda: task(*pairs(load("reuters21578", subset="r52")))),
+    "titles": (
+        "Reuters titles, R52",
+        lambda: changed(load("reuters21578", subset="r52"), lambda text: text.split("\n", 1)[0]),
+    ),
+    "docs": ("Python docs", lambda: task(*pairs(load_python_docs()))),
+    "sentences": (
+        "Python docs, first sentences",
+        lambda: changed(load_python_docs(), first_sentence, lambda y: "/".join(y.split("/")[:2])),
+    ),
+    "news20": ("NEWS20", lambda: task(*pairs(load("news20")))),
+    "wordnet": ("WordNet glosses", lambda: wordnet(40)),
+    "gloss6": ("WordNet, 6 words", lambda: wordnet(100, 6)),
+    "sotu": ("State of the Union", sotu),
+    "nips": ("NIPS sessions (set aside)", nips),
+    "eurlex": ("EURLEX57K (set aside)", eurlex),
+}
+
+
+def read(name: str, quick: bool) -> Task:
+    found = SETS[name][1]()
+    if not quick:
+        return found
+    rows, test = (
+        np.random.default_rng(0).permutation(len(t))[:QUICK_ROWS] for t in (found.texts, found.texts_test)
+    )
+    return Task(
+        [found.texts[row] for row in rows],
+        found.y[rows],
+        [found.texts_test[row] for row in test],
+        found.y_test[test],
+    )
+
+
+def timed(model: Any, data: Task) -> tuple[float, float, float]:
+    """Return micro- and macro-F1 and processor seconds."""
+    start = time.process_time()
+    found = model.fit(data.texts, data.y).predict(data.texts_test)
+    seconds = time.process_time() - start
+    return 100 * micro_f1(data.y_test, found), 100 * macro_f1(data.y_test, found), seconds
+
+
+def measure(name: str, quick: bool) -> dict[str, Any]:
+    data = read(name, quick)
+    warm = [*data.texts[:40], "one", "two"], np.array([str(row % 2) for row in range(42)])
+    TextClassifier(n_jobs=1).fit(*warm)  # compiles
+    TextClassifier(features="words+bigrams+characters", n_jobs=1).fit(*warm)
+    theirs = timed(make_pipeline(TfidfVectorizer(sublinear_tf=True), LinearSVC()), data)
+    model = TextClassifier(n_jobs=1)
+    ours = timed(model, data)
+    start = time.process_time()
+    TextClassifier(features="words", model="flat", n_jobs=1).fit(data.texts, data.y)
+    plain = time.process_time() - start
+    return {
+        "theirs": theirs,
+        "ours": ours,
+        "choice": model.seconds_["choice"] / plain,
+        "chosen": {key: model.choice_.get(key) for key in ("features", "model", "C", "coupling", "why")},
+        "shape": [len(data.texts), len(data.texts_test), len(model.classes_)],
+    }
+
+
+def line(cells: Cells, name: str) -> tuple[str, ...]:
+    found = cells.kept(f"classify | {name}")
+    if found is None or found["status"] != DONE:
+        return SETS[name][0], "", summary(found), *[""] * 6
+    chosen = found["chosen"]
+    kind = chosen["model"] + ("" if chosen["coupling"] is None else f" {chosen['coupling']:g}")
+    gain = [ours - theirs for ours, theirs in zip(found["ours"][:2], found["theirs"][:2], strict=True)]
+    return (
+        SETS[name][0],
+        " / ".join(f"{number:,}" for number in found["shape"]),
+        f"{found['theirs'][0]:.1f} / {found['theirs'][1]:.1f}",
+        f"{found['ours'][0]:.1f} / {found['ours'][1]:.1f}",
+        f"{gain[0]:+.1f} / {gain[1]:+.1f}",
+        f"{chosen['features']}, {kind}, C={chosen['C']:.2g}",
+        f"{found['theirs'][2]:.1f}",
+        f"{found['ours'][2]:.1f}",
+        f"{found['choice']:.1f}",
+    )
+
+
+def report(cells: Cells, names: list[str]) -> None:
+    print(EXPLANATION)
+    heads = (
+        *("set", "train / test / classes", "pipeline: micro / macro", "TextClassifier()", "difference"),
+        *("chosen", "seconds", "seconds (ours)", "choice"),
+    )
+    print(Table(heads, [line(cells, name) for name in names]).to_markdown())
+    done = [cells.kept(f"classify | {name}") for name in names]
+    gains = [np.subtract(one["ours"], one["theirs"])[:2] for one in done if one and one["status"] == DONE]
+    if gains:
+        micro, macro = np.mean(gains, axis=0)
+        low_micro, low_macro = np.min(gains, axis=0)
+        print(
+            f"\nMean difference over {len(gains)} sets: micro-F1 {micro:+.2f}, macro-F1 {macro:+.2f}; "
+            f"smallest: {low_micro:+.2f}, {low_macro:+.2f}."
+        )
+
+
+def main() -> None:
+    options = parse("Classification of texts with no arguments.", list(SETS))
+    cells = Cells("benchmarks.first_contact_classify", options)
+    if options.cell:
+        cells.measure(lambda: measure(options.cell.split(" | ")[1], options.quick))
+        return
+    if not options.table:
+        for name in options.names:
+            cells.run(f"classify | {name}")
+    if options.quick:
+        report(cells, options.names)
+    else:
+        with published(SECTION):
+            report(cells, list(SETS))
+
+
+if __name__ == "__main__":
+    one_thread()
+    main()

@@ -1,0 +1,169 @@
+"""The choice of features and model: what wins, when nothing is chosen, sampling of rows, shared tokens."""
+
+import numpy as np
+import pytest
+
+from arbora import TextClassifier
+from arbora.app.text_classifier.choice import Candidate, Search, choose_cost, families_of, sample_rows
+from arbora.app.text_classifier.labels import Labels
+from arbora.app.text_classifier.recipes import SAFE, Recipe, SplitTexts, parse_recipe
+from arbora.structure import Hierarchy
+
+VERBS = ("walk", "talk", "jump", "play", "cook", "paint", "look", "want", "help", "clean", "start", "open")
+
+
+def order_texts(n, seed=0):
+    """Texts whose label is the order of two words: pairs of words are needed."""
+    rng = np.random.default_rng(seed)
+    labels = rng.choice(["yes", "no"], n)
+    pairs = {"no": "not good", "yes": "good not"}
+    return [f"{pairs[label]} {' '.join(rng.choice(VERBS, 2))}" for label in labels], labels.tolist()
+
+
+def ending_texts(n, seed=0):
+    """Texts whose label is the ending of made-up words: character n-grams are needed."""
+    rng = np.random.default_rng(seed)
+    labels = rng.choice(["ing", "ness"], n)
+    stems = ["".join(rng.choice(list("bcdfgklmnprstvz"), 5)) for _ in range(n)]
+    return [f"{stem}{label}" for stem, label in zip(stems, labels, strict=True)], labels.tolist()
+
+
+@pytest.mark.parametrize(("make", "needed"), [(order_texts, "bigrams"), (ending_texts, "characters")])
+def test_features_that_are_needed_are_chosen(make, needed):
+    model = TextClassifier(n_jobs=1).fit(*make(150))
+    assert needed in model.choice_["features"]
+    texts, labels = make(60, seed=1)
+    assert model.score(texts, labels) > 0.9
+    plain = TextClassifier(features="words", n_jobs=1).fit(*make(150))
+    assert plain.score(texts, labels) < 0.8
+    assert "features" not in plain.choice_
+    assert any("points better than words" in line for line in model.choice_["why"])
+    assert model.choice_text().startswith("Chosen in")
+
+
+def test_plain_words_stay_where_nothing_is_better():
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(VERBS, 6)) for _ in range(120)]
+    model = TextClassifier(n_jobs=1).fit(texts, rng.choice(["a", "b"], 120))
+    tried = {one["features"] for one in model.choice_["candidates"]}
+    assert {"words", "words+bigrams", "words+characters"} <= tried
+    best = max(one["score"] for one in model.choice_["candidates"])
+    assert 0 <= best <= 1
+
+
+def test_small_sets_and_given_settings_are_not_searched(capsys):
+    texts, labels = order_texts(20)
+    model = TextClassifier(n_jobs=1).fit(texts, labels)
+    assert model.choice_ == {}
+    assert "too few texts" in model.choice_text()
+    given = TextClassifier(features="words", model="flat", C=0.5, n_jobs=1, verbose=1).fit(*order_texts(60))
+    assert given.choice_ == {}
+    assert given.estimator_.C == 0.5
+    assert capsys.readouterr().out == ""
+    TextClassifier(features="words", n_jobs=1, verbose=1).fit(*order_texts(60))
+    assert "Chosen in" in capsys.readouterr().out
+
+
+def test_a_given_cost_is_kept_and_the_choice_can_be_fixed():
+    model = TextClassifier(C=0.7, n_jobs=1).fit(*order_texts(100))
+    assert {one["C"] for one in model.choice_["candidates"] if one["model"] == "flat"} == {0.7}
+    fixed = model.chosen()
+    assert fixed.features == model.choice_["features"]
+    again = fixed.fit(*order_texts(100))
+    assert again.choice_ == {}
+    texts = order_texts(30, seed=2)[0]
+    np.testing.assert_array_equal(again.decision_function(texts), model.decision_function(texts))
+
+
+def test_the_choice_is_the_same_with_more_threads():
+    one, two = (TextClassifier(n_jobs=n).fit(*ending_texts(60)) for n in (1, 2))
+    assert one.choice_ == two.choice_
+
+
+def test_models_of_a_tree_are_tried_if_there_is_one():
+    texts, labels = order_texts(90)
+    paths = [f"answer/{label}" for label in labels]
+    tried = {one["model"] for one in TextClassifier(n_jobs=1).fit(texts, paths).choice_["candidates"]}
+    assert tried == {"flat", "logistic", "recursive-svm"}
+    tried = {one["model"] for one in TextClassifier("flat", n_jobs=1).fit(texts, paths).choice_["candidates"]}
+    assert tried == {"flat", "logistic"}
+
+
+def test_several_labels_are_searched_too():
+    texts, labels = order_texts(90)
+    sets = [[label, "all"] for label in labels]
+    model = TextClassifier(n_jobs=1).fit(texts, sets)
+    assert "bigrams" in model.choice_["features"]
+    indicator = np.array([[label == "yes", True] for label in labels], int)
+    assert "bigrams" in TextClassifier(n_jobs=1).fit(texts, indicator).choice_["features"]
+
+
+def test_text_without_spaces_needs_no_search_of_features():
+    rng = np.random.default_rng(0)
+    words = {"sea": ["大海", "鱼群", "船只", "海浪"], "land": ["树木", "道路", "山脉", "草地"]}
+    labels = [["sea", "land"][number % 2] for number in range(60)]
+    texts = ["".join(rng.choice(words[label], 3)) for label in labels]
+    model = TextClassifier(n_jobs=1).fit(texts, labels)
+    assert {one["features"] for one in model.choice_["candidates"]} == {"words"}
+    assert model.predict(["鱼群和海浪", "山脉"]).tolist() == ["sea", "land"]
+
+
+def test_a_script_that_does_not_fit_the_language_is_a_warning():
+    with pytest.warns(UserWarning, match="Cyrillic"):
+        TextClassifier(language="english", n_jobs=1).fit(
+            ["рыбы плавают", "деревья растут"] * 5, ["a", "b"] * 5
+        )
+
+
+def test_shared_tokens_give_the_rows_of_a_fit_on_texts():
+    texts, _ = order_texts(40)
+    split = SplitTexts(texts, "english")
+    for name in ("words", "stems+bigrams", "words+characters", "stems+bigrams+characters without stop words"):
+        recipe = parse_recipe(name)
+        assert recipe.name == name
+        rows = np.arange(5, 25)
+        vectorizer, X = split.fit(recipe, rows)
+        wanted = recipe.vectorizer("english").fit_transform([texts[row] for row in rows])
+        np.testing.assert_allclose(X.toarray(), wanted.toarray(), rtol=1e-6)
+        assert abs(vectorizer.transform([texts[row] for row in rows]) - wanted).max() < 1e-6
+
+
+def test_samples_have_whole_classes_or_all_classes():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(200), 20)
+    families = np.arange(200) // 10
+    rows = sample_rows(groups, families, rng, 1000)
+    counts = np.bincount(groups[rows], minlength=200)
+    assert set(counts) == {0, 20}
+    assert len(set(families[counts > 0])) <= 6  # family by family
+    few = np.repeat(np.arange(3), [3000, 900, 100])
+    counts = np.bincount(few[sample_rows(few, np.arange(3), rng, 1000)])
+    assert counts.tolist() == [750, 225, 25]
+    assert len(sample_rows(groups[:50], families, rng, 1000)) == 50
+    tree = Hierarchy.from_paths(["a/b", "a/c", "d/e"])
+    assert len(set(families_of(["a/b", "a/c", "d/e"], tree).tolist())) == 2
+
+
+class FakeSearch(Search):
+    """Scores of costs without training."""
+
+    def __init__(self, right):
+        super().__init__(lambda recipe: None, Labels(np.repeat(["a", "b"], 300)), None, 1, 0)
+        self.right = right
+
+    def test(self, one, n_folds=1):
+        rng = np.random.default_rng(0)
+        self.scores[one] = (rng.random(600) < self.right(one)).astype(float)
+        return self.scores[one]
+
+
+def test_costs_rise_while_they_help():
+    search = FakeSearch(lambda one: 0.9 - 0.2 * abs(np.log(one.C / 3)))
+    assert choose_cost(search, Candidate(SAFE, "flat", 1.0, None), (3.0, 1 / 3)).C == 3.0
+    search = FakeSearch(lambda one: 0.5 + 0.05 * np.log(one.C))
+    assert choose_cost(search, Candidate(SAFE, "flat", 1.0, None), (3.0,)).C == 9.0  # within the limits
+    search = FakeSearch(lambda one: 0.5 + 0.1 * (one.features != SAFE))
+    assert search.better(Candidate(SAFE, "flat", 1.0, None), Candidate(Recipe(True), "flat", 1.0, None), 1.0)
+    assert not search.better(
+        Candidate(Recipe(True), "flat", 1.0, None), Candidate(SAFE, "flat", 1.0, None), 1.0
+    )
