@@ -29,6 +29,7 @@ _SCRIPTS = (
     "model",
     "drawing",
     "colours",
+    "words",
     "details",
     "tree_layout",
     "tree",

@@ -30,7 +30,18 @@ _ABOUT = (
     "multilabel",
 )
 _NODE_COLUMNS = ("name", "title", "parent", "size", "own", "words")
-_OPTIONAL_NODE_COLUMNS = ("more_parents", "concentration", "new", "confidence", "states", "labels", "profile")
+_OPTIONAL_NODE_COLUMNS = (
+    "more_parents",
+    "topic",
+    "typical",
+    "terms",
+    "concentration",
+    "new",
+    "confidence",
+    "states",
+    "labels",
+    "profile",
+)
 _DOCUMENT_COLUMNS = ("id", "text", "label", "node", "probability")
 _OPTIONAL_DOCUMENT_COLUMNS = ("words", "time", "state")
 

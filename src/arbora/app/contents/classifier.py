@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from arbora.app.answers import predict_with_probability, whole_words
 from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, path_titles
 from arbora.app.contents.positions import LAYOUTS
+from arbora.app.contents.relevance import relevance_terms
 from arbora.app.contents.subject import Subject, base_content
-from arbora.app.contents.words import forms_of, group_forms, typical_words
+from arbora.app.contents.words import GroupForms, forms_of, group_forms, typical_words
 from arbora.app.evaluation import Trial, evaluate
 from arbora.app.evaluation_tables import evaluation_text
 from arbora.app.folder import Content
@@ -71,8 +72,12 @@ def classifier_content(
         random_state=settings.get("seed", 0),
         layout=settings.get("layout", LAYOUTS[0]),
     )
-    for node, typical in zip(described.nodes, typical_words_of_nodes(subject, tree, sets), strict=True):
-        node["typical"] = [[word, round(share, 6)] for word, share in typical]
+    groups, kin = _groups_of_nodes(subject, tree, sets, _MOST_TEXTS)
+    if groups is not None:
+        typical, terms = typical_words(groups, N_WORDS, siblings=kin), relevance_terms(groups, kin)
+        for node, words_of_node, terms_of_node in zip(described.nodes, typical, terms, strict=True):
+            node["typical"] = [[word, round(share, 6)] for word, share in words_of_node]
+            node["terms"] = terms_of_node
     for one in confusions:
         one["documents"] = np.searchsorted(described.sampled, one["documents"]).tolist()
     text = "The model was not evaluated."
@@ -98,10 +103,20 @@ def typical_words_of_nodes(
     subject: Subject, tree: Hierarchy, sets: Sequence[Sequence[Any]], most: int = _MOST_TEXTS
 ) -> list[list[tuple[str, float]]]:
     """Return the words that documents of each node typically have, by a sample of the documents."""
+    groups, kin = _groups_of_nodes(subject, tree, sets, most)
+    if groups is None:
+        return [[] for _ in range(tree.n_nodes)]
+    return typical_words(groups, N_WORDS, siblings=kin)
+
+
+def _groups_of_nodes(
+    subject: Subject, tree: Hierarchy, sets: Sequence[Sequence[Any]], most: int
+) -> tuple[GroupForms | None, list[int]]:
+    """Count the words of a sample of the documents at each node; return also the parent of each node."""
     n_documents = subject.X.shape[0]
     ids = np.sort(np.random.default_rng(0).permutation(n_documents)[:most])
     if not len(ids):
-        return [[] for _ in range(tree.n_nodes)]
+        return None, []
     texts = subject.documents.texts if subject.vectorizer is not None else None
     given = None if texts is None else [texts[row] for row in ids.tolist()]
     forms = forms_of(given, subject.X[ids], subject.names, subject.vectorizer)
@@ -109,7 +124,7 @@ def typical_words_of_nodes(
     first = np.minimum(tree.parent_indptr[:-1], max(len(tree.parent_indices) - 1, 0))
     parents = np.append(tree.parent_indices, -1)[first]
     kin = np.where(np.diff(tree.parent_indptr) > 0, parents, -1)
-    return typical_words(group_forms(forms, members), N_WORDS, siblings=kin.tolist())
+    return group_forms(forms, members), kin.tolist()
 
 
 def as_text(labels: Sequence[Any]) -> list[Any]:

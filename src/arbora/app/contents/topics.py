@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from arbora.app.answers import known_rows, topic_means, topic_probabilities
 from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, topic_titles
 from arbora.app.contents.positions import LAYOUTS
+from arbora.app.contents.relevance import Terms, relevance_terms
 from arbora.app.contents.subject import Subject, base_content
 from arbora.app.contents.topic_times import bin_of, describe_time
 from arbora.app.contents.words import forms_of, group_forms, typical_words
@@ -105,6 +106,7 @@ def topics_content(
     notices: Sequence[str] = (),
     words: Sequence[Sequence[tuple[str, float]]] | None = None,
     names: Mapping[int, str] | None = None,
+    terms: Sequence[Terms] | None = None,
 ) -> Content:
     """Describe a topic model and its documents: flat topics, a tree of topics, or topics over time.
 
@@ -124,6 +126,8 @@ def topics_content(
         its mean.
     names : mapping of int to str, optional
         Titles of topics that the user gave, by number.
+    terms : sequence of lists, optional
+        Words of each node for the slider of relevance, see `arbora.app.contents.relevance`.
 
     Returns
     -------
@@ -132,7 +136,7 @@ def topics_content(
     estimator, X, _, columns, _ = subject
     found = topics_of(estimator, X, times)
     if words is None:
-        words = node_words(found, X, columns)
+        words, terms = node_words(found, X, columns)
     titles = topic_titles(found.tree, words)
     for topic, title in (names or {}).items():
         titles[int(found.leaves[topic])] = title
@@ -150,6 +154,8 @@ def topics_content(
     if found.concentrations is not None:
         for node, kappa in zip(described.nodes, found.concentrations.tolist(), strict=True):
             node["concentration"] = round(kappa, 3) if np.isfinite(kappa) else None
+    for node, some in zip(described.nodes, terms or (), strict=terms is not None):
+        node["terms"] = some
     answers = {
         "node": found.node[described.sampled].tolist(),
         "probability": found.probability[described.sampled].round(4).tolist(),
@@ -166,15 +172,18 @@ def topics_content(
     return content._replace(report=topics_text(described.nodes), time=over_time)
 
 
-def node_words(found: Topics, X: Any, columns: Sequence[str]) -> list[list[tuple[str, float]]]:
-    """Return the words of each node: typical columns of its rows, or those of its mean if rows are not sparse."""
+def node_words(
+    found: Topics, X: Any, columns: Sequence[str]
+) -> tuple[list[list[tuple[str, float]]], list[Terms] | None]:
+    """Return words and terms of nodes: typical columns of their rows, or of their means if rows are dense."""
     X = sp.csr_array(X)
     if not X.nnz or X.nnz > _DENSEST * X.shape[0] * X.shape[1] or X.data.min() < 0:
-        return [top_words(mean, columns) for mean in found.means]
+        return [top_words(mean, columns) for mean in found.means], None
     n_rows, n_nodes = X.shape[0], found.tree.n_nodes
     at = sp.csr_array((np.ones(n_rows), found.node, np.arange(n_rows + 1)), shape=(n_rows, n_nodes))
     groups = group_forms(forms_of(None, X, columns, None), found.tree.close(at.astype(bool)))
-    return typical_words(groups, N_WORDS, siblings=np.asarray(found.tree.parent).tolist())
+    kin = np.asarray(found.tree.parent).tolist()
+    return typical_words(groups, N_WORDS, siblings=kin), relevance_terms(groups, kin)
 
 
 def top_words(mean: NDArray[Any], names: Sequence[str]) -> list[tuple[str, float]]:

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from arbora.app.answers import known_rows
 from arbora.app.contents.nodes import SAMPLE
+from arbora.app.contents.relevance import Terms, relevance_terms
 from arbora.app.contents.subject import Subject
 from arbora.app.contents.topics import topics_content, topics_of, without_empty
 from arbora.app.contents.words import typical_words
@@ -77,6 +78,7 @@ class TopicContent(Explorable):
             notices = [*notices, *left_out]
         names = self.feature_names_ or feature_names(None, self.vectorizer_, n_features)
         subject = Subject(model, X, documents, names, self.vectorizer_)
+        words, terms, leaves = self._node_words(model)
         content = topics_content(
             subject,
             stamps if hasattr(model, "times_") else None,
@@ -85,17 +87,21 @@ class TopicContent(Explorable):
             if hasattr(model, "times_")
             else settings or {},
             notices=notices,
-            words=self._node_words(model),
+            words=words,
+            terms=terms,
             names=self.names_,
         )
+        for topic, node in enumerate(leaves):
+            content.nodes[node]["topic"] = topic
         return content._replace(model={**content.model, "topic_model": self})
 
-    def _node_words(self, model: Any) -> list[list[tuple[str, float]]]:
-        """Return the words of all nodes of the tree of topics, the root first."""
+    def _node_words(self, model: Any) -> tuple[list[list[tuple[str, float]]], list[Terms], list[int]]:
+        """Return the words and terms of all nodes, the root first, and the node of each topic."""
         found = topics_of(model, sp.csr_array((0, model.n_features_in_)))
         below = sp.csr_array(found.tree.ancestor_matrix[found.leaves].astype(np.float64).T)
         groups = self._topic_forms().take(below)
-        return typical_words(groups, siblings=np.asarray(found.tree.parent).tolist())
+        kin = np.asarray(found.tree.parent).tolist()
+        return typical_words(groups, siblings=kin), relevance_terms(groups, kin), found.leaves.tolist()
 
     def explore(  # type: ignore[override]  # texts in the place of rows
         self, texts: Any = None, y: Any = None, **options: Any

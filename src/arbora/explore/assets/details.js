@@ -26,13 +26,6 @@ function expandableList(items, draw, tag = "ul", className = "plain") {
   return [list, more];
 }
 
-function wordBars(words, colour) {
-  const largest = Math.max(...words.map(([, weight]) => weight), 1e-12);
-  return make("ul", { class: "plain words" }, words.map(([word, weight]) =>
-    make("li", {}, make("span", { class: "word" }, word), bar(weight / largest, colour),
-      make("span", { class: "number" }, weight.toPrecision(2)))));
-}
-
 function labelLine(model, doc) {
   const { label, node, probability } = model.docs;
   const predicted = listed(node[doc]);
@@ -162,7 +155,7 @@ function drawDetails(host, model, node) {
     score && node !== model.root ? section("Quality", scoreFigures(score)) : "",
     model.labels?.[node]?.length ? section("Labels", labelShares(model.labels[node])) : "",
     model.profile?.[node]?.length ? section("Profile", profileTable(model.profile[node])) : "",
-    model.words[node].length && !model.profile?.[node] ? section("Words", wordBars(model.words[node])) : "",
+    ...wordSections(model, node),
     children.length ? section("Children", ...expandableList(children, (child) => childRow(model, child), "ul", "plain children")) : "",
     docs.length ? section(unit === "row" ? "Rows" : "Documents", ...expandableList(docs, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",
     borderline.length ? section("Borderline documents", ...expandableList(borderline, (doc) => documentCard(model, doc), "ul", "plain documents")) : "",

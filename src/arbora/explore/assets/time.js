@@ -102,7 +102,8 @@ function drawLine(host, model, drawn, chosen) {
     const x = Array.from({ length: to - from + 1 }, (_, i) => from + i);
     const back = x.toReversed();
     return { type: "scatter", mode: "lines", line: { width: 0 }, fill: "toself", fillcolor: mix(colour, token("ground"), 0.22), hoverinfo: "skip",
-      x: [x[0] - 0.12, ...x, ...back, x[0] - 0.12], y: [bounds(from)[1], ...x.map((bin) => bounds(bin)[1]), ...back.map((bin) => bounds(bin)[0]), bounds(from)[0]] };
+      x: [from - 0.12, ...x, to + 0.12, to + 0.12, ...back, from - 0.12],
+      y: [bounds(from)[1], ...x.map((bin) => bounds(bin)[1]), bounds(to)[1], bounds(to)[0], ...back.map((bin) => bounds(bin)[0]), bounds(from)[0]] };
   });
   const x = [...bins.keys()];
   const line = { type: "scatter", mode: "lines+markers", x, y: x.map((bin) => (hasTexts(model, bin) ? shares[place][bin] : null)), connectgaps: false,
@@ -124,7 +125,8 @@ function bandLabels(model, drawn, width) {
       const [x, y] = [Math.max(half - 0.5, Math.min(last + 0.5 - half, bin)), below[bin] + band.values[bin] / 2];
       // The band must be wide enough under the whole text.
       const under = [...below.keys()].filter((one) => Math.abs(one - x) <= half);
-      if (under.some((one) => band.values[one] === null || below[one] > y - 0.02 || below[one] + band.values[one] < y + 0.02)) return false;
+      if ([...below.keys()].some((one) => Math.abs(one - x) < half + 0.5 && (band.values[one] ?? null) === null)) return false;
+      if (under.some((one) => below[one] > y - 0.02 || below[one] + band.values[one] < y + 0.02)) return false;
       return taken.every((box) => Math.abs(box.x - x) > box.half + half || Math.abs(box.y - y) > 0.06) && { x, y, half };
     };
     const bin = text && 2 * half < below.length ? order.find((one) => (band.values[one] ?? 0) > 0.055 && fits(one)) : undefined;
