@@ -21,7 +21,9 @@ from arbora.explore.request_log import JsonLines  # noqa: E402
 from arbora.explore.server import Limits, make_app, serve  # noqa: E402
 from support.explore_folders import SUBJECTS  # noqa: E402
 from support.serving import started, trained_folder  # noqa: E402
+from support.topic_folders import topics_folder  # noqa: E402
 
+JSON = {"content-type": "application/json"}
 TOKEN = "a secret of the test"
 LIMITS = Limits(document=2000, batch=20_000)
 
@@ -380,3 +382,40 @@ def test_a_stopping_server_answers_what_it_has_begun(folder, monkeypatch):
     for raw in opened:
         with raw:
             assert b" 200 " in b"".join(iter(lambda: raw.recv(65536), b"")).split(b"\r\n")[0]  # noqa: B023
+
+
+def test_edits_need_a_token_and_the_page_of_the_server(tmp_path):
+    path = topics_folder(tmp_path / "topics", n=10)
+    body = {"model": 0, "edits": [{"edit": "merge", "topics": [0, 1]}]}
+    with started(make_app([path])) as url:
+        assert httpx.post(f"{url}/api/edits", json=body).status_code == 403
+    with started(make_app([path], token=TOKEN)) as url:
+        assert httpx.post(f"{url}/api/edits", json=body).status_code == 401
+        own = {"authorization": f"Bearer {TOKEN}"}
+        for origin in (
+            {"origin": "http://evil.example"},
+            {"origin": "null"},
+            {"sec-fetch-site": "cross-site"},
+        ):
+            assert httpx.post(f"{url}/api/edits", json=body, headers=own | origin).status_code == 403
+            assert (
+                httpx.post(f"{url}/api/file", json={"text": "fish"}, headers=own | origin).status_code == 403
+            )
+        reply = httpx.post(f"{url}/api/edits", json=body, headers=own | {"origin": url}, timeout=30)
+        assert len(reply.json()["data"]["nodes"]["name"]) == 4
+        assert reply.json()["saved"] is False
+        wrong = httpx.post(f"{url}/api/edits", json={"edits": [{"edit": "burn"}]}, headers=own, timeout=30)
+        assert wrong.status_code == 409
+        assert "edit 1" in wrong.json()["error"]
+        assert httpx.post(f"{url}/api/edits", json={"edits": {}}, headers=own).status_code == 400
+        assert httpx.post(f"{url}/api/edits", content="{", headers=own | JSON).status_code == 400
+    assert len(open_folder(path).nodes) == 5  # nothing was saved
+
+
+def test_a_classifier_has_no_topics_to_edit(folder):
+    with started(make_app([folder], token=TOKEN)) as url:
+        reply = httpx.post(
+            f"{url}/api/edits", json={"edits": []}, headers={"authorization": f"Bearer {TOKEN}"}, timeout=30
+        )
+        assert reply.status_code == 409
+        assert "not a topic model" in reply.json()["error"]

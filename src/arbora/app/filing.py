@@ -20,6 +20,7 @@ from arbora.app.documents.source import (
     iter_found,
 )
 from arbora.app.folder import Folder, FolderError
+from arbora.app.marking import mark_words
 from arbora.app.text_rows import feature_names, transform_rows
 from arbora.core.warn_caller import warn_caller
 from arbora.datasets.errors import DataFormatError
@@ -82,6 +83,11 @@ class Filer:
         with self._lock:
             X = self.vectorizer.transform(list(texts))
         return self.file_rows(X)
+
+    def mark(self, text: str, words: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Find the deciding words of an answer in its text; see `arbora.app.marking.mark_words`."""
+        with self._lock:
+            return mark_words(text, words, self._names, self.vectorizer)
 
     def file_lines(self, lines: Sequence[bytes]) -> Iterator[bytes]:
         """Answer for lines of JSON, in batches; the answer for a line that cannot be read is its error.

@@ -342,7 +342,12 @@ def _explore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address of the server (127.0.0.1)")
     parser.add_argument("--port", type=count, default=8765, metavar="N", help="port of the server (8765)")
     parser.add_argument(
-        "--token", help="token that a browser must send; required for addresses other than 127.0.0.1"
+        "--token", help="token that a browser must send (random); required for addresses other than 127.0.0.1"
+    )
+    parser.add_argument(
+        "--edits",
+        metavar="FILE",
+        help="first apply edits of topics that a page exported, and save the folder",
     )
     parser.add_argument(
         "--log", action="store_true", help="log every request, as JSON lines on the error stream"

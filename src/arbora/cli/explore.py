@@ -17,9 +17,16 @@ def explore(
     port: int = 8765,
     token: str | None = None,
     log: bool = False,
+    edits: str | None = None,
     as_json: bool = False,
 ) -> None:
     """Write the page of some model folders, or serve it."""
+    if edits is not None:
+        from arbora.app.topic_model.stored_edits import edit_folder, read_edits
+
+        if len(models) != 1:
+            raise ValueError("--edits is for one model folder: give the folder that the edits were made on")
+        edit_folder(models[0], read_edits(edits))
     folders = [open_folder(model) for model in models]
     if serve:
         from arbora.explore import server

@@ -13,7 +13,7 @@ import hashlib
 import html
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from importlib.resources import files
 from pathlib import Path
@@ -42,6 +42,8 @@ _SCRIPTS = (
     "map_solid",
     "map",
     "filing",
+    "edit_replay",
+    "editing",
     "main",
 )
 
@@ -96,7 +98,7 @@ def make_page(
     *,
     title: str | None = None,
     most_documents: int = MOST_DOCUMENTS,
-    live: dict[str, int] | None = None,
+    live: Mapping[str, Any] | None = None,
 ) -> Page:
     """Make the page of one or more models.
 
@@ -108,8 +110,8 @@ def make_page(
         Title of the page; by default the names of the models.
     most_documents : int
         Largest number of documents of each model; if a folder has more, the page shows a sample and a notice.
-    live : dict of str to int, optional
-        Limits of the server of the page; without them the page makes no connections.
+    live : mapping, optional
+        Limits of the server of the page, and what it allows; without them the page makes no connections.
 
     Returns
     -------

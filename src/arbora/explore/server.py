@@ -5,175 +5,53 @@
 ``GET /health``               ``{"status": "ok"}``; needs no token
 ``POST /api/file``            ``{"model": 0, "text": "..."}``: where a document belongs
 ``POST /api/batch?model=0``   JSONL in, JSONL out
+``POST /api/edits``           ``{"model": 0, "edits": [...], "save": false}``: rename, merge, split topics
 ============================  ==========================================================================
 
 Security: a request never names a file. A server on a loopback address accepts only requests whose ``Host`` is a
-loopback name, which prevents DNS rebinding; any other address needs a token. POST requests need a content type that a
-page of another origin cannot send without a preflight. The size of a body is checked while it is read; `Limits` has
+loopback name, which prevents DNS rebinding; any other address, and edits, need a token, and `serve` always makes one.
+POST requests of other origins are refused, and need a content type that a page of another origin cannot send without
+a preflight. The size of a body is checked while it is read; `Limits` has
 all limits. `arbora.explore.connections` disconnects slow clients, `arbora.explore.request_log` writes the log.
 """
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
 import json
-import logging
-import re
-import time
+import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import urlencode
 
 from arbora.app.filing import Filer
-from arbora.app.folder import open_folder
-from arbora.explore.limits import Limits, Rates
-from arbora.explore.page import make_page
+from arbora.app.folder import Folder, open_folder
+from arbora.explore.limits import Limits
+from arbora.explore.page import as_json, make_page
 from arbora.explore.request_batches import BusyError, RequestBatches
 from arbora.explore.request_log import log, start_log
+from arbora.explore.topic_editing import TopicEditor
 
 try:
     import uvicorn
     from starlette.applications import Starlette
-    from starlette.concurrency import iterate_in_threadpool
+    from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
     from starlette.exceptions import HTTPException
     from starlette.requests import ClientDisconnect, Request
-    from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+    from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
     from starlette.routing import Route
 
     from arbora.explore.connections import listen, with_limits
+    from arbora.explore.guard import Guard, busy, is_local, problem
 except ImportError as error:
     raise ImportError("the server needs starlette and uvicorn: pip install arbora[serve]") from error
 
-COOKIE = "arbora_token"
 N_WORDS = 10
+SURE = 0.8  # probability at which the page is sure of a node
 _GRACE = 30  # seconds that a stopping server waits for its answers
-_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,253}))(?::(\d{1,5}))?")
 _DIGITS = 9  # a model number with more digits is not converted
 _JSON = "application/json"
 _LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
-_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)
-
-
-class Guard:
-    """Middleware: checks that a request is allowed, and adds security headers to the response.
-
-    Parameters
-    ----------
-    app : ASGI application
-    token : str or None
-        Requests must send it as a bearer token, as the cookie, or once in the URL of the page, which sets the cookie.
-        Without a token, the ``Host`` of a request must be a loopback name.
-    limits : Limits
-    """
-
-    def __init__(self, app: Any, token: str | None, limits: Limits) -> None:
-        self.app, self.token = app, token
-        self._rates = Rates(limits.rate)
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Handle a request, or reject it."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-
-        started, status = time.monotonic(), 0
-        client = scope["client"][0] if scope.get("client") else ""
-
-        async def send_guarded(message: Any) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message["headers"], *_HEADERS]
-            await send(message)
-
-        await self._answer(Request(scope), client)(scope, receive, send_guarded)
-        milliseconds = round(1000 * (time.monotonic() - started), 1)
-        about = {"method": scope["method"], "path": scope["path"], "status": status}
-        log("request", logging.DEBUG, client=client, **about, milliseconds=milliseconds)
-
-    def _answer(self, request: Request, client: str) -> Any:
-        if not self._rates.allow(client):
-            return busy(429, f"more than {self._rates.rate:g} requests per second: send fewer (limit rate)")
-        host = host_name(request.headers.getlist("host"))
-        if host is None:
-            return problem(400, "the Host of the request is not the name of a host with an optional port")
-        if self.token is None:
-            if not is_local(host):
-                return problem(400, "this server accepts only requests to localhost or a loopback address")
-            return self.app
-        if request.url.path == "/health" or self._has_token(request):
-            return self.app
-        given = request.query_params.get("token", "")
-        if request.url.path == "/" and request.method == "GET" and same(given, self.token):
-            response = RedirectResponse("./", status_code=303)
-            response.set_cookie(COOKIE, self.token, httponly=True, samesite="strict")
-            return response
-        return problem(401, "a token is needed: open the URL with ?token=... that the server printed")
-
-    def _has_token(self, request: Request) -> bool:
-        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and same(bearer.strip(), str(self.token)):
-            return True
-        try:
-            cookie = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return False
-        return cookie is not None and same(cookie.value, str(self.token))
-
-
-def same(given: str, token: str) -> bool:
-    """Compare two secrets in constant time."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode("utf-8", "replace"))
-
-
-def host_name(hosts: Sequence[str]) -> str | None:
-    """Return the host of the ``Host`` headers, without the port; None if there is not exactly one, or it is odd.
-
-    Examples
-    --------
-    >>> host_name(["localhost:8765"]), host_name(["[::1]:8765"]), host_name(["localhost:evil"]), host_name([])
-    ('localhost', '::1', None, None)
-    """
-    match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
-    if match is None or (match[3] is not None and not 0 < int(match[3]) < 1 << 16):
-        return None
-    return (match[1] or match[2]).lower()
-
-
-def is_local(host: str) -> bool:
-    """Return whether a host is a loopback name or address.
-
-    Examples
-    --------
-    >>> is_local("127.0.0.1"), is_local("0.0.0.0"), is_local("example.org")
-    (True, False, False)
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def problem(status: int, message: str) -> JSONResponse:
-    """Make a JSON response with an error message."""
-    return JSONResponse({"error": message}, status_code=status)
-
-
-def busy(status: int, message: str) -> JSONResponse:
-    """Make a response that asks the client to try again in a second."""
-    log("refused", status=status, reason=message)
-    return JSONResponse({"error": message}, status_code=status, headers={"retry-after": "1"})
 
 
 async def read_body(request: Request, limit: int) -> bytes:
@@ -198,8 +76,11 @@ def check_type(request: Request, *accepted: str) -> None:
 class Handlers:
     """The request handlers of the server."""
 
-    def __init__(self, page: str, filers: Sequence[Filer], limits: Limits) -> None:
-        self.page, self.filers, self.limits = page.encode(), filers, limits
+    def __init__(self, folders: Sequence[Folder], limits: Limits, *, may_edit: bool) -> None:
+        self.folders, self.limits, self.may_edit = list(folders), limits, may_edit
+        filers = [make_filer(folder) for folder in folders]
+        self.page, self.filers = make_live_page(folders, limits, may_edit), filers
+        self.editors = [TopicEditor(folder) for folder in folders]
         self.batches = {filer: RequestBatches(filer, limits.waiting) for filer in filers}
         self.n_batches = 0
 
@@ -223,9 +104,43 @@ class Handlers:
             raise HTTPException(400, "an object with 'text' is needed")
         filer = self._filer(request_data.get("model", 0))
         try:
-            return JSONResponse(await self.batches[filer].file(request_data["text"]))
+            answer = await self.batches[filer].file(request_data["text"])
         except BusyError as error:
             return busy(503, f"{error} (limit waiting)")
+        if request_data.get("marks") is True and answer.get("words"):
+            marks = await run_in_threadpool(filer.mark, request_data["text"], answer["words"])
+            answer = {**answer, "marks": marks}
+        return JSONResponse(answer)
+
+    async def edit(self, request: Request) -> Response:
+        """Edit the topics of a model, and write its folder on request."""
+        check_type(request, _JSON)
+        if not self.may_edit:
+            raise HTTPException(403, "topics can be edited only on a server with a token")
+        body = await read_body(request, self.limits.document)
+        try:
+            given = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise HTTPException(400, f"the body is not JSON: {error}") from None
+        if not isinstance(given, dict) or not isinstance(given.get("edits"), list):
+            raise HTTPException(400, "an object with 'edits' is needed")
+        number, save = given.get("model", 0), given.get("save") is True
+        self._filer(number)
+        try:
+            data = await run_in_threadpool(self.editors[number].edit, given["edits"], save=save)
+        except (ValueError, TypeError) as error:
+            raise HTTPException(409, str(error)) from None
+        if save:
+            await run_in_threadpool(self._renew, number)
+        return Response(as_json({"data": data, "saved": save}), media_type=_JSON)
+
+    def _renew(self, number: int) -> None:
+        """Answer with the saved model from now on."""
+        self.folders[number] = self.editors[number].reopen()
+        filer = make_filer(self.folders[number])
+        self.batches[filer] = RequestBatches(filer, self.limits.waiting)
+        self.filers[number] = filer
+        self.page = make_live_page(self.folders, self.limits, self.may_edit)
 
     async def batch(self, request: Request) -> Response:
         """File many documents, one per line."""
@@ -270,6 +185,18 @@ class BatchResponse(StreamingResponse):
             self._handlers.n_batches -= 1
 
 
+def make_filer(folder: Folder) -> Filer:
+    """Make the filer of a folder; of a classifier with one label, also the node that it is sure of."""
+    one_label = folder.kind == "classifier" and not folder.about.get("multilabel")
+    return Filer(folder, n_words=N_WORDS, threshold=SURE if one_label else None)
+
+
+def make_live_page(folders: Sequence[Folder], limits: Limits, may_edit: bool) -> bytes:
+    """Make the page of a server."""
+    live = {"document": limits.document, "batch": limits.batch, "sure": SURE, "edit": may_edit}
+    return make_page(list(folders), live=live).html.encode()
+
+
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return problem(error.status_code, error.detail)
@@ -292,7 +219,8 @@ def make_app(folders: Sequence[Any], *, token: str | None = None, limits: Limits
     ----------
     folders : sequence of path or Folder
     token : str, optional
-        Token that requests must send; without one only requests to a loopback name are accepted.
+        Token that requests must send; without one only requests to a loopback name are accepted, and topics cannot be
+        edited.
     limits : Limits, optional
         Limits of sizes, numbers and rates.
 
@@ -302,14 +230,14 @@ def make_app(folders: Sequence[Any], *, token: str | None = None, limits: Limits
     """
     limits = limits or Limits()
     opened = [open_folder(one) if not hasattr(one, "load_model") else one for one in folders]
-    page = make_page(opened, live={"document": limits.document, "batch": limits.batch})
-    handlers = Handlers(page.html, [Filer(folder, n_words=N_WORDS) for folder in opened], limits)
+    handlers = Handlers(opened, limits, may_edit=token is not None)
     app = Starlette(
         routes=[
             Route("/", handlers.show),
             Route("/health", handlers.health),
             Route("/api/file", handlers.file, methods=["POST"]),
             Route("/api/batch", handlers.batch, methods=["POST"]),
+            Route("/api/edits", handlers.edit, methods=["POST"]),
         ],
         exception_handlers={HTTPException: _refuse, ClientDisconnect: _gone, Exception: _fail},
     )
@@ -368,7 +296,8 @@ def serve(
     port : int
         0: any free port.
     token : str, optional
-        Token that a browser must send. It is not encrypted: on an untrusted network, put a TLS proxy in front.
+        Token that requests must send; by default a random one, which is in the URL that `on_start` gets. It is not
+        encrypted: on an untrusted network, put a TLS proxy in front.
     on_start : callable
         Called with the URL, which includes the token, before the first request is answered.
     limits : Limits, optional
@@ -384,9 +313,10 @@ def serve(
         raise ValueError(f"other machines can reach {host}: give a --token that a browser must send")
     listening = listen(host, port)
     start_log(log_requests)
+    token = token or secrets.token_urlsafe(18)
     app = make_app(folders, token=token, limits=limits)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
-    on_start(f"{address}?{urlencode({'token': token})}" if token else address)
+    on_start(f"{address}?{urlencode({'token': token})}")
     with suppress(KeyboardInterrupt):  # the way to end it
         make_server(app, limits).run(sockets=[listening])

@@ -12,6 +12,8 @@ from support.serving import started, trained_folder
 
 pytestmark = pytest.mark.timeout(300)
 
+TEXT = "The laser, the lens 🔬 and the mirror: <b>photon</b> interference in a fibre."
+
 
 @pytest.fixture(scope="module")
 def live(watch, tmp_path_factory):
@@ -24,14 +26,18 @@ def live(watch, tmp_path_factory):
 
 def test_a_pasted_document_shows_its_path_words_and_neighbours(live, artefacts):
     page = live.page
-    page.fill("#document", "The laser, the lens and the mirror: <b>photon</b> interference in a fibre.")
+    page.fill("#document", TEXT)
     page.click("#send")
     page.wait_for_selector("#answer .steps")
     path = page.locator("#answer section").first.locator(".steps button").all_text_contents()
     assert path == ["all", "science", "physics", "optics"]
     words = page.locator("#answer .words .word").all_text_contents()
     assert {"laser", "lens", "photon"} <= set(words)
-    assert page.locator("#answer section").last.locator(".steps li").count() == 3
+    assert page.locator("#answer section", has_text="Most probable").locator(".steps li").count() == 3
+    assert page.text_content("#sure").startswith("Sure of: ")
+    marked = page.locator("#marked mark").all_text_contents()
+    assert {"laser", "lens", "photon"} <= set(marked)
+    assert page.text_content("#marked") == TEXT
     page.screenshot(path=artefacts / "live.png")
     live.does(lambda: page.locator("#answer button", has_text="optics").first.click())
     assert live.title() == "optics"

@@ -76,16 +76,16 @@ def place_documents(
     if not can_lay_out():
         return linear[sampled], nodes, [NO_LIBRARY]
     own = sp.csr_array(leaves, dtype=np.float64)
-    centres = _means(own, linear)
+    centres = mean_positions(own, linear)
     n_own = np.maximum(np.asarray(own.sum(axis=1)).ravel(), 1.0)
     start = linear[:, :2] + (own @ np.nan_to_num(centres[:, :2])) / n_own[:, None]
     positions = np.zeros((len(sampled), N_DIRECTIONS), np.float32)
     positions[:, :2] = lay_out(unit_rows(X)[sampled], start[sampled], random_state=random_state)
-    return positions, _means(sp.csr_array(members, dtype=np.float64)[sampled], positions), []
+    return positions, mean_positions(sp.csr_array(members, dtype=np.float64)[sampled], positions), []
 
 
-def _means(members: sp.csr_array, positions: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the mean position of the documents of each node; NaN for nodes without documents."""
+def mean_positions(members: sp.csr_array, positions: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the mean position of the documents of each node, (n_nodes, 3); NaN for nodes without documents."""
     size = np.asarray(members.sum(axis=0)).ravel()
     nodes = np.full((members.shape[1], positions.shape[1]), np.nan)
     np.divide(members.T @ positions, size[:, None], out=nodes, where=size[:, None] > 0)
@@ -127,7 +127,7 @@ def project(
     directions = _directions(X, leaves, np.random.default_rng(random_state))
     positions = np.zeros((X.shape[0], N_DIRECTIONS))
     positions[:, : directions.shape[1]] = X @ directions
-    return positions.astype(np.float32), _means(sp.csr_array(members, dtype=np.float64), positions)
+    return positions.astype(np.float32), mean_positions(sp.csr_array(members, dtype=np.float64), positions)
 
 
 def _directions(X: sp.csr_array, leaves: Any, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -4,6 +4,7 @@
 `estimator`             the estimator: fit, prediction, words
 `edits`                 merges and splits as functions, and `EditedTopics`, a model of rows with edits
 `editing`, `content`    the methods of the estimator that edit it, and that show and save it
+`stored_edits`          edits as data: files that the page exports, and edited model folders
 `given`                 texts and times as users give them
 ======================  ============================================================================
 """

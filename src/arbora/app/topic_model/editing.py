@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, Self
@@ -139,6 +140,26 @@ class TopicEditing:
         topic = self._check_topic(topic)
         others = {k: name for k, name in self.names_.items() if k != topic}
         self.names_ = others | ({topic: str(title)} if title else {})
+        return self
+
+    def apply_edits(self, edits: Any, texts: Any = None) -> Self:
+        """Apply renames, merges and splits that the page of ``arbora explore`` exported.
+
+        Parameters
+        ----------
+        edits : path or list of dict
+            A file of edits, or its content; see `arbora.app.topic_model.stored_edits`.
+        texts : sequence of str, optional
+            Texts for splits.
+
+        Returns
+        -------
+        self
+        """
+        from arbora.app.topic_model import stored_edits  # it needs TopicModel
+
+        given = stored_edits.read_edits(edits) if isinstance(edits, str | os.PathLike) else edits
+        stored_edits.apply_edits(self, stored_edits.check_edits(given), texts)  # type: ignore[arg-type]
         return self
 
     def undo(self) -> Self:

@@ -151,6 +151,7 @@ function drawDetails(host, model, node) {
     model.name[node] && model.name[node] !== model.title[node] ? make("p", { class: "source" }, model.name[node]) : "",
     more.length ? make("p", { class: "meta" }, "also under ", ...more) : "",
     make("div", { class: "figures" }, figures),
+    editSection(model, node),
     ...(node === model.root && model.expansion ? expansionSections(model) : []),
     score && node !== model.root ? section("Quality", scoreFigures(score)) : "",
     model.labels?.[node]?.length ? section("Labels", labelShares(model.labels[node])) : "",

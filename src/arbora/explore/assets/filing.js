@@ -21,15 +21,46 @@ function pathSteps(model, path) {
       make("span", { class: "number" }, percent(probability)))));
 }
 
-function answerCard(model, answer) {
+// The deepest node that the model is sure of: the answer itself, a node above it, or none.
+function sureOf(model, answer) {
+  const path = answer.path ?? answer.labels?.[0]?.path;
+  if (!path?.length || answer.labels?.length > 1) return "";
+  const least = page.limits.sure ?? 0.8;
+  const probability = new Map(path.map(([name, one]) => [String(name), one]));
+  const deepest = path.filter(([, one]) => one >= least).at(-1)?.[0];
+  const name = String(answer.backoff ?? deepest ?? path[0][0]);
+  const [isLast, isTop] = [name === String(path.at(-1)[0]), name === String(path[0][0]) && path.length > 1];
+  const sure = probability.get(name);
+  return make("p", { class: isLast ? "sure" : "sure unsure", id: "sure" },
+    make("b", {}, isTop ? "Not sure of any branch" : "Sure of: "), isTop ? "" : nodeByName(model, name),
+    sure === undefined || isTop ? "" : ` ${percent(sure, 0)}`,
+    make("span", { class: "meta" }, isLast ? "" : ` No deeper node is at least ${percent(least, 0)} probable.`));
+}
+
+// The text with its deciding words marked; stronger words have a thicker line.
+function markedText(text, marks) {
+  const points = [...text]; // the server counts characters, not UTF-16 units
+  const largest = Math.max(...marks.map(([, , weight]) => weight), 1e-12);
+  const parts = [];
+  let at = 0;
+  for (const [start, end, weight] of marks) {
+    parts.push(points.slice(at, start).join(""),
+      make("mark", { style: { "--strength": `${1 + Math.round((3 * weight) / largest)}px` }, title: `weight ${weight.toPrecision(2)}` }, points.slice(start, end).join("")));
+    at = end;
+  }
+  return make("p", { class: "marked", id: "marked" }, ...parts, points.slice(at).join(""));
+}
+
+function answerCard(model, answer, text) {
   if (answer.note) return make("p", { class: "hint" }, `No answer: ${answer.note}.`);
   const paths = answer.labels ? answer.labels.map((one) => one.path) : [answer.path];
   const nearest = (answer.nearest ?? []).map((row) => [row[0], row.at(-1)]);
-  return make("div", { class: "answer" },
+  return make("div", {}, sureOf(model, answer), make("div", { class: "answer" },
     section(paths.length === 1 ? "Prediction" : `Prediction: ${count(paths.length, "label")}`, ...paths.map((path) => pathSteps(model, path))),
     answer.novel ? make("p", { class: "meta" }, "Novel: it is unlike the training documents of the model.") : "",
     answer.words?.length ? section("Deciding words", wordBars(answer.words)) : "",
-    nearest.length ? section("Most probable", pathSteps(model, nearest)) : "");
+    nearest.length ? section("Most probable", pathSteps(model, nearest)) : ""),
+    answer.marks?.length ? section("Deciding words in the text", markedText(text, answer.marks)) : "");
 }
 
 function filingView(stage, model) {
@@ -43,9 +74,10 @@ function filingView(stage, model) {
   const run = async () => {
     result.replaceChildren(make("p", { class: "hint" }, "…"));
     try {
-      const body = JSON.stringify({ model: state.model, text: text.value });
+      const sent = text.value;
+      const body = JSON.stringify({ model: state.model, text: sent, marks: true });
       const answer = await (await post("api/file", body, "application/json")).json();
-      result.replaceChildren(answerCard(model, answer));
+      result.replaceChildren(answerCard(model, answer, sent));
       document.documentElement.dataset.answered = "yes";
     } catch (error) {
       fail(result, error);

@@ -64,6 +64,7 @@ async function draw(again = false) {
   }
   if (isNew || drawn.node !== state.node) drawDetails(byId("details"), model, state.node);
   drawTrail(model);
+  drawEditBar();
   drawn = { ...state };
   afterDraw?.();
   afterDraw = null;
