@@ -12,6 +12,7 @@ from arbora.app.documents import Documents
 from arbora.app.filing import Filer
 from arbora.app.folder import open_folder
 from arbora.app.text_rows import TextOptions, text_language
+from arbora.discover import VMFMixture
 from arbora.metrics import adjusted_rand_index
 from arbora.text import LtcVectorizer
 
@@ -65,6 +66,45 @@ def test_the_number_of_topics_is_found_and_explained(collection):
     assert len(curve["n_topics"]) == len(curve["score"])
     assert set(model.seconds_) == {"features", "topics", "words"}
     assert adjusted_rand_index(collection[1], model.labels_) > 0.6
+
+
+def test_words_that_two_topics_share_divide_the_probability():
+    rng = np.random.default_rng(0)
+    shared = ["bank", "rate", "interest", "loan", "money", "credit", "market", "dollar"]
+    own = (
+        ["fed", "reserves", "repurchase", "liquidity", "treasury", "system", "drain", "federal"],
+        ["mortgage", "house", "buyer", "home", "property", "estate", "builder", "tenant"],
+    )
+    other = ["wheat", "corn", "grain", "harvest", "farm", "crop", "tonnes", "export"]
+
+    def text(words, n=7):
+        return " ".join(rng.choice(words, n))
+
+    texts = [f"{text(own[k])} {text(shared)}" for k in range(2) for _ in range(80)]
+    texts += [text(other, 14) for _ in range(80)]
+    model = TopicModel(3, n_jobs=1).fit(texts)
+    fed, house, wheat = model.predict(
+        ["fed reserves treasury drain", "mortgage house tenant", "wheat corn grain"]
+    )
+    assert len({fed, house, wheat}) == 3
+    vague, clear = model.predict_proba(["bank rate", "fed reserves repurchase liquidity treasury"])
+    assert min(vague[fed], vague[house]) > 0.1
+    assert vague[wheat] < min(vague[fed], vague[house])
+    assert clear[fed] > vague.max()
+
+
+def test_annealing_makes_the_topics_depend_less_on_the_seed():
+    texts = write(400, 3, length=9)[0]
+    rows = LtcVectorizer(stem="english", min_df=2).fit_transform(texts)
+    bounds = {
+        init: [
+            VMFMixture(8, init=init, calibration=None, random_state=seed).fit(rows).lower_bounds_[-1]
+            for seed in range(4)
+        ]
+        for init in ("annealed", "k-means++")
+    }
+    assert np.mean(bounds["annealed"]) > np.mean(bounds["k-means++"])
+    assert TopicModel(8).make_estimator().init == "annealed"
 
 
 def test_topics_have_the_words_of_their_subject_and_no_other_topic_has_them(fitted):

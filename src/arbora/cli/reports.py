@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from arbora.app.folder import Content
 from arbora.app.folder.layout import PLAN
+from arbora.app.topic_model.choice import choice_text
 from arbora.app.tuning import Candidate
 from arbora.metrics.table import Table
 
@@ -60,8 +63,17 @@ def topics_text(content: Content, out: str, seconds: float) -> str:
     estimator = content.model["estimator"]
     return (
         f"{content.about['n_documents']:,} documents, {estimator.n_features_in_:,} words, {_n_leaves(content):,} "
-        f"topics; {type(estimator).__name__}.\n\n{content.report}\n\nWritten to {out} in {seconds:.1f} s."
+        f"topics; {type(estimator).__name__}.\n\n{content.report}\n\n{_choice(content)}"
+        f"Written to {out} in {seconds:.1f} s."
     )
+
+
+def _choice(content: Content) -> str:
+    """Say how many topics were asked for and found."""
+    model = content.model.get("topic_model")
+    if model is None:
+        return ""
+    return choice_text(model.n_topics, model.n_topics_, model.n_topics_curve_) + "\n\n"
 
 
 def topics_json(content: Content, out: str, seconds: float) -> dict[str, Any]:
@@ -74,6 +86,7 @@ def topics_json(content: Content, out: str, seconds: float) -> dict[str, Any]:
         "kind": content.kind,
         "n_documents": content.about["n_documents"],
         "n_topics": _n_leaves(content),
+        **_choice_json(content),
         "topics": topics,
         **_skipped(content),
         "seconds": round(seconds, 2),
@@ -83,6 +96,18 @@ def topics_json(content: Content, out: str, seconds: float) -> dict[str, Any]:
         for node, shares in zip(content.time["nodes"], content.time["shares"], strict=True):
             topics[node]["shares"] = shares
     return result
+
+
+def _choice_json(content: Content) -> dict[str, Any]:
+    """Return the number of topics that was asked for, and the scores if the number was chosen."""
+    model = content.model.get("topic_model")
+    if model is None:
+        return {}
+    curve, asked = model.n_topics_curve_, model.n_topics
+    found: dict[str, Any] = {"asked": list(asked) if isinstance(asked, tuple) else asked}
+    if curve is not None:
+        found["curve"] = {key: np.asarray(curve[key]).tolist() for key in ("n_topics", "score")}
+    return found
 
 
 def groups_text(content: Content, out: str, seconds: float) -> str:

@@ -196,8 +196,9 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
             return discover.TemporalVMFMixture(number, **common)
         if self.model == "k-means":
             return discover.SphericalKMeans(1 if number == AUTO else int(number), **common)
-        kind = discover.BayesianVMFMixture if self.model == "bayes" else discover.VMFMixture
-        return kind(number, **common)
+        if self.model == "bayes":
+            return discover.BayesianVMFMixture(number, **common)
+        return discover.VMFMixture(number, init="annealed", **common)
 
     def _fit_rows(self, documents: Documents) -> tuple[LtcVectorizer | None, Any]:
         options = self.features
@@ -213,7 +214,9 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         """Fit the model of rows; zero rows take no part in it."""
         auto = isinstance(self.n_topics, str)
         if auto and isinstance(estimator, discover.SphericalKMeans):
-            chosen = discover.VMFMixture(AUTO, random_state=self.random_state, n_jobs=self.n_jobs).fit(X)
+            chosen = discover.VMFMixture(
+                AUTO, init="annealed", random_state=self.random_state, n_jobs=self.n_jobs
+            ).fit(X)
             self.n_topics_curve_: dict[str, Any] | None = _curve(chosen)
             return estimator.set_params(n_clusters=chosen.n_components_).fit(X)
         if self.over_time is None:

@@ -178,7 +178,7 @@ def repaired(
         labels = clusters(pruned, n_found)
         if labels.max() + 1 == n_found:
             break
-    if mixture._fills_up:
+    if mixture._fills_up and mixture.n_components != "auto":  # a number that was selected is a maximum
         start = fill_up(plain, labels, asked, np.random.default_rng([seed, 1]))
         if start is not None:
             filled = solve(again, rows, start, asked, seed, engine)

@@ -39,6 +39,7 @@ _DIVISIONS = 2  # random divisions of the words
 _ENOUGH = 0.8  # of the largest agreement of halves
 _FEW_COMPONENTS = 8  # that may be selected for any number of rows
 _TOLERANCE = 1e-2  # of fits that are only compared
+_ANNEALING_STEPS = 8  # of these fits
 _PATIENCE = 2  # numbers tried without an improvement before the search narrows down
 _HELD_OUT = 0.2  # share of the rows that is held out
 
@@ -192,7 +193,12 @@ class HalfFits:
     def fit(self, n_components: int) -> Any:
         """Return the parameters of a mixture of the fitted rows."""
         n_components = min(n_components, self.rows.X.shape[0])
-        return self.selector._solve(self.rows, "k-means++", n_components, self.seed, self.engine).params
+        init = (
+            "annealed"
+            if isinstance(self.selector.init, str) and self.selector.init == "annealed"
+            else "k-means++"
+        )
+        return self.selector._solve(self.rows, init, n_components, self.seed, self.engine).params
 
     def halves(self, ids: NDArray[np.int64]) -> Halves:
         """Divide the words of some rows."""
@@ -203,6 +209,8 @@ def quick(selector: Mixture) -> Mixture:
     """Return a copy of a mixture for fits that are only compared."""
     fast = copy(selector)
     fast.tol, fast.n_init, fast.verbose, fast.batch_size = max(selector.tol, _TOLERANCE), 1, 0, None
+    if hasattr(fast, "annealing_steps"):
+        fast.annealing_steps = min(fast.annealing_steps, _ANNEALING_STEPS)
     return fast
 
 

@@ -19,7 +19,8 @@ all rows. They slow down components with few rows, so components with many rows 
 the rows of an average component (`EMPTYING`) this empties superfluous components, which suits a number of components
 that is a maximum. If rows follow the model, :math:`T_c` is near 1, and none is emptied. The evidence does not do
 this: rows of texts have far fewer degrees of freedom than dimensions, so splitting a cluster nearly always raises it.
-With a few hundredths (`FILLING`) the components keep rows, as a number of components that was asked for demands. All
+With a few hundredths (`FILLING`) the components keep rows, as a number of components that was asked for demands. A
+number that was selected is between both (`SORTING`): components that the data do not support are left empty. All
 components share one concentration during annealing; otherwise the broadest component collects the rows that are rare
 in all others.
 
@@ -39,13 +40,15 @@ from numpy.typing import NDArray
 from arbora.core.engine import Engine
 from arbora.discover._mixture.memory_mapped import iter_chunks
 from arbora.discover._mixture.rows import unit_columns
-from arbora.discover.vmf.mixture import LEAST_START, VMFParams, vmf_scores
+from arbora.discover.vmf.components import LEAST_START, VMFParams, vmf_scores
 from arbora.discover.vmf.posterior import expected_log_weights
 from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step
 from arbora.special import kappa_mle
 
 _BELOW = 0.4  # first temperature, relative to the critical one; 0.3 to 0.5 give the same results
-EMPTYING, FILLING = 0.5, 0.03  # n_0, relative to the rows of an average component
+ANNEALING_STEPS = 25
+EMPTYING, SORTING, FILLING = 0.5, 0.2, 0.03  # n_0, relative to the rows of an average component
+_ROWS_PER_COMPONENT = 50  # rows for annealing, if rows come in mini-batches
 _POWER_STEPS = 20
 _MOST_RESULTANT = 1 - 1e-9
 _TINY = float(np.finfo(np.float64).tiny)
@@ -139,3 +142,29 @@ def anneal(
         params = held_back_update(centre, most * (1 - 1 / temperature), params, stats)
     kappa = np.maximum(params.concentrations, LEAST_START)
     return params._replace(weights=params.weights / params.weights.sum(), concentrations=kappa)
+
+
+def annealed(
+    estimator: Any,
+    rows: WeightedRows,
+    start: VMFParams,
+    n_steps: int,
+    rng: np.random.Generator,
+    engine: Engine,
+) -> VMFParams:
+    """Return the components of a start after annealing, or as they are if `n_steps` is 0.
+
+    The number of components of the estimator determines how many of them may become empty. If the rows come in
+    mini-batches, a sample of them is used.
+    """
+    if n_steps == 0 or len(start.weights) == 1:
+        return start
+    if estimator.batch_size is not None and estimator.batch_size < rows.X.shape[0]:
+        least = _ROWS_PER_COMPONENT * len(start.weights)
+        size = min(max(estimator.batch_size, least), rows.X.shape[0])
+        rows = rows.take(np.sort(rng.choice(rows.X.shape[0], size, replace=False)))
+    if estimator.keep_empty or not estimator._fills_up:
+        held_back = EMPTYING
+    else:
+        held_back = SORTING if estimator.n_components == "auto" else FILLING
+    return anneal(rows, start, n_steps, rng, engine, held_back)

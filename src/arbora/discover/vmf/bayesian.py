@@ -273,7 +273,7 @@ class BayesianVMFMixture(PartialFitMixture):
         return unit_rows_of_file(X)
 
     def _selector(self) -> Mixture:
-        return VMFMixture(dtype=self.dtype)
+        return VMFMixture(self.n_components, init="annealed", dtype=self.dtype)
 
     def _inference(self) -> Inference:
         return inference_of(self, shared=self.concentration == "shared")

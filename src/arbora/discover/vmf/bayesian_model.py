@@ -16,9 +16,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.core.engine import Engine
 from arbora.discover._mixture.initialization import Init
 from arbora.discover._mixture.prediction import linear_log_joint
-from arbora.discover.vmf.annealing import EMPTYING, FILLING, anneal, mean_row
+from arbora.discover.vmf.annealing import ANNEALING_STEPS, annealed, mean_row
+from arbora.discover.vmf.components import start_components
 from arbora.discover.vmf.concentration import POSTERIORS, KappaPosterior, largest_kappa
-from arbora.discover.vmf.mixture import VMFParams, start_components
 from arbora.discover.vmf.posterior import (
     Inference,
     VMFPosterior,
@@ -27,9 +27,6 @@ from arbora.discover.vmf.posterior import (
     posterior_scores,
 )
 from arbora.infer.mixture.statistics import WeightedRows
-
-_ANNEALING_STEPS = 25
-_ROWS_PER_COMPONENT = 50  # rows for annealing, if rows come in mini-batches
 
 BAYESIAN_CONSTRAINTS: dict[str, Any] = {
     "concentration_posterior": [StrOptions(set(POSTERIORS))],
@@ -76,6 +73,13 @@ def inference_of(estimator: Any, *, shared: bool, fixed: frozenset[str] = frozen
     )
 
 
+def annealing_steps(estimator: Any, init: Init) -> int:
+    """Return the number of iterations of annealing; by default none for given labels or means."""
+    if estimator.annealing_steps is not None:
+        return int(estimator.annealing_steps)
+    return ANNEALING_STEPS if isinstance(init, str) else 0
+
+
 def start_posterior(
     estimator: Any,
     how: Inference,
@@ -87,30 +91,8 @@ def start_posterior(
 ) -> VMFPosterior:
     """Return a posterior to start from: components of the start, annealed, with the prior."""
     start = start_components(rows, init, n_components, estimator.initial_concentration, rng, engine)
-    start = annealed(estimator, rows, init, start, rng, engine)
+    start = annealed(estimator, rows, start, annealing_steps(estimator, init), rng, engine)
     return begin_posterior(mean_row(rows), rows.total, start, given_prior(estimator), how)
-
-
-def annealed(
-    estimator: Any,
-    rows: WeightedRows,
-    init: Init,
-    start: VMFParams,
-    rng: np.random.Generator,
-    engine: Engine,
-) -> VMFParams:
-    """Return the components after annealing, or as they are if there is none."""
-    steps = estimator.annealing_steps
-    if steps is None:
-        steps = _ANNEALING_STEPS if isinstance(init, str) else 0
-    if steps == 0 or len(start.weights) == 1:
-        return start
-    if estimator.batch_size is not None and estimator.batch_size < rows.X.shape[0]:
-        least = _ROWS_PER_COMPONENT * len(start.weights)
-        size = min(max(estimator.batch_size, least), rows.X.shape[0])
-        rows = rows.take(np.sort(rng.choice(rows.X.shape[0], size, replace=False)))
-    held_back = EMPTYING if estimator.keep_empty or not estimator._fills_up else FILLING
-    return anneal(rows, start, steps, rng, engine, held_back)
 
 
 def set_posterior(estimator: Any, q: VMFPosterior) -> None:

@@ -23,46 +23,27 @@ from __future__ import annotations
 
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
-from arbora.discover._mixture.initialization import Init, starting_sums
+from arbora.discover._mixture.initialization import Init
 from arbora.discover._mixture.partial_fit import PartialFitMixture
 from arbora.discover._mixture.prediction import linear_log_joint
-from arbora.discover._mixture.rows import unit_columns, unit_rows_of_file
-from arbora.discover._mixture.weights import left_out_shares, log_weights, own_parts
+from arbora.discover._mixture.rows import unit_rows_of_file
+from arbora.discover._mixture.weights import left_out_shares, own_parts
+from arbora.discover.vmf.annealing import annealed
+from arbora.discover.vmf.components import VMFParams, start_components, vmf_scores
 from arbora.discover.vmf.concentration import largest_kappa
 from arbora.infer.mixture.loop import MixtureModel, Schedule
-from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, squared_lengths
+from arbora.infer.mixture.statistics import Stats, WeightedRows, squared_lengths
 from arbora.special import kappa_mle, sample_vmf, vmf_log_normalizer
-
-_RANDOM_START = 10.0  # initial concentration with random labels
-LEAST_START = 1e-3  # smallest initial concentration, for labels whose rows cancel; it needs a logarithm
-_SAMPLE = 1000  # rows from which the broad concentration is estimated
-
-
-class VMFParams(NamedTuple):
-    """Vectors in the direction of the means (n_features, n_components), their lengths, concentrations and weights."""
-
-    vectors: NDArray[Any]
-    lengths: NDArray[np.float64]
-    concentrations: NDArray[np.float64]
-    weights: NDArray[np.float64]
-
-
-def vmf_scores(params: VMFParams) -> LinearScores:
-    """Return the log-joint of rows and components."""
-    n_features = params.vectors.shape[0]
-    offset = vmf_log_normalizer(params.concentrations, n_features) + log_weights(params.weights)
-    return LinearScores(params.vectors, offset, scale=params.concentrations / params.lengths)
 
 
 def vmf_update(shared: bool, prior_rows: float, params: VMFParams, stats: Stats) -> VMFParams:
@@ -88,59 +69,6 @@ def vmf_extra(shared: bool, prior_rows: float, params: VMFParams) -> float:
     kappa, n_features = params.concentrations, params.vectors.shape[0]
     log_prior = vmf_log_normalizer(kappa, n_features) - vmf_log_normalizer(0.0, n_features)
     return float(prior_rows * (log_prior[0] if shared else log_prior.sum()))
-
-
-def broad_concentration(rows: WeightedRows, directions: NDArray[Any], rng: np.random.Generator) -> float:
-    """Return the concentration at which responsibilities have half the entropy of a uniform distribution.
-
-    With such a broad start, rows can move to better components than the seeds they happen to be close to. A fixed
-    number does not work for all dimensions: 10 is broad in 3 dimensions, but in 20,000 dimensions it gives all
-    components the same responsibilities.
-    """
-    n_components = directions.shape[1]
-    if n_components == 1:
-        return 1.0
-    ids = rng.choice(rows.X.shape[0], size=min(_SAMPLE, rows.X.shape[0]), replace=False)
-    cosine = csr_matmul(rows.take(np.sort(ids)).X, directions).astype(np.float64)
-
-    def excess(log_kappa: float) -> float:
-        p = softmax(np.exp(log_kappa) * cosine, axis=1)
-        entropy = -np.sum(p * np.log(np.maximum(p, 1e-300)), axis=1).mean()
-        return float(entropy - 0.5 * np.log(n_components))
-
-    low, high = np.log(1e-3), np.log(1e8)
-    if excess(high) > 0:  # no concentration separates these rows and means
-        return 1.0
-    return float(np.exp(brentq(excess, low, high, xtol=1e-3)))
-
-
-def start_components(
-    rows: WeightedRows,
-    init: Init,
-    n_components: int,
-    kappa: float | None,
-    rng: np.random.Generator,
-    engine: Engine,
-) -> VMFParams:
-    """Return components to start from. If no concentration is given: a broad one, or the estimate from given labels.
-
-    Random labels start at 10, as the papers advise. Their means hardly differ, so a high concentration would keep
-    every row where it is.
-    """
-    sums = np.ascontiguousarray(starting_sums(rows, init, n_components, rng, engine).T).astype(rows.X.dtype)
-    axis = np.zeros_like(sums)
-    axis[0] = 1  # for rows that cancel
-    directions, length = unit_columns(sums, axis)
-    if kappa is None and isinstance(init, str) and init == "random":
-        kappa = _RANDOM_START
-    elif kappa is None and not isinstance(init, str) and init.ndim == 1:
-        labelled = rows.weight[init >= 0].sum(dtype=np.float64)
-        kappa = float(kappa_mle(min(length.sum() / (labelled + 1.0), 1.0), len(sums)))
-        kappa = max(kappa, LEAST_START)
-    elif kappa is None:
-        kappa = broad_concentration(rows, directions, rng)
-    one = np.ones(n_components)
-    return VMFParams(directions, one, np.full(n_components, kappa), one / n_components)
 
 
 def left_out_cosines(
@@ -178,10 +106,11 @@ class VMFMixture(PartialFitMixture):
         differences of log-densities grow with it. With too high a temperature all components become equal, and stay
         so.
     annealing_steps : int
-        Iterations of annealing, before the iterations at temperature 1.
-    init : {"k-means++", "random"}, labels or means
-        The start: rows far from each other, random labels, an integer label for each row (-1: no label), or a mean
-        for each component.
+        Iterations of annealing of `init` or `assignments`, before the iterations at temperature 1.
+    init : {"k-means++", "annealed", "random"}, labels or means
+        The start: rows far from each other, such rows after deterministic annealing, random labels, an integer label
+        for each row (-1: no label), or a mean for each component. In texts "annealed" finds better clusters, which
+        depend less on the seed.
     initial_concentration : float, optional
         Concentration of the start. By default a broad one, at which responsibilities have half the entropy of a
         uniform distribution; for given labels, the estimate from the labels; for random labels, 10.
@@ -271,6 +200,7 @@ class VMFMixture(PartialFitMixture):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **PartialFitMixture._parameter_constraints,
         "concentration": [StrOptions({"shared", "own"})],
+        "init": [StrOptions({"k-means++", "annealed", "random"}), "array-like"],
         "assignments": [StrOptions({"soft", "hard", "annealed"})],
         "temperature": [Interval(Real, 1, None, closed="left"), None],
         "annealing_steps": [Interval(Integral, 1, None, closed="left")],
@@ -351,7 +281,9 @@ class VMFMixture(PartialFitMixture):
     def _begin(
         self, rows: WeightedRows, init: Init, n_components: int, rng: np.random.Generator, engine: Engine
     ) -> VMFParams:
-        return start_components(rows, init, n_components, self.initial_concentration, rng, engine)
+        start = start_components(rows, init, n_components, self.initial_concentration, rng, engine)
+        steps = self.annealing_steps if isinstance(init, str) and init == "annealed" else 0
+        return annealed(self, rows, start, steps, rng, engine)
 
     def _set(self, params: VMFParams) -> None:
         means = params.vectors.T.astype(np.float64)

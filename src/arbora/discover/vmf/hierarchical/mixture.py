@@ -34,13 +34,15 @@ from arbora.discover._mixture.fitting import solve
 from arbora.discover._mixture.initialization import Init
 from arbora.discover._mixture.repair import assigned, without_annealing, without_clones
 from arbora.discover._mixture.rows import unit_rows
+from arbora.discover.vmf.annealing import annealed
 from arbora.discover.vmf.bayesian_model import (
     BAYESIAN_CONSTRAINTS,
-    annealed,
+    annealing_steps,
     given_prior,
     inference_of,
     posterior_log_joint,
 )
+from arbora.discover.vmf.components import VMFParams, broad_concentration, start_components
 from arbora.discover.vmf.concentration import KappaPosterior, point_posterior
 from arbora.discover.vmf.hierarchical.initialization import (
     Seeds,
@@ -62,7 +64,7 @@ from arbora.discover.vmf.hierarchical.posterior import (
 )
 from arbora.discover.vmf.hierarchical.prediction import NodePredictionMixture, node_probabilities
 from arbora.discover.vmf.hierarchical.tree import Tree, as_tree, one_root, pruned_tree, regular_tree
-from arbora.discover.vmf.mixture import VMFMixture, VMFParams, broad_concentration, start_components
+from arbora.discover.vmf.mixture import VMFMixture
 from arbora.discover.vmf.posterior import (
     CERTAIN,
     Inference,
@@ -344,7 +346,7 @@ class HierarchicalVMFMixture(NodePredictionMixture):
     # --- the model ------------------------------------------------------------------------------------------------
 
     def _selector(self) -> Mixture:
-        return VMFMixture(dtype=self.dtype)
+        return VMFMixture(self.n_components, init="annealed", dtype=self.dtype)
 
     def _inference(self) -> Inference:
         fixed = frozenset() if self.node_concentration is None else frozenset({"node_concentration"})
@@ -382,7 +384,7 @@ class HierarchicalVMFMixture(NodePredictionMixture):
             start = VMFParams(directions, one, kappa * one, one / len(one))
         else:
             start = start_components(rows, init, len(one), self.initial_concentration, rng, engine)
-        start = annealed(self, rows, init, start, rng, engine)
+        start = annealed(self, rows, start, annealing_steps(self, init), rng, engine)
         total = np.asarray(rows.X.T @ rows.weight, dtype=np.float64)
         direction = unit_vectors(total[None], np.eye(1, n_features))[0][0]
         prior = VMFPrior(1.0, direction, 0.0, float(np.log(start.concentrations).mean()), 1.0)

@@ -352,7 +352,7 @@ class TemporalVMFMixture(TimedPredictionMixture):
         return np.asarray(log_weights(self.time_weights_[np.minimum(points, len(self.times_) - 1)]))
 
     def _selector(self) -> Mixture:
-        return VMFMixture(dtype=self.dtype)
+        return VMFMixture(self.n_components, init="annealed", dtype=self.dtype)
 
     def _inference(self) -> Inference:
         fixed = frozenset() if self.persistence == _LEARN else frozenset({"transition"})
