@@ -107,6 +107,18 @@ def test_annealing_makes_the_topics_depend_less_on_the_seed():
     assert TopicModel(8).make_estimator().init == "annealed"
 
 
+def test_numbers_are_no_words_of_topics():
+    texts = [
+        "73d congress 1933 law",
+        "73d congress vote 1934",
+        "3d print plastic 12mm",
+        "3d print shape 12mm",
+    ] * 5
+    words = [word for topic in TopicModel(2, n_jobs=1).fit(texts).top_words(phrases=False) for word in topic]
+    assert {"congress", "3d"} <= set(words)
+    assert not {"73d", "1933", "1934", "12mm"} & set(words)
+
+
 def test_topics_have_the_words_of_their_subject_and_no_other_topic_has_them(fitted):
     words = fitted.top_words(8, phrases=False)
     assert [len(some) for some in words] == [8] * 4

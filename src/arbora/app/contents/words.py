@@ -194,9 +194,9 @@ def _largest_of_siblings(shares: Array, keys: NDArray[np.int64]) -> Array:
 
 
 def _unreadable(groups: GroupForms, n_terms: int) -> NDArray[np.bool_]:
-    """Mark terms that are numbers, unless all are."""
+    """Mark terms that are numbers or begin with one ("73d", "200th anniversary"; not "3d"), unless all are."""
     numbers = np.zeros(n_terms, bool)
-    plain = [any(part.isdigit() for part in name.split()) for name in groups.names]
+    plain = [any(part.isdigit() or part[:2].isdigit() for part in name.split()) for name in groups.names]
     numbers[groups.terms[np.array(plain, bool)]] = True
     return numbers if not numbers.all() else np.zeros(n_terms, bool)
 

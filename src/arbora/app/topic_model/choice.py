@@ -58,5 +58,5 @@ def _chosen(found: int, curve: Mapping[str, Any]) -> str:
     heads = ("topics", *(str(int(number)) for number in curve["n_topics"]))
     line = ("agreement" if by_words else "density", *(f"{float(score):.2f}" for score in curve["score"]))
     return (
-        f"{found} topics found; the number was chosen by the {how}:\n\n{Table(heads, [line]).to_markdown()}"
+        f"{found} topics found; the number was chosen by the {how}:\n\n{Table(heads, (line,)).to_markdown()}"
     )
