@@ -22,7 +22,7 @@ def make_model(
 ) -> tuple[PartitionModel, PartitionState]:
     """Return a model of p features and a state of one cluster."""
     shape = scale_shape(form, p)
-    scale0 = 1.3 * np.eye(p) if form == "full" else np.full(shape, 1.3)
+    scale0 = 0.8 * np.eye(p) + 0.5 if form == "full" else np.full(shape, 1.3)
     hyper_prior = HyperPrior(np.zeros(p), scale0, form, frozenset(fixed))
     model = PartitionModel(
         hyper_prior, n_components, "alpha" in fixed, n_moves, VARIANCE if has_margin else None, n_pool=2

@@ -76,7 +76,7 @@ def grid_losses(X, eta, labels, width):
 def tiny_model(form="full", n_components=None, c=0.0, n_moves=3, fixed=("alpha", "r", "nu", "S"), p=2):
     """A model of p features, and a state of one cluster to start from."""
     shape = scale_shape(form, p)
-    scale0 = 1.3 * np.eye(p) if form == "full" else np.full(shape, 1.3)
+    scale0 = 0.8 * np.eye(p) + 0.5 if form == "full" else np.full(shape, 1.3)
     hyper_prior = HyperPrior(np.zeros(p), scale0, form, frozenset(fixed))
     model = PartitionModel(
         hyper_prior, n_components, "alpha" in fixed, n_moves, variance=0.5 if c else None, n_pool=2

@@ -14,7 +14,7 @@ from arbora.core.storage.checkpoint import CheckpointError
 from arbora.discover import DirichletProcessGaussianMixture, MaxMarginGaussianMixture
 from arbora.discover.gaussian import partitions, sampler
 from arbora.discover.gaussian.predictive import Predictive, log_density, make_predictive
-from arbora.discover.gaussian.starts import Standardizer
+from arbora.discover.gaussian.starts import Standardizer, default_scale
 
 MODELS = DirichletProcessGaussianMixture, MaxMarginGaussianMixture
 SHORT = {"n_warmup": 20, "n_samples": 20, "random_state": 0}
@@ -79,7 +79,7 @@ def test_one_component_is_students_distribution():
 
 def _left_out(model, X):
     standardizer = Standardizer(model.feature_means_, model.feature_scales_)
-    inner, start = model._model(standardizer)
+    inner, start = model._model(standardizer, standardizer.rows(X))
     state, every = start._replace(labels=np.zeros(len(X), np.int64)), np.arange(len(X))
     left_out = make_predictive(inner, [state], standardizer.rows(X), state.labels, every)[1]
     return left_out - np.log(model.feature_scales_).sum()
@@ -217,7 +217,9 @@ def test_hyperparameters_are_fixed_or_sampled():
     fixed = DirichletProcessGaussianMixture(alpha=2.0, r=0.5, nu=7.0, **SHORT).fit(X)
     assert (fixed.prior_["alpha"], fixed.prior_["r"], fixed.prior_["nu"]) == (2.0, 0.5, 7.0)
     assert {"alpha", "r", "nu", "log_scale"}.isdisjoint(fixed.draws_)
-    np.testing.assert_array_equal(fixed.prior_scale_, np.diag(fixed.prior_scale_.diagonal()))
+    np.testing.assert_allclose(
+        fixed.prior_scale_, default_scale((X - X.mean(axis=0)) / X.std(axis=0), "full")
+    )
     free = DirichletProcessGaussianMixture(r="sample", nu="sample", S="sample", **SHORT).fit(X)
     for name in ("alpha", "r", "nu", "log_scale"):
         assert np.ptp(free.draws_[name]) > 0
@@ -360,6 +362,41 @@ def test_units_do_not_matter():
     np.testing.assert_allclose(
         other.score_samples(X * [1024.0, 0.25]), one.score_samples(X) - np.log(256.0), rtol=1e-9
     )
+
+
+def test_clusters_in_a_narrow_direction_are_found():
+    """Two nearly equal features whose difference tells the clusters apart: their variances are no guide."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 100)
+    common = rng.standard_normal(200)
+    X = np.column_stack([common, common + 0.1 * y + 0.01 * rng.standard_normal(200)])
+    found = DirichletProcessGaussianMixture(**SHORT).fit(X)
+    assert adjusted_rand_score(y, found.labels_) > 0.95
+    wide = DirichletProcessGaussianMixture(S=np.diag(X.var(axis=0)), **SHORT).fit(X)
+    assert adjusted_rand_score(y, wide.labels_) < 0.5
+
+
+def test_default_scale_is_the_covariance():
+    X, _ = blobs(60)
+    X = X @ [[1.0, 0.7], [0.0, 2.0]]
+    units = X.std(axis=0)
+    values, vectors = np.linalg.eigh((60 * np.corrcoef(X.T) + np.eye(2)) / 61)
+    assert values[1] > 1.5
+    for form, expected in (
+        ("full", vectors @ np.diag([values[0], 1.0]) @ vectors.T),
+        ("diag", np.ones((1, 2))),
+        ("spherical", np.ones((1, 1))),
+    ):
+        found = DirichletProcessGaussianMixture(covariance=form, **SHORT).fit(X)
+        np.testing.assert_allclose(found.prior_scale_, expected)
+    np.testing.assert_allclose(found.feature_scales_, units)
+
+
+def test_default_scale_of_few_rows_is_not_that_of_the_rows():
+    """Eight rows lie in a space of seven dimensions: the prior must not expect all rows there."""
+    X = np.random.default_rng(0).standard_normal((8, 20))
+    assert np.linalg.eigvalsh(default_scale(X, "full")).min() > 0.8
+    assert np.linalg.eigvalsh(default_scale(np.tile(X, (100, 1)), "full")).min() < 0.01
 
 
 def test_starts_are_given_or_found():

@@ -26,7 +26,7 @@ from arbora.core.warn_caller import warn_caller
 from arbora.discover._mixture.prediction import density_quantiles
 from arbora.discover.gaussian import partitions
 from arbora.discover.gaussian.estimates import PartitionEstimates
-from arbora.discover.gaussian.normal_wishart import FORMS, HyperPrior, n_dimensions, scale_shape
+from arbora.discover.gaussian.normal_wishart import FORMS, HyperPrior, n_dimensions
 from arbora.discover.gaussian.predictive import (
     make_predictive,
 )
@@ -35,6 +35,7 @@ from arbora.discover.gaussian.starts import (
     Standardizer,
     check_scale,
     check_shape,
+    default_scale,
     dense_rows,
     fit_standardizer,
     start_labels,
@@ -82,6 +83,49 @@ class GaussianPartitionMixture(PartitionEstimates, Explorable, DensityMixin, Bas
         "checkpoint": [str, os.PathLike, None],
         "verbose": ["verbose"],
     }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        covariance: str = "full",
+        alpha: float | str = "sample",
+        r: float | str = 0.01,
+        nu: float | str | None = None,
+        S: Any = None,
+        standardize: bool = True,
+        init: Any = "k-means",
+        initial_clusters: int = 20,
+        merge_split: int = 10,
+        point_estimate: str = "vi",
+        n_warmup: int = 100,
+        n_samples: int = 200,
+        thin: int = 1,
+        n_chains: int = 2,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        checkpoint: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance = covariance
+        self.alpha = alpha
+        self.r = r
+        self.nu = nu
+        self.S = S
+        self.standardize = standardize
+        self.init = init
+        self.initial_clusters = initial_clusters
+        self.merge_split = merge_split
+        self.point_estimate = point_estimate
+        self.n_warmup = n_warmup
+        self.n_samples = n_samples
+        self.thin = thin
+        self.n_chains = n_chains
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -152,7 +196,7 @@ class GaussianPartitionMixture(PartitionEstimates, Explorable, DensityMixin, Bas
         self.feature_means_, self.feature_scales_ = standardizer
         Z = standardizer.rows(X)
         rng = np.random.default_rng([seed, 0])
-        model, start = self._extend(*self._model(standardizer), Z, seed)
+        model, start = self._extend(*self._model(standardizer, Z), Z, seed)
         n_clusters = self.n_components or self.initial_clusters
         starts = [start_labels(Z, self.init, n_clusters, rng) for _ in range(self.n_chains)]
         if self.n_components is not None and max(labels.max() for labels in starts) >= self.n_components:
@@ -161,14 +205,14 @@ class GaussianPartitionMixture(PartitionEstimates, Explorable, DensityMixin, Bas
         chains = self._run(model, Z, states, seed)
         self._summarise(model, Z, chains, rng)
 
-    def _model(self, standardizer: Standardizer) -> tuple[PartitionModel, PartitionState]:
+    def _model(self, standardizer: Standardizer, X: Array) -> tuple[PartitionModel, PartitionState]:
         """Return the model, and a state with the first values of the hyperparameters."""
         p, given = len(standardizer.mean), {"alpha": self.alpha, "r": self.r, "nu": self.nu, "S": self.S}
-        d, shape = n_dimensions(self.covariance, p), scale_shape(self.covariance, p)
+        d = n_dimensions(self.covariance, p)
         first = {name: value for name, value in given.items() if value is not None and not _is_sampled(value)}
         if "nu" in first and first["nu"] <= d - 1:
             raise ValueError(f"nu={self.nu} must be above {d - 1} for covariance={self.covariance!r}.")
-        scale0 = np.eye(p) if self.covariance == "full" else np.ones(shape)
+        scale0 = default_scale(X, self.covariance)
         scale = check_scale(first["S"], self.covariance, standardizer) if "S" in first else scale0
         fixed = frozenset(name for name, value in given.items() if not _is_sampled(value))
         model = PartitionModel(
@@ -178,7 +222,8 @@ class GaussianPartitionMixture(PartitionEstimates, Explorable, DensityMixin, Bas
             n_moves=self.merge_split,
         )
         alpha, r, nu = (
-            float(first.get(name, default)) for name, default in (("alpha", 1.0), ("r", 0.1), ("nu", d + 2.0))
+            float(first.get(name, default))
+            for name, default in (("alpha", 1.0), ("r", 0.01), ("nu", d + 2.0))
         )
         labels = np.zeros(0, np.int64)
         return model, PartitionState(labels, alpha, r, nu, scale, np.zeros((0, 0)), 0.0, 0.0, 0)

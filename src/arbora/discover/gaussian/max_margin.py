@@ -116,7 +116,7 @@ feature_means_, feature_scales_, trace_, n_features_in_
         target_clusters: int | None = None,
         covariance: str = "full",
         alpha: float | str = "sample",
-        r: float | str = 0.1,
+        r: float | str = 0.01,
         nu: float | str | None = None,
         S: Any = None,
         standardize: bool = True,
@@ -133,31 +133,33 @@ feature_means_, feature_scales_, trace_, n_features_in_
         checkpoint: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
+        super().__init__(
+            n_components,
+            covariance=covariance,
+            alpha=alpha,
+            r=r,
+            nu=nu,
+            S=S,
+            standardize=standardize,
+            init=init,
+            initial_clusters=initial_clusters,
+            merge_split=merge_split,
+            point_estimate=point_estimate,
+            n_warmup=n_warmup,
+            n_samples=n_samples,
+            thin=thin,
+            n_chains=n_chains,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            checkpoint=checkpoint,
+            verbose=verbose,
+        )
         self.c = c
         self.margin = margin
         self.v = v
         self.margin_features = margin_features
         self.select = select
         self.target_clusters = target_clusters
-        self.covariance = covariance
-        self.alpha = alpha
-        self.r = r
-        self.nu = nu
-        self.S = S
-        self.standardize = standardize
-        self.init = init
-        self.initial_clusters = initial_clusters
-        self.merge_split = merge_split
-        self.point_estimate = point_estimate
-        self.n_warmup = n_warmup
-        self.n_samples = n_samples
-        self.thin = thin
-        self.n_chains = n_chains
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.checkpoint = checkpoint
-        self.verbose = verbose
 
     def _extend(
         self, model: PartitionModel, start: PartitionState, X: Array, seed: int

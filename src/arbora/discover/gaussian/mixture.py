@@ -4,8 +4,10 @@ r"""Dirichlet-process mixtures of Gaussians by collapsed Gibbs sampling: a poste
           \mu_k \sim N(m, \Sigma_k / r), \quad x_i \sim N(\mu_{y_i}, \Sigma_{y_i}),
 
 with the priors of :math:`\alpha, r, \nu, S` of `normal_wishart` and `sampler`. Features are standardised; m is their
-mean, and the scale S is around the diagonal of their variances. Chains start from k-means with 20 clusters: a chain
-that starts from one cluster often stays there, since a useful split of many rows is rarely proposed.
+mean, and the scale S is their covariance matrix with bounded eigenvalues (`starts.default_scale`), fixed by default:
+a cluster that is narrower needs enough rows to show it. :math:`r = 0.01` leaves the means of clusters free. Chains
+start from k-means with 20 clusters: a chain that starts from one cluster often stays there, since a useful split of
+many rows is rarely proposed.
 
 References
 ----------
@@ -17,8 +19,6 @@ S. Wade and Z. Ghahramani (2018). Bayesian cluster analysis: point estimation an
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,13 +47,14 @@ class DirichletProcessGaussianMixture(GaussianPartitionMixture):
         Degrees of freedom of the prior of covariances; above n_features - 1 for "full". By default n_features + 2 for
         "full", else 3.
     S : array-like, float or "sample", optional
-        Scale of the prior of covariances; by default the variances of the features (their mean, for all
-        features, with ``standardize=False``). An array has the form of the
+        Scale of the prior of covariances; by default the covariance of all rows ("full"; at most the mean variance in
+        any direction), the variances of the features ("diag") or the mean of these. An array has the form of the
         covariances: (n_features, n_features), (n_features,) or a number (with ``standardize=False``). A scale that is
-        sampled fits densities better, and finds more and smaller clusters; see the notes.
+        sampled fits densities better, and finds more and smaller clusters: a cluster that is not exactly Gaussian is
+        covered by several.
     standardize : bool
-        True divides each feature by its standard deviation, False all features by the same number. With "full" and
-        "diag" this changes the prior only.
+        True divides each feature by its standard deviation, False all features by the same number. Units of
+        features matter for "spherical", and for the k-means start.
     init : "k-means" or array-like of shape (n_samples,)
         Labels that the chains start from.
     initial_clusters : int
@@ -127,49 +128,6 @@ class DirichletProcessGaussianMixture(GaussianPartitionMixture):
     >>> model.is_novel([[0.0, 0.0], [30.0, -30.0]])
     array([False,  True])
     """
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        covariance: str = "full",
-        alpha: float | str = "sample",
-        r: float | str = 0.1,
-        nu: float | str | None = None,
-        S: Any = None,
-        standardize: bool = True,
-        init: Any = "k-means",
-        initial_clusters: int = 20,
-        merge_split: int = 10,
-        point_estimate: str = "vi",
-        n_warmup: int = 100,
-        n_samples: int = 200,
-        thin: int = 1,
-        n_chains: int = 2,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        checkpoint: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance = covariance
-        self.alpha = alpha
-        self.r = r
-        self.nu = nu
-        self.S = S
-        self.standardize = standardize
-        self.init = init
-        self.initial_clusters = initial_clusters
-        self.merge_split = merge_split
-        self.point_estimate = point_estimate
-        self.n_warmup = n_warmup
-        self.n_samples = n_samples
-        self.thin = thin
-        self.n_chains = n_chains
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.checkpoint = checkpoint
-        self.verbose = verbose
 
     def _extend(
         self, model: PartitionModel, start: PartitionState, X: Array, seed: int

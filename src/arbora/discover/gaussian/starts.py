@@ -77,8 +77,38 @@ def check_shape(X: Array, n_components: int | None, covariance: str, name: str) 
     if covariance == "full" and n <= p:
         warn_caller(
             f"X has {n} rows and {p} features: full covariances are decided by the prior, whose scale is floored at "
-            "1e-5 of the variances. Use covariance='diag', or fewer features (PCA)."
+            f"{p * p / (n * n + p * p):.2g} of the variances. Use covariance='diag', or fewer features (PCA)."
         )
+
+
+def default_scale(X: Array, covariance: str) -> Array:
+    r"""Return the scale S_0 of the prior for rows in the units of the model.
+
+    It is the covariance of all rows and m more rows of unit variances, :math:`(X^\top X + m I) / (n + m)` with
+    :math:`m = \max(1, p^2 / n)`, whose eigenvalues above 1 are set to 1. Nearly collinear features are then as narrow
+    together as they are in the data; in directions of large variance rows are spread by the clusters, which says
+    nothing about the width of one. It is diagonal for the diagonal form and the mean of that for the spherical form,
+    both with m = 1.
+
+    Examples
+    --------
+    >>> default_scale(np.array([[-1.0, 0.0], [1.0, 0.0]]), "full").round(2)
+    array([[1. , 0. ],
+           [0. , 0.5]])
+    >>> default_scale(np.array([[-1.0, -1.0], [1.0, 1.0]]), "full").round(2)
+    array([[0.75, 0.25],
+           [0.25, 0.75]])
+    >>> default_scale(np.array([[-1.0, 0.0], [1.0, 0.0]]), "spherical").round(2)
+    array([[0.67]])
+    """
+    n, p = X.shape
+    if covariance == "full":
+        more = max(1.0, p * p / n)
+        values, vectors = np.linalg.eigh((X.T @ X + more * np.eye(p)) / (n + more))
+        scale = (vectors * np.minimum(values, 1.0)) @ vectors.T
+        return np.asarray(0.5 * (scale + scale.T))
+    variances = np.minimum((np.einsum("ij,ij->j", X, X) + 1) / (n + 1), 1.0)
+    return variances[None] if covariance == "diag" else np.array([[variances.mean()]])
 
 
 def check_scale(S: Any, covariance: str, standardizer: Standardizer) -> Array:
