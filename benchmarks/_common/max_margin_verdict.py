@@ -11,10 +11,23 @@ OURS, FREE, PEER = "DPGMM", "DPGMM, S sampled", "scikit-learn DP"
 _SAME = 0.005  # differences of NMI and ARI below this are called equal
 
 
+def is_earlier(cell: dict[str, Any]) -> bool:
+    """Return whether a cell is of the run before the present default scale."""
+    return cell.get("code") == "earlier"
+
+
+def uses_defaults(key: str) -> bool:
+    """Return whether a cell depends on the default scale."""
+    kind, *rest = key.split(" | ")
+    return kind in ("table", "density", "rings", "grid") and rest[-1] not in ("k-means", "spectral", PEER)
+
+
 def found(cells: Cells, key: str) -> dict[str, Any] | None:
-    """Return a finished cell."""
+    """Return a finished cell of the present defaults."""
     kept = cells.kept(key)
-    return kept if kept is not None and kept["status"] == DONE else None
+    if kept is None or kept["status"] != DONE or (is_earlier(kept) and uses_defaults(key)):
+        return None
+    return kept
 
 
 def compare(cells: Cells, kind: str, names: list[str], one: str, other: str, measure: str) -> str:
