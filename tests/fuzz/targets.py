@@ -3,8 +3,9 @@
 from fuzz.target import Target
 
 TARGETS = [
-    Target("readers", "text formats, plain and packed", "readers:prepare", "readers:attack_texts", 0.7),
+    Target("readers", "text formats, plain and packed", "readers:prepare", "readers:attack_texts", 0.65),
     Target("folders of texts", "names and files", "readers:prepare", "readers:attack_folder", 0.03),
+    Target("found texts", "JSON, CSV, HTML, PDF, Word", "found_texts:prepare", "found_texts:attack", 0.05),
     Target("npz", "matrices in npz files", "readers:prepare", "readers:attack_npz", 0.07),
     Target("structure files", "hierarchies, graphs", "structures:prepare", "structures:attack_files", 0.08),
     Target("structures", "edges, parents, paths", "structures:prepare", "structures:attack_values", 0.08),

@@ -13,6 +13,7 @@ from fuzz.targets import TARGETS
 QUICK = {
     "readers": 400,
     "folders of texts": 20,
+    "found texts": 100,
     "npz": 150,
     "structure files": 150,
     "structures": 150,

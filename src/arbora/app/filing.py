@@ -14,6 +14,7 @@ from arbora.app.documents.reader import read_documents
 from arbora.app.documents.source import (
     ID,
     MATRIX_FORMATS,
+    STDIN,
     Source,
     check_format,
     document_id,
@@ -151,7 +152,8 @@ class Filer:
         if error is not None:
             raise error
         if skipped:
-            warn_caller(SkippedWarning(skipped, n_answered - len(skipped)))
+            name = "standard input" if source.path == STDIN else Path(source.path).name
+            warn_caller(SkippedWarning(skipped, n_answered - len(skipped), name))
 
     def _file_batch(self, batch: Sequence[Request]) -> list[dict[str, Any]]:
         texts = [one.text for one in batch if one.text is not None]

@@ -26,6 +26,7 @@ from arbora.app.classifiers import ClassifierOptions, make_baseline, make_classi
 from arbora.app.contents.classifier import classifier_content
 from arbora.app.contents.nodes import SAMPLE
 from arbora.app.contents.subject import Subject
+from arbora.app.documents.checks import warn_split
 from arbora.app.documents.collection import Documents, join_documents
 from arbora.app.documents.labels import check_labels, rooted_tree
 from arbora.app.evaluation import Trial
@@ -119,7 +120,7 @@ def train_classifier(
     Warns
     -----
     UserWarning
-        If there are too few documents to hold any out.
+        If there are too few documents to hold any out, or to trust the test; if test texts were trained on.
     """
     options, text = options or ClassifierOptions(), text or TextOptions()
     make_classifier(options, structure, documents.multilabel)  # raises an error before the long work
@@ -142,6 +143,7 @@ def train_classifier(
         warn_caller("too few documents to hold any out: the model is not evaluated")
         return TrainedClassifier(estimator, vectorizer, documents, structure, None)
     unseen = documents.take(np.flatnonzero(is_test))
+    warn_split(train, unseen)
     X_test = transform_rows(unseen, vectorizer, X.shape[1], verbose=verbose)
     predictions, baseline = predict_with_probability(estimator, X_test), None
     flat = make_baseline(options, structure, multilabel, verbose=verbose) if with_baseline else None

@@ -27,7 +27,7 @@ import sys
 import textwrap
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -113,7 +113,7 @@ def _add_verb(verbs: Any, name: str, verb: Verb, common: argparse.ArgumentParser
         help=verb.summary,
         description=_sentence(verb.summary),
         parents=[common],
-        **_examples(verb.examples),
+        **_examples(verb.examples, verb.models),
     )
     verb.add_arguments(parser)
     parser.set_defaults(function=verb.function)
@@ -127,9 +127,12 @@ def _dedent(examples: str) -> str:
     return textwrap.dedent(examples).lstrip("\n")
 
 
-def _examples(text: str) -> dict[str, Any]:
+def _examples(text: str, models: Mapping[str, str] | None = None) -> dict[str, Any]:
     lines = textwrap.indent(textwrap.dedent(text).strip("\n"), "  ").rstrip()
-    return {"epilog": f"examples:\n{lines}", "formatter_class": argparse.RawDescriptionHelpFormatter}
+    width = max(map(len, models or [""]))
+    about = "".join(f"  {name:{width}}  {what}\n" for name, what in (models or {}).items())
+    epilog = (f"models:\n{about}\n" if about else "") + f"examples:\n{lines}"
+    return {"epilog": epilog, "formatter_class": argparse.RawDescriptionHelpFormatter}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -199,7 +202,8 @@ def _listed_at_the_end() -> Iterator[list[str]]:
     finally:
         if skipped and sys.exc_info()[0] is not KeyboardInterrupt:
             sys.stdout.flush()
-            _print_message("\n".join(skipped), DONE)
+            for message in skipped:
+                _print_message(message, DONE)
 
 
 def _show_warning(

@@ -10,25 +10,30 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from arbora.cli.argument_groups import (
+    FORMATS,
+    HIERARCHY_FORMATS,
+    MODELS,
+    TOPIC_MODELS,
+    add_all,
+    add_features,
+    add_json,
+    add_model,
+    add_output,
+    add_reading,
+    add_running,
+)
 from arbora.cli.argument_types import (
     bins,
     branching,
     count,
     coupling,
-    jobs,
     new_groups,
     numbers,
     positive,
-    separator,
     share,
-    size,
     topics,
 )
-
-MODELS = ("recursive-svm", "recursive-lr", "bayes", "multinomial", "flat", "top-down")
-TOPIC_MODELS = ("vmf", "bayes", "k-means")
-FORMATS = ("auto", "folder", "jsonl", "json", "csv", "tsv", "parquet", "svmlight", "npz")
-HIERARCHY_FORMATS = ("auto", "tsv", "pairs", "paths", "rcv1")
 
 # Arguments that go together to one function or one named tuple of `arbora.app`.
 READING = (
@@ -53,13 +58,14 @@ def pick(arguments: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]
 
 
 class Verb(NamedTuple):
-    """A verb: its name, a summary, examples, its function, and how to add its arguments to a parser."""
+    """A verb: its name, a summary, examples, its function, how to add its arguments, and its models."""
 
     name: str
     summary: str
     examples: str
     function: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
+    models: Mapping[str, str] = {}
 
 
 GROUPS = {"classify": "file documents into a taxonomy: train, predict, evaluate, tune"}
@@ -93,7 +99,7 @@ def _tree(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--children", type=count, default=8, metavar="N", help="children to draw of each node (8)"
     )
-    _add_json(parser, "print only size and levels, as JSON")
+    add_json(parser, "print only size and levels, as JSON")
 
 
 def _data(parser: argparse.ArgumentParser) -> None:
@@ -103,125 +109,15 @@ def _data(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="data set to describe: python_docs, or a data set in the folder $ARBORA_DATA; default: list the names",
     )
-    _add_json(parser)
-
-
-def _add_reading(parser: argparse.ArgumentParser, label: bool = True, dedupe: bool = True) -> None:
-    """Arguments of all verbs that read documents."""
-    group = parser.add_argument_group("reading DATA")
-    group.add_argument("--format", choices=FORMATS, default="auto", help="format of DATA; auto: by its name")
-    group.add_argument(
-        "--text", action="append", metavar="FIELD", help="field or column of the text (text); can be repeated"
-    )
-    if label:
-        group.add_argument(
-            "--label", default="label", metavar="FIELD", help="field or column of the label (label)"
-        )
-        group.add_argument(
-            "--label-separator", metavar="S", help="separator of several labels in one cell or string"
-        )
-    group.add_argument(
-        "--pattern", default="*", metavar="GLOB", help="files of a folder, such as '*.txt' (*)"
-    )
-    group.add_argument(
-        "--encoding", default="auto", metavar="NAME", help="encoding of the text; auto: found from it (auto)"
-    )
-    group.add_argument(
-        "--separator",
-        type=separator,
-        default="auto",
-        metavar="S",
-        help="CSV: separator of cells, such as ';' or tab; auto: found from the header (auto)",
-    )
-    group.add_argument(
-        "--html",
-        choices=("auto", "strip", "keep"),
-        default="auto",
-        help="remove tags from HTML files and texts that look like HTML, from all texts, or from none (auto)",
-    )
-    if dedupe:
-        group.add_argument(
-            "--dedupe", action="store_true", help="leave out texts that are the same as an earlier one"
-        )
-    group.add_argument(
-        "--strict", action="store_true", help="end at the first record that cannot be read; default: skip it"
-    )
-    group.add_argument(
-        "--max-unpacked",
-        type=size,
-        default=1 << 32,
-        metavar="BYTES",
-        help="largest size of a compressed file when unpacked, such as 20G; none: no limit (4G)",
-    )
-
-
-def _add_features(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("features")
-    group.add_argument(
-        "--language",
-        default="english",
-        metavar="NAME",
-        help="language of stems and stop words; none: words as they are (english)",
-    )
-    group.add_argument(
-        "--min-df", type=count, metavar="N", help="smallest number of documents that a word must occur in"
-    )
-    group.add_argument(
-        "--ngrams", type=count, default=1, metavar="N", help="longest sequence of words that is a feature (1)"
-    )
-
-
-def _add_json(parser: Any, help: str = "print the result as JSON") -> None:
-    parser.add_argument("--json", dest="as_json", action="store_true", help=help)
-
-
-def _add_running(parser: argparse.ArgumentParser, with_jobs: bool = True) -> None:
-    group = parser.add_argument_group("running")
-    group.add_argument("--seed", type=count, default=0, metavar="N", help="random seed (0)")
-    if with_jobs:
-        group.add_argument(
-            "--jobs", type=jobs, default=-1, metavar="N", help="number of threads; -1: all cores (-1)"
-        )
-    _add_json(group)
-
-
-def _add_output(parser: argparse.ArgumentParser, out_help: str) -> None:
-    parser.add_argument("--out", required=True, metavar="FOLDER", help=out_help)
-    parser.add_argument(
-        "--sample",
-        type=count,
-        default=50_000,
-        metavar="N",
-        help="largest number of documents to keep in the folder (50000)",
-    )
-    parser.add_argument(
-        "--layout",
-        choices=("neighbours", "linear"),
-        default="neighbours",
-        help="map of the documents: similar ones near each other (neighbours), or a projection (linear)",
-    )
-
-
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("model")
-    group.add_argument("--model", choices=MODELS, default=MODELS[0], help=f"model to train ({MODELS[0]})")
-    group.add_argument(
-        "--hierarchy",
-        default="auto",
-        metavar="FILE",
-        help="file of the label hierarchy; auto: from folders, or from labels such as sport/tennis; none: flat",
-    )
-    group.add_argument(
-        "--hierarchy-format", choices=HIERARCHY_FORMATS, default="auto", help="as in `arbora tree`"
-    )
+    add_json(parser)
 
 
 def _train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data", metavar="DATA", help="labelled documents: folder, CSV, JSONL, JSON, Parquet, svmlight or npz"
     )
-    _add_output(parser, "folder for the model; an existing model folder is replaced")
-    _add_model(parser)
+    add_output(parser, "folder for the model; an existing model folder is replaced")
+    add_model(parser)
     parser.add_argument(
         "--C", type=positive, metavar="X", help="cost of a training error (SVM: 3, logistic: 30)"
     )
@@ -239,16 +135,16 @@ def _train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-baseline", action="store_true", help="do not train a flat model to compare with"
     )
-    _add_reading(parser)
-    _add_features(parser)
-    _add_running(parser)
+    add_reading(parser)
+    add_features(parser)
+    add_running(parser)
 
 
 def _tune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data", metavar="DATA", help="labelled documents: folder, CSV, JSONL, JSON, Parquet, svmlight or npz"
     )
-    _add_model(parser)
+    add_model(parser)
     parser.add_argument("--costs", type=numbers, metavar="X,X", help="values of C to try (SVM: 0.3,1,3,10)")
     parser.add_argument("--couplings", type=numbers, metavar="X,X", help="couplings to try (0,0.1,0.3,1)")
     parser.add_argument("--folds", type=count, default=3, metavar="N", help="number of folds (3)")
@@ -258,16 +154,16 @@ def _tune(parser: argparse.ArgumentParser) -> None:
         default="macro_f1",
         help="score to maximise (macro_f1)",
     )
-    _add_reading(parser)
-    _add_features(parser)
-    _add_running(parser)
+    add_reading(parser)
+    add_features(parser)
+    add_running(parser)
 
 
 def _evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="folder written by `arbora classify train`")
     parser.add_argument("data", metavar="DATA", help="labelled documents that the model was not trained on")
-    _add_reading(parser)
-    _add_json(parser, "print the whole evaluation as JSON")
+    add_reading(parser)
+    add_json(parser, "print the whole evaluation as JSON")
 
 
 def _predict(parser: argparse.ArgumentParser) -> None:
@@ -302,15 +198,15 @@ def _predict(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end with the exit code 1 if a record could not be read; its answer is its error",
     )
-    _add_reading(parser, label=False, dedupe=False)
-    _add_json(parser, "no effect: answers are always lines of JSON")
+    add_reading(parser, label=False, dedupe=False)
+    add_json(parser, "no effect: answers are always lines of JSON")
 
 
 def _discover(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data", metavar="DATA", help="documents: folder, CSV, JSONL, JSON, Parquet, svmlight or npz"
     )
-    _add_output(parser, "folder for the topics; an existing model folder is replaced")
+    add_output(parser, "folder for the topics; an existing model folder is replaced")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--topics", type=topics, metavar="K", help="number of topics; auto: found from the texts (auto)"
@@ -324,13 +220,16 @@ def _discover(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bins", type=bins, metavar="N", help="time bins of --over-time: a number, or year, month, week, day"
     )
-    parser.add_argument("--model", choices=TOPIC_MODELS, default="vmf", help="model of flat topics (vmf)")
+    parser.add_argument(
+        "--model", choices=tuple(TOPIC_MODELS), default="vmf", help="model of flat topics (vmf)"
+    )
     parser.add_argument(
         "--starts", type=count, default=1, metavar="N", help="number of random starts; the best is kept (1)"
     )
-    _add_reading(parser)
-    _add_features(parser)
-    _add_running(parser)
+    add_all(parser)
+    add_reading(parser)
+    add_features(parser)
+    add_running(parser)
 
 
 def _explore(parser: argparse.ArgumentParser) -> None:
@@ -352,7 +251,7 @@ def _explore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log", action="store_true", help="log every request, as JSON lines on the error stream"
     )
-    _add_json(parser, "print the result, or the address of the server, as JSON")
+    add_json(parser, "print the result, or the address of the server, as JSON")
 
 
 def _expand(parser: argparse.ArgumentParser) -> None:
@@ -367,7 +266,7 @@ def _expand(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--unsorted-format", choices=FORMATS, default="auto", help="format of the pile; auto: by its name"
     )
-    _add_output(parser, "folder for the groups and the plan; an existing model folder is replaced")
+    add_output(parser, "folder for the groups and the plan; an existing model folder is replaced")
     parser.add_argument(
         "--new",
         type=new_groups,
@@ -382,9 +281,10 @@ def _expand(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="file documents with at least this probability; the others are proposals (0.8)",
     )
-    _add_reading(parser)
-    _add_features(parser)
-    _add_running(parser, with_jobs=False)
+    add_all(parser)
+    add_reading(parser)
+    add_features(parser)
+    add_running(parser, with_jobs=False)
 
 
 VERBS = (
@@ -398,6 +298,7 @@ VERBS = (
         """,
         "arbora.cli.classify:train",
         _train,
+        MODELS,
     ),
     Verb(
         "classify predict",
@@ -428,6 +329,7 @@ VERBS = (
         """,
         "arbora.cli.classify:tune",
         _tune,
+        MODELS,
     ),
     Verb(
         "discover",
@@ -439,6 +341,7 @@ VERBS = (
         """,
         "arbora.cli.discover:discover",
         _discover,
+        TOPIC_MODELS,
     ),
     Verb(
         "expand",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from arbora.cli.reports import to_json
 from arbora.cli.tree import level_table, size_of
 from arbora.datasets import Dataset, available, data_folder, load, load_python_docs
@@ -45,7 +47,8 @@ def _print_names(as_json: bool) -> None:
     if folder is None:
         print(f"\n{problem}")
     else:
-        print(f"in {folder}:", *names, sep="\n  ")
+        print(f"in {folder}:")
+        print(textwrap.fill("  ".join(names), 100, initial_indent="  ", subsequent_indent="  "))
 
 
 def _describe(data: Dataset, as_json: bool) -> None:

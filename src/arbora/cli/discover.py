@@ -13,7 +13,7 @@ from arbora.cli.arguments import READING, TEXT, TOPICS, pick
 from arbora.cli.reports import to_json, topics_json, topics_text
 
 
-def discover(data: str, out: str, *, sample: int, as_json: bool, **more: Any) -> None:
+def discover(data: str, out: str, *, sample: int, as_json: bool, show_all: bool, **more: Any) -> None:
     """Find topics, write a model folder, and print the topics."""
     start = time.perf_counter()
     check_target(out)
@@ -33,4 +33,8 @@ def discover(data: str, out: str, *, sample: int, as_json: bool, **more: Any) ->
     content = found.content(sample=sample, settings=settings)
     write_folder(out, content)
     seconds = time.perf_counter() - start
-    print(to_json(topics_json(content, out, seconds)) if as_json else topics_text(content, out, seconds))
+    print(
+        to_json(topics_json(content, out, seconds))
+        if as_json
+        else topics_text(content, out, seconds, show_all)
+    )

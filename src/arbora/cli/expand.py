@@ -21,6 +21,7 @@ def expand(
     unsorted_format: str,
     sample: int,
     as_json: bool,
+    show_all: bool,
     **more: Any,
 ) -> None:
     """File a pile into known and new groups, write a model folder with the plan, and print the groups."""
@@ -44,4 +45,8 @@ def expand(
     content = found.content(sample=sample, settings=settings)
     write_folder(out, content)
     seconds = time.perf_counter() - start
-    print(to_json(groups_json(content, out, seconds)) if as_json else groups_text(content, out, seconds))
+    print(
+        to_json(groups_json(content, out, seconds))
+        if as_json
+        else groups_text(content, out, seconds, show_all)
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ _TOPIC_KEYS = ("name", "title", "parent", "size", "share", "words")
 _SCORE_NAMES = {"macro_f1": "Macro-F1", "micro_f1": "Micro-F1"}
 
 
+MOST_ROWS = 20  # of a table that is printed; the report of the folder has all
+_RULE = re.compile(r"-+(  +-+)*")
 _ASCII = json.JSONEncoder(allow_nan=False)
 _UNICODE = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
 
@@ -32,6 +35,35 @@ def to_json(value: Any) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
+def shorten_tables(report: str, n_rows: int = MOST_ROWS) -> str:
+    r"""Keep the first rows of each table of a report.
+
+    Examples
+    --------
+    >>> print(shorten_tables("\n".join(["Name", "----", "a", "b", "c"]), 2))
+    Name
+    ----
+    a
+    b
+    ... and 1 more (--all prints all)
+    """
+    lines: list[str] = []
+    n_left = n_more = 0  # rows of this table that can still be shown; rows that are not shown
+    for line in [*report.split("\n"), ""]:
+        if n_left and line.strip():
+            n_more += n_left == 1
+            n_left = max(1, n_left - 1)
+            if n_more:
+                continue
+        elif n_left:
+            lines += [f"... and {n_more:,} more (--all prints all)"] if n_more else []
+            n_left = n_more = 0
+        if _RULE.fullmatch(line):
+            n_left = n_rows + 1
+        lines.append(line)
+    return "\n".join(lines[:-1])
+
+
 def training_text(content: Content, out: str, seconds: float) -> str:
     """Report a trained classifier."""
     n_classes = sum(node["own"] > 0 for node in content.nodes)
@@ -39,9 +71,19 @@ def training_text(content: Content, out: str, seconds: float) -> str:
     estimator = content.model["estimator"]
     return (
         f"{content.about['n_documents']:,} documents in {n_classes:,} classes; a tree of {len(content.nodes):,} "
-        f"nodes on {depth} levels; {estimator.n_features_in_:,} words; {type(estimator).__name__}.\n\n"
+        f"nodes on {depth} levels; {estimator.n_features_in_:,} words; {type(estimator).__name__}."
+        f"{_paths_text(content)}\n\n"
         f"{content.report}\n\nWritten to {out} in {seconds:.1f} s."
     )
+
+
+def _paths_text(content: Content) -> str:
+    """Say that labels are paths, and how to read them as plain names."""
+    path = next((node["name"] for node in content.nodes if node["own"] and "/" in node["name"]), None)
+    if path is None or content.about["settings"].get("hierarchy") != "auto":
+        return ""
+    above = path.rpartition("/")[0]
+    return f"\nLabels are paths in the tree: {path!r} is below {above!r} (--hierarchy none: plain names)."
 
 
 def training_json(content: Content, out: str, seconds: float) -> dict[str, Any]:
@@ -58,12 +100,13 @@ def training_json(content: Content, out: str, seconds: float) -> dict[str, Any]:
     }
 
 
-def topics_text(content: Content, out: str, seconds: float) -> str:
+def topics_text(content: Content, out: str, seconds: float, show_all: bool = False) -> str:
     """Report topics."""
+    report = content.report if show_all else shorten_tables(content.report)
     estimator = content.model["estimator"]
     return (
         f"{content.about['n_documents']:,} documents, {estimator.n_features_in_:,} words, {_n_leaves(content):,} "
-        f"topics; {type(estimator).__name__}.\n\n{content.report}\n\n{_choice(content)}"
+        f"topics; {type(estimator).__name__}.\n\n{report}\n\n{_choice(content)}"
         f"Written to {out} in {seconds:.1f} s."
     )
 
@@ -110,14 +153,15 @@ def _choice_json(content: Content) -> dict[str, Any]:
     return found
 
 
-def groups_text(content: Content, out: str, seconds: float) -> str:
+def groups_text(content: Content, out: str, seconds: float, show_all: bool = False) -> str:
     """Report known and new groups."""
+    report = content.report if show_all else shorten_tables(content.report)
     estimator = content.model["estimator"]
     n_pile = sum(node["states"]["filed"] + node["states"]["proposed"] for node in content.nodes)
     n_known = len(estimator.known_classes_)
     return (
         f"{content.about['n_documents'] - n_pile:,} documents in {n_known:,} known groups, {n_pile:,} in the pile; "
-        f"{estimator.n_features_in_:,} words; {type(estimator).__name__}.\n\n{content.report}\n\n"
+        f"{estimator.n_features_in_:,} words; {type(estimator).__name__}.\n\n{report}\n\n"
         f"Written to {out} in {seconds:.1f} s; the plan is {Path(out) / PLAN}."
     )
 

@@ -5,6 +5,7 @@
 `source`            `Source`: a file or folder and how to read it; documents one by one
 `reader`            `read_documents`: all documents of a source
 `duplicates`        documents with the same text
+`checks`            warnings about the documents of a test
 `labels`            the tree of the labels; checks of labels
 `times`             times of documents
 ==================  ================================================================================

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from arbora.app.documents.collection import Documents
+from arbora.core.warn_caller import warn_caller
 from arbora.datasets.base import ROOT, label_names
 from arbora.datasets.errors import DataFormatError, did_you_mean
 from arbora.structure import Hierarchy
@@ -30,7 +31,7 @@ def find_hierarchy(documents: Documents, hierarchy: str = "auto", format: str = 
 
     Examples
     --------
-    >>> find_hierarchy(Documents.from_texts(["a", "b"], ["sea/fish", "land"])).path("sea/fish")
+    >>> find_hierarchy(Documents.from_texts(["a", "b"], ["sea/fish", "sea/ships"])).path("sea/fish")
     ['root', 'sea', 'sea/fish']
     """
     labels = label_names(documents.y)
@@ -43,9 +44,23 @@ def find_hierarchy(documents: Documents, hierarchy: str = "auto", format: str = 
     elif documents.hierarchy is not None:
         tree = documents.hierarchy
     else:
-        return tree_of_labels(documents.y)
+        found = tree_of_labels(documents.y)
+        if found is not None:
+            _explain_paths(found, labels)
+        return found
     check_labels(documents, tree)
     return tree
+
+
+def _explain_paths(tree: Hierarchy, labels: Sequence[str]) -> None:
+    """Warn if the slashes of labels group nothing: no node above a label has another label below it."""
+    paths = [name for name in labels if "/" in name]
+    parents = {name.rpartition("/")[0] for name in paths}
+    if all(len(tree.children(name)) < 2 and name not in labels for name in parents):
+        warn_caller(
+            f"labels with a slash are read as paths in a tree ({paths[0]!r} is below {sorted(parents)[0]!r}), but no "
+            "two labels share a path: --hierarchy none (hierarchy='none') reads them as plain names"
+        )
 
 
 def tree_of_labels(y: Any, separator: str = "/") -> Hierarchy | None:

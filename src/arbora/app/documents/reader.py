@@ -73,7 +73,7 @@ def read_documents(source: Source, *, verbose: int = 0) -> Documents:
 
 def _warn_skipped(documents: Documents) -> None:
     if documents.skipped:
-        warn_caller(SkippedWarning(documents.skipped, len(documents)))
+        warn_caller(SkippedWarning(documents.skipped, len(documents), documents.name))
 
 
 def _read(source: Source, verbose: int) -> Documents:

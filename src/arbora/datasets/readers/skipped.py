@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from arbora.datasets.errors import DataFormatError
 
+_MOST_LINES = 20  # of the printed list
+_LONGEST = 240  # characters of a place and its problem
+
 
 class SkippedReason(NamedTuple):
     """How many records were skipped for a reason, and the error of the first."""
@@ -70,8 +73,10 @@ class SkippedRecords:
         lines = []
         for reason, count, first in self.rows():
             place = first.removesuffix(f": {reason}")  # the reason is not said twice
+            place = place if len(place) <= _LONGEST else f"{place[:_LONGEST]}..."
             lines.append(f"{count:,} x {reason} (first: {place})")
-        return "\n".join(lines)
+        more = len(lines) - _MOST_LINES
+        return "\n".join([*lines[:_MOST_LINES], *([f"... and {more:,} more reasons"] if more > 0 else [])])
 
     def __repr__(self) -> str:
         return f"SkippedRecords({', '.join(f'{one}: {many}' for one, many, _ in self.rows())})"
@@ -97,12 +102,7 @@ def raise_errors(found: Iterator[Any]) -> Iterator[Any]:
 class SkippedWarning(UserWarning):
     """Records were skipped; `skipped` says which."""
 
-    def __init__(self, skipped: SkippedRecords, n_read: int) -> None:
-        self.skipped, self.n_read = skipped, n_read
-        super().__init__(summary(skipped, n_read))
-
-
-def summary(skipped: SkippedRecords, n_read: int) -> str:
-    """Write what was skipped as a short list."""
-    lines = [f"skipped {len(skipped):,} of {len(skipped) + n_read:,} records:"]
-    return "\n".join([*lines, *(f"  {line}" for line in str(skipped).splitlines())])
+    def __init__(self, skipped: SkippedRecords, n_read: int, name: str) -> None:
+        self.skipped = skipped
+        head = f"skipped {len(skipped):,} of {len(skipped) + n_read:,} records of {name}:"
+        super().__init__("\n".join([head, *(f"  {line}" for line in str(skipped).splitlines())]))

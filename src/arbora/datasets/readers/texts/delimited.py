@@ -19,6 +19,7 @@ from arbora.datasets.readers.encodings import AUTO, TextLines
 from arbora.datasets.readers.texts.html_text import clean_html
 from arbora.datasets.readers.texts.records import (
     EMPTY_LABEL,
+    NO_COLUMN,
     Fields,
     Found,
     Reading,
@@ -131,9 +132,9 @@ def csv_records(path: str | Path, how: Reading | None = None) -> Iterator[tuple[
 def _positions(header: list[str], names: Sequence[str], path: Path) -> list[int]:
     for name in names:
         if name not in header:
-            raise DataFormatError(path, 1, unknown_name("column", name, header))
+            raise DataFormatError(path, 1, unknown_name("column", name, header), f"{NO_COLUMN}: {name!r}")
         if header.count(name) > 1:
-            raise DataFormatError(path, 1, f"two columns are called {name!r}")
+            raise DataFormatError(path, 1, f"two columns are called {name!r}", "two columns have one name")
     return [header.index(name) for name in names]
 
 

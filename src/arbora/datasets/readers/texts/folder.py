@@ -1,7 +1,7 @@
 """Texts of the files of a folder; the path of the sub-folder is the label.
 
 Most files are one text each: text, Markdown and source files, HTML, PDF and Word files. Files of records (CSV, TSV,
-JSONL, JSON, Parquet) give one text for each record; a record without a label has that of its sub-folder.
+JSONL, JSON, Parquet) give one text for each record; a record without a label has that of its sub-folder, if any.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _file_rows(path: Path, label: str, how: Reading, fields: Fields | None) -> I
         fields = fields._replace(optional=(*fields.optional, fields.label))
     for row in record_reader(kind)(path, fields, how):
         if isinstance(row, TextRow) and row.label is None:
-            yield row._replace(label=label)
+            yield row._replace(label=None if label == ROOT else label)
         elif isinstance(row, TextRow) and _is_root(row.label):
             problem = f"a label must not begin with {ROOT!r}, the name of the root: rename it"
             yield DataFormatError(path, row.line, problem)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from arbora.datasets.errors import DataFormatError
-from arbora.datasets.readers.texts.records import Fields, Found, Reading, read_record, unknown_name
+from arbora.datasets.readers.texts.records import NO_COLUMN, Fields, Found, Reading, read_record, unknown_name
 
 
 def parquet_rows(path: str | Path, fields: Fields, how: Reading) -> Iterator[Found]:
@@ -25,12 +25,14 @@ def parquet_rows(path: str | Path, fields: Fields, how: Reading) -> Iterator[Fou
         ) from error
     except Exception as error:  # each engine has its own errors
         problem = str(error).partition("\n")[0][:200]
-        raise DataFormatError(path, None, f"cannot be read as Parquet: {problem}") from error
+        raise DataFormatError(
+            path, None, f"cannot be read as Parquet: {problem}", "the file is damaged"
+        ) from error
     columns = [str(name) for name in frame.columns]
     needed = [*fields.text, *fields.extra, *([] if fields.label is None else [fields.label])]
     for name in needed:
         if name not in columns and name not in fields.optional:
-            raise DataFormatError(path, None, unknown_name("column", name, columns))
+            raise DataFormatError(path, None, unknown_name("column", name, columns), f"{NO_COLUMN}: {name!r}")
     wanted = {name for name in (*needed, *fields.optional) if name in columns}
     frame.columns = columns
     values = [[_plain(value) for value in frame[name].tolist()] for name in sorted(wanted)]

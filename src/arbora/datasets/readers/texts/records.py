@@ -14,6 +14,7 @@ from arbora.datasets.readers.texts.html_text import AS_IS, clean_html
 
 NO_TEXT = "the text is not a string"
 NO_FIELD = "a field is missing"
+NO_COLUMN = "a column is missing"
 EMPTY_LABEL = "the label is empty"
 BAD_LABEL = "the label is not a name"
 
