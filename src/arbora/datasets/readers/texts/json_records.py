@@ -19,13 +19,14 @@ from arbora.datasets.readers.texts.records import Fields, Found, Reading, TextRo
 
 BAD_JSON = "not valid JSON"
 NO_OBJECT = "not a JSON object"
+_DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def _parse(text: str, path: Path, line: int, start: int = 0) -> tuple[Any, int]:
     """Parse the JSON value at a position; return it with the position after it."""
     try:
-        value, end = json.JSONDecoder().raw_decode(text, start)
+        value, end = _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as error:
         at = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno} of the file"
         raise DataFormatError(path, line, f"{BAD_JSON}: {error.msg}, {at}", BAD_JSON) from error
