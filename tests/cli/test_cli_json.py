@@ -8,6 +8,9 @@ import textwrap
 
 import pytest
 
+from arbora import TopicModel
+from arbora.cli.reports import to_json, topics_json, topics_text
+
 pytest.importorskip("plotly")
 
 HOW = "--jobs 1 --json"
@@ -111,3 +114,16 @@ def test_what_is_told(printed):
     assert told["explore"]["bytes"] > 1_000_000
     assert (told["hierarchy"]["n_nodes"], told["hierarchy"]["levels"][1]["n_leaves"]) == (3, 2)
     assert told["data"] == {"built_in": ["python_docs"], "folder": None, "names": []}
+
+
+def test_topics_report_how_many_were_asked_for_and_found():
+    texts = ["fish swim in the sea", "fish in the deep sea", "old trees grow", "trees grow old"] * 5
+    content = TopicModel(2, n_jobs=1).fit(texts).content(texts)
+    assert topics_json(content, "out", 1.0)["asked"] == 2
+    assert "2 topics found, as asked for." in topics_text(content, "out", 1.0)
+    chosen = TopicModel(n_jobs=1).fit(texts).content(texts)
+    found = topics_json(chosen, "out", 1.0)
+    assert found["asked"] == "auto"
+    assert len(found["curve"]["n_topics"]) == len(found["curve"]["score"])
+    assert json.loads(to_json(found)) == found
+    assert "the number was chosen by" in topics_text(chosen, "out", 1.0)
