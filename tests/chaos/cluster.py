@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import numpy as np
@@ -21,20 +25,24 @@ from chaos.files import problem_of_folder
 from chaos.trial import Outcome, Scenario, start, wait
 from support.serving import trained_folder
 
-FIT = """
+DRIVER = """
 import sys, numpy as np, warnings
 warnings.simplefilter("ignore")
 from arbora.classify import MultinomialLogistic
 from arbora.engine import RayEngine
-folder, out = sys.argv[1:3]
 rng = np.random.default_rng(0)
-y = np.arange(2000) % 40
-X = rng.normal(size=(40, 60))[y] + rng.normal(size=(2000, 60))
-engine = RayEngine(n_shards=2, folder=folder, checkpoint_every=1, resume=True, timeout=60) if folder != "-" else None
-print("fitting", flush=True)
-model = MultinomialLogistic(C=1.0, solver="lc", max_iter=60, tol=1e-9, engine=engine).fit(X, y)
-np.save(out, model.coef_)
+y = np.arange(600) % 20
+X = rng.normal(size=(20, 30))[y] + rng.normal(size=(600, 30))
+for line in sys.stdin:
+    folder, out = line.split()
+    how = dict(n_shards=2, checkpoint_every=1, resume=True, timeout=300)
+    engine = RayEngine(folder=folder, **how) if folder != "-" else None
+    print("fitting", flush=True)
+    model = MultinomialLogistic(C=1.0, solver="lc", max_iter=60, tol=1e-9, engine=engine).fit(X, y)
+    np.save(out, model.coef_)
+    print("done", flush=True)
 """
+LONGEST = 600.0  # seconds for one fit
 
 
 def processes_below(root: int) -> dict[int, str]:
@@ -59,52 +67,70 @@ def processes_below(root: int) -> dict[int, str]:
     return below
 
 
-def end_all(process: subprocess.Popen[str], known: dict[int, str]) -> None:
-    """End the driver and everything that it started, by their ids."""
-    known |= processes_below(process.pid)
-    process.kill()
-    process.wait()
-    for one in known:
+class Driver:
+    """A process that fits on a cluster of its own, one fit after the other."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, str] = {}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", DRIVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,  # `select` must see what has not been read
+        )
+
+    def fit(
+        self, folder: Path | str, out: Path, kill: Callable[[Driver], bool] | None = None
+    ) -> tuple[bool, bool]:
+        """Fit; `kill` is called while it runs. Return whether the fit has ended well, and whether `kill` did it."""
+        answers, stdin = self.process.stdout, self.process.stdin
+        assert answers is not None
+        assert stdin is not None
+        watch = threading.Timer(LONGEST, self.process.kill)
+        watch.start()
+        killed = False
         try:
-            os.kill(one, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+            stdin.write(f"{folder} {out}\n".encode())
+            answers.readline()
+            while kill is not None and not killed and not select.select([answers], [], [], 0.02)[0]:
+                killed = kill(self)
+            return answers.readline() == b"done\n", killed
+        except BrokenPipeError:
+            return False, killed
+        finally:
+            watch.cancel()
+            self.known |= processes_below(self.process.pid)
+
+    def end(self) -> None:
+        """End the driver and everything that it started, by their ids."""
+        self.known |= processes_below(self.process.pid)
+        self.process.kill()
+        self.process.wait()
+        for one, name in self.known.items():
+            if name_of(one) == name:  # the id may belong to another process now
+                with suppress(ProcessLookupError):
+                    os.kill(one, signal.SIGKILL)
 
 
-def run_fit(folder: Path, out: Path, kill: Callable[[int], bool] | None = None) -> tuple[int, bool]:
-    """Fit on a cluster of its own; `kill` is called while it runs, with the id of the driver."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", FIT, str(folder), str(out)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    known: dict[int, str] = {}
-    killed = False
+def name_of(process: int) -> str:
+    """Command line of a process; "" if it has ended."""
     try:
-        assert process.stdout is not None
-        process.stdout.readline()
-        if kill is not None:
-            deadline = time.monotonic() + 60
-            while process.poll() is None and time.monotonic() < deadline and not killed:
-                known |= processes_below(process.pid)
-                killed = kill(process.pid)
-                time.sleep(0.1)
-        return process.wait(180), killed
-    except subprocess.TimeoutExpired:
-        return 99, killed
-    finally:
-        end_all(process, known)
+        return Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
 
 
-def victim(kind: str, rng: random.Random) -> Callable[[int], bool]:
-    after = time.monotonic() + rng.uniform(0.2, 3.0)
+def victim(kind: str, rng: random.Random, seconds: float) -> Callable[[Driver], bool]:
+    """Kill a worker, the raylet or the driver at a random moment of a fit that takes so many seconds."""
+    after = time.monotonic() + rng.uniform(0.0, seconds)
 
-    def kill(driver: int) -> bool:
-        below = processes_below(driver)
+    def kill(driver: Driver) -> bool:
+        below = processes_below(driver.process.pid)
+        driver.known |= below
         workers = [one for one, name in below.items() if "ray::" in name and "IDLE" not in name]
         raylets = [one for one, name in below.items() if "/raylet/raylet" in name]
-        found = {"worker": workers, "raylet": raylets, "driver": [driver] if workers else []}[kind]
+        found = {"worker": workers, "raylet": raylets, "driver": [driver.process.pid]}[kind]
         if not found or not workers or time.monotonic() < after:
             return False
         os.kill(rng.choice(found), signal.SIGKILL)
@@ -113,21 +139,40 @@ def victim(kind: str, rng: random.Random) -> Callable[[int], bool]:
     return kill
 
 
-_whole: dict[str, np.ndarray] = {}
+class Whole(NamedTuple):
+    """The weights of a fit that nothing interrupts, and its seconds on a cluster that is ready."""
+
+    coef: np.ndarray
+    seconds: float
+
+
+@cache
+def kept_driver(there: Path) -> tuple[list[Driver], Whole]:
+    """A driver whose cluster lives on from trial to trial, and what it fits."""
+    there.mkdir(exist_ok=True)
+    driver = Driver()
+    kept = [driver]
+    atexit.register(lambda: kept[0].end())
+    driver.fit("-", there / "whole.npy")
+    driver.fit(there / "first", there / "first.npy")
+    begun = time.monotonic()
+    driver.fit(there / "second", there / "second.npy")
+    return kept, Whole(np.load(there / "whole.npy"), time.monotonic() - begun)
 
 
 def kill_in_ray(kind: str) -> Callable[[random.Random, Path], Outcome]:
+    """A worker is killed in a cluster that lives on; the raylet or the driver take the cluster with them."""
+
     def run(rng: random.Random, folder: Path) -> Outcome:
-        if "coef" not in _whole:
-            run_fit(Path("-"), folder / "whole.npy")
-            _whole["coef"] = np.load(folder / "whole.npy")
+        kept, whole = kept_driver(folder.parent / "kept")
         out, states = folder / "coef.npy", folder / "states"
-        code, killed = run_fit(states, out, victim(kind, rng))
-        if code != 0:  # the driver, or the cluster below it, is gone: the next run resumes
-            code, _ = run_fit(states, out)
-        if code != 0:
-            return Outcome(killed, f"the resumed fit failed with code {code}")
-        close = np.allclose(np.load(out), _whole["coef"], rtol=1e-5, atol=1e-7)
+        done, killed = kept[0].fit(states, out, victim(kind, rng, whole.seconds))
+        if kind != "worker" or not done:  # the driver, or the cluster below it, is gone: the next one resumes
+            kept[0].end()
+            kept[0] = Driver()
+        if not done and not kept[0].fit(states, out)[0]:
+            return Outcome(killed, "the resumed fit failed")
+        close = np.allclose(np.load(out), whole.coef, rtol=1e-5, atol=1e-7)
         return Outcome(killed, "" if close else "the resumed fit has other weights")
 
     return run

@@ -347,6 +347,17 @@ def test_a_disconnected_client_leaves_one_quiet_line(folder, caplog):
     assert json.loads(JsonLines().format(found[0]))["path"] == "/api/file"
 
 
+def test_a_request_whose_body_is_not_http_leaves_one_quiet_line(folder, caplog):
+    caplog.set_level("INFO")
+    with started(make_app([folder])) as url:
+        head = b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        assert raw_request(url, head + b"not a chunk\r\n").startswith(b"HTTP/1.1 400 ")
+        assert httpx.get(f"{url}/health").status_code == 200
+    found = [record.message for record in caplog.records if record.name == "arbora.server"]
+    assert "disconnected" in found
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_the_number_of_lines_of_a_batch_is_limited(folder):
     limits = Limits(lines=10)
     lines = {"content-type": "application/x-ndjson"}

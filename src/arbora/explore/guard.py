@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
+from h11 import LocalProtocolError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse
 
@@ -50,15 +51,23 @@ class Guard:
             await self.app(scope, receive, send)
             return
 
-        started, status = time.monotonic(), 0
+        started, status, gone = time.monotonic(), 0, False
         client = scope["client"][0] if scope.get("client") else ""
 
         async def send_guarded(message: Any) -> None:
-            nonlocal status
+            nonlocal status, gone
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], *_HEADERS]
-            await send(message)
+            if gone:
+                return
+            try:
+                await send(message)
+            except (
+                LocalProtocolError
+            ):  # the body was not HTTP: the request is refused and the connection closed
+                gone = True
+                log("disconnected", client=client, path=scope["path"])
 
         await self._answer(Request(scope), client)(scope, receive, send_guarded)
         milliseconds = round(1000 * (time.monotonic() - started), 1)
