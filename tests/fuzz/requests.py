@@ -147,6 +147,7 @@ def attack_page(state: dict[str, Any], rng: random.Random) -> str:
         )
         place[0][place[1]] = odd()
         node["words"] = [[odd(), 1.0]]
+        node["terms"] = [[odd(), 0.5, 0.1]]
     folder.about["name"] = odd()
     folder.about["notices"] = [odd()]
     title = odd() if rng.random() < 0.5 else None

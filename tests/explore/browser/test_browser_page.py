@@ -401,6 +401,36 @@ def test_a_narrow_window(shown, artefacts):
     shown.does(lambda: shown.page.set_viewport_size({"width": 1366, "height": 768}))
 
 
+def test_a_phone(shown, artefacts):
+    page = shown.page
+    shown.does(lambda: page.set_viewport_size({"width": 420, "height": 800}))
+    for where in ("#view=tree", "#view=quality", "#view=map", "#model=1&view=time&node=3"):
+        shown.go(where)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 420, where
+        page.screenshot(path=artefacts / f"phone-{where.partition('view=')[2][:4]}.png")
+    shown.does(lambda: page.set_viewport_size({"width": 1366, "height": 768}))
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(shown):
+    page = shown.page
+    shown.go("#view=map")
+    page.evaluate("document.activeElement.blur()")
+    reached = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate(
+                """() => { const one = document.activeElement; const style = getComputedStyle(one);
+                return [one.id || one.dataset.view || one.dataset.key || one.className, style.outlineStyle]; }"""
+            )
+        )
+    names = [name for name, _ in reached]
+    assert {"search", "theme", "tree", "lasso", "select-topic", "map", "map-label"} <= {
+        part for name in names for part in str(name).split()
+    }
+    assert all(style != "none" for name, style in reached if name)
+
+
 def test_trees_of_any_size(shown, artefacts):
     page = shown.page
     shown.go("#model=2&view=tree")

@@ -18,8 +18,14 @@ def bin_names(starts: NDArray[Any]) -> list[str]:
     --------
     >>> bin_names(np.array([1999.0, 2000.0])), bin_names(np.array(["1999-03-01"], "datetime64[s]"))
     (['1999', '2000'], ['1999-03'])
+    >>> bin_names(np.array([1790.0, 1793.8333, 1797.6667]))
+    ['1790', '1794', '1798']
     """
     if starts.dtype.kind != "M":
+        for digits in range(10):
+            names = [f"{start:.{digits}f}" for start in starts.tolist()]
+            if len(set(names)) == len(names):
+                return names
         return [f"{start:.10g}" for start in starts.tolist()]
     for code in ("Y", "M", "D"):
         short = starts.astype(f"datetime64[{code}]")

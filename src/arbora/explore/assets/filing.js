@@ -64,7 +64,7 @@ function answerCard(model, answer, text) {
 }
 
 function filingView(stage, model) {
-  const text = make("textarea", { id: "document", rows: "9", placeholder: "Paste a document here", "aria-label": "Document", maxlength: page.limits.document });
+  const text = make("textarea", { id: "document", rows: "6", placeholder: "Paste a document here", "aria-label": "Document", maxlength: page.limits.document });
   const upload = make("input", { type: "file", id: "upload", "aria-label": "Text file", accept: ".txt,.md,text/*" });
   const batch = make("input", { type: "file", id: "batch", "aria-label": "JSONL file", accept: ".jsonl,.ndjson,.json" });
   const send = make("button", { type: "button", id: "send", class: "main" }, "File");

@@ -38,7 +38,7 @@ function bandColour(model, band) {
 }
 
 // A run as a polygon: half a bin beyond its ends, so that a single bin is a bar.
-function runTrace(model, band, at, [from, to], chosen, faded) {
+function runTrace(model, band, at, [from, to], faded) {
   const bins = Array.from({ length: to - from + 1 }, (_, i) => from + i);
   const colour = bandColour(model, band);
   const title = band.node === null ? `${band.folded} others` : model.title[band.node];
@@ -47,7 +47,7 @@ function runTrace(model, band, at, [from, to], chosen, faded) {
     type: "scatter", mode: "lines", stackgroup: `run ${from}`, name: plain(title), meta: at, hoveron: "points+fills", hoverinfo: "text",
     x: [from - 0.5, ...bins, to + 0.5], y: [band.values[from], ...bins.map((bin) => band.values[bin]), band.values[to]],
     text: [tip(from), ...bins.map(tip), tip(to)],
-    line: { width: band.node === chosen ? 2 : 0.8, color: band.node === chosen ? token("ink") : mix(colour, token("ground"), 0.9) },
+    line: { width: 0 },
     fillcolor: mix(colour, token("ground"), faded ? 0.3 : 0.72),
     // Each band has its own pattern in addition to its colour.
     fillpattern: { shape: PATTERNS[at % PATTERNS.length], size: 7, solidity: 0.2, fillmode: "overlay",
@@ -79,7 +79,7 @@ function timeLayout(model, host, more) {
 
 function drawBands(host, model, drawn, chosen) {
   const hasChosen = drawn.some((band) => band.node === chosen);
-  const traces = runs(model).flatMap((run) => drawn.map((band, at) => runTrace(model, band, at, run, chosen, hasChosen && band.node !== chosen)));
+  const traces = runs(model).flatMap((run) => drawn.map((band, at) => runTrace(model, band, at, run, hasChosen && band.node !== chosen)));
   const click = (event) => {
     const band = drawn[event.points[0]?.data.meta];
     if (band && band.node !== null) go({ node: band.node });
@@ -119,17 +119,9 @@ function bandLabels(model, drawn, width) {
   const last = below.length - 1;
   for (const band of drawn) {
     const order = [...below.keys()].sort((a, b) => (band.values[b] ?? 0) - (band.values[a] ?? 0));
-    const text = band.node === null ? "" : cut(model.title[band.node], 30);
-    const half = (text.length * 7 * below.length) / Math.max(200, width) / 2 + 0.1; // of the text, in bins
-    const fits = (bin) => {
-      const [x, y] = [Math.max(half - 0.5, Math.min(last + 0.5 - half, bin)), below[bin] + band.values[bin] / 2];
-      // The band must be wide enough under the whole text.
-      const under = [...below.keys()].filter((one) => Math.abs(one - x) <= half);
-      if ([...below.keys()].some((one) => Math.abs(one - x) < half + 0.5 && (band.values[one] ?? null) === null)) return false;
-      if (under.some((one) => below[one] > y - 0.02 || below[one] + band.values[one] < y + 0.02)) return false;
-      return taken.every((box) => Math.abs(box.x - x) > box.half + half || Math.abs(box.y - y) > 0.06) && { x, y, half };
-    };
-    const bin = text && 2 * half < below.length ? order.find((one) => (band.values[one] ?? 0) > 0.055 && fits(one)) : undefined;
+    const title = band.node === null ? "" : model.title[band.node];
+    // The whole title, or its first word, where the band is narrow.
+    const [text, fits, bin] = [cut(title, 30), cut(title.split(",")[0], 18)].map((one) => place(one, band, order)).find(([, , at]) => at !== undefined) ?? [];
     if (bin !== undefined) {
       const box = fits(bin);
       taken.push(box);
@@ -139,6 +131,19 @@ function bandLabels(model, drawn, width) {
     band.values.forEach((value, at) => (below[at] += value ?? 0));
   }
   return marks;
+
+  function place(text, band, order) {
+    const half = (text.length * 7 * below.length) / Math.max(200, width) / 2 + 0.1; // of the text, in bins
+    const fits = (bin) => {
+      const [x, y] = [Math.max(half - 0.5, Math.min(last + 0.5 - half, bin)), below[bin] + band.values[bin] / 2];
+      // The band must be wide enough under the whole text.
+      const under = [...below.keys()].filter((one) => Math.abs(one - x) <= half);
+      if ([...below.keys()].some((one) => Math.abs(one - x) < half + 0.5 && (band.values[one] ?? null) === null)) return false;
+      if (under.some((one) => below[one] > y - 0.02 || below[one] + band.values[one] < y + 0.02)) return false;
+      return taken.every((box) => Math.abs(box.x - x) > box.half + half || Math.abs(box.y - y) > 0.06) && { x, y, half };
+    };
+    return [text, fits, text && 2 * half < below.length ? order.find((one) => (band.values[one] ?? 0) > 0.055 && fits(one)) : undefined];
+  }
 }
 
 function timeLegend(model, drawn, chosen) {

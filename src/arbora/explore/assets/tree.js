@@ -17,13 +17,13 @@ function drawIcicle(host, model, chosen, style) {
   const narrow = (host.clientWidth || 800) < 560;
   const { rows, levels, high } = icicle(model, focus, (host.clientHeight || 600) - 2, narrow ? 2 : MOST_LEVELS);
   const deepest = Math.max(...rows.map((row) => row.level));
-  const columns = deepest === 0 ? [1] : [narrow ? 0.16 : 0.2, ...Array(deepest).fill((1 - (narrow ? 0.16 : 0.2)) / deepest)];
+  const columns = deepest === 0 ? [1] : [narrow ? 0.07 : 0.2, ...Array(deepest).fill((1 - (narrow ? 0.07 : 0.2)) / deepest)];
   const left = columns.map((_, i) => 100 * columns.slice(0, i).reduce((a, b) => a + b, 0));
   const same = host.dataset.focus === String(focus) && host.dataset.levels === String(levels);
   const area = make("div", { class: "icicle", role: "presentation", style: { height: `${high}px` } });
   const drawn = new Map();
   const row = (one, i) => make("div", {
-    class: "slice", id: `${host.id}-${one.node}`, role: "treeitem", "aria-level": one.level + 1, "aria-selected": String(one.node === chosen),
+    class: narrow && !one.level && deepest ? "slice bare" : "slice", title: narrow ? model.title[one.node] : false, id: `${host.id}-${one.node}`, role: "treeitem", "aria-level": one.level + 1, "aria-selected": String(one.node === chosen),
     "aria-expanded": model.children[one.node].length ? String(!one.hidden) : false, "data-node": one.node,
     style: { left: `${left[one.level]}%`, width: `${100 * columns[one.level]}%`, top: `${one.top}px`, height: `${one.height}px` },
     onclick: () => goFromTree(model, one, chosen), onmousemove: (event) => showTip(event, ...style.hover(one.node)), onmouseleave: hideTip,
