@@ -31,7 +31,7 @@ function pointLooks(model, focus, chosen, picked) {
       const node = branch ?? (at === undefined ? model.root : at);
       const dim = picked.size ? !mark : !inside;
       home.set(key, { colour: nodeColour(model, node), shape: rankOf(model, node), alpha: dim ? 0.16 : mark ? 1 : many ? 0.72 : 0.82,
-        ring: mark && picked.size < 3000 ? ring : "", front: !dim });
+        ring: mark && picked.size < 400 ? ring : "", front: !dim });
     }
     return home.get(key);
   });

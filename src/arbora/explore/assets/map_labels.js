@@ -4,6 +4,7 @@ const MOST_ANCHORS = 600; // nodes that can have a name
 const MOST_LABELS = 45; // names at a time
 const SAMPLED = 400; // documents that decide where a name is
 const LABEL_HEIGHT = 20;
+const CLOSE = 1.5; // zoom from which nodes are named by their visible documents
 const OFFSETS = [[0, 0], [0, -16], [0, 16], [0, -30], [0, 30], [40, 0], [-40, 0]];
 
 // Where the documents of a node are densest, and how far they are spread; null without documents.
@@ -65,8 +66,33 @@ class MapLabels {
     return found.slice(0, MOST_ANCHORS);
   }
 
+  // Nodes whose densest place is outside the window are named in the middle of their visible documents.
+  #visible() {
+    const { map, model } = this;
+    const found = new Map();
+    if (map.zoom < CLOSE) return found;
+    const [[left, top], [right, bottom]] = [map.world(0, 0), map.world(map.width, map.height)];
+    for (let doc = 0; doc < map.x.length; doc++) {
+      if (!(map.x[doc] > left && map.x[doc] < right && map.y[doc] > bottom && map.y[doc] < top)) continue;
+      for (let at = model.home(doc) ?? null; at !== null && at !== model.root; at = model.parent[at]) {
+        if (!found.has(at)) found.set(at, []);
+        found.get(at).push(doc);
+      }
+    }
+    return found;
+  }
+
+  #spot(at, docs) {
+    const [px, py] = this.map.screen(at.x, at.y);
+    const isVisible = px >= 0 && py >= 0 && px <= this.map.width && py <= this.map.height;
+    if (isVisible || !docs || docs.length < 3) return isVisible ? [px, py] : null;
+    const middle = (list) => docs.map((doc) => list[doc]).sort((a, b) => a - b)[Math.floor(docs.length / 2)];
+    return this.map.screen(middle(this.map.x), middle(this.map.y));
+  }
+
   place(focus, chosen) {
     const { map, model } = this;
+    const visible = this.#visible();
     const taken = [];
     const shown = [];
     for (const { node, level } of this.#candidates(focus, chosen)) {
@@ -77,8 +103,9 @@ class MapLabels {
       const width = this.#width(node, size);
       // A deeper level is named when its documents fill a part of the screen.
       if (level > 1 && 2.4 * at.spread * map.scale < 0.45 * width) continue;
-      const [px, py] = map.screen(at.x, at.y);
-      if (px < 0 || py < 0 || px > map.width || py > map.height) continue;
+      const spot = this.#spot(at, visible.get(node));
+      if (!spot) continue;
+      const [px, py] = spot;
       const box = OFFSETS.map(([dx, dy]) => ({ x: Math.max(width / 2 + 2, Math.min(map.width - width / 2 - 2, px + dx)),
         y: Math.max(14, Math.min(map.height - 14, py + dy)), w: width, h: LABEL_HEIGHT }))
         .find((one) => taken.every((other) => Math.abs(one.x - other.x) * 2 > one.w + other.w || Math.abs(one.y - other.y) * 2 > one.h + other.h));
