@@ -9,7 +9,8 @@ from arbora.app.documents.labels import find_hierarchy
 from arbora.app.evaluation import evaluate_folder
 from arbora.app.filing import Filer
 from arbora.app.folder import open_folder, write_folder
-from arbora.app.text_rows import transform_rows
+from arbora.app.text_classifier import TextClassifier
+from arbora.app.text_rows import TextOptions, transform_rows
 from arbora.app.topics import TopicOptions, discover_topics
 from arbora.app.training import train_classifier
 from arbora.app.tuning import tune_classifier
@@ -58,6 +59,37 @@ def test_a_trained_classifier_is_evaluated_saved_and_used(tmp_path):
     (answer,) = Filer(folder, n_words=2).file_texts(["gills and scales"])
     assert answer["label"] == "sea/fish"
     assert {word for word, _ in answer["words"]} == {"gills", "scales"}
+
+
+def test_what_is_chosen_on_the_training_part_is_trained_on_all_documents(tmp_path):
+    documents = make_documents(90)
+    trained = train_classifier(documents, ClassifierOptions(jobs=1), structure=find_hierarchy(documents))
+    choice = trained.classifier.choice_
+    assert choice["n_texts"] == trained.trial.n_train < 90
+    assert trained.classifier.features == choice["features"]
+    content = trained.content()
+    assert content.about["settings"]["chosen"] == choice
+    write_folder(tmp_path / "model", content)
+    again = TextClassifier.load(tmp_path / "model")
+    assert again.choice_ == choice
+    assert again.predict(["gills and scales"]).tolist() == ["sea/fish"]
+
+
+def test_a_model_that_uses_the_tree_is_compared_with_a_flat_one():
+    documents = make_documents(60)
+    options = ClassifierOptions("recursive-svm", jobs=1)
+    evaluation = (
+        train_classifier(documents, options, structure=find_hierarchy(documents)).content().evaluation
+    )
+    assert evaluation["baseline"]["name"] == "flat"
+
+
+def test_features_of_a_command_are_those_of_the_model():
+    text = TextOptions("auto", ngrams=2)
+    trained = train_classifier(make_documents(30), ClassifierOptions("flat", jobs=1), text)
+    assert trained.vectorizer.ngram_range == (1, 2)
+    trained = train_classifier(make_documents(30), ClassifierOptions("flat", jobs=1), features="stems")
+    assert trained.vectorizer.ngram_range == (1, 1)
 
 
 def test_nothing_is_printed(capfd):

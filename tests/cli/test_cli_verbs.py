@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -84,6 +85,7 @@ def test_train_writes_a_model_folder_and_a_report(workshop):
     )
     assert folder.report.strip() in out
     assert "Written to model/" in out
+    assert "Chosen in" in out
     assert (folder.kind, folder.about["n_documents"], folder.about["name"]) == ("classifier", 100, "docs")
     assert [one["reason"] for one in folder.about["skipped"]] == ["the text is empty"]
     nodes = {node["name"]: node for node in folder.nodes}
@@ -110,7 +112,8 @@ def test_evaluation_uses_documents_that_were_not_trained_on(workshop):
     truth = [one["label"] for one in unseen]
     assert evaluation["scores"]["micro_f1"] == pytest.approx(np.mean(np.array(predicted) == np.array(truth)))
     assert evaluation["scores"]["macro_f1"] == pytest.approx(f1_score(truth, predicted, average="macro"))
-    assert evaluation["baseline"]["name"] == "flat"
+    assert folder.about["settings"]["chosen"]["model"] == "flat"
+    assert evaluation["baseline"] is None  # the chosen model is flat itself
     wrong = {
         (folder.nodes[c["true"]]["name"], folder.nodes[c["predicted"]]["name"])
         for c in evaluation["confusions"]
@@ -327,6 +330,24 @@ def test_tune_prints_the_command_for_training(workshop, capsys):
     assert told["best"] == max(told["tried"], key=lambda one: one["mean"])
 
 
+def test_tune_without_options_prints_the_choice_of_features_and_model(workshop, capsys):
+    top, _ = workshop
+    code, out, _ = run("classify", "tune", top / "docs", "--jobs", 1, capsys=capsys)
+    assert code == 0
+    (line,) = (line for line in out.splitlines() if "arbora classify train" in line)
+    advised = build_parser().parse_args(shlex.split(line)[1:])
+    assert advised.model in ("flat", "logistic", "recursive-svm")
+    assert advised.features.startswith(("words", "stems"))
+    code, out, _ = run("classify", "tune", top / "docs", "--features", "stems", "--json", capsys=capsys)
+    assert {one["features"] for one in json.loads(out)["candidates"]} == {None}
+    code, _, err = run(
+        *("classify", "train", top / "docs", "--out", "m", "--features", "stems", "--ngrams", 2),
+        capsys=capsys,
+    )
+    assert code == 1
+    assert "cannot be combined" in err
+
+
 # --- broken files ------------------------------------------------------------------------------------------------
 
 
@@ -362,7 +383,7 @@ def test_tune_prints_the_command_for_training(workshop, capsys):
             ["--hierarchy", "nothing.tsv"],
             "nothing.tsv: No such file",
         ),
-        ("x.csv", "text,label\nthe,pets\nof,wild\n", [], "empty vocabulary"),
+        ("x.csv", "text,label\n!!,pets\n??,wild\n", [], "empty vocabulary"),
         ("plain/1.txt", "no label", [], "has no sub-folders, so there are no labels"),
     ],
 )

@@ -37,6 +37,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "top-down": TopDownSVC,
 }
 MODELS = (*_MAKERS, "bayes")
+AUTO = "auto"  # `arbora.app.text_classifier.TextClassifier` chooses one of them
 
 
 class ClassifierOptions(NamedTuple):
@@ -45,7 +46,7 @@ class ClassifierOptions(NamedTuple):
     Attributes
     ----------
     model : str
-        One of `MODELS`.
+        One of `MODELS`, or "auto".
     C : float or None
         Cost of a training error; None: the default of the model, see `COST`.
     coupling : float or None
@@ -56,7 +57,7 @@ class ClassifierOptions(NamedTuple):
         Random seed.
     """
 
-    model: str = "recursive-svm"
+    model: str = AUTO
     C: float | None = None
     coupling: float | None = None
     jobs: int | None = -1

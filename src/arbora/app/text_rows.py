@@ -24,7 +24,8 @@ class TextOptions(NamedTuple):
     Attributes
     ----------
     language : str
-        Language of the stemmer and of the stop words; "none": words as they are.
+        Language of the stemmer and of the stop words; "none": words as they are. `TextClassifier` and
+        `train_classifier` also take "auto".
     min_df : int or None
         Smallest number of documents that a word must occur in; None: 2 for 200 documents or more, else 1.
     ngrams : int

@@ -4,11 +4,13 @@ A stratified sample of the documents is held out. The model, and a flat model to
 other documents and measured on the sample; the model that is returned is then trained on all documents. If test
 documents are given, nothing is held out, and the model that is measured is the model that is returned.
 
+What is "auto" is chosen on the training documents, without the sample.
+
 >>> from arbora.app.documents import Documents
 >>> texts = ["fish swim", "fish dive", "trees grow", "old trees"] * 3
 >>> documents = Documents.from_texts(texts, ["sea", "sea", "land", "land"] * 3)
 >>> trained = train_classifier(documents, ClassifierOptions("flat", jobs=1))
->>> trained.estimator.predict(trained.vectorizer.transform(["a tree"])).tolist()
+>>> trained.classifier.predict(["trees"]).tolist()
 ['land']
 >>> trained.trial.n_train
 10
@@ -22,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arbora.app.answers import predict_with_probability
-from arbora.app.classifiers import ClassifierOptions, make_baseline, make_classifier
+from arbora.app.classifiers import AUTO, FLAT, ClassifierOptions, make_baseline
 from arbora.app.contents.classifier import classifier_content
 from arbora.app.contents.nodes import SAMPLE
 from arbora.app.contents.subject import Subject
@@ -31,12 +33,12 @@ from arbora.app.documents.collection import Documents, join_documents
 from arbora.app.documents.labels import check_labels, rooted_tree
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content
-from arbora.app.text_rows import TextOptions, feature_names, fit_rows, transform_rows
+from arbora.app.text_classifier import TextClassifier
+from arbora.app.text_rows import TextOptions, feature_names, transform_rows
 from arbora.core.input.folds import hold_out
 from arbora.core.warn_caller import warn_caller
 from arbora.datasets.base import label_names
 from arbora.structure import Hierarchy
-from arbora.text import LtcVectorizer
 
 
 class TrainedClassifier(NamedTuple):
@@ -44,9 +46,9 @@ class TrainedClassifier(NamedTuple):
 
     Attributes
     ----------
-    estimator : fitted classifier
-    vectorizer : fitted LtcVectorizer or None
-        Makes rows of texts; None for rows of numbers.
+    classifier : fitted TextClassifier
+        Its `estimator_` and `vectorizer_` are the model of rows, and what makes rows of texts (None for rows of
+        numbers).
     documents : Documents
         All documents, training and test.
     structure : Hierarchy or None
@@ -55,11 +57,20 @@ class TrainedClassifier(NamedTuple):
         Predictions for the test documents; None if there were too few documents for a test.
     """
 
-    estimator: Any
-    vectorizer: LtcVectorizer | None
+    classifier: TextClassifier
     documents: Documents
     structure: Hierarchy | None
     trial: Trial | None
+
+    @property
+    def estimator(self) -> Any:
+        """The model of rows."""
+        return self.classifier.estimator_
+
+    @property
+    def vectorizer(self) -> Any:
+        """Makes rows of texts; None for rows of numbers."""
+        return self.classifier.vectorizer_
 
     def content(self, *, sample: int = SAMPLE, settings: Mapping[str, Any] | None = None) -> Content:
         """Describe the model, its documents and its evaluation: the content of a model folder.
@@ -80,7 +91,38 @@ class TrainedClassifier(NamedTuple):
         X = transform_rows(self.documents, self.vectorizer, n_features)
         tree = rooted_tree(self.structure, label_names(self.documents.y))
         subject = Subject(self.estimator, X, self.documents, names, self.vectorizer)
-        return classifier_content(subject, tree, self.trial, sample=sample, settings=settings or {})
+        chosen = {"chosen": self.classifier.choice_} if self.classifier.choice_ else {}
+        content = classifier_content(
+            subject, tree, self.trial, sample=sample, settings={**(settings or {}), **chosen}
+        )
+        return content._replace(model={**content.model, "text_classifier": self.classifier})
+
+
+def make_text_classifier(
+    options: ClassifierOptions,
+    text: TextOptions | None,
+    structure: Hierarchy | None,
+    *,
+    features: str = AUTO,
+    language: str = AUTO,
+) -> TextClassifier:
+    """Make the unfitted classifier of texts from the options of the command line; see `train_classifier`.
+
+    Examples
+    --------
+    >>> make_text_classifier(ClassifierOptions(jobs=1), None, None)
+    TextClassifier(n_jobs=1, structure='flat')
+    """
+    return TextClassifier(
+        FLAT if structure is None else structure,
+        options.model,
+        features if text is None else text,
+        language=language,
+        C=options.C,
+        coupling=options.coupling,
+        n_jobs=options.jobs,
+        random_state=options.seed,
+    )
 
 
 def train_classifier(
@@ -88,6 +130,8 @@ def train_classifier(
     options: ClassifierOptions | None = None,
     text: TextOptions | None = None,
     *,
+    features: str = AUTO,
+    language: str = AUTO,
     structure: Hierarchy | None = None,
     test: Documents | None = None,
     test_size: float = 0.2,
@@ -101,7 +145,11 @@ def train_classifier(
     documents : Documents
         With labels.
     options : ClassifierOptions, optional
+        By default the model is chosen.
     text : TextOptions, optional
+        How texts become rows; without it see `features`.
+    features, language : str
+        See `arbora.TextClassifier`.
     structure : Hierarchy, optional
         Hierarchy of the labels, see `arbora.app.documents.labels.find_hierarchy`; None: flat labels.
     test : Documents, optional
@@ -122,8 +170,9 @@ def train_classifier(
     UserWarning
         If there are too few documents to hold any out, or to trust the test; if test texts were trained on.
     """
-    options, text = options or ClassifierOptions(), text or TextOptions()
-    make_classifier(options, structure, documents.multilabel)  # raises an error before the long work
+    options = options or ClassifierOptions()
+    classifier = make_text_classifier(options, text, structure, features=features, language=language)
+    classifier.check(documents.y)  # raises an error before the long work
     if test is None:
         is_test = hold_out(documents.y, test_size, np.random.default_rng(options.seed))
     else:
@@ -131,27 +180,28 @@ def train_classifier(
             check_labels(test, structure)
         documents = join_documents(documents, test)
         is_test = np.arange(len(documents)) >= len(documents) - len(test)
-    multilabel = documents.multilabel
-
-    def fit(some: Documents) -> tuple[LtcVectorizer | None, Any, Any]:
-        vectorizer, X = fit_rows(some, text, verbose=verbose)
-        return vectorizer, X, make_classifier(options, structure, multilabel, verbose=verbose).fit(X, some.y)
-
     train = documents.take(np.flatnonzero(~is_test))
-    vectorizer, X, estimator = fit(train)
+    classifier.fit_documents(train, progress=verbose)
     if not is_test.any():
         warn_caller("too few documents to hold any out: the model is not evaluated")
-        return TrainedClassifier(estimator, vectorizer, documents, structure, None)
+        return TrainedClassifier(classifier, documents, structure, None)
     unseen = documents.take(np.flatnonzero(is_test))
     warn_split(train, unseen)
-    X_test = transform_rows(unseen, vectorizer, X.shape[1], verbose=verbose)
-    predictions, baseline = predict_with_probability(estimator, X_test), None
-    flat = make_baseline(options, structure, multilabel, verbose=verbose) if with_baseline else None
+    n_features = classifier.estimator_.n_features_in_
+    X_test = transform_rows(unseen, classifier.vectorizer_, n_features, verbose=verbose)
+    predictions, baseline = predict_with_probability(classifier.estimator_, X_test), None
+    options = classifier.trained_options() or options
+    several = documents.multilabel
+    flat = make_baseline(options, structure, several, verbose=verbose) if with_baseline else None
     if flat is not None:
+        X = transform_rows(train, classifier.vectorizer_, n_features, verbose=verbose)
         found = flat.fit(X, train.y).predict(X_test)
         baseline = found if isinstance(found, list) else found.tolist()
     how = "held out" if test is None else "given"
     trial = Trial(unseen.y, predictions, baseline, np.flatnonzero(is_test), len(train), how)
     if test is None:
-        vectorizer, _, estimator = fit(documents)
-    return TrainedClassifier(estimator, vectorizer, documents, structure, trial)
+        final = classifier.chosen().fit_documents(documents, progress=verbose)
+        final.choice_, seconds = classifier.choice_, classifier.seconds_
+        final.seconds_ = {**final.seconds_, "choice": seconds["choice"]}
+        classifier = final
+    return TrainedClassifier(classifier, documents, structure, trial)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from arbora.app.classifiers import COUPLED, ClassifierOptions, make_classifier
+from arbora.app.classifiers import AUTO, COUPLED, FLAT, ClassifierOptions, make_classifier
 from arbora.app.documents.collection import Documents
 from arbora.app.text_rows import TextOptions, fit_rows
 from arbora.core.input.folds import deal_folds, group_codes
@@ -25,7 +25,7 @@ from arbora.structure import Hierarchy
 COSTS = (0.3, 1.0, 3.0, 10.0)
 LOGISTIC_COSTS = (3.0, 10.0, 30.0, 100.0)
 COUPLINGS = (0.0, 0.1, 0.3, 1.0)
-_LOGISTIC = ("recursive-lr", "multinomial")
+_LOGISTIC = ("recursive-lr", "multinomial", "logistic")
 _SCORES = {"macro_f1": macro_f1, "micro_f1": micro_f1}
 _COARSE = 0.05  # duality gap that is small enough to compare scores
 
@@ -58,7 +58,7 @@ def tune_classifier(
     documents : Documents
         With labels.
     options : ClassifierOptions, optional
-        Its C and coupling are not used.
+        Its C and coupling are not used. The model "auto" is recursive-svm, or flat without a structure.
     text : TextOptions, optional
     structure : Hierarchy, optional
         Hierarchy of the labels; without it nothing is shared, and no coupling is tried.
@@ -86,6 +86,8 @@ def tune_classifier(
     (1.0, 1.0)
     """
     options = (options or ClassifierOptions())._replace(C=None, coupling=None)
+    if options.model == AUTO:
+        options = options._replace(model=FLAT if structure is None else "recursive-svm")
     if options.model == "bayes":
         raise ValueError(
             "the model bayes has nothing to tune: it learns from the documents how far classes differ"

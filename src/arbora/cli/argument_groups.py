@@ -11,11 +11,13 @@ from typing import Any
 from arbora.cli.argument_types import count, jobs, separator, size
 
 MODELS = {
-    "recursive-svm": "support vector machines, one per class, that share along the tree (default)",
+    "auto": "the best of flat, logistic and recursive-svm, by cross-validation (default)",
+    "recursive-svm": "support vector machines, one per class, that share along the tree",
     "recursive-lr": "logistic regression, one per class, that shares along the tree",
     "bayes": "hierarchical Bayesian logistic regression: nothing to tune; slow on large collections",
     "multinomial": "one softmax over all classes, coupled along the tree; one label per document",
     "flat": "one support vector machine per class; ignores the tree",
+    "logistic": "one logistic regression per class; ignores the tree",
     "top-down": "support vector machines that decide level by level, from the root",
 }
 TOPIC_MODELS = {
@@ -23,7 +25,7 @@ TOPIC_MODELS = {
     "bayes": "the same with priors on means, concentrations and weights",
     "k-means": "spherical k-means",
 }
-DEFAULT_MODEL = "recursive-svm"
+DEFAULT_MODEL = "auto"
 FORMATS = ("auto", "folder", "jsonl", "json", "csv", "tsv", "parquet", "svmlight", "npz")
 HIERARCHY_FORMATS = ("auto", "tsv", "pairs", "paths", "rcv1")
 
@@ -74,6 +76,32 @@ def add_reading(parser: argparse.ArgumentParser, label: bool = True, dedupe: boo
         default=1 << 32,
         metavar="BYTES",
         help="largest size of a compressed file when unpacked, such as 20G; none: no limit (4G)",
+    )
+
+
+def add_classifier_features(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the features of texts for classifiers."""
+    group = parser.add_argument_group("features")
+    group.add_argument(
+        "--features",
+        default="auto",
+        metavar="KINDS",
+        help="words or stems, bigrams, characters, joined by +, such as stems+bigrams; auto: the best of them (auto)",
+    )
+    group.add_argument(
+        "--language",
+        default="auto",
+        metavar="NAME",
+        help="language of stems and stop words; auto: English if the texts look English; none: no stems (auto)",
+    )
+    group.add_argument(
+        "--min-df",
+        type=count,
+        metavar="N",
+        help="stems that occur in at least N documents, without stop words; not with --features",
+    )
+    group.add_argument(
+        "--ngrams", type=count, metavar="N", help="stems and their sequences of up to N; not with --features"
     )
 
 

@@ -16,6 +16,7 @@ from arbora.cli.argument_groups import (
     MODELS,
     TOPIC_MODELS,
     add_all,
+    add_classifier_features,
     add_features,
     add_json,
     add_model,
@@ -41,6 +42,7 @@ READING = (
     "strict", "dedupe",
 )  # fmt: skip
 TEXT = ("language", "min_df", "ngrams")
+FEATURES = ("features", "language")  # of classifiers
 CLASSIFIER = ("model", "C", "coupling", "jobs", "seed")
 EXPANSION = ("new", "sure", "seed")
 TOPICS = ("topics", "tree", "over_time", "bins", "model", "starts", "jobs", "seed")
@@ -136,7 +138,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
         "--no-baseline", action="store_true", help="do not train a flat model to compare with"
     )
     add_reading(parser)
-    add_features(parser)
+    add_classifier_features(parser)
     add_running(parser)
 
 
@@ -155,7 +157,7 @@ def _tune(parser: argparse.ArgumentParser) -> None:
         help="score to maximise (macro_f1)",
     )
     add_reading(parser)
-    add_features(parser)
+    add_classifier_features(parser)
     add_running(parser)
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from arbora.app.classifiers import ClassifierOptions
+from arbora.app.classifiers import AUTO, FLAT, ClassifierOptions
 from arbora.app.documents import make_source, read_labelled
 from arbora.app.documents.labels import find_hierarchy
 from arbora.app.evaluation import evaluate_folder, name_evaluation, require_classifier
 from arbora.app.evaluation_tables import evaluation_text
 from arbora.app.folder import check_target, open_folder, write_folder
+from arbora.app.text_classifier import TextClassifier
 from arbora.app.text_rows import TextOptions
-from arbora.app.training import train_classifier
+from arbora.app.training import make_text_classifier, train_classifier
 from arbora.app.tuning import tune_classifier
-from arbora.cli.arguments import CLASSIFIER, READING, TEXT, pick
+from arbora.cli.arguments import CLASSIFIER, FEATURES, READING, TEXT, pick
 from arbora.cli.reports import to_json, training_json, training_text, tuning_json, tuning_text
+from arbora.metrics.table import Table
 
 
 def train(
@@ -34,7 +36,7 @@ def train(
     """Train a classifier, evaluate it, write a model folder, and print the evaluation."""
     start = time.perf_counter()
     check_target(out)
-    reading, text = pick(more, READING), TextOptions(**pick(more, TEXT))
+    reading, text = pick(more, READING), given_text(more)
     options = ClassifierOptions(**pick(more, CLASSIFIER))
     documents = read_labelled(make_source(data, **reading), verbose=1)
     structure = find_hierarchy(documents, hierarchy, hierarchy_format)
@@ -46,6 +48,7 @@ def train(
         documents,
         options,
         text,
+        **pick(more, FEATURES),
         structure=structure,
         test=others,
         test_size=test_size,
@@ -54,14 +57,56 @@ def train(
     )
     settings: dict[str, Any] = {"command": "classify train", "data": data, "hierarchy": hierarchy}
     settings |= {"test": test} if test else {"test_size": test_size}
-    settings |= {
-        key: value for key, value in {**options._asdict(), **text._asdict()}.items() if value is not None
-    }
+    asked = {**options._asdict(), **pick(more, (*FEATURES, *TEXT))}
+    settings |= {key: value for key, value in asked.items() if value is not None}
     settings["layout"] = more["layout"]
     content = trained.content(sample=sample, settings=settings)
     write_folder(out, content)
     seconds = time.perf_counter() - start
-    print(to_json(training_json(content, out, seconds)) if as_json else training_text(content, out, seconds))
+    choice = trained.classifier.choice_
+    if as_json:
+        print(to_json({**training_json(content, out, seconds), "choice": choice or None}))
+    else:
+        print(
+            training_text(content, out, seconds),
+            *([trained.classifier.choice_text()] if choice else []),
+            sep="\n\n",
+        )
+
+
+def given_text(more: dict[str, Any]) -> TextOptions | None:
+    """Return the features of ``--min-df`` and ``--ngrams``; None without them."""
+    given = {name: more[name] for name in ("min_df", "ngrams") if more.get(name) is not None}
+    if given and more["features"] != AUTO:
+        raise ValueError("--min-df and --ngrams cannot be combined with --features: give either")
+    return TextOptions(more["language"], **given) if given else None
+
+
+def choice_table(classifier: TextClassifier, data: str) -> str:
+    """Report the candidates of a choice, and the command that trains the best."""
+    choice = classifier.choice_
+    if not choice:
+        return classifier.choice_text()
+    columns = ("Features", "Model", "C", "Coupling", "Score")
+    rows = [
+        (
+            one["features"] or "given",
+            one["model"],
+            f"{one['C']:.2g}",
+            "" if one["coupling"] is None else f"{one['coupling']:g}",
+            one["score"],
+        )
+        for one in choice["candidates"]
+    ]
+    table = Table(columns, tuple(rows), ("", "", "", "", "percent"))
+    options = classifier.trained_options() or ClassifierOptions()
+    features = choice.get("features")
+    words = f" --features '{features}'" if features else ""
+    coupling = "" if options.coupling is None else f" --coupling {options.coupling:g}"
+    return (
+        f"{table}\n\n{classifier.choice_text()}\n\nTo train with this choice:\n  arbora classify train {data}"
+        f"{words} --model {options.model} --C {options.C:g}{coupling} --out model/"
+    )
 
 
 def evaluate(model: str, data: str, *, as_json: bool = False, **reading: Any) -> None:
@@ -89,14 +134,23 @@ def tune(
     as_json: bool,
     **more: Any,
 ) -> None:
-    """Choose the cost and the coupling of a classifier by cross-validation, and print the scores."""
-    options = ClassifierOptions(**pick(more, CLASSIFIER))
+    """Choose the features and the model, or the cost and the coupling of a model; print the scores."""
+    options, text = ClassifierOptions(**pick(more, CLASSIFIER)), given_text(more)
     documents = read_labelled(make_source(data, **pick(more, READING)), verbose=1)
+    structure = find_hierarchy(documents, hierarchy, hierarchy_format)
+    if options.model == AUTO and costs is None and couplings is None:
+        choice = make_text_classifier(options, text, structure, **pick(more, FEATURES)).fit_documents(
+            documents
+        )
+        print(to_json(choice.choice_) if as_json else choice_table(choice, data))
+        return
+    if options.model == AUTO:
+        options = options._replace(model=FLAT if structure is None else "recursive-svm")
     tried = tune_classifier(
         documents,
         options,
-        TextOptions(**pick(more, TEXT)),
-        structure=find_hierarchy(documents, hierarchy, hierarchy_format),
+        text or TextOptions("english" if more["language"] == AUTO else more["language"]),
+        structure=structure,
         costs=costs,
         couplings=couplings,
         folds=folds,

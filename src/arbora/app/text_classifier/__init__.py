@@ -9,7 +9,8 @@
 =============  ====================================================
 """
 
-from arbora.app.text_classifier.estimator import AUTO, TextClassifier
+from arbora.app.classifiers import AUTO
+from arbora.app.text_classifier.estimator import TextClassifier
 from arbora.app.text_classifier.recipes import Recipe
 
 __all__ = ["AUTO", "Recipe", "TextClassifier"]

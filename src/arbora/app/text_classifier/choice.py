@@ -31,6 +31,7 @@ from arbora.core.input.folds import deal_folds, take_per_group
 from arbora.structure import Hierarchy
 
 MOST_ROWS = 3000  # texts in the search
+MOST_SHORT = 4500  # the same, of short texts, which cost less
 LEAST_ROWS = 30  # fewer texts are not searched
 FOLDS = 3
 _LEAST_CLASSES = 24  # in a sample of whole classes
@@ -174,9 +175,9 @@ class Search:
         w, change = self.weights[known] / self.weights[known].sum(), change[known]
         return float(w @ change), float(np.sqrt(np.sum((w * change) ** 2)))
 
-    def better(self, a: Candidate, b: Candidate, noise: float) -> bool:
+    def better(self, a: Candidate, b: Candidate, noise: float, folds: int = FOLDS) -> bool:
         """Return whether b is better than a by more than `noise` errors; stop at a fold that decides."""
-        for n_folds in range(1, FOLDS + 1):
+        for n_folds in range(1, folds + 1):
             self.test(a, n_folds)
             self.test(b, n_folds)
             gain, error = self.gain(a, b)
@@ -185,24 +186,29 @@ class Search:
         return gain > noise * error
 
 
-def choose_cost(search: Search, lead: Candidate, steps: Iterable[float]) -> Candidate:
+def choose_cost(search: Search, lead: Candidate, steps: Iterable[float], folds: int = FOLDS) -> Candidate:
     """Multiply the cost by each step, again and again while it helps."""
     best = lead
     for step in steps:
         while _COSTS[0] <= best.C * step <= _COSTS[1]:
             other = best._replace(C=best.C * step)
-            if not search.better(best, other, _COST_NOISE):
+            if not search.better(best, other, _COST_NOISE, folds):
                 break
             best = other
     return best
 
 
-def choose_features(search: Search, lead: Candidate, recipes: list[Recipe]) -> Candidate:
-    """Try each kind of features, then those that help together."""
+def choose_features(search: Search, lead: Candidate, recipes: list[Recipe], short: bool) -> Candidate:
+    """Try each kind of features, then those that help together.
+
+    Character n-grams help nearly all short texts: there, any gain is enough.
+    """
     good = [
-        one
-        for one in (lead._replace(features=recipe) for recipe in recipes)
-        if search.better(lead, one, _BEYOND_NOISE)
+        lead._replace(features=recipe)
+        for recipe in recipes
+        if search.better(
+            lead, lead._replace(features=recipe), 0.0 if short and recipe.characters else _BEYOND_NOISE
+        )
     ]
     best = lead
     for one in sorted(good, key=lambda one: -search.gain(lead, one)[0]):
@@ -226,7 +232,13 @@ def choose_model(search: Search, lead: Candidate) -> Candidate:
 
 
 def choose(
-    search: Search, recipes: list[Recipe] | None, *, free_model: bool, C: float | None, n_rows: int
+    search: Search,
+    recipes: list[Recipe] | None,
+    *,
+    free_model: bool,
+    C: float | None,
+    n_rows: int,
+    short: bool = False,
 ) -> Choice:
     """Choose features and model.
 
@@ -241,6 +253,8 @@ def choose(
         A given cost.
     n_rows : int
         Number of all training texts.
+    short : bool
+        Texts have few words.
     """
     features = None if recipes is None else SAFE
     start = Candidate(features, FLAT, 1.0 if C is None else C, None)
@@ -253,13 +267,13 @@ def choose(
         why.append(_because(search, lead, best, lambda one: one.model))
         lead = best
     if recipes:
-        best = choose_features(search, lead, recipes)
+        best = choose_features(search, lead, recipes, short)
         why.insert(0, _because(search, lead, best, lambda one: (one.features or SAFE).name))
         if free_cost and best is not lead:
-            best = choose_cost(search, best, (3.0,))
+            best = choose_cost(search, best, (3.0,), folds=1)
         lead = best
     if free_cost and lead.C <= start.C:
-        lead = choose_cost(search, lead, (1 / 3,))
+        lead = choose_cost(search, lead, (1 / 3,), folds=1)
     n_sampled = len(search.fold_of)
     where = (
         f"{FOLDS} folds of {n_sampled:,}" + (f" of the {n_rows:,}" if n_sampled < n_rows else "") + " texts"

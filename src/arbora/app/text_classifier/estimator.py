@@ -22,11 +22,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.app.classifiers import FLAT, ClassifierOptions, make_classifier
+from arbora.app.classifiers import AUTO, FLAT, ClassifierOptions, make_classifier
 from arbora.app.documents.collection import Documents
 from arbora.app.documents.labels import tree_of_labels
 from arbora.app.text_classifier.choice import (
     LEAST_ROWS,
+    MOST_ROWS,
+    MOST_SHORT,
     Search,
     choose,
     describe_choice,
@@ -36,12 +38,10 @@ from arbora.app.text_classifier.choice import (
 from arbora.app.text_classifier.content import ClassifierContent
 from arbora.app.text_classifier.labels import Labels
 from arbora.app.text_classifier.recipes import SAFE, Recipe, SplitTexts, parse_recipe, vectorizer_of
-from arbora.app.text_rows import feature_names, text_language, transform_rows, warn_of_script
+from arbora.app.text_rows import TextOptions, feature_names, text_language, transform_rows, warn_of_script
 from arbora.app.topic_model.given import as_documents
 from arbora.core.rollback import all_or_nothing
 from arbora.structure import Hierarchy
-
-AUTO = "auto"
 
 
 class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
@@ -143,7 +143,7 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
         """
         return self.fit_documents(as_documents(texts), y)
 
-    def fit_documents(self, documents: Documents, y: Any = None) -> Self:
+    def fit_documents(self, documents: Documents, y: Any = None, *, progress: int = 0) -> Self:
         """Train on a collection, which may also have rows of numbers.
 
         Parameters
@@ -151,6 +151,8 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
         documents : Documents
         y : labels, optional
             By default those of the documents.
+        progress : int
+            1: a progress bar of the model on a terminal.
 
         Returns
         -------
@@ -162,14 +164,17 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
         with all_or_nothing(self):
             times = [time.perf_counter()]
             labels, structure = Labels(y), self._find_structure(y)
-            self._make_estimator(self._options(), structure, labels)  # raises an error before the long work
+            self.choice_ = {}
+            self.check(y)
             source = self._split(documents)
             times.append(time.perf_counter())
             self.choice_ = self._choose(source, labels, structure, len(documents))
             times.append(time.perf_counter())
             self.vectorizer_, X = self._final_rows(source)
             times.append(time.perf_counter())
-            self.estimator_ = self._make_estimator(self._options(), structure, labels).fit(X, y)
+            estimator = self._make_estimator(structure, labels)
+            estimator.set_params(verbose=max(self.verbose, progress))
+            self.estimator_ = estimator.fit(X, y)
             times.append(time.perf_counter())
             self.feature_names_ = None
             if documents.texts is None:
@@ -187,6 +192,12 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
             print(self.choice_text())
         return self
 
+    def check(self, y: Any) -> None:
+        """Raise an error if the parameters do not fit together, or do not fit the labels, before the long work."""
+        self._make_estimator(self._find_structure(y), Labels(y))
+        if isinstance(self.features, str) and self.features != AUTO:
+            parse_recipe(self.features)
+
     def _find_structure(self, y: Any) -> Hierarchy | None:
         if isinstance(self.structure, str) and self.structure not in (FLAT, AUTO):
             raise ValueError(f'structure must be a Hierarchy, "flat" or None, got {self.structure!r}')
@@ -200,12 +211,15 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
         if documents.texts is None:
             return None, sp.csr_matrix(documents.X)
         if isinstance(self.features, str):
-            if self.features != AUTO:
-                parse_recipe(self.features)
             language = text_language(documents.texts) if self.language == AUTO else self.language
             warn_of_script(documents.texts, language)
             return SplitTexts(documents.texts, language)
-        vectorizer = vectorizer_of(self.features, len(documents))
+        features = self.features
+        if isinstance(features, TextOptions):
+            if features.language == AUTO:
+                features = features._replace(language=text_language(documents.texts))
+            warn_of_script(documents.texts, features.language)
+        vectorizer = vectorizer_of(features, len(documents))
         return vectorizer, vectorizer.fit_transform(documents.texts)
 
     def _choose(
@@ -219,7 +233,9 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
         if not (free_model or free_features) or n_rows < LEAST_ROWS or (n_classes < 2 and not labels.several):
             return {}
         rng = np.random.default_rng(self.random_state if isinstance(self.random_state, int) else 0)
-        rows = sample_rows(groups, families_of(labels.classes(), structure), rng)
+        short = texts and source.short
+        most = MOST_SHORT if short else MOST_ROWS
+        rows = sample_rows(groups, families_of(labels.classes(), structure), rng, most)
         given = self._recipe() if texts else None
 
         def rows_of(recipe: Recipe | None) -> Any:
@@ -227,7 +243,7 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
 
         search = Search(rows_of, Labels(labels.take(rows)), structure, self.n_jobs, self.random_state)
         recipes = source.candidates() if free_features else None
-        found = choose(search, recipes, free_model=free_model, C=self.C, n_rows=n_rows)
+        found = choose(search, recipes, free_model=free_model, C=self.C, n_rows=n_rows, short=short)
         return describe_choice(found, free_features, free_model)
 
     def _recipe(self) -> Recipe:
@@ -243,8 +259,8 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
     def _final_rows(self, source: Any) -> tuple[Any, Any]:
         return source.fit(self._recipe()) if isinstance(source, SplitTexts) else source
 
-    def _options(self) -> ClassifierOptions | None:
-        """Return what to train, as given or as chosen; None if an estimator is given."""
+    def trained_options(self) -> ClassifierOptions | None:
+        """Return what is trained, as given or as chosen; None if an estimator is given."""
         if not isinstance(self.model, str):
             return None
         name, C, coupling = self.model, self.C, self.coupling
@@ -255,9 +271,8 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
             coupling = chosen.get("coupling")
         return ClassifierOptions(name, C, coupling, self.n_jobs, self.random_state)
 
-    def _make_estimator(
-        self, options: ClassifierOptions | None, structure: Hierarchy | None, labels: Labels
-    ) -> Any:
+    def _make_estimator(self, structure: Hierarchy | None, labels: Labels) -> Any:
+        options = self.trained_options()
         if options is None:
             return clone(self.model)
         return make_classifier(options, structure, labels.several, verbose=self.verbose)
@@ -269,7 +284,7 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
         if "features" in self.choice_:
             fixed.set_params(features=self.choice_["features"])
         if isinstance(self.model, str):
-            options = self._options()
+            options = self.trained_options()
             assert options is not None
             fixed.set_params(model=options.model, C=options.C, coupling=options.coupling)
         return fixed

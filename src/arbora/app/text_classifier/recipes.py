@@ -24,6 +24,7 @@ from arbora.text.scripts import without_spaces
 from arbora.text.tokens import ALL_PATTERN, drop_words, take_documents, tokenize
 
 CHARACTERS = (3, 4)  # lengths of the character n-grams
+SHORT = 30  # words; most texts of this length gain by character n-grams
 LONG = 150  # words; in longer texts character n-grams are not tried, since they are many and help little
 _KINDS = ("words", "stems", "bigrams", "characters")
 _NO_STOP_WORDS = " without stop words"
@@ -136,6 +137,11 @@ class SplitTexts:
     def length(self) -> float:
         """Mean number of tokens of a text."""
         return len(self.tokens.ids) / max(1, len(self.tokens.indptr) - 1)
+
+    @property
+    def short(self) -> bool:
+        """Whether the texts have few words."""
+        return self.length <= SHORT
 
     def fit(self, recipe: Recipe, rows: NDArray[np.int64] | None = None) -> tuple[LtcVectorizer, Any]:
         """Return the fitted vectorizer of a recipe, and the rows of all or of some texts."""
