@@ -36,8 +36,8 @@ QUICK_ROWS = 600
 EXPLANATION = """\
 `python -m benchmarks.first_contact_classify`: `TextClassifier()` with no arguments against
 `TfidfVectorizer(sublinear_tf=True)` and `LinearSVC()`. Micro- and macro-F1 on test texts, in percent; processor
-seconds of fit and prediction; "choice" is the time of the choice (that of the fit less that of a fit with the choice
-given), in that of a fit with words and a flat model given. Reuters, 20 newsgroups, Python docs and WordNet have the
+seconds of fit and prediction; "choice" is the time of the choice, in that of fit and prediction with words and a flat
+model given. Reuters, 20 newsgroups, Python docs and WordNet have the
 splits of their data sets. WordNet: glosses with one class, of at least 40 training glosses; "6 words": of at least
 100, cut to 6 words. Titles are first lines of Reuters, sentences the first ones of the Python docs, with labels of
 two levels. State of the Union: paragraphs of at least 10 words by president; a quarter of the addresses of each
@@ -159,6 +159,16 @@ def read(name: str, quick: bool) -> Task:
     )
 
 
+class TimedChoice(TextClassifier):
+    """Also keeps the processor seconds of the choice."""
+
+    def _choose(self, *arguments: Any) -> dict[str, Any]:
+        start = time.process_time()
+        found = super()._choose(*arguments)
+        self.choice_seconds_ = time.process_time() - start
+        return found
+
+
 def timed(model: Any, data: Task) -> tuple[float, float, float]:
     """Return micro- and macro-F1 and processor seconds."""
     start = time.process_time()
@@ -173,15 +183,14 @@ def measure(name: str, quick: bool) -> dict[str, Any]:
     TextClassifier(n_jobs=1).fit(*warm)  # compiles
     TextClassifier(features="words+bigrams+characters", n_jobs=1).fit(*warm)
     theirs = timed(make_pipeline(TfidfVectorizer(sublinear_tf=True), LinearSVC()), data)
-    model = TextClassifier(n_jobs=1)
+    model = TimedChoice(n_jobs=1)
     ours = timed(model, data)
-    again = timed(model.chosen(), data)[2]
     plain = timed(TextClassifier(features="words", model="flat", n_jobs=1), data)[2]
     return {
         "theirs": theirs,
         "ours": ours,
-        "choice": (ours[2] - again) / plain,
-        "seconds": [ours[2], again, plain],
+        "choice": model.choice_seconds_ / plain,
+        "seconds": [ours[2], model.choice_seconds_, plain],
         "chosen": {key: model.choice_.get(key) for key in ("features", "model", "C", "coupling", "why")},
         "shape": [len(data.texts), len(data.texts_test), len(model.classes_)],
     }
