@@ -74,10 +74,12 @@ labels and is not repeated.
 SAMPLERS = f"""\
 Samplers: million tokens a second of whole sweeps over 20 Newsgroups (5.0 million tokens, T = 50, K = 20). Total
 variation (TV) between {DRAWS:,} correlated draws and the exact posterior of a corpus of two documents, by
-enumeration, without and with a landmark; in parentheses what to expect of these draws by their effective sizes,
-and of as many independent draws. States are compared without the names of topics (and of clusters, without a
-landmark), as partitions are; "names" compares them with names: the chains move slowly between copies of a state that
-differ in names only. Geweke's test of all variables and concentrations, with the seeds {", ".join(map(str, SEEDS))}.
+enumeration, without and with a landmark; in parentheses what to expect of these draws by their effective sample
+sizes, and of as many independent draws. States are compared without the names of topics (and of clusters, without a
+landmark), as partitions are; "names" compares them with names. Chains move slowly between copies of a state that
+differ in names only: a chain of 50,000 draws of MMCTM without a landmark has a TV of 0.0271 with names (0.0176
+expected, 0.0074 of independent draws), and of 0.0027 without them (0.0046, 0.0031). Geweke's test of all variables
+and concentrations, with up to three seeds ({", ".join(map(str, SEEDS))}).
 """
 
 
@@ -299,7 +301,7 @@ def sampler_rows(cells: Cells) -> list[tuple[Any, ...]]:
             for start in ("unnamed_", ""):
                 values = [found.get(start + name) for name in ("tv", "expected", "noise")]
                 numbers = ["" if value is None else f"{value:.4f}" for value in values]
-                shown.append(f"{numbers[0]} ({numbers[1]}, {numbers[2]})" if any(numbers) else "")
+                shown.append(f"{numbers[0]} ({', '.join(filter(None, numbers[1:]))})" if numbers[0] else "")
         tests = [found for seed in SEEDS if (found := done(cells, f"geweke | {method} | {seed}"))]
         p_values = ", ".join(f"{one['p_value']:.2f}" for one in tests)
         largest = ", ".join(f"{one['largest_z']:.1f}" for one in tests)
