@@ -45,6 +45,8 @@ def compare(cells: Cells, kind: str, names: list[str], one: str, other: str, mea
             above += 1
         else:
             below.append(f"{SOURCES[name].title} ({left:.2f} against {right:.2f})")
+    if missing == len(names):
+        return "not measured with the present default"
     text = f"above on {above}, equal on {equal}, below on {len(below)}"
     text += f": {', '.join(below)}" if below else ""
     return text + (f"; {missing} not measured" if missing else "")
