@@ -19,6 +19,7 @@ QUICK = {
     "structures": 150,
     "model folders": 4,
     "page": 2,
+    "edits": 8,
 }
 
 
