@@ -451,6 +451,10 @@ def test_what_is_rare_is_drawn(shown):
         shown.go(f"#model=4&view={view}")
         assert shown.title() == "odd"  # above several roots
     assert page.locator("#details .children button").all_text_contents() == ["first", "second", "(no name)"]
+    # A few branches with many children: these scroll beside their branch.
+    page.locator(".nest").first.evaluate("one => (one.scrollTop = 1e6)")
+    assert page.locator(".nest .slice", has_text="first/299").bounding_box()["y"] < 768
+    assert "300 children" in sector(page, "first").text_content()
     shown.does(lambda: click(page, "first"))
     # No row is folded: 300 children scroll, and only the visible ones are drawn.
     assert page.locator(".slice").count() < 150

@@ -22,20 +22,21 @@ function drawIcicle(host, model, chosen, style) {
   const same = host.dataset.focus === String(focus) && host.dataset.levels === String(levels);
   const area = make("div", { class: "icicle", role: "presentation", style: { height: `${high}px` } });
   const drawn = new Map();
-  const row = (one, i) => make("div", {
+  const row = (one) => make("div", {
     class: narrow && !one.level && deepest ? "slice bare" : "slice", title: narrow ? model.title[one.node] : false, id: `${host.id}-${one.node}`, role: "treeitem", "aria-level": one.level + 1, "aria-selected": String(one.node === chosen),
     "aria-expanded": model.children[one.node].length ? String(!one.hidden) : false, "data-node": one.node,
     style: { left: `${left[one.level]}%`, width: `${100 * columns[one.level]}%`, top: `${one.top}px`, height: `${one.height}px` },
     onclick: () => goFromTree(model, one, chosen), onmousemove: (event) => showTip(event, ...style.hover(one.node)), onmouseleave: hideTip,
   }, make("div", { class: "fill", style: { "background-color": style.colour(one), "--edge": style.edge?.(one) ?? "transparent" } },
     make("div", { class: one.height > THREE_LINES ? "label" : one.height > TWO_LINES ? "label one" : "label low", style: one.height > TWO_LINES ? {} : { "line-height": `${one.height - 2}px` } },
-      make("span", { class: "title" }, model.title[one.node] || "(no name)"), " ", make("span", { class: "number" }, style.text(one.node), one.hidden ? " ▸" : ""),
+      make("span", { class: "title" }, model.title[one.node] || "(no name)"), " ", make("span", { class: "number" }, style.text(one.node), one.hidden ? " ▸" : one.scrolls ? ` · ${count(model.children[one.node].length, "child", "children")} ↕` : ""),
       make("small", {}, furtherWords(model, one.node)))));
   const update = () => {
     const [from, to] = [host.scrollTop - MARGIN, host.scrollTop + (host.clientHeight || 600) + MARGIN];
     rows.forEach((one, i) => {
+      if (one.nest) return;
       const visible = one.top < to && one.top + one.height > from;
-      if (visible && !drawn.has(i)) area.append(drawn.set(i, row(one, i)).get(i));
+      if (visible && !drawn.has(i)) area.append(drawn.set(i, row(one)).get(i));
       else if (!visible && drawn.has(i)) {
         drawn.get(i).remove();
         drawn.delete(i);
@@ -55,6 +56,19 @@ function drawIcicle(host, model, chosen, style) {
     host.scrollTop = at.top - host.clientHeight / 3;
   }
   update();
+  // Children that scroll beside their branch are drawn at once.
+  const nests = new Map();
+  for (const one of rows.filter((other) => other.nest)) {
+    const { branch, top, height } = one.nest;
+    if (!nests.has(branch)) {
+      nests.set(branch, make("div", { class: "nest", role: "group", tabindex: "-1", "aria-label": model.title[branch] || "(no name)",
+        style: { left: `${left[1 + 1]}%`, width: `${100 * columns[2]}%`, top: `${top}px`, height: `${height}px` } }));
+      area.append(nests.get(branch));
+    }
+    const made = row(one);
+    [made.style.left, made.style.width] = ["0", "100%"];
+    nests.get(branch).append(made);
+  }
   host.setAttribute("aria-activedescendant", `${host.id}-${chosen}`);
 }
 

@@ -3,7 +3,9 @@
 
 const MOST_LEVELS = 3; // below the focus
 const ROW = 26; // pixels: the lowest row
-const MOST_SCREENS = 2.5; // the highest tree that shows a further level
+const NEST = 80; // pixels: the lowest branch whose children scroll beside it
+const MOST_NESTED = 1000; // rows that scroll in branches
+const MOST_HEIGHT = [0, 0, 4000, 2000]; // pixels: the highest tree that shows two and three levels
 
 // Pixels that a node needs so that each row below it, down to a level, has a name.
 function neededHeight(model, node, levels) {
@@ -14,13 +16,36 @@ function neededHeight(model, node, levels) {
 // How many levels to show: deeper ones only if the tree does not become much higher than the screen.
 function shownLevels(model, focus, high, most = MOST_LEVELS) {
   for (let levels = most; levels > 1; levels--) {
-    if (neededHeight(model, focus, levels) <= MOST_SCREENS * high) return levels;
+    if (neededHeight(model, focus, levels) <= Math.max(high, MOST_HEIGHT[levels])) return levels;
   }
   return 1;
 }
 
+// A few branches with many children: all branches are visible, and the children of each scroll beside it.
+function nestedIcicle(model, focus, high) {
+  const branches = model.children[focus];
+  const below = branches.reduce((sum, node) => sum + model.children[node].length, 0);
+  if (branches.length * NEST > high || below > MOST_NESTED || neededHeight(model, focus, 2) < 1.5 * high) return null;
+  const rows = [{ node: focus, level: 0, top: 0, height: high, hidden: false }];
+  let at = 0;
+  widened(partsOf(model, focus, branches).map((part) => part * high), branches.map(() => NEST), high).forEach((height, i) => {
+    const children = model.children[branches[i]];
+    rows.push({ node: branches[i], level: 1, top: at, height, hidden: false, scrolls: children.length * ROW > height });
+    const least = children.map(() => ROW);
+    let inner = 0;
+    widened(partsOf(model, branches[i], children).map((part) => part * height), least, height).forEach((one, j) => {
+      rows.push({ node: children[j], level: 2, top: inner, height: one, hidden: model.children[children[j]].length > 0, nest: { top: at, height, branch: branches[i] } });
+      inner += one;
+    });
+    at += height;
+  });
+  return { rows, levels: 2, high };
+}
+
 // The rows of the tree: node, level, top and height in pixels, and the index of the parent's row.
 function icicle(model, focus, high, most = MOST_LEVELS) {
+  const nested = nestedIcicle(model, focus, high);
+  if (nested) return nested;
   const levels = shownLevels(model, focus, high, most);
   const rows = [];
   const add = (node, level, top, height) => {

@@ -63,7 +63,7 @@ function typicalWords(model, node) {
 
 // Classifiers have deciding words, too: those with the largest weights.
 function wordSections(model, node) {
-  if (node === model.root && model.about.kind.startsWith("topic")) return []; // all documents: no word is typical
+  if (node === model.root && model.children[node].length && model.terms) return []; // all documents: no word is typical
   if (model.profile?.[node] || !(model.words[node].length || model.typical?.[node]?.length)) return [];
   const both = Boolean(model.typical?.[node]?.length);
   return [
