@@ -32,6 +32,8 @@ from arbora.structure import Hierarchy
 
 MOST_ROWS = 3000  # texts in the search
 MOST_SHORT = 4500  # the same, of short texts, which cost less
+_MOST_TOKENS = 600_000  # in the texts of the search, if these are at least
+_LEAST_LONG = 800  # texts
 LEAST_ROWS = 30  # fewer texts are not searched
 FOLDS = 3
 _LEAST_CLASSES = 24  # in a sample of whole classes
@@ -61,6 +63,19 @@ class Choice(NamedTuple):
     tried: list[tuple[Candidate, float]]
     why: list[str]
     n_rows: int
+
+
+def sample_size(length: float, short: bool) -> int:
+    """Return the number of texts in the search, by their mean number of tokens.
+
+    Examples
+    --------
+    >>> [sample_size(length, length <= 30) for length in (10, 100, 300, 5000)]
+    [4500, 3000, 2000, 800]
+    """
+    if short:
+        return MOST_SHORT
+    return int(np.clip(_MOST_TOKENS / max(length, 1.0), _LEAST_LONG, MOST_ROWS))
 
 
 def sample_rows(

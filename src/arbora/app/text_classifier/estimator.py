@@ -28,12 +28,12 @@ from arbora.app.documents.labels import tree_of_labels
 from arbora.app.text_classifier.choice import (
     LEAST_ROWS,
     MOST_ROWS,
-    MOST_SHORT,
     Search,
     choose,
     describe_choice,
     families_of,
     sample_rows,
+    sample_size,
 )
 from arbora.app.text_classifier.content import ClassifierContent
 from arbora.app.text_classifier.labels import Labels
@@ -234,7 +234,7 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
             return {}
         rng = np.random.default_rng(self.random_state if isinstance(self.random_state, int) else 0)
         short = texts and source.short
-        most = MOST_SHORT if short else MOST_ROWS
+        most = sample_size(source.length, short) if texts else MOST_ROWS
         rows = sample_rows(groups, families_of(labels.classes(), structure), rng, most)
         given = self._recipe() if texts else None
 
