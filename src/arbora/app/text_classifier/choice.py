@@ -1,6 +1,6 @@
 """The choice of features, cost and model of a `TextClassifier`, by cross-validation on some of the training texts.
 
-The texts are split into tokens once; all recipes are made of these tokens. A sample of at most `MOST_ROWS` texts is
+The texts are split into tokens once; all recipes are made of these tokens. A sample of the texts (`sample_size`) is
 taken: whole classes if there are many, so that a class has as many texts as in the full data. Candidates are trained
 to a coarse precision on two of three folds and predict the third.
 
@@ -34,6 +34,7 @@ MOST_ROWS = 3000  # texts in the search
 MOST_SHORT = 4500  # the same, of short texts, which cost less
 _MOST_TOKENS = 600_000  # in the texts of the search, if these are at least
 _LEAST_LONG = 800  # texts
+_LARGER = 2.5  # sample of large sets, in these numbers
 LEAST_ROWS = 30  # fewer texts are not searched
 FOLDS = 3
 _LEAST_CLASSES = 24  # in a sample of whole classes
@@ -65,17 +66,20 @@ class Choice(NamedTuple):
     n_rows: int
 
 
-def sample_size(length: float, short: bool) -> int:
-    """Return the number of texts in the search, by their mean number of tokens.
+def sample_size(n_rows: int, length: float, short: bool) -> int:
+    """Return the number of texts in the search, by their number and their mean number of tokens.
+
+    Half of the texts of large sets, up to a limit: some features, such as bigrams, need many texts to be of use.
 
     Examples
     --------
-    >>> [sample_size(length, length <= 30) for length in (10, 100, 300, 5000)]
-    [4500, 3000, 2000, 800]
+    >>> [sample_size(5000, length, length <= 30) for length in (10, 100, 300, 5000)]
+    [4500, 3000, 2500, 2000]
+    >>> sample_size(10_000, 100, False), sample_size(10**6, 100, False)
+    (5000, 7500)
     """
-    if short:
-        return MOST_SHORT
-    return int(np.clip(_MOST_TOKENS / max(length, 1.0), _LEAST_LONG, MOST_ROWS))
+    base = MOST_SHORT if short else np.clip(_MOST_TOKENS / max(length, 1.0), _LEAST_LONG, MOST_ROWS)
+    return int(np.clip(n_rows / 2, base, _LARGER * base))
 
 
 def sample_rows(

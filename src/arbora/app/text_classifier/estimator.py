@@ -234,7 +234,7 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
             return {}
         rng = np.random.default_rng(self.random_state if isinstance(self.random_state, int) else 0)
         short = texts and source.short
-        most = sample_size(source.length, short) if texts else MOST_ROWS
+        most = sample_size(n_rows, source.length, short) if texts else MOST_ROWS
         rows = sample_rows(groups, families_of(labels.classes(), structure), rng, most)
         given = self._recipe() if texts else None
 
