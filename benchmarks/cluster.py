@@ -128,7 +128,7 @@ def per_iteration(model: Any) -> float:
 
 
 def lc(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1, **more: Any) -> Any:
-    arguments = {"solver": "lc", "tol": 1e-9, "max_iter": ITERATIONS, **more}
+    arguments = {"C": 1.0, "solver": "lc", "tol": 1e-9, "max_iter": ITERATIONS, **more}
     return fit(MultinomialLogistic(engine=engine, n_jobs=n_jobs, **arguments), X, y)
 
 
@@ -138,6 +138,8 @@ def lc_tree(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
 
 def recursive(X: Any, y: Any, tree: Any, engine: Any, n_jobs: int = 1) -> Any:
     arguments = {
+        "C": 1.0,
+        "loss": "hinge",
         "structure": tree,
         "coupling": 0.3,
         "calibration": None,

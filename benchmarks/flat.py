@@ -116,15 +116,19 @@ def main() -> None:
     warnings.filterwarnings(
         "ignore", "Liblinear failed to converge"
     )  # the explanation states where it stops early
-    OneVsRestSVC(n_jobs=1).fit(np.eye(4), [0, 1, 2, 2])
+    OneVsRestSVC(1.0, loss="hinge", n_jobs=1).fit(np.eye(4), [0, 1, 2, 2])
     rows = []
     for title, name, scaler, C in CASES:
         X, y, X_test, y_test = prepared(name, scaler)
         contestants = {
             "liblinear": lambda seed, C=C: LinearSVC(loss="hinge", C=C, random_state=seed),
-            "arbora": lambda seed, C=C: OneVsRestSVC(C, calibration=None, n_jobs=1, random_state=seed),
-            "calibrated": lambda seed, C=C: OneVsRestSVC(C, n_jobs=1, random_state=seed),
-            "threads": lambda seed, C=C: OneVsRestSVC(C, calibration=None, n_jobs=2, random_state=seed),
+            "arbora": lambda seed, C=C: OneVsRestSVC(
+                C, loss="hinge", calibration=None, n_jobs=1, random_state=seed
+            ),
+            "calibrated": lambda seed, C=C: OneVsRestSVC(C, loss="hinge", n_jobs=1, random_state=seed),
+            "threads": lambda seed, C=C: OneVsRestSVC(
+                C, loss="hinge", calibration=None, n_jobs=2, random_state=seed
+            ),
         }
         with threadpool_limits(1):
             found = contest(contestants, (X, y, X_test, y_test), C)

@@ -31,12 +31,20 @@ SECTION = "HBLR: few training examples"
 
 
 def flat_svc(C: float) -> Make:
-    return lambda work, Cs, quick: OneVsRestSVC(C, calibration=None, n_jobs=1, random_state=SEED)
+    return lambda work, Cs, quick: OneVsRestSVC(
+        C, loss="hinge", calibration=None, n_jobs=1, random_state=SEED
+    )
 
 
 def recursive_svc(work: Task, Cs: tuple[float, ...], quick: bool) -> RecursiveSVC:
     return RecursiveSVC(
-        0.1, structure=work.structure, coupling=1.0, calibration=None, n_jobs=1, random_state=SEED
+        0.1,
+        loss="hinge",
+        structure=work.structure,
+        coupling=1.0,
+        calibration=None,
+        n_jobs=1,
+        random_state=SEED,
     )
 
 

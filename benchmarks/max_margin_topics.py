@@ -147,7 +147,7 @@ def measure_linear(split: Split) -> dict[str, Any]:
     for name, (X, X_test, grid) in features.items():
         options = {"calibration": None, "random_state": 0, "tol": 1e-2}
         folds = StratifiedKFold(5, shuffle=True, random_state=0)
-        search = GridSearchCV(OneVsRestSVC(**options), {"C": list(grid)}, cv=folds)
+        search = GridSearchCV(OneVsRestSVC(loss="hinge", **options), {"C": list(grid)}, cv=folds)
         C = search.fit(sp.csr_matrix(X)[known], split.landmarks[known]).best_params_["C"]
         models = {"SVM": search.best_estimator_}
         started = time.perf_counter()

@@ -92,7 +92,7 @@ def warm_up() -> None:
 
 def recursive(tree: Any, **params: Any) -> RecursiveSVC:
     return RecursiveSVC(
-        C, structure=tree, tol=TOL, prune_below=PRUNE_BELOW, calibration=None, n_jobs=N_JOBS,
+        C, loss="hinge", structure=tree, tol=TOL, prune_below=PRUNE_BELOW, calibration=None, n_jobs=N_JOBS,
         random_state=0, **params,
     )  # fmt: skip
 

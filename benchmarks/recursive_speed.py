@@ -54,8 +54,8 @@ peak memory during prediction.
 
 def recursive(work: Task, coupling: float, n_jobs: int = 1, seed: int = 0, **params: Any) -> RecursiveSVC:
     return RecursiveSVC(
-        C, structure=work.structure, coupling=coupling, tol=TOL, calibration=None, n_jobs=n_jobs, random_state=seed,
-        **params,
+        C, loss="hinge", structure=work.structure, coupling=coupling, tol=TOL, calibration=None, n_jobs=n_jobs,
+        random_state=seed, **params,
     )  # fmt: skip
 
 

@@ -105,7 +105,9 @@ def rows_of(title: str, problem: Problem, names: list[str] | None = None) -> lis
         if names is not None and name not in names:
             continue
         scores = [
-            problem.score(RecursiveSVC(C, calibration=None, random_state=SEED, n_jobs=2, **options))
+            problem.score(
+                RecursiveSVC(C, loss="hinge", calibration=None, random_state=SEED, n_jobs=2, **options)
+            )
             for C in CS
         ]
         cells = [f"{100 * micro:.2f} / {100 * macro:.2f}" for micro, macro in scores]
@@ -116,7 +118,10 @@ def rows_of(title: str, problem: Problem, names: list[str] | None = None) -> lis
 def small_classes(problem: Problem) -> str:
     """Describe the class sizes, and the variation of flat training over seeds."""
     sizes = np.unique(problem.y, return_counts=True)[1]
-    scores = [problem.score(OneVsRestSVC(3.0, calibration=None, random_state=seed))[1] for seed in range(3)]
+    scores = [
+        problem.score(OneVsRestSVC(3.0, loss="hinge", calibration=None, random_state=seed))[1]
+        for seed in range(3)
+    ]
     return (
         f"{(sizes <= 3).mean():.0%} of the {len(sizes)} classes have three training documents or fewer. "
         f"`OneVsRestSVC` (C=3, gap 0.1%) with three seeds: macro-F1 "

@@ -31,7 +31,9 @@ def scores(data: str, folder: Path) -> list[tuple[float, float]]:
     truth = indicator(work.y_test, work.structure, targets)
     found = []
     for threshold in THRESHOLDS:
-        model = OneVsRestSVC(structure=work.structure, threshold=threshold, random_state=SEED)
+        model = OneVsRestSVC(
+            1.0, loss="hinge", structure=work.structure, threshold=threshold, random_state=SEED
+        )
         answer = indicator(model.fit(work.X, work.y).predict(work.X_test), work.structure, targets)
         found.append((micro_f1(truth, answer), macro_f1(truth, answer)))
     return found

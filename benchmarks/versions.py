@@ -38,14 +38,19 @@ def _flat() -> tuple[Any, Any, Any, Any]:
     from arbora.classify import OneVsRestSVC
 
     X, y, X_test, _ = _text("news20")
-    return OneVsRestSVC(calibration=None, random_state=0, n_jobs=1), X, y, X_test
+    return OneVsRestSVC(1.0, loss="hinge", calibration=None, random_state=0, n_jobs=1), X, y, X_test
 
 
 def _recursive() -> tuple[Any, Any, Any, Any]:
     from arbora.classify import RecursiveSVC
 
     X, y, X_test, tree = _text("lshtc_small")
-    return RecursiveSVC(structure=tree, calibration=None, random_state=0, n_jobs=1), X, y, X_test
+    return (
+        RecursiveSVC(1.0, loss="hinge", structure=tree, calibration=None, random_state=0, n_jobs=1),
+        X,
+        y,
+        X_test,
+    )
 
 
 def _multinomial() -> tuple[Any, Any, Any, Any]:

@@ -66,6 +66,8 @@ class Arbora(Model):
         self.position = {name: code for code, name in enumerate(targets.classes.tolist())}
         self.multilabel = task.multilabel
         self.model = estimator(calibration=None, n_jobs=1, random_state=SEED, **params)
+        if "threshold" in self.model.get_params():  # the benchmark has its own
+            self.model.set_params(threshold="zero")
         if estimator is not OneVsRestSVC:
             self.model.set_params(structure=task.structure)
         if search:
@@ -236,13 +238,15 @@ def _of(estimator: type, **params: Any) -> Callable[[Task, Targets, bool], Any]:
 
 
 CONTESTANTS = {
-    FLAT: Contestant(_of(OneVsRestSVC), graph=True),
-    RECURSIVE: Contestant(_of(RecursiveSVC), couplings=COUPLINGS, graph=True),
-    "RecursiveSVC, as published": Contestant(_of(RecursiveSVC, fade=None), couplings=(1.0,), graph=True),
+    FLAT: Contestant(_of(OneVsRestSVC, loss="hinge"), graph=True),
+    RECURSIVE: Contestant(_of(RecursiveSVC, loss="hinge"), couplings=COUPLINGS, graph=True),
+    "RecursiveSVC, as published": Contestant(
+        _of(RecursiveSVC, loss="hinge", fade=None), couplings=(1.0,), graph=True
+    ),
     "RecursiveLogisticRegression": Contestant(
         _of(RecursiveLogisticRegression), LOGISTIC, COUPLINGS, graph=True
     ),
-    "TopDownSVC": Contestant(_of(TopDownSVC, descent="greedy")),
+    "TopDownSVC": Contestant(_of(TopDownSVC, loss="hinge", descent="greedy")),
     "HierarchicalSVM": Contestant(_of(HierarchicalSVM), several_labels=False),
     "OrthogonalTransfer": Contestant(_of(OrthogonalTransfer), several_labels=False, dag=False),
     "HierarchicalCostClassifier": Contestant(_of(HierarchicalCostClassifier), LOGISTIC),

@@ -43,9 +43,10 @@ def bayes(flat: bool = False, **params: Any) -> Make:
 
 def recursive(estimator: type, scale: float) -> Make:
     """Make a recursive model that chooses its cost and coupling by cross-validation."""
+    published = {"loss": "hinge"} if estimator is RecursiveSVC else {}
     return lambda work, Cs, quick: estimator(
         "cv", structure=work.structure, coupling="cv", Cs=tuple(scale * C for C in Cs), cv=N_FOLDS, n_jobs=1,
-        random_state=SEED, **({"couplings": QUICK_COUPLINGS} if quick else {}),
+        random_state=SEED, **published, **({"couplings": QUICK_COUPLINGS} if quick else {}),
     )  # fmt: skip
 
 

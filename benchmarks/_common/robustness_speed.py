@@ -30,8 +30,8 @@ if mode == "make":
     tree = Hierarchy.from_edges([("r", f"g{i}") for i in range(4)] + [(f"g{i % 4}", i) for i in range(20)])
     few = slice(0, 600)
     how = {"random_state": 0, "calibration": None, "tol": 0.1, "n_jobs": 1}
-    save(OneVsRestSVC(**how).fit(X[few], y[few]), f"{folder}/flat")
-    save(TopDownSVC(structure=tree, **how).fit(X[few], y[few]), f"{folder}/top_down")
+    save(OneVsRestSVC(1.0, loss="hinge", **how).fit(X[few], y[few]), f"{folder}/flat")
+    save(TopDownSVC(1.0, loss="hinge", structure=tree, **how).fit(X[few], y[few]), f"{folder}/top_down")
     save(VMFMixture(20, random_state=0, max_iter=3, n_jobs=1).fit(X[few]), f"{folder}/vmf")
     sys.exit()
 def shortest(call, repeats=25):

@@ -254,7 +254,7 @@ def test_a_fit_that_cannot_fit_says_so_before_it_starts(estimator, monkeypatch):
     with pytest.raises(
         MemoryError, match=r"4 classes on 80 rows with 10 features.*needs about.*fewer features"
     ):
-        estimator().fit(X, Y)
+        estimator(1.0).fit(X, Y)
 
 
 @ALL

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, softmax
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
+from arbora.classify._common.nested import NestedLogit
 from arbora.classify._common.node_predictor import node_probabilities
 from arbora.classify._common.routes import Decisions, build_routes
 from arbora.classify._linear import linear_model as _linear
@@ -166,6 +167,9 @@ def class_probabilities(model, X):
         scores = model.decision_function(X)
         if scores.ndim == 1:
             scores = np.column_stack([-scores, scores])
+        if hasattr(model, "level_calibration_"):
+            tree = NestedLogit(model.hierarchy_, model.class_nodes_, model.class_counts_)
+            return np.exp(tree.log_proba(scores, model.level_calibration_))
         return (
             expit(scale * scores + shift)
             if model.label_kind_ != "single"
@@ -211,7 +215,8 @@ def test_probabilities_of_several_labels(estimator, case, seed):
     structure, X, y, Z = case
     more = np.random.default_rng(seed).permutation(y)
     sets = [[a, b] if i % 3 else [] for i, (a, b) in enumerate(zip(y, more, strict=True))]
-    model = estimator(structure=structure, dtype="float64", random_state=0).fit(X, sets)
+    at_zero = {} if estimator is TopDownSVC else {"threshold": "zero"}
+    model = estimator(structure=structure, dtype="float64", random_state=0, **at_zero).fit(X, sets)
     proba = model.predict_node_proba(Z)
     assert ((proba >= 0) & (proba <= 1)).all()
     for parent, child in structure.edges:

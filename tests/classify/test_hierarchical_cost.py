@@ -223,7 +223,7 @@ def test_a_base_of_one_is_the_flat_model():
     X, y = problem()
     ours = make(cost="exponential", base=1.0, structure=TREE).fit(X, y)
     np.testing.assert_allclose(
-        ours.coef_, OneVsRestLogistic(structure=TREE, **TIGHT).fit(X, y).coef_, atol=1e-8
+        ours.coef_, OneVsRestLogistic(1.0, structure=TREE, **TIGHT).fit(X, y).coef_, atol=1e-8
     )
 
 

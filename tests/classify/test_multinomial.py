@@ -42,7 +42,7 @@ def problem_of(model, X, y, weight):
     column = {name: i for i, name in enumerate(model.classes_.tolist())}
     labels = np.array([column[name] for name in y.tolist()])
     W = np.vstack([model.coef_.T, model.intercept_ / model.intercept_scaling])
-    return SoftmaxProblem(X, labels, model.C * weight, len(model.classes_)), W
+    return SoftmaxProblem(X, labels, model.C_ * weight, len(model.classes_)), W
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -26,7 +26,7 @@ def clouds():
 def test_the_pool_helps(clouds):
     X, y, labels = clouds
     pool = labels < 0
-    flat = OneVsRestSVC(random_state=0).fit(X[~pool], y[~pool])
+    flat = OneVsRestSVC(1.0, loss="hinge", random_state=0).fit(X[~pool], y[~pool])
     ours = SemiSupervisedSVC(random_state=0).fit(X, labels)
     assert ours.score(X[pool], y[pool]) > flat.score(X[pool], y[pool])
     assert (ours.transduction_[~pool] == y[~pool]).all()
@@ -42,10 +42,10 @@ def test_rounds_are_weighted_trainings(clouds, n_classes):
     keep = y < n_classes
     X, labels = X[keep], labels[keep]
     known = labels >= 0
-    model = OneVsRestSVC(**EXACT).fit(X[known], labels[known])
+    model = OneVsRestSVC(1.0, loss="hinge", **EXACT).fit(X[known], labels[known])
     for weight in (0.01, 0.1, 0.5):
         guess = np.where(known, labels, model.predict(X))
-        model = OneVsRestSVC(**EXACT).fit(X, guess, np.where(known, 1.0, weight))
+        model = OneVsRestSVC(1.0, loss="hinge", **EXACT).fit(X, guess, np.where(known, 1.0, weight))
     ours = SemiSupervisedSVC(**EXACT).fit(X, labels)
     np.testing.assert_allclose(ours.coef_, model.coef_, atol=2e-3 * np.abs(model.coef_).max())
     assert (ours.transduction_ == guess).all()

@@ -83,7 +83,7 @@ def cost_reduces(data: Data) -> tuple[Any, Any]:
     """On a star all classes are two edges apart: the flat model at twice the cost."""
     star = Hierarchy.from_edges([("root", leaf) for leaf in ["a1", "a2", "a3", "b1", "b2"]])
     exact = {**_EXACT, "tol": 1e-10}
-    ours = classify.HierarchicalCostClassifier(C=0.5, structure=star, **exact).fit(data.X, data.y)
+    ours = classify.HierarchicalCostClassifier(**{**exact, "C": 0.5}, structure=star).fit(data.X, data.y)
     return ours.coef_, classify.OneVsRestLogistic(**exact).fit(data.X, data.y).coef_
 
 
@@ -171,7 +171,9 @@ def correlated_reduces(data: Data) -> tuple[Any, Any]:
 
 def multinomial_reduces(data: Data) -> tuple[Any, Any]:
     """Without a structure, and with a bias that is not regularised, the model of scikit-learn."""
-    ours = classify.MultinomialLogistic(intercept_scaling=None, tol=1e-9, dtype="float64").fit(data.X, data.y)
+    ours = classify.MultinomialLogistic(1.0, intercept_scaling=None, tol=1e-9, dtype="float64").fit(
+        data.X, data.y
+    )
     known = LogisticRegression(tol=1e-10, max_iter=10_000).fit(data.X, data.y)
     return ours.coef_, known.coef_
 
@@ -184,7 +186,7 @@ def _crammer_singer(X: Any, y: Any) -> Any:
 def semi_supervised_reduces(data: Data) -> tuple[Any, Any]:
     """Where every row has a label, there is no pool: the flat model."""
     ours = classify.SemiSupervisedSVC(**_EXACT).fit(data.X, data.y)
-    return ours.coef_, classify.OneVsRestSVC(**_EXACT).fit(data.X, data.y).coef_
+    return ours.coef_, classify.OneVsRestSVC(loss="hinge", **_EXACT).fit(data.X, data.y).coef_
 
 
 def ltc_reduces(data: Data) -> tuple[Any, Any]:
@@ -337,7 +339,7 @@ def counts_mixture_reduces(data: Data) -> tuple[Any, Any]:
     return ours.means_[0], (data.X.sum(axis=0) + 1) / (data.X.sum() + data.X.shape[1])
 
 
-_EXACT = {"tol": 1e-13, "dtype": "float64", "calibration": None, "max_iter": 100_000}
+_EXACT = {"C": 1.0, "tol": 1e-13, "dtype": "float64", "calibration": None, "max_iter": 100_000}
 _EXACT_LOGISTIC = {
     **_EXACT,
     "tol": 1e-18,
@@ -345,10 +347,10 @@ _EXACT_LOGISTIC = {
 }  # no multiplier rests at a bound: rounding is the end
 _EXACT_PATHS = {**_EXACT, "max_iter": 2000}  # some checks fit noise, on which no precision is needed
 # The last digits take a joint problem many rounds, the fewer the smaller C.
-_EXACT_HINGE = {**_EXACT, "max_iter": 1000, "C": 0.1}
+_EXACT_HINGE = {**_EXACT, "loss": "hinge", "max_iter": 1000, "C": 0.1}
 _EXACT_SMOOTH = {**_EXACT, "loss": "squared_hinge", "tol": 1e-16, "max_iter": 1000, "C": 0.1}
 _EXACT_OT = {**_EXACT_PATHS, "tol": 1e-10}
-_EXACT_SOFTMAX = {"tol": 1e-15, "dtype": "float64"}
+_EXACT_SOFTMAX = {"C": 1.0, "tol": 1e-15, "dtype": "float64"}
 _CERTAIN = {"prior": (1e12, 5e11), "root_variance": 1e-12, "fit_intercept": False}
 _SMALL = {"structure": TREE, "random_state": 0}
 _FEW_SWEEPS = {"n_warmup": 3, "n_samples": 4, "n_chains": 2, "merge_split": 2}

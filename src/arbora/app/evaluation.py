@@ -19,6 +19,7 @@ from arbora.app.documents.labels import check_labels, rooted_tree
 from arbora.app.folder import Folder, FolderError
 from arbora.app.text_rows import transform_rows
 from arbora.metrics import (
+    calibration_by_level,
     expected_calibration_error,
     f1_by_level,
     hierarchical_f1,
@@ -29,10 +30,12 @@ from arbora.metrics import (
     tree_induced_error,
 )
 from arbora.metrics.classification import count_classes, count_ratios
+from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
 
 N_CONFUSIONS = 50
 N_EXAMPLES = 3
+_MOST_PROBABILITIES = 1 << 26  # rows times nodes: 512 MiB
 
 
 class Trial(NamedTuple):
@@ -51,6 +54,8 @@ class Trial(NamedTuple):
         Number of training documents; None: not known.
     how : str
         "held out" or "given".
+    calibration : Table or None
+        Quality of the node probabilities at each level (`arbora.metrics.calibration_by_level`).
     """
 
     truth: Any
@@ -59,6 +64,7 @@ class Trial(NamedTuple):
     documents: NDArray[np.int64]
     n_train: int | None
     how: str
+    calibration: Table | None = None
 
 
 def evaluate(trial: Trial, hierarchy: Hierarchy) -> dict[str, Any]:
@@ -98,7 +104,7 @@ def evaluate(trial: Trial, hierarchy: Hierarchy) -> dict[str, Any]:
         "scores": scores[""],
         "baseline": None if baseline is None else {"name": "flat", "scores": scores["baseline"]},
         "sign_test": None if baseline is None else _sign_test(truth, found, baseline),
-        "levels": _levels(truth, found, baseline, hierarchy),
+        "levels": _levels(trial, hierarchy),
         "nodes": _nodes(truth, found, baseline, hierarchy),
         "confusions": _confusions(truth, found, hierarchy, trial.documents),
         "reliability": {
@@ -136,13 +142,23 @@ def _number(value: Any) -> float | None:
     return None if value is None or np.isnan(value) else float(value)
 
 
-def _levels(truth: Any, found: Any, baseline: Any, hierarchy: Hierarchy) -> list[dict[str, Any]]:
+def level_calibration(model: Any, X: Any, truth: Any, hierarchy: Hierarchy) -> Table | None:
+    """Quality of the node probabilities of a model at each level; None if there are too many to keep in memory."""
+    if not hasattr(model, "predict_node_proba") or X.shape[0] * hierarchy.n_nodes > _MOST_PROBABILITIES:
+        return None
+    return calibration_by_level(truth, model.predict_node_proba(X), hierarchy)
+
+
+def _levels(trial: Trial, hierarchy: Hierarchy) -> list[dict[str, Any]]:
+    truth, found, baseline = trial.truth, trial.predictions.labels, trial.baseline
+    quality = {int(row[0]): row[1:4] for row in trial.calibration or ()}
     # Average over the nodes with documents, so that both models are compared on the same nodes.
     table = f1_by_level(truth, found, hierarchy, nodes="true")
     other = None if baseline is None else f1_by_level(truth, baseline, hierarchy, nodes="true")
     rows = []
     for place, (level, micro, macro, n_nodes) in enumerate(table):
         _, base_micro, base_macro, _ = other.rows[place] if other is not None else (None, None, None, None)
+        log_loss, brier, error = quality.get(int(level), (None, None, None))
         rows.append(
             {
                 "level": int(level),
@@ -151,6 +167,9 @@ def _levels(truth: Any, found: Any, baseline: Any, hierarchy: Hierarchy) -> list
                 "macro_f1": _number(macro),
                 "baseline_micro_f1": _number(base_micro),
                 "baseline_macro_f1": _number(base_macro),
+                "log_loss": _number(log_loss),
+                "brier": _number(brier),
+                "calibration_error": _number(error),
             }
         )
     return rows
@@ -238,7 +257,11 @@ def evaluate_folder(
     n_tested = own["n_test"] if own and own["how"] == "given" else 0
     n_train = folder.about["n_documents"] - n_tested
     predictions = predict_with_probability(estimator, X)
-    trial = Trial(documents.y, predictions, None, np.arange(len(documents)), n_train, "given")
+    calibration = (
+        level_calibration(estimator, X, documents.y, tree) if estimator.structure is not None else None
+    )
+    rows = np.arange(len(documents))
+    trial = Trial(documents.y, predictions, None, rows, n_train, "given", calibration)
     return evaluate(trial, tree), [str(name) for name in tree.names]
 
 

@@ -15,6 +15,21 @@ _SCORES = {
     "tree_induced_error": "Tree-induced error",
     "calibration_error": "Calibration error",
 }
+_LEVEL = {
+    "level": ("Level", "d"),
+    "n_nodes": ("# Nodes", ",d"),
+    "micro_f1": ("Micro-F1", "percent"),
+    "macro_f1": ("Macro-F1", "percent"),
+}
+_FLAT_LEVEL = {
+    "baseline_micro_f1": ("Flat micro-F1", "percent"),
+    "baseline_macro_f1": ("Flat macro-F1", "percent"),
+}
+_LEVEL_QUALITY = {
+    "log_loss": ("Log loss", ".3f"),
+    "brier": ("Brier", ".3f"),
+    "calibration_error": ("Calibration error", ".3f"),
+}
 
 
 def evaluation_text(evaluation: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -74,14 +89,11 @@ def _score_table(evaluation: Mapping[str, Any]) -> Table:
 
 
 def _level_table(evaluation: Mapping[str, Any]) -> Table:
-    base = evaluation["baseline"] is not None
-    columns = (
-        "Level",
-        "# Nodes",
-        "Micro-F1",
-        "Macro-F1",
-        *(("Flat micro-F1", "Flat macro-F1") if base else ()),
-    )
-    keys = ("level", "n_nodes", "micro_f1", "macro_f1", "baseline_micro_f1", "baseline_macro_f1")
-    rows = [tuple(level[key] for key in keys[: len(columns)]) for level in evaluation["levels"]]
-    return Table(columns, tuple(rows), ("d", ",d", *["percent"] * (len(columns) - 2)))
+    shown = dict(_LEVEL)
+    if evaluation["baseline"] is not None:
+        shown |= _FLAT_LEVEL
+    if any(level.get("log_loss") is not None for level in evaluation["levels"]):
+        shown |= _LEVEL_QUALITY
+    rows = [tuple(level.get(key) for key in shown) for level in evaluation["levels"]]
+    columns, forms = zip(*shown.values(), strict=True)
+    return Table(columns, tuple(rows), forms)

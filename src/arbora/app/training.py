@@ -31,7 +31,7 @@ from arbora.app.contents.subject import Subject
 from arbora.app.documents.checks import warn_split
 from arbora.app.documents.collection import Documents, join_documents
 from arbora.app.documents.labels import check_labels, rooted_tree
-from arbora.app.evaluation import Trial
+from arbora.app.evaluation import Trial, level_calibration
 from arbora.app.folder import Content
 from arbora.app.text_classifier import TextClassifier
 from arbora.app.text_rows import TextOptions, feature_names, transform_rows
@@ -198,7 +198,11 @@ def train_classifier(
         found = flat.fit(X, train.y).predict(X_test)
         baseline = found if isinstance(found, list) else found.tolist()
     how = "held out" if test is None else "given"
-    trial = Trial(unseen.y, predictions, baseline, np.flatnonzero(is_test), len(train), how)
+    calibration = None
+    if structure is not None:
+        calibration = level_calibration(estimator, X_test, unseen.y, estimator.hierarchy_)
+    rows = np.flatnonzero(is_test)
+    trial = Trial(unseen.y, predictions, baseline, rows, len(train), how, calibration)
     if test is None:
         final = classifier.chosen().fit_documents(documents, progress=verbose)
         final.choice_, seconds = classifier.choice_, classifier.seconds_

@@ -23,7 +23,9 @@ from arbora.classify._common.training import (
     positive_sample_weight,
     positive_weights,
 )
+from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.linear_predictor import (
+    AUTO_COST_CONSTRAINT,
     CHECKPOINT_CONSTRAINT,
     CLASS_WEIGHT_CONSTRAINT,
     LINEAR_CONSTRAINTS,
@@ -32,10 +34,12 @@ from arbora.classify._linear.linear_predictor import (
 from arbora.classify._linear.one_vs_rest import fit_one_vs_rest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
 from arbora.core.rollback import all_or_nothing
+from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 
 _CONSTRAINTS: dict[str, Any] = {
     **LINEAR_CONSTRAINTS,
+    "C": AUTO_COST_CONSTRAINT,
     "class_weight": CLASS_WEIGHT_CONSTRAINT,
     "threshold": THRESHOLD_CONSTRAINT,
     "checkpoint": CHECKPOINT_CONSTRAINT,
@@ -47,12 +51,19 @@ def fit_weighted(
 ) -> None:
     """Check the input, apply `class_weight` and train all classes."""
     training = check_training(
-        estimator, X, y, sample_weight, loss=loss, C=estimator.C, resumable=estimator.checkpoint is not None
+        estimator,
+        X,
+        y,
+        sample_weight,
+        loss=loss,
+        C=initial_cost(estimator.C),
+        resumable=estimator.checkpoint is not None,
     )
     training = drop_weightless_rows(training)
     names = estimator.nodes_[estimator.class_nodes_]
     weights = positive_weights(estimator.class_weight, training, names, estimator.nodes_)
     training = training._replace(positive_weight=weights)
+    training = with_cost(estimator, training, ThreadEngine(estimator.n_jobs))
     fit_one_vs_rest(estimator, training, positive_sample_weight(sample_weight, X))
 
 
@@ -61,9 +72,13 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
 
     Parameters
     ----------
-    C : float
-        Cost of a unit of loss. A larger value fits the training data more closely.
-    loss : {"hinge", "squared_hinge"}
+    C : float or "auto"
+        Cost of a unit of loss. A larger value fits the training data more closely. "auto" starts from 1 over the
+        mean squared norm of the rows and chooses among five costs by the likelihood of held-out labels, on a sample
+        of rows and classes; the choice is in `C_`.
+    loss : {"squared_hinge", "hinge"}
+        The squared hinge depends less on C and gives better probabilities; the hinge is the loss of the published
+        models.
     structure : Hierarchy, optional
         Label structure; the labels are names of its nodes. `predict_node_proba`, `predict_path` and `predict_backoff`
         then return nodes. The weights do not depend on the structure.
@@ -82,10 +97,11 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
     calibration : "holdout", int or None
         How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
         others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
-    threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
-        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). All but "zero" are learned
-        on the rows that are held out for the calibration, with models as precise as the final one;
-        `calibration=None` then holds out rows as "holdout" does.
+    threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
+        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the
+        better one of "global" and "rcut" on the held-out rows, or "zero" if there are too few rows to hold out. All
+        but "zero" are learned on the rows that are held out for the calibration, with models as precise as the final
+        one; `calibration=None` then holds out rows as "holdout" does.
     dtype : "float32" or "float64"
         Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
@@ -106,6 +122,8 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
     coef_ : ndarray of shape (n_classes, n_features)
         A single row for two classes, as in scikit-learn.
     intercept_ : ndarray of shape (n_classes,)
+    C_ : float
+        The cost of the fit.
     nodes_ : ndarray
         Names of the columns of `predict_node_proba`.
     hierarchy_ : Hierarchy
@@ -128,7 +146,8 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
     Examples
     --------
     >>> from arbora.classify import OneVsRestSVC
-    >>> from arbora.structure import Hierarchy
+    >>> from arbora.engine import ThreadEngine
+    from arbora.structure import Hierarchy
     >>> X = [[2.0, 0.0], [1.5, 0.5], [0.0, 2.0], [0.5, 1.5], [-2.0, -2.0]]
     >>> y = ["animal/cat", "animal/cat", "animal/dog", "animal/dog", "plant"]
     >>> tree = Hierarchy.from_paths(["animal/cat", "animal/dog", "plant"])
@@ -148,9 +167,9 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
 
     def __init__(
         self,
-        C: float = 1.0,
+        C: Any = "auto",
         *,
-        loss: str = "hinge",
+        loss: str = "squared_hinge",
         structure: Hierarchy | None = None,
         tol: float = 1e-3,
         max_iter: int = 1000,
@@ -158,7 +177,7 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
         intercept_scaling: float = 1.0,
         class_weight: Any = None,
         calibration: Any = "holdout",
-        threshold: Any = "zero",
+        threshold: Any = "auto",
         dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -206,8 +225,10 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
 
     Parameters
     ----------
-    C : float
-        Cost of a unit of loss. A larger value fits the training data more closely.
+    C : float or "auto"
+        Cost of a unit of loss. A larger value fits the training data more closely. "auto" starts from 10 over the
+        mean squared norm of the rows and chooses among four costs by the likelihood of held-out labels, on a sample
+        of rows and classes; the choice is in `C_`.
     structure : Hierarchy, optional
         Label structure; the labels are names of its nodes. `predict_node_proba`, `predict_path` and `predict_backoff`
         then return nodes. The weights do not depend on the structure.
@@ -226,10 +247,11 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
     calibration : "holdout", int or None
         How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
         others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
-    threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
-        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). All but "zero" are learned
-        on the rows that are held out for the calibration, with models as precise as the final one;
-        `calibration=None` then holds out rows as "holdout" does.
+    threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
+        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the
+        better one of "global" and "rcut" on the held-out rows, or "zero" if there are too few rows to hold out. All
+        but "zero" are learned on the rows that are held out for the calibration, with models as precise as the final
+        one; `calibration=None` then holds out rows as "holdout" does.
     dtype : "float32" or "float64"
         Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
@@ -250,6 +272,8 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
     coef_ : ndarray of shape (n_classes, n_features)
         A single row for two classes, as in scikit-learn.
     intercept_ : ndarray of shape (n_classes,)
+    C_ : float
+        The cost of the fit.
     nodes_ : ndarray
         Names of the columns of `predict_node_proba`.
     hierarchy_ : Hierarchy
@@ -284,7 +308,7 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
 
     def __init__(
         self,
-        C: float = 1.0,
+        C: Any = "auto",
         *,
         structure: Hierarchy | None = None,
         tol: float = 1e-3,
@@ -293,7 +317,7 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         intercept_scaling: float = 1.0,
         class_weight: Any = None,
         calibration: Any = "holdout",
-        threshold: Any = "zero",
+        threshold: Any = "auto",
         dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,

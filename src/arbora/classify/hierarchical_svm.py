@@ -252,12 +252,12 @@ class HierarchicalSVM(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstim
                     f"tol={self.tol:g}; it is {gap:.2g}. Increase max_iter, or lower C, or scale the features.",
                     ConvergenceWarning,
                 )
-            self.calibration_, _ = learn_decisions(
+            self.calibration_ = learn_decisions(
                 training,
                 lambda seen, key: train_paths(seen, P, self.margin)[0],
                 ThreadEngine(self.n_jobs),
                 calibration=self.calibration,
                 threshold=None,
                 multilabel=False,
-            )
+            ).calibration
         return self

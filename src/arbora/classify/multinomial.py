@@ -39,6 +39,7 @@ from arbora.classify._common.training import (
     drop_weightless_rows,
     open_checkpoint,
 )
+from arbora.classify._linear.auto_cost import initial_cost, mean_squared_norm
 from arbora.classify._linear.coupling import couple
 from arbora.classify._linear.feature_subset import (
     dense_model,
@@ -48,7 +49,11 @@ from arbora.classify._linear.feature_subset import (
     pruning_limits,
 )
 from arbora.classify._linear.linear_model import LinearModel, linear_scores
-from arbora.classify._linear.linear_predictor import CHECKPOINT_CONSTRAINT, LINEAR_CONSTRAINTS
+from arbora.classify._linear.linear_predictor import (
+    AUTO_COST_CONSTRAINT,
+    CHECKPOINT_CONSTRAINT,
+    LINEAR_CONSTRAINTS,
+)
 from arbora.classify._linear.node_weights import node_weights
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.memory import require_memory
@@ -61,14 +66,17 @@ from arbora.infer.softmax.problem import SoftmaxProblem, class_weights
 from arbora.infer.softmax.solve import SOLVERS, solve
 from arbora.structure import Hierarchy, LabelGraph
 
+AUTO_COST = 30.0  # in units of 1 / (mean squared norm of the rows): the slope of a softmax is never above 1
+
 
 class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
     """Multinomial logistic regression (softmax), for a few classes or many thousands.
 
     Parameters
     ----------
-    C : float
-        Cost of a unit of loss. A larger value fits the training data more closely.
+    C : float or "auto"
+        Cost of a unit of loss. A larger value fits the training data more closely. "auto" is 30 over the mean squared
+        norm of the rows; its value is in `C_`.
     structure : Hierarchy or LabelGraph, optional
         Structure whose nodes are the labels. Classes that are near each other share weights, and
         `predict_node_proba`, `predict_path` and `predict_backoff` refer to all nodes.
@@ -119,6 +127,8 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
     coef_ : ndarray of shape (n_classes, n_features)
         Two classes have two rows. Sparse if `prune_below` is set.
     intercept_ : ndarray of shape (n_classes,)
+    C_ : float
+        The cost of the fit.
     nodes_ : ndarray
         Names of the columns of `predict_node_proba`.
     hierarchy_ : Hierarchy
@@ -161,6 +171,7 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LINEAR_CONSTRAINTS,
+        "C": AUTO_COST_CONSTRAINT,
         "engine": ENGINE_PARAMETER,
         "checkpoint": CHECKPOINT_CONSTRAINT,
         "coupling": [Interval(Real, 0, None, closed="left"), "array-like", dict],
@@ -172,7 +183,7 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        C: float = 1.0,
+        C: Any = "auto",
         *,
         structure: Hierarchy | LabelGraph | None = None,
         coupling: Any = 0.1,
@@ -230,10 +241,17 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
         with all_or_nothing(self):
             resumable = self.checkpoint is not None
             training = check_training(
-                self, X, y, sample_weight, loss="softmax", C=self.C, resumable=resumable
+                self, X, y, sample_weight, loss="softmax", C=initial_cost(self.C), resumable=resumable
             )
             training = drop_weightless_rows(training)
             self._refuse_unsolvable(training)
+            self.C_ = (
+                AUTO_COST / mean_squared_norm(training.X, training.row_cost)
+                if self.C == "auto"
+                else float(self.C)
+            )
+            if self.C == "auto":
+                training = training._replace(row_cost=training.row_cost * self.C_)
             self._refuse_options()
             return self._fit(training)
 

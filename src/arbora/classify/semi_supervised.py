@@ -367,7 +367,7 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
                 trained = train(labelled)
                 progress.update()
         keep_solution(self, trained.model, trained.solutions)
-        self.calibration_, self.threshold_ = learn_decisions(
+        self.calibration_, self.threshold_, _ = learn_decisions(
             labelled,
             lambda seen, key: train(seen).model,
             engine,

@@ -352,6 +352,7 @@ class InstanceCut(Threshold):
 
 
 _BY_NAME: dict[str, type[Threshold]] = {
+    "auto": GlobalCut,  # where nothing else is known; `held_out.best_threshold` chooses
     "zero": ZeroThreshold,
     "global": GlobalCut,
     "rcut": RCut,
@@ -368,7 +369,8 @@ def make_threshold(threshold: str | Threshold) -> Threshold:
 
     Parameters
     ----------
-    threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
+    threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
+        "auto" is "global" here; classifiers choose between "global" and "rcut" on held-out rows.
 
     Returns
     -------

@@ -29,6 +29,7 @@ from arbora.metrics.hierarchical import (
     hierarchical_precision_recall_f1,
     tree_induced_error,
 )
+from arbora.metrics.level_calibration import calibration_by_level
 from arbora.metrics.ranking import precision_at_k, r_precision_at_k
 from arbora.metrics.significance import Significance, compare, paired_t_test, sign_test, wilcoxon_test
 from arbora.metrics.table import Table
@@ -45,6 +46,7 @@ __all__ = [
     "Table",
     "adjusted_rand_index",
     "bootstrap_interval",
+    "calibration_by_level",
     "clustering_macro_f1",
     "clustering_report",
     "compare",

@@ -337,7 +337,7 @@ def test_memory_is_refused_before_it_is_spent(monkeypatch):
     model = RecursiveSVC(structure=TREE, prune_below=0.0, **QUICK).fit(X, Y)
     monkeypatch.setattr(memory, "available_memory", lambda: 100)
     with pytest.raises(MemoryError, match=r"5 classes together on 100 rows.*prune_below=0.0"):
-        RecursiveSVC(structure=TREE, **QUICK).fit(X, Y)
+        RecursiveSVC(1.0, structure=TREE, **QUICK).fit(X, Y)
     with pytest.raises(MemoryError, match="differences_ and sharing_"):
         _ = model.coef_
     assert model.predict(X_NEW).shape == (60,)  # needs no full weights

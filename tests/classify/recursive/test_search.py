@@ -56,7 +56,7 @@ def brute_force(estimator, labels, C, coupling, scoring, **params):
 def test_search_picks_what_brute_force_picks(case, scoring, labels, monkeypatch):
     monkeypatch.setattr(_search, "COARSE_TOL", 0.0)
     estimator, _, params = MODELS[case]
-    params = {**params, **TIGHT, "structure": TREE}
+    params = {**params, **TIGHT, "structure": TREE, "threshold": "zero"}
     del params["C"]
     Cs, couplings = [0.3, 0.01, 0.1], [0.0, {"r": 0.2}]
     model = estimator(C="cv", coupling="cv", Cs=Cs, couplings=couplings, cv=3, scoring=scoring, **params).fit(

@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify._common.calibration import Calibration, fit_sigmoid, fit_softmax_scale
+from arbora.classify._common.nested import NestedLogit
 from arbora.classify._common.training import Training
 from arbora.classify._linear.linear_model import LinearModel, PartsModel, linear_scores
-from arbora.classify.thresholds import Threshold, make_threshold
+from arbora.classify.thresholds import Threshold, ZeroThreshold, make_threshold
 from arbora.core.engine import Engine
 from arbora.core.input.folds import random_splits
 
@@ -35,10 +36,20 @@ class HeldOut(NamedTuple):
 
 
 class LearnedDecisions(NamedTuple):
-    """Scale and shift of the scores, and the threshold of a multilabel model."""
+    """Scale and shift of the scores, the threshold of a multilabel model, and the calibration over a tree."""
 
     calibration: NDArray[np.float64]
     threshold: Threshold | None
+    levels: NDArray[np.float64] | None = None  # of a `NestedLogit`; None: one scale for all classes
+
+
+def keep_decisions(estimator: Any, learned: LearnedDecisions, class_counts: NDArray[Any]) -> None:
+    """Set the attributes of a linear classifier from learned decisions."""
+    estimator.calibration_, estimator.threshold_, levels = learned
+    for name in ("level_calibration_", "class_counts_"):
+        estimator.__dict__.pop(name, None)
+    if levels is not None:
+        estimator.level_calibration_, estimator.class_counts_ = levels, class_counts
 
 
 def effective_calibration(calibration: Any, threshold: Threshold | None) -> Any:
@@ -55,6 +66,7 @@ def learn_decisions(
     threshold: Any,
     multilabel: bool,
     weight: NDArray[Any] | None = None,
+    tree: NestedLogit | None = None,
 ) -> LearnedDecisions:
     """Learn how scores become probabilities and label sets, on the same held-out scores.
 
@@ -71,13 +83,21 @@ def learn_decisions(
     multilabel : bool
     weight : ndarray of shape (n_samples,), optional
         Weights of the rows; by default their costs.
+    tree : NestedLogit, optional
+        Tree over the classes, for one label per row.
     """
     cut = make_threshold(threshold) if multilabel else None
     learns = cut is not None and cut.learns
     how = effective_calibration(calibration, cut)
     parts = held_out_scores(training, how, train, engine, fine=learns, weight=weight)
-    scale = fit_calibration(parts, multilabel) if parts and calibration is not None else Calibration(1.0)
+    scale, levels = Calibration(1.0), None
+    if parts and calibration is not None:
+        scale = fit_calibration(parts, multilabel)
+        if tree is not None and not multilabel and tree.n_levels > 1:
+            levels = fit_tree(parts, tree, scale.scale)
     if cut is not None and learns:
+        if isinstance(threshold, str) and threshold == "auto":
+            return LearnedDecisions(np.array(scale), best_threshold(parts, training), levels)
         if not parts:
             raise ValueError(
                 f"threshold={threshold!r} is learned on held-out rows, and y has too few rows for that: give more "
@@ -85,7 +105,28 @@ def learn_decisions(
             )
         scores, truth, _ = stacked(parts, fine=True)
         cut.fit(scores, truth, np.diff(sp.csc_array(training.positives).indptr) > 0)
-    return LearnedDecisions(np.array(scale), cut)
+    return LearnedDecisions(np.array(scale), cut, levels)
+
+
+def best_threshold(parts: Sequence[HeldOut], training: Training) -> Threshold:
+    """Fit one threshold for all scores, and one number of labels for all rows; keep the better one.
+
+    A common threshold is better where the scores of all rows have one scale, as for texts of unit length, the number
+    of labels where they do not. Both have a single parameter, so that the rows that they were learned on can judge
+    them. Without held-out rows the cut is at zero.
+    """
+    if not parts:
+        return ZeroThreshold()
+    scores, truth, _ = stacked(parts, fine=True)
+    known = np.diff(sp.csc_array(training.positives).indptr) > 0
+    fitted = [make_threshold(name).fit(scores, truth, known) for name in ("global", "rcut")]
+    n_true = truth.nnz
+
+    def micro_f1(cut: Threshold) -> float:
+        found = cut.predict(scores)
+        return float(2 * found.multiply(truth).nnz / max(1, found.nnz + n_true))
+
+    return max(fitted, key=micro_f1)
 
 
 def fit_calibration(parts: Sequence[HeldOut], multilabel: bool) -> Calibration:
@@ -97,6 +138,17 @@ def fit_calibration(parts: Sequence[HeldOut], multilabel: bool) -> Calibration:
     if scores.shape[1] == 1:  # two classes that share a classifier
         scores, truth = np.hstack([-scores, scores]), np.hstack([~truth, truth])
     return fit_softmax_scale(scores, truth.argmax(axis=1), weight)
+
+
+def fit_tree(parts: Sequence[HeldOut], tree: NestedLogit, scale: float) -> NDArray[np.float64] | None:
+    """Fit the calibration over a tree to held-out scores; None if no row has a class."""
+    scores, labels, weight = stacked(parts)
+    known = np.flatnonzero(np.diff(labels.indptr))
+    if not known.size:
+        return None
+    return tree.fit(
+        scores[known], labels.indices[labels.indptr[known]].astype(np.int64), weight[known], scale
+    )
 
 
 def held_out_splits(

@@ -53,6 +53,12 @@ def node_probabilities(class_proba: NDArray[Any], closure: sp.csr_array, multila
     return np.asarray(np.minimum(class_proba @ closure.astype(np.float64), 1.0))
 
 
+def one_column(best: NDArray[np.int64], n_classes: int) -> sp.csr_array:
+    """Mark one class in each row."""
+    shape = (len(best), n_classes)
+    return sp.csr_array((np.ones(len(best), bool), best, np.arange(len(best) + 1)), shape=shape)
+
+
 def check_X(estimator: Any, X: Any) -> Any:
     """Check the rows that a fitted estimator predicts."""
     check_is_fitted(estimator)
@@ -286,6 +292,4 @@ class NodePredictor(Explorable):
     def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
         if self._multilabel:
             return (vars(self).get("threshold_") or ZeroThreshold()).predict(scores)
-        n_samples = len(scores)
-        best = scores.argmax(axis=1)
-        return sp.csr_array((np.ones(n_samples, bool), best, np.arange(n_samples + 1)), shape=scores.shape)
+        return one_column(scores.argmax(axis=1), scores.shape[1])

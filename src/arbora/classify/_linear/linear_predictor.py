@@ -7,15 +7,18 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.classify._common.calibration import Calibration, class_probabilities
 from arbora.classify._common.labels import is_multilabel
-from arbora.classify._common.node_predictor import check_X
-from arbora.classify._linear.linear_model import LinearModel, PartsModel, linear_scores
+from arbora.classify._common.nested import NestedLogit
+from arbora.classify._common.node_predictor import check_X, one_column
+from arbora.classify._linear.linear_model import LinearModel, PartsModel, by_chunks, linear_scores
 from arbora.engine import ThreadEngine
+from arbora.structure import Hierarchy
 
 LINEAR_CONSTRAINTS: dict[str, Any] = {
     "C": [Interval(Real, 0, None, closed="neither")],
@@ -30,8 +33,11 @@ LINEAR_CONSTRAINTS: dict[str, Any] = {
     "random_state": ["random_state"],
     "verbose": ["verbose"],
 }
+AUTO_COST_CONSTRAINT: list[Any] = [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})]
 CHECKPOINT_CONSTRAINT: list[Any] = [str, os.PathLike, None]
 CLASS_WEIGHT_CONSTRAINT: list[Any] = [StrOptions({"balanced"}), dict, None]
+
+_MOST_VALUES = 1 << 21  # rows times nodes of a calibration over a tree at a time
 
 
 class LinearPredictor:
@@ -44,6 +50,10 @@ class LinearPredictor:
     coef_: Any
     intercept_: NDArray[Any]
     calibration_: NDArray[np.float64]
+    hierarchy_: Hierarchy
+    class_nodes_: NDArray[np.int64]
+    level_calibration_: NDArray[np.float64]  # absent without a tree
+    class_counts_: NDArray[np.int64]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -65,8 +75,29 @@ class LinearPredictor:
         return scores
 
     def _class_proba(self, X: Any) -> NDArray[Any]:
+        if "level_calibration_" in vars(self):
+            return np.asarray(np.exp(self._tree_log_proba(X)))
         calibration = Calibration(*self.calibration_)
         return class_probabilities(self._scores(X), calibration, is_multilabel(self.label_kind_))
+
+    def _tree_log_proba(self, X: Any) -> NDArray[Any]:
+        tree, scores = NestedLogit(self.hierarchy_, self.class_nodes_, self.class_counts_), self._scores(X)
+        step = max(1, _MOST_VALUES // len(tree.parent))
+        return np.vstack(
+            [
+                tree.log_proba(scores[first : first + step], self.level_calibration_)
+                for first in range(0, max(1, len(scores)), step)
+            ]
+        )
+
+    def _predict_columns(self, X: Any) -> sp.csr_array:
+        """Columns of the predicted classes; with a calibration over a tree, the most probable ones."""
+        if "level_calibration_" not in vars(self):
+            found: sp.csr_array = super()._predict_columns(X)  # type: ignore[misc]
+            return found
+        n_classes = len(self.classes_)
+        best = by_chunks(X, n_classes, lambda rows: self._tree_log_proba(rows).argmax(axis=1))
+        return one_column(np.concatenate([np.empty(0, np.int64), *best]), n_classes)
 
     def _ranking_values(self, X: Any) -> NDArray[Any]:
         # Without a calibration the probabilities have no meaning.

@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._common.held_out import learn_decisions
+from arbora.classify._common.held_out import keep_decisions, learn_decisions
+from arbora.classify._common.nested import NestedLogit
 from arbora.classify._common.training import Training, open_checkpoint
 from arbora.classify._linear.linear_model import LinearModel, keep_solution, signed_costs
 from arbora.core.engine import Engine
@@ -50,7 +51,9 @@ def fit_one_vs_rest(estimator: Any, training: Training, weight: NDArray[Any]) ->
     with Progress(n_blocks, "blocks of classes", estimator.verbose) as progress:
         trained = train_one_vs_rest(training, engine, checkpoint, progress)
     keep_solution(estimator, trained.model, trained.solutions)
-    estimator.calibration_, estimator.threshold_ = learn_decisions(
+    counts = np.diff(sp.csc_array(training.positives).indptr)
+    exclusive = not multilabel and len(estimator.classes_) > 2
+    learned = learn_decisions(
         training,
         lambda seen, key: train_one_vs_rest(seen, engine, checkpoint, key=key).model,
         engine,
@@ -58,7 +61,9 @@ def fit_one_vs_rest(estimator: Any, training: Training, weight: NDArray[Any]) ->
         threshold=estimator.threshold,
         multilabel=multilabel,
         weight=weight,
+        tree=NestedLogit(estimator.hierarchy_, estimator.class_nodes_, counts) if exclusive else None,
     )
+    keep_decisions(estimator, learned, counts)
     if checkpoint is not None:
         checkpoint.clear()
 

@@ -38,13 +38,15 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
-from arbora.classify._common.held_out import learn_decisions
+from arbora.classify._common.held_out import keep_decisions, learn_decisions
 from arbora.classify._common.labels import encode_targets
+from arbora.classify._common.nested import NestedLogit
 from arbora.classify._common.node_predictor import NodePredictor
 from arbora.classify._common.training import (
     Training,
@@ -53,6 +55,7 @@ from arbora.classify._common.training import (
     open_checkpoint,
     positive_weights,
 )
+from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.coupling import Coupling, couple
 from arbora.classify._linear.linear_model import LinearModel, PartsModel, as_csr, full_weights
 from arbora.classify._linear.linear_predictor import (
@@ -88,7 +91,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LINEAR_CONSTRAINTS,
-        "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"cv"})],
+        "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto", "cv"})],
         "coupling": [Interval(Real, 0, None, closed="left"), StrOptions({"cv"}), "array-like", dict],
         "fade": [Interval(Real, 0, None, closed="neither"), None],
         "class_weight": CLASS_WEIGHT_CONSTRAINT,
@@ -127,7 +130,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
         self
         """
         with all_or_nothing(self):
-            C = 1.0 if self.C == "cv" else self.C
+            C = initial_cost(self.C)
             resumable = self.checkpoint is not None
             everything = check_training(self, X, y, sample_weight, loss=self._loss, C=C, resumable=resumable)
             self._refuse_remote()
@@ -136,6 +139,9 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
             weights = positive_weights(self.class_weight, training, names, self.nodes_)
             training = training._replace(positive_weight=weights)
             everything = everything._replace(positive_weight=weights)
+            if self.C == "auto":
+                training = with_cost(self, training, ThreadEngine(self.n_jobs))
+                everything = everything._replace(row_cost=everything.row_cost * self.C_)
             self.structure_ = self.structure
             plan = make_plan(self, everything, self._couple)
             checkpoint = open_checkpoint(self, everything, cv=plan.splits or None)
@@ -147,7 +153,9 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
             if self.C == "cv":
                 training = training._replace(row_cost=training.row_cost * self.C_)
             self._train_and_keep(training, coupling, checkpoint)
-            self.calibration_, self.threshold_ = learn_decisions(
+            counts = np.diff(sp.csc_array(training.positives).indptr)
+            tree = None if self._multilabel else NestedLogit(self.hierarchy_, self.class_nodes_, counts)
+            learned = learn_decisions(
                 training,
                 lambda seen, key: build_model(
                     self._train(seen, coupling, checkpoint=checkpoint, key=key), self.prune_below, keep=False
@@ -156,7 +164,9 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
                 calibration=self.calibration,
                 threshold=self.threshold,
                 multilabel=self._multilabel,
+                tree=tree,
             )
+            keep_decisions(self, learned, counts)
             if checkpoint is not None:
                 checkpoint.clear()
         return self
@@ -205,8 +215,9 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
         A new class starts where the structure expects it, near its parent.
 
         The current parameters apply: a `C` or a `coupling` that was set since the last call holds for the new
-        documents, and is stored in `C_` and `coupling_`. "cv" means the values that `fit` chose; nothing is searched
-        here. The calibration of `fit` does not change; new classes get the median of the learned thresholds.
+        documents, and is stored in `C_` and `coupling_`. "auto" and "cv" mean the values that `fit` chose; nothing is
+        searched here. The scale of the calibration does not change, but new classes end the calibration by levels of
+        the tree; new classes get the median of the learned thresholds.
 
         Parameters
         ----------

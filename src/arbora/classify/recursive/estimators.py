@@ -25,10 +25,12 @@ class RecursiveSVC(RecursiveClassifier):
 
     Parameters
     ----------
-    C : float or "cv"
-        Cost of a unit of loss. A larger value fits the training data more closely. "cv" chooses among `Cs` by
-        cross-validation; the choice is in `C_`.
-    loss : {"hinge", "squared_hinge"}
+    C : float, "auto" or "cv"
+        Cost of a unit of loss. A larger value fits the training data more closely. "auto" is the choice of
+        `OneVsRestSVC`, quickly made for classes without a structure. "cv" chooses among `Cs` by cross-validation. The
+        choice is in `C_`.
+    loss : {"squared_hinge", "hinge"}
+        The squared hinge depends less on C and gives better probabilities; the hinge is the published model.
     structure : Hierarchy or LabelGraph, optional
         Label structure; the labels are names of its nodes. Without one, the model is flat.
     coupling : float, "cv", sequence of floats or dict
@@ -66,8 +68,9 @@ class RecursiveSVC(RecursiveClassifier):
     calibration : "holdout", int or None
         How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
         others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
-    threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
-        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`).
+    threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
+        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the
+        better one of "global" and "rcut" on the held-out rows, or "zero" if there are too few rows to hold out.
     prune_below : float, optional
         Store the weights as sparse differences of nodes from their parents, without entries whose absolute value is
         not above this: for structures so large that a dense `coef_` does not fit. 0.0 drops only zeros.
@@ -151,9 +154,9 @@ class RecursiveSVC(RecursiveClassifier):
 
     def __init__(
         self,
-        C: Any = 1.0,
+        C: Any = "auto",
         *,
-        loss: str = "hinge",
+        loss: str = "squared_hinge",
         structure: Hierarchy | LabelGraph | None = None,
         coupling: Any = 0.1,
         fade: float | None = 16.0,
@@ -167,7 +170,7 @@ class RecursiveSVC(RecursiveClassifier):
         cv: Any = 3,
         scoring: str = "macro_f1",
         calibration: Any = "holdout",
-        threshold: Any = "zero",
+        threshold: Any = "auto",
         prune_below: float | None = None,
         dtype: str = "float32",
         warm_start: bool = False,
@@ -212,8 +215,9 @@ class RecursiveLogisticRegression(RecursiveClassifier):
 
     Parameters
     ----------
-    C : float or "cv"
-        Cost of a unit of loss. A larger value fits the training data more closely. "cv" chooses among `Cs`.
+    C : float, "auto" or "cv"
+        Cost of a unit of loss. A larger value fits the training data more closely. "auto" is the choice of
+        `OneVsRestLogistic`, "cv" chooses among `Cs`.
     structure : Hierarchy or LabelGraph, optional
         Label structure; the labels are names of its nodes. Without one, the model is flat.
     coupling : float, "cv", sequence of floats or dict
@@ -264,7 +268,7 @@ class RecursiveLogisticRegression(RecursiveClassifier):
 
     def __init__(
         self,
-        C: Any = 1.0,
+        C: Any = "auto",
         *,
         structure: Hierarchy | LabelGraph | None = None,
         coupling: Any = 0.1,
@@ -279,7 +283,7 @@ class RecursiveLogisticRegression(RecursiveClassifier):
         cv: Any = 3,
         scoring: str = "macro_f1",
         calibration: Any = "holdout",
-        threshold: Any = "zero",
+        threshold: Any = "auto",
         prune_below: float | None = None,
         dtype: str = "float32",
         warm_start: bool = False,

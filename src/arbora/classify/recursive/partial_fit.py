@@ -184,7 +184,7 @@ def learn_more(
         refuse_new_meaning(old_names, targets.nodes[old], old_classes)
     mixing = mixing_of(within, old, targets.class_nodes, coupling, fade)
     estimator._remember_targets(targets)
-    estimator.structure_ = structure
+    before_structure, estimator.structure_ = estimator.structure_, structure
     seed = seed_of(estimator.random_state, estimator.checkpoint is not None)
     options = solver_options(estimator, estimator._loss, seed)
     if not options.bias:
@@ -207,6 +207,9 @@ def learn_more(
         parts = as_parts(before, estimator.prune_below)
         model = moved(parts, model, mixing, columns, estimator.prune_below)
     keep_coupled(estimator, fitted, model)
+    if len(old_classes) < len(estimator.classes_) or structure is not before_structure:
+        for name in ("level_calibration_", "class_counts_"):
+            estimator.__dict__.pop(name, None)
     if len(old_classes) < len(estimator.classes_) and hasattr(estimator.threshold_, "n_classes_"):
         estimator.threshold_ = extend_threshold(estimator.threshold_, len(estimator.classes_), columns)
 

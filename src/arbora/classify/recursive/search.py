@@ -157,14 +157,16 @@ def select(
     estimator: Any, training: Training, plan: Plan, engine: Engine, checkpoint: Checkpoint | None
 ) -> Coupling:
     """Set `C_` and `coupling_` of an estimator, by cross-validation if the plan has folds; return the coupling."""
-    estimator.C_, estimator.coupling_ = estimator.C, estimator.coupling
+    if estimator.C != "auto":  # which is in C_ already
+        estimator.C_ = estimator.C
+    estimator.coupling_ = estimator.coupling
     for name in ("cv_results_", "cv_splits_", "cv_n_samples_"):
         estimator.__dict__.pop(name, None)
     if not plan.splits:
         return plan.coupled[0]
     with Progress(None, "candidates", estimator.verbose) as progress:
         results = search(training, plan, engine, checkpoint, progress)
-    given = 1.0 if estimator.C == "cv" else estimator.C  # a given C is part of the costs
+    given = 1.0 if estimator.C == "cv" else estimator.C_  # a given C is part of the costs
     estimator.cv_results_ = {**results, "C": results["C"] * given}
     if not isinstance(estimator.cv, Integral | None):
         estimator.cv_splits_, estimator.cv_n_samples_ = plan.splits, training.X.shape[0]

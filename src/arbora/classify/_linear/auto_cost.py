@@ -1,0 +1,130 @@
+"""The cost of `C="auto"`: in the units of the rows, and chosen on held-out rows.
+
+The solution of a linear classifier depends on C only through C ||x||^2: rows twice as long need a quarter of the
+cost. In units of 1 / (mean squared norm of the rows), the hinge and the squared hinge fit texts with C = 1 whatever
+their number of rows and classes, and the logistic loss, whose slope is never above 1, with C = 10. How much noise
+the labels have cannot be read from the rows: standardised measurements need between a third and a hundred of these
+units. The cost therefore moves from there by factors of about three as long as the likelihood of held-out labels
+rises. The search has a fixed size (some thousand rows, some tens of classes, coarse training), so that its share of a
+large fit is small.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import log_expit
+
+from arbora.classify._common.calibration import fit_sigmoid
+from arbora.classify._common.training import Training
+from arbora.classify._linear.linear_model import linear_scores
+from arbora.classify._linear.one_vs_rest import train_one_vs_rest
+from arbora.core.engine import Engine
+from arbora.core.input.folds import random_splits
+
+UNITS = {"hinge": 1.0, "squared_hinge": 1.0, "logistic": 10.0}  # where the search starts
+_FACTORS = (3.0, 10.0, 30.0), (1 / 3, 0.1)  # upwards, and then downwards if a larger cost is worse
+_LARGEST = {"logistic": 10.0}  # factor: beyond it training is slow and hardly anything changes
+_LEAST_GAIN = 0.005  # share of the loss that a further factor must save
+_MOST_ROWS, _MOST_CLASSES = 2_500, 32
+_FEWEST_ROWS = 50  # too few to choose anything on a fifth of them
+_FEW_ROWS, _N_FOLDS = 1_000, 5  # so few rows are all held out once, in folds
+_COARSE_TOL = 0.05
+
+
+def mean_squared_norm(X: sp.csr_array, weight: NDArray[Any]) -> float:
+    """Weighted mean squared norm of the rows; 1 if all of them are zero.
+
+    Examples
+    --------
+    >>> mean_squared_norm(sp.csr_array([[3.0, 4.0], [0.0, 1.0]]), np.ones(2))
+    13.0
+    """
+    squares = sp.csr_array((np.square(X.data, dtype=np.float64), X.indices, X.indptr), shape=X.shape)
+    total = float(weight @ squares.sum(axis=1))
+    return total / float(weight.sum()) if total > 0 else 1.0
+
+
+def initial_cost(C: Any) -> float:
+    """Cost for `check_training`: 1 if it is still to be found ("auto" or "cv")."""
+    return 1.0 if isinstance(C, str) else float(C)
+
+
+def with_cost(estimator: Any, training: Training, engine: Engine) -> Training:
+    """Set `C_` of an estimator; multiply the costs by it if the search has found it.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With the parameter `C`, a number or "auto".
+    training : Training
+        With the costs of C = 1 if it is "auto", else with those of C.
+    engine : Engine
+    """
+    estimator.C_ = float(estimator.C) if estimator.C != "auto" else choose_cost(training, engine)
+    return training if estimator.C != "auto" else training._replace(row_cost=training.row_cost * estimator.C_)
+
+
+def choose_cost(training: Training, engine: Engine) -> float:
+    """Choose the cost of one-vs-rest classifiers on a sample of rows and classes.
+
+    Parameters
+    ----------
+    training : Training
+        With the costs of C = 1.
+    engine : Engine
+
+    Returns
+    -------
+    float
+    """
+    start = UNITS[training.options.loss] / mean_squared_norm(training.X, training.row_cost)
+    if training.X.shape[0] < _FEWEST_ROWS or not training.positives.nnz:
+        return start
+    sample = _sampled(training)
+    n_rows = sample.X.shape[0]
+    splits = list(random_splits(n_rows, _N_FOLDS if n_rows <= _FEW_ROWS else 1, sample.options.seed))
+    best, least = 1.0, held_out_loss(sample, start, splits, engine)
+    for path in _FACTORS:
+        for factor in path:
+            if factor > _LARGEST.get(training.options.loss, np.inf):
+                break
+            loss = held_out_loss(sample, factor * start, splits, engine)
+            if loss > (1 - _LEAST_GAIN) * least:
+                break
+            best, least = factor, loss
+        if best != 1.0:
+            break
+    return best * start
+
+
+def _sampled(training: Training) -> Training:
+    """Random rows, and the classes of random documents among them."""
+    rng = np.random.default_rng(training.options.seed)
+    rows = np.sort(rng.permutation(training.X.shape[0])[:_MOST_ROWS])
+    sample = training.with_rows(rows)
+    classes, first = np.unique(rng.permutation(sample.positives.indices), return_index=True)
+    chosen = np.sort(classes[np.argsort(first)[:_MOST_CLASSES]])
+    options = sample.options._replace(tol=max(sample.options.tol, _COARSE_TOL))
+    return sample.with_columns(chosen.astype(np.int64))._replace(options=options, pair_weight=None)
+
+
+def held_out_loss(
+    sample: Training, cost: float, splits: list[tuple[NDArray[Any], NDArray[Any]]], engine: Engine
+) -> float:
+    """Mean log loss of held-out labels, after the scores of all classes were calibrated together."""
+    scores, truth, weight = [], [], []
+    for seen, unseen in splits:
+        part = sample.with_rows(seen)
+        part = part._replace(row_cost=part.row_cost * cost)
+        scores.append(linear_scores(sample.X[unseen], train_one_vs_rest(part, engine).model, engine))
+        truth.append(sample.positives[unseen].toarray() > 0)
+        weight.append(np.repeat(sample.row_cost[unseen], sample.positives.shape[1]))
+    s, t = np.vstack(scores).astype(np.float64).ravel(), np.vstack(truth).ravel()
+    w = np.concatenate(weight)
+    fitted = fit_sigmoid(s, t, w)
+    z = fitted.scale * s + fitted.shift
+    return float(-(w @ np.where(t, log_expit(z), log_expit(-z))) / w.sum())

@@ -1,0 +1,117 @@
+"""`C="auto"`: in the units of the rows, moved by held-out labels; the learned default threshold."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from arbora.classify import (
+    MultinomialLogistic,
+    OneVsRestLogistic,
+    OneVsRestSVC,
+    RecursiveLogisticRegression,
+    RecursiveSVC,
+    TopDownSVC,
+)
+from arbora.classify._linear.auto_cost import UNITS, mean_squared_norm
+from arbora.classify.thresholds import GlobalCut, RCut, ZeroThreshold
+from arbora.structure import Hierarchy
+
+ALL = [
+    OneVsRestSVC,
+    OneVsRestLogistic,
+    RecursiveSVC,
+    RecursiveLogisticRegression,
+    TopDownSVC,
+    MultinomialLogistic,
+]
+
+
+def blobs(n_samples=300, n_features=10, spread=2.0, n_classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n_samples)
+    centres = rng.normal(size=(n_classes, n_features))
+    return centres[y] + spread * rng.normal(size=(n_samples, n_features)), y
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_longer_rows_have_a_lower_cost_and_the_same_predictions(estimator, sparse):
+    X, y = blobs()
+    X = sp.csr_array(X) if sparse else X
+    models = [
+        estimator(fit_intercept=False, dtype="float64", random_state=0).fit(factor * X, y)
+        for factor in (1.0, 8.0)
+    ]
+    assert pytest.approx(models[0].C_ / 64) == models[1].C_
+    assert models[0].predict(X).tolist() == models[1].predict(8.0 * X).tolist()
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_a_given_cost_is_kept(estimator):
+    X, y = blobs(80)
+    assert estimator(2, random_state=0).fit(X, y).C_ == 2.0
+
+
+def test_few_rows_get_the_cost_of_the_rule():
+    X, y = blobs(40)
+    assert (
+        pytest.approx(1 / mean_squared_norm(sp.csr_array(X), np.ones(len(X))))
+        == OneVsRestSVC(random_state=0).fit(X, y).C_
+    )
+    zero = OneVsRestSVC(random_state=0).fit(np.zeros((6, 2)), [0, 1] * 3)
+    assert UNITS["squared_hinge"] == zero.C_
+
+
+def test_classes_that_differ_in_small_features_raise_the_cost():
+    X, y = blobs(1500, 5, spread=0.3, n_classes=8)
+    rng = np.random.default_rng(1)
+    small = np.hstack([0.2 * X, rng.normal(size=(1500, 40))])
+    rule = 1 / mean_squared_norm(sp.csr_array(small), np.ones(1500))
+    assert 2 * rule < OneVsRestSVC(random_state=0).fit(small, y).C_
+    assert 2 * rule > OneVsRestSVC(random_state=0).fit(small, rng.permutation(y)).C_
+
+
+def test_the_cost_does_not_depend_on_threads_or_weightless_rows():
+    X, y = blobs(400)
+    alone = RecursiveSVC(random_state=0, n_jobs=1).fit(X, y)
+    assert RecursiveSVC(random_state=0, n_jobs=2).fit(X, y).C_ == alone.C_
+    weight = np.append(np.ones(400), np.zeros(50))
+    more = np.vstack([X, 100 + np.zeros((50, X.shape[1]))]), np.append(y, np.zeros(50, int))
+    assert RecursiveSVC(random_state=0).fit(*more, weight).C_ == alone.C_
+
+
+def test_the_coupling_is_searched_at_the_cost_of_the_rule():
+    X, y = blobs(200, n_classes=4)
+    tree = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", 0), ("a", 1), ("b", 2), ("b", 3)])
+    names = np.array([0, 1, 2, 3], dtype=object)[y]
+    model = RecursiveSVC(coupling="cv", structure=tree, random_state=0).fit(X, names)
+    assert model.C_ == RecursiveSVC(structure=tree, random_state=0).fit(X, names).C_
+    assert set(model.cv_results_["C"]) == {model.C_}
+
+
+def labelled(n_samples, row_scale):
+    rng = np.random.default_rng(0)
+    Y = rng.random((n_samples, 6)) < 0.2
+    Y[np.arange(n_samples), rng.integers(0, 6, n_samples)] = True
+    X = Y @ rng.normal(size=(6, 12)) + 0.8 * rng.normal(size=(n_samples, 12))
+    return X * row_scale(rng, n_samples)[:, None], Y.astype(int)
+
+
+@pytest.mark.parametrize("estimator", [OneVsRestSVC, RecursiveLogisticRegression])
+def test_the_default_threshold_is_the_better_one_of_two(estimator):
+    X, Y = labelled(400, lambda rng, n: np.ones(n))
+    model = estimator(random_state=0).fit(X, Y)
+    assert isinstance(model.threshold_, GlobalCut | RCut)
+    few = estimator(random_state=0).fit(X[:4], Y[:4])
+    assert isinstance(few.threshold_, ZeroThreshold)
+    again = estimator(random_state=0, threshold="global").fit(X, Y)
+    if isinstance(model.threshold_, GlobalCut):
+        assert model.predict(X).tolist() == again.predict(X).tolist()
+
+
+def test_rows_of_unequal_length_get_a_number_of_labels():
+    rng = np.random.default_rng(0)
+    code = rng.integers(0, 4, 600)
+    X = (np.eye(4)[code] + 0.2 * rng.normal(size=(600, 4))) * np.exp(3 * rng.normal(size=600))[:, None]
+    model = OneVsRestSVC(fit_intercept=False, random_state=0).fit(X, np.eye(4, dtype=int)[code])
+    assert isinstance(model.threshold_, RCut)
