@@ -200,6 +200,7 @@ def train_classifier(
     how = "held out" if test is None else "given"
     calibration = None
     if structure is not None:
+        estimator = classifier.estimator_
         calibration = level_calibration(estimator, X_test, unseen.y, estimator.hierarchy_)
     rows = np.flatnonzero(is_test)
     trial = Trial(unseen.y, predictions, baseline, rows, len(train), how, calibration)
