@@ -3,6 +3,7 @@
     python -m benchmarks.robustness --soak 100000       # requests to each of two servers, on 127.0.0.1
     python -m benchmarks.robustness --stream 10         # gigabytes of text through `arbora predict -`
     python -m benchmarks.robustness --speed ../old      # loading and prediction, beside another checkout
+    python -m benchmarks.robustness --checks            # the checks of a prediction by themselves
     python -m benchmarks.robustness                     # write the section of RESULTS.md
 
 `make fuzz` and `make chaos` count for themselves. All counts are added up in build/robustness.json.
@@ -19,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from benchmarks._common.report import published
-from benchmarks._common.robustness_speed import compare
+from benchmarks._common.robustness_speed import compare, share_of_checks
 from benchmarks._common.serving_soak import keep_alive, soak
 from benchmarks._common.text_stream import stream
 
@@ -141,6 +142,19 @@ def report_speed(found: list[dict[str, Any]]) -> None:
         print(f"| {one['task']} | {one['old']:.2f} | {one['new']:.2f} | {one['new'] / one['old']:.3f} |")
 
 
+def report_checks(found: list[dict[str, Any]]) -> None:
+    print(
+        "\nThe checks of a prediction by themselves, in one process: structure, size and finiteness of the rows; "
+        "and the test for finite values that they replace.\n"
+    )
+    print("| model | predict, ms | checks, ms | replaced, ms | share of the checks that were added |")
+    print("|---|---:|---:|---:|---:|")
+    for one in found:
+        share = (one["checks"] - one["replaced"]) / one["predict"]
+        cells = (one["predict"], one["checks"], one["replaced"])
+        print(f"| {one['task']} | " + " | ".join(f"{value:.3f}" for value in cells) + f" | {share:.2%} |")
+
+
 def main() -> None:
     """Measure what is asked for, or write the section."""
     parser = argparse.ArgumentParser(
@@ -149,6 +163,7 @@ def main() -> None:
     parser.add_argument("--soak", type=int, metavar="REQUESTS")
     parser.add_argument("--stream", type=float, metavar="GB")
     parser.add_argument("--speed", type=Path, metavar="CHECKOUT")
+    parser.add_argument("--checks", action="store_true", help="the share of the checks in a prediction")
     parser.add_argument("--longest", type=float, default=1500.0, help="seconds of each soak and each stream")
     parser.add_argument("--turns", type=int, default=5)
     options = parser.parse_args()
@@ -160,7 +175,9 @@ def main() -> None:
         old, new = options.speed.resolve(), Path(__file__).parents[1]
         keep("keep_alive", keep_alive({"before": old, "after": new}))
         keep("speed", compare(old, options.turns))
-    if options.soak or options.stream or options.speed:
+    if options.checks:
+        keep("checks", share_of_checks())
+    if options.soak or options.stream or options.speed or options.checks:
         return
     kept = read_kept()
     with published("Robustness"):
@@ -172,6 +189,7 @@ def main() -> None:
             "keep_alive": report_keep_alive,
             "stream": report_stream,
             "speed": report_speed,
+            "checks": report_checks,
         }
         for name, report in reports.items():
             if name in kept:

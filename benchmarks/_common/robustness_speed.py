@@ -52,12 +52,36 @@ print(json.dumps(found))
 """
 
 
-def _run(checkout: Path, *arguments: str) -> str:
+SHARE = (
+    WORK.split("def shortest")[0].replace("from arbora.io import load, save", "from arbora.io import load")
+    + """
+from arbora.core.input.sparse_structure import check_structure
+from arbora.core.input.validation import check_size, sum_of_squares
+def shortest(call, repeats):
+    call()
+    times = []
+    for _ in range(repeats):
+        begun = time.process_time()
+        call()
+        times.append(time.process_time() - begun)
+    return 1000 * min(times)
+checks = shortest(lambda: (check_structure(X), check_size(X, False), sum_of_squares(X)), 50)
+replaced = shortest(lambda: np.isfinite(X.data).all(), 50)
+found = {}
+for name in ("flat", "top_down", "vmf"):
+    model = load(f"{folder}/{name}")
+    found[name] = [shortest(lambda: model.predict(X), 15), checks, replaced]
+print(json.dumps(found))
+"""
+)
+
+
+def _run(checkout: Path, *arguments: str, work: str = WORK) -> str:
     environment = {
         **os.environ, "PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
     }  # fmt: skip
     ended = subprocess.run(
-        [sys.executable, "-c", WORK, *arguments], env=environment, check=True, capture_output=True, text=True
+        [sys.executable, "-c", work, *arguments], env=environment, check=True, capture_output=True, text=True
     )
     return ended.stdout
 
@@ -75,6 +99,21 @@ def compare(old: Path, turns: int) -> list[dict[str, Any]]:
     rows = [
         {"task": task, "old": min(values), "new": min(found["new"][task])}
         for task, values in found["old"].items()
+    ]
+    for row in rows:
+        print(row, flush=True)
+    return rows
+
+
+def share_of_checks() -> list[dict[str, Any]]:
+    """Measure the checks of a prediction by themselves: structure, size and finiteness of 8,000 sparse rows."""
+    here = Path(__file__).parents[2]
+    with tempfile.TemporaryDirectory() as folder:
+        _run(here, folder, "make")
+        found = json.loads(_run(here, folder, "measure", work=SHARE))
+    rows = [
+        {"task": name, "predict": predict, "checks": checks, "replaced": replaced}
+        for name, (predict, checks, replaced) in found.items()
     ]
     for row in rows:
         print(row, flush=True)
