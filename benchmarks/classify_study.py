@@ -165,13 +165,14 @@ def recursive_logistic(parts: Parts, unit: float) -> Iterator[Candidate]:
 
 
 # Arbora's estimators before and after the change, and what each part of it does; measured on the sets kept aside.
-_OLD_SVM: dict[str, Any] = {"C": 1.0, "loss": "hinge", "threshold": "zero", "nested": False}
-_OLD_LOGISTIC: dict[str, Any] = {"C": 1.0, "threshold": "zero", "nested": False}
+_OLD_SVM: dict[str, Any] = {"C": 1.0, "loss": "hinge", "threshold": "zero"}
+_OLD_LOGISTIC: dict[str, Any] = {"C": 1.0, "threshold": "zero"}
 CHANGES: dict[str, tuple[type, dict[str, Any]]] = {
     "OneVsRestSVC, before": (OneVsRestSVC, _OLD_SVM),
     "OneVsRestSVC, squared hinge": (OneVsRestSVC, {**_OLD_SVM, "loss": "squared_hinge"}),
-    "OneVsRestSVC, and C auto": (OneVsRestSVC, {"threshold": "zero", "nested": False}),
+    "OneVsRestSVC, and C auto": (OneVsRestSVC, {"threshold": "zero"}),
     "OneVsRestSVC, after": (OneVsRestSVC, {}),
+    "OneVsRestSVC, levels": (OneVsRestSVC, {"calibration": "levels"}),
     "RecursiveSVC, before": (RecursiveSVC, _OLD_SVM),
     "RecursiveSVC, after": (RecursiveSVC, {}),
     "TopDownSVC, before": (TopDownSVC, {"C": 1.0, "loss": "hinge", "descent": "greedy"}),
@@ -191,15 +192,11 @@ def measure_change(data: str, change: str, options: argparse.Namespace) -> dict[
     estimator, params = CHANGES[change]
     if work.multilabel and estimator is MultinomialLogistic:
         return {"status": NOT_APPLICABLE, "why": "one label"}
-    params = dict(params)
-    nested = params.pop("nested", True)
     targets = encoded(work)
     model = Ours(work, targets, estimator, **params)
     started = time.process_time()
     model.fit(work.X, work.y)
     seconds = time.process_time() - started
-    if not nested:  # one scale for all classes
-        vars(model.model).pop("level_calibration_", None)
     found = scores(work, model, model.predict(work.X_test), model.proba(work.X_test))
     return {**found, "fit": seconds, "C": float(model.model.C_)}
 

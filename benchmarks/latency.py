@@ -29,7 +29,7 @@ from benchmarks._common.report import published
 from benchmarks._common.tasks import SOURCES, weighted_counts
 
 SECTION = "Latency of classifiers in a new process"
-TURNS = 5
+TURNS = 3
 N_TRAIN = 3_000
 
 _READ = "import scipy.sparse as sp; X = sp.csr_array(sp.load_npz('{folder}/rows.npz'))"

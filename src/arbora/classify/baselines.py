@@ -28,6 +28,7 @@ from arbora.classify._linear.linear_predictor import (
     AUTO_COST_CONSTRAINT,
     CHECKPOINT_CONSTRAINT,
     CLASS_WEIGHT_CONSTRAINT,
+    LEVELS_CONSTRAINT,
     LINEAR_CONSTRAINTS,
     LinearPredictor,
 )
@@ -40,6 +41,7 @@ from arbora.structure import Hierarchy
 _CONSTRAINTS: dict[str, Any] = {
     **LINEAR_CONSTRAINTS,
     "C": AUTO_COST_CONSTRAINT,
+    "calibration": LEVELS_CONSTRAINT,
     "class_weight": CLASS_WEIGHT_CONSTRAINT,
     "threshold": THRESHOLD_CONSTRAINT,
     "checkpoint": CHECKPOINT_CONSTRAINT,
@@ -94,9 +96,11 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
     class_weight : dict, "balanced" or None
         Factors on the cost of the positive rows of each class, by name (with two classes: of the rows of each class).
         "balanced" is n_samples / (n_classes * n_samples of the class).
-    calibration : "holdout", int or None
+    calibration : "holdout", "levels", int or None
         How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
-        others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
+        others; an integer learns it on that many folds (slower, more precise); None sets it to 1. "levels", for one
+        label per row over a tree, learns a scale for each level (a nested logit) and predicts the most probable
+        class. It is better where new documents are like the training documents, and worse where they are not.
     threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
         Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the
         better one of "global" and "rcut" on the held-out rows, or "zero" if there are too few rows to hold out. All
@@ -244,9 +248,11 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
     class_weight : dict, "balanced" or None
         Factors on the cost of the positive rows of each class, by name (with two classes: of the rows of each class).
         "balanced" is n_samples / (n_classes * n_samples of the class).
-    calibration : "holdout", int or None
+    calibration : "holdout", "levels", int or None
         How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
-        others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
+        others; an integer learns it on that many folds (slower, more precise); None sets it to 1. "levels", for one
+        label per row over a tree, learns a scale for each level (a nested logit) and predicts the most probable
+        class. It is better where new documents are like the training documents, and worse where they are not.
     threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
         Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the
         better one of "global" and "rcut" on the held-out rows, or "zero" if there are too few rows to hold out. All

@@ -54,7 +54,9 @@ def keep_decisions(estimator: Any, learned: LearnedDecisions, class_counts: NDAr
 
 def effective_calibration(calibration: Any, threshold: Threshold | None) -> Any:
     """How rows are held out: a threshold that is learned needs them even with `calibration=None`."""
-    return "holdout" if threshold is not None and threshold.learns and calibration is None else calibration
+    if calibration == "levels" or (calibration is None and threshold is not None and threshold.learns):
+        return "holdout"
+    return calibration
 
 
 def learn_decisions(
@@ -77,7 +79,7 @@ def learn_decisions(
         Trains on part of the rows. Its second argument is a key for the pieces of a checkpoint.
     engine : Engine
         Computes the scores.
-    calibration : "holdout", int or None
+    calibration : "holdout", "levels", int or None
     threshold : str or Threshold
         Ignored unless `multilabel`.
     multilabel : bool
@@ -93,7 +95,7 @@ def learn_decisions(
     scale, levels = Calibration(1.0), None
     if parts and calibration is not None:
         scale = fit_calibration(parts, multilabel)
-        if tree is not None and not multilabel and tree.n_levels > 1:
+        if calibration == "levels" and tree is not None and not multilabel and tree.n_levels > 1:
             levels = fit_tree(parts, tree, scale.scale)
     if cut is not None and learns:
         if isinstance(threshold, str) and threshold == "auto":

@@ -34,6 +34,11 @@ LINEAR_CONSTRAINTS: dict[str, Any] = {
     "verbose": ["verbose"],
 }
 AUTO_COST_CONSTRAINT: list[Any] = [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})]
+LEVELS_CONSTRAINT: list[Any] = [
+    StrOptions({"holdout", "levels"}),
+    Interval(Integral, 2, None, closed="left"),
+    None,
+]
 CHECKPOINT_CONSTRAINT: list[Any] = [str, os.PathLike, None]
 CLASS_WEIGHT_CONSTRAINT: list[Any] = [StrOptions({"balanced"}), dict, None]
 

@@ -61,6 +61,7 @@ from arbora.classify._linear.linear_model import LinearModel, PartsModel, as_csr
 from arbora.classify._linear.linear_predictor import (
     CHECKPOINT_CONSTRAINT,
     CLASS_WEIGHT_CONSTRAINT,
+    LEVELS_CONSTRAINT,
     LINEAR_CONSTRAINTS,
     LinearPredictor,
 )
@@ -92,6 +93,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LINEAR_CONSTRAINTS,
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto", "cv"})],
+        "calibration": LEVELS_CONSTRAINT,
         "coupling": [Interval(Real, 0, None, closed="left"), StrOptions({"cv"}), "array-like", dict],
         "fade": [Interval(Real, 0, None, closed="neither"), None],
         "class_weight": CLASS_WEIGHT_CONSTRAINT,

@@ -65,9 +65,11 @@ class RecursiveSVC(RecursiveClassifier):
     scoring : {"macro_f1", "micro_f1"}
         Score of the cross-validation; "f1_macro" and "f1_micro" are synonyms. Each row of positive weight counts
         once.
-    calibration : "holdout", int or None
+    calibration : "holdout", "levels", int or None
         How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
-        others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
+        others; an integer learns it on that many folds (slower, more precise); None sets it to 1. "levels", for one
+        label per row over a tree, learns a scale for each level (a nested logit) and predicts the most probable
+        class. It is better where new documents are like the training documents, and worse where they are not.
     threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
         Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the
         better one of "global" and "rcut" on the held-out rows, or "zero" if there are too few rows to hold out.
