@@ -53,7 +53,8 @@ from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
 from arbora.core.storage.checkpoint import Checkpoint
 from arbora.engine import ThreadEngine
-from arbora.infer.linear.flat import BLOCK, BlockSolution
+from arbora.infer.linear.flat import BLOCK
+from arbora.infer.linear.flat_block import BlockSolution
 from arbora.structure import Hierarchy
 
 

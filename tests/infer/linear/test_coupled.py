@@ -56,7 +56,8 @@ def twin_sweep(problem, norm2, loss, K, W, A, order, idle=-1.0):
         value = c * loss_value(loss, m)
         gaps = value + conjugate(loss, A[i], c) + A[i] * m
         sums += value.sum(), (A[i] * m).sum() / 2, gaps.sum()
-        for b in np.flatnonzero(gaps > idle):  # each class sees the moves of those before it
+        visited = gaps > idle if loss == "logistic" else np.ones(len(gaps), bool)
+        for b in np.flatnonzero(visited):  # each class sees the moves of those before it
             m = y[b] * (design[i] @ W[:, b])
             # The bound of the squared norm away from zero, as the kernel has it.
             new = best(loss, A[i, b], m, c[b], float(norm2[i]) * K[b, b])

@@ -14,7 +14,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from arbora.core.memory import available_memory, require_memory
-from arbora.infer.linear.flat import prepare_rows, solve_block
+from arbora.infer.linear.flat import prepare_rows
+from arbora.infer.linear.flat_block import solve_block
 from arbora.kernels import LOSSES, sweep_active, sweep_block
 from support.linear_problems import Problem, dual, primal, random_problem, weights_of
 

@@ -17,7 +17,8 @@ from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.core.storage.checkpoint import Checkpoint
 from arbora.engine import ThreadEngine
-from arbora.infer.linear.flat import BLOCK, BlockSolution, class_blocks, prepare_rows, solve_block
+from arbora.infer.linear.flat import BLOCK, class_blocks, prepare_rows
+from arbora.infer.linear.flat_block import BlockSolution, solve_block
 
 
 class Trained(NamedTuple):

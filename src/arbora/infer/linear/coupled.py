@@ -35,7 +35,7 @@ from arbora.core.progress import Progress
 from arbora.core.storage.checkpoint import Checkpoint
 from arbora.core.trace import Trace
 from arbora.infer.linear.coupled_state import CoupledState, Multipliers, RoundPieces, Visit, no_multipliers
-from arbora.infer.linear.flat import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows
+from arbora.infer.linear.flat import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows, visiting_order
 from arbora.infer.linear.layout import Layout, coupling_of_wave, lay_out
 from arbora.infer.linear.row_views import RowView, view_all, view_some
 from arbora.infer.linear.shared_update import update_shared
@@ -206,7 +206,7 @@ class CoupledSolver:
         cost, A, W = self._block_arrays(k, view, multipliers, shared)
         K = K.astype(rows.dtype)
         n_block = A.shape[1]
-        order = np.random.default_rng(seed).permutation(rows.n_samples)
+        order = visiting_order(rows.n_samples, np.random.default_rng(seed))
         # A logistic multiplier is never at a bound, so there are no lists of active pairs.
         active = np.empty((n_block, 0 if self.loss == "logistic" else rows.n_samples), np.int32)
         n_active = np.zeros(n_block, np.int64)

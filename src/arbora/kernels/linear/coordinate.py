@@ -32,6 +32,7 @@ LOSSES = {"hinge": HINGE, "squared_hinge": SQUARED_HINGE, "logistic": LOGISTIC}
 
 NEWTON_STEPS, NEWTON_STOP = 40, 1e-4  # the last step leaves the dual within 1e-9 c of its minimum
 _COPY_COST = 8  # visits per feature that cost as much as copying the weights of a class out and back
+_FEW_MOVED = 4  # classes of a row that moved, up to which their weights are changed one class after the other
 SETTLED = 0.1  # sweep_active drops a pair whose gradient points this far beyond its bound
 
 
@@ -94,6 +95,95 @@ def loss_and_gap(loss, a, m, c, one):  # type: ignore[no-untyped-def]
     return value, value + a * m + c * entropy
 
 
+@nb.njit(inline="always", **FAST)
+def has_work(A, cost, g, one):  # type: ignore[no-untyped-def]
+    """Whether some class of a row has a multiplier or a margin below one (hinge losses); free of branches."""
+    most = one - one
+    for b in range(len(g)):
+        most = max(most, max(A[b], one - math.copysign(one, cost[b]) * g[b]))
+    return most > one - one
+
+
+@nb.njit(inline="always", **FAST)
+def can_move(loss, a, c, beyond, zero):  # type: ignore[no-untyped-def]
+    """Whether a multiplier is not settled at a bound; `beyond` is its margin minus one (hinge losses)."""
+    below = a < c or (loss == SQUARED_HINGE and c > zero)
+    return (a > zero or beyond < zero) and (below or beyond > zero)
+
+
+@nb.njit(inline="always", **FAST)
+def _sweep_hinge_row(loss, A, cost, q, g, d, sums, active, n_active, i, one):  # type: ignore[no-untyped-def]
+    """Visit the classes of a row that have a multiplier or a margin below one; return how many of them moved.
+
+    All other pairs have no loss, no gap and no step. The changes of the weights are written into d.
+    """
+    zero = one - one
+    n_moved = 0
+    for b in range(len(g)):
+        d[b] = zero
+        a, y = A[b], math.copysign(one, cost[b])
+        m = y * g[b]
+        if a == zero and m >= one:
+            continue
+        c = abs(cost[b])
+        value, gap = loss_and_gap(loss, a, m, c, one)
+        sums[0] += value
+        sums[1] += a * m
+        sums[2] += gap
+        new = hinge_step(a, m, c, q, one) if loss == HINGE else squared_hinge_step(a, m, c, q, one)
+        if new != a:
+            A[b] = new
+            d[b] = (new - a) * y
+            n_moved += 1
+        if can_move(loss, new, c, m - one, zero):
+            active[b, n_active[b]] = i
+            n_active[b] += 1
+    return n_moved
+
+
+@nb.njit(inline="always", **FAST)
+def _sweep_logistic_row(A, cost, q, g, d, sums, one):  # type: ignore[no-untyped-def]
+    """Visit all classes of a row: a logistic multiplier is never at a bound. Returns how many of them moved."""
+    zero, tiny = one - one, g.dtype.type(1e-30)
+    row_loss, row_norm, row_gap, largest = zero, zero, zero, zero
+    for b in range(len(g)):
+        c, a = abs(cost[b]), A[b]
+        y = math.copysign(one, cost[b])
+        m = y * g[b]
+        # The gap is c times the relative entropy of a / c and p: to second order, up to a factor 1 - p.
+        p = max(one / (one + math.exp(m)), tiny)
+        row_loss += c * (max(-m, zero) + math.log1p(math.exp(-abs(m))))
+        row_norm += a * m
+        row_gap += (a - c * p) ** 2 / (c * p * (one + one)) if c > zero else zero
+        new = logistic_step(a, m, c, q, one)
+        A[b] = new
+        d[b] = (new - a) * y
+        largest = max(largest, abs(d[b]))
+    sums[0] += row_loss
+    sums[1] += row_norm
+    sums[2] += row_gap
+    return len(g) if largest > zero else 0
+
+
+@nb.njit(inline="always", **FAST)
+def add_to_weights(indptr, indices, data, i, bias, d, n_moved, W):  # type: ignore[no-untyped-def]
+    """Add row i times the changes d to the weights; only the columns that changed, if they are few."""
+    n_block, last = W.shape[1], W.shape[0] - 1
+    if n_moved > _FEW_MOVED:
+        for b in range(n_block):
+            W[last, b] += bias * d[b]
+        for k in range(indptr[i], indptr[i + 1]):
+            v, j = data[k], indices[k]
+            for b in range(n_block):
+                W[j, b] += v * d[b]
+    else:
+        for b in range(n_block):
+            if d[b] != 0:
+                W[last, b] += bias * d[b]
+                for k in range(indptr[i], indptr[i + 1]):
+                    W[indices[k], b] += data[k] * d[b]
+
+
 @nb.njit(**FAST)
 def sweep_block(  # type: ignore[no-untyped-def]
     indptr, indices, data, norm2, cost, loss, bias, W, A, rows, active, n_active
@@ -104,79 +194,23 @@ def sweep_block(  # type: ignore[no-untyped-def]
     regulariser and the gap, summed over pairs as they were when visited: free estimates.
     """
     n_block, last = W.shape[1], W.shape[0] - 1
-    g, d = np.empty(n_block, W.dtype), np.empty(n_block, W.dtype)
-    total_loss, total_norm, total_gap = 0.0, 0.0, 0.0
-    zero = W.dtype.type(0)
+    g, d, sums = np.empty(n_block, W.dtype), np.empty(n_block, W.dtype), np.zeros(3)
     one = W.dtype.type(1)
-    tiny = W.dtype.type(1e-30)
     n_active[:] = 0
     for s in range(len(rows)):
         i = rows[s]
         for b in range(n_block):
             g[b] = bias * W[last, b]
         add_row(indptr, indices, data, i, W, g)
-        q = norm2[i]
-        row_loss, row_norm, row_gap, largest = zero, zero, zero, zero
-        if loss == HINGE:  # written out, so that the loop over classes is free of branches
-            for b in range(n_block):
-                c, a = abs(cost[i, b]), A[i, b]
-                y = math.copysign(one, cost[i, b])
-                m = y * g[b]
-                value = c * max(one - m, zero)
-                row_loss += value
-                row_norm += a * m
-                row_gap += value + a * (m - one)
-                new = hinge_step(a, m, c, q, one)
-                A[i, b] = new
-                d[b] = (new - a) * y
-                g[b] = m - one
-                largest = max(largest, abs(d[b]))
-        elif loss == SQUARED_HINGE:
-            for b in range(n_block):
-                c, a = abs(cost[i, b]), A[i, b]
-                y = math.copysign(one, cost[i, b])
-                m = y * g[b]
-                value, gap = loss_and_gap(SQUARED_HINGE, a, m, c, one)
-                row_loss += value
-                row_norm += a * m
-                row_gap += gap
-                new = squared_hinge_step(a, m, c, q, one)
-                A[i, b] = new
-                d[b] = (new - a) * y
-                g[b] = m - one
-                largest = max(largest, abs(d[b]))
-        else:
-            for b in range(n_block):
-                c, a = abs(cost[i, b]), A[i, b]
-                y = math.copysign(one, cost[i, b])
-                m = y * g[b]
-                # The gap is c times the relative entropy of a / c and p: to second order, up to a factor 1 - p.
-                p = max(one / (one + math.exp(m)), tiny)
-                row_loss += c * (max(-m, zero) + math.log1p(math.exp(-abs(m))))
-                row_norm += a * m
-                row_gap += (a - c * p) ** 2 / (c * p * (one + one)) if c > zero else zero
-                new = logistic_step(a, m, c, q, one)
-                A[i, b] = new
-                d[b] = (new - a) * y
-                largest = max(largest, abs(d[b]))
-        total_loss += row_loss
-        total_norm += row_norm
-        total_gap += row_gap
-        if largest > zero:
-            for b in range(n_block):
-                W[last, b] += bias * d[b]
-            for k in range(indptr[i], indptr[i + 1]):
-                v, j = data[k], indices[k]
-                for b in range(n_block):
-                    W[j, b] += v * d[b]
-        if loss != LOGISTIC:  # a logistic multiplier is never at a bound
-            for b in range(n_block):
-                a, c = A[i, b], abs(cost[i, b])
-                below = a < c or (loss == SQUARED_HINGE and c > zero)
-                if (a > zero or g[b] < zero) and (below or g[b] > zero):
-                    active[b, n_active[b]] = i
-                    n_active[b] += 1
-    return total_loss, total_norm / 2, total_gap
+        if loss == LOGISTIC:
+            n_moved = _sweep_logistic_row(A[i], cost[i], norm2[i], g, d, sums, one)
+        elif has_work(A[i], cost[i], g, one):
+            n_moved = _sweep_hinge_row(loss, A[i], cost[i], norm2[i], g, d, sums, active, n_active, i, one)
+        else:  # most rows, once the classes are nearly trained
+            continue
+        if n_moved:
+            add_to_weights(indptr, indices, data, i, bias, d, n_moved, W)
+    return sums[0], sums[1] / 2, sums[2]
 
 
 @nb.njit(**FAST)

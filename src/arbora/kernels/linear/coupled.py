@@ -23,6 +23,8 @@ from arbora.kernels.linear.coordinate import (
     LOGISTIC,
     SETTLED,
     SQUARED_HINGE,
+    can_move,
+    has_work,
     hinge_step,
     logistic_step,
     loss_and_gap,
@@ -47,30 +49,67 @@ def _step(loss, a, m, c, q, one):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(inline="always", **FAST)
-def _move_row(loss, cost, A, K, q, gaps, idle, g, e, one):  # type: ignore[no-untyped-def]
-    """Visit the classes of one row in turn; write the new scores into g and the change of the weights into e.
+def _move_pair(loss, cost, A, K, q, b, g, e, one):  # type: ignore[no-untyped-def]
+    """Take a step of class b of a row; update the scores g of the row and the change e of the weights."""
+    a, y = A[b], math.copysign(one, cost[b])
+    new = _step(loss, a, y * g[b], abs(cost[b]), q * K[b, b], one)
+    d = (new - a) * y
+    if d == one - one:
+        return False
+    A[b] = new
+    p = q * d
+    for t in range(len(g)):
+        e[t] += K[b, t] * d
+        g[t] += K[b, t] * p
+    return True
 
-    Classes whose gap is at most `idle` are skipped.
+
+@nb.njit(inline="always", **FAST)
+def _sweep_hinge_row(loss, cost, A, K, q, g, e, sums, active, n_active, i, one):  # type: ignore[no-untyped-def]
+    """Visit in turn the classes of a row that have a multiplier or a margin below one; return whether one moved.
+
+    All other pairs have no loss, no gap and no step. The loss and the gap are those before the steps of the row.
     """
     zero = one - one
-    n_block = len(g)
-    moved = False
-    for b in range(n_block):
+    for b in range(len(g)):
         e[b] = zero
-    for b in range(n_block):
-        if gaps[b] <= idle:
-            continue
-        c, a = abs(cost[b]), A[b]
-        y = math.copysign(one, cost[b])
-        new = _step(loss, a, y * g[b], c, q * K[b, b], one)
-        d = (new - a) * y
-        if d != zero:
-            moved = True
-            A[b] = new
-            p = q * d
-            for t in range(n_block):
-                e[t] += K[b, t] * d
-                g[t] += K[b, t] * p
+        a, m = A[b], math.copysign(one, cost[b]) * g[b]
+        if a > zero or m < one:
+            value, gap = loss_and_gap(loss, a, m, abs(cost[b]), one)
+            sums[0] += value
+            sums[1] += a * m
+            sums[2] += gap
+    moved = False
+    for b in range(len(g)):
+        if A[b] > zero or math.copysign(one, cost[b]) * g[b] < one:
+            moved |= _move_pair(loss, cost, A, K, q, b, g, e, one)
+    for b in range(len(g)):
+        beyond = math.copysign(one, cost[b]) * g[b] - one
+        if (A[b] > zero or beyond < zero) and can_move(loss, A[b], abs(cost[b]), beyond, zero):
+            active[b, n_active[b]] = i
+            n_active[b] += 1
+    return moved
+
+
+@nb.njit(inline="always", **FAST)
+def _sweep_logistic_row(cost, A, K, q, idle, g, e, gaps, sums, one):  # type: ignore[no-untyped-def]
+    """Visit in turn the classes of a row whose gap is above `idle`; return whether one moved."""
+    zero = one - one
+    row_loss, row_norm, row_gap, moved = zero, zero, zero, False
+    for b in range(len(g)):
+        e[b] = zero
+        m = math.copysign(one, cost[b]) * g[b]
+        value, gap = loss_and_gap(LOGISTIC, A[b], m, abs(cost[b]), one)
+        row_loss += value
+        row_norm += A[b] * m
+        row_gap += gap
+        gaps[b] = gap
+    sums[0] += row_loss
+    sums[1] += row_norm
+    sums[2] += row_gap
+    for b in range(len(g)):
+        if gaps[b] > idle:
+            moved |= _move_pair(LOGISTIC, cost, A, K, q, b, g, e, one)
     return moved
 
 
@@ -80,14 +119,13 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
 ):
     """Visit the rows in the given order for all classes of the block, updating W and the multipliers A in place.
 
-    Pairs whose gap is at most `idle` are skipped; a negative number skips none. Lists in active[b, :n_active[b]] the
-    rows whose multiplier for class b can still move. Returns the loss, the regulariser and the gap, summed over pairs
-    as they were when visited: free estimates.
+    Logistic pairs whose gap is at most `idle` are skipped; a negative number skips none. Lists in
+    active[b, :n_active[b]] the rows whose multiplier for class b can still move (hinge losses). Returns the loss, the
+    regulariser and the gap, summed over pairs as they were when visited: free estimates.
     """
     n_block, last = W.shape[1], W.shape[0] - 1
     g, e, gaps = np.empty(n_block, W.dtype), np.empty(n_block, W.dtype), np.empty(n_block, W.dtype)
-    total_loss, total_norm, total_gap = 0.0, 0.0, 0.0
-    zero = W.dtype.type(0)
+    sums = np.zeros(3)
     one = W.dtype.type(1)
     n_active[:] = 0
     for s in range(len(rows)):
@@ -95,47 +133,20 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
         for b in range(n_block):
             g[b] = bias * W[last, b]
         add_row(indptr, indices, data, i, W, g)
-        row_loss, row_norm, row_gap, slack = zero, zero, zero, zero
-        if loss == HINGE:  # written out, so that the loop over classes is free of branches
-            for b in range(n_block):
-                c, a = abs(cost[i, b]), A[i, b]
-                m = math.copysign(one, cost[i, b]) * g[b]
-                value = c * max(one - m, zero)
-                gap = value + a * (m - one)
-                row_loss += value
-                row_norm += a * m
-                row_gap += gap
-                slack = max(slack, gap)
-                gaps[b] = gap
-        else:
-            for b in range(n_block):
-                m = math.copysign(one, cost[i, b]) * g[b]
-                value, gap = loss_and_gap(loss, A[i, b], m, abs(cost[i, b]), one)
-                row_loss += value
-                row_norm += A[i, b] * m
-                row_gap += gap
-                slack = max(slack, gap)
-                gaps[b] = gap
-        total_loss += row_loss
-        total_norm += row_norm
-        total_gap += row_gap
-        # A pair without a gap is at its optimum; a row without a gap is skipped.
-        if slack > zero and _move_row(loss, cost[i], A[i], K, norm2[i], gaps, idle, g, e, one):
+        if loss == LOGISTIC:
+            moved = _sweep_logistic_row(cost[i], A[i], K, norm2[i], idle, g, e, gaps, sums, one)
+        elif has_work(A[i], cost[i], g, one):
+            moved = _sweep_hinge_row(loss, cost[i], A[i], K, norm2[i], g, e, sums, active, n_active, i, one)
+        else:  # most rows, once the classes are nearly trained
+            continue
+        if moved:
             for b in range(n_block):
                 W[last, b] += bias * e[b]
             for k in range(indptr[i], indptr[i + 1]):
                 v, j = data[k], indices[k]
                 for b in range(n_block):
                     W[j, b] += v * e[b]
-        if loss != LOGISTIC:  # a logistic multiplier is never at a bound
-            for b in range(n_block):
-                a, c = A[i, b], abs(cost[i, b])
-                beyond = math.copysign(one, cost[i, b]) * g[b] - one
-                below = a < c or (loss == SQUARED_HINGE and c > zero)
-                if (a > zero or beyond < zero) and (below or beyond > zero):
-                    active[b, n_active[b]] = i
-                    n_active[b] += 1
-    return total_loss, total_norm / 2, total_gap
+    return sums[0], sums[1] / 2, sums[2]
 
 
 @nb.njit(inline="always", **FAST)
