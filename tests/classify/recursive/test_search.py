@@ -106,6 +106,66 @@ def test_a_path_ends_when_the_score_has_fallen_twice(path, n_tried, best, monkey
     assert best == model.C_
 
 
+def test_many_candidates_run_a_race(monkeypatch):
+    """One fold decides who may run on all folds; the winner has run on all of them."""
+    fits, train = [], _search._train_fold
+    monkeypatch.setattr(_search, "_train_fold", lambda *args: fits.append(args[1]) or train(*args))
+    Cs, couplings = [0.01, 0.03, 0.1, 0.3, 1.0], [0.0, 0.1, 1.0]
+    model = RecursiveSVC(C="cv", coupling="cv", Cs=Cs, couplings=couplings, structure=TREE, **QUICK).fit(X, Y)
+    scores = model.cv_results_["scores"]
+    complete = np.isfinite(scores).all(axis=1)
+    assert complete.sum() == _search.FINALISTS
+    assert np.isfinite(scores[:, 0]).all()
+    assert len(fits) == np.isfinite(scores).sum() < 3 * 15 / 2
+    first = scores[:, 0]
+    assert first[complete].min() >= first[~complete].max()
+    best = np.flatnonzero(complete)[model.cv_results_["mean_score"][complete].argmax()]
+    assert model.C_ == model.cv_results_["C"][best]
+    assert model.coupling_ == model.cv_results_["coupling"][best]
+    assert set(model.cv_results_["coupling"]) == set(couplings)
+
+
+def test_a_race_resumes_and_chooses_the_same(tmp_path, monkeypatch):
+    params = {"C": "cv", "coupling": "cv", "Cs": [0.03, 0.1, 0.3, 1.0], "couplings": [0.0, 0.1, 1.0]}
+    whole = RecursiveSVC(structure=TREE, **params, **QUICK).fit(X, Y)
+    judged, judge = [], _search._judge
+
+    def interrupted(*args):
+        if len(judged) == 5:
+            raise KeyboardInterrupt
+        judged.append(judge(*args))
+        return judged[-1]
+
+    monkeypatch.setattr(_search, "_judge", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        RecursiveSVC(structure=TREE, checkpoint=tmp_path / "fit", **params, **QUICK).fit(X, Y)
+    monkeypatch.setattr(_search, "_judge", lambda *args: judged.append(judge(*args)) or judged[-1])
+    resumed = RecursiveSVC(structure=TREE, checkpoint=tmp_path / "fit", **params, **QUICK).fit(X, Y)
+    np.testing.assert_array_equal(resumed.cv_results_["scores"], whole.cv_results_["scores"])
+    np.testing.assert_array_equal(resumed.coef_, whole.coef_)
+    assert len(judged) == np.isfinite(whole.cv_results_["scores"]).sum()  # nothing was judged twice
+
+
+@pytest.mark.parametrize("end", [300.0, 0.003])
+@pytest.mark.filterwarnings("ignore:training stopped")
+def test_default_costs_go_on_beyond_the_end_of_the_grid(end, monkeypatch):
+    """Scores that rise up to a cost beyond the grid: it is found; given costs are not extended."""
+
+    def train(fold, C, *_):
+        train.C = C
+        return type("Fitted", (), {"solution": type("S", (), {"multipliers": None}), "relative_gap": 0.0})
+
+    def judge(*_):
+        return -abs(np.log(train.C / end))
+
+    monkeypatch.setattr(_search, "_train_fold", train)
+    monkeypatch.setattr(_search, "_judge_fold", judge)
+    found = RecursiveSVC(C="cv", structure=TREE, **QUICK).fit(X, Y).C_
+    assert found == pytest.approx(end, rel=0.3)
+    given = RecursiveSVC(C="cv", Cs=[0.1, 1.0], structure=TREE, **QUICK).fit(X, Y)
+    assert given.cv_results_["C"].tolist() == [0.1, 1.0]
+
+
 def test_a_number_given_stays_where_the_other_is_searched():
     model = RecursiveSVC(
         C=0.2, coupling="cv", couplings=[0.0, 0.5], structure=TREE, cv=KFold(2), **QUICK

@@ -21,7 +21,7 @@ The bias is the weight of a constant feature: it is regularised, and shared, lik
 
 1. `check_training` (`_common/training.py`): parameters, X (`core/input/validation.py`), labels (`_common/labels.py`)
    and weights become a `Training`;
-2. `make_plan` (`search.py`): couplings become factors (`couple` in `_linear/coupling.py`), `cv` becomes folds
+2. `make_plan` (`plan.py`): couplings become factors (`couple` in `_linear/coupling.py`), `cv` becomes folds
    (`core/input/folds.py`);
 3. `check_fit_memory` (`memory.py`) refuses what does not fit in memory;
 4. `select` (`search.py`) runs the cross-validation, if there is one, and sets `C_` and `coupling_`;
@@ -76,7 +76,8 @@ from arbora.classify.recursive.coupled_training import (
 )
 from arbora.classify.recursive.memory import check_fit_memory
 from arbora.classify.recursive.partial_fit import encode_more, learn_more, refuse_unannounced
-from arbora.classify.recursive.search import SCORES, make_plan, select
+from arbora.classify.recursive.plan import make_plan
+from arbora.classify.recursive.search import SCORES, select
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT, make_threshold
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.input.validation import check_features, check_squares

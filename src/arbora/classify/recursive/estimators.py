@@ -57,6 +57,8 @@ class RecursiveSVC(RecursiveClassifier):
     Cs, couplings : sequences
         Candidates of "cv". Costs are tried in rising order, each from the solution of the one before; the path ends
         when the score has fallen twice in a row, after at least four costs.
+        The default costs go on beyond their ends while the last one is the best. More than eight candidates run a
+        race: one fold chooses the three that are tried on all folds.
     cv : int, None, splitter of scikit-learn or iterable of splits
         Folds of the cross-validation. With an integer (None is 3, the default) the rows of each class are dealt to
         the folds in turn. A splitter or iterable counts by its rows: a checkpoint belongs to them (a splitter that
@@ -109,8 +111,8 @@ class RecursiveSVC(RecursiveClassifier):
         Pruned models only: the share of each class in each part; ``coef_ = sharing_.T @ differences_``.
     C_, coupling_ : the cost and the coupling of the fit
     cv_results_ : dict
-        After a cross-validation, for every candidate: "C", "coupling", "mean_score", "std_score", "scores" (by fold),
-        "gap" (largest relative duality gap over folds) and "converged" (whether it reached the tolerance).
+        After a cross-validation, for every candidate: "C", "coupling", "mean_score", "std_score", "scores" (by fold,
+        nan where it was not tried), "gap" (largest relative duality gap over folds) and "converged" (whether it reached the tolerance).
     cv_splits_ : list of pairs of ndarrays
         After a cross-validation with a `cv` that is not a number: rows to train on and rows to test on.
     cv_n_samples_ : int

@@ -1,14 +1,21 @@
 """Choice of C and the coupling by cross-validation, along warm-started paths.
 
-For each coupling the costs are tried in rising order. Each fold starts from its multipliers at the cost before, which
-are still feasible. A path ends when the score has fallen twice in a row, after at least four costs: larger costs take
-long and are rarely better.
+Up to eight candidates are all tried: for each coupling the costs in rising order. Each fold starts from its
+multipliers at the cost before, which are still feasible. A path ends when the score has fallen twice in a row, after
+at least four costs: larger costs take long and are rarely better. Default costs go on beyond the end of their grid
+while the last one is the best.
+
+More candidates run a *race*, which costs about as much as one path on all folds:
+
+1. on the first fold, a path of costs with the default coupling (or the nearest one);
+2. on this fold, every other coupling at the best cost, and at the costs beside it if the coupling is the best so far;
+3. on all folds, the best `FINALISTS` of these, of which the best is chosen.
 
 Rows of weight 0 are in no fold. F1 counts every other row once, whatever its weight.
 
-With a checkpoint, the multipliers of each fold and then the table of the candidates are saved after each candidate;
-an interrupted search resumes with the next one. Multipliers of odd and even candidates have different names, so that
-those that belong to the last table exist until the next table is saved.
+With a checkpoint, the multipliers of each fold and then the table of the scores are saved after each candidate; an
+interrupted search repeats its decisions from the table and resumes with the next one. A fold has two names for its
+multipliers in turn, so that those that belong to the last table exist until the next table is saved.
 
 The rows of all folds and their multipliers are in memory during the whole search; `memory.search_memory` counts them
 before anything is trained.
@@ -16,8 +23,8 @@ before anything is trained.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from numbers import Integral
+from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,9 +36,10 @@ from arbora.classify._common.training import Training
 from arbora.classify._linear.coupling import Coupling
 from arbora.classify._linear.linear_model import linear_scores
 from arbora.classify.recursive.coupled_training import Fitted, Start, build_model, pack, train_joint, unpack
+from arbora.classify.recursive.plan import Plan
 from arbora.classify.thresholds import make_threshold
 from arbora.core.engine import Engine
-from arbora.core.input.folds import Split, cv_splits
+from arbora.core.input.folds import Split
 from arbora.core.progress import Progress
 from arbora.core.storage.checkpoint import Checkpoint
 from arbora.core.warn_caller import warn_caller
@@ -41,25 +49,12 @@ from arbora.metrics import macro_f1, micro_f1
 SCORES = {"micro_f1": micro_f1, "macro_f1": macro_f1, "f1_micro": micro_f1, "f1_macro": macro_f1}
 COARSE_TOL = 0.03  # candidates are ranked, not kept
 _FEWEST_TRIED = 4  # costs of a path before it may end
+_FEW_CANDIDATES = 8  # that are all tried on all folds
+FINALISTS = 3  # candidates of a race that are tried on all folds
+_DEFAULT_COUPLING = 0.1  # where a race begins
+_MOST_BEYOND = 4  # costs tried beyond an end of the default grid
+_LARGEST_FALL = 10.0  # multipliers of a cost up to this many times as large are a good start
 _PIECE = "search"  # name in the checkpoint
-
-
-class Plan(NamedTuple):
-    """Candidates, folds and score of a search."""
-
-    Cs: Sequence[float]
-    couplings: Sequence[Any]
-    coupled: Sequence[Coupling]  # factors of these couplings
-    splits: Sequence[Split]
-    scoring: str
-    threshold: Any  # for label sets; None for one label per row
-    prune_below: float | None
-
-    def coupling_of(self, coupling: Any) -> Coupling:
-        """Factor of one of the couplings."""
-        return next(
-            coupled for value, coupled in zip(self.couplings, self.coupled, strict=True) if value is coupling
-        )
 
 
 class Fold(NamedTuple):
@@ -72,21 +67,12 @@ class Fold(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """A candidate, and its score and relative duality gap on every fold."""
+    """A candidate, and its score and relative duality gap on every fold; nan on folds where it was not tried."""
 
     C: float
     which: int  # index of its coupling in the plan
     scores: list[float]
     gaps: list[float]
-
-
-def check_costs(Cs: Any) -> list[float]:
-    """Refuse an empty path, and costs that are not positive finite numbers."""
-    costs = np.asarray(Cs)
-    numbers = costs.ndim == 1 and costs.size > 0 and costs.dtype.kind in "iuf"
-    if not numbers or not ((costs > 0) & (costs < np.inf)).all():
-        raise ValueError(f"Cs={Cs!r}: give at least one cost; costs are finite numbers above 0.")
-    return list(costs.astype(float).tolist())
 
 
 def tabulate(tried: Sequence[Tried], couplings: Sequence[Any], tol: float) -> dict[str, Any]:
@@ -95,17 +81,18 @@ def tabulate(tried: Sequence[Tried], couplings: Sequence[Any], tol: float) -> di
     return {
         "C": Cs,
         "coupling": [couplings[number] for number in which.tolist()],
-        "mean_score": scores.mean(axis=1),
-        "std_score": scores.std(axis=1),
+        "mean_score": np.nanmean(scores, axis=1),
+        "std_score": np.nanstd(scores, axis=1),
         "scores": scores,
-        "gap": gaps.max(axis=1),
-        "converged": gaps.max(axis=1) <= tol,
+        "gap": np.nanmax(gaps, axis=1),
+        "converged": np.nanmax(gaps, axis=1) <= tol,
     }
 
 
 def best_of(results: dict[str, Any]) -> tuple[float, Any]:
-    """Cost and coupling with the best mean score; the first of equal ones."""
-    at = int(np.argmax(results["mean_score"]))
+    """Cost and coupling with the best mean score among those tried on all folds; the first of equal ones."""
+    complete = np.isfinite(results["scores"]).all(axis=1)
+    at = int(np.argmax(np.where(complete, results["mean_score"], -np.inf)))
     return float(results["C"][at]), results["coupling"][at]
 
 
@@ -121,36 +108,6 @@ def warn_of_open_gaps(results: dict[str, Any], max_iter: int) -> None:
             f"{', '.join(names)}{more}. Their scores may be off: increase max_iter, or leave out the largest Cs.",
             ConvergenceWarning,
         )
-
-
-def make_plan(estimator: Any, training: Training, couple_by: Callable[[Any], Coupling]) -> Plan:
-    """Check the candidates of the cross-validation; without one, the plan has the given coupling only.
-
-    All couplings are computed here, so that a bad one is refused before anything is trained. A numeric `C` is part of
-    the costs already.
-
-    Parameters
-    ----------
-    estimator : RecursiveSVC or RecursiveLogisticRegression
-    training : Training
-        With all rows.
-    couple_by : callable
-        Returns the `Coupling` of a value of the parameter.
-    """
-    search_C, search_coupling = estimator.C == "cv", isinstance(estimator.coupling, str)
-    if not search_C and not search_coupling:
-        return Plan([], [estimator.coupling], [couple_by(estimator.coupling)], [], "", None, None)
-    Cs = check_costs(estimator.Cs) if search_C else [1.0]
-    couplings = list(estimator.couplings) if search_coupling else [estimator.coupling]
-    if not couplings:
-        raise ValueError("couplings is empty: give at least one, for instance 0.0, which is flat training.")
-    if hasattr(estimator, "cv_splits_") and not hasattr(estimator, "_split_by"):  # a loaded model
-        n_before = estimator.cv_n_samples_
-        refuse_splits_of_other_rows(estimator.cv, estimator.cv_splits_, n_before, training.X.shape[0])
-    splits = cv_splits(estimator.cv, training.positives, training.row_cost > 0, training.options.seed)
-    threshold = estimator.threshold if estimator._multilabel else None
-    coupled = [couple_by(value) for value in couplings]
-    return Plan(Cs, couplings, coupled, splits, estimator.scoring, threshold, estimator.prune_below)
 
 
 def select(
@@ -176,18 +133,6 @@ def select(
     if estimator.C == "cv":
         estimator.C_ = C
     return plan.coupling_of(estimator.coupling_)
-
-
-def refuse_splits_of_other_rows(cv: Any, kept: Sequence[Split], n_before: int, n_samples: int) -> None:
-    """Refuse the splits that a loaded model has in place of its splitter, if the number of rows has changed."""
-    if n_samples == n_before or not isinstance(cv, list) or len(cv) != len(kept):
-        return
-    sides = [(a, b) for given, split in zip(cv, kept, strict=True) for a, b in zip(given, split, strict=True)]
-    if all(np.array_equal(a, b) for a, b in sides):
-        raise ValueError(
-            f"cv holds the splits of the {n_before} rows that this model was fitted on before it was saved, but X "
-            f"has {n_samples} rows: set cv again, for instance set_params(cv=3)."
-        )
 
 
 def prepare_folds(training: Training, parts: Sequence[Split]) -> list[Fold]:
@@ -222,23 +167,148 @@ def _judge(scores: NDArray[Any], truth: sp.csr_array, plan: Plan) -> float:
     return float(measure(truth.astype(np.int64), threshold.predict(scores).astype(np.int64)))
 
 
-def _has_fallen(path: Sequence[Tried]) -> bool:
-    means = [float(np.mean(candidate.scores)) for candidate in path[-3:]]
-    return len(path) >= _FEWEST_TRIED and means[2] < means[1] < means[0]
+class Trials:
+    """Candidates and their scores; trains each candidate once, warm-started, and saves it in the checkpoint.
+
+    Parameters
+    ----------
+    folds : sequence of Fold
+    plan : Plan
+    engine : Engine
+    checkpoint : Checkpoint, optional
+    progress : Progress, optional
+    """
+
+    def __init__(
+        self,
+        folds: Sequence[Fold],
+        plan: Plan,
+        engine: Engine,
+        checkpoint: Checkpoint | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.folds, self.plan, self.engine = folds, plan, engine
+        self.checkpoint, self.progress = checkpoint, progress
+        self.tried: list[Tried] = []
+        self.last: list[tuple[float, int] | None] = [None] * len(
+            folds
+        )  # cost and coupling of the multipliers
+        self.counts = [0] * len(folds)
+        self.starts: list[Start | None] = [None] * len(folds)
+        self._resume()
+
+    def _piece_of(self, fold: int, count: int) -> str:
+        return f"{_PIECE}-{fold}-{count % 2}"
+
+    def _resume(self) -> None:
+        piece = self.checkpoint.load(_PIECE) if self.checkpoint is not None else None
+        if self.checkpoint is None or piece is None:
+            return
+        self.tried = [Tried(*columns) for columns in piece.meta["tried"]]
+        self.counts = list(piece.meta["counts"])
+        self.last = [last and (float(last[0]), int(last[1])) for last in piece.meta["last"]]
+        for f, count in enumerate(self.counts):
+            kept = self.checkpoint.load(self._piece_of(f, count)) if count else None
+            self.starts[f] = None if kept is None else unpack(kept.arrays)
+
+    def _save(self) -> None:
+        if self.checkpoint is not None:
+            meta = {"tried": [list(one) for one in self.tried], "counts": self.counts, "last": self.last}
+            self.checkpoint.save(_PIECE, {}, meta)
+
+    def _find(self, C: float, which: int) -> Tried:
+        for candidate in self.tried:
+            if (candidate.C, candidate.which) == (C, which):
+                return candidate
+        nothing = [float("nan")] * len(self.folds)
+        self.tried.append(Tried(C, which, nothing, list(nothing)))
+        return self.tried[-1]
+
+    def _start_of(self, f: int, C: float, which: int) -> Start | None:
+        """Return the last multipliers of a fold, unless they belong to a much larger cost."""
+        last = self.last[f]
+        good = last is not None and last[0] <= C * _LARGEST_FALL and (last[0] <= C or which != last[1])
+        return self.starts[f] if good else None
+
+    def score(self, C: float, which: int, folds: Sequence[int]) -> float:
+        """Return the mean score of a candidate on some folds; train where that was not done before."""
+        candidate = self._find(C, which)
+        missing = [f for f in folds if np.isnan(candidate.scores[f])]
+        counts = list(self.counts)
+        for f in missing:
+            start = self._start_of(f, C, which)
+            fitted = _train_fold(self.folds[f], C, self.plan.coupled[which], self.plan, self.engine, start)
+            self.starts[f] = fitted.solution.multipliers
+            candidate.gaps[f] = float(fitted.relative_gap)
+            candidate.scores[f] = _judge_fold(self.folds[f], fitted, self.plan, self.engine)
+            del fitted  # frees memory before the next fold
+            counts[f] += 1
+            if self.checkpoint is not None:
+                self.checkpoint.save(self._piece_of(f, counts[f]), pack(self.starts[f]))
+            self.last[f] = C, which
+        mean = float(np.mean([candidate.scores[f] for f in folds]))
+        if missing:
+            self.counts = counts
+            self._save()
+            if self.progress is not None:
+                self.progress.update(C=C, score=mean)
+        return mean
 
 
-def _piece_of(fold: int, n_tried: int) -> str:
-    """Name of the multipliers of a fold after a candidate."""
-    return f"{_PIECE}-{fold}-{n_tried % 2}"
+def _has_fallen(means: Sequence[float]) -> bool:
+    return len(means) >= _FEWEST_TRIED and means[-1] < means[-2] < means[-3]
 
 
-def _resume(checkpoint: Checkpoint | None, n_folds: int) -> tuple[list[Tried], list[Start | None]]:
-    piece = checkpoint.load(_PIECE) if checkpoint is not None else None
-    if checkpoint is None or piece is None:
-        return [], [None] * n_folds
-    tried = [Tried(*columns) for columns in piece.meta["tried"]]
-    kept = [checkpoint.load(_piece_of(f, len(tried))) for f in range(n_folds)]
-    return tried, [None if piece is None else unpack(piece.arrays) for piece in kept]
+def follow_path(trials: Trials, which: int, folds: Sequence[int]) -> dict[float, float]:
+    """Try rising costs with one coupling on some folds; return their mean scores."""
+    plan, scores = trials.plan, dict[float, float]()
+    Cs = sorted(set(plan.Cs))
+    for C in Cs:
+        if _has_fallen(list(scores.values())):
+            break
+        scores[C] = trials.score(C, which, folds)
+    for _ in range(_MOST_BEYOND if plan.extends else 0):
+        best = max(scores, key=lambda C: (scores[C], -C))
+        if best == max(scores) and best >= Cs[-1]:
+            C = best * Cs[-1] / Cs[-2]
+        elif best == min(scores):
+            C = best * Cs[0] / Cs[1]
+        else:
+            break
+        C = float(f"{C:.3g}")
+        scores[C] = trials.score(C, which, folds)
+    return scores
+
+
+def _beside(Cs: Sequence[float], C: float) -> list[float]:
+    """Costs of a path next to one of them."""
+    ordered = sorted(Cs)
+    at = ordered.index(C)
+    return ordered[max(0, at - 1) : at] + ordered[at + 1 : at + 2]
+
+
+def run_race(trials: Trials) -> None:
+    """Search cost and coupling on the first fold, then try the best few candidates on all folds."""
+    couplings = trials.plan.couplings
+
+    def distance(which: int) -> float:
+        value = couplings[which]
+        return abs(float(value) - _DEFAULT_COUPLING) if isinstance(value, Real) else np.inf
+
+    first, *others = sorted(range(len(couplings)), key=distance)
+    path = follow_path(trials, first, [0])
+    C = max(path, key=lambda C: (path[C], -C))
+    found = {(C, first): score for C, score in path.items()}
+    for which in others:
+        leading = max(found.values())
+        found[C, which] = trials.score(C, which, [0])
+        if found[C, which] > leading:
+            for other in _beside(list(path), C):
+                found[other, which] = trials.score(other, which, [0])
+            C = max((c for c, w in found if w == which), key=lambda c: (found[c, which], -c))
+    everywhere = range(len(trials.folds))
+    for C, which in sorted(found, key=lambda one: -found[one])[:FINALISTS]:
+        trials.score(C, which, everywhere)
 
 
 def search(
@@ -248,7 +318,7 @@ def search(
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Try every coupling with rising costs, and score each pair on every fold.
+    """Try few candidates on every fold, or run a race among many.
 
     Parameters
     ----------
@@ -266,29 +336,11 @@ def search(
         The table of `tabulate`.
     """
     tol = max(training.options.tol, COARSE_TOL)
-    prepared = prepare_folds(training._replace(options=training.options._replace(tol=tol)), plan.splits)
-    tried, starts = _resume(checkpoint, len(prepared))
-    Cs = sorted(set(plan.Cs))
-    for which, coupling in enumerate(plan.coupled):
-        path = [candidate for candidate in tried if candidate.which == which]
-        if not path:
-            starts = [None] * len(prepared)
-        for C in Cs[len(path) :]:
-            if _has_fallen(path):
-                break
-            scores, gaps = [], []
-            for f, fold in enumerate(prepared):
-                fitted = _train_fold(fold, C, coupling, plan, engine, starts[f])
-                starts[f] = fitted.solution.multipliers
-                gaps.append(float(fitted.relative_gap))
-                scores.append(_judge_fold(fold, fitted, plan, engine))
-                del fitted  # frees memory before the next fold
-                if checkpoint is not None:
-                    checkpoint.save(_piece_of(f, len(tried) + 1), pack(starts[f]))
-            path.append(Tried(C, which, scores, gaps))
-            tried.append(path[-1])
-            if checkpoint is not None:
-                checkpoint.save(_PIECE, {}, {"tried": [list(candidate) for candidate in tried]})
-            if progress is not None:
-                progress.update(C=C, score=float(np.mean(scores)))
-    return tabulate(tried, plan.couplings, tol)
+    folds = prepare_folds(training._replace(options=training.options._replace(tol=tol)), plan.splits)
+    trials = Trials(folds, plan, engine, checkpoint, progress)
+    if len(set(plan.Cs)) * len(plan.couplings) > _FEW_CANDIDATES:
+        run_race(trials)
+    else:
+        for which in range(len(plan.couplings)):
+            follow_path(trials, which, range(len(folds)))
+    return tabulate(trials.tried, plan.couplings, tol)

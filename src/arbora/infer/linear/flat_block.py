@@ -79,7 +79,7 @@ class _Block:
         self.n_block = cost.shape[1]
         self.weights = np.zeros((rows.n_features + 1, self.n_block), rows.dtype)
         self.multipliers = np.zeros((rows.n_samples, self.n_block), rows.dtype)
-        self.positive = (self.cost >= 0).any(axis=1)
+        self.positive = np.asarray((self.cost >= 0).any(axis=1))
         self.smallest_cost = float(np.abs(self.cost).min(initial=0.0 if not self.cost.size else np.inf))
         self.losses, self.gaps, self.objectives = (np.zeros(self.n_block) for _ in range(3))
         self.rng, self.history = np.random.default_rng(seed), list[tuple[float, float, float]]()
@@ -220,7 +220,7 @@ def solve_block(
             scan, missing = block.scan(part)
             if not block.is_hopeless(scan, missing):
                 block.certify([part, *([block.gather(missing)] if missing.size else [])])
-            needed = block.positive[ids] | part.A.any(axis=1)
+            needed = block.positive[ids] | np.asarray(part.A.any(axis=1))
             ids = grow(ids, needed, scan, rows.n_samples)
         converged = block.relative_gap <= tol
         if converged or block.is_last:
