@@ -120,7 +120,7 @@ def test_many_candidates_run_a_race(monkeypatch):
     first = scores[:, 0]
     assert first[complete].min() >= first[~complete].max()
     best = np.flatnonzero(complete)[model.cv_results_["mean_score"][complete].argmax()]
-    assert model.C_ == model.cv_results_["C"][best]
+    assert model.cv_results_["C"][best] == model.C_
     assert model.coupling_ == model.cv_results_["coupling"][best]
     assert set(model.cv_results_["coupling"]) == set(couplings)
 

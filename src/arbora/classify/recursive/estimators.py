@@ -112,7 +112,8 @@ class RecursiveSVC(RecursiveClassifier):
     C_, coupling_ : the cost and the coupling of the fit
     cv_results_ : dict
         After a cross-validation, for every candidate: "C", "coupling", "mean_score", "std_score", "scores" (by fold,
-        nan where it was not tried), "gap" (largest relative duality gap over folds) and "converged" (whether it reached the tolerance).
+        nan where it was not tried), "gap" (largest relative duality gap over folds) and "converged" (whether it
+        reached the tolerance).
     cv_splits_ : list of pairs of ndarrays
         After a cross-validation with a `cv` that is not a number: rows to train on and rows to test on.
     cv_n_samples_ : int
