@@ -83,8 +83,9 @@ class RecursiveSVC(RecursiveClassifier):
     warm_start : bool
         Whether to start `fit` from the multipliers of the previous fit, if it had the same documents and labels.
     n_jobs : int, optional
-        Number of threads. The result does not depend on it. If all classes share a root, at most two blocks of
-        classes are trained at a time, and one if there are fewer than 65 blocks of 32.
+        Number of threads. The result does not depend on it. Blocks of 32 classes are
+        trained side by side if the nodes above them share little, as with the default `fade`; with a strong common
+        root at most two at a time, and one if there are fewer than 65 blocks.
     engine : None, "threads", "ray" or RayEngine
         Where classes are trained: in this process, or in shards on the workers of a Ray cluster (extra `ray`; "ray"
         starts one on this machine). The optimum is the same. The search of "cv" and `partial_fit` run in this

@@ -11,7 +11,9 @@ may change counts s times in the curvature of each, since
 so that together they never overshoot. With classes in the order of the tree, the blocks below a node are
 consecutive. Dealing the blocks in turn to as many waves as the most shared part needs gives every part at most
 TOGETHER blocks in a wave. A part that all blocks share (a root) gives waves of TOGETHER blocks; without shared
-parts there is one wave. The waves never depend on the number of threads.
+parts there is one wave. Parts that carry little of the variance of their classes, such as a faded root, cost little
+if they count several times: the waves are as few as possible while the curvature of no class grows by more than
+`_MOST_GROWTH`. With the default fading all blocks are one wave. The waves never depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from arbora.infer.linear.flat import class_blocks
 
 TOGETHER = 2  # blocks of a wave that may change the same part, if there are more than _FEW_BLOCKS blocks;
 _FEW_BLOCKS = 64  # otherwise one: few blocks need fewer rounds when solved one after the other
+_MOST_GROWTH = 0.15  # of the curvature of a class, if more blocks than these are in a wave
 
 
 class Layout(NamedTuple):
@@ -72,9 +75,27 @@ def lay_out(factor: sp.csc_array, together: int = 1) -> Layout:
     seen = [position[parts[is_shared[parts]]] for parts, _ in by_block]
     mix = [values[is_shared[parts]] for parts, values in by_block]
     together = max(together, TOGETHER if len(blocks) > _FEW_BLOCKS else 1)
-    n_waves = -(-int(n_seeing.max()) // together) if shared.size else 1
+    n_waves = _count_waves(n_seeing, by_block, together) if shared.size else 1
     waves = [np.arange(first, len(blocks), n_waves) for first in range(n_waves)]
     return Layout(blocks, owned, shares, [s.T @ s for s in shares], seen, mix, shared, waves)
+
+
+def _count_waves(
+    n_seeing: NDArray[np.int64], by_block: list[tuple[NDArray[np.int64], NDArray[np.float64]]], together: int
+) -> int:
+    """Return the number of waves: a power of two with little growth, or what the most shared part needs."""
+    enough, n_waves = -(-int(n_seeing.max()) // together), 1
+    squares = [shares**2 for _, shares in by_block]
+    while n_waves < enough:
+        more = -(-n_seeing // n_waves) - 1.0  # further blocks of a wave that see a part
+        growth = [
+            (more[parts] @ square / square.sum(axis=0)).max()
+            for (parts, _), square in zip(by_block, squares, strict=True)
+        ]
+        if max(growth) <= _MOST_GROWTH:
+            return n_waves
+        n_waves *= 2
+    return enough
 
 
 def _block_shares(columns: sp.csc_array, block: range) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
