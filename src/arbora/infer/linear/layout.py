@@ -13,7 +13,7 @@ consecutive. Dealing the blocks in turn to as many waves as the most shared part
 TOGETHER blocks in a wave. A part that all blocks share (a root) gives waves of TOGETHER blocks; without shared
 parts there is one wave. Parts that carry little of the variance of their classes, such as a faded root, cost little
 if they count several times: the waves are as few as possible while the curvature of no class grows by more than
-`_MOST_GROWTH`. With the default fading all blocks are one wave. The waves never depend on the number of threads.
+`_MOST_GROWTH`. With the default fading there are one or two waves. The waves never depend on the number of threads.
 """
 
 from __future__ import annotations
