@@ -19,6 +19,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _KMEANS_ROWS = 20_000  # rows that the centres of a start are found with
+_POWER = 0.25  # of the eigenvalues of the covariance in the default scale; chosen among 0, 1/4, 1/2 and 1
 _LARGEST = 1e150  # largest entry: squares of larger ones overflow
 
 
@@ -84,20 +85,21 @@ def check_shape(X: Array, n_components: int | None, covariance: str, name: str) 
 def default_scale(X: Array, covariance: str) -> Array:
     r"""Return the scale S_0 of the prior for rows in the units of the model.
 
-    It is the covariance of all rows and m more rows of unit variances, :math:`(X^\top X + m I) / (n + m)` with
-    :math:`m = \max(1, p^2 / n)`, whose eigenvalues above 1 are set to 1. Nearly collinear features are then as narrow
-    together as they are in the data; in directions of large variance rows are spread by the clusters, which says
-    nothing about the width of one. It is diagonal for the diagonal form and the mean of that for the spherical form,
-    both with m = 1.
+    It has the eigenvectors of the covariance of all rows and m more rows of unit variances,
+    :math:`(X^\top X + m I) / (n + m)` with :math:`m = \max(1, p^2 / n)`, and the eigenvalues
+    :math:`\min(\lambda, 1)^{1/4}`. Nearly collinear features are narrow together, so that clusters are expected to be
+    narrow there too; the power says how much of that is believed (0: unit variances, 1: the covariance). Where the
+    variance is large rows are spread by the clusters, which says nothing about the width of one. It is diagonal for
+    the diagonal form and the mean of that for the spherical form, both with m = 1.
 
     Examples
     --------
     >>> default_scale(np.array([[-1.0, 0.0], [1.0, 0.0]]), "full").round(2)
-    array([[1. , 0. ],
-           [0. , 0.5]])
+    array([[1.  , 0.  ],
+           [0.  , 0.84]])
     >>> default_scale(np.array([[-1.0, -1.0], [1.0, 1.0]]), "full").round(2)
-    array([[0.75, 0.25],
-           [0.25, 0.75]])
+    array([[0.92, 0.08],
+           [0.08, 0.92]])
     >>> default_scale(np.array([[-1.0, 0.0], [1.0, 0.0]]), "spherical").round(2)
     array([[0.67]])
     """
@@ -105,7 +107,7 @@ def default_scale(X: Array, covariance: str) -> Array:
     if covariance == "full":
         more = max(1.0, p * p / n)
         values, vectors = np.linalg.eigh((X.T @ X + more * np.eye(p)) / (n + more))
-        scale = (vectors * np.minimum(values, 1.0)) @ vectors.T
+        scale = (vectors * np.minimum(values, 1.0) ** _POWER) @ vectors.T
         return np.asarray(0.5 * (scale + scale.T))
     variances = np.minimum((np.einsum("ij,ij->j", X, X) + 1) / (n + 1), 1.0)
     return variances[None] if covariance == "diag" else np.array([[variances.mean()]])
