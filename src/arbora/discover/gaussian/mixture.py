@@ -4,7 +4,7 @@ r"""Dirichlet-process mixtures of Gaussians by collapsed Gibbs sampling: a poste
           \mu_k \sim N(m, \Sigma_k / r), \quad x_i \sim N(\mu_{y_i}, \Sigma_{y_i}),
 
 with the priors of :math:`\alpha, r, \nu, S` of `normal_wishart` and `sampler`. Features are standardised; m is their
-mean, and the scale S is between unit variances and their covariance matrix (`starts.default_scale`), fixed by default:
+mean, and the scale S is between unit variances and their covariance (`starts.default_scale`), fixed by default:
 a cluster that is narrower needs enough rows to show it. :math:`r = 0.01` leaves the means of clusters free. Chains
 start from k-means with 20 clusters: a chain that starts from one cluster often stays there, since a useful split of
 many rows is rarely proposed.
@@ -50,8 +50,8 @@ class DirichletProcessGaussianMixture(GaussianPartitionMixture):
         Scale of the prior of covariances; by default a matrix between the variances of the features and the
         covariance of all rows ("full"), the variances of the features ("diag") or the mean of these. An array has the
         form of the covariances: (n_features, n_features), (n_features,) or a number (with ``standardize=False``). A
-        scale that is sampled fits densities better, and finds more and smaller clusters: a cluster that is not exactly Gaussian is
-        covered by several.
+        scale that is sampled fits densities better, and finds more and smaller clusters: a cluster that is not
+        exactly Gaussian is covered by several.
     standardize : bool
         True divides each feature by its standard deviation, False all features by the same number. Units of
         features matter for "spherical", and for the k-means start.
