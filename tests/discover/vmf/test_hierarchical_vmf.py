@@ -174,6 +174,19 @@ def test_similar_clusters_are_arranged_under_one_node():
             assert under_b == {1}
 
 
+def test_the_best_of_several_arrangements_is_kept():
+    """One start of k-means with given sizes does not find the groups of all 20 sets of items."""
+    tree = Hierarchy.from_paths([f"r/{a}/{b}" for a in range(4) for b in range(4)])
+    nothing = Seeds(np.empty(0, int), np.empty((0, 4)))
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        items = 1 + 0.6 * np.repeat(np.eye(4), 4, axis=0) + 0.18 * rng.standard_normal((16, 4))
+        items /= np.linalg.norm(items, axis=1, keepdims=True)
+        order = rng.permutation(16)
+        groups = order[arrange(tree, items[order], nothing, rng)].reshape(4, 4) // 4
+        assert (groups == groups[:, :1]).all()
+
+
 def test_seeds_determine_the_content_of_nodes(data):
     """Words, rows, vectors and labels: the node gets what is like its seed, whatever the start."""
     names = [f"w{j}" for j in range(8)]

@@ -187,7 +187,7 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         if isinstance(number, tuple | list):
             if self.over_time is not None:
                 raise ValueError("topics over time are flat: a tree and times cannot be combined")
-            return discover.HierarchicalVMFMixture(branching=tuple(number), **common)
+            return discover.HierarchicalVMFMixture(branching=tuple(number), init="top-down", **common)
         if number != AUTO and (not isinstance(number, Integral) or int(number) < 1):
             raise ValueError(
                 f"n_topics must be 'auto', a number, or numbers of children such as (4, 4); got {number!r}"

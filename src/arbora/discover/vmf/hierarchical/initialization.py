@@ -2,7 +2,7 @@
 
 - **bottom-up**: find a cluster for each leaf without the tree; then, from the root down, distribute the clusters of a
   node over its children, so that the clusters of one child are similar. Each child gets as many clusters as it has
-  leaves: k-means with given sizes, an assignment problem in each step.
+  leaves: k-means with given sizes, an assignment problem in each step, from several starts.
 - **top-down**: split the rows of a node among its children by spherical k-means, from the root down.
 - **random**: random labels.
 
@@ -27,6 +27,7 @@ from arbora.infer.mixture.statistics import WeightedRows
 from arbora.structure import Hierarchy
 
 _SPLIT_ITERATIONS = 20  # of k-means at a node, which need not converge for a start
+_ARRANGEMENTS = 20  # starts of k-means with given sizes; the items are few clusters
 _PINNED = 4.0  # larger than any difference of two cosines
 
 
@@ -116,11 +117,28 @@ def _share(
     bonus: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Return labels of items by spherical k-means with given cluster sizes."""
+    """Return labels of items by spherical k-means with given cluster sizes, the best of several starts."""
     items = np.asarray(items, dtype=np.float64)
-    n_clusters, slots = len(sizes), np.repeat(np.arange(len(sizes)), sizes)
-    if n_clusters == 1:
+    if len(sizes) == 1:
         return np.zeros(len(items), np.int64)
+
+    def similarity(labels: NDArray[np.int64]) -> float:
+        sums = np.array([items[labels == k].sum(axis=0) for k in range(len(sizes))])
+        return float(np.linalg.norm(sums, axis=1).sum())
+
+    starts = (_share_once(items, sizes, given, bonus, rng) for _ in range(_ARRANGEMENTS))
+    return max(starts, key=similarity)
+
+
+def _share_once(
+    items: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+    given: Mapping[int, NDArray[np.float64]],
+    bonus: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Return labels of items by spherical k-means with given cluster sizes, from one start."""
+    n_clusters, slots = len(sizes), np.repeat(np.arange(len(sizes)), sizes)
     centres = _centres(WeightedRows(sp.csr_array(items), np.ones(len(items))), n_clusters, given, rng)
     labels = np.full(len(items), -1)
     for _ in range(_SPLIT_ITERATIONS):
