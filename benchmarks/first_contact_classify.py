@@ -182,6 +182,10 @@ def measure(name: str, quick: bool) -> dict[str, Any]:
     warm = [*data.texts[:40], "one", "two"], np.array([str(row % 2) for row in range(42)])
     TextClassifier(n_jobs=1).fit(*warm)  # compiles
     TextClassifier(features="words+bigrams+characters", n_jobs=1).fit(*warm)
+    if any("/" in str(one) for one in data.y[:100]):
+        given = TextClassifier(features="words", model="recursive-svm", n_jobs=1)
+        given.fit(data.texts[:500], data.y[:500]).predict(data.texts_test[:5])
+        TextClassifier(n_jobs=1).fit(data.texts[:500], data.y[:500])
     theirs = timed(make_pipeline(TfidfVectorizer(sublinear_tf=True), LinearSVC()), data)
     model = TimedChoice(n_jobs=1)
     ours = timed(model, data)

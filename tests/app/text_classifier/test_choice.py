@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 
 from arbora import TextClassifier
-from arbora.app.text_classifier.choice import Candidate, Search, choose_cost, families_of, sample_rows
+from arbora.app.text_classifier.choice import (
+    Candidate,
+    Search,
+    choose,
+    choose_cost,
+    families_of,
+    sample_rows,
+)
 from arbora.app.text_classifier.labels import Labels
 from arbora.app.text_classifier.recipes import SAFE, Recipe, SplitTexts, parse_recipe
+from arbora.app.text_classifier.work import Whole
 from arbora.structure import Hierarchy
 
 VERBS = ("walk", "talk", "jump", "play", "cook", "paint", "look", "want", "help", "clean", "start", "open")
@@ -43,7 +51,7 @@ def test_features_that_are_needed_are_chosen(make, needed):
 
 def test_plain_words_stay_where_nothing_is_better():
     rng = np.random.default_rng(0)
-    texts = [" ".join(rng.choice(VERBS, 6)) for _ in range(120)]
+    texts = [" ".join(rng.choice(VERBS, 40)) for _ in range(120)]  # not short: chance gains are not enough
     model = TextClassifier(n_jobs=1).fit(texts, rng.choice(["a", "b"], 120))
     tried = {one["features"] for one in model.choice_["candidates"]}
     assert {"words", "words+bigrams", "words+characters"} <= tried
@@ -87,6 +95,46 @@ def test_models_of_a_tree_are_tried_if_there_is_one():
     assert tried == {"flat", "logistic", "recursive-svm"}
     tried = {one["model"] for one in TextClassifier("flat", n_jobs=1).fit(texts, paths).choice_["candidates"]}
     assert tried == {"flat", "logistic"}
+
+
+def test_short_texts_try_pairs_and_characters_together_and_no_stems_beside_them():
+    model = TextClassifier(n_jobs=1).fit(*ending_texts(150))
+    tried = {one["features"] for one in model.choice_["candidates"]}
+    assert model.choice_["features"] == "words+bigrams+characters"
+    assert not any("stems" in name or name in ("words+bigrams", "words+characters") for name in tried)
+
+
+def test_a_model_is_compared_at_the_chosen_features():
+    """Beside the flat model there, not only with plain words."""
+
+    def right(one):
+        needed = 0.3 * (one.features == Recipe(bigrams=True))
+        return 0.4 + needed + 0.1 * (one.model == "logistic") * (1 if one.features == SAFE else -1)
+
+    found = choose(FakeSearch(right), [Recipe(bigrams=True)], free_model=True, C=1.0, n_rows=600)
+    assert (found.best.features, found.best.model) == (Recipe(bigrams=True), "flat")
+    assert {one.model for one, _ in found.tried if one.features == Recipe(bigrams=True)} == {
+        "flat",
+        "logistic",
+    }
+
+
+def test_the_search_ends_at_its_limit_of_work():
+    texts, labels = order_texts(90)
+    split = SplitTexts(texts, "english")
+    search = Search(
+        lambda recipe: split.fit(recipe)[1], Labels(labels), None, 1, 0, Whole(90, 2, len(split.tokens.ids))
+    )
+    plain, pairs = (Candidate(Recipe(bigrams=bigrams), "flat", 1.0, None) for bigrams in (False, True))
+    search.test(plain)
+    assert search.work.left()
+    spent = search.work.spent
+    search.work.spent = np.inf
+    assert not search.better(plain, pairs, 0.0)
+    assert pairs not in search.scores
+    search.work.spent = spent
+    assert search.better(plain, pairs, 0.0)
+    assert search.work.spent > 2 * spent
 
 
 def test_several_labels_are_searched_too():

@@ -9,10 +9,11 @@ found, or the F1 of its set of labels), and weights w_i that count texts, and by
 
     gain = sum_i w_i (s_i(b) - s_i(a)),    error^2 = sum_i w_i^2 (s_i(b) - s_i(a))^2,    gain > z error.
 
-Candidates race: one that is not better in the first fold, or better by far, is not tested in the other folds.
+Candidates race: one that is worse in the first fold, or better by far, is not tested in the other folds.
 
-The search is greedy: a cost for plain words; each kind of features by itself; the kinds that help together; the cost
-again; and then other models at these features.
+The search is greedy: a cost for plain words; kinds of features, each beside those that are chosen; the cost again;
+and other models, with plain words, which are the cheapest features, and the best one with the chosen features. It
+ends when its work (`Work`) reaches a limit in plain fits.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from arbora.app.classifiers import FLAT, ClassifierOptions, make_classifier
 from arbora.app.text_classifier.labels import Labels
 from arbora.app.text_classifier.recipes import SAFE, Recipe
+from arbora.app.text_classifier.work import Whole, Work
 from arbora.core.input.folds import deal_folds, take_per_group
 from arbora.structure import Hierarchy
 
@@ -42,9 +44,11 @@ _COARSE = 0.05  # duality gap of the fits
 _BEYOND_NOISE = 1.0  # errors that a gain must exceed
 _COST_NOISE = 0.5  # the same, for a cost
 _SURE = 2.5  # errors of a gain that needs no further fold
+_HOPELESS = 0.5  # errors of a loss that needs no further fold
 _COSTS = (0.3, 10.0)  # smallest and largest cost
 _BY_CLASS = 0.25  # share of the weight that is divided by classes instead of texts
 _COUPLINGS = (0.1, 0.3)
+_MOST_WORK = 4.0  # of the search, in plain fits
 _LOGISTIC = 10.0  # cost of the logistic loss, in that of the squared hinge
 
 
@@ -138,6 +142,8 @@ class Search:
         Of the sampled texts.
     structure : Hierarchy or None
     n_jobs, random_state : see `TextClassifier`
+    whole : Whole, optional
+        The training set of which the texts are a sample; it limits the work.
     """
 
     def __init__(
@@ -147,7 +153,10 @@ class Search:
         structure: Hierarchy | None,
         n_jobs: int | None,
         random_state: Any,
+        whole: Whole | None = None,
     ) -> None:
+        self.work = Work(whole, _MOST_WORK)
+        self._last: dict[Recipe | None, float] = {}  # work of the last fit with these features
         self.make_rows, self.labels, self.structure = make_rows, labels, structure
         self.n_jobs, self.random_state = n_jobs, random_state
         groups = labels.groups()
@@ -156,7 +165,7 @@ class Search:
         n_classes = np.count_nonzero(sizes)
         self.weights = (1 - _BY_CLASS) / len(groups) + _BY_CLASS / (n_classes * sizes[groups])
         self.scores: dict[Candidate, NDArray[np.float64]] = {}
-        self._rows: tuple[Recipe | None, Any] | None = None
+        self._rows: dict[Recipe | None, Any] = {}  # of the last two recipes: two candidates race
 
     def test(self, one: Candidate, n_folds: int = 1) -> NDArray[np.float64]:
         """Test a candidate on the first folds; return the scores of the texts, NaN in other folds."""
@@ -173,13 +182,20 @@ class Search:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # coarse fits do not converge
                 found = model.fit(X[train], self.labels.take(train)).predict(X[out])
+            passes = int(np.max(getattr(model, "n_iter_", 1)))
+            self._last[one.features] = self.work.fit(
+                (len(train), X.shape[1]), X[train].nnz, len(model.nodes_), passes
+            )
             scores[out] = self.labels.scores(out, found)
         return scores
 
     def _rows_of(self, recipe: Recipe | None) -> Any:
-        if self._rows is None or self._rows[0] != recipe:
-            self._rows = recipe, self.make_rows(recipe)
-        return self._rows[1]
+        found = self._rows.pop(recipe, None)
+        if found is None:
+            found = self.make_rows(recipe)
+            self.work.rows(found.shape[1], found.nnz)
+        self._rows = {**dict(list(self._rows.items())[-1:]), recipe: found}
+        return found
 
     def score(self, one: Candidate) -> float:
         """Return the weighted mean score of the texts in the folds of a candidate."""
@@ -195,12 +211,18 @@ class Search:
         return float(w @ change), float(np.sqrt(np.sum((w * change) ** 2)))
 
     def better(self, a: Candidate, b: Candidate, noise: float, folds: int = FOLDS) -> bool:
-        """Return whether b is better than a by more than `noise` errors; stop at a fold that decides."""
+        """Return whether b is better than a by more than `noise` errors; stop at a fold that decides.
+
+        Without work left, no further fold is tested; a candidate without any fold is not better.
+        """
+        gain = error = 0.0
         for n_folds in range(1, folds + 1):
+            if not self.work.left(self._last.get(b.features, 0.0)):
+                break
             self.test(a, n_folds)
             self.test(b, n_folds)
             gain, error = self.gain(a, b)
-            if gain <= 0 or gain > _SURE * error:
+            if gain <= -_HOPELESS * error or gain > _SURE * error:
                 break
         return gain > noise * error
 
@@ -218,22 +240,21 @@ def choose_cost(search: Search, lead: Candidate, steps: Iterable[float], folds: 
 
 
 def choose_features(search: Search, lead: Candidate, recipes: list[Recipe], short: bool) -> Candidate:
-    """Try each kind of features, then those that help together.
+    """Add each kind of features to those that are chosen, if it helps.
 
-    Character n-grams help nearly all short texts: there, any gain is enough.
+    Character n-grams, with pairs of words, help nearly all short texts: there they are the first, and any gain is
+    enough. They find what words of one stem share, so that stems are not tried with them; and stems must help plain
+    words first, where it is cheap to see.
     """
-    good = [
-        lead._replace(features=recipe)
-        for recipe in recipes
-        if search.better(
-            lead, lead._replace(features=recipe), 0.0 if short and recipe.characters else _BEYOND_NOISE
-        )
-    ]
     best = lead
-    for one in sorted(good, key=lambda one: -search.gain(lead, one)[0]):
-        together, recipe = best.features or SAFE, one.features or SAFE
-        joined = lead._replace(features=together.join(recipe))
-        if best is lead or search.better(best, joined, _BEYOND_NOISE):
+    for recipe in sorted(recipes, key=lambda recipe: (recipe.stems, recipe.characters != short)):
+        chosen = best.features or SAFE
+        alone, joined = lead._replace(features=recipe), lead._replace(features=chosen.join(recipe))
+        if joined == best or (recipe.stems and chosen.characters):
+            continue
+        if recipe.stems and not search.better(lead, alone, _BEYOND_NOISE):
+            continue
+        if search.better(best, joined, 0.0 if short else _BEYOND_NOISE):
             best = joined
     return best
 
@@ -279,18 +300,19 @@ def choose(
     start = Candidate(features, FLAT, 1.0 if C is None else C, None)
     search.test(start)
     free_cost = free_model and C is None
-    lead = choose_cost(search, start, (3.0,)) if free_cost else start
+    lead = plain = choose_cost(search, start, (3.0,)) if free_cost else start
     why = []
-    if free_model:  # with plain words, which are the cheapest features
-        best = choose_model(search, lead)
-        why.append(_because(search, lead, best, lambda one: one.model))
-        lead = best
     if recipes:
-        best = choose_features(search, lead, recipes, short)
-        why.insert(0, _because(search, lead, best, lambda one: (one.features or SAFE).name))
-        if free_cost and best is not lead:
-            best = choose_cost(search, best, (3.0,), folds=1)
-        lead = best
+        lead = choose_features(search, plain, recipes, short)
+        why.append(_because(search, plain, lead, lambda one: (one.features or SAFE).name))
+        if free_cost and lead is not plain:
+            lead = choose_cost(search, lead, (3.0,), folds=1)
+    if free_model:
+        model, flat = choose_model(search, plain), lead  # of plain words, which are the cheapest features
+        other = model._replace(features=lead.features, C=model.C * lead.C / plain.C)
+        if other == model or (model.model != FLAT and search.better(lead, other, _BEYOND_NOISE)):
+            lead = other
+        why.append(_because(search, flat, lead, lambda one: one.model))
     if free_cost and lead.C <= start.C:
         lead = choose_cost(search, lead, (1 / 3,), folds=1)
     n_sampled = len(search.fold_of)

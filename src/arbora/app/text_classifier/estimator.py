@@ -38,6 +38,7 @@ from arbora.app.text_classifier.choice import (
 from arbora.app.text_classifier.content import ClassifierContent
 from arbora.app.text_classifier.labels import Labels
 from arbora.app.text_classifier.recipes import SAFE, Recipe, SplitTexts, parse_recipe, vectorizer_of
+from arbora.app.text_classifier.work import Whole
 from arbora.app.text_rows import TextOptions, feature_names, text_language, transform_rows, warn_of_script
 from arbora.app.topic_model.given import as_documents
 from arbora.core.rollback import all_or_nothing
@@ -241,7 +242,8 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
         def rows_of(recipe: Recipe | None) -> Any:
             return source.fit(recipe or given, rows)[1] if texts else source[1][rows]
 
-        search = Search(rows_of, Labels(labels.take(rows)), structure, self.n_jobs, self.random_state)
+        whole = Whole(n_rows, n_classes, len(source.tokens.ids)) if texts else None
+        search = Search(rows_of, Labels(labels.take(rows)), structure, self.n_jobs, self.random_state, whole)
         recipes = source.candidates() if free_features else None
         found = choose(search, recipes, free_model=free_model, C=self.C, n_rows=n_rows, short=short)
         return describe_choice(found, free_features, free_model)

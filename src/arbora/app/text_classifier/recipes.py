@@ -153,7 +153,8 @@ class SplitTexts:
         """Return the kinds of features to try, besides plain words."""
         if not self.spaces:  # the tokens are character n-grams already
             return []
-        found = [Recipe(bigrams=True)]
+        found = [Recipe(bigrams=True, characters=True)] if self.short else []
+        found.append(Recipe(bigrams=True))
         if self.language != "none":
             found.append(Recipe(stems=True))
         if self.language == "english":
