@@ -320,6 +320,7 @@ def test_labels_are_read_without_looking_for_pandas(monkeypatch):
 HOSTILE = {
     "missing": (["a", None, "b"] * 10, "row 1 of y has no label .None"),
     "nan among words": (np.array(["a", "b", np.nan] * 10, dtype=object), "row 2 of y has no label .nan"),
+    "nan in a list": (["a", "b", float("nan")] * 10, "row 2 of y has no label .nan"),
     "pandas' NA": (pd.Series(["a", "b", None] * 10, dtype="string"), "row 2 of y has no label"),
     "sets of several kinds": ([["a"], ["b", 1], []] * 10, r"several kinds \(int, str\)"),
     "missing in a set": ([["a"], ["b", None], []] * 10, r"several kinds \(NoneType, str\)"),

@@ -1,4 +1,4 @@
-"""Texts and times that users give to `TopicModel`."""
+"""Texts and times that users give to `TopicModel` and `TextClassifier`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.app.documents.collection import Documents
+from arbora.core.input.missing import is_missing
 
 
 def as_documents(texts: Any, y: Any = None, name: str = "texts") -> Documents:
-    """Return texts as a collection; a missing text is an empty one.
+    """Return texts as a collection; a missing text (None, NaN) is an empty one.
 
     Examples
     --------
-    >>> as_documents(["old trees", None]).texts
-    ['old trees', '']
+    >>> as_documents(["old trees", None, float("nan")]).texts
+    ['old trees', '', '']
     """
     if isinstance(texts, Documents):
         return texts
     if isinstance(texts, str):
         raise ValueError("texts must be a sequence of texts, not a single text: give [text]")
-    return Documents.from_texts(["" if text is None else str(text) for text in texts], y, name=name)
+    values = ["" if is_missing(text) else text for text in texts]
+    unread = next((at for at, text in enumerate(values) if isinstance(text, bytes)), None)
+    if unread is not None:
+        raise ValueError(f"text {unread} is bytes: decode it, for instance with text.decode('utf-8')")
+    return Documents.from_texts([str(text) for text in values], y, name=name)
 
 
 def as_stamps(times: Any, over_time: Any) -> NDArray[Any] | None:

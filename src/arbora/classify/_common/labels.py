@@ -7,7 +7,6 @@ data, together with what is needed to return predictions in the same form.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,13 +14,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
-from sklearn.utils._missing import is_scalar_nan
 from sklearn.utils.multiclass import check_classification_targets
 
+from arbora.core.input.missing import is_missing
 from arbora.core.input.sparse_structure import check_structure
 from arbora.structure import Hierarchy, LabelGraph
 
 SINGLE, SETS, INDICATOR = "single", "sets", "indicator"
+_MISSING_NAMES = ("None", "nan", "<NA>")
 _NO_LABEL = "no row of y carries a label: a classifier needs at least one class with data."
 
 
@@ -100,12 +100,6 @@ def are_sets(y: Any) -> bool:
     return not (same_length and all(value in (0, 1) for labels in y for value in labels))
 
 
-def _is_missing(label: Any) -> bool:
-    # A label can be the NA of pandas only if pandas is imported. Importing it here would cost more than a fit.
-    pandas = sys.modules.get("pandas")
-    return label is None or is_scalar_nan(label) or label is getattr(pandas, "NA", None)
-
-
 def _are_names(y: NDArray[Any]) -> bool:
     """Whether all labels are strings: classes beyond doubt, even if each has one row."""
     return y.dtype.kind == "U" or (y.dtype == object and all(isinstance(label, str) for label in y.tolist()))
@@ -121,9 +115,13 @@ def _forest(classes: NDArray[Any], indicator: sp.csr_array, kind: str) -> Target
 def _from_single(y: Any, structure: Hierarchy | None) -> Targets:
     if structure is not None and isinstance(y, Sequence) and np.ndim(y[0]) == 0:
         y = np.array([*y, None], dtype=object)[:-1]  # numpy would convert integers among strings to strings
-    y = column_or_1d(y, warn=True)
+    given, y = y, column_or_1d(y, warn=True)
+    if y.dtype.kind == "U" and isinstance(given, Sequence) and np.isin(y, _MISSING_NAMES).any():
+        y = np.array([*given, None], dtype=object)[
+            :-1
+        ]  # numpy converts missing labels among strings to names
     if y.dtype == object:
-        missing = [row for row, label in enumerate(y.tolist()) if _is_missing(label)]
+        missing = [row for row, label in enumerate(y.tolist()) if is_missing(label)]
         if missing:
             raise ValueError(
                 f"row {missing[0]} of y has no label ({y[missing[0]]!r}): remove such rows before fit."
