@@ -62,6 +62,15 @@ def test_few_rows_get_the_cost_of_the_rule():
     assert UNITS["squared_hinge"] == zero.C_
 
 
+def test_labels_too_rare_for_the_sample_get_the_cost_of_the_rule():
+    X = np.random.default_rng(0).normal(size=(6000, 3))
+    Y = np.zeros((6000, 2), int)
+    Y[0, 0] = Y[1, 1] = 1
+    rule = 1 / mean_squared_norm(sp.csr_array(X), np.ones(len(X)))
+    for seed in range(3):  # some samples have neither of these rows
+        assert pytest.approx(rule, rel=1e-5) == OneVsRestSVC(random_state=seed, tol=0.1).fit(X, Y).C_
+
+
 def test_classes_that_differ_in_small_features_raise_the_cost():
     X, y = blobs(1500, 5, spread=0.3, n_classes=8)
     rng = np.random.default_rng(1)

@@ -85,6 +85,8 @@ def choose_cost(training: Training, engine: Engine) -> float:
     if training.X.shape[0] < _FEWEST_ROWS or not training.positives.nnz:
         return start
     sample = _sampled(training)
+    if not sample.positives.nnz:  # labels so rare that no sampled row has one
+        return start
     n_rows = sample.X.shape[0]
     splits = list(random_splits(n_rows, _N_FOLDS if n_rows <= _FEW_ROWS else 1, sample.options.seed))
     best, least = 1.0, held_out_loss(sample, start, splits, engine)
