@@ -84,6 +84,7 @@ def test_topics_over_time_and_trees_can_be_edited(tmp_path):
         ([["merge"]], "edit 1 must be one of"),
         ([{"edit": "merge", "topics": [0, "1"]}], "whole numbers"),
         ([{"edit": "merge", "topics": [0, True]}], "whole numbers"),
+        ([{"edit": "merge", "topics": 5}], "topics are a list"),
         ([{"edit": "rename", "topic": 0, "title": "x" * 201}], "at most 200"),
         ([{"edit": "rename", "topic": 0}], "needs title and topic"),
         ([{"edit": "split", "topic": 0, "n_topics": 1}], "2 to 50"),

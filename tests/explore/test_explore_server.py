@@ -15,10 +15,12 @@ pytest.importorskip("plotly")
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
 
+from starlette.requests import Request  # noqa: E402
+
 from arbora.app.filing import Filer  # noqa: E402
 from arbora.app.folder import open_folder  # noqa: E402
 from arbora.explore.request_log import JsonLines  # noqa: E402
-from arbora.explore.server import Limits, make_app, serve  # noqa: E402
+from arbora.explore.server import Handlers, Limits, make_app, serve  # noqa: E402
 from support.explore_folders import SUBJECTS  # noqa: E402
 from support.serving import started, trained_folder  # noqa: E402
 from support.topic_folders import topics_folder  # noqa: E402
@@ -422,6 +424,19 @@ def test_edits_need_a_token_and_the_page_of_the_server(tmp_path):
         assert httpx.post(f"{url}/api/edits", json={"edits": {}}, headers=own).status_code == 400
         assert httpx.post(f"{url}/api/edits", content="{", headers=own | JSON).status_code == 400
     assert len(open_folder(path).nodes) == 5  # nothing was saved
+
+
+def test_a_save_frees_the_model_that_was_served_before(tmp_path):
+    handlers = Handlers([open_folder(topics_folder(tmp_path / "topics", n=10))], Limits(), may_edit=True)
+    body = json.dumps({"edits": [{"edit": "rename", "topic": 0, "title": "first"}], "save": True}).encode()
+
+    async def receive():
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    scope = {"type": "http", "method": "POST", "headers": [(b"content-type", b"application/json")]}
+    for _ in range(2):
+        assert asyncio.run(handlers.edit(Request(scope, receive))).status_code == 200
+    assert list(handlers.batches) == handlers.filers
 
 
 def test_a_classifier_has_no_topics_to_edit(folder):

@@ -131,7 +131,9 @@ class Handlers:
         except (ValueError, TypeError) as error:
             raise HTTPException(409, str(error)) from None
         if save:
+            before = self.filers[number]
             await run_in_threadpool(self._renew, number)
+            self.batches.pop(before, None)  # frees the model that was served before
         return Response(as_json({"data": data, "saved": save}), media_type=_JSON)
 
     def _renew(self, number: int) -> None:

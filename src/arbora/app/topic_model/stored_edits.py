@@ -69,6 +69,8 @@ def check_edits(given: Any) -> list[dict[str, Any]]:
             raise ValueError(
                 f"edit {number}, {kind}, needs {' and '.join(sorted(_FIELDS[kind]))}, nothing else"
             )
+        if not isinstance(edit.get("topics", []), list):
+            raise ValueError(f"edit {number}, {kind}: topics are a list of numbers")
         numbers = [*edit.get("topics", []), *(edit[key] for key in ("topic", "n_topics") if key in edit)]
         if not all(isinstance(one, int) and not isinstance(one, bool) for one in numbers):
             raise ValueError(f"edit {number}: topics are whole numbers")
