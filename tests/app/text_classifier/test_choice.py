@@ -15,6 +15,7 @@ from arbora.app.text_classifier.choice import (
 from arbora.app.text_classifier.labels import Labels
 from arbora.app.text_classifier.recipes import SAFE, Recipe, SplitTexts, parse_recipe
 from arbora.app.text_classifier.work import Whole
+from arbora.classify import RecursiveSVC
 from arbora.structure import Hierarchy
 
 VERBS = ("walk", "talk", "jump", "play", "cook", "paint", "look", "want", "help", "clean", "start", "open")
@@ -74,13 +75,23 @@ def test_small_sets_and_given_settings_are_not_searched(capsys):
 
 def test_a_given_cost_is_kept_and_the_choice_can_be_fixed():
     model = TextClassifier(C=0.7, n_jobs=1).fit(*order_texts(100))
-    assert {one["C"] for one in model.choice_["candidates"] if one["model"] == "flat"} == {0.7}
+    assert {one["C"] for one in model.choice_["candidates"]} == {0.7}
+    assert {one["model"] for one in model.choice_["candidates"]} == {"flat", "logistic"}
     fixed = model.chosen()
     assert fixed.features == model.choice_["features"]
     again = fixed.fit(*order_texts(100))
     assert again.choice_ == {}
     texts = order_texts(30, seed=2)[0]
     np.testing.assert_array_equal(again.decision_function(texts), model.decision_function(texts))
+
+
+@pytest.mark.parametrize("n_texts", [20, 60])
+def test_a_given_coupling_is_used(n_texts):
+    texts, labels = ending_texts(n_texts)
+    model = TextClassifier(coupling=0.7, n_jobs=1).fit(texts, [f"all/{label}" for label in labels])
+    assert isinstance(model.estimator_, RecursiveSVC)
+    assert model.estimator_.coupling_ == 0.7
+    assert "model" not in model.choice_
 
 
 def test_the_choice_is_the_same_with_more_threads():

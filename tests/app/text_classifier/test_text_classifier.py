@@ -5,6 +5,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 
 import arbora
@@ -111,8 +113,15 @@ def test_two_classes_have_one_score():
 
 
 def test_missing_and_unknown_texts_get_an_answer(fitted):
-    found = fitted.predict(["xyzzy", "", None])
-    assert set(found) <= set(WORDS)
+    found = fitted.decision_function(["xyzzy", "", None, float("nan")])
+    np.testing.assert_array_equal(found, found[[0] * 4])
+    texts, labels = write(20)
+    model = TextClassifier(n_jobs=1).fit([*texts, float("nan")], [*labels, labels[0]])
+    assert "nan" not in model.vectorizer_.vocabulary_
+    with pytest.raises(ValueError, match="text 1 is bytes"):
+        fitted.predict(["text", b"text"])
+    with pytest.raises(ValueError, match="row 20 of y has no label"):
+        TextClassifier().fit([*texts, "text"], [*labels, float("nan")])
     with pytest.raises(ValueError, match="not a single text"):
         fitted.predict("one text")
     with pytest.raises(ValueError, match="no texts"):
@@ -151,6 +160,34 @@ def test_features_and_models_can_be_given():
         TextClassifier(features=3).fit(texts, labels)
     with pytest.raises(ValueError, match="unknown model 'forest'"):
         TextClassifier(model="forest").fit(texts, labels)
+
+
+def test_a_given_classifier_gets_the_tree_and_keeps_its_parameters():
+    texts, labels = write(20)
+    model = TextClassifier(model=RecursiveSVC(2.0, random_state=0)).fit(texts, labels)
+    assert model.predict_path(texts[:1]) == [["root", "sea", "sea/fish"]]
+    assert model.estimator_.C == 2.0
+    assert model.model.structure is None
+    tree = Hierarchy.from_paths(labels)
+    own = TextClassifier(model=RecursiveSVC(structure=tree, random_state=0)).fit(texts, labels)
+    assert own.predict_path(texts[:1]) == [["sea", "sea/fish"]]
+    flat = TextClassifier("flat", RecursiveSVC(random_state=0)).fit(texts, labels)
+    assert flat.predict_path(texts[:1]) == [["sea/fish"]]
+    with pytest.raises(ValueError, match="give one of them"):
+        TextClassifier(tree, RecursiveSVC(structure=tree)).fit(texts, labels)
+    for name in ("C", "coupling"):
+        with pytest.raises(ValueError, match=f"set {name} in the classifier"):
+            TextClassifier(model=RecursiveSVC(), **{name: 0.5}).fit(texts, labels)
+
+
+def test_what_cannot_be_used_is_refused_before_the_fit():
+    texts, labels = write(20)
+    with pytest.raises(ValueError, match=r"a classifier of arbora\.classify"):
+        TextClassifier(model=LogisticRegression()).fit(texts, labels)
+    with pytest.raises(ValueError, match="or an LtcVectorizer"):
+        TextClassifier(features=TfidfVectorizer()).fit(texts, labels)
+    with pytest.raises(ValueError, match="not a stemmer"):
+        TextClassifier(language="klingon").fit(texts, labels)
 
 
 @pytest.mark.parametrize("kind", ["deciding", "typical"])

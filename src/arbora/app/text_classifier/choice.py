@@ -259,9 +259,9 @@ def choose_features(search: Search, lead: Candidate, recipes: list[Recipe], shor
     return best
 
 
-def choose_model(search: Search, lead: Candidate) -> Candidate:
-    """Try the logistic loss and, with a structure, models that use it."""
-    others = [lead._replace(model="logistic", C=lead.C * _LOGISTIC)]
+def choose_model(search: Search, lead: Candidate, free_cost: bool = True) -> Candidate:
+    """Try the logistic loss and, with a structure, models that use it; a cost that is not free stays."""
+    others = [lead._replace(model="logistic", C=lead.C * _LOGISTIC if free_cost else lead.C)]
     if search.structure is not None:
         others += [lead._replace(model="recursive-svm", coupling=coupling) for coupling in _COUPLINGS]
     best = lead
@@ -308,7 +308,10 @@ def choose(
         if free_cost and lead is not plain:
             lead = choose_cost(search, lead, (3.0,), folds=1)
     if free_model:
-        model, flat = choose_model(search, plain), lead  # of plain words, which are the cheapest features
+        model, flat = (
+            choose_model(search, plain, free_cost),
+            lead,
+        )  # of plain words, which are the cheapest features
         other = model._replace(features=lead.features, C=model.C * lead.C / plain.C)
         if other == model or (model.model != FLAT and search.better(lead, other, _BEYOND_NOISE)):
             lead = other

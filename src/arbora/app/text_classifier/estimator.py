@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import time
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +23,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.app.classifiers import AUTO, FLAT, ClassifierOptions, make_classifier
+from arbora.app.classifiers import AUTO, COUPLED, FLAT, ClassifierOptions, make_classifier
 from arbora.app.documents.collection import Documents
 from arbora.app.documents.labels import tree_of_labels
 from arbora.app.text_classifier.choice import (
@@ -56,16 +57,19 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
         probabilities of its inner nodes, `predict_path` and `predict_backoff`, and models that use it.
     model : "auto", str or classifier
         "auto": the best of flat linear models and, with a structure, of models that use it. A name of
-        `arbora.app.classifiers.MODELS`, or an unfitted classifier of `arbora.classify`, which is cloned.
+        `arbora.app.classifiers.MODELS`, or an unfitted classifier of `arbora.classify`: a clone of it is trained with
+        its own parameters, and with the structure of the labels unless it has one.
     features : "auto", str, TextOptions or vectorizer
         "auto": the best of words or stems, with or without stop words, bigrams and character n-grams. A name such as
-        "words+bigrams", see `arbora.app.text_classifier.recipes`; or an unfitted vectorizer, which is cloned.
+        "words+bigrams", see `arbora.app.text_classifier.recipes`; or an unfitted `LtcVectorizer`, which is cloned.
     language : str
-        Language of stems and stop words; "none": words as they are. "auto": English if the texts look English.
+        Language of stems; "none": words as they are. "auto": English if the texts look English. Not used with a
+        vectorizer or `TextOptions`, which have their own.
     C : float, optional
         Cost of a training error; by default chosen, or that of the model.
     coupling : float, optional
-        How much classes share with their neighbours in the structure; by default chosen, or that of the model.
+        How much classes share with their neighbours in the structure; by default chosen, or that of the model. With a
+        number, "auto" is the model that has a coupling, "recursive-svm".
     n_jobs : int, optional
         Number of threads. The result does not depend on it.
     random_state : int, RandomState instance or None
@@ -174,7 +178,7 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
             self.vectorizer_, X = self._final_rows(source)
             times.append(time.perf_counter())
             estimator = self._make_estimator(structure, labels)
-            estimator.set_params(verbose=max(self.verbose, progress))
+            estimator.set_params(verbose=max(self.verbose, progress, estimator.verbose))
             self.estimator_ = estimator.fit(X, y)
             times.append(time.perf_counter())
             self.feature_names_ = None
@@ -196,8 +200,10 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
     def check(self, y: Any) -> None:
         """Raise an error if the parameters do not fit together, or do not fit the labels, before the long work."""
         self._make_estimator(self._find_structure(y), Labels(y))
-        if isinstance(self.features, str) and self.features != AUTO:
-            parse_recipe(self.features)
+        if isinstance(self.features, str):
+            recipe = SAFE if self.features == AUTO else parse_recipe(self.features)
+            if self.language != AUTO:
+                recipe._replace(stems=True).vectorizer(self.language).rules()  # refuses an unknown language
 
     def _find_structure(self, y: Any) -> Hierarchy | None:
         if isinstance(self.structure, str) and self.structure not in (FLAT, AUTO):
@@ -227,13 +233,13 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
         self, source: Any, labels: Labels, structure: Hierarchy | None, n_rows: int
     ) -> dict[str, Any]:
         """Choose what is "auto"; return the choice."""
-        free_model, texts = self._is_auto(self.model), isinstance(source, SplitTexts)
+        free_model, texts = self._is_auto(self._model()), isinstance(source, SplitTexts)
         free_features = texts and self._is_auto(self.features)
         groups = labels.groups()
         n_classes = len(np.unique(groups))
         if not (free_model or free_features) or n_rows < LEAST_ROWS or (n_classes < 2 and not labels.several):
             return {}
-        rng = np.random.default_rng(self.random_state if isinstance(self.random_state, int) else 0)
+        rng = np.random.default_rng(int(self.random_state) if isinstance(self.random_state, Integral) else 0)
         short = texts and source.short
         most = sample_size(n_rows, source.length, short) if texts else MOST_ROWS
         rows = sample_rows(groups, families_of(labels.classes(), structure), rng, most)
@@ -254,6 +260,10 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
             name = SAFE.name if self._is_auto(self.features) else self.features
         return parse_recipe(name)
 
+    def _model(self) -> Any:
+        """Return the model, or the one that a given coupling stands for."""
+        return COUPLED[0] if self._is_auto(self.model) and self.coupling is not None else self.model
+
     @staticmethod
     def _is_auto(value: Any) -> bool:
         return isinstance(value, str) and value == AUTO
@@ -265,7 +275,7 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
         """Return what is trained, as given or as chosen; None if an estimator is given."""
         if not isinstance(self.model, str):
             return None
-        name, C, coupling = self.model, self.C, self.coupling
+        name, C, coupling = self._model(), self.C, self.coupling
         if self._is_auto(name):
             chosen = vars(self).get("choice_") or {}
             name = chosen.get("model", FLAT)
@@ -276,8 +286,23 @@ class TextClassifier(ClassifierContent, ClassifierMixin, BaseEstimator):
     def _make_estimator(self, structure: Hierarchy | None, labels: Labels) -> Any:
         options = self.trained_options()
         if options is None:
-            return clone(self.model)
+            return self._clone_model(structure)
         return make_classifier(options, structure, labels.several, verbose=self.verbose)
+
+    def _clone_model(self, structure: Hierarchy | None) -> Any:
+        """Clone a given classifier; give it the structure if it has none."""
+        for name in ("C", "coupling"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} is for a model given by name: set {name} in the classifier {self.model}"
+                )
+        if not hasattr(self.model, "predict_node_proba"):
+            raise ValueError(f"model must be a name or a classifier of arbora.classify, got {self.model!r}")
+        model = clone(self.model)
+        known = model.get_params(deep=False)
+        if known.get("structure") is not None and isinstance(self.structure, Hierarchy):
+            raise ValueError("both the TextClassifier and its model have a structure: give one of them")
+        return model.set_params(structure=structure) if known.get("structure", FLAT) is None else model
 
     def chosen(self) -> TextClassifier:
         """Return an unfitted classifier whose features and model are those that this one has chosen."""

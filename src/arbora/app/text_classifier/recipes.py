@@ -112,10 +112,10 @@ def vectorizer_of(features: Any, n_documents: int) -> LtcVectorizer:
     """Make the unfitted vectorizer of features that are not the name of a recipe."""
     if isinstance(features, TextOptions):
         return make_vectorizer(features, n_documents)
-    if hasattr(features, "fit_transform") and hasattr(features, "transform"):
+    if isinstance(features, LtcVectorizer):
         vectorizer: LtcVectorizer = clone(features)
         return vectorizer
-    raise ValueError(f"features must be 'auto', the name of a recipe, or a vectorizer; got {features!r}")
+    raise ValueError(f"features must be 'auto', the name of a recipe, or an LtcVectorizer; got {features!r}")
 
 
 class SplitTexts:
