@@ -119,6 +119,23 @@ def test_models_without_their_own_search_are_tuned_over_a_grid(model):
     assert [one.mean for one in tried] == sorted((one.mean for one in tried), reverse=True)
 
 
+def test_the_best_of_many_candidates_was_tried_on_all_folds():
+    documents = make_documents(24)
+    tried = tune_classifier(
+        documents,
+        ClassifierOptions("recursive-svm", jobs=1),
+        structure=find_hierarchy(documents),
+        costs=[0.1, 1.0, 10.0],
+        couplings=[0.0, 0.1, 1.0],
+        folds=3,
+    )
+    n_folds = [one.n_folds for one in tried]
+    assert set(n_folds) == {1, 3}
+    assert n_folds == sorted(n_folds, reverse=True)
+    finalists = [one.mean for one in tried if one.n_folds == 3]
+    assert finalists == sorted(finalists, reverse=True)
+
+
 def test_topics_over_time_keep_the_name_of_the_field():
     documents = make_documents(24, fields={"year": [1999 + number % 2 for number in range(24)]})
     found = discover_topics(documents, TopicOptions(topics=3, over_time="year", jobs=1))

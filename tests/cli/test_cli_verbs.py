@@ -328,6 +328,7 @@ def test_tune_prints_the_command_for_training(workshop, capsys):
         (C, c) for C in (0.01, 10) for c in (0, 0.3)
     }
     assert told["best"] == max(told["tried"], key=lambda one: one["mean"])
+    assert {one["n_folds"] for one in told["tried"]} == {2}
 
 
 def test_tune_without_options_prints_the_choice_of_features_and_model(workshop, capsys):
@@ -422,6 +423,8 @@ def test_an_error_names_file_line_and_remedy(tmp_path, monkeypatch, capsys):
             "flat has no coupling",
         ),
         (["classify", "tune", "docs", "--model", "bayes"], "has nothing to tune"),
+        (["classify", "tune", "docs", "--folds", "5"], "are for the search of costs"),
+        (["classify", "tune", "docs", "--costs", "1", "--features", "stems"], "--features is chosen or used"),
         (["classify", "train", "nowhere", "--out", "m"], "nowhere: there is no such file or folder"),
         (["predict", "docs"], "it has no folder.json"),
         (["predict", "topics", "docs", "--threshold", "0.5"], "a threshold is for classifiers"),

@@ -22,6 +22,7 @@ from arbora.core.progress import Progress
 from arbora.metrics import macro_f1, micro_f1
 from arbora.structure import Hierarchy
 
+FOLDS = 3
 COSTS = (0.3, 1.0, 3.0, 10.0)
 LOGISTIC_COSTS = (3.0, 10.0, 30.0, 100.0)
 COUPLINGS = (0.0, 0.1, 0.3, 1.0)
@@ -31,12 +32,13 @@ _COARSE = 0.05  # duality gap that is small enough to compare scores
 
 
 class Candidate(NamedTuple):
-    """A cost and a coupling, with the mean and the standard deviation of the score over the folds."""
+    """A cost and a coupling, with the mean and the standard deviation of the score over the folds it was tried on."""
 
     C: float
     coupling: float | None
     mean: float
     std: float
+    n_folds: int
 
 
 def tune_classifier(
@@ -47,7 +49,7 @@ def tune_classifier(
     structure: Hierarchy | None = None,
     costs: Sequence[float] | None = None,
     couplings: Sequence[float] | None = None,
-    folds: int = 3,
+    folds: int = FOLDS,
     scoring: str = "macro_f1",
     verbose: int = 0,
 ) -> list[Candidate]:
@@ -76,7 +78,8 @@ def tune_classifier(
     Returns
     -------
     list of Candidate
-        The best first.
+        The best first. A recursive model tries many candidates on one fold and the best of them on all folds; those
+        come first.
 
     Examples
     --------
@@ -103,7 +106,7 @@ def tune_classifier(
     _, X = fit_rows(documents, text or TextOptions(), verbose=verbose)
     search = _search_path if hasattr(estimator, "couplings") else _search_grid
     tried = search(estimator, X, documents.y, grid, shared, folds, scoring)
-    return sorted(tried, key=lambda one: (-one.mean, one.C))
+    return sorted(tried, key=lambda one: (-one.n_folds, -one.mean, one.C))
 
 
 def _search_path(
@@ -121,9 +124,10 @@ def _search_path(
     )  # fmt: skip
     results = estimator.fit(X, y).cv_results_
     columns = (results[name] for name in ("C", "coupling", "mean_score", "std_score"))
+    n_folds = np.isfinite(results["scores"]).sum(axis=1)
     return [
-        Candidate(float(C), None if couplings is None else float(coupling), float(mean), float(std))
-        for C, coupling, mean, std in zip(*columns, strict=True)
+        Candidate(float(C), None if couplings is None else float(coupling), float(mean), float(std), int(n))
+        for C, coupling, mean, std, n in zip(*columns, n_folds, strict=True)
     ]
 
 
@@ -156,7 +160,7 @@ def _search_grid(
                     found = clone(one).fit(X[~out], _pick(y, ~out)).predict(X[out])
                 scores.append(_SCORES[scoring](_pick(y, out), found))
                 progress.update()
-            tried.append(Candidate(C, coupling, float(np.mean(scores)), float(np.std(scores))))
+            tried.append(Candidate(C, coupling, float(np.mean(scores)), float(np.std(scores)), folds))
     return tried
 
 

@@ -121,7 +121,10 @@ def _train(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "folder for the model; an existing model folder is replaced")
     add_model(parser)
     parser.add_argument(
-        "--C", type=positive, metavar="X", help="cost of a training error (SVM: 3, logistic: 30)"
+        "--C",
+        type=positive,
+        metavar="X",
+        help="cost of a training error (flat: 1, other SVM: 3, logistic: 30)",
     )
     parser.add_argument(
         "--coupling", type=coupling, metavar="X", help="how much classes share with their neighbours (0.1)"
@@ -149,11 +152,10 @@ def _tune(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--costs", type=numbers, metavar="X,X", help="values of C to try (SVM: 0.3,1,3,10)")
     parser.add_argument("--couplings", type=numbers, metavar="X,X", help="couplings to try (0,0.1,0.3,1)")
-    parser.add_argument("--folds", type=count, default=3, metavar="N", help="number of folds (3)")
+    parser.add_argument("--folds", type=count, metavar="N", help="number of folds (3)")
     parser.add_argument(
         "--scoring",
         choices=("macro_f1", "micro_f1"),
-        default="macro_f1",
         help="score to maximise (macro_f1)",
     )
     add_reading(parser)

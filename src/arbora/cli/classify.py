@@ -12,9 +12,9 @@ from arbora.app.evaluation import evaluate_folder, name_evaluation, require_clas
 from arbora.app.evaluation_tables import evaluation_text
 from arbora.app.folder import check_target, open_folder, write_folder
 from arbora.app.text_classifier import TextClassifier
-from arbora.app.text_rows import TextOptions
+from arbora.app.text_rows import TextOptions, text_language
 from arbora.app.training import make_text_classifier, train_classifier
-from arbora.app.tuning import tune_classifier
+from arbora.app.tuning import FOLDS, tune_classifier
 from arbora.cli.arguments import CLASSIFIER, FEATURES, READING, TEXT, pick
 from arbora.cli.reports import to_json, training_json, training_text, tuning_json, tuning_text
 from arbora.metrics.table import Table
@@ -102,10 +102,11 @@ def choice_table(classifier: TextClassifier, data: str) -> str:
     options = classifier.trained_options() or ClassifierOptions()
     features = choice.get("features")
     words = f" --features '{features}'" if features else ""
+    cost = "" if options.C is None else f" --C {options.C:g}"
     coupling = "" if options.coupling is None else f" --coupling {options.coupling:g}"
     return (
         f"{table}\n\n{classifier.choice_text()}\n\nTo train with this choice:\n  arbora classify train {data}"
-        f"{words} --model {options.model} --C {options.C:g}{coupling} --out model/"
+        f"{words} --model {options.model}{cost}{coupling} --out model/"
     )
 
 
@@ -129,16 +130,21 @@ def tune(
     hierarchy_format: str,
     costs: list[float] | None,
     couplings: list[float] | None,
-    folds: int,
-    scoring: str,
+    folds: int | None,
+    scoring: str | None,
     as_json: bool,
     **more: Any,
 ) -> None:
     """Choose the features and the model, or the cost and the coupling of a model; print the scores."""
     options, text = ClassifierOptions(**pick(more, CLASSIFIER)), given_text(more)
+    by_choice = options.model == AUTO and costs is None and couplings is None
+    if by_choice and (folds is not None or scoring is not None):
+        raise ValueError("--folds and --scoring are for the search of costs: give --model or --costs too")
+    if not by_choice and more["features"] != AUTO:
+        raise ValueError("--features is chosen or used only without --model, --costs and --couplings")
     documents = read_labelled(make_source(data, **pick(more, READING)), verbose=1)
     structure = find_hierarchy(documents, hierarchy, hierarchy_format)
-    if options.model == AUTO and costs is None and couplings is None:
+    if by_choice:
         choice = make_text_classifier(options, text, structure, **pick(more, FEATURES)).fit_documents(
             documents
         )
@@ -146,15 +152,19 @@ def tune(
         return
     if options.model == AUTO:
         options = options._replace(model=FLAT if structure is None else "recursive-svm")
+    text = text or TextOptions(more["language"])
+    if text.language == AUTO:
+        text = text._replace(language=text_language(documents.texts or ()))
+    scoring = scoring or "macro_f1"
     tried = tune_classifier(
         documents,
         options,
-        text or TextOptions("english" if more["language"] == AUTO else more["language"]),
+        text,
         structure=structure,
         costs=costs,
         couplings=couplings,
-        folds=folds,
+        folds=folds or FOLDS,
         scoring=scoring,
         verbose=1,
     )
-    print(to_json(tuning_json(tried)) if as_json else tuning_text(tried, data, options.model, scoring, folds))
+    print(to_json(tuning_json(tried)) if as_json else tuning_text(tried, data, options.model, scoring))

@@ -212,16 +212,18 @@ def _n_leaves(content: Content) -> int:
     return len(content.nodes) - len({node["parent"] for node in content.nodes} - {None})
 
 
-def tuning_text(tried: Sequence[Candidate], data: str, model: str, scoring: str, folds: int) -> str:
+def tuning_text(tried: Sequence[Candidate], data: str, model: str, scoring: str) -> str:
     """Report the candidates of a cross-validation, and the command that trains with the best."""
     best = tried[0]
     with_coupling = best.coupling is not None
-    columns = ("C", *(["Coupling"] if with_coupling else []), _SCORE_NAMES[scoring], "± over folds")
-    rows = [(one.C, *([one.coupling] if with_coupling else []), one.mean, one.std) for one in tried]
-    formats = ("g", *(["g"] if with_coupling else []), "percent", "percent")
+    columns = ("C", *(["Coupling"] if with_coupling else []), _SCORE_NAMES[scoring], "± over folds", "Folds")
+    rows = [
+        (one.C, *([one.coupling] if with_coupling else []), one.mean, one.std, one.n_folds) for one in tried
+    ]
+    formats = ("g", *(["g"] if with_coupling else []), "percent", "percent", "d")
     coupling = f" --coupling {best.coupling:g}" if with_coupling else ""
     return (
-        f"{Table(columns, tuple(rows), formats)}\n\nMean over {folds} folds. To train with the best:\n"
+        f"{Table(columns, tuple(rows), formats)}\n\nMean over the folds. To train with the best:\n"
         f"  arbora classify train {data} --model {model} --C {best.C:g}{coupling} --out model/"
     )
 
