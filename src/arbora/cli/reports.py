@@ -71,7 +71,7 @@ def training_text(content: Content, out: str, seconds: float) -> str:
     estimator = content.model["estimator"]
     return (
         f"{content.about['n_documents']:,} documents in {n_classes:,} classes; a tree of {len(content.nodes):,} "
-        f"nodes on {depth} levels; {estimator.n_features_in_:,} words; {type(estimator).__name__}."
+        f"nodes on {depth} levels; {estimator.n_features_in_:,} features; {type(estimator).__name__}."
         f"{_paths_text(content)}\n\n"
         f"{content.report}\n\nWritten to {out} in {seconds:.1f} s."
     )
