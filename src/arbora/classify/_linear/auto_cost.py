@@ -108,6 +108,7 @@ def _sampled(training: Training) -> Training:
     rng = np.random.default_rng(training.options.seed)
     rows = np.sort(rng.permutation(training.X.shape[0])[:_MOST_ROWS])
     sample = training.with_rows(rows)
+    sample.X.eliminate_zeros()  # coarse fits of dense and sparse rows would differ, and with them the choice
     classes, first = np.unique(rng.permutation(sample.positives.indices), return_index=True)
     chosen = np.sort(classes[np.argsort(first)[:_MOST_CLASSES]])
     options = sample.options._replace(tol=max(sample.options.tol, _COARSE_TOL))
