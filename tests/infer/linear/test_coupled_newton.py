@@ -291,7 +291,14 @@ def data():
 
 
 def model(**more):
-    settings = {"structure": TREE, "tol": 1e-10, "max_iter": 5000, "dtype": "float64", "calibration": None}
+    settings = {
+        "C": 1.0,
+        "structure": TREE,
+        "tol": 1e-10,
+        "max_iter": 5000,
+        "dtype": "float64",
+        "calibration": None,
+    }
     return RecursiveLogisticRegression(**{**settings, **more})
 
 
