@@ -47,6 +47,7 @@ def test_features_that_are_needed_are_chosen(make, needed):
     assert plain.score(texts, labels) < 0.8
     assert "features" not in plain.choice_
     assert any("points better than words" in line for line in model.choice_["why"])
+    assert "of 3 folds of 150 texts" in model.choice_["why"][-1]
     assert model.choice_text().startswith("Chosen in")
 
 

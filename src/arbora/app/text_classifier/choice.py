@@ -48,7 +48,7 @@ _HOPELESS = 0.5  # errors of a loss that needs no further fold
 _COSTS = (0.3, 10.0)  # smallest and largest cost
 _BY_CLASS = 0.25  # share of the weight that is divided by classes instead of texts
 _COUPLINGS = (0.1, 0.3)
-_MOST_WORK = 4.0  # of the search, in plain fits
+_MOST_WORK = 3.0  # of the search, in plain fits
 _LOGISTIC = 10.0  # cost of the logistic loss, in that of the squared hinge
 
 
@@ -319,8 +319,11 @@ def choose(
     if free_cost and lead.C <= start.C:
         lead = choose_cost(search, lead, (1 / 3,), folds=1)
     n_sampled = len(search.fold_of)
+    n_tested = len(np.unique(search.fold_of[~np.isnan(search.scores[lead])]))
     where = (
-        f"{FOLDS} folds of {n_sampled:,}" + (f" of the {n_rows:,}" if n_sampled < n_rows else "") + " texts"
+        f"{n_tested} of {FOLDS} folds of {n_sampled:,}"
+        + (f" of the {n_rows:,}" if n_sampled < n_rows else "")
+        + " texts"
     )
     cost = f"C = {lead.C:g}" + ("" if lead.coupling is None else f", coupling = {lead.coupling:g}")
     why.append(f"{cost}; {100 * search.score(lead):.1f}% right; cross-validation with {where}")
