@@ -150,8 +150,7 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
     Examples
     --------
     >>> from arbora.classify import OneVsRestSVC
-    >>> from arbora.engine import ThreadEngine
-    from arbora.structure import Hierarchy
+    >>> from arbora.structure import Hierarchy
     >>> X = [[2.0, 0.0], [1.5, 0.5], [0.0, 2.0], [0.5, 1.5], [-2.0, -2.0]]
     >>> y = ["animal/cat", "animal/cat", "animal/dog", "animal/dog", "plant"]
     >>> tree = Hierarchy.from_paths(["animal/cat", "animal/dog", "plant"])

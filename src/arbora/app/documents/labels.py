@@ -31,7 +31,8 @@ def find_hierarchy(documents: Documents, hierarchy: str = "auto", format: str = 
 
     Examples
     --------
-    >>> find_hierarchy(Documents.from_texts(["a", "b"], ["sea/fish", "sea/ships"])).path("sea/fish")
+    >>> labels = ["sea/fish", "sea/ships", "land"]
+    >>> find_hierarchy(Documents.from_texts(["a", "b", "c"], labels)).path("sea/fish")
     ['root', 'sea', 'sea/fish']
     """
     labels = label_names(documents.y)
