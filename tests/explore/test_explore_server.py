@@ -437,6 +437,8 @@ def test_a_save_frees_the_model_that_was_served_before(tmp_path):
     for _ in range(2):
         assert asyncio.run(handlers.edit(Request(scope, receive))).status_code == 200
     assert list(handlers.batches) == handlers.filers
+    # A page that is opened now sends the saved edits again: they are replayed from the start of the server.
+    assert '"edits":[[{"edit":"rename","topic":0,"title":"first"}]]' in handlers.page.decode()
 
 
 def test_a_classifier_has_no_topics_to_edit(folder):

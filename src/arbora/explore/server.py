@@ -79,8 +79,9 @@ class Handlers:
     def __init__(self, folders: Sequence[Folder], limits: Limits, *, may_edit: bool) -> None:
         self.folders, self.limits, self.may_edit = list(folders), limits, may_edit
         filers = [make_filer(folder) for folder in folders]
-        self.page, self.filers = make_live_page(folders, limits, may_edit), filers
         self.editors = [TopicEditor(folder) for folder in folders]
+        self.saved: list[list[Any]] = [[] for _ in folders]  # edits since the start that the folders have
+        self.page, self.filers = make_live_page(folders, limits, may_edit, self.saved), filers
         self.batches = {filer: RequestBatches(filer, limits.waiting) for filer in filers}
         self.n_batches = 0
 
@@ -131,7 +132,7 @@ class Handlers:
         except (ValueError, TypeError) as error:
             raise HTTPException(409, str(error)) from None
         if save:
-            before = self.filers[number]
+            before, self.saved[number] = self.filers[number], given["edits"]
             await run_in_threadpool(self._renew, number)
             self.batches.pop(before, None)  # frees the model that was served before
         return Response(as_json({"data": data, "saved": save}), media_type=_JSON)
@@ -142,7 +143,7 @@ class Handlers:
         filer = make_filer(self.folders[number])
         self.batches[filer] = RequestBatches(filer, self.limits.waiting)
         self.filers[number] = filer
-        self.page = make_live_page(self.folders, self.limits, self.may_edit)
+        self.page = make_live_page(self.folders, self.limits, self.may_edit, self.saved)
 
     async def batch(self, request: Request) -> Response:
         """File many documents, one per line."""
@@ -193,9 +194,17 @@ def make_filer(folder: Folder) -> Filer:
     return Filer(folder, n_words=N_WORDS, threshold=SURE if one_label else None)
 
 
-def make_live_page(folders: Sequence[Folder], limits: Limits, may_edit: bool) -> bytes:
-    """Make the page of a server."""
-    live = {"document": limits.document, "batch": limits.batch, "sure": SURE, "edit": may_edit}
+def make_live_page(
+    folders: Sequence[Folder], limits: Limits, may_edit: bool, saved: Sequence[Sequence[Any]]
+) -> bytes:
+    """Make the page of a server; it continues with the edits that were saved since the start."""
+    live = {
+        "document": limits.document,
+        "batch": limits.batch,
+        "sure": SURE,
+        "edit": may_edit,
+        "edits": saved,
+    }
     return make_page(list(folders), live=live).html.encode()
 
 

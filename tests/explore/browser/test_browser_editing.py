@@ -133,5 +133,19 @@ def test_edits_are_saved_by_the_server(watch, tmp_path, artefacts):
             body: JSON.stringify({text: 'fish sail wave'})})).json()"""
         )
         assert answer["topic"] in {node["name"] for node in opened.nodes}
-        assert watched.complaints == []
         assert json.dumps(answer)
+        watched.go("#view=tree&node=1")
+        open_form(page)
+        page.fill("#new-title", "Again")
+        watched.does(lambda: page.click("#rename"))
+        assert "3 edits" in page.text_content("#edits")
+        watched.does(lambda: page.click("#undo"))
+        assert page.is_disabled("#save-edits")
+        watched.go("#view=tree&node=1")
+        open_form(page)
+        page.fill("#new-title", "Other")
+        watched.does(lambda: page.click("#rename"))
+        watched.does(lambda: page.click("#save-edits"))
+        assert {"Renamed", "Other"} <= {node["title"] for node in open_folder(path).nodes}
+        assert len(open_folder(path).nodes) == 6
+        assert watched.complaints == []

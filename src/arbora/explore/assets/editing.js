@@ -9,7 +9,10 @@ function canEdit(model) {
 }
 
 function editorOf(number) {
-  if (!editors.has(number)) editors.set(number, { raw: page.models[number], edits: [], undone: [], saved: 0, busy: false });
+  if (!editors.has(number)) {
+    const edits = page.limits.edits?.[number] ?? []; // saved since the start of the server, which replays all from there
+    editors.set(number, { raw: page.models[number], edits, saved: edits, busy: false });
+  }
   return editors.get(number);
 }
 
@@ -40,7 +43,7 @@ async function applyEdits(number, edits, topic, save = false) {
       raw = (await answer.json()).data;
     } else raw = editedRaw(editor.raw, edits);
     editor.edits = edits;
-    if (save) editor.saved = edits.length;
+    if (save) editor.saved = edits;
     editor.wrong = "";
     showEdited(number, raw, topic);
     byId("said").textContent = save ? "Edits saved" : `${count(edits.length, "edit")}`;
@@ -66,15 +69,16 @@ function describeEdit(edit) {
 function drawEditBar() {
   const bar = byId("edits");
   const editor = editors.get(state.model);
-  bar.hidden = !editor || (!editor.edits.length && !editor.saved);
+  bar.hidden = !editor || (!editor.edits.length && !editor.saved.length);
   if (bar.hidden) return;
-  const { edits, saved } = editor;
+  const { edits } = editor;
+  const saved = JSON.stringify(edits) === JSON.stringify(editor.saved);
   const number = state.model;
   const button = (id, text, onclick, more = {}) => make("button", { type: "button", class: "small", id, onclick, ...more }, text);
   bar.replaceChildren(make("span", {}, make("b", {}, count(edits.length, "edit")), edits.length ? `: last, ${describeEdit(edits.at(-1))}` : ": all undone",
-    saved && saved === edits.length ? " · saved" : ""),
+    saved && edits.length ? " · saved" : ""),
   button("undo", "Undo", () => applyEdits(number, edits.slice(0, -1), null), { disabled: !edits.length }),
-  hasEditServer() ? button("save-edits", "Save to the folder", () => applyEdits(number, edits, models[number].topic?.[state.node] ?? null, true), { disabled: saved === edits.length }) : "",
+  hasEditServer() ? button("save-edits", "Save to the folder", () => applyEdits(number, edits, models[number].topic?.[state.node] ?? null, true), { disabled: saved }) : "",
   button("export-edits", "Export edits", () => saveText(`${JSON.stringify({ ...FILE_FORMAT, edits }, null, 1)}\n`, "edits.json", "application/json"), { disabled: !edits.length }),
   hasEditServer() ? "" : make("span", { class: "hint" }, "Apply the file with: arbora explore FOLDER --edits edits.json"));
 }
