@@ -22,12 +22,12 @@ from arbora.app.contents.classifier import (
 from arbora.app.contents.nodes import SAMPLE
 from arbora.app.contents.subject import Subject
 from arbora.app.documents.collection import Documents
+from arbora.app.documents.given import as_documents
 from arbora.app.documents.labels import tree_of_model
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content, open_folder, write_folder
 from arbora.app.folder.layout import INDEX
 from arbora.app.text_rows import feature_names, transform_rows
-from arbora.app.topic_model.given import as_documents
 from arbora.core.explorable import Explorable
 from arbora.datasets.readers.texts import join_labels
 from arbora.io import load

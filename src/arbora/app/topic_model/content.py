@@ -16,10 +16,10 @@ from arbora.app.contents.relevance import Terms, relevance_terms
 from arbora.app.contents.subject import Subject
 from arbora.app.contents.topics import topics_content, topics_of, without_empty
 from arbora.app.contents.words import typical_words
+from arbora.app.documents.given import as_documents, as_stamps
 from arbora.app.folder import Content, open_folder, write_folder
 from arbora.app.folder.layout import INDEX
 from arbora.app.text_rows import feature_names, transform_rows
-from arbora.app.topic_model.given import as_documents, as_stamps
 from arbora.core.explorable import Explorable
 from arbora.io import load
 

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora import discover
 from arbora.app.contents.words import forms_of, group_forms
+from arbora.app.documents.given import as_documents
 from arbora.app.topic_model.edits import Merge, Split, closest_merges
-from arbora.app.topic_model.given import as_documents
 
 
 class TopicEditing:

@@ -23,12 +23,12 @@ from arbora import discover
 from arbora.app.answers import known_rows, topic_probabilities
 from arbora.app.contents.words import GroupForms, forms_of, group_forms, typical_words
 from arbora.app.documents.collection import Documents
+from arbora.app.documents.given import as_documents, as_stamps
 from arbora.app.documents.times import choose_bins
 from arbora.app.text_rows import TextOptions, feature_names, fit_rows, text_language, transform_rows
 from arbora.app.topic_model.content import TopicContent
 from arbora.app.topic_model.editing import TopicEditing
 from arbora.app.topic_model.edits import EditedTopics, edit_leaves, edit_sums, leaves_of
-from arbora.app.topic_model.given import as_documents, as_stamps
 from arbora.core.rollback import all_or_nothing
 from arbora.text import LtcVectorizer
 
