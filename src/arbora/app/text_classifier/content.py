@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -25,20 +23,20 @@ from arbora.app.documents.collection import Documents
 from arbora.app.documents.given import as_documents
 from arbora.app.documents.labels import tree_of_model
 from arbora.app.evaluation import Trial
-from arbora.app.folder import Content, open_folder, write_folder
-from arbora.app.folder.layout import INDEX
+from arbora.app.folder import Content
+from arbora.app.folder.text_model import TextModel
 from arbora.app.text_rows import feature_names, transform_rows
-from arbora.core.explorable import Explorable
 from arbora.datasets.readers.texts import join_labels
-from arbora.io import load
 
 DECIDING, TYPICAL = "deciding", "typical"
 _MOST_TEXTS = 4000  # training texts whose typical words are counted
 
 
-class ClassifierContent(Explorable):
+class ClassifierContent(TextModel):
     """Methods of `TextClassifier` that describe, show, save and load it."""
 
+    _kind = "text classifier"
+    _command = "arbora classify train"
     estimator_: Any
     vectorizer_: Any
     feature_names_: Any
@@ -139,52 +137,13 @@ class ClassifierContent(Explorable):
         )
         return content._replace(model={**content.model, "text_classifier": self})
 
-    def explore(  # type: ignore[override]  # texts in the place of rows
-        self, texts: Any = None, y: Any = None, **options: Any
-    ) -> Any:
-        """Show the classes as the page of ``arbora explore``; see `content` for texts and y.
-
-        Returns
-        -------
-        arbora.explore.page.Page
-            Notebooks display it; ``page.save("page.html")`` writes it to a file. Needs ``arbora[explore]``.
-        """
-        return super().explore(texts, y, **options)
-
-    def save(self, path: str | os.PathLike[str], texts: Any = None, y: Any = None, **options: Any) -> None:
-        """Write a model folder, which `load`, ``arbora predict``, ``explore`` and ``classify evaluate`` open.
-
-        Parameters
-        ----------
-        path : path
-        texts, y : sequences, optional
-            Documents to keep in the folder, and their labels.
-        **options
-            See `content`.
-        """
-        write_folder(path, self.content(texts, y, **options))
-
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a model that `save`, ``arbora classify train`` or `arbora.io.save` has written.
-
-        Parameters
-        ----------
-        path : path
-
-        Returns
-        -------
-        TextClassifier
-        """
-        kept = open_folder(path).load_model() if (Path(path) / INDEX).is_file() else load(path)
-        model = kept.get("text_classifier") if isinstance(kept, dict) else kept
-        if model is None and hasattr(kept.get("estimator"), "classes_"):  # a folder of version 0.1
-            model = cls()
-            model.vectorizer_, model.estimator_ = kept["vectorizer"], kept["estimator"]
-            model.feature_names_, model.typical_ = kept.get("feature_names"), {}
-            model.choice_, model.seconds_ = {}, {}
-        if not isinstance(model, cls):
-            raise ValueError(
-                f"{path} holds no text classifier: write it with TextClassifier.save or arbora classify train"
-            )
+    def _from_parts(cls, kept: dict[str, Any]) -> Self | None:
+        """Make the model of a folder of version 0.1."""
+        if not hasattr(kept.get("estimator"), "classes_"):
+            return None
+        model = cls()
+        model.vectorizer_, model.estimator_ = kept["vectorizer"], kept["estimator"]
+        model.feature_names_, model.typical_ = kept.get("feature_names"), {}
+        model.choice_, model.seconds_ = {}, {}
         return model

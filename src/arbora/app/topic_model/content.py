@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,16 +15,16 @@ from arbora.app.contents.subject import Subject
 from arbora.app.contents.topics import topics_content, topics_of, without_empty
 from arbora.app.contents.words import typical_words
 from arbora.app.documents.given import as_documents, as_stamps
-from arbora.app.folder import Content, open_folder, write_folder
-from arbora.app.folder.layout import INDEX
+from arbora.app.folder import Content
+from arbora.app.folder.text_model import TextModel
 from arbora.app.text_rows import feature_names, transform_rows
-from arbora.core.explorable import Explorable
-from arbora.io import load
 
 
-class TopicContent(Explorable):
+class TopicContent(TextModel):
     """Methods of `TopicModel` that describe, show, save and load it."""
 
+    _kind = "topic model"
+    _command = "arbora discover"
     topics_: Any
     estimator_: Any
     vectorizer_: Any
@@ -102,46 +100,3 @@ class TopicContent(Explorable):
         groups = self._topic_forms().take(below)
         kin = np.asarray(found.tree.parent).tolist()
         return typical_words(groups, siblings=kin), relevance_terms(groups, kin), found.leaves.tolist()
-
-    def explore(  # type: ignore[override]  # texts in the place of rows
-        self, texts: Any = None, y: Any = None, **options: Any
-    ) -> Any:
-        """Show the topics as the page of ``arbora explore``; see `content` for texts, y and times.
-
-        Returns
-        -------
-        arbora.explore.page.Page
-            Notebooks display it; ``page.save("page.html")`` writes it to a file. Needs ``arbora[explore]``.
-        """
-        return super().explore(texts, y, **options)
-
-    def save(self, path: str | os.PathLike[str], texts: Any = None, **options: Any) -> None:
-        """Write a model folder, which `load` and ``arbora explore`` and ``arbora predict`` open.
-
-        Parameters
-        ----------
-        path : path
-        texts : sequence of str or Documents, optional
-            Documents to keep in the folder.
-        **options
-            See `content`.
-        """
-        write_folder(path, self.content(texts, **options))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a model that `save`, ``arbora discover`` or `arbora.io.save` has written.
-
-        Parameters
-        ----------
-        path : path
-
-        Returns
-        -------
-        TopicModel
-        """
-        kept = open_folder(path).load_model() if (Path(path) / INDEX).is_file() else load(path)
-        model = kept.get("topic_model") if isinstance(kept, dict) else kept
-        if not isinstance(model, cls):
-            raise ValueError(f"{path} holds no topic model: write it with TopicModel.save or arbora discover")
-        return model
