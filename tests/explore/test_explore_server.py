@@ -441,6 +441,23 @@ def test_a_save_frees_the_model_that_was_served_before(tmp_path):
     assert '"edits":[[{"edit":"rename","topic":0,"title":"first"}]]' in handlers.page.decode()
 
 
+def test_a_page_does_not_overwrite_what_another_page_has_saved(tmp_path):
+    path = topics_folder(tmp_path / "topics", n=10)
+    own = {"authorization": f"Bearer {TOKEN}"}
+    first, second = ([{"edit": "rename", "topic": 0, "title": title}] for title in ("one", "two"))
+    with started(make_app([path], token=TOKEN)) as url:
+
+        def save(edits, after):
+            body = {"edits": edits, "save": True, "after": after}
+            return httpx.post(f"{url}/api/edits", json=body, headers=own, timeout=30)
+
+        assert save(first, []).status_code == 200
+        late = save(second, [])  # of a page that was opened before the save
+        assert late.status_code == 409
+        assert "reload" in late.json()["error"]
+        assert save(first + second, first).status_code == 200
+
+
 def test_a_classifier_has_no_topics_to_edit(folder):
     with started(make_app([folder], token=TOKEN)) as url:
         reply = httpx.post(

@@ -5,7 +5,8 @@
 ``GET /health``               ``{"status": "ok"}``; needs no token
 ``POST /api/file``            ``{"model": 0, "text": "..."}``: where a document belongs
 ``POST /api/batch?model=0``   JSONL in, JSONL out
-``POST /api/edits``           ``{"model": 0, "edits": [...], "save": false}``: rename, merge, split topics
+``POST /api/edits``           ``{"model": 0, "edits": [...], "save": false}``: rename, merge, split topics; with
+                              ``"after"``, the edits that the page knows as saved, a save over others is refused
 ============================  ==========================================================================
 
 Security: a request never names a file. A server on a loopback address accepts only requests whose ``Host`` is a
@@ -17,6 +18,7 @@ all limits. `arbora.explore.connections` disconnects slow clients, `arbora.explo
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -84,6 +86,7 @@ class Handlers:
         self.page, self.filers = make_live_page(folders, limits, may_edit, self.saved), filers
         self.batches = {filer: RequestBatches(filer, limits.waiting) for filer in filers}
         self.n_batches = 0
+        self.saving = asyncio.Lock()  # one save at a time
 
     async def show(self, request: Request) -> Response:
         """Send the page."""
@@ -127,15 +130,25 @@ class Handlers:
             raise HTTPException(400, "an object with 'edits' is needed")
         number, save = given.get("model", 0), given.get("save") is True
         self._filer(number)
+        if not save:
+            data = await self._edited(number, given["edits"])
+        else:
+            async with self.saving:
+                if given.get("after", self.saved[number]) != self.saved[number]:
+                    raise HTTPException(
+                        409, "another page has saved edits meanwhile: reload to continue with them"
+                    )
+                data = await self._edited(number, given["edits"], save=True)
+                before, self.saved[number] = self.filers[number], given["edits"]
+                await run_in_threadpool(self._renew, number)
+                self.batches.pop(before, None)  # frees the model that was served before
+        return Response(as_json({"data": data, "saved": save}), media_type=_JSON)
+
+    async def _edited(self, number: int, edits: list[Any], *, save: bool = False) -> dict[str, Any]:
         try:
-            data = await run_in_threadpool(self.editors[number].edit, given["edits"], save=save)
+            return await run_in_threadpool(self.editors[number].edit, edits, save=save)
         except (ValueError, TypeError) as error:
             raise HTTPException(409, str(error)) from None
-        if save:
-            before, self.saved[number] = self.filers[number], given["edits"]
-            await run_in_threadpool(self._renew, number)
-            self.batches.pop(before, None)  # frees the model that was served before
-        return Response(as_json({"data": data, "saved": save}), media_type=_JSON)
 
     def _renew(self, number: int) -> None:
         """Answer with the saved model from now on."""

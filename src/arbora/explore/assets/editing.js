@@ -39,7 +39,7 @@ async function applyEdits(number, edits, topic, save = false) {
   try {
     let raw;
     if (hasEditServer()) {
-      const answer = await post("api/edits", JSON.stringify({ model: number, edits, save }), "application/json");
+      const answer = await post("api/edits", JSON.stringify({ model: number, edits, save, after: editor.saved }), "application/json");
       raw = (await answer.json()).data;
     } else raw = editedRaw(editor.raw, edits);
     editor.edits = edits;
