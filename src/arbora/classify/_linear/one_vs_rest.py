@@ -53,7 +53,7 @@ def fit_one_vs_rest(estimator: Any, training: Training, weight: NDArray[Any]) ->
         trained = train_one_vs_rest(training, engine, checkpoint, progress)
     keep_solution(estimator, trained.model, trained.solutions)
     counts = np.diff(sp.csc_array(training.positives).indptr)
-    exclusive = not multilabel and len(estimator.classes_) > 2
+    nested = estimator.calibration == "levels" and not multilabel and len(estimator.classes_) > 2
     learned = learn_decisions(
         training,
         lambda seen, key: train_one_vs_rest(seen, engine, checkpoint, key=key).model,
@@ -62,7 +62,7 @@ def fit_one_vs_rest(estimator: Any, training: Training, weight: NDArray[Any]) ->
         threshold=estimator.threshold,
         multilabel=multilabel,
         weight=weight,
-        tree=NestedLogit(estimator.hierarchy_, estimator.class_nodes_, counts) if exclusive else None,
+        tree=NestedLogit(estimator.hierarchy_, estimator.class_nodes_, counts) if nested else None,
     )
     keep_decisions(estimator, learned, counts)
     if checkpoint is not None:

@@ -157,7 +157,8 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
                 training = training._replace(row_cost=training.row_cost * self.C_)
             self._train_and_keep(training, coupling, checkpoint)
             counts = np.diff(sp.csc_array(training.positives).indptr)
-            tree = None if self._multilabel else NestedLogit(self.hierarchy_, self.class_nodes_, counts)
+            nested = self.calibration == "levels" and not self._multilabel
+            tree = NestedLogit(self.hierarchy_, self.class_nodes_, counts) if nested else None
             learned = learn_decisions(
                 training,
                 lambda seen, key: build_model(
