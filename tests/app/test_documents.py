@@ -229,6 +229,11 @@ def test_take_and_join():
 
 def test_label_trees():
     assert tree_of_labels(np.array(["a", "b"], object)) is None
+    assert tree_of_labels(np.array(["km/", "a//b", "/"], object)) is None
+    tree = tree_of_labels(np.array(["c / d", "c/e", "c / d / f", "c / d/g", "km/"], object))
+    assert sorted(tree.children("c")) == ["c / d", "c/e"]
+    assert sorted(tree.children("c / d")) == ["c / d / f", "c / d/g"]
+    assert tree.path("km/") == ["root", "km/"]
     tree = tree_of_labels([["root/x"], ["b"], []])
     assert tree.path("root/x") == ["root*", "root", "root/x"]
     places = [(Path("x.csv"), 2), (Path("x.csv"), 3)]

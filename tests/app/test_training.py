@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from arbora.app.classifiers import MODELS, ClassifierOptions, make_classifier
+from arbora.app import tuning
+from arbora.app.classifiers import MODELS, ClassifierOptions, make_baseline, make_classifier
 from arbora.app.documents import Documents
 from arbora.app.documents.labels import find_hierarchy
 from arbora.app.evaluation import evaluate_folder
@@ -14,6 +15,8 @@ from arbora.app.text_rows import TextOptions, transform_rows
 from arbora.app.topics import TopicOptions, discover_topics
 from arbora.app.training import train_classifier
 from arbora.app.tuning import tune_classifier
+from arbora.classify import OneVsRestSVC
+from arbora.structure import Hierarchy
 
 WORDS = {
     "sea/fish": ["fins", "scales", "gills"],
@@ -113,7 +116,7 @@ def test_models_without_their_own_search_are_tuned_over_a_grid(model):
     options = ClassifierOptions(model, jobs=1)
     tried = tune_classifier(
         documents, options, structure=structure, costs=[1.0, 3.0], couplings=[0.1], folds=2
-    )
+    ).tried
     assert {one.C for one in tried} == {1.0, 3.0}
     assert {one.coupling for one in tried} == {0.1 if model == "multinomial" else None}
     assert [one.mean for one in tried] == sorted((one.mean for one in tried), reverse=True)
@@ -128,12 +131,38 @@ def test_the_best_of_many_candidates_was_tried_on_all_folds():
         costs=[0.1, 1.0, 10.0],
         couplings=[0.0, 0.1, 1.0],
         folds=3,
-    )
+    ).tried
     n_folds = [one.n_folds for one in tried]
     assert set(n_folds) == {1, 3}
     assert n_folds == sorted(n_folds, reverse=True)
     finalists = [one.mean for one in tried if one.n_folds == 3]
     assert finalists == sorted(finalists, reverse=True)
+
+
+def test_a_cost_is_tuned_on_the_features_that_are_trained(monkeypatch):
+    seen = []
+    search = tuning._search_grid
+    monkeypatch.setattr(tuning, "_search_grid", lambda one, X, *more: seen.append(X) or search(one, X, *more))
+    documents, options = make_documents(60), ClassifierOptions("flat", jobs=1)
+    found = tune_classifier(documents, options, costs=[1.0], folds=2)
+    trained = train_classifier(documents, options, test=make_documents(3))
+    assert found.features == trained.classifier.recipe_name()
+    expected = transform_rows(documents, trained.vectorizer, trained.estimator.n_features_in_)
+    assert abs(seen[0] - expected).max() < 1e-6
+    assert tune_classifier(documents, options, features="stems", costs=[1.0], folds=2).features == "stems"
+    assert tune_classifier(documents, options, TextOptions(), costs=[1.0], folds=2).features is None
+
+
+def test_a_flat_baseline_has_its_own_cost():
+    options, tree = ClassifierOptions("recursive-svm", C=100.0), Hierarchy.from_paths(["a/b", "a/c"])
+    assert make_classifier(options, tree, False).C == 100.0
+    assert make_baseline(options, tree, False).C == OneVsRestSVC().C
+
+
+@pytest.mark.parametrize("model", [name for name in MODELS if name != "bayes"])
+def test_the_default_cost_is_that_of_the_estimator(model):
+    made = make_classifier(ClassifierOptions(model), Hierarchy.from_paths(["a/b", "a/c"]), False)
+    assert made.C == type(made)().C
 
 
 def test_topics_over_time_keep_the_name_of_the_field():

@@ -316,9 +316,10 @@ def test_tune_prints_the_command_for_training(workshop, capsys):
     how = ["--costs", "0.01,10", "--folds", "2", "--jobs", 1]
     code, out, _ = run("classify", "tune", top / "docs", "--model", "flat", *how, capsys=capsys)
     assert code == 0
-    (command,) = (line.split()[1:] for line in out.splitlines() if "arbora classify train" in line)
+    (command,) = (shlex.split(line)[1:] for line in out.splitlines() if "arbora classify train" in line)
     advised = build_parser().parse_args(command)
     assert (advised.model, advised.out) == ("flat", "model/")
+    assert advised.features.startswith(("words", "stems"))
     assert float(out.splitlines()[2].split()[0]) == advised.C  # the first row is the best
     code, out, _ = run(
         "classify", "tune", top / "docs", *how, "--couplings", "0,0.3", "--json", capsys=capsys
@@ -329,6 +330,16 @@ def test_tune_prints_the_command_for_training(workshop, capsys):
     }
     assert told["best"] == max(told["tried"], key=lambda one: one["mean"])
     assert {one["n_folds"] for one in told["tried"]} == {2}
+    given = ["--features", "stems", "--pattern", "*.txt", "--dedupe", "--html", "keep"]
+    code, out, _ = run("classify", "tune", top / "docs", "--model", "flat", *given, *how, capsys=capsys)
+    (command,) = (shlex.split(line)[1:] for line in out.splitlines() if "arbora classify train" in line)
+    advised = build_parser().parse_args(command)
+    assert (advised.features, advised.pattern, advised.dedupe, advised.html) == (
+        "stems",
+        "*.txt",
+        True,
+        "keep",
+    )
 
 
 def test_tune_without_options_prints_the_choice_of_features_and_model(workshop, capsys):
@@ -424,7 +435,6 @@ def test_an_error_names_file_line_and_remedy(tmp_path, monkeypatch, capsys):
         ),
         (["classify", "tune", "docs", "--model", "bayes"], "has nothing to tune"),
         (["classify", "tune", "docs", "--folds", "5"], "are for the search of costs"),
-        (["classify", "tune", "docs", "--costs", "1", "--features", "stems"], "--features is chosen or used"),
         (["classify", "train", "nowhere", "--out", "m"], "nowhere: there is no such file or folder"),
         (["predict", "docs"], "it has no folder.json"),
         (["predict", "topics", "docs", "--threshold", "0.5"], "a threshold is for classifiers"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 from arbora.classify import (
@@ -17,22 +16,13 @@ from arbora.classify import (
 )
 from arbora.structure import Hierarchy
 
-# Default costs, chosen by cross-validation on text with small classes. At equal C the logistic loss regularises more.
-COST = {
-    "recursive-svm": 3.0,
-    "recursive-lr": 30.0,
-    "multinomial": 30.0,
-    "flat": 1.0,
-    "logistic": 30.0,
-    "top-down": 3.0,
-}
 FLAT = "flat"
 COUPLED = ("recursive-svm", "recursive-lr", "multinomial")
 _MAKERS: dict[str, Callable[..., Any]] = {
-    "recursive-svm": partial(RecursiveSVC, loss="squared_hinge"),
+    "recursive-svm": RecursiveSVC,
     "recursive-lr": RecursiveLogisticRegression,
     "multinomial": MultinomialLogistic,
-    "flat": partial(OneVsRestSVC, loss="squared_hinge"),
+    "flat": OneVsRestSVC,
     "logistic": OneVsRestLogistic,
     "top-down": TopDownSVC,
 }
@@ -48,7 +38,7 @@ class ClassifierOptions(NamedTuple):
     model : str
         One of `MODELS`, or "auto".
     C : float or None
-        Cost of a training error; None: the default of the model, see `COST`.
+        Cost of a training error; None: the default of the estimator, "auto", which chooses it on held-out rows.
     coupling : float or None
         How much classes share with their neighbours in the hierarchy; None: the default of the estimator.
     jobs : int or None
@@ -72,7 +62,7 @@ def make_classifier(
     Examples
     --------
     >>> make_classifier(ClassifierOptions("flat"), None, False).C
-    1.0
+    'auto'
     """
     if options.model not in MODELS:
         raise ValueError(f"unknown model {options.model!r}: use one of {', '.join(MODELS)}")
@@ -86,18 +76,21 @@ def make_classifier(
             "the model multinomial needs one label per document, but documents have several: use another model"
         )
     common["random_state"] = options.seed
-    C = COST[options.model] if options.C is None else options.C
+    if options.C is not None:
+        common["C"] = options.C
     if options.coupling is not None:
         if options.model not in COUPLED:
             raise ValueError(f"the model {options.model} has no coupling; {', '.join(COUPLED)} have one")
         common["coupling"] = options.coupling
-    return _MAKERS[options.model](C, **common)
+    return _MAKERS[options.model](**common)
 
 
 def make_baseline(
     options: ClassifierOptions, structure: Hierarchy | None, multilabel: bool, *, verbose: int = 0
 ) -> Any:
-    """Make an unfitted flat model of the same kind and cost; None if the model itself is flat.
+    """Make an unfitted flat model of the same kind; None if the model itself is flat.
+
+    Its cost is "auto", not that of the model: models that share along a structure want another cost than flat ones.
 
     Examples
     --------
@@ -108,8 +101,7 @@ def make_baseline(
     if structure is None or options.model in ("flat", "logistic"):
         return None
     common: dict[str, Any] = {"n_jobs": options.jobs, "random_state": options.seed, "verbose": verbose}
-    C = COST.get(options.model, 30.0) if options.C is None else options.C
     if options.model in ("bayes", "multinomial") and not multilabel:
-        return MultinomialLogistic(C, **common)
+        return MultinomialLogistic(**common)
     logistic = options.model in ("recursive-lr", "bayes")
-    return (OneVsRestLogistic if logistic else OneVsRestSVC)(C, **common)
+    return _MAKERS["logistic" if logistic else FLAT](**common)

@@ -2,6 +2,9 @@
 
 Recursive models search along paths of warm starts, as with ``C="cv"``. Other models are trained on all folds but one
 and measured on that fold, once for each candidate. The score of a candidate is its mean over the folds.
+
+The features are those of `arbora.app.training.train_classifier` with the same arguments, so that a cost that is the
+best here is one for the model that is trained then.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from arbora.app.classifiers import AUTO, COUPLED, FLAT, ClassifierOptions, make_classifier
 from arbora.app.documents.collection import Documents
-from arbora.app.text_rows import TextOptions, fit_rows
+from arbora.app.text_rows import TextOptions
+from arbora.app.training import make_text_classifier
 from arbora.core.input.folds import deal_folds, group_codes
 from arbora.core.progress import Progress
 from arbora.metrics import macro_f1, micro_f1
@@ -41,18 +46,27 @@ class Candidate(NamedTuple):
     n_folds: int
 
 
+class Tuning(NamedTuple):
+    """The candidates, the best first, and the features of the rows: the name of a recipe, None if they are given."""
+
+    tried: list[Candidate]
+    features: str | None
+
+
 def tune_classifier(
     documents: Documents,
     options: ClassifierOptions | None = None,
     text: TextOptions | None = None,
     *,
+    features: str = AUTO,
+    language: str = AUTO,
     structure: Hierarchy | None = None,
     costs: Sequence[float] | None = None,
     couplings: Sequence[float] | None = None,
     folds: int = FOLDS,
     scoring: str = "macro_f1",
     verbose: int = 0,
-) -> list[Candidate]:
+) -> Tuning:
     """Try costs and couplings by cross-validation.
 
     Parameters
@@ -61,7 +75,8 @@ def tune_classifier(
         With labels.
     options : ClassifierOptions, optional
         Its C and coupling are not used. The model "auto" is recursive-svm, or flat without a structure.
-    text : TextOptions, optional
+    text, features, language
+        See `train_classifier`. Features "auto" are chosen first, with a flat model.
     structure : Hierarchy, optional
         Hierarchy of the labels; without it nothing is shared, and no coupling is tried.
     costs : sequence of float, optional
@@ -77,16 +92,16 @@ def tune_classifier(
 
     Returns
     -------
-    list of Candidate
-        The best first. A recursive model tries many candidates on one fold and the best of them on all folds; those
-        come first.
+    Tuning
+        The candidates, the best first, and the features. A recursive model tries many candidates on one fold and the
+        best of them on all folds; those come first.
 
     Examples
     --------
     >>> documents = Documents.from_texts(["fish swim", "trees grow"] * 6, ["sea", "land"] * 6)
-    >>> best = tune_classifier(documents, ClassifierOptions("flat", jobs=1), costs=[1.0, 3.0], folds=2)[0]
-    >>> best.C, best.mean
-    (1.0, 1.0)
+    >>> found = tune_classifier(documents, ClassifierOptions("flat", jobs=1), costs=[1.0, 3.0], folds=2)
+    >>> found.tried[0].C, found.tried[0].mean, found.features
+    (1.0, 1.0, 'words')
     """
     options = (options or ClassifierOptions())._replace(C=None, coupling=None)
     if options.model == AUTO:
@@ -103,10 +118,12 @@ def tune_classifier(
     with_coupling = options.model in COUPLED and structure is not None
     shared = sorted(couplings or COUPLINGS) if with_coupling else None
     estimator = make_classifier(options, structure, documents.multilabel, verbose=verbose)
-    _, X = fit_rows(documents, text or TextOptions(), verbose=verbose)
+    texts = make_text_classifier(options, text, structure, features=features, language=language)
+    X = texts.fit_rows(documents)
     search = _search_path if hasattr(estimator, "couplings") else _search_grid
     tried = search(estimator, X, documents.y, grid, shared, folds, scoring)
-    return sorted(tried, key=lambda one: (-one.n_folds, -one.mean, one.C))
+    name = None if documents.texts is None or text is not None else texts.recipe_name()
+    return Tuning(sorted(tried, key=lambda one: (-one.n_folds, -one.mean, one.C)), name)
 
 
 def _search_path(
@@ -156,7 +173,7 @@ def _search_grid(
             for fold in range(folds):
                 out = fold_of == fold
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # the coarse fits do not converge
+                    warnings.simplefilter("ignore", ConvergenceWarning)  # coarse fits may not converge
                     found = clone(one).fit(X[~out], _pick(y, ~out)).predict(X[out])
                 scores.append(_SCORES[scoring](_pick(y, out), found))
                 progress.update()

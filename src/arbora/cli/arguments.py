@@ -124,7 +124,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
         "--C",
         type=positive,
         metavar="X",
-        help="cost of a training error (flat: 1, other SVM: 3, logistic: 30)",
+        help="cost of a training error; default: chosen on held-out documents",
     )
     parser.add_argument(
         "--coupling", type=coupling, metavar="X", help="how much classes share with their neighbours (0.1)"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from arbora.app.classifiers import AUTO, FLAT, ClassifierOptions
@@ -12,7 +14,7 @@ from arbora.app.evaluation import evaluate_folder, name_evaluation, require_clas
 from arbora.app.evaluation_tables import evaluation_text
 from arbora.app.folder import check_target, open_folder, write_folder
 from arbora.app.text_classifier import TextClassifier
-from arbora.app.text_rows import TextOptions, text_language
+from arbora.app.text_rows import TextOptions
 from arbora.app.training import make_text_classifier, train_classifier
 from arbora.app.tuning import FOLDS, tune_classifier
 from arbora.cli.arguments import CLASSIFIER, FEATURES, READING, TEXT, pick
@@ -140,26 +142,25 @@ def tune(
     by_choice = options.model == AUTO and costs is None and couplings is None
     if by_choice and (folds is not None or scoring is not None):
         raise ValueError("--folds and --scoring are for the search of costs: give --model or --costs too")
-    if not by_choice and more["features"] != AUTO:
-        raise ValueError("--features is chosen or used only without --model, --costs and --couplings")
+    again = repeated_options(
+        data, {**more, "hierarchy": hierarchy, "hierarchy_format": hierarchy_format}
+    )  # of the command that trains
     documents = read_labelled(make_source(data, **pick(more, READING)), verbose=1)
     structure = find_hierarchy(documents, hierarchy, hierarchy_format)
     if by_choice:
         choice = make_text_classifier(options, text, structure, **pick(more, FEATURES)).fit_documents(
             documents
         )
-        print(to_json(choice.choice_) if as_json else choice_table(choice, data))
+        print(to_json(choice.choice_) if as_json else choice_table(choice, again))
         return
     if options.model == AUTO:
         options = options._replace(model=FLAT if structure is None else "recursive-svm")
-    text = text or TextOptions(more["language"])
-    if text.language == AUTO:
-        text = text._replace(language=text_language(documents.texts or ()))
     scoring = scoring or "macro_f1"
-    tried = tune_classifier(
+    tuning = tune_classifier(
         documents,
         options,
         text,
+        **pick(more, FEATURES),
         structure=structure,
         costs=costs,
         couplings=couplings,
@@ -167,4 +168,20 @@ def tune(
         scoring=scoring,
         verbose=1,
     )
-    print(to_json(tuning_json(tried)) if as_json else tuning_text(tried, data, options.model, scoring))
+    print(to_json(tuning_json(tuning)) if as_json else tuning_text(tuning, again, options.model, scoring))
+
+
+def repeated_options(data: str, given: Mapping[str, Any]) -> str:
+    """Return the data and the options of reading and features that differ from their defaults, as in a command."""
+    from arbora.cli import build_parser
+
+    usual = vars(build_parser().parse_args(["classify", "tune", data]))
+    words = [data]
+    for name in (*READING, "hierarchy", "hierarchy_format", "language", "min_df", "ngrams", "seed"):
+        value = given.get(name, usual[name])
+        if value == usual[name]:
+            continue
+        option = f"--{name.replace('_', '-')}"
+        for one in value if isinstance(value, list) else [value]:
+            words += [option] if one is True else [option, str(one)]
+    return shlex.join(words)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from arbora.app.folder import Content
 from arbora.app.folder.layout import PLAN
 from arbora.app.topic_model.choice import choice_text
-from arbora.app.tuning import Candidate
+from arbora.app.tuning import Tuning
 from arbora.metrics.table import Table
 
 _EVALUATION_KEYS = ("n_train", "n_test", "how", "scores", "baseline", "sign_test", "levels")
@@ -212,9 +211,9 @@ def _n_leaves(content: Content) -> int:
     return len(content.nodes) - len({node["parent"] for node in content.nodes} - {None})
 
 
-def tuning_text(tried: Sequence[Candidate], data: str, model: str, scoring: str) -> str:
+def tuning_text(tuning: Tuning, data: str, model: str, scoring: str) -> str:
     """Report the candidates of a cross-validation, and the command that trains with the best."""
-    best = tried[0]
+    tried, best = tuning.tried, tuning.tried[0]
     with_coupling = best.coupling is not None
     columns = ("C", *(["Coupling"] if with_coupling else []), _SCORE_NAMES[scoring], "± over folds", "Folds")
     rows = [
@@ -222,12 +221,15 @@ def tuning_text(tried: Sequence[Candidate], data: str, model: str, scoring: str)
     ]
     formats = ("g", *(["g"] if with_coupling else []), "percent", "percent", "d")
     coupling = f" --coupling {best.coupling:g}" if with_coupling else ""
+    about = "" if tuning.features is None else f" Features: {tuning.features}."
+    features = "" if tuning.features is None else f" --features '{tuning.features}'"
     return (
-        f"{Table(columns, tuple(rows), formats)}\n\nMean over the folds. To train with the best:\n"
-        f"  arbora classify train {data} --model {model} --C {best.C:g}{coupling} --out model/"
+        f"{Table(columns, tuple(rows), formats)}\n\nMean over the folds.{about} To train with the best:\n"
+        f"  arbora classify train {data}{features} --model {model} --C {best.C:g}{coupling} --out model/"
     )
 
 
-def tuning_json(tried: Sequence[Candidate]) -> dict[str, Any]:
+def tuning_json(tuning: Tuning) -> dict[str, Any]:
     """Report the candidates of a cross-validation as values for JSON."""
-    return {"best": tried[0]._asdict(), "tried": [one._asdict() for one in tried]}
+    tried = [one._asdict() for one in tuning.tried]
+    return {"best": tried[0], "features": tuning.features, "tried": tried}

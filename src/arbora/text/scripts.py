@@ -80,6 +80,17 @@ def _n_grams(run: str) -> list[str]:
     return found or [run]
 
 
+def is_one_letter(token: str) -> bool:
+    """Return whether a token is a word of one character, which `split_any_script` drops unless `least` is 1.
+
+    Examples
+    --------
+    >>> [is_one_letter(token) for token in ("x", "é", "ox", "学", "👍")]
+    [True, True, False, False, False]
+    """
+    return len(token) == 1 and re.match(r"\w", token) is not None and _patterns()[2].match(token) is None
+
+
 def letter_shares(texts: Sequence[str]) -> dict[str, float]:
     """Return the share of each script among the letters of a sample of texts.
 

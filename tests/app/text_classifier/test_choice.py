@@ -2,18 +2,13 @@
 
 import numpy as np
 import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from arbora import TextClassifier
-from arbora.app.text_classifier.choice import (
-    Candidate,
-    Search,
-    choose,
-    choose_cost,
-    families_of,
-    sample_rows,
-)
+from arbora.app.text_classifier.choice import choose, choose_cost, families_of, sample_rows
 from arbora.app.text_classifier.labels import Labels
 from arbora.app.text_classifier.recipes import SAFE, Recipe, SplitTexts, parse_recipe
+from arbora.app.text_classifier.search import Candidate, Search
 from arbora.app.text_classifier.work import Whole
 from arbora.classify import RecursiveSVC
 from arbora.structure import Hierarchy
@@ -149,6 +144,29 @@ def test_the_search_ends_at_its_limit_of_work():
     assert search.work.spent > 2 * spent
 
 
+def test_the_reason_names_what_was_tried_and_what_was_not():
+    def pairs_are_best(one):
+        return 0.4 + 0.3 * (one.features == Recipe(bigrams=True))
+
+    search = FakeSearch(lambda one: 0.5)
+    why = choose(search, [Recipe(bigrams=True)], free_model=True, C=1.0, n_rows=600).why
+    assert why[:2] == [
+        "words: not better beyond noise: words+bigrams",
+        "flat: not better beyond noise: logistic",
+    ]
+    search = FakeSearch(pairs_are_best)
+    search.work.left = lambda more=0.0: Recipe(bigrams=True) not in {one.features for one in search.scores}
+    why = choose(search, [Recipe(bigrams=True), Recipe(stems=True)], free_model=True, C=1.0, n_rows=600).why
+    assert (
+        "points better than words; not tried, since the choice would take over 3 plain fits: stems" in why[0]
+    )
+    assert why[1] == (
+        "flat: nothing else was tried; not tried, since the choice would take over 3 plain fits: logistic"
+    )
+    search = FakeSearch(pairs_are_best)
+    assert choose(search, None, free_model=False, C=1.0, n_rows=600).why[0].startswith("C = 1")
+
+
 def test_several_labels_are_searched_too():
     texts, labels = order_texts(90)
     sets = [[label, "all"] for label in labels]
@@ -177,6 +195,8 @@ def test_a_script_that_does_not_fit_the_language_is_a_warning():
 
 def test_shared_tokens_give_the_rows_of_a_fit_on_texts():
     texts, _ = order_texts(40)
+    texts[7] += " x"  # of one letter: only with bigrams
+    texts[8] += " é ß я 学 🎈"
     split = SplitTexts(texts, "english")
     for name in ("words", "stems+bigrams", "words+characters", "stems+bigrams+characters without stop words"):
         recipe = parse_recipe(name)
@@ -186,6 +206,14 @@ def test_shared_tokens_give_the_rows_of_a_fit_on_texts():
         wanted = recipe.vectorizer("english").fit_transform([texts[row] for row in rows])
         np.testing.assert_allclose(X.toarray(), wanted.toarray(), rtol=1e-6)
         assert abs(vectorizer.transform([texts[row] for row in rows]) - wanted).max() < 1e-6
+        assert ("я" in vectorizer.vocabulary_) == ("x" in vectorizer.vocabulary_) == recipe.bigrams
+
+
+def test_plain_words_are_those_of_scikit_learn():
+    texts = [*order_texts(40)[0], "let x be a vector, i = 1 ... n", "a b c", "naïve œuvre é"]
+    ours = SplitTexts(texts, "none").fit(SAFE)[1]
+    theirs = TfidfVectorizer(sublinear_tf=True)
+    np.testing.assert_allclose(ours.toarray(), theirs.fit_transform(texts).toarray(), rtol=1e-5)
 
 
 def test_samples_have_whole_classes_or_all_classes():

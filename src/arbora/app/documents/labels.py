@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from arbora.app.documents.collection import Documents
@@ -10,6 +11,8 @@ from arbora.core.warn_caller import warn_caller
 from arbora.datasets.base import ROOT, label_names
 from arbora.datasets.errors import DataFormatError, did_you_mean
 from arbora.structure import Hierarchy
+
+_DEEPEST = 1000  # levels of a label that is a path
 
 
 def find_hierarchy(documents: Documents, hierarchy: str = "auto", format: str = "auto") -> Hierarchy | None:
@@ -55,8 +58,8 @@ def find_hierarchy(documents: Documents, hierarchy: str = "auto", format: str = 
 
 def _explain_paths(tree: Hierarchy, labels: Sequence[str]) -> None:
     """Warn if the slashes of labels group nothing: no node above a label has another label below it."""
-    paths = [name for name in labels if "/" in name]
-    parents = {name.rpartition("/")[0] for name in paths}
+    paths = [name for name in labels if len(_parts(name, "/")) > 1]
+    parents = {str(tree.path(name)[-2]) for name in paths}
     if all(len(tree.children(name)) < 2 and name not in labels for name in parents):
         warn_caller(
             f"labels with a slash are read as paths in a tree ({paths[0]!r} is below {sorted(parents)[0]!r}), but no "
@@ -65,18 +68,43 @@ def _explain_paths(tree: Hierarchy, labels: Sequence[str]) -> None:
 
 
 def tree_of_labels(y: Any, separator: str = "/") -> Hierarchy | None:
-    """Make the hierarchy of labels that are paths, under one root; None if no label contains the separator.
+    """Make the hierarchy of labels that are paths, under one root; None if no label is a path.
+
+    Labels keep their names. Blanks around a separator do not count: "sea / fish" is below "sea". A label with an
+    empty part, such as "a//b" or "km/", is a plain name.
 
     Examples
     --------
     >>> tree_of_labels([["sea/fish"], ["land"]]).path("sea/fish")
     ['root', 'sea', 'sea/fish']
+    >>> tree_of_labels([["sea / fish"], ["sea/ships"], ["land"]]).path("sea / fish")
+    ['root', 'sea', 'sea / fish']
     """
-    names = label_names(y)
-    if not any(separator in name for name in names):
+    paths = {name: _parts(name, separator) for name in label_names(y)}
+    if all(len(path) == 1 for path in paths.values()):
         return None
-    forest = Hierarchy.from_paths(names, sep=separator)
-    return forest.join_roots(_free_root([str(name) for name in forest.names]))
+    named: dict[tuple[str, ...], str] = {}  # the label of a path
+    for name, path in paths.items():
+        named.setdefault(path, name)
+    nodes: dict[str, None] = {}
+    edges: dict[tuple[str, str], None] = {}
+    for name, path in paths.items():
+        above = [path[:depth] for depth in range(1, len(path))]
+        chain = [*(named.get(one, separator.join(one)) for one in above), name]
+        nodes.update(dict.fromkeys(chain))
+        edges.update(dict.fromkeys(pairwise(chain)))
+    return Hierarchy.from_edges(list(edges), nodes=list(nodes)).join_roots(_free_root(list(nodes)))
+
+
+def _parts(name: str, separator: str) -> tuple[str, ...]:
+    """Return the parts of a path without blanks around them; the name alone if one of them is empty."""
+    parts = tuple(part.strip() for part in name.split(separator))
+    if len(parts) > _DEEPEST:
+        raise ValueError(
+            f"the label {name[:60]!r}... is a path with {len(parts)} levels, more than {_DEEPEST}: --hierarchy none "
+            "(hierarchy='none') reads labels as plain names"
+        )
+    return parts if all(parts) else (name,)
 
 
 def rooted_tree(structure: Hierarchy | None, labels: Sequence[str]) -> Hierarchy:

@@ -29,7 +29,6 @@ from arbora.app.documents.labels import tree_of_labels
 from arbora.app.text_classifier.choice import (
     LEAST_ROWS,
     MOST_ROWS,
-    Search,
     choose,
     describe_choice,
     families_of,
@@ -40,6 +39,7 @@ from arbora.app.text_classifier.content import ClassifierContent
 from arbora.app.text_classifier.labels import Labels
 from arbora.app.text_classifier.prediction import TextPrediction
 from arbora.app.text_classifier.recipes import SAFE, Recipe, SplitTexts, parse_recipe, vectorizer_of
+from arbora.app.text_classifier.search import Search
 from arbora.app.text_classifier.work import Whole
 from arbora.app.text_rows import TextOptions, feature_names, text_language, warn_of_script
 from arbora.core.rollback import all_or_nothing
@@ -51,10 +51,10 @@ class TextClassifier(TextPrediction, ClassifierContent, ClassifierMixin, BaseEst
 
     Parameters
     ----------
-    structure : Hierarchy, "flat" or None
-        Tree or DAG of the labels. None: labels that are paths, such as "sea/fish", make a tree; other labels are
-        flat. "flat": a slash has no meaning. The classes are the labels as given in all cases: the tree adds
-        probabilities of its inner nodes, `predict_path` and `predict_backoff`, and models that use it.
+    structure : Hierarchy, "auto", "flat" or None
+        Tree or DAG of the labels. "auto" or None: labels that are paths, such as "sea/fish", make a tree; other
+        labels are flat. "flat": a slash has no meaning. The classes are the labels as given in all cases: the tree
+        adds probabilities of its inner nodes, `predict_path` and `predict_backoff`, and models that use it.
     model : "auto", str or classifier
         "auto": the best of flat linear models and, with a structure, of models that use it. A name of
         `arbora.app.classifiers.MODELS`, or an unfitted classifier of `arbora.classify`: a clone of it is trained with
@@ -169,14 +169,7 @@ class TextClassifier(TextPrediction, ClassifierContent, ClassifierMixin, BaseEst
         with all_or_nothing(self):
             times = [time.perf_counter()]
             labels, structure = Labels(y), self._find_structure(y)
-            self.choice_ = {}
-            self.check(y)
-            source = self._split(documents)
-            times.append(time.perf_counter())
-            self.choice_ = self._choose(source, labels, structure, len(documents))
-            times.append(time.perf_counter())
-            self.vectorizer_, X = self._final_rows(source)
-            times.append(time.perf_counter())
+            X = self._make_rows(documents, labels, structure, times)
             estimator = self._make_estimator(structure, labels)
             estimator.set_params(verbose=max(self.verbose, progress, estimator.verbose))
             self.estimator_ = estimator.fit(X, y)
@@ -197,6 +190,35 @@ class TextClassifier(TextPrediction, ClassifierContent, ClassifierMixin, BaseEst
             print(self.choice_text())
         return self
 
+    def fit_rows(self, documents: Documents) -> Any:
+        """Choose the features if they are to choose, and make the rows of labelled documents; train no model.
+
+        Parameters
+        ----------
+        documents : Documents
+
+        Returns
+        -------
+        CSR matrix of shape (n_documents, n_features)
+            The rows that `fit_documents` trains on.
+        """
+        with all_or_nothing(self):
+            return self._make_rows(documents, Labels(documents.y), self._find_structure(documents.y), [])
+
+    def _make_rows(
+        self, documents: Documents, labels: Labels, structure: Hierarchy | None, times: list[float]
+    ) -> Any:
+        """Set `choice_` and `vectorizer_`, and return the rows; append the times of the three steps."""
+        self.choice_ = {}
+        self.check(labels.y)
+        source = self._split(documents)
+        times.append(time.perf_counter())
+        self.choice_ = self._choose(source, labels, structure, len(documents))
+        times.append(time.perf_counter())
+        self.vectorizer_, X = self._final_rows(source)
+        times.append(time.perf_counter())
+        return X
+
     def check(self, y: Any) -> None:
         """Raise an error if the parameters do not fit together, or do not fit the labels, before the long work."""
         self._make_estimator(self._find_structure(y), Labels(y))
@@ -207,7 +229,7 @@ class TextClassifier(TextPrediction, ClassifierContent, ClassifierMixin, BaseEst
 
     def _find_structure(self, y: Any) -> Hierarchy | None:
         if isinstance(self.structure, str) and self.structure not in (FLAT, AUTO):
-            raise ValueError(f'structure must be a Hierarchy, "flat" or None, got {self.structure!r}')
+            raise ValueError(f'structure must be a Hierarchy, "auto", "flat" or None, got {self.structure!r}')
         if self.structure is not None and not isinstance(self.structure, str):
             given: Hierarchy = self.structure
             return given
@@ -254,11 +276,15 @@ class TextClassifier(TextPrediction, ClassifierContent, ClassifierMixin, BaseEst
         found = choose(search, recipes, free_model=free_model, C=self.C, n_rows=n_rows, short=short)
         return describe_choice(found, free_features, free_model)
 
+    def recipe_name(self) -> str | None:
+        """Return the name of the features, as given or as chosen; None if a vectorizer is given."""
+        if not isinstance(self.features, str):
+            return None
+        given = SAFE.name if self._is_auto(self.features) else self.features
+        return str((vars(self).get("choice_") or {}).get("features", given))
+
     def _recipe(self) -> Recipe:
-        name = self.choice_.get("features") if "choice_" in vars(self) else None
-        if name is None:
-            name = SAFE.name if self._is_auto(self.features) else self.features
-        return parse_recipe(name)
+        return parse_recipe(self.recipe_name() or SAFE.name)
 
     def _model(self) -> Any:
         """Return the model, or the one that a given coupling stands for."""

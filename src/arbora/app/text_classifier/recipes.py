@@ -2,7 +2,8 @@
 
 A name lists kinds of features: "words" or "stems", "bigrams" (pairs of neighbouring words) and "characters" (n-grams
 of 3 and 4 characters within words), such as "words+bigrams". "without stop words" at the end drops English stop
-words.
+words. Words of one letter count only in recipes with bigrams, where they tell "type a" from "type b": alone they are
+noise in long texts, such as papers with formulas. Plain "words" are thus those of ``TfidfVectorizer``.
 
 >>> recipe = parse_recipe("stems+bigrams without stop words")
 >>> recipe.bigrams, recipe.name
@@ -20,8 +21,8 @@ from sklearn.base import clone
 
 from arbora.app.text_rows import TextOptions, make_vectorizer
 from arbora.text import LtcVectorizer
-from arbora.text.scripts import without_spaces
-from arbora.text.tokens import ALL_PATTERN, drop_words, take_documents, tokenize
+from arbora.text.scripts import is_one_letter, without_spaces
+from arbora.text.tokens import ALL_PATTERN, AUTO_PATTERN, drop_words, take_documents, tokenize
 
 CHARACTERS = (3, 4)  # lengths of the character n-grams
 SHORT = 30  # words; most texts of this length gain by character n-grams
@@ -80,12 +81,13 @@ class Recipe(NamedTuple):
             ngram_range=(1, 2 if self.bigrams else 1),
             characters=CHARACTERS if self.characters else None,
             balanced=True,
-            token_pattern=ALL_PATTERN,
+            token_pattern=ALL_PATTERN if self.bigrams else AUTO_PATTERN,
             smooth_idf=True,
         )
 
 
-SAFE = Recipe()  # the words as they are, with the weights of TfidfVectorizer(sublinear_tf=True)
+SAFE = Recipe()  # the words as they are: rows of TfidfVectorizer(sublinear_tf=True)
+_EVERY_TOKEN = Recipe(bigrams=True)  # has the tokens of all other recipes
 
 
 def parse_recipe(name: str) -> Recipe:
@@ -131,7 +133,8 @@ class SplitTexts:
     def __init__(self, texts: Sequence[str], language: str) -> None:
         self.language = language
         self.spaces = not without_spaces(texts)
-        self.tokens = tokenize(texts, SAFE.vectorizer(language).rules())
+        self.tokens = tokenize(texts, _EVERY_TOKEN.vectorizer(language).rules())
+        self.letters = frozenset(filter(is_one_letter, self.tokens.words))
 
     @property
     def length(self) -> float:
@@ -147,7 +150,8 @@ class SplitTexts:
         """Return the fitted vectorizer of a recipe, and the rows of all or of some texts."""
         tokens = self.tokens if rows is None else take_documents(self.tokens, rows)
         vectorizer = recipe.vectorizer(self.language)
-        return vectorizer, vectorizer.fit_tokens(drop_words(tokens, vectorizer.rules().dropped))
+        dropped = vectorizer.rules().dropped | (frozenset() if recipe.bigrams else self.letters)
+        return vectorizer, vectorizer.fit_tokens(drop_words(tokens, dropped))
 
     def candidates(self) -> list[Recipe]:
         """Return the kinds of features to try, besides plain words."""
