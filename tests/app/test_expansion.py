@@ -57,6 +57,13 @@ def test_the_plan_names_known_groups_and_finds_new_ones(expanded):
     assert groups["sky"] != groups["town"]
 
 
+def test_a_number_of_groups_that_is_not_found_is_a_warning_about_documents():
+    documents, _ = half_labelled(hidden=())
+    with pytest.warns(UserWarning, match="9 new groups were asked for") as warned:
+        expand_documents(documents, FAST._replace(new=9))
+    assert not any("n_new" in str(one.message) for one in warned)
+
+
 def test_the_content_describes_known_and_new_groups(expanded):
     found, _ = expanded
     content = found.content()

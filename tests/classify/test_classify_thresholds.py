@@ -243,3 +243,24 @@ def test_a_wrong_k_is_refused():
     for k in (0, 5, -1, 1.5, "2", None):
         with pytest.raises(ValueError, match="from 1 to the number of classes, 4"):
             model.predict_top_k(X, k)
+
+
+@pytest.mark.parametrize(("n_rows", "n_positive"), [(20, 1), (20, 5), (200, 2), (1500, 5)])
+def test_few_labels_that_rows_do_not_explain_are_not_given_to_all_rows(n_rows, n_positive):
+    """Micro-F1 of pure noise is best if all rows get all labels."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((n_rows, 6)), np.zeros((n_rows, 3), int)
+    for column in range(3):
+        Y[rng.permutation(n_rows)[:n_positive], column] = 1
+    model = OneVsRestSVC(random_state=0).fit(X, Y)
+    share = model.predict(rng.standard_normal((400, 6))).mean()
+    assert share <= 3 * n_positive / n_rows + 0.05
+
+
+def test_a_rare_label_that_rows_explain_is_found():
+    rng = np.random.default_rng(0)
+    groups = np.r_[np.repeat([0, 1], 40), 2, 2]  # two rows have the third label
+    X = np.eye(3)[groups] * 4 + rng.standard_normal((len(groups), 3)) * 0.3
+    Y = np.eye(3, dtype=int)[groups]
+    model = OneVsRestSVC(random_state=0).fit(X, Y)
+    assert model.predict([[0.0, 0.0, 4.0], [4.0, 0.0, 0.0]]).tolist() == [[0, 0, 1], [1, 0, 0]]

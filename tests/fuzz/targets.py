@@ -13,6 +13,7 @@ TARGETS = [
     Target("page", "hostile texts in all fields", "requests:prepare_page", "requests:attack_page", 0.0015),
     Target("model folders", "open, make the page", "models:prepare_folders", "models:attack_folders", 0.0015),
     Target("edits", "of topics, by the page", "edits:prepare", "edits:attack", 0.001),
+    Target("edit requests", "to /api/edits", "edit_requests:prepare", "edit_requests:attack", 0.0005),
     Target(
         "model files", "load, predict", "models:prepare_models", "models:attack_models", 0.022, checked=True
     ),

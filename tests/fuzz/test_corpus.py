@@ -20,6 +20,7 @@ QUICK = {
     "model folders": 4,
     "page": 2,
     "edits": 8,
+    "edit requests": 6,
 }
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from arbora.app.contents.topics import without_empty
 from arbora.app.documents.collection import Documents, join_documents
 from arbora.app.folder import Content
 from arbora.app.text_rows import TextOptions, feature_names, fit_rows
+from arbora.core.warn_caller import warn_caller
 from arbora.datasets.base import ROOT, name_array
 from arbora.expand import ExpandClusters
 from arbora.text import LtcVectorizer
@@ -162,17 +164,9 @@ def expand_documents(
     ids, known = [documents.ids[row] for row in pile], known_rows(X)[pile]
     documents, X, notices = without_empty(documents, X)
     if vectorizer is None and X.nnz > _DENSE * X.shape[0] * X.shape[1]:
-        X = (
-            X.toarray()
-        )  # a table of measurements, which are centred and scaled, and not divided by their lengths
-    estimator = ExpandClusters(
-        options.transform,
-        options.clusterer,
-        n_new=options.new,
-        pool=options.pool,
-        random_state=options.seed,
-        verbose=verbose,
-    ).fit(X, documents.y)
+        # A table of measurements, which are centred and scaled, and not divided by their lengths.
+        X = X.toarray()
+    estimator = _fit_groups(X, documents.y, options, verbose)
     probability = _probabilities(estimator, X, documents.y)
     planned = iter(_plan(estimator, documents, probability, options.sure))
     plan = [
@@ -180,6 +174,27 @@ def expand_documents(
         for name, here in zip(ids, known.tolist(), strict=True)
     ]
     return ExpandedDocuments(estimator, vectorizer, documents, X, probability, plan, options, notices)
+
+
+def _fit_groups(X: Any, y: Any, options: ExpansionOptions, verbose: int) -> ExpandClusters:
+    """Fit the groups; say in words of documents if fewer new ones were found than asked for."""
+    model = ExpandClusters(
+        options.transform,
+        options.clusterer,
+        n_new=options.new,
+        pool=options.pool,
+        random_state=options.seed,
+        verbose=verbose,
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "n_new=")  # the parameter of the estimator
+        model.fit(X, y)
+    if isinstance(options.new, int) and model.n_new_ < options.new:
+        warn_caller(
+            f"{options.new} new groups were asked for, and {model.n_new_} found: the other documents joined known "
+            "groups. --new auto (new='auto') estimates the number"
+        )
+    return model
 
 
 def _one_pile(documents: Documents, unsorted: Documents | None) -> Documents:

@@ -102,10 +102,10 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
         label per row over a tree, learns a scale for each level (a nested logit) and predicts the most probable
         class. It is better where new documents are like the training documents, and worse where they are not.
     threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
-        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the
-        better one of "global" and "rcut" on the held-out rows, or "zero" if there are too few rows to hold out. All
-        but "zero" are learned on the rows that are held out for the calibration, with models as precise as the final
-        one; `calibration=None` then holds out rows as "holdout" does.
+        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the better one of
+        "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels. All but "zero" are
+        learned on the rows that are held out for the calibration, with models as precise as the final one;
+        `calibration=None` then holds out rows as "holdout" does.
     dtype : "float32" or "float64"
         Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
@@ -253,10 +253,10 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         label per row over a tree, learns a scale for each level (a nested logit) and predicts the most probable
         class. It is better where new documents are like the training documents, and worse where they are not.
     threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
-        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the
-        better one of "global" and "rcut" on the held-out rows, or "zero" if there are too few rows to hold out. All
-        but "zero" are learned on the rows that are held out for the calibration, with models as precise as the final
-        one; `calibration=None` then holds out rows as "holdout" does.
+        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the better one of
+        "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels. All but "zero" are
+        learned on the rows that are held out for the calibration, with models as precise as the final one;
+        `calibration=None` then holds out rows as "holdout" does.
     dtype : "float32" or "float64"
         Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional

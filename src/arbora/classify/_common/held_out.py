@@ -23,6 +23,8 @@ _MOST_FINE_SCORES = 1 << 26  # a threshold for each class needs all labels that 
 _FEW_ROWS = 1000  # a fifth of fewer rows is too little to learn from, and five folds of them are quick
 _N_FOLDS = 5
 _FEWEST_ROWS = 5  # fewer rows cannot spare a fifth
+_FEWEST_LABELS = 10  # of held-out rows: fewer cannot place a threshold
+_MOST_LABELS = 3.0  # that a learned threshold may give, in the labels that there are
 
 Train = Callable[[Training, str], LinearModel | PartsModel]
 
@@ -114,21 +116,29 @@ def best_threshold(parts: Sequence[HeldOut], training: Training) -> Threshold:
     """Fit one threshold for all scores, and one number of labels for all rows; keep the better one.
 
     A common threshold is better where the scores of all rows have one scale, as for texts of unit length, the number
-    of labels where they do not. Both have a single parameter, so that the rows that they were learned on can judge
-    them. Without held-out rows the cut is at zero.
+    of labels where they do not. Both have a single parameter that all classes share, so that the rows that they were
+    learned on can judge them, and a class with one or two labels has no threshold of its own to overfit.
+
+    The cut is at zero, where the losses have it, if there is too little to learn from: no held-out rows, or fewer than
+    ten labels in them. Where scores say nothing about labels, micro-F1 is best if all rows get all labels; a cut that
+    gives more than three times as many labels as the rows have is therefore not used.
     """
     if not parts:
         return ZeroThreshold()
     scores, truth, _ = stacked(parts, fine=True)
-    known = np.diff(sp.csc_array(training.positives).indptr) > 0
-    fitted = [make_threshold(name).fit(scores, truth, known) for name in ("global", "rcut")]
     n_true = truth.nnz
-
-    def micro_f1(cut: Threshold) -> float:
+    if n_true < _FEWEST_LABELS:
+        return ZeroThreshold()
+    known = np.diff(sp.csc_array(training.positives).indptr) > 0
+    best: Threshold = ZeroThreshold()
+    highest = -1.0
+    for name in ("global", "rcut"):
+        cut = make_threshold(name).fit(scores, truth, known)
         found = cut.predict(scores)
-        return float(2 * found.multiply(truth).nnz / max(1, found.nnz + n_true))
-
-    return max(fitted, key=micro_f1)
+        micro_f1 = 2 * found.multiply(truth).nnz / (found.nnz + n_true)
+        if micro_f1 > highest and found.nnz <= _MOST_LABELS * n_true:
+            best, highest = cut, micro_f1
+    return best
 
 
 def fit_calibration(parts: Sequence[HeldOut], multilabel: bool) -> Calibration:

@@ -73,8 +73,8 @@ class RecursiveSVC(RecursiveClassifier):
         label per row over a tree, learns a scale for each level (a nested logit) and predicts the most probable
         class. It is better where new documents are like the training documents, and worse where they are not.
     threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
-        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the
-        better one of "global" and "rcut" on the held-out rows, or "zero" if there are too few rows to hold out.
+        Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the better one of
+        "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels.
     prune_below : float, optional
         Store the weights as sparse differences of nodes from their parents, without entries whose absolute value is
         not above this: for structures so large that a dense `coef_` does not fit. 0.0 drops only zeros.
