@@ -119,9 +119,9 @@ def best_threshold(parts: Sequence[HeldOut], training: Training) -> Threshold:
     of labels where they do not. Both have a single parameter that all classes share, so that the rows that they were
     learned on can judge them, and a class with one or two labels has no threshold of its own to overfit.
 
-    The cut is at zero, where the losses have it, if there is too little to learn from: no held-out rows, or fewer than
-    ten labels in them. Where scores say nothing about labels, micro-F1 is best if all rows get all labels; a cut that
-    gives more than three times as many labels as the rows have is therefore not used.
+    The cut is at zero, where the losses have it, if there is too little to learn from: no held-out rows, or fewer
+    than ten labels in them. Where scores say nothing about labels, micro-F1 is best if all rows get all labels; a cut
+    that gives more than three times as many labels as the rows have is therefore not used.
     """
     if not parts:
         return ZeroThreshold()

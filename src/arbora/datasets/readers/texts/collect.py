@@ -5,7 +5,7 @@ A record that cannot be read is an error, unless `skipped` is given: then it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -127,9 +127,8 @@ def read_jsonl(
     >>> data
     TextData: 1 text, 2 labels; first: 'a cat'
     """
-    fields = Fields(as_fields(text), label, tuple(extra))
     how = Reading(encoding, html=html, max_unpacked=max_unpacked)
-    return _text_data(_collect(jsonl_records(path, fields, how), path, skipped), fields)
+    return _text_data(jsonl_records, path, (text, label, extra), how, skipped)
 
 
 def read_json(
@@ -165,16 +164,25 @@ def read_json(
     >>> read_json(path).texts
     ['a cat']
     """
-    fields = Fields(as_fields(text), label, tuple(extra))
     how = Reading(encoding, html=html, max_unpacked=max_unpacked)
-    return _text_data(_collect(json_records(path, fields, how), path, skipped), fields)
+    return _text_data(json_records, path, (text, label, extra), how, skipped)
 
 
-def _text_data(rows: list[TextRow], fields: Fields, label_separator: str | None = None) -> TextData:
+def _text_data(
+    records: Callable[[str | Path, Fields, Reading], Iterator[Found]],
+    path: str | Path,
+    names: tuple[str | Sequence[str], str | None, Sequence[str]],
+    how: Reading,
+    skipped: SkippedRecords | None,
+) -> TextData:
+    """Read all records of a file; `names` are those of the text, of the label and of further fields."""
+    text, label, extra = names
+    fields = Fields(as_fields(text), label, tuple(extra))
+    rows = _collect(records(path, fields, how), path, skipped)
     labels = [row.label for row in rows]
     y: Any = None
     if fields.label is not None:
-        y = labels if label_separator is not None else join_labels(labels)
+        y = labels if how.label_separator is not None else join_labels(labels)
     return TextData(
         [row.text for row in rows], y, {name: [row.extra[name] for row in rows] for name in fields.extra}
     )
@@ -197,8 +205,8 @@ def read_csv(
 
     Parameters
     ----------
-    path : path
-        Plain, gzip, xz or bzip2 file.
+    path, extra, encoding, html, max_unpacked, skipped
+        As in `read_jsonl`; values of `extra` are strings.
     text : str or sequence of str, default="text"
         Column of the text. Several columns are joined by line breaks.
     label : str or None, default="label"
@@ -206,18 +214,8 @@ def read_csv(
     label_separator : str, optional
         Separator of several labels in one cell; an empty cell then means no label. Without a separator the whole
         cell is one label.
-    extra : sequence of str, default=()
-        Further columns to keep, as strings.
     delimiter : str, default="auto"
         Separator of cells, such as ``";"`` or ``"\t"``; "auto": found from the header.
-    encoding : str, default="auto"
-        Encoding of the file; "auto": found from the content.
-    html : {"keep", "auto", "strip"}, default="keep"
-        Strip no text of HTML, those that look like HTML, or all.
-    max_unpacked : int or None, default=2**32
-        Largest size of a compressed file when unpacked, in bytes. ``None``: no limit.
-    skipped : SkippedRecords, optional
-        Counts the records that cannot be read, which are left out. Without it such a record is an error.
 
     Returns
     -------
@@ -234,9 +232,8 @@ def read_csv(
     >>> data.texts, data.y
     (['one, two', 'three'], [['a', 'b'], []])
     """
-    fields = Fields(as_fields(text), label, tuple(extra))
     how = Reading(encoding, delimiter, label_separator, html, max_unpacked)
-    return _text_data(_collect(csv_rows(path, fields, how), path, skipped), fields, label_separator)
+    return _text_data(csv_rows, path, (text, label, extra), how, skipped)
 
 
 def read_folder(
