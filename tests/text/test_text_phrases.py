@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from arbora.app.contents.words import forms_of, group_forms, term_scores, typical_words
+from arbora.app.contents.words import forms_of, group_forms, term_scores, typical_members, typical_words
 from arbora.text import LtcVectorizer
 from arbora.text.phrases import find_forms
 
@@ -74,3 +75,38 @@ def test_relevance_moves_from_common_to_exclusive_words():
 def test_numbers_are_not_listed_unless_there_is_nothing_else():
     assert grouped(["1987 oil 42", "1987 gas 43"], [0, 0]) == [["gas", "oil"]]
     assert grouped(["12 34", "12 56"], [0, 0])[0]
+
+
+def test_forms_of_a_term_in_one_document_count_as_one_document():
+    texts = ["tree trees sea", "trees sea", "wind"]
+    groups = group_forms(forms_of(texts, None, (), LtcVectorizer().fit(texts)), np.ones((3, 1)))
+    shares = dict(typical_words(groups, 5)[0])
+    assert shares["trees"] == pytest.approx(2 / 3) == shares["sea"]
+
+
+def test_a_group_without_common_words_has_a_short_list():
+    texts = [f"blah {chr(97 + k // 2)}zq" for k in range(50)] + ["tree leaf"] * 50
+    labels = [0] * 50 + [1] * 50
+    assert grouped(texts, labels, phrases=False)[0] == ["blah"]
+    assert len(grouped(texts, labels, phrases=False, least_share=0.0)[0]) > 5
+    assert len(grouped([f"{chr(97 + k // 2)}zq" for k in range(50)], [0] * 50)[0]) > 5  # none is common
+
+
+def test_phrases_with_a_common_word_are_not_listed_together():
+    texts = [f"new york city {k}" for k in "abcdefgh"] + [f"green tree {k}" for k in "ijklmnop"]
+    words = grouped(texts, [0] * 8 + [1] * 8, n_words=5)
+    assert sum("york" in word for word in words[0]) == 1
+
+
+def test_typical_documents_count_more():
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(np.abs(rng.standard_normal((30, 5))))
+    labels, means = np.append(rng.integers(2, size=28), [-1, 2]), rng.standard_normal((3, 5))
+    means[2] = -1  # the only document of topic 2 is not along it
+    found = typical_members(X, labels, means).toarray()
+    rows, unit = X.toarray(), means / np.linalg.norm(means, axis=1, keepdims=True)
+    for k in (0, 1):
+        cosine = np.maximum(rows @ unit[k] / np.linalg.norm(rows, axis=1), 0)[labels == k]
+        np.testing.assert_allclose(found[labels == k, k], cosine**2 / np.mean(cosine**2))
+        assert not found[labels != k, k].any()
+    assert found[labels == 2, 2] == [1.0]

@@ -3,16 +3,22 @@ r"""Typical words of groups of documents: distinctive, readable, and different f
 Let p(w|k) be the share of the documents of group k with term w, and p(w) that among all documents. Terms are ordered
 by a class-based tf-idf,
 
-.. math:: \log p(w|k) + \tfrac32 \log \log \Bigl(1 + \frac{1}{p(w)}\Bigr),
+.. math:: \log p(w|k) + \tfrac54 \log \log \Bigl(1 + \frac{1}{p(w)}\Bigr),
 
 or, if a number :math:`\lambda` is given, by their relevance (Sievert and Shirley 2014), between the commonest terms
 (1) and the most exclusive ones (0),
 
 .. math:: \lambda \log p(w|k) + (1 - \lambda) \log \frac{p(w|k)}{p(w)}.
 
+Documents of topics count in p(w|k) by how typical they are: the square of the cosine of document and topic, the share
+of the squared length of the row that lies along the mean direction. Documents that only just belong to a topic
+otherwise add words that its core does not use.
+
 A term is listed for a group only if no sibling has it in a clearly larger share of its documents, so that siblings
-differ. A term is a word or a phrase of two words, and has the form that is commonest in the group ("excel" and
-"excellent" may have one stem). A word that the group uses mostly inside a listed phrase is not listed again.
+differ, and if it is in at least a twentieth of the documents of the group: a group without common words has a short
+list. A term is a word or a phrase of two words, and has the form that is commonest in the group ("excel" and
+"excellent" may have one stem). A word that the group uses mostly inside a listed phrase is not listed again, and
+neither is a phrase that shares a word with a listed one.
 
 References
 ----------
@@ -38,12 +44,17 @@ Array = NDArray[np.float64]
 _SHARED = 0.5  # a sibling that has a term in more than 1 / this times as many documents excludes it
 _INSIDE = 0.5  # a word whose documents are, by this share, those of a listed phrase is part of it
 _CANDIDATES = 10  # terms to consider for each word to list
-_RARITY = 1.5  # power of the inverse document frequency; 1 lists commoner words, 2 rarer ones
+_RARITY = 1.25  # power of the inverse document frequency; 1 lists commoner words, 2 rarer ones
 _LEAST_DOCUMENTS = 2  # of a group, with a term that is listed, if the group has several
+_LEAST_SHARE = 0.05  # of the documents of a group, with a term that is listed
+_OF_LARGEST = 0.5  # this share of the documents that have the commonest term is enough, too
 
 
 class GroupForms(NamedTuple):
     """How many documents of each group have each form.
+
+    A document with several forms of a term counts for each of them with an equal part, so that sums over the forms of
+    a term are numbers of documents.
 
     Attributes
     ----------
@@ -90,22 +101,78 @@ def group_forms(forms: Forms, members: Any, *, least: int = 1) -> GroupForms:
     ----------
     forms : Forms
     members : sparse matrix of shape (n_documents, n_groups)
-        1 for a document of the group.
+        Weight of a document in the group, such as 1.
     least : int
         Smallest number of documents of a form to count; rarer ones are dropped.
 
     Returns
     -------
     GroupForms
+
+    Examples
+    --------
+    >>> from arbora.text import LtcVectorizer
+    >>> texts = ["a tree and trees", "trees", "the sea"]
+    >>> found = group_forms(forms_of(texts, None, (), LtcVectorizer().fit(texts)), [[1], [1], [0]])
+    >>> found.names, found.counts.toarray().tolist()
+    (['sea', 'tree', 'trees'], [[0.0, 0.5, 1.5]])
     """
     members = sp.csr_array(members, dtype=np.float64)
-    counts = sp.csr_array(members.T @ forms.documents.astype(np.float64))
-    everywhere = np.asarray(forms.documents.sum(axis=0), dtype=np.float64).ravel()
-    kept = np.flatnonzero(everywhere >= least)
+    documents = _divided_among_forms(forms)
+    counts = sp.csr_array(members.T @ documents)
+    everywhere = np.asarray(documents.sum(axis=0), dtype=np.float64).ravel()
+    kept = np.flatnonzero(np.asarray(forms.documents.sum(axis=0)).ravel() >= least)
     sizes = np.asarray(members.sum(axis=0), dtype=np.float64).ravel()
     names = [forms.names[form] for form in kept.tolist()]
     total = float(forms.documents.shape[0])
     return GroupForms(counts[:, kept], sizes, everywhere[kept], total, names, forms.terms[kept], forms.parts)
+
+
+def _divided_among_forms(forms: Forms) -> sp.csr_array:
+    """Return documents and forms, with one divided by the number of forms of the same term in the document."""
+    documents = sp.csr_array(forms.documents, dtype=np.float64)
+    if len(forms.names) == len(forms.parts):  # each term has one form
+        return documents
+    owner = np.repeat(np.arange(documents.shape[0], dtype=np.int64), np.diff(documents.indptr))
+    keys = owner * len(forms.parts) + forms.terms[documents.indices]
+    _, place, n_forms = np.unique(keys, return_inverse=True, return_counts=True)
+    data = documents.data / n_forms[place]
+    return sp.csr_array((data, documents.indices, documents.indptr), shape=documents.shape)
+
+
+def typical_members(X: Any, labels: NDArray[np.int64], means: Any) -> sp.csr_array:
+    """Return the weights of documents in their topics: squared cosines, with mean 1 in each topic.
+
+    Parameters
+    ----------
+    X : sparse matrix of shape (n_documents, n_features)
+    labels : ndarray of shape (n_documents,)
+        Topic of each document; -1 for none.
+    means : ndarray of shape (n_topics, n_features)
+        Directions of the topics.
+
+    Returns
+    -------
+    CSR array of shape (n_documents, n_topics)
+
+    Examples
+    --------
+    >>> X = sp.csr_array([[0.6, 0.8], [0.8, 0.6], [1.0, 0.0]])
+    >>> typical_members(X, np.array([0, 0, -1]), np.array([[1.0, 0.0]])).toarray().ravel().round(2).tolist()
+    [0.72, 1.28, 0.0]
+    """
+    known = np.flatnonzero(labels >= 0)
+    topics, n_topics, rows = labels[known], len(means), sp.csr_array(X)[known]
+    unit = np.asarray(means, np.float64)
+    unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-300)
+    owner = np.repeat(np.arange(len(known)), np.diff(rows.indptr))
+    along = np.bincount(owner, rows.data * unit[topics[owner], rows.indices], minlength=len(known))
+    lengths = np.bincount(owner, rows.data.astype(np.float64) ** 2, minlength=len(known))
+    weights = np.maximum(along, 0.0) ** 2 / np.maximum(lengths, 1e-300)
+    sizes, totals = (np.bincount(topics, some, minlength=n_topics) for some in (None, weights))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scaled = np.where(totals[topics] > 0, weights * (sizes / totals)[topics], 1.0)
+    return sp.csr_array((scaled, (known, topics)), shape=(len(labels), n_topics))
 
 
 def term_scores(shares: Array, everywhere: Array, relevance: float | None = None) -> Array:
@@ -133,6 +200,7 @@ def typical_words(
     siblings: Sequence[int] | None = None,
     relevance: float | None = None,
     phrases: bool = True,
+    least_share: float = _LEAST_SHARE,
 ) -> list[list[tuple[str, float]]]:
     """List the typical words of each group.
 
@@ -147,6 +215,8 @@ def typical_words(
         From 1, the commonest words, to 0, the most exclusive ones; by default a class-based tf-idf.
     phrases : bool
         List phrases of two words too.
+    least_share : float
+        Smallest share of the documents of a group with a word that is listed.
 
     Returns
     -------
@@ -167,16 +237,18 @@ def typical_words(
     counts = sp.csr_array(groups.counts @ to_term)
     counts.sort_indices()
     owner, terms = np.repeat(np.arange(len(groups.sizes)), np.diff(counts.indptr)), counts.indices
-    # Two forms of a term in one document count twice: shares are upper bounds, at most 1.
     sizes = np.maximum(groups.sizes, 1.0)[owner]
     shares = np.minimum(counts.data / sizes, 1.0)
     everywhere = np.minimum(np.asarray(groups.everywhere @ to_term) / max(groups.total, 1.0), 1.0)
     scores = term_scores(shares, everywhere[terms], relevance)
-    hidden = _unreadable(groups, n_terms)[terms] | (counts.data < np.minimum(_LEAST_DOCUMENTS, sizes / 2))
+    unreadable = _unreadable(groups, n_terms)[terms]
+    hidden = unreadable | (counts.data < np.minimum(_LEAST_DOCUMENTS, sizes / 2))
+    largest = _largest_of_group(np.where(unreadable, 0.0, shares), owner)
+    hidden |= shares < np.minimum(least_share, _OF_LARGEST * largest)
     if not phrases:
         hidden |= groups.parts[terms, 0] >= 0
     kin = np.zeros(len(groups.sizes), int) if siblings is None else np.asarray(siblings)
-    hidden |= shares < _SHARED * _largest_of_siblings(shares, kin[owner] * np.int64(n_terms) + terms)
+    hidden |= shares < _SHARED * _largest_of_group(shares, kin[owner] * np.int64(n_terms) + terms)
     scores[hidden] = -np.inf
     parts = [slice(*bounds) for bounds in pairwise(counts.indptr.tolist())]
     return [
@@ -185,7 +257,7 @@ def typical_words(
     ]
 
 
-def _largest_of_siblings(shares: Array, keys: NDArray[np.int64]) -> Array:
+def _largest_of_group(shares: Array, keys: NDArray[np.int64]) -> Array:
     """Return the largest share among entries with the same key, for each entry."""
     distinct, place = np.unique(keys, return_inverse=True)
     largest = np.zeros(len(distinct))
@@ -216,7 +288,7 @@ def _list_words(
         words = [part for part in groups.parts[term].tolist() if part >= 0]
         if share[term] * _INSIDE < taken.get(term, 0.0):
             continue
-        if any(word in listed and share[term] < _INSIDE * share[word] for word in words):
+        if any(word in taken or (word in listed and share[term] < _INSIDE * share[word]) for word in words):
             continue
         listed = [other for other in listed if other not in words]  # the phrase says more
         listed.append(term)

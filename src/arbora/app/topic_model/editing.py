@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from arbora import discover
-from arbora.app.contents.words import forms_of, group_forms
+from arbora.app.contents.words import forms_of, group_forms, typical_members
 from arbora.app.documents.given import as_documents
 from arbora.app.topic_model.edits import Merge, Split, closest_merges
 
@@ -93,9 +93,7 @@ class TopicEditing:
         labels = mixture.predict(X[own])
         given = None if documents.texts is None else [documents.texts[row] for row in own.tolist()]
         forms = forms_of(given, X[own], self.feature_names_ or (), self.vectorizer_)
-        members = sp.csr_array(
-            (np.ones(len(own)), labels, np.arange(len(own) + 1)), shape=(len(own), n_parts)
-        )
+        members = typical_members(X[own], labels, mixture.means_)
         groups, place = group_forms(forms, members), {name: k for k, name in enumerate(self.forms_.names)}
         known = [k for k, name in enumerate(groups.names) if name in place]
         columns = [place[groups.names[k]] for k in known]

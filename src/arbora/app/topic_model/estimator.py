@@ -13,7 +13,6 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin, clone
 from sklearn.utils import Tags
@@ -21,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora import discover
 from arbora.app.answers import known_rows, topic_probabilities
-from arbora.app.contents.words import GroupForms, forms_of, group_forms, typical_words
+from arbora.app.contents.words import GroupForms, forms_of, group_forms, typical_members, typical_words
 from arbora.app.documents.collection import Documents
 from arbora.app.documents.given import as_documents, as_stamps
 from arbora.app.documents.times import choose_bins
@@ -76,7 +75,7 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
     vectorizer_ : LtcVectorizer
     estimator_ : fitted mixture or k-means
     forms_ : GroupForms
-        How many documents of each topic have each word and phrase, before edits.
+        How many documents of each topic have each word and phrase, before edits; typical documents count more.
     feature_names_ : list of str or None
         Names of the columns of rows of numbers.
     edits_, edit_forms_ : list
@@ -235,8 +234,8 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         self.labels_ = topics
         names = feature_names(documents, self.vectorizer_, X.shape[1])
         forms = forms_of(documents.texts, X, names, self.vectorizer_)
-        n_topics, known = len(leaves_of(self.estimator_)), np.flatnonzero(topics >= 0)
-        members = sp.csr_array((np.ones(len(known)), (known, topics[known])), shape=(len(topics), n_topics))
+        means = np.array([leaf.mean for leaf in leaves_of(self.estimator_)])
+        members = typical_members(X, topics, means)
         self.forms_ = group_forms(forms, members, least=2 if len(topics) >= 2000 else 1)
         self.feature_names_ = None if documents.texts is not None else list(map(str, names))
 
