@@ -23,6 +23,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from arbora import TopicModel
 from arbora.app.answers import topic_means
+from arbora.app.contents.words import typical_words
 from arbora.app.text_rows import text_language
 from arbora.datasets import load, load_python_docs
 from arbora.discover import DirichletProcessVMFMixture
@@ -55,7 +56,8 @@ documents themselves (stems; without phrases), diversity the share of these word
 highest NMI with the classes among `TopicModel(K)`, K = {", ".join(map(str, NUMBERS))} and the number of classes, the
 best of seven looks at the classes. The texts of the CLUTO sets are made of their counts. The start of the fits was
 chosen on the other sets; {", ".join(SET_ASIDE)} were set aside, and measured once at the end.
-BERTopic is not compared: it needs a neural sentence encoder.
+A word of fewer than 5% of the documents of a topic is not listed, so that lists may be shorter than {WORDS} words;
+"of {WORDS}" is the NPMI of {WORDS} words of every topic.
 """
 
 
@@ -163,7 +165,8 @@ def nmi(classes: np.ndarray | None, labels: np.ndarray) -> float:
 def measure_auto(name: str, quick: bool) -> dict[str, Any]:
     texts, classes = read(name, quick)
     judge, found = Judge(texts), []
-    TopicModel(2).fit(texts[:200])  # compiles
+    TopicModel().fit(texts[:500])  # compiles
+    TopicModel(2).fit(texts[:500])
     for seed in range(SEEDS):
         start = time.process_time()
         model = TopicModel(random_state=seed, n_jobs=1).fit(texts)
@@ -172,10 +175,25 @@ def measure_auto(name: str, quick: bool) -> dict[str, Any]:
         TopicModel(model.n_topics_, random_state=seed, n_jobs=1).fit(texts)
         fixed = time.process_time() - start
         words = model.top_words(WORDS, phrases=False)
+        ten = typical_words(model.forms_, WORDS, phrases=False, least_share=0.0)
+        all_words = [[word for word, _ in some] for some in ten]
         empty, clones = n_empty_and_clones(model.labels_, topic_means(model.estimator_))
         scores = judge.coherence(words), judge.diversity(words), nmi(classes, model.labels_)
-        found.append([model.n_topics_, *scores, empty, clones, seconds, seconds / fixed])
-    names = "n_topics", "npmi", "diversity", "nmi", "empty", "clones", "seconds", "ratio"
+        listed = float(np.mean([len(some) for some in words]))
+        counts = empty, clones, seconds, seconds / fixed, listed, judge.coherence(all_words)
+        found.append([model.n_topics_, *scores, *counts])
+    names = [
+        "n_topics",
+        "npmi",
+        "diversity",
+        "nmi",
+        "empty",
+        "clones",
+        "seconds",
+        "ratio",
+        "listed",
+        "npmi_of_all",
+    ]
     numbers = [float(value) for value in np.mean(found, axis=0)]
     chosen = [int(one[0]) for one in found]
     return {**dict(zip(names, numbers, strict=True)), "n_each": chosen, "words": model.top_words(6)}
@@ -302,6 +320,11 @@ def number(name: str, digits: int = 3) -> Callable[[dict[str, Any]], str]:
     return lambda found: "" if np.isnan(found[name]) else f"{found[name]:.{digits}f}"
 
 
+def npmi_of_all(found: dict[str, Any]) -> str:
+    """Show the NPMI of ten words of every topic, and the mean number that is listed."""
+    return f"{found['npmi_of_all']:.3f} ({found['listed']:.1f})" if "listed" in found else ""
+
+
 def report(cells: Cells, names: list[str]) -> None:
     print(EXPLANATION)
     lines = []
@@ -319,6 +342,7 @@ def report(cells: Cells, names: list[str]) -> None:
                     method,
                     cell(cells, key, number("n_topics", 1)),
                     cell(cells, key, number("npmi")),
+                    cell(cells, key, npmi_of_all),
                     cell(cells, key, number("diversity")),
                     cell(cells, key, number("nmi")),
                     best if method == METHODS[0] else "",
@@ -331,6 +355,7 @@ def report(cells: Cells, names: list[str]) -> None:
         "method",
         "topics",
         "NPMI",
+        f"of {WORDS} (listed)",
         "diversity",
         "NMI",
         "best K: NMI (K)",

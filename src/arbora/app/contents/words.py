@@ -130,7 +130,7 @@ def group_forms(forms: Forms, members: Any, *, least: int = 1) -> GroupForms:
 
 def _divided_among_forms(forms: Forms) -> sp.csr_array:
     """Return documents and forms, with one divided by the number of forms of the same term in the document."""
-    documents = sp.csr_array(forms.documents, dtype=np.float64)
+    documents: sp.csr_array = forms.documents.astype(np.float64)
     if len(forms.names) == len(forms.parts):  # each term has one form
         return documents
     owner = np.repeat(np.arange(documents.shape[0], dtype=np.int64), np.diff(documents.indptr))

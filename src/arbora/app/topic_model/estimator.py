@@ -360,7 +360,8 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         Returns
         -------
         list of lists of str
-            One list for each topic, most typical words first, in their commonest form within the topic.
+            One list for each topic, most typical words first, in their commonest form within the topic. A word that
+            fewer than 5% of the documents have is not listed.
         """
         found = typical_words(self._topic_forms(), n_words, phrases=phrases, relevance=relevance)
         return [[word for word, _ in words] for words in found]
