@@ -38,20 +38,20 @@ class Chunk:
         self.rows, self.softmax = rows, softmax
         self.label_row = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))
         self.label = Y.indices
-        self.label_weight = Y.data * weight[self.label_row]
+        self.label_weight = (Y.data * weight[self.label_row]).astype(weight.dtype, copy=False)
         labels = np.bincount(self.label_row, weights=self.label_weight, minlength=Y.shape[0])
-        self.total = (labels if softmax else weight)[:, None]
+        self.total = (labels if softmax else weight)[:, None].astype(weight.dtype, copy=False)
 
     def losses(self, S: Matrix) -> float:
         """Return the negative log-likelihood; replace the scores by probabilities, in place."""
-        at_labels = S[self.label_row, self.label]
         if self.softmax:
-            top = S.max(axis=1, keepdims=True)
-            np.exp(np.subtract(S, top, out=S), out=S)
-            size = S.sum(axis=1, keepdims=True)
+            np.subtract(S, S.max(axis=1, keepdims=True), out=S)  # differences keep their digits
+            at_labels = S[self.label_row, self.label]
+            size = np.exp(S, out=S).sum(axis=1, keepdims=True)
             S /= size
-            norm = top.ravel() + np.log(size.ravel())
-            return float(self.label_weight @ (norm[self.label_row] - at_labels))
+            losses = np.log(size.ravel())[self.label_row] - at_labels
+            return float(np.sum(self.label_weight * losses, dtype=np.float64))
+        at_labels = S[self.label_row, self.label]
         e = np.exp(-np.abs(S))
         norm = (np.maximum(S, 0) + np.log1p(e)).sum(axis=1)
         S[:] = np.where(S > 0, 1, e) / (1 + e)
@@ -105,6 +105,7 @@ class Likelihood:
         self.X, self.shape, self.sparse = X, Y.shape, sp.issparse(X)
         self.engine = engine if engine is not None else SerialEngine()
         self.transposed: Any = X.T.tocsr() if self.sparse else None
+        weight = np.asarray(weight, X.dtype)
         n_rows = max(_FEWEST_ROWS, min(_MAX_ROWS, _PAIRS // max(Y.shape[1], 1)))
         self.chunks = [Chunk(rows, Y[rows], weight[rows], softmax) for rows in split(Y.shape[0], size=n_rows)]
 

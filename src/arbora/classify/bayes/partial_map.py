@@ -29,7 +29,7 @@ from arbora.core.trace import Trace
 from arbora.infer.tree.blocks import Marginals
 from arbora.infer.tree.dual import DualSolution, TreeDual, suits_dual
 from arbora.infer.tree.gaussian import Gammas, node_precisions, squared_deviations, update_gammas
-from arbora.infer.tree.map import MapSolution, laplace_diagonal, laplace_marginals, solve_map
+from arbora.infer.tree.map import MapSolution, laplace_diagonal, laplace_marginals, solve_map, suits_single
 from arbora.infer.tree.problem import MapProblem, TreeProblem
 
 _INNER_STEPS = 100
@@ -83,10 +83,17 @@ def _inner(problem: MapProblem, engine: Engine, tol: float) -> _Inner:
 
         return _Inner(by_dual, 1.0, 0.01, dual.close)
 
+    single = tol >= _SINGLE and suits_single(problem)
+
     def by_newton(given: MapProblem, tol: float) -> MapSolution:
-        nonlocal start
-        found = solve_map(given, start, tol=tol, max_iter=_INNER_STEPS, engine=engine)
+        nonlocal start, single
+        single = single and suits_single(given)
+        dtype = np.float32 if single else np.float64
+        found = solve_map(given, start, tol=tol, max_iter=_INNER_STEPS, engine=engine, dtype=dtype)
         start = found.weights
+        if single and not found.converged:  # stopped by rounding
+            single = False
+            return by_newton(given, tol)
         return found
 
     return _Inner(by_newton, 0.01, 1.0)

@@ -61,9 +61,11 @@ from arbora.infer.tree.problem import (
     row_weights,
     seen_features,
 )
+from arbora.infer.tree.start import suits_sweeps, sweep_start
 
 _MAX_DENSE = 2**26  # numbers in sparse rows that are converted to dense ones, if features are few
 _MAX_ROTATED = 1000  # features that are rotated
+_LEAST_SINGLE = 1e-9  # smallest precision in single precision; its inverse is the largest
 _TINY = float(np.finfo(np.float64).tiny)
 
 Matrix = NDArray[Any]
@@ -88,7 +90,7 @@ class Point(NamedTuple):
     P: Matrix
 
 
-def _require_memory(problem: MapProblem, n_seen: int) -> None:
+def _require_memory(problem: MapProblem, n_seen: int, itemsize: int) -> None:
     n_samples, n_classes, n_nodes = problem.X.shape[0], len(problem.class_node), len(problem.parent)
     numbers = (3 * n_samples + 11 * n_seen) * n_classes + 2 * n_nodes * problem.n_weights
     if np.ndim(problem.precision) == 2:
@@ -96,15 +98,32 @@ def _require_memory(problem: MapProblem, n_seen: int) -> None:
     if not sp.issparse(problem.X):
         numbers += 2 * n_samples * n_seen
     require_memory(
-        8 * numbers,
+        itemsize * numbers,
         f"Training {n_classes} classes in a tree of {n_nodes} nodes on {n_samples} rows with {n_seen} features",
-        "Use fewer rows, or fewer features (for text: a larger min_df).",
+        "Use fewer rows, or fewer features (for text: a larger min_df)"
+        + (", or likelihood='logistic'." if problem.likelihood == "softmax" else "."),
     )
 
 
 def _is_small(problem: MapProblem, n_weights: int) -> bool:
     """Whether dense rows and a block of features at every node fit into memory."""
     return suits_blocks(len(problem.parent), n_weights) and problem.X.shape[0] * n_weights <= _MAX_DENSE
+
+
+def suits_single(problem: MapProblem) -> bool:
+    """Whether single precision is worth it, and precisions are far from its limits.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> X, Y = sp.csr_array((1, 500)), sp.csr_array((1, 1))
+    >>> problem = MapProblem(X, Y, None, np.array([-1]), np.array([0]), np.ones(1))
+    >>> suits_single(problem), suits_single(problem._replace(precision=np.full(1, 1e30)))
+    (True, False)
+    """
+    precision = np.asarray(problem.precision)
+    inside = (precision > _LEAST_SINGLE) & (precision < 1 / _LEAST_SINGLE)
+    return sp.issparse(problem.X) and not _is_small(problem, problem.n_weights) and bool(inside.all())
 
 
 class MapObjective:
@@ -114,13 +133,15 @@ class MapObjective:
     ----------
     problem : MapProblem
     engine : Engine
+    dtype : dtype
+        Working precision.
     """
 
-    def __init__(self, problem: MapProblem, engine: Engine) -> None:
+    def __init__(self, problem: MapProblem, engine: Engine, dtype: Any = np.float64) -> None:
         X, self.seen = seen_features(problem)
-        _require_memory(problem, len(self.seen))
-        X, weight = X.astype(np.float64), row_weights(problem)
-        sparse, self.mean = sp.issparse(X), root_means(problem)[self.seen]
+        _require_memory(problem, len(self.seen), np.dtype(dtype).itemsize)
+        X, weight = X.astype(dtype), row_weights(problem)
+        sparse, self.mean = sp.issparse(X), root_means(problem)[self.seen].astype(dtype)
         precision, total = np.asarray(problem.precision), max(float(weight.sum()), _TINY)
         self.rotation = self.products = None
         if _is_small(problem, X.shape[1]):
@@ -134,11 +155,11 @@ class MapObjective:
         Y = sp.csr_array(problem.Y).astype(np.float64)
         self.data = Likelihood(X, Y, weight, problem.likelihood == "softmax", engine)
         precision = precision if precision.ndim == 1 else precision[:, self.seen]
-        self.prior = TreePrior(problem.parent, problem.class_node, precision, engine)
+        self.prior = TreePrior(problem.parent, problem.class_node, precision, engine, dtype)
 
     def start(self, weights: Matrix) -> Matrix:
         """Unknowns that stand for weights (n_classes, n_weights) of the classes."""
-        W = np.asarray(weights, np.float64)[:, self.seen].T
+        W = np.asarray(weights, self.mean.dtype)[:, self.seen].T
         return np.ascontiguousarray(W if self.rotation is None else self.rotation.T @ W)
 
     def evaluate(self, W: Matrix, near: Point | None = None) -> Point:
@@ -146,7 +167,8 @@ class MapObjective:
         deviation = W - self.mean
         pull = self.prior.pull(deviation)
         loss, P = self.data.evaluate(W)
-        return Point(W, pull, loss + float(np.vdot(pull, deviation)) / 2, P)
+        half = float(np.einsum("jc,jc->", pull, deviation, dtype=np.float64)) / 2
+        return Point(W, pull, loss + half, P)
 
     def expand(self, point: Point) -> Expansion:
         """Gradient and Hessian."""
@@ -172,12 +194,12 @@ class MapObjective:
 
     def all_weights(self, problem: MapProblem, W: Matrix) -> Matrix:
         """Weights of all nodes and features. Those of features that never occur equal the mean of the roots."""
-        seen = self.prior.all_nodes(W - self.mean) + self.mean.T
+        seen: Matrix = self.prior.all_nodes(W - self.mean) + self.mean.T
         if self.rotation is not None:
             seen = seen @ self.rotation.T
         if len(self.seen) == problem.n_weights:
             return seen
-        weights = np.empty((len(seen), problem.n_weights))
+        weights = np.empty((len(seen), problem.n_weights), seen.dtype)
         weights[:] = root_means(problem)
         weights[:, self.seen] = seen
         return weights
@@ -190,6 +212,7 @@ def solve_map(
     tol: float = 1e-4,
     max_iter: int = 100,
     engine: Engine,
+    dtype: Any = np.float64,
     progress: Progress | None = None,
 ) -> MapSolution:
     """Find the maximum a posteriori weights of all nodes.
@@ -204,6 +227,8 @@ def solve_map(
     max_iter : int
         Maximum number of Newton steps.
     engine : Engine
+    dtype : dtype
+        Working precision. Single precision needs half the time and memory; see `suits_single`.
     progress : Progress, optional
 
     Examples
@@ -221,15 +246,17 @@ def solve_map(
     """
     check_problem(problem)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
-        return _minimise(problem, start, Monitor(tol, max_iter, progress), engine)
+        objective = MapObjective(problem, engine, dtype)
+        return _minimise(problem, start, Monitor(tol, max_iter, progress), objective)
 
 
-def _minimise(problem: MapProblem, start: Matrix | None, monitor: Monitor, engine: Engine) -> MapSolution:
-    objective = MapObjective(problem, engine)
+def _minimise(
+    problem: MapProblem, start: Matrix | None, monitor: Monitor, objective: MapObjective
+) -> MapSolution:
     point = objective.evaluate(np.repeat(objective.mean, len(problem.class_node), axis=1))
     scale = max(float(np.linalg.norm(objective.expand(point).gradient)), _TINY)
     if start is None:
-        start = base_rates(problem)
+        start = sweep_start(problem, objective.prior.engine) if suits_sweeps(problem) else base_rates(problem)
     if start is not None:
         given = objective.evaluate(objective.start(start[np.asarray(problem.class_node)]))
         point = given if given.objective < point.objective else point
@@ -274,7 +301,7 @@ def laplace_diagonal(problem: MapProblem, weights: Matrix, *, engine: Engine | N
     rows, P, seen = _at_weights(problem, weights, engine)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         curvature = rows.diagonal(P)
-    own = posterior_precisions(np.asarray(problem.parent), _as_columns(problem))
+    own = posterior_precisions(np.asarray(problem.parent), _as_columns(problem)).astype(weights.dtype)
     own = np.broadcast_to(own, (len(own), problem.n_weights)).copy()
     own[np.ix_(problem.class_node, seen)] += curvature.T
     own **= -1
@@ -327,6 +354,8 @@ def _at_weights(
     X, seen = seen_features(problem)
     W = np.ascontiguousarray(weights[problem.class_node][:, seen].T)
     Y = sp.csr_array(problem.Y).astype(np.float64)
-    rows = Likelihood(X.astype(np.float64), Y, row_weights(problem), problem.likelihood == "softmax", engine)
+    rows = Likelihood(
+        X.astype(weights.dtype), Y, row_weights(problem), problem.likelihood == "softmax", engine
+    )
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         return rows, rows.evaluate(W)[1], seen

@@ -7,7 +7,7 @@ with K_cd = sum of 1/a_n over the nodes n that are above (or at) both c and d, a
 minimum of 1/2 sum_n a_n (w_n - w_parent)^2 for given W. K is never formed: products with it, with its inverse, and
 with (K^-1 + D)^-1 for a diagonal D are one pass up and one pass down the tree.
 
-Weights of classes are stored by feature, (n_weights, n_classes), in float64. A solver should keep W and not K^-1 W:
+Weights of classes are stored by feature, (n_weights, n_classes). A solver should keep W and not K^-1 W:
 K multiplies the weights that the classes below a root have in common, and their rounding errors, by the number of
 classes.
 """
@@ -37,6 +37,8 @@ class TreePrior:
         Node of each class, all different.
     precision : ndarray of shape (n_nodes,) or (n_nodes, n_weights)
     engine : Engine
+    dtype : dtype
+        Of the weights.
 
     Examples
     --------
@@ -57,12 +59,13 @@ class TreePrior:
         class_node: NDArray[np.integer[Any]],
         precision: Matrix,
         engine: Engine,
+        dtype: Any = np.float64,
     ) -> None:
         self.engine = engine
         self.parent, self.class_node = np.asarray(parent, np.int64), np.asarray(class_node, np.int64)
         self.class_at = np.full(len(parent), -1, np.int64)
         self.class_at[class_node] = np.arange(len(class_node))
-        self.precision = np.ascontiguousarray(np.atleast_2d(np.asarray(precision).T), np.float64)
+        self.precision = np.ascontiguousarray(np.atleast_2d(np.asarray(precision).T), dtype)
 
     def _by_features(self, kernel: Any, n_features: int, *arrays: Any) -> None:
         def task(first: int) -> None:
@@ -79,7 +82,7 @@ class TreePrior:
 
     def all_nodes(self, W: Matrix) -> Matrix:
         """Weights (n_nodes, n_weights) of all nodes, given those of the classes: conditional means."""
-        Z = np.empty((len(self.parent), len(W)))
+        Z = np.empty((len(self.parent), len(W)), W.dtype)
         self._by_features(hold_classes, len(W), W, Z)
         return Z
 

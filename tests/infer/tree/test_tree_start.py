@@ -1,0 +1,155 @@
+"""The start of Newton's method by dual sweeps over a tree: its step, its dual, its weights, what it saves."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import log_softmax, xlogy
+
+from arbora.engine import ThreadEngine
+from arbora.infer.tree import map as tree_map
+from arbora.infer.tree import start as tree_start
+from arbora.infer.tree.map import solve_map
+from arbora.infer.tree.problem import MapProblem
+from arbora.infer.tree.start import TreeSweeps, suits_sweeps, sweep_start
+from arbora.kernels.linear.softmax_tree import balance_tree, rows_times_covariance
+from support.map_problems import CLASS_NODE, PARENT, make, solve
+
+ABOVE = np.append(-1, PARENT + 1)
+PLACE = CLASS_NODE + 1
+
+
+def covariance(variance, above=ABOVE):
+    """K by its definition: the variances of the nodes above or at both classes."""
+    paths = []
+    for node in PLACE:
+        path = []
+        while node >= 0:
+            path.append(node)
+            node = above[node]
+        paths.append(set(path))
+    return np.array([[sum(variance[n] for n in a & b) for b in paths] for a in paths])
+
+
+def dual_value(sweeps):
+    """Dual objective and weights by their definition."""
+    L = sweeps.L.astype(np.float64)
+    R = -np.exp(L) * sweeps.cost[:, None]
+    R[np.arange(len(R)), sweeps.labels] += sweeps.cost
+    U = sweeps.X.toarray().T @ R
+    K = covariance(sweeps.variance, sweeps.parent)
+    return -np.sum(U * (U @ K)) / 2 - (sweeps.cost * xlogy(np.exp(L), np.exp(L)).sum(axis=1)).sum(), U @ K
+
+
+def test_products_with_the_covariance():
+    rng = np.random.default_rng(0)
+    variance = rng.random(len(ABOVE))
+    variance[0] = 0
+    U = rng.normal(size=(4, 5))
+    want = U @ covariance(variance)
+    rows_times_covariance(ABOVE, PLACE, variance, U, 0, 4)
+    np.testing.assert_allclose(U, want)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+def test_step_of_a_row_solves_its_equation(dtype, scale):
+    rng = np.random.default_rng(1)
+    variance = rng.uniform(0.5, 2, len(ABOVE))
+    variance[:2] = 0
+    h = (3 * rng.normal(size=5)).astype(dtype)
+    log_p = log_softmax(rng.normal(size=5)).astype(dtype)
+    p, scratch = np.exp(log_p), np.empty((3, len(ABOVE)), dtype)
+    balance_tree(
+        ABOVE, PLACE, variance.astype(dtype), dtype(scale), h, log_p, p, scratch[0], scratch[1],
+        np.empty(5, dtype), scratch[2], np.empty(5, np.int32), 200, dtype(1e-8),
+    )  # fmt: skip
+    assert p.sum() == pytest.approx(1, abs=1e-5)
+    residual = h - log_p - scale * covariance(variance) @ p.astype(np.float64)
+    # In single precision, rounding of p counts with the scale.
+    assert np.ptp(residual) < (1e-9 if dtype == np.float64 else 1e-5 + 1e-6 * scale) * max(1, scale)
+
+
+@pytest.mark.parametrize("parent", [PARENT, np.array([-1, -1, 0, 1, 1, 2, 2, 3, 0])], ids=["tree", "forest"])
+def test_sweeps_raise_the_dual_to_the_optimum_of_newtons_method(parent):
+    problem = make(sparse=True, parent=parent)
+    sweeps = TreeSweeps(problem, ThreadEngine(1), np.float64)
+    values = [dual_value(sweeps)[0]]
+    for _ in range(200):
+        sweeps.sweep(1e-9)
+        values.append(dual_value(sweeps)[0])
+    assert (np.diff(values) >= -1e-10).all()
+    np.testing.assert_allclose(sweeps.W, dual_value(sweeps)[1], atol=1e-8)  # no drift
+    best = solve(problem, tol=1e-12)
+    assert values[-1] == pytest.approx(best.objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("large", [1.0, 1e4])
+def test_dual_never_falls_and_bounds_the_objective(large):
+    problem = make(sparse=True, bias=1.0)
+    problem = problem._replace(precision=problem.precision / large)
+    sweeps = TreeSweeps(problem, ThreadEngine(1), np.float64)
+    before = dual_value(sweeps)[0]
+    for _ in range(20):
+        sweeps.sweep(1e-2)  # coarse steps
+        now = dual_value(sweeps)[0]
+        assert now >= before - 1e-10 * abs(before)
+        before = now
+    assert before <= solve(problem, tol=1e-10).objective * (1 + 1e-9)
+
+
+def text_problem(n=300, d=400, n_classes=12, seed=0):
+    """Sparse rows of unit length, vague precisions: the classes are separable."""
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((n, d), density=0.03, rng=rng, format="csr")
+    X = sp.csr_array(X.multiply(1 / np.maximum(np.sqrt(X.multiply(X).sum(axis=1)), 1e-9)[:, None]))
+    labels = (X @ rng.normal(size=(d, n_classes))).argmax(axis=1)
+    parent = np.array([-1, 0, 0, 0, *np.repeat([1, 2, 3], n_classes // 3)])
+    Y = sp.csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, n_classes))
+    return MapProblem(X, Y, None, parent, np.arange(4, 4 + n_classes), np.full(len(parent), 1e-3))
+
+
+def test_start_is_near_the_optimum_and_saves_steps(monkeypatch):
+    problem = text_problem()
+    assert suits_sweeps(problem)
+    found = solve_map(problem, tol=1e-4, engine=ThreadEngine(1))
+    at = tree_map.MapObjective(problem, ThreadEngine(1))
+    near = at.evaluate(at.start(sweep_start(problem, ThreadEngine(1))[problem.class_node])).objective
+    monkeypatch.setattr(tree_map, "suits_sweeps", lambda problem: False)
+    plain = solve_map(problem, tol=1e-4, engine=ThreadEngine(1))
+    assert found.objective == pytest.approx(plain.objective, rel=1e-2)
+    assert near < 2 * plain.objective
+    assert len(found.trace) < len(plain.trace)
+
+
+def test_single_precision_finds_the_same_optimum():
+    problem = text_problem()
+    single, double = (
+        solve_map(problem, tol=1e-4, engine=ThreadEngine(1), dtype=dtype)
+        for dtype in (np.float32, np.float64)
+    )
+    assert single.converged
+    assert single.weights.dtype == np.float32
+    assert single.objective == pytest.approx(double.objective, rel=1e-2)
+
+
+def test_same_bits_for_any_number_of_threads():
+    problem = text_problem()
+    one, two = (sweep_start(problem, ThreadEngine(n)) for n in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"likelihood": "logistic"},
+        {"X": np.ones((40, 4))},
+        {"precision": np.ones((9, 5))},
+        {"Y": sp.csr_array((40, 5))},
+    ],
+    ids=["logistic", "dense", "by weight", "no labels"],
+)
+def test_problems_that_do_not_suit_sweeps(change, monkeypatch):
+    monkeypatch.setattr(tree_start, "suits_blocks", lambda *sizes: False)
+    problem = make(sparse=True)
+    assert suits_sweeps(problem)
+    assert not suits_sweeps(problem._replace(**change))
