@@ -14,6 +14,7 @@ from arbora.classify._common.training import seed_of
 from arbora.classify.recursive import coupled_training as _joint
 from arbora.classify.recursive import memory as _memory
 from arbora.classify.recursive import search as _search
+from arbora.classify.recursive import trials as _trials
 from arbora.core import memory
 from arbora.core.input.folds import stratified_folds
 from arbora.core.storage.checkpoint import CheckpointError
@@ -55,6 +56,7 @@ def brute_force(estimator, labels, C, coupling, scoring, **params):
 )
 def test_search_picks_what_brute_force_picks(case, scoring, labels, monkeypatch):
     monkeypatch.setattr(_search, "COARSE_TOL", 0.0)
+    monkeypatch.setattr(_search, "MOST_ROUNDS", 10**6)
     estimator, _, params = MODELS[case]
     params = {**params, **TIGHT, "structure": TREE, "threshold": "zero"}
     del params["C"]
@@ -99,7 +101,7 @@ def test_every_fold_has_documents_of_every_class_that_has_enough():
 )
 def test_a_path_ends_when_the_score_has_fallen_twice(path, n_tried, best, monkeypatch):
     scores = iter(path)
-    monkeypatch.setattr(_search, "_judge", lambda *_: next(scores))
+    monkeypatch.setattr(_trials, "_judge", lambda *_: _trials.Judged(next(scores), np.zeros(5)))
     splits = [(np.arange(50), np.arange(50, 100))]
     model = RecursiveSVC(C="cv", Cs=[0.01, 0.02, 0.03, 0.04, 0.05, 0.06], cv=splits, **QUICK).fit(X, Y)
     assert len(model.cv_results_["C"]) == n_tried
@@ -107,28 +109,85 @@ def test_a_path_ends_when_the_score_has_fallen_twice(path, n_tried, best, monkey
 
 
 def test_many_candidates_run_a_race(monkeypatch):
-    """One fold decides who may run on all folds; the winner has run on all of them."""
-    fits, train = [], _search._train_fold
-    monkeypatch.setattr(_search, "_train_fold", lambda *args: fits.append(args[1]) or train(*args))
+    """One fold decides who may run on the others; the winner has run on most folds."""
+    fits, train = [], _trials._train_fold
+    monkeypatch.setattr(_trials, "_train_fold", lambda *args: fits.append(args[1]) or train(*args))
     Cs, couplings = [0.01, 0.03, 0.1, 0.3, 1.0], [0.0, 0.1, 1.0]
     model = RecursiveSVC(C="cv", coupling="cv", Cs=Cs, couplings=couplings, structure=TREE, **QUICK).fit(X, Y)
-    scores = model.cv_results_["scores"]
-    complete = np.isfinite(scores).all(axis=1)
-    assert complete.sum() == _search.FINALISTS
+    scores, n_folds = model.cv_results_["scores"], np.isfinite(model.cv_results_["scores"]).sum(axis=1)
     assert np.isfinite(scores[:, 0]).all()
-    assert len(fits) == np.isfinite(scores).sum() < 3 * 15 / 2
-    first = scores[:, 0]
-    assert first[complete].min() >= first[~complete].max()
-    best = np.flatnonzero(complete)[model.cv_results_["mean_score"][complete].argmax()]
+    assert (n_folds > 1).sum() <= _search.FINALISTS
+    assert len(fits) == n_folds.sum() <= 12
+    last = n_folds == n_folds.max()
+    best = np.flatnonzero(last)[model.cv_results_["mean_score"][last].argmax()]
     assert model.cv_results_["C"][best] == model.C_
     assert model.coupling_ == model.cv_results_["coupling"][best]
-    assert set(model.cv_results_["coupling"]) == set(couplings)
+
+
+@pytest.mark.parametrize("peak", [(100.0, 1.0), (0.01, 0.0), (1.0, 0.1), (30.0, 0.0)])
+def test_a_race_finds_the_peak_of_the_grid(peak, monkeypatch):
+    """A smooth score of cost and coupling: every peak is found, in far fewer fits than the grid has."""
+    where, fits = {}, []
+
+    def train(fold, C, coupling, *_):
+        fits.append((C, coupling))
+        where["score"] = 0.5 - 0.05 * abs(np.log10(C / peak[0])) - 0.05 * abs(values[id(coupling)] - peak[1])
+        return type("Fitted", (), {"solution": type("S", (), {"multipliers": None}), "relative_gap": 0.0})
+
+    monkeypatch.setattr(_trials, "_train_fold", train)
+    monkeypatch.setattr(_trials, "_judge_fold", lambda *_: _trials.Judged(where["score"], np.zeros(5)))
+    couplings = [0.0, 0.1, 0.3, 1.0]
+    coupled = [type("Coupling", (), {})() for _ in couplings]
+    values = {id(one): value for one, value in zip(coupled, couplings, strict=True)}
+    plan = _search.Plan([1.0], couplings, coupled, [], "macro_f1", None, None, extends=True, unit=1.0)
+    trials = _search.Trials([None] * 3, plan, None)
+    _search.run_race(trials)
+    results = _search.tabulate(trials.tried, couplings, 0.1)
+    assert _search.best_of(results) == peak
+    assert len(fits) <= 14
+
+
+def test_evidence_averages_to_the_score():
+    rng = np.random.default_rng(0)
+    truth, found = (sp.csr_array((rng.random((40, 6)) < 0.3).astype(np.int64)) for _ in range(2))
+    assert _trials.evidence(truth, found, True).mean() == pytest.approx(macro_f1(truth, found))
+    assert _trials.evidence(truth, found, False).mean() == pytest.approx(micro_f1(truth, found))
+
+
+def test_the_standard_error_is_that_of_resampled_rows():
+    """The linearised micro-F1 of label sets has the spread of a bootstrap over rows."""
+    rng = np.random.default_rng(0)
+    truth = rng.random((400, 5)) < 0.4
+    a, b = (truth ^ (rng.random(truth.shape) < share) for share in (0.1, 0.15))
+    values = [_trials.evidence(sp.csr_array(truth), sp.csr_array(found), False) for found in (a, b)]
+    samples = [rng.integers(400, size=400) for _ in range(300)]
+    gains = [
+        micro_f1(truth[i].astype(int), a[i].astype(int)) - micro_f1(truth[i].astype(int), b[i].astype(int))
+        for i in samples
+    ]
+    assert _trials.standard_error(*values) == pytest.approx(np.std(gains), rel=0.2)
+
+
+@pytest.mark.parametrize(("rises", "n_warnings"), [(True, 1), (False, 0)])
+def test_the_end_of_given_costs_is_reported(rises, n_warnings, monkeypatch):
+    """A choice at the end of the given costs gives a warning if the score still rose there."""
+    scores = iter([0.1, 0.3, 0.5] if rises else [0.1, 0.5, 0.501])
+    monkeypatch.setattr(_trials, "_judge", lambda *_: _trials.Judged(next(scores), np.zeros(5)))
+    splits = [(np.arange(50), np.arange(50, 100))]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        RecursiveSVC(C="cv", Cs=[0.01, 0.02, 0.03], cv=splits, **QUICK).fit(X, Y)
+    told = [
+        str(warning.message) for warning in caught if "chose the largest cost, 0.03" in str(warning.message)
+    ]
+    assert len(told) == n_warnings
+    assert all("add larger ones to Cs" in message for message in told)
 
 
 def test_a_race_resumes_and_chooses_the_same(tmp_path, monkeypatch):
     params = {"C": "cv", "coupling": "cv", "Cs": [0.03, 0.1, 0.3, 1.0], "couplings": [0.0, 0.1, 1.0]}
     whole = RecursiveSVC(structure=TREE, **params, **QUICK).fit(X, Y)
-    judged, judge = [], _search._judge
+    judged, judge = [], _trials._judge
 
     def interrupted(*args):
         if len(judged) == 5:
@@ -136,10 +195,10 @@ def test_a_race_resumes_and_chooses_the_same(tmp_path, monkeypatch):
         judged.append(judge(*args))
         return judged[-1]
 
-    monkeypatch.setattr(_search, "_judge", interrupted)
+    monkeypatch.setattr(_trials, "_judge", interrupted)
     with pytest.raises(KeyboardInterrupt):
         RecursiveSVC(structure=TREE, checkpoint=tmp_path / "fit", **params, **QUICK).fit(X, Y)
-    monkeypatch.setattr(_search, "_judge", lambda *args: judged.append(judge(*args)) or judged[-1])
+    monkeypatch.setattr(_trials, "_judge", lambda *args: judged.append(judge(*args)) or judged[-1])
     resumed = RecursiveSVC(structure=TREE, checkpoint=tmp_path / "fit", **params, **QUICK).fit(X, Y)
     np.testing.assert_array_equal(resumed.cv_results_["scores"], whole.cv_results_["scores"])
     np.testing.assert_array_equal(resumed.coef_, whole.coef_)
@@ -156,10 +215,10 @@ def test_default_costs_go_on_beyond_the_end_of_the_grid(end, monkeypatch):
         return type("Fitted", (), {"solution": type("S", (), {"multipliers": None}), "relative_gap": 0.0})
 
     def judge(*_):
-        return -abs(np.log(train.C / end))
+        return _trials.Judged(1 - abs(np.log(train.C / end)) / 10, np.full(5, np.log(train.C)))
 
-    monkeypatch.setattr(_search, "_train_fold", train)
-    monkeypatch.setattr(_search, "_judge_fold", judge)
+    monkeypatch.setattr(_trials, "_train_fold", train)
+    monkeypatch.setattr(_trials, "_judge_fold", judge)
     found = RecursiveSVC(C="cv", structure=TREE, **QUICK).fit(X, Y).C_
     assert found == pytest.approx(end, rel=0.3)
     given = RecursiveSVC(C="cv", Cs=[0.1, 1.0], structure=TREE, **QUICK).fit(X, Y)
@@ -256,7 +315,7 @@ def test_a_checkpoint_belongs_to_what_was_split(splitter, tmp_path, monkeypatch)
     """Whoever says the same splits in other words goes on; other splits are refused."""
     params = {"C": "cv", "Cs": [0.1, 1.0], "structure": TREE, "checkpoint": tmp_path / "fit", **QUICK}
     whole = RecursiveSVC(**{**params, "checkpoint": None}, cv=PAIRS).fit(X, Y)
-    judged, judge = [], _search._judge
+    judged, judge = [], _trials._judge
 
     def counted(*args):
         if len(judged) == 3:
@@ -264,7 +323,7 @@ def test_a_checkpoint_belongs_to_what_was_split(splitter, tmp_path, monkeypatch)
         judged.append(judge(*args))
         return judged[-1]
 
-    monkeypatch.setattr(_search, "_judge", counted)
+    monkeypatch.setattr(_trials, "_judge", counted)
     with pytest.raises(KeyboardInterrupt):
         RecursiveSVC(**params, cv=PAIRS).fit(X, Y)
     for other in (3, KFold(3), KFold(2, shuffle=True, random_state=0)):
@@ -348,7 +407,7 @@ def no_training(monkeypatch):
     def fails(*_, **__):
         raise AssertionError("something was trained")
 
-    monkeypatch.setattr(_search, "train_joint", fails)
+    monkeypatch.setattr(_trials, "train_joint", fails)
     monkeypatch.setattr("arbora.classify.recursive.classifier.train_joint", fails)
 
 
@@ -408,8 +467,8 @@ def test_candidates_whose_gap_stays_open_are_told_once():
 
 
 def test_rows_are_prepared_once_a_fold(monkeypatch):
-    calls, prepare = [], _search.prepare_rows
-    monkeypatch.setattr(_search, "prepare_rows", lambda *args: calls.append(1) or prepare(*args))
+    calls, prepare = [], _trials.prepare_rows
+    monkeypatch.setattr(_trials, "prepare_rows", lambda *args: calls.append(1) or prepare(*args))
     monkeypatch.setattr(_joint, "prepare_rows", lambda *args: calls.append(2) or prepare(*args))
     RecursiveSVC(C="cv", Cs=[0.1, 1.0], structure=TREE, cv=3, **QUICK).fit(X, Y)
     assert calls == [1, 1, 1, 2]  # the last one is for the fit with what was chosen

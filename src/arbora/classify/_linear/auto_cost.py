@@ -48,6 +48,11 @@ def mean_squared_norm(X: sp.csr_array, weight: NDArray[Any]) -> float:
     return total / float(weight.sum()) if total > 0 else 1.0
 
 
+def unit_cost(training: Training) -> float:
+    """Cost that fits the length of the rows, where a search begins; `training` has the costs of C = 1."""
+    return UNITS[training.options.loss] / mean_squared_norm(training.X, training.row_cost)
+
+
 def initial_cost(C: Any) -> float:
     """Cost for `check_training`: 1 if it is still to be found ("auto" or "cv")."""
     return 1.0 if isinstance(C, str) else float(C)
@@ -81,7 +86,7 @@ def choose_cost(training: Training, engine: Engine) -> float:
     -------
     float
     """
-    start = UNITS[training.options.loss] / mean_squared_norm(training.X, training.row_cost)
+    start = unit_cost(training)
     if training.X.shape[0] < _FEWEST_ROWS or not training.positives.nnz:
         return start
     sample = _sampled(training)

@@ -77,7 +77,8 @@ from arbora.classify.recursive.coupled_training import (
 from arbora.classify.recursive.memory import check_fit_memory
 from arbora.classify.recursive.partial_fit import encode_more, learn_more, refuse_unannounced
 from arbora.classify.recursive.plan import make_plan
-from arbora.classify.recursive.search import SCORES, select
+from arbora.classify.recursive.search import select
+from arbora.classify.recursive.trials import SCORES
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT, make_threshold
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.input.validation import check_features, check_squares

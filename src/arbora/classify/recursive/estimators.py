@@ -55,10 +55,11 @@ class RecursiveSVC(RecursiveClassifier):
         Factors on the cost of the positive rows of each class, by name. "balanced" is
         n_samples / (n_classes * n_samples of the class).
     Cs, couplings : sequences
-        Candidates of "cv". Costs are tried in rising order, each from the solution of the one before; the path ends
-        when the score has fallen twice in a row, after at least four costs.
-        The default costs go on beyond their ends while the last one is the best. More than eight candidates run a
-        race: one fold chooses the three that are tried on all folds.
+        Candidates of "cv". The default costs are the ladder 1, 3, 10, 30, ... in both directions: the search climbs
+        from the cost that fits the length of the rows, and its cost is that of a few fits. So does a search of more
+        than eight given candidates, within these. Up to eight given candidates are all tried on all folds, costs in
+        rising order until the score has fallen twice in a row, after at least four. A warning is issued if the score
+        still rises at the last cost.
     cv : int, None, splitter of scikit-learn or iterable of splits
         Folds of the cross-validation. With an integer (None is 3, the default) the rows of each class are dealt to
         the folds in turn. A splitter or iterable counts by its rows: a checkpoint belongs to them (a splitter that

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arbora.classify._common.training import Training
+from arbora.classify._linear.auto_cost import unit_cost
 from arbora.classify._linear.coupling import Coupling
 from arbora.core.input.folds import Split, cv_splits
 
@@ -24,6 +25,7 @@ class Plan(NamedTuple):
     threshold: Any  # for label sets; None for one label per row
     prune_below: float | None
     extends: bool = False  # whether the costs may go on beyond both ends
+    unit: float = 1.0  # cost that fits the length of the rows, where a race begins
 
     def coupling_of(self, coupling: Any) -> Coupling:
         """Factor of one of the couplings."""
@@ -82,4 +84,7 @@ def make_plan(estimator: Any, training: Training, couple_by: Callable[[Any], Cou
     coupled = [couple_by(value) for value in couplings]
     default = inspect.signature(type(estimator).__init__).parameters["Cs"].default
     extends = search_C and Cs == list(default)
-    return Plan(Cs, couplings, coupled, splits, estimator.scoring, threshold, estimator.prune_below, extends)
+    unit = unit_cost(training) if search_C else 1.0
+    return Plan(
+        Cs, couplings, coupled, splits, estimator.scoring, threshold, estimator.prune_below, extends, unit
+    )
