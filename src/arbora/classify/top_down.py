@@ -40,6 +40,7 @@ from arbora.classify._common.training import (
     open_checkpoint,
 )
 from arbora.classify._linear.auto_cost import initial_cost, with_cost
+from arbora.classify._linear.descent import best_leaves, can_search
 from arbora.classify._linear.linear_model import LinearModel, by_chunks, keep_solution
 from arbora.classify._linear.linear_predictor import (
     AUTO_COST_CONSTRAINT,
@@ -210,13 +211,19 @@ class RoutePredictor(LinearPredictor):
         return np.asarray(np.log(np.maximum(self._class_proba(X), np.finfo(np.float64).tiny)))
 
     def _predict_columns(self, X: Any) -> sp.csr_array:
-        if is_multilabel(self.label_kind_) or vars(self).get("descent_") == "path":
+        greedy, model = vars(self).get("descent_") != "path", LinearModel(self.coef_, self.intercept_)
+        if is_multilabel(self.label_kind_) or not (greedy or can_search(X, model, self.routes_)):
             return super()._predict_columns(X)
-        decisions = Decisions(self.routes_)
+        if greedy:
+            decisions = Decisions(self.routes_)
+            chosen = by_chunks(X, decisions.n_edges, lambda rows: decisions.choose(self._linear_scores(rows)))
+            leaves = np.concatenate(chosen)
+        else:
+            calibration = Calibration(*self.calibration_)
+            leaves = best_leaves(X, model, calibration, self.routes_, ThreadEngine(self.n_jobs)).leaf
         column = np.full(self.routes_.n_nodes, -1)
         column[self.class_leaves_] = np.arange(len(self.class_leaves_))
-        leaves = by_chunks(X, decisions.n_edges, lambda rows: decisions.choose(self._linear_scores(rows)))
-        return one_column(column[np.concatenate(leaves)], len(self.classes_))
+        return one_column(column[leaves], len(self.classes_))
 
 
 class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
