@@ -2,6 +2,7 @@
 
     python -m benchmarks.first_contact                  # everything; resumes an interrupted run
     python -m benchmarks.first_contact --only r8 docs --quick
+    python -m benchmarks.first_contact --bertopic PYTHON ENCODER    # with BERTopic of another environment
 
 The number of topics found, coherence (NPMI) and diversity of the words, agreement with known classes (NMI), empty and
 cloned topics, time; whether one half of the words of a document predicts the topic of the other half as often as the
@@ -29,15 +30,14 @@ from arbora.datasets import load, load_python_docs
 from arbora.discover import DirichletProcessVMFMixture
 from arbora.discover._mixture.word_halves import draw_halves
 from arbora.metrics import clustering_report
-from arbora.metrics.table import Table
 from arbora.text import LtcVectorizer
-from benchmarks._common.cells import DONE, Cells, one_thread, parse, summary
+from benchmarks._common import bertopic, topic_tables
+from benchmarks._common.cells import Cells, one_thread, parse
 from benchmarks._common.report import published
+from benchmarks._common.topic_tables import METHODS, NUMBERS, SEEDS, WORDS
 
 SECTION = "First contact: topics of texts with no arguments"
-SEEDS, QUICK_ROWS = 2, 600
-NUMBERS = 5, 10, 20, 40, 60  # fixed numbers of topics
-METHODS = "TopicModel", "NMF", "LDA"
+QUICK_ROWS = 600
 STRUCTURES = {
     "bayes, 20": {"n_topics": 20, "model": "bayes"},
     "tree, 4 x 4": {"n_topics": (4, 4)},
@@ -45,8 +45,10 @@ STRUCTURES = {
     "Dirichlet process, 30": None,
 }
 STRUCTURED = "r8", "docs", "sotu", "nips"  # sets for these
-WORDS, CLONES, BINS = 10, 0.95, 10
+CLONES, BINS = 0.95, 10
 SET_ASIDE = "nips", "wap", "tr31"
+CURVE = "n_topics", "score"
+BERTOPIC, BERTOPIC_ROWS = ("r8", "docs", "sotu"), 1000  # sets and texts for it
 
 EXPLANATION = f"""\
 `python -m benchmarks.first_contact`: `TopicModel()` chooses the number of topics; NMF (tf-idf) and LDA (counts) of
@@ -111,12 +113,15 @@ SETS: dict[str, tuple[str, Callable[[], Collection]]] = {
 
 
 def read(name: str, quick: bool) -> Collection:
-    texts, classes = SETS[name][1]()
-    if quick:
-        ids = np.sort(np.random.default_rng(0).permutation(len(texts))[:QUICK_ROWS])
-        texts = [texts[row] for row in ids.tolist()]
-        classes = None if classes is None else classes[ids]
-    return Collection(texts, classes)
+    collection = SETS[name][1]()
+    return sample(collection, QUICK_ROWS) if quick else collection
+
+
+def sample(collection: Collection, n_texts: int) -> Collection:
+    """Return at most so many of the texts, at random."""
+    ids = np.sort(np.random.default_rng(0).permutation(len(collection.texts))[:n_texts])
+    classes = None if collection.classes is None else collection.classes[ids]
+    return Collection([collection.texts[row] for row in ids.tolist()], classes)
 
 
 class Judge:
@@ -196,29 +201,36 @@ def measure_auto(name: str, quick: bool) -> dict[str, Any]:
     ]
     numbers = [float(value) for value in np.mean(found, axis=0)]
     chosen = [int(one[0]) for one in found]
-    return {**dict(zip(names, numbers, strict=True)), "n_each": chosen, "words": model.top_words(6)}
+    curve = {str(k): float(score) for k, score in zip(*map(model.n_topics_curve_.get, CURVE), strict=True)}
+    found_here = {"n_each": chosen, "words": model.top_words(6), "curve": curve}
+    return {**dict(zip(names, numbers, strict=True)), **found_here}
+
+
+def fit_other(
+    method: str, texts: list[str], n_topics: int, seed: int
+) -> tuple[list[list[str]], np.ndarray, np.ndarray]:
+    """Return the words of the topics of NMF or LDA, the topic of each text, and the components."""
+    options = {"min_df": 2, "stop_words": "english"}
+    if method == "NMF":
+        vectorizer: Any = TfidfVectorizer(**options)
+        model: Any = NMF(n_topics, random_state=seed, init="nndsvda", max_iter=300)
+    else:
+        vectorizer = CountVectorizer(**options)
+        model = LatentDirichletAllocation(n_topics, random_state=seed)
+    shares = model.fit_transform(vectorizer.fit_transform(texts))
+    names = vectorizer.get_feature_names_out()
+    words = [names[np.argsort(-row)[:WORDS]].tolist() for row in model.components_]
+    return words, shares.argmax(axis=1), model.components_
 
 
 def measure_other(name: str, method: str, n_each: list[int], quick: bool) -> dict[str, Any]:
     texts, classes = read(name, quick)
     judge, found = Judge(texts), []
-    options = {"min_df": 2, "stop_words": "english"}
     for seed, n_topics in enumerate(n_each if method == "NMF" else n_each[:1]):
         start = time.process_time()
-        if method == "NMF":
-            vectorizer: Any = TfidfVectorizer(**options)
-            model: Any = NMF(n_topics, random_state=seed, init="nndsvda", max_iter=300)
-        else:
-            vectorizer, model = (
-                CountVectorizer(**options),
-                LatentDirichletAllocation(n_topics, random_state=seed),
-            )
-        shares = model.fit_transform(vectorizer.fit_transform(texts))
+        words, labels, components = fit_other(method, texts, n_topics, seed)
         seconds = time.process_time() - start
-        names = vectorizer.get_feature_names_out()
-        words = [names[np.argsort(-row)[:WORDS]].tolist() for row in model.components_]
-        labels = shares.argmax(axis=1)
-        empty, clones = n_empty_and_clones(labels, model.components_)
+        empty, clones = n_empty_and_clones(labels, components)
         scores = judge.coherence(words), judge.diversity(words), nmi(classes, labels)
         found.append([n_topics, *scores, empty, clones, seconds])
     names = "n_topics", "npmi", "diversity", "nmi", "empty", "clones", "seconds"
@@ -290,12 +302,47 @@ def measure_structure(name: str, structure: str, quick: bool) -> dict[str, Any]:
     return {"found": numbers, **dict(zip(("empty", "clones", "cosine", "largest"), worst, strict=True))}
 
 
+def measure_bertopic(name: str, quick: bool) -> dict[str, Any]:
+    """BERTopic, `TopicModel()` and NMF on a sample of the texts."""
+    texts, classes = sample(read(name, quick), BERTOPIC_ROWS)
+    judge = Judge(texts)
+
+    def row(method: str, words: list[list[str]], labels: np.ndarray, seconds: float) -> dict[str, Any]:
+        scores = {
+            "npmi": judge.coherence(words),
+            "diversity": judge.diversity(words),
+            "nmi": nmi(classes, labels),
+        }
+        outliers = float((labels < 0).mean())
+        return {"method": method, "n_topics": len(words), **scores, "outliers": outliers, "seconds": seconds}
+
+    TopicModel().fit(texts[:500])  # compiles
+    start = time.process_time()
+    model = TopicModel(random_state=0, n_jobs=1).fit(texts)
+    seconds = time.process_time() - start
+    rows = [row("TopicModel", model.top_words(WORDS, phrases=False), model.labels_, seconds)]
+    start = time.process_time()
+    words, labels, _ = fit_other("NMF", texts, model.n_topics_, 0)
+    rows.append(row("NMF", words, labels, time.process_time() - start))
+    versions: dict[str, str] = {}
+    for n_topics in (None, model.n_topics_):
+        found = bertopic.run(name, texts, n_topics, seed=0)
+        title = "BERTopic" if n_topics is None else f"BERTopic, {n_topics} topics"
+        rows.append(
+            row(title, found["words"], np.array(found["labels"]), found["encoding"] + found["seconds"])
+        )
+        versions = found["versions"]
+    return {"rows": rows, "versions": versions, "n_texts": len(texts)}
+
+
 def measure(cells: Cells, key: str, quick: bool) -> dict[str, Any]:
     kind, name, *rest = key.split(" | ")
     if kind == "fixed":
         return measure_fixed(name, quick)
     if kind == "reliability":
         return measure_reliability(name, quick)
+    if kind == "bertopic":
+        return measure_bertopic(name, quick)
     if kind == "structure":
         return measure_structure(name, rest[0], quick)
     if rest[0] == "TopicModel":
@@ -308,112 +355,23 @@ def keys(names: list[str]) -> list[str]:
     found = [f"topics | {name} | {method}" for name in names for method in METHODS]
     found += [f"{kind} | {name}" for name in names for kind in ("fixed", "reliability")]
     structured = [name for name in names if name in STRUCTURED]
-    return found + [f"structure | {name} | {one}" for name in structured for one in STRUCTURES]
-
-
-def cell(cells: Cells, key: str, show: Callable[[dict[str, Any]], str]) -> str:
-    found = cells.kept(key)
-    return show(found) if found is not None and found["status"] == DONE else summary(found)
-
-
-def number(name: str, digits: int = 3) -> Callable[[dict[str, Any]], str]:
-    return lambda found: "" if np.isnan(found[name]) else f"{found[name]:.{digits}f}"
-
-
-def npmi_of_all(found: dict[str, Any]) -> str:
-    """Show the NPMI of ten words of every topic, and the mean number that is listed."""
-    return f"{found['npmi_of_all']:.3f} ({found['listed']:.1f})" if "listed" in found else ""
+    found += [f"structure | {name} | {one}" for name in structured for one in STRUCTURES]
+    return found + [f"bertopic | {name}" for name in names if name in BERTOPIC and bertopic.is_there()]
 
 
 def report(cells: Cells, names: list[str]) -> None:
+    titles = {name: SETS[name][0] for name in names}
     print(EXPLANATION)
-    lines = []
-    for name in names:
-        for method in METHODS:
-            key = f"topics | {name} | {method}"
-            best = cell(
-                cells,
-                f"fixed | {name}",
-                lambda f: "" if np.isnan(f["nmi"]) else f"{f['nmi']:.3f} ({f['n_topics']})",
-            )
-            lines.append(
-                (
-                    SETS[name][0] if method == METHODS[0] else "",
-                    method,
-                    cell(cells, key, number("n_topics", 1)),
-                    cell(cells, key, number("npmi")),
-                    cell(cells, key, npmi_of_all),
-                    cell(cells, key, number("diversity")),
-                    cell(cells, key, number("nmi")),
-                    best if method == METHODS[0] else "",
-                    cell(cells, key, lambda f: f"{f['empty']:.1f} / {f['clones']:.1f}"),
-                    cell(cells, key, number("seconds", 1)),
-                )
-            )
-    heads = (
-        "set",
-        "method",
-        "topics",
-        "NPMI",
-        f"of {WORDS} (listed)",
-        "diversity",
-        "NMI",
-        "best K: NMI (K)",
-        "empty / clones",
-        "seconds",
-    )
-    print(Table(heads, lines).to_markdown())
-    lines = [
-        (
-            SETS[name][0],
-            cell(cells, f"topics | {name} | TopicModel", number("ratio", 2)),
-            *(
-                cell(cells, f"reliability | {name}", number(what, digits))
-                for what, digits in (
-                    ("temperature", 0),
-                    ("accuracy", 3),
-                    ("confidence", 3),
-                    ("before", 3),
-                    ("after", 3),
-                )
-            ),
-        )
-        for name in names
-    ]
-    print(
-        "\nTime of `TopicModel()` relative to that with the same number of topics given. Probabilities: temperature,"
-    )
-    print(
-        "how often half A of the words of a held-out document has the topic of half B, mean confidence, and the"
-    )
-    print("mean distance of both in ten bins, before and after tempering:\n")
-    heads = "set", "time", "temperature", "agreement", "confidence", "error before", "error after"
-    print(Table(heads, lines).to_markdown())
-
-    report_structures(cells, [name for name in names if name in STRUCTURED])
-
-
-def report_structures(cells: Cells, names: list[str]) -> None:
-    columns: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
-        ("found", lambda f: ", ".join(map(str, f["found"]))),
-        ("empty", number("empty", 0)),
-        ("clones", number("clones", 0)),
-        ("largest cosine", number("cosine", 2)),
-        ("largest share", number("largest", 2)),
-    ]
-    lines = [
-        (SETS[name][0], one, *(cell(cells, f"structure | {name} | {one}", show) for _, show in columns))
-        for name in names
-        for one in STRUCTURES
-    ]
-    print(
-        f"\nOther models and the number asked for; topics found with {SEEDS} seeds, and the worst of these:"
-    )
-    print("empty and cloned topics, the largest cosine of two means, the share of the largest topic.\n")
-    print(Table(("set", "model", *(head for head, _ in columns)), lines).to_markdown())
+    topic_tables.report_methods(cells, titles)
+    topic_tables.report_probabilities(cells, titles)
+    topic_tables.report_numbers(cells, titles)
+    structured = {name: title for name, title in titles.items() if name in STRUCTURED}
+    topic_tables.report_structures(cells, structured, STRUCTURES)
+    topic_tables.report_bertopic(cells, titles)
 
 
 def main() -> None:
+    bertopic.take_option()
     options: argparse.Namespace = parse("Topics of texts with no arguments.", list(SETS))
     cells = Cells("benchmarks.first_contact", options)
     if options.cell:
