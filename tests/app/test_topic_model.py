@@ -326,3 +326,14 @@ def test_rows_of_numbers_have_topics_too():
 def test_it_is_exported_from_the_top():
     assert arbora.TopicModel is TopicModel
     assert "TopicModel" in dir(arbora)
+
+
+@pytest.mark.parametrize("options", [{"n_topics": (2, 2)}, {"n_topics": 4, "over_time": 2}], ids=str)
+def test_no_topic_of_a_tree_or_over_time_is_broader_than_the_others(collection, options):
+    texts, _ = collection
+    model = TopicModel(n_jobs=1, **options).fit(
+        texts, times=np.arange(len(texts)) if "over_time" in options else None
+    )
+    found = model.estimator_.concentrations_
+    found = found[model.estimator_.leaf_ids_] if hasattr(model.estimator_, "leaf_ids_") else found
+    np.testing.assert_allclose(found, found.flat[0])

@@ -41,8 +41,10 @@ def data():
         (None, {}),
         (UNEVEN, {"prior_concentration": np.inf}),
         (UNEVEN, {"concentration_posterior": "bound", "init": "random"}),
+        (UNEVEN, {"concentration": "shared"}),
+        (UNEVEN, {"concentration": "shared", "node_concentration": 5.0}),
     ],
-    ids=["regular", "known root", "bound"],
+    ids=["regular", "known root", "bound", "shared", "shared leaves only"],
 )
 def test_the_bound_never_falls(data, structure, more):
     seeds = {"a" if structure else "0": [0, 1]}
@@ -55,9 +57,10 @@ def test_the_bound_never_falls(data, structure, more):
     assert np.all(np.diff(bounds) >= -1e-10 * np.abs(bounds[:-1]))
 
 
+@pytest.mark.parametrize("concentration", ["own", "shared"])
 @pytest.mark.parametrize("given", [{}, {"prior_log_mean": 5.0, "prior_log_variance": 0.2}], ids=str)
-def test_a_known_root_with_leaves_only_is_the_bayesian_mixture(data, given):
-    direction, given = np.ones(8), {"alpha": 0.7, **given}
+def test_a_known_root_with_leaves_only_is_the_bayesian_mixture(data, given, concentration):
+    direction, given = np.ones(8), {"alpha": 0.7, "concentration": concentration, **given}
     star = HierarchicalVMFMixture(
         branching=(6,),
         prior_direction=direction,
@@ -67,14 +70,16 @@ def test_a_known_root_with_leaves_only_is_the_bayesian_mixture(data, given):
         **EXACT,
     ).fit(data.X_train)
     labels = star.leaf_ids_.searchsorted(star.hierarchy_.encode(star.predict(data.X_train)))
-    more = {**OWN, "init": labels, **given, **EXACT}
+    more = {"init": labels, **given, **EXACT}
     flat = BayesianVMFMixture(6, prior_direction=direction, prior_concentration=3.0, **more).fit(data.X_train)
     leaves = star.leaf_ids_
+    assert (len(set(star.concentrations_[leaves].tolist())) == 1) == (concentration == "shared")
     np.testing.assert_allclose(star.lower_bounds_[-1], flat.lower_bounds_[-1], rtol=1e-8)
     np.testing.assert_allclose(star.means_[leaves], flat.means_, atol=1e-4)
     np.testing.assert_allclose(star.concentrations_[leaves], flat.concentrations_, rtol=1e-3)
     np.testing.assert_allclose(star.score_samples(data.X_train), flat.score_samples(data.X_train), atol=1e-3)
-    assert free_parameters(star, data.X_train) == free_parameters(flat, data.X_train) == 6 * 7 + 6 + 5
+    n_kappa = 1 if concentration == "shared" else 6
+    assert free_parameters(star, data.X_train) == free_parameters(flat, data.X_train) == 6 * 7 + n_kappa + 5
 
 
 def test_a_tree_of_one_node_is_one_component(data):

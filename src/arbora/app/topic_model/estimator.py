@@ -183,16 +183,20 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
             "verbose": self.verbose,
         }
         number = self.n_topics
+        # All topics share a concentration: otherwise the broadest one collects the texts that are rare in all others.
         if isinstance(number, tuple | list):
             if self.over_time is not None:
                 raise ValueError("topics over time are flat: a tree and times cannot be combined")
-            return discover.HierarchicalVMFMixture(branching=tuple(number), init="top-down", **common)
+            branching = tuple(number)
+            return discover.HierarchicalVMFMixture(
+                branching=branching, init="top-down", concentration="shared", **common
+            )
         if number != AUTO and (not isinstance(number, Integral) or int(number) < 1):
             raise ValueError(
                 f"n_topics must be 'auto', a number, or numbers of children such as (4, 4); got {number!r}"
             )
         if self.over_time is not None:
-            return discover.TemporalVMFMixture(number, **common)
+            return discover.TemporalVMFMixture(number, concentration="shared", **common)
         if self.model == "k-means":
             return discover.SphericalKMeans(1 if number == AUTO else int(number), **common)
         if self.model == "bayes":

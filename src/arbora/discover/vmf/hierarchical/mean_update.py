@@ -74,6 +74,7 @@ def joint_update(
     Parameters
     ----------
     how : Inference
+        If it is shared, these means have one concentration.
     likelihood : KappaLikelihood
         Numbers N of children or rows of each mean, and the prior of the concentrations; its `pulls` are computed
         here.
@@ -94,7 +95,7 @@ def joint_update(
     products = Products(square, along, row_products(above, above))
 
     def posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> KappaPosterior:
-        found = how.kappa_posterior(likelihood, before)
+        found = how.posterior(likelihood, before) if how.shared else how.kappa_posterior(likelihood, before)
         return KappaPosterior(*(np.where(free, new, old) for new, old in zip(found, before, strict=True)))
 
     used, kappa = settle(posterior, likelihood, products, kappa)

@@ -99,8 +99,10 @@ class HierarchicalVMFMixture(NodePredictionMixture):
     branching : sequence of int
         Number of children of the nodes at each depth: (4, 4, 4) has 64 leaves, three levels below the root.
     concentration_posterior : {"grid", "bound", "sample"}
-        How the posterior of a concentration is computed; see `BayesianVMFMixture`. Every node has its own
-        concentration.
+        How the posterior of a concentration is computed; see `BayesianVMFMixture`.
+    concentration : {"shared", "own"}
+        "shared": rows have the same concentration around all leaves. "own": each leaf has its own; the broadest leaf
+        then collects rows of texts that are rare in all others. Inner nodes always have their own.
     alpha : float, optional
         Parameter of the Dirichlet prior of the weights of the leaves. None, here and below: learned from the data.
     node_concentration : float, optional
@@ -220,6 +222,7 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         **BAYESIAN_CONSTRAINTS,
         "structure": [Hierarchy, None],
         "branching": ["array-like"],
+        "concentration": [StrOptions({"shared", "own"})],
         "node_concentration": [Interval(Real, 0, None, closed="neither"), None],
         "prior_concentration": [Interval(Real, 0, np.inf, closed="both")],
         "seeds": [dict, "array-like", None],
@@ -233,6 +236,7 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         structure: Hierarchy | None = None,
         branching: Any = (4, 4, 4),
         *,
+        concentration: str = "own",
         concentration_posterior: str = "grid",
         alpha: float | None = None,
         node_concentration: float | None = None,
@@ -259,6 +263,7 @@ class HierarchicalVMFMixture(NodePredictionMixture):
     ) -> None:
         self.structure = structure
         self.branching = branching
+        self.concentration = concentration
         self.concentration_posterior = concentration_posterior
         self.alpha = alpha
         self.node_concentration = node_concentration
@@ -350,7 +355,7 @@ class HierarchicalVMFMixture(NodePredictionMixture):
 
     def _inference(self) -> Inference:
         fixed = frozenset() if self.node_concentration is None else frozenset({"node_concentration"})
-        return inference_of(self, shared=False, fixed=fixed)
+        return inference_of(self, shared=self.concentration == "shared", fixed=fixed)
 
     def _model(self, rows: WeightedRows) -> MixtureModel:
         tree, how = self._tree(rows.X.dtype), self._inference()
@@ -392,7 +397,8 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         dirichlet = rows.total * start.weights + 1.0
         q = VMFPosterior(start.vectors, CERTAIN * one, dirichlet, known, prior)
         how = self._inference()._replace(fixed=frozenset())
-        model = MixtureModel(posterior_scores, partial(update_posterior, how), posterior_extra)
+        extra = partial(posterior_extra, shared=how.shared)
+        model = MixtureModel(posterior_scores, partial(update_posterior, how), extra)
         schedule = self._schedule(0)._replace(max_iter=_FLAT_ITERATIONS)
         return run(model, rows, q, schedule, engine)
 
@@ -414,7 +420,8 @@ class HierarchicalVMFMixture(NodePredictionMixture):
 
     def _n_parameters(self) -> int:
         (n_nodes, n_features), n_leaves = self.means_.shape, len(self.leaf_ids_)
-        n_kappa = n_nodes if self.node_concentration is None else n_leaves
+        n_kappa = 1 if self.concentration == "shared" else n_leaves
+        n_kappa += n_nodes - n_leaves if self.node_concentration is None else 0
         known_root = self.prior_direction is not None and bool(np.isinf(self.prior_concentration))
         return int((n_nodes - known_root) * (n_features - 1) + n_kappa + n_leaves - 1)
 

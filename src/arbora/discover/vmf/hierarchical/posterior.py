@@ -10,7 +10,8 @@ E[\mu_{pa(n)}]` the term of the parent,
 
 and :math:`q(\kappa_n)` follows from :math:`N_n` and :math:`S_n^\top E[\mu_n]` (see `concentration`). Nodes of one
 level are independent given all other nodes, so a level is updated at once: from the leaves up, then the inner nodes
-down again. Each step maximises the bound over its factors, so the bound never decreases.
+down again. A concentration that all leaves share has one factor, from the sums over the leaves. Each step maximises
+the bound over its factors, so the bound never decreases.
 
 A seed is a direction that counts as a number of rows at a node: it adds to :math:`N_n` and :math:`S_n`. With
 :math:`C_0 = \infty` the mean of the root is :math:`\mu_0`, which is given or, as in a Bayesian mixture, the direction
@@ -73,6 +74,14 @@ def free_nodes(tree: Tree, how: Inference) -> NDArray[np.bool_]:
     return ~tree.inner if "node_concentration" in how.fixed else np.ones(len(tree.parent), bool)
 
 
+def different_nodes(tree: Tree, how: Inference) -> NDArray[np.bool_]:
+    """Return which nodes have a concentration that is learned, with one leaf if all share theirs."""
+    found = free_nodes(tree, how)
+    if how.shared:
+        found[tree.leaves[1:]] = False
+    return found
+
+
 def with_leaves(tree: Tree, nodes: Nodes, dirichlet: Array, prior: VMFPrior) -> TreePosterior:
     """Return the posterior of nodes with the factors of the leaves in the layout of the E-step."""
     leaves = tree.leaves
@@ -124,7 +133,7 @@ def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> T
     kappa = KappaPosterior(*(part.copy() for part in q.nodes.kappa))
     expected = expected_means(directions, mean_concentrations)
 
-    def update(ids: Ids) -> None:
+    def update(ids: Ids, how: Inference) -> None:
         around = child_sums(tree, ids, expected) + sums[ids]
         above = parent_terms(tree, ids, expected, kappa.mean, prior)
         likelihood = KappaLikelihood(counts[ids], np.empty(0), prior.log_mean, prior.log_variance, n_features)
@@ -135,13 +144,18 @@ def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> T
             whole[ids] = part
         expected[ids] = expected_means(new.directions, new.mean_concentrations)
 
+    own = how._replace(shared=False)
+    if how.shared:  # one concentration of all leaves, on whatever level they are
+        update(tree.leaves, how)
     for level in reversed(tree.levels):
         if level is tree.levels[0]:
             prior = root_prior(how, prior, child_sums(tree, level, expected) + sums[level])
-        update(level)
+        ids = level[inner[level]] if how.shared else level
+        if len(ids):
+            update(ids, own)
     for level in tree.levels[1:]:
         if inner[level].any():
-            update(level[inner[level]])
+            update(level[inner[level]], own)
     q = with_leaves(tree, Nodes(directions, mean_concentrations, kappa), prior.alpha + stats.counts, prior)
     return q._replace(prior=learned_prior(tree, how, q))
 
@@ -181,9 +195,9 @@ def learned_prior(tree: Tree, how: Inference, q: TreePosterior) -> VMFPrior:
     The prior of the root is the prior of a single mean: maximising the bound would make it a point, so it is not
     learned.
     """
-    kappa = KappaPosterior(*(part[free_nodes(tree, how)] for part in q.nodes.kappa))
+    kappa = KappaPosterior(*(part[different_nodes(tree, how)] for part in q.nodes.kappa))
     leaves = VMFPosterior(q.directions, q.mean_concentrations, q.dirichlet, kappa, q.prior)
-    return empirical_bayes(leaves, how.fixed | {"direction", "concentration"})
+    return empirical_bayes(leaves, how.settled | {"direction", "concentration"})
 
 
 def tree_extra(tree: Tree, how: Inference, q: TreePosterior) -> float:
@@ -199,5 +213,5 @@ def tree_extra(tree: Tree, how: Inference, q: TreePosterior) -> float:
         means += float(vmf_log_normalizer(prior.concentration, n_features)) + prior.concentration * along
     else:
         entropy[root] = 0.0  # the mean and its prior are the same point
-    divergence = prior_divergence(nodes.kappa, prior.log_mean, prior.log_variance)[free_nodes(tree, how)]
+    divergence = prior_divergence(nodes.kappa, prior.log_mean, prior.log_variance)[different_nodes(tree, how)]
     return float(dirichlet_gain(q.dirichlet, prior.alpha) + means + entropy.sum() - divergence.sum())
