@@ -19,8 +19,8 @@ SETS = ("bibtex", "enron_hmc", "delicious")
 THRESHOLDS = ("zero", "global", "rcut", "scut", "instance")
 EXPLANATION = f"""\
 `python -m benchmarks.thresholds`. Micro / macro-F1 in per cent on the official test parts, macro-F1 over the classes
-of the training part. `OneVsRestSVC(C=1)`, thresholds learned on the rows that the default calibration holds out, seed
-{SEED}; C was not tuned.
+of the training part. `OneVsRestSVC(C=1, loss="hinge")`, thresholds learned on the rows that the default
+calibration holds out, seed {SEED}; C was not tuned.
 """
 
 
