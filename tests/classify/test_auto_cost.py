@@ -12,6 +12,8 @@ from arbora.classify import (
     RecursiveSVC,
     TopDownSVC,
 )
+from arbora.classify._common.training import check_training
+from arbora.classify._linear import auto_cost
 from arbora.classify._linear.auto_cost import UNITS, mean_squared_norm
 from arbora.classify.thresholds import GlobalCut, RCut, ZeroThreshold
 from arbora.structure import Hierarchy
@@ -69,6 +71,22 @@ def test_labels_too_rare_for_the_sample_get_the_cost_of_the_rule():
     rule = 1 / mean_squared_norm(sp.csr_array(X), np.ones(len(X)))
     for seed in range(3):  # some samples have neither of these rows
         assert pytest.approx(rule, rel=1e-5) == OneVsRestSVC(random_state=seed, tol=0.1).fit(X, Y).C_
+
+
+def test_the_sample_keeps_the_rows_of_small_classes(monkeypatch):
+    """A tenth of the rows would have one row of each of these classes."""
+    monkeypatch.setattr(auto_cost, "_MOST_ROWS", 100)
+    monkeypatch.setattr(auto_cost, "_MOST_CLASSES", 5)
+    monkeypatch.setattr(auto_cost, "_FEW_POSITIVES", 8)
+    sizes = np.array([300] + [7] * 100)
+    y = np.repeat(np.arange(101), sizes)
+    X = np.random.default_rng(0).normal(size=(len(y), 3))
+    training = check_training(OneVsRestSVC(random_state=0), X, y, None, loss="squared_hinge", C=1.0)
+    sample = auto_cost._sampled(training)
+    counts = np.sort(sample.positives.sum(axis=0))
+    assert counts[:4].tolist() == [7] * 4
+    assert sample.X.shape[0] <= 100 + 5 * 8
+    assert counts[-1] < 50  # a large class is as large as in a sample of rows
 
 
 def test_classes_that_differ_in_small_features_raise_the_cost():

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from arbora.classify import OneVsRestSVC
 from arbora.infer.linear import negatives
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.flat_block import solve_block
-from arbora.infer.linear.negatives import Scan, grow, near_rows, scan_all
+from arbora.infer.linear.negatives import Scan, grow, near_rows, nearest_rows, scan_all
 
 HINGES = pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 
@@ -86,3 +87,36 @@ def test_near_rows_are_the_positives_and_a_sample():
     assert (np.diff(ids) > 0).all()
     assert len(ids) < 10_000
     np.testing.assert_array_equal(near_rows(special, 100_000, [0]), ids)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic"])
+def test_near_training_solves_the_problem_of_the_near_rows(monkeypatch, loss):
+    """Its certificate is that of these rows, and all others have no multiplier."""
+    rows, cost, X = sparse_problem()
+    assert nearest_rows(cost, 3).size == rows.n_samples  # few rows are all near
+    monkeypatch.setattr(negatives, "_FEW_NEAR_ROWS", 0)
+    monkeypatch.setattr(negatives, "_FEWEST", 50)
+    ids = nearest_rows(cost, 3)
+    assert np.isin(np.flatnonzero((cost > 0).any(axis=1)), ids).all()
+    assert len(ids) < rows.n_samples / 2
+    found = solve_block(rows, cost, loss=loss, tol=1e-5, seed=3, near=True)
+    want = solve_block(prepare_rows(X[ids], np.float64, 1.0), cost[ids], loss=loss, tol=1e-5, seed=3)
+    assert found.converged
+    outside = np.setdiff1d(np.arange(rows.n_samples), ids)
+    assert not found.multipliers[outside].any()
+    assert found.objectives.sum() == pytest.approx(want.objectives.sum(), rel=1e-4)
+    np.testing.assert_allclose(found.weights, want.weights, atol=0.05)
+
+
+def test_near_models_do_not_depend_on_threads_and_small_ones_are_exact():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 150, 6000)
+    X = sp.random_array((6000, 200), density=0.03, rng=rng, format="csr") + sp.csr_array(np.eye(200)[y])
+    params = {"C": 1.0, "tol": 0.01, "calibration": None, "random_state": 0}
+    one, two = (OneVsRestSVC(negatives="near", n_jobs=n, **params).fit(X, y) for n in (1, 2))
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+    exact = OneVsRestSVC(**params).fit(X, y)
+    assert not np.array_equal(one.coef_, exact.coef_)
+    assert (one.predict(X) == exact.predict(X)).mean() > 0.95
+    small = [OneVsRestSVC(negatives=kind, **params).fit(X[:2000], y[:2000]) for kind in ("all", "near")]
+    np.testing.assert_array_equal(small[0].coef_, small[1].coef_)

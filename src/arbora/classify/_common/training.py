@@ -31,6 +31,7 @@ class Options(NamedTuple):
     bias: float
     dtype: Any
     seed: int
+    near: bool = False  # whether classes are trained on near negatives alone
 
 
 class Training(NamedTuple):
@@ -125,7 +126,8 @@ def check_labelled_rows(estimator: Any, X: Any, y: Any) -> tuple[Any, Targets]:
 def solver_options(estimator: Any, loss: str, seed: int) -> Options:
     """Collect the parameters of an estimator that the solver needs."""
     bias = estimator.intercept_scaling if estimator.fit_intercept else 0.0
-    return Options(loss, estimator.tol, estimator.max_iter, bias, np.dtype(estimator.dtype), seed)
+    near = getattr(estimator, "negatives", "all") == "near"
+    return Options(loss, estimator.tol, estimator.max_iter, bias, np.dtype(estimator.dtype), seed, near)
 
 
 def seed_of(random_state: Any, resumable: bool) -> int:

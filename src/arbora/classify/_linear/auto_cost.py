@@ -30,6 +30,7 @@ _FACTORS = (3.0, 10.0, 30.0), (1 / 3, 0.1)  # upwards, and then downwards if a l
 _LARGEST = {"logistic": 10.0}  # factor: beyond it training is slow and hardly anything changes
 _LEAST_GAIN = 0.005  # share of the loss that a further factor must save
 _MOST_ROWS, _MOST_CLASSES = 2_500, 32
+_FEW_POSITIVES = 30  # of a class, if it has them
 _FEWEST_ROWS = 50  # too few to choose anything on a fifth of them
 _FEW_ROWS, _N_FOLDS = 1_000, 5  # so few rows are all held out once, in folds
 _COARSE_TOL = 0.05
@@ -109,15 +110,24 @@ def choose_cost(training: Training, engine: Engine) -> float:
 
 
 def _sampled(training: Training) -> Training:
-    """Random rows, and the classes of random documents among them."""
+    """Random rows, the classes of random documents among them, and up to _FEW_POSITIVES rows of each of these.
+
+    In a sample of rows alone, small classes would be smaller than they are, and the cost would be arbitrary.
+    """
     rng = np.random.default_rng(training.options.seed)
     rows = np.sort(rng.permutation(training.X.shape[0])[:_MOST_ROWS])
+    classes, first = np.unique(rng.permutation(training.positives[rows].indices), return_index=True)
+    chosen = np.sort(classes[np.argsort(first)[:_MOST_CLASSES]]).astype(np.int64)
+    if len(rows) < training.X.shape[0]:
+        by_class = training.with_columns(chosen).positives.tocoo()
+        ranked = np.lexsort((rng.random(by_class.nnz), ~np.isin(by_class.row, rows), by_class.col))
+        row, column = by_class.row[ranked], by_class.col[ranked]
+        place = np.arange(len(row)) - np.searchsorted(column, column)  # rows of the sample come first
+        rows = np.union1d(rows, row[place < _FEW_POSITIVES])
     sample = training.with_rows(rows)
     sample.X.eliminate_zeros()  # coarse fits of dense and sparse rows would differ, and with them the choice
-    classes, first = np.unique(rng.permutation(sample.positives.indices), return_index=True)
-    chosen = np.sort(classes[np.argsort(first)[:_MOST_CLASSES]])
-    options = sample.options._replace(tol=max(sample.options.tol, _COARSE_TOL))
-    return sample.with_columns(chosen.astype(np.int64))._replace(options=options, pair_weight=None)
+    options = sample.options._replace(tol=max(sample.options.tol, _COARSE_TOL), near=False)
+    return sample.with_columns(chosen)._replace(options=options, pair_weight=None)
 
 
 def held_out_loss(

@@ -20,6 +20,8 @@ from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import BLOCK, class_blocks, prepare_rows
 from arbora.infer.linear.flat_block import BlockSolution, solve_block
 
+_NEAR_TOL = 0.01  # of training on near negatives, whose gap is not that of the full problem
+
 
 class Trained(NamedTuple):
     """Weights, and the certificates and histories of the blocks."""
@@ -107,6 +109,7 @@ def train_one_vs_rest(
     Trained
     """
     options = training.options
+    tol = max(options.tol, _NEAR_TOL) if options.near else options.tol
     check_memory(training.X.shape, training.positives.shape[1], options.dtype, engine.n_workers)
     rows = prepare_rows(training.X, options.dtype, options.bias)
     by_class = sp.csc_array(training.positives)
@@ -123,8 +126,9 @@ def train_one_vs_rest(
             if training.pair_weight is not None:
                 cost *= training.pair_weight(training.positives, columns)
             solution = solve_block(
-                rows, cost, loss=options.loss, tol=options.tol, max_iter=options.max_iter, seed=options.seed
-            )
+                rows, cost, loss=options.loss, tol=tol, max_iter=options.max_iter, seed=options.seed,
+                near=options.near,
+            )  # fmt: skip
             # The memory of a finished block must not grow with the number of rows.
             solution = solution._replace(multipliers=np.empty(0))
             if checkpoint is not None:

@@ -10,6 +10,9 @@ loss, no multiplier and no share of the duality gap. A block is trained on a few
    those of the block.
 3. While that gap is above the tolerance, `grow` adds the rows with the largest losses, and training continues.
 
+`nearest_rows` is step 1 for training that ends there (`negatives="near"`), without a certificate of the full problem.
+It chooses rows from 2,048 rows up, since nothing is scanned.
+
 Without a bias a row without a feature of the class has the score 0, so that every negative violates its margin. The
 rows of the block then grow to all rows in a few steps, and the result is the same.
 """
@@ -28,6 +31,7 @@ Ids = NDArray[np.int64]
 
 _FEWEST = 512  # rows of a sample, and rows added in a step
 _FEW_ROWS = 32_768  # up to this number all rows are used: reading them all costs less than choosing
+_FEW_NEAR_ROWS = 2_048  # the same without a scan of all rows
 _SHARE = 16  # a sample has at least one row in this many
 _MOST = 0.5  # with this share of all rows near, all rows are used
 _SLACK = 0.1  # rows of a block that are this far below the level -1 stay
@@ -45,8 +49,10 @@ class Scan(NamedTuple):
         return np.asarray(self.ids[self.excess > 0])
 
 
-def near_rows(special: Ids, n_rows: int, seed: list[int]) -> Ids:
+def near_rows(special: Ids, n_rows: int, seed: list[int], few_rows: int | None = None) -> Ids:
     """Return the rows to begin with: the `special` ones (positives of the block) and a sample of all rows.
+
+    Up to `few_rows` (by default 32,768) rows are all returned.
 
     Examples
     --------
@@ -55,10 +61,24 @@ def near_rows(special: Ids, n_rows: int, seed: list[int]) -> Ids:
     (True, 600)
     """
     n_sampled = max(_FEWEST, n_rows // _SHARE, len(special))
-    if n_rows <= _FEW_ROWS or n_sampled + len(special) > _MOST * n_rows:
+    if n_rows <= (_FEW_ROWS if few_rows is None else few_rows) or n_sampled + len(special) > _MOST * n_rows:
         return np.arange(n_rows)
     sample = np.random.default_rng(seed).choice(n_rows, n_sampled, replace=False)
     return np.union1d(special, sample).astype(np.int64)
+
+
+def nearest_rows(cost: NDArray[np.floating], seed: int) -> Ids:
+    """Return the rows that `negatives="near"` trains a block on, given its signs times costs.
+
+    Examples
+    --------
+    >>> cost = -np.ones((10_000, 2))
+    >>> cost[7] = 1
+    >>> ids = nearest_rows(cost, 0)
+    >>> ids.size, 7 in ids
+    (626, True)
+    """
+    return near_rows(np.flatnonzero((cost >= 0).any(axis=1)), len(cost), [seed], _FEW_NEAR_ROWS)
 
 
 def scan_all(rows: LinearRows, W: NDArray[np.floating], loss: str) -> Scan:

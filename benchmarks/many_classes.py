@@ -1,0 +1,123 @@
+"""Thousands of classes with few documents each: exact and near negatives beside the label tree of napkinXC.
+
+    python -m benchmarks.many_classes             # all sets
+    python -m benchmarks.many_classes --quick     # small parts
+
+Every estimator has its defaults, one thread and the seed of the turn. Contestants alternate in one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arbora.classify import OneVsRestSVC, RecursiveSVC
+from arbora.metrics import hierarchical_f1, macro_f1, micro_f1
+from arbora.metrics.table import Table
+from benchmarks._common.cells import one_thread
+from benchmarks._common.contestants import encoded
+from benchmarks._common.report import published
+from benchmarks._common.tasks import SOURCES, Task, take, task
+from benchmarks._common.wild_models import MODELS, Ours
+
+SETS = {"wordnet_gloss": (15_000, 5_000), "lshtc_small": (10**9, 10**9)}  # training and test documents
+QUICK = {"lshtc_small": (1_000, 500)}
+DRAW_SEED, N_TURNS = 24, 2
+SECTION = "Many small classes: near negatives beside napkinXC"
+EXPLANATION = f"""\
+`python -m benchmarks.many_classes`. Defaults of each package, one thread; processor seconds of one fit with the
+search for C and the calibration, mean of {N_TURNS} turns with seeds 0 to {N_TURNS - 1}, contestants in alternation.
+WordNet glosses: 15,000 random training and 5,000 random test documents (seed {DRAW_SEED}). "near" is
+`negatives="near"`, which trains a block of classes on their positives and a sample of the other documents, without
+a certificate of the full problem. Target: at most twice the time of napkinXC with a higher F1.
+"""
+
+
+def drawn(name: str, cache: Path, most: tuple[int, int]) -> Task:
+    """Return a task with random documents of both parts."""
+    work, rng = task(name, cache), np.random.default_rng(DRAW_SEED)
+    seen, unseen = (
+        np.sort(rng.permutation(X.shape[0])[:n]) for X, n in zip((work.X, work.X_test), most, strict=True)
+    )
+    rows = work.X[seen], take(work.y, seen), work.X_test[unseen], take(work.y_test, unseen)
+    return work._replace(X=rows[0], y=rows[1], X_test=rows[2], y_test=rows[3])
+
+
+def contestants(work: Task, targets: Any) -> dict[str, Callable[[], Any]]:
+    """Return what is compared."""
+    return {
+        "napkinXC": lambda: MODELS["napkinXC"].make(work, targets),
+        "OneVsRestSVC, near": lambda: Ours(work, targets, OneVsRestSVC, negatives="near"),
+        "OneVsRestSVC": lambda: Ours(work, targets, OneVsRestSVC),
+        "RecursiveSVC": lambda: Ours(work, targets, RecursiveSVC),
+    }
+
+
+def measure(name: str, work: Task, n_turns: int) -> list[tuple[Any, ...]]:
+    """Rows of one data set."""
+    targets, found = encoded(work), dict[str, list[tuple[float, ...]]]()
+    truth = work.y_test
+    for seed in range(n_turns):
+        for method, make in contestants(work, targets).items():
+            if not seed:
+                make().fit(work.X[:64], take(work.y, np.arange(64)))  # compiles
+            model = make()
+            if isinstance(model, Ours):
+                model.model.set_params(random_state=seed)
+            start = time.process_time()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.fit(work.X, work.y)
+            seconds = time.process_time() - start
+            answer = np.asarray(targets.classes, object)[model.predict(work.X_test)]
+            scores = micro_f1(truth, answer), macro_f1(truth, answer)
+            found.setdefault(method, []).append(
+                (seconds, *scores, hierarchical_f1(truth, answer, work.structure))
+            )
+            print(name, method, found[method][-1], flush=True)
+    means = {method: np.mean(turns, axis=0) for method, turns in found.items()}
+    n_classes = len(set(work.y.tolist()))
+    return [
+        (SOURCES[name].title, n_classes, method, mean[0], mean[0] / means["napkinXC"][0], *mean[1:].tolist())
+        for method, mean in means.items()
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Many small classes beside napkinXC.")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--cache", type=Path, default=Path("build/bench"))
+    options = parser.parse_args()
+    rows = []
+    for name, most in (QUICK if options.quick else SETS).items():
+        rows += measure(name, drawn(name, options.cache, most), 1 if options.quick else N_TURNS)
+        (options.cache / "many_classes.json").write_text(json.dumps(rows, default=float))
+    columns = (
+        "data",
+        "classes",
+        "method",
+        "seconds",
+        "over napkinXC",
+        "micro-F1",
+        "macro-F1",
+        "hierarchical F1",
+    )
+    table = Table(columns, rows, ("", ",d", "", ".2f", ".2f", "percent", "percent", "percent")).to_markdown()
+    if options.quick:
+        print(table)
+        return
+    with published(SECTION):
+        print(EXPLANATION)
+        print(table)
+
+
+if __name__ == "__main__":
+    one_thread()
+    main()
