@@ -87,6 +87,16 @@ def test_a_model_that_uses_the_tree_is_compared_with_a_flat_one():
     assert evaluation["baseline"]["name"] == "flat"
 
 
+def test_the_report_of_flat_classes_has_no_scores_of_trees():
+    documents, options = make_documents(60), ClassifierOptions("flat", jobs=1)
+    flat = train_classifier(documents, options).content().report
+    tree = train_classifier(documents, options, structure=find_hierarchy(documents)).content().report
+    for name in ("Hierarchical F1", "Tree-induced error", "Level"):
+        assert name in tree
+        assert name not in flat
+    assert "Macro-F1" in flat
+
+
 def test_features_of_a_command_are_those_of_the_model():
     text = TextOptions("auto", ngrams=2)
     trained = train_classifier(make_documents(30), ClassifierOptions("flat", jobs=1), text)

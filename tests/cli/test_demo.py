@@ -95,8 +95,8 @@ def test_sections_in_order_and_lines_within_the_width(shown):
     assert max(map(len, lines)) <= WIDTH
     headings = [line for line, below in pairwise(lines) if set(below) == {"="}]
     assert [heading.split()[0] for heading in headings] == [
-        "Read", "Turn", "Choose", "Train", "Evaluate", "Where", "A", "Which", "File", "Discover", "What", "Discover",
-        "Expand:", "Topics", "From", "Explore",
+        "Read", "Start:", "Turn", "Choose", "Train", "Evaluate", "Where", "A", "Which", "File", "Discover", "What",
+        "Edit", "Discover", "Expand:", "Topics", "From", "Explore",
     ]  # fmt: skip
     assert 'RecursiveSVC(structure=data.hierarchy, engine="ray")' in printed
 
@@ -115,6 +115,17 @@ def test_tables_by_level_of_the_corpus_and_of_the_branch(shown):
             assert all(
                 float(score) > 80 for row in rows for score in row.split()[2:]
             )  # words tell classes apart
+
+
+def test_demo_starts_with_a_classifier_of_texts_and_edits_topics(shown):
+    printed, _ = shown
+    first = printed.partition("Start:")[2].partition("Turn text")[0]
+    assert "TextClassifier().fit(texts, labels)" in first
+    assert f"sea/fish: {SENTENCES[0]}" in first
+    assert "Chosen in" in first
+    edited = printed.partition("Edit topics")[2].partition("Discover a tree")[0]
+    assert "'one topic'" in edited
+    assert "topics again" in edited
 
 
 def test_demo_files_sentences_where_their_words_belong(shown):

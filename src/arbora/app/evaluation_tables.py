@@ -15,6 +15,7 @@ _SCORES = {
     "tree_induced_error": "Tree-induced error",
     "calibration_error": "Calibration error",
 }
+_OF_TREES = ("hierarchical_f1", "tree_induced_error")
 _LEVEL = {
     "level": ("Level", "d"),
     "n_nodes": ("# Nodes", ",d"),
@@ -46,7 +47,10 @@ def evaluation_text(evaluation: Mapping[str, Any], names: Sequence[str]) -> str:
     -------
     str
     """
-    parts = [_summary(evaluation), str(_score_table(evaluation)), str(_level_table(evaluation))]
+    flat = len(evaluation["levels"]) <= 2 and evaluation["baseline"] is None
+    parts = [_summary(evaluation), str(_score_table(evaluation, flat))]
+    if not flat:
+        parts.append(str(_level_table(evaluation)))
     weak = sorted(evaluation["nodes"], key=lambda node: (node["f1"], -node["support"]))
     weak = [node for node in weak if node["support"] and node["f1"] < 1.0][:_N_ROWS]
     if weak:
@@ -78,10 +82,13 @@ def _summary(evaluation: Mapping[str, Any]) -> str:
     return line
 
 
-def _score_table(evaluation: Mapping[str, Any]) -> Table:
+def _score_table(evaluation: Mapping[str, Any], flat: bool) -> Table:
+    """Make the table of scores; those of trees say nothing more if all classes are below the root."""
     base = evaluation["baseline"]
     rows = []
     for key, name in _SCORES.items():
+        if flat and key in _OF_TREES:
+            continue
         form = "{:.3f}" if key in ("tree_induced_error", "calibration_error") else "{:.2%}"
         values = [evaluation["scores"][key], *([base["scores"][key]] if base else [])]
         rows.append((name, *("-" if value is None else form.format(value) for value in values)))

@@ -68,9 +68,10 @@ def training_text(content: Content, out: str, seconds: float) -> str:
     n_classes = sum(node["own"] > 0 for node in content.nodes)
     depth = 1 + max(node["depth"] for node in content.nodes)
     estimator = content.model["estimator"]
+    tree = f" a tree of {len(content.nodes):,} nodes on {depth} levels;" if depth > 2 else ""
     return (
-        f"{content.about['n_documents']:,} documents in {n_classes:,} classes; a tree of {len(content.nodes):,} "
-        f"nodes on {depth} levels; {estimator.n_features_in_:,} features; {type(estimator).__name__}."
+        f"{content.about['n_documents']:,} documents in {n_classes:,} classes;{tree} "
+        f"{estimator.n_features_in_:,} features; {type(estimator).__name__}."
         f"{_paths_text(content)}\n\n"
         f"{content.report}\n\nWritten to {out} in {seconds:.1f} s."
     )

@@ -203,7 +203,8 @@ def choose(
         + " texts"
     )
     cost = f"C = {lead.C:g}" + ("" if lead.coupling is None else f", coupling = {lead.coupling:g}")
-    why.append(f"{cost}; {100 * search.score(lead):.1f}% right; cross-validation with {where}")
+    right = 100 * float(np.nanmean(search.scores[lead]))  # as users count it: without the weights of classes
+    why.append(f"{cost}; {right:.1f}% right; cross-validation with {where}")
     tried = sorted(((one, search.score(one)) for one in search.scores), key=lambda pair: -pair[1])
     return Choice(lead, tried, why, n_sampled)
 

@@ -3,9 +3,10 @@
 The documents are the docstrings of the installed Python packages, the hierarchy is the tree of their modules. A flat,
 a top-down and a recursive classifier are compared, and a Bayesian classifier (HBLR) on one branch. The cost C of each
 model and the coupling of the recursive one are chosen on a fifth of the training documents; the test documents are
-used once. Then the demo finds topics in the same documents without their labels, hides a third of the modules of one
-package and finds them again, and finds topics over time in a generated corpus with known topics. The results are
-written to model folders and to one page.
+used once. Before that, `TextClassifier` does the same with no arguments. Then the demo finds topics in the same
+documents without their labels, edits some, hides a third of the modules of one package and finds them again, and
+finds topics over time in a generated corpus with known topics. The results are written to model folders and to one
+page.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from arbora._version import __version__
 from arbora.cli.demo import classifiers as demo_classify
 from arbora.cli.demo import expansion as demo_expand
+from arbora.cli.demo import first_lines as demo_first
 from arbora.cli.demo import page as demo_page
 from arbora.cli.demo import topics as demo_topics
 from arbora.cli.demo import topics_over_time as demo_time
@@ -157,6 +159,8 @@ def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
     assert data.texts_train is not None
     assert data.texts_test is not None
     _show_corpus(data, seconds["read"])
+    heading("Start: a classifier of texts in five lines")
+    demo_first.show_classifier(data, sentences)
 
     heading("Turn text into numbers")
     with timed(seconds, "vectorise"):
@@ -175,6 +179,8 @@ def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
     topics = demo_topics.show_flat(data, X_train, vectorizer.feature_names_)
     heading("What is new? Sentences unlike the corpus")
     demo_topics.show_novelty(topics, vectorizer, sentences, X_test)
+    heading("Edit topics: merge, rename, undo")
+    demo_first.show_editing(data.texts_train)
     heading("Discover a tree of topics")
     documents, X = demo_page.documents_of(data), sp.vstack([X_train, X_test], format="csr")
     tree = demo_topics.show_tree(documents, X, vectorizer, data.hierarchy)

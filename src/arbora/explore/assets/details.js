@@ -19,7 +19,8 @@ function expandableList(items, draw, tag = "ul", className = "plain") {
     list.append(...items.slice(from, from + n).map(draw));
     const left = items.length - list.children.length;
     more.hidden = left === 0;
-    more.textContent = `Show ${whole.format(Math.min(left, 5 * PAGE_SIZE))} of ${whole.format(left)} more`;
+    const next = Math.min(left, 5 * PAGE_SIZE);
+    more.textContent = `Show ${whole.format(next)} ${next < left ? `of ${whole.format(left)} ` : ""}more`;
   };
   more.addEventListener("click", () => grow(5 * PAGE_SIZE));
   grow(PAGE_SIZE);
@@ -80,8 +81,9 @@ function settings(model) {
     ["Shown", whole.format(model.docs.id.length)], ["Nodes", whole.format(about.n_nodes)],
     ["Words", whole.format(about.n_features)], ["Created", about.created], ["Arbora", about.arbora],
     ...Object.entries(about.settings ?? {}).map(([key, value]) =>
-      [key, typeof value === "string" ? value : JSON.stringify(value)])];
-  return make("dl", { class: "settings" }, rows.flatMap(([key, value]) => [make("dt", {}, key), make("dd", {}, String(value ?? "–"))]));
+      [key, typeof value === "string" ? value : value?.why ?? JSON.stringify(value)])];
+  const lines = (value) => (Array.isArray(value) ? value.map((line) => make("div", {}, String(line))) : [String(value ?? "–")]);
+  return make("dl", { class: "settings" }, rows.flatMap(([key, value]) => [make("dt", {}, key), make("dd", {}, ...lines(value))]));
 }
 
 // Known and new groups: documents by state, and how probable the documents of a new group are on average.

@@ -47,9 +47,13 @@ function drawQualityTree(host, model, chosen, measure) {
 const SCORES = [["micro_f1", "Micro-F1"], ["macro_f1", "Macro-F1"], ["hierarchical_f1", "Hierarchical F1"],
   ["tree_induced_error", "Tree-induced error"], ["calibration_error", "Calibration error"]];
 
+const OF_TREES = ["hierarchical_f1", "tree_induced_error"]; // say nothing more where all classes are below the root
+
 function scoreCards(evaluation) {
   const flat = evaluation.baseline?.scores;
-  return make("div", { class: "scores" }, SCORES.filter(([key]) => evaluation.scores[key] !== null && evaluation.scores[key] !== undefined)
+  const known = ([key]) => evaluation.scores[key] !== null && evaluation.scores[key] !== undefined;
+  const tells = ([key]) => evaluation.levels.length > 2 || !OF_TREES.includes(key);
+  return make("div", { class: "scores" }, SCORES.filter((one) => known(one) && tells(one))
     .map(([key, label]) => {
       const value = evaluation.scores[key];
       const other = flat?.[key];
@@ -60,7 +64,7 @@ function scoreCards(evaluation) {
 
 function confusionRow(model, row) {
   const examples = make("ul", { class: "plain documents", hidden: true });
-  const open = make("button", { type: "button", class: "more", "aria-expanded": "false" }, `${row.documents.length} examples`);
+  const open = make("button", { type: "button", class: "more", "aria-expanded": "false" }, count(row.documents.length, "example"));
   open.addEventListener("click", () => {
     if (!examples.children.length) examples.append(...row.documents.map((doc) => documentCard(model, doc)));
     examples.hidden = !examples.hidden;
@@ -84,7 +88,7 @@ function drawReliability(host, reliability) {
       text: sizes.map((size, i) => `confidence ${percent(confidence[i])}<br>accuracy ${percent(accuracy[i])}<br>${count(size, "document")}`),
       hoverinfo: "text" },
   ], {
-    margin: { l: 50, r: 12, t: 8, b: 42 }, showlegend: false,
+    margin: { l: 62, r: 12, t: 8, b: 42 }, showlegend: false,
     xaxis: { title: { text: "confidence" }, range: [0, 1.03], tickformat: ".0%", fixedrange: true },
     yaxis: { title: { text: "accuracy" }, range: [0, 1.03], tickformat: ".0%", fixedrange: true },
   }, {}, { displayModeBar: false });
@@ -92,11 +96,13 @@ function drawReliability(host, reliability) {
 
 function drawLevels(host, levels, name) {
   const x = levels.map((row) => `level ${row.level}`);
+  const narrow = host.clientWidth < 520; // the numbers of two bars would touch
+  const short = (value) => (narrow && value !== null ? number(value, 2).replace(/^0/, "").replace(/\.00$/, "") : number(value, 2));
   const part = (key, label, colour, pattern) => ({ type: "bar", name: label, x, y: levels.map((row) => row[key]),
-    text: levels.map((row) => number(row[key], 2)), textposition: "outside", cliponaxis: false, hoverinfo: "x+y+name",
+    text: levels.map((row) => short(row[key])), textposition: "outside", cliponaxis: false, hoverinfo: "x+y+name",
     marker: { color: colour, pattern: { shape: pattern, fillmode: "overlay", fgcolor: token("ground"), solidity: 0.25, size: 6 } } });
   return chart(host, [part("macro_f1", "this model", token("accent"), ""), part("baseline_macro_f1", name, token("rest"), "/")], {
-    margin: { l: 40, r: 8, t: 28, b: 28 }, barmode: "group", bargap: 0.35,
+    margin: { l: 52, r: 8, t: 28, b: 28 }, barmode: "group", bargap: narrow ? 0.2 : 0.35,
     legend: { orientation: "h", x: 0, y: 1.12, yanchor: "bottom" },
     xaxis: { fixedrange: true, showgrid: false }, yaxis: { title: { text: "macro-F1" }, range: [0, 1.08], fixedrange: true },
   }, {}, { displayModeBar: false });

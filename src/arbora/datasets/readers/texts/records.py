@@ -75,9 +75,18 @@ def as_fields(text: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """Write that a field or column does not exist, with the names of those that do."""
+    """Write that a field or column does not exist, with the names of those that do, and what to do.
+
+    Examples
+    --------
+    >>> unknown_name("column", "text", ["title", "body"])
+    "no column 'text'; there are 'title', 'body': give the name of yours, --text NAME (text='NAME')"
+    """
     known = list(known)
-    return f"no {kind} {name!r}{did_you_mean(name, known)}; there are {', '.join(map(repr, known[:20]))}"
+    near = did_you_mean(name, known)
+    mine = not near and name in ("text", "label")
+    advice = f": give the name of yours, --{name} NAME ({name}='NAME')" if mine else ""
+    return f"no {kind} {name!r}{near}; there are {', '.join(map(repr, known[:20]))}{advice}"
 
 
 class RecordError(ValueError):
