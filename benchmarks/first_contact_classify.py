@@ -244,20 +244,21 @@ def line(cells: Cells, name: str) -> tuple[str, ...]:
     found = cells.kept(f"classify | {name}")
     if found is None or found["status"] != DONE:
         return SETS[name][0], "", summary(found), *[""] * 6
+    choices = found.get("choices", [found["chosen"]])  # older cells have one, and no error
     kinds = Counter(
         f"{one['features']}, {one['model']}"
         + ("" if one["coupling"] is None else f" {one['coupling']:g}")
         + f", C={one['C']:.2g}"
-        for one in found["choices"]
+        for one in choices
     )
-    chosen = "; ".join(f"{n} x {kind}" if len(found["choices"]) > 1 else kind for kind, n in kinds.items())
+    chosen = "; ".join(f"{n} x {kind}" if len(choices) > 1 else kind for kind, n in kinds.items())
     gain = [ours - theirs for ours, theirs in zip(found["ours"][:2], found["theirs"][:2], strict=True)]
     return (
         SETS[name][0],
         " / ".join(f"{number:,}" for number in found["shape"]),
         f"{found['theirs'][0]:.1f} / {found['theirs'][1]:.1f}",
         f"{found['ours'][0]:.1f} / {found['ours'][1]:.1f}",
-        f"{gain[0]:+.1f} ± {found['error']:.1f} / {gain[1]:+.1f}",
+        f"{gain[0]:+.1f} ± {found.get('error', np.nan):.1f} / {gain[1]:+.1f}",
         chosen,
         f"{found['theirs'][2]:.1f}",
         f"{found['ours'][2]:.1f}",
