@@ -1,16 +1,23 @@
 """The choice of features and model: what wins, when nothing is chosen, sampling of rows, shared tokens."""
 
+import warnings
+
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from arbora import TextClassifier
+from arbora.app import tuning
+from arbora.app.classifiers import ClassifierOptions
+from arbora.app.documents import Documents
+from arbora.app.text_classifier import search
 from arbora.app.text_classifier.choice import choose, choose_cost, families_of, sample_rows
 from arbora.app.text_classifier.labels import Labels
 from arbora.app.text_classifier.recipes import SAFE, Recipe, SplitTexts, parse_recipe
 from arbora.app.text_classifier.search import Candidate, Search
 from arbora.app.text_classifier.work import Whole
-from arbora.classify import RecursiveSVC
+from arbora.classify import OneVsRestSVC, RecursiveSVC
 from arbora.structure import Hierarchy
 
 VERBS = ("walk", "talk", "jump", "play", "cook", "paint", "look", "want", "help", "clean", "start", "open")
@@ -165,6 +172,30 @@ def test_the_reason_names_what_was_tried_and_what_was_not():
     )
     search = FakeSearch(pairs_are_best)
     assert choose(search, None, free_model=False, C=1.0, n_rows=600).why[0].startswith("C = 1")
+
+
+class Warns(OneVsRestSVC):
+    def fit(self, X, y):
+        warnings.warn("not converged", ConvergenceWarning, stacklevel=2)
+        warnings.warn("something else", UserWarning, stacklevel=2)
+        return super().fit(X, y)
+
+
+def tune_order_texts():
+    documents, options = Documents.from_texts(*order_texts(60)), ClassifierOptions("flat", jobs=1)
+    tuning.tune_classifier(documents, options, features="words", costs=[1.0], folds=2)
+
+
+def fit_order_texts():
+    TextClassifier(features="words", n_jobs=1).fit(*order_texts(60))
+
+
+@pytest.mark.parametrize(("module", "run"), [(search, fit_order_texts), (tuning, tune_order_texts)])
+def test_only_warnings_of_coarse_fits_are_hidden(monkeypatch, module, run):
+    monkeypatch.setattr(module, "make_classifier", lambda *given, **more: Warns(random_state=0))
+    with pytest.warns(UserWarning, match="something else") as shown:
+        run()
+    assert not any(issubclass(one.category, ConvergenceWarning) for one in shown)
 
 
 def test_several_labels_are_searched_too():

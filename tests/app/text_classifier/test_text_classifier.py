@@ -66,6 +66,7 @@ def test_labels_with_slashes_are_a_tree_unless_told_otherwise(fitted):
     np.testing.assert_allclose(proba[:, nodes.index("sea")], parts, rtol=1e-6)
     unsure = fitted.predict_backoff(["gills captain"], threshold=0.8)
     assert unsure.tolist() == ["sea"]
+    assert TextClassifier("auto", n_jobs=1).fit(texts, labels).nodes_.tolist() == nodes
     flat = TextClassifier("flat", n_jobs=1).fit(texts, labels)
     assert flat.nodes_.tolist() == sorted(WORDS)
     assert flat.predict_path(texts[:1]) == [["sea/fish"]]
