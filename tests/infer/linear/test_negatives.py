@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from arbora.classify import OneVsRestSVC
+from arbora.classify._common.training import seed_of
 from arbora.infer.linear import negatives
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.flat_block import solve_block
@@ -89,23 +90,23 @@ def test_near_rows_are_the_positives_and_a_sample():
     np.testing.assert_array_equal(near_rows(special, 100_000, [0]), ids)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic"])
-def test_near_training_solves_the_problem_of_the_near_rows(monkeypatch, loss):
-    """Its certificate is that of these rows, and all others have no multiplier."""
-    rows, cost, X = sparse_problem()
-    assert nearest_rows(cost, 3).size == rows.n_samples  # few rows are all near
-    monkeypatch.setattr(negatives, "_FEW_NEAR_ROWS", 0)
-    monkeypatch.setattr(negatives, "_FEWEST", 50)
-    ids = nearest_rows(cost, 3)
-    assert np.isin(np.flatnonzero((cost > 0).any(axis=1)), ids).all()
-    assert len(ids) < rows.n_samples / 2
-    found = solve_block(rows, cost, loss=loss, tol=1e-5, seed=3, near=True)
-    want = solve_block(prepare_rows(X[ids], np.float64, 1.0), cost[ids], loss=loss, tol=1e-5, seed=3)
-    assert found.converged
-    outside = np.setdiff1d(np.arange(rows.n_samples), ids)
-    assert not found.multipliers[outside].any()
-    assert found.objectives.sum() == pytest.approx(want.objectives.sum(), rel=1e-4)
-    np.testing.assert_allclose(found.weights, want.weights, atol=0.05)
+def test_near_training_solves_the_problem_of_the_near_rows():
+    """The weights are those of a fit on these rows; they contain all positives of the block."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 150, 6000)
+    X = sp.csr_array(sp.random_array((6000, 200), density=0.03, rng=rng) + sp.csr_array(np.eye(200)[y]))
+    params = {"C": 1.0, "tol": 0.01, "calibration": None, "dtype": "float64", "random_state": 0}
+    model = OneVsRestSVC(negatives="near", **params).fit(X, y)
+    block = range(30)  # of the first of five blocks
+    special = np.flatnonzero(np.isin(y, block))
+    seed = seed_of(0, resumable=False)
+    ids = nearest_rows(special, 6000, seed)
+    assert np.isin(special, ids).all()
+    assert len(ids) < 3000
+    cost = np.where(y[ids, None] == np.arange(30), 1.0, -1.0)
+    want = solve_block(prepare_rows(X[ids], np.float64, 1.0), cost, loss="squared_hinge", tol=0.01, seed=seed)
+    np.testing.assert_allclose(model.coef_[:30].T, want.weights[:-1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.intercept_[:30], want.weights[-1])
 
 
 def test_near_models_do_not_depend_on_threads_and_small_ones_are_exact():

@@ -19,6 +19,8 @@ from arbora.core.storage.checkpoint import Checkpoint
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import BLOCK, class_blocks, prepare_rows
 from arbora.infer.linear.flat_block import BlockSolution, solve_block
+from arbora.infer.linear.negatives import nearest_rows
+from arbora.infer.linear.row_views import view_all, view_some
 
 _NEAR_TOL = 0.01  # of training on near negatives, whose gap is not that of the full problem
 
@@ -116,19 +118,29 @@ def train_one_vs_rest(
     n_classes = by_class.shape[1]
     weights = np.empty((rows.n_features + 1, n_classes), rows.dtype)
 
+    def solve(columns: slice) -> BlockSolution:
+        positives, weight = by_class[:, columns], training.positive_weight[columns]
+        ids = np.arange(rows.n_samples)
+        if options.near:
+            ids = nearest_rows(np.unique(positives.indices).astype(np.int64), rows.n_samples, options.seed)
+        view = view_all(rows) if len(ids) == rows.n_samples else view_some(rows, ids)
+        cost = signed_costs(positives, training.row_cost, weight, rows.dtype, ids)
+        if training.pair_weight is not None:
+            cost *= training.pair_weight(training.positives, columns)[ids]
+        solution = solve_block(
+            view.rows, cost, loss=options.loss, tol=tol, max_iter=options.max_iter, seed=options.seed
+        )
+        if len(ids) == rows.n_samples:
+            return solution
+        weights = np.zeros((rows.n_features + 1, cost.shape[1]), rows.dtype)
+        weights[view.features] = solution.weights
+        return solution._replace(weights=weights)
+
     def train_block(block: range) -> BlockSolution:
         columns = slice(block.start, block.stop)
         piece = checkpoint.load(f"{key}block-{block.start}") if checkpoint is not None else None
         if piece is None:
-            cost = signed_costs(
-                by_class[:, columns], training.row_cost, training.positive_weight[columns], rows.dtype
-            )
-            if training.pair_weight is not None:
-                cost *= training.pair_weight(training.positives, columns)
-            solution = solve_block(
-                rows, cost, loss=options.loss, tol=tol, max_iter=options.max_iter, seed=options.seed,
-                near=options.near,
-            )  # fmt: skip
+            solution = solve(columns)
             # The memory of a finished block must not grow with the number of rows.
             solution = solution._replace(multipliers=np.empty(0))
             if checkpoint is not None:

@@ -9,8 +9,7 @@ alternates a sweep over rows, for all classes of the block, with sweeps over the
 move. The sweep estimates the gap for free; the exact gap is computed only when the estimate is small enough.
 
 With a hinge loss the block is trained on the rows that matter (`negatives`), and a scan of all rows completes the
-gap and finds the rows that were missing. The logistic loss needs all rows. `near=True` trains on the near rows alone;
-the certificate is then that of the problem with these rows.
+gap and finds the rows that were missing. The logistic loss needs all rows.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.infer.linear.flat import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows, visiting_order
-from arbora.infer.linear.negatives import Ids, Scan, among, grow, near_rows, nearest_rows, scan_all
+from arbora.infer.linear.negatives import Ids, Scan, among, grow, near_rows, scan_all
 from arbora.infer.linear.row_views import RowView, view_all, view_some
 from arbora.kernels import LOSSES, certify_block, sweep_active, sweep_block
 
@@ -74,8 +73,6 @@ class _Part(NamedTuple):
 class _Block:
     """A block in training: weights and multipliers of all rows, certificate and history."""
 
-    near = False  # whether the rows that are trained first are all
-
     def __init__(self, rows: LinearRows, cost: NDArray[Any], loss: str, tol: float, max_iter: int, seed: int):
         self.rows, self.loss, self.tol, self.max_iter, self.seed = rows, loss, tol, max_iter, seed
         self.cost = np.ascontiguousarray(cost, dtype=rows.dtype)
@@ -95,8 +92,6 @@ class _Block:
 
     def first_rows(self) -> Ids:
         """Return the rows to begin with."""
-        if self.near:
-            return nearest_rows(self.cost, self.seed)
         if self.loss == "logistic":
             return np.arange(self.rows.n_samples)
         return near_rows(np.flatnonzero(self.positive), self.rows.n_samples, [self.seed])
@@ -116,7 +111,7 @@ class _Block:
         active = np.empty((n_block, 0 if self.loss == "logistic" else rows.n_samples), np.int32)
         n_active, scratch = np.zeros(n_block, np.int64), np.empty(rows.n_features + 1, rows.dtype)
         full_work = rows.n_samples * n_block / (1.0 if rows.dense else SPARSE_PENALTY)
-        everything = self.near or rows.n_samples == self.rows.n_samples
+        everything = rows.n_samples == self.rows.n_samples
         target = self.tol / self.gap_ratio if everything else max(self.tol, _WORTH * self.relative_gap)
         while True:
             order = visiting_order(rows.n_samples, self.rng)
@@ -136,7 +131,7 @@ class _Block:
                 )  # fmt: skip
             if done:
                 break
-        if rows.n_samples != self.rows.n_samples:
+        if not everything:
             self.multipliers[view.ids], self.weights[view.features] = A, W
 
     def scan(self, part: _Part) -> tuple[Scan, Ids]:
@@ -183,7 +178,6 @@ def solve_block(
     tol: float = 1e-3,
     max_iter: int = 1000,
     seed: int = 0,
-    near: bool = False,
 ) -> BlockSolution:
     """Train the classes of one block to a certified duality gap.
 
@@ -200,9 +194,6 @@ def solve_block(
         Maximum number of sweeps.
     seed : int
         Seed of the order in which rows are visited; the same for all blocks of a fit.
-    near : bool
-        Whether to train on the positives and a sample of the negatives alone; objectives and gaps are those of the
-        problem with these rows.
 
     Returns
     -------
@@ -219,14 +210,11 @@ def solve_block(
     """
     _check_problem(rows, cost, loss, max_iter)
     block = _Block(rows, cost, loss, tol, max_iter, seed)
-    block.near = near
     ids = block.first_rows()
     while True:
         part = block.gather(ids)
         block.train(part)
-        if near:
-            part = block.gather(ids)  # with the trained weights
-        if near or len(ids) == rows.n_samples:
+        if len(ids) == rows.n_samples:
             block.certify([part])
         else:
             scan, missing = block.scan(part)

@@ -67,18 +67,16 @@ def near_rows(special: Ids, n_rows: int, seed: list[int], few_rows: int | None =
     return np.union1d(special, sample).astype(np.int64)
 
 
-def nearest_rows(cost: NDArray[np.floating], seed: int) -> Ids:
-    """Return the rows that `negatives="near"` trains a block on, given its signs times costs.
+def nearest_rows(special: Ids, n_rows: int, seed: int) -> Ids:
+    """Return the rows that `negatives="near"` trains a block on, given those that are positives of its classes.
 
     Examples
     --------
-    >>> cost = -np.ones((10_000, 2))
-    >>> cost[7] = 1
-    >>> ids = nearest_rows(cost, 0)
+    >>> ids = nearest_rows(np.array([7]), 10_000, 0)
     >>> ids.size, 7 in ids
     (626, True)
     """
-    return near_rows(np.flatnonzero((cost >= 0).any(axis=1)), len(cost), [seed], _FEW_NEAR_ROWS)
+    return near_rows(special, n_rows, [seed], _FEW_NEAR_ROWS)
 
 
 def scan_all(rows: LinearRows, W: NDArray[np.floating], loss: str) -> Scan:
