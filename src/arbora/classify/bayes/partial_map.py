@@ -29,9 +29,19 @@ from arbora.core.trace import Trace
 from arbora.infer.tree.blocks import Marginals
 from arbora.infer.tree.dual import DualSolution, TreeDual, suits_dual
 from arbora.infer.tree.gaussian import Gammas, node_precisions, squared_deviations, update_gammas
-from arbora.infer.tree.map import MapSolution, laplace_diagonal, laplace_marginals, solve_map, suits_single
+from arbora.infer.tree.map import (
+    MapSolution,
+    count_numbers,
+    laplace_diagonal,
+    laplace_marginals,
+    solve_map,
+    suits_single,
+)
 from arbora.infer.tree.problem import MapProblem, TreeProblem
 
+MOST_NUMBERS = (
+    1 << 29
+)  # that Newton's method may store for sparse independent classes; beyond, the dual is used
 _INNER_STEPS = 100
 _SINGLE = 1e-4  # smallest tolerance that single precision reaches for a duality gap
 _MEMORY = 5  # number of rounds that are mixed
@@ -70,9 +80,15 @@ class _Inner(NamedTuple):
 
 
 def _inner(problem: MapProblem, engine: Engine, tol: float) -> _Inner:
-    """Newton's method with a relative gradient, or the dual, if it suits, with a relative gap."""
+    """Newton's method, or the dual, with a relative gap, for problems that suit it and are too large for Newton.
+
+    Newton's method stops by the gradient. Sparse independent classes have far larger gradients at zero weights than
+    anywhere else, and stop by the objective.
+    """
     start: Any = None
-    if suits_dual(problem) or not engine.shares_memory:
+    sparse = suits_dual(problem)
+    large = sparse and count_numbers(problem, problem.n_weights) > MOST_NUMBERS
+    if large or not engine.shares_memory:
         dual = TreeDual(problem, engine, np.float32 if tol >= _SINGLE else np.float64)
 
         def by_dual(given: MapProblem, tol: float) -> DualSolution:
@@ -89,14 +105,16 @@ def _inner(problem: MapProblem, engine: Engine, tol: float) -> _Inner:
         nonlocal start, single
         single = single and suits_single(given)
         dtype = np.float32 if single else np.float64
-        found = solve_map(given, start, tol=tol, max_iter=_INNER_STEPS, engine=engine, dtype=dtype)
+        found = solve_map(
+            given, start, tol=tol, max_iter=_INNER_STEPS, engine=engine, dtype=dtype, by_objective=sparse
+        )
         start = found.weights
         if single and not found.converged:  # stopped by rounding
             single = False
             return by_newton(given, tol)
         return found
 
-    return _Inner(by_newton, 0.01, 1.0)
+    return _Inner(by_newton, 1.0, 0.01) if sparse else _Inner(by_newton, 0.01, 1.0)
 
 
 def node_scalars(problem: TreeProblem, gammas: Gammas) -> NDArray[np.float64]:

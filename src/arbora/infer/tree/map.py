@@ -90,16 +90,30 @@ class Point(NamedTuple):
     P: Matrix
 
 
-def _require_memory(problem: MapProblem, n_seen: int, itemsize: int) -> None:
+def count_numbers(problem: MapProblem, n_seen: int) -> int:
+    """Numbers that Newton's method stores for `n_seen` features that occur.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> X, Y = sp.csr_array((100, 50)), sp.csr_array((100, 2))
+    >>> count_numbers(MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3)), 51)
+    2028
+    """
     n_samples, n_classes, n_nodes = problem.X.shape[0], len(problem.class_node), len(problem.parent)
     numbers = (3 * n_samples + 11 * n_seen) * n_classes + 2 * n_nodes * problem.n_weights
     if np.ndim(problem.precision) == 2:
         numbers += n_nodes * n_seen
     if not sp.issparse(problem.X):
         numbers += 2 * n_samples * n_seen
+    return numbers
+
+
+def _require_memory(problem: MapProblem, n_seen: int, itemsize: int) -> None:
     require_memory(
-        itemsize * numbers,
-        f"Training {n_classes} classes in a tree of {n_nodes} nodes on {n_samples} rows with {n_seen} features",
+        itemsize * count_numbers(problem, n_seen),
+        f"Training {len(problem.class_node)} classes in a tree of {len(problem.parent)} nodes on "
+        f"{problem.X.shape[0]} rows with {n_seen} features",
         "Use fewer rows, or fewer features (for text: a larger min_df)"
         + (", or likelihood='logistic'." if problem.likelihood == "softmax" else "."),
     )
@@ -180,6 +194,11 @@ class MapObjective:
         """Product of the Hessian with a change E of the weights."""
         return self.prior.pull(E) + self.data.curve(point.P, E)
 
+    def duality_gap(self, gradient: Matrix) -> float:
+        """Bound of what the objective can still fall: half the square of the gradient in the metric of the prior."""
+        scaled = self.prior.solve(gradient, np.zeros_like(gradient))
+        return float(np.einsum("jc,jc->", gradient, scaled, dtype=np.float64)) / 2
+
     def preconditioner(self, P: Matrix) -> Map:
         """Approximate inverse of the Hessian at probabilities P."""
         prior = self.prior
@@ -213,6 +232,7 @@ def solve_map(
     max_iter: int = 100,
     engine: Engine,
     dtype: Any = np.float64,
+    by_objective: bool = False,
     progress: Progress | None = None,
 ) -> MapSolution:
     """Find the maximum a posteriori weights of all nodes.
@@ -229,6 +249,9 @@ def solve_map(
     engine : Engine
     dtype : dtype
         Working precision. Single precision needs half the time and memory; see `suits_single`.
+    by_objective : bool
+        True to stop instead when the decrease that the last step expected, or the duality gap, is at most `tol` times
+        the objective.
     progress : Progress, optional
 
     Examples
@@ -247,11 +270,11 @@ def solve_map(
     check_problem(problem)
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         objective = MapObjective(problem, engine, dtype)
-        return _minimise(problem, start, Monitor(tol, max_iter, progress), objective)
+        return _minimise(problem, start, Monitor(tol, max_iter, progress), objective, by_objective)
 
 
 def _minimise(
-    problem: MapProblem, start: Matrix | None, monitor: Monitor, objective: MapObjective
+    problem: MapProblem, start: Matrix | None, monitor: Monitor, objective: MapObjective, by_objective: bool
 ) -> MapSolution:
     point = objective.evaluate(np.repeat(objective.mean, len(problem.class_node), axis=1))
     scale = max(float(np.linalg.norm(objective.expand(point).gradient)), _TINY)
@@ -261,16 +284,24 @@ def _minimise(
         given = objective.evaluate(objective.start(start[np.asarray(problem.class_node)]))
         point = given if given.objective < point.objective else point
 
-    def done(point: Point, gradient: Matrix, decrement: float) -> bool:
-        change = float(np.linalg.norm(gradient)) / scale
-        if not np.isfinite(decrement):  # the start is not an iteration
-            return change <= monitor.tol
-        return monitor.record(point.objective, change=change)
+    def met(point: Point, gradient: Matrix) -> bool:
+        """Whether the point is good enough without regard to the step that led there."""
+        if by_objective:
+            return objective.duality_gap(gradient) <= monitor.tol * point.objective
+        return float(np.linalg.norm(gradient)) / scale <= monitor.tol
 
-    point, gradient = newton_cg(objective, point, done, target=lambda point: monitor.tol * scale)
-    norm = float(np.linalg.norm(gradient))
-    weights = objective.all_weights(problem, point.x)
-    return MapSolution(weights, point.objective, norm, monitor.trace, norm / scale <= monitor.tol)
+    def done(point: Point, gradient: Matrix, decrement: float) -> bool:
+        if not np.isfinite(decrement):  # the start is not an iteration
+            return met(point, gradient)
+        if by_objective:
+            return monitor.record(point.objective, change=decrement / 2 / max(point.objective, _TINY))
+        return monitor.record(point.objective, change=float(np.linalg.norm(gradient)) / scale)
+
+    target = 0.0 if by_objective else monitor.tol * scale
+    point, gradient = newton_cg(objective, point, done, target=lambda point: target)
+    converged = (by_objective and monitor.converged) or met(point, gradient)
+    weights, norm = objective.all_weights(problem, point.x), float(np.linalg.norm(gradient))
+    return MapSolution(weights, point.objective, norm, monitor.trace, converged)
 
 
 def laplace_diagonal(problem: MapProblem, weights: Matrix, *, engine: Engine | None = None) -> Matrix:

@@ -9,9 +9,9 @@ The modules of this package:
     blocks        elimination of the tree with a block of features at every node, for few features
     variational   variational inference: coordinate ascent over all factors of q
     prior         the prior of the classes alone: inner nodes eliminated, feature by feature
-    start         weights near the optimum for it by sweeps in the dual: softmax, sparse rows
+    start         weights near the optimum for it by sweeps in the dual: sparse rows
     map           maximum a posteriori weights by Newton's method, and Laplace variances
-    dual          the same by dual coordinate descent: logistic likelihood, sparse rows
+    dual          the same by dual coordinate descent: logistic likelihood, sparse rows, very many classes or features
 
 `arbora.infer.likelihood` has the likelihoods themselves, with two derivatives.
 """

@@ -57,6 +57,26 @@ def rows_times_covariance(parent, place, v, U, first, stop):  # type: ignore[no-
 
 
 @nb.njit(**FAST)
+def eliminate(parent, v, q, pull, push):  # type: ignore[no-untyped-def]
+    """Pass up the tree: the mass below a node changes by pull - push times the change of the field above it."""
+    one = pull.dtype.type(1)
+    for n in range(len(parent) - 1, 0, -1):
+        share = one / (one + q * v[n] * push[n])
+        pull[n] *= share
+        push[n] *= share
+        pull[parent[n]] += pull[n]
+        push[parent[n]] += push[n]
+
+
+@nb.njit(**FAST)
+def substitute(parent, v, q, pull, push, field):  # type: ignore[no-untyped-def]
+    """Pass down the tree: the changes of the fields, given that of node 0."""
+    for n in range(1, len(parent)):
+        above = field[parent[n]]
+        field[n] = above + q * v[n] * (pull[n] - push[n] * above)
+
+
+@nb.njit(**FAST)
 def _normalise(log_p, p):  # type: ignore[no-untyped-def]
     size = p.dtype.type(0)
     for k in range(len(p)):
@@ -72,7 +92,7 @@ def balance_tree(parent, place, v, q, h, log_p, p, pull, push, kp, sums, bits, m
     """Solve log p + q K p = h - nu, sum p = 1, from the distribution (log_p, p), in place.
 
     Takes at most `most` steps, and stops when one moves less mass than `enough`. `pull` and `push`, one number per
-    node, and `kp` are scratch: the mass below a node changes by pull - push times the change of the field above.
+    node, and `kp` are scratch.
     """
     zero, one, longest = h.dtype.type(0), h.dtype.type(1), h.dtype.type(_LONGEST)
     tiny = h.dtype.type(1e-30)
@@ -86,17 +106,10 @@ def balance_tree(parent, place, v, q, h, log_p, p, pull, push, kp, sums, bits, m
             kp[k] = h[k] - log_p[k] - q * kp[k] - nu  # the residual
             pull[place[k]], push[place[k]] = p[k] * kp[k], p[k]
             mass += p[k]
-        for n in range(len(parent) - 1, 0, -1):
-            share = one / (one + q * v[n] * push[n])
-            pull[n] *= share
-            push[n] *= share
-            pull[parent[n]] += pull[n]
-            push[parent[n]] += push[n]
+        eliminate(parent, v, q, pull, push)
         sums[0] = (pull[0] - (one - mass)) / max(push[0], tiny)
         nu += sums[0]
-        for n in range(1, len(parent)):
-            above = sums[parent[n]]
-            sums[n] = above + q * v[n] * (pull[n] - push[n] * above)
+        substitute(parent, v, q, pull, push, sums)
         moved = zero
         for k in range(len(h)):
             new = min(log_p[k] + min(kp[k] - sums[place[k]], longest), zero)
