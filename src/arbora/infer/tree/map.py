@@ -101,7 +101,7 @@ def count_numbers(problem: MapProblem, n_seen: int) -> int:
     2028
     """
     n_samples, n_classes, n_nodes = problem.X.shape[0], len(problem.class_node), len(problem.parent)
-    numbers = (3 * n_samples + 11 * n_seen) * n_classes + 2 * n_nodes * problem.n_weights
+    numbers: int = (3 * n_samples + 11 * n_seen) * n_classes + 2 * n_nodes * problem.n_weights
     if np.ndim(problem.precision) == 2:
         numbers += n_nodes * n_seen
     if not sp.issparse(problem.X):

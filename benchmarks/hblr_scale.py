@@ -1,0 +1,137 @@
+"""Hierarchical Bayesian logistic regression on many classes: processor time beside RecursiveLogisticRegression.
+
+    python -m benchmarks.hblr_scale                     # everything, one process after another
+    python -m benchmarks.hblr_scale --only python_docs  # one data set
+    python -m benchmarks.hblr_scale --table             # write finished cells to RESULTS.md
+    python -m benchmarks.hblr_scale --quick             # small parts of the data
+
+A cell is a data set and a model, in its own process. With independent classes both classifiers are fitted in the same
+process, one after the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+
+from arbora.classify import HierarchicalBayesClassifier, RecursiveLogisticRegression
+from arbora.metrics import macro_f1, micro_f1
+from arbora.metrics.table import Table
+from benchmarks._common.cells import DONE, Cells, one_thread, parse, summary
+from benchmarks._common.contestants import SEED
+from benchmarks._common.report import published
+from benchmarks._common.tasks import Task
+from benchmarks._common.wild_sets import PYTHON_DOCS, title, wild_task
+
+SECTION = "HBLR: time on many classes"
+CELLS = {
+    "imclef07a": ("logistic",),
+    "news20": ("logistic",),
+    PYTHON_DOCS: ("logistic", "softmax"),
+    "lshtc_small": ("softmax",),
+}
+TARGET_RATIO = 5.0
+HBLR, PEER = "HBLR, M3 map", "RecursiveLogisticRegression"
+_WARM_UP = 300  # rows
+
+EXPLANATION = f"""\
+`python -m benchmarks.hblr_scale`: processor seconds of one `fit` on one thread, after a fit on {_WARM_UP} rows that
+compiles the kernels. Other work on the machine is not excluded; it makes processor seconds longer, too, because
+caches are shared. Both classifiers have their default parameters and are fitted one after the other in one process;
+`{PEER}` includes its calibration on held-out rows. F1 in per cent on the official test part; NLL is the mean
+negative log-probability of the true class, over test documents whose class has training documents. Peak memory is
+that of the process, with data, in GiB. Targets: independent classes at most {TARGET_RATIO:g} times `{PEER}`; softmax
+on the Python documentation under 30 s, on LSHTC-small under 300 s.
+"""
+
+
+def fit_and_score(model: Any, work: Task) -> dict[str, Any]:
+    """Fit a model after a small fit; return processor seconds and scores."""
+    few = np.random.default_rng(SEED).permutation(work.X.shape[0])[:_WARM_UP]
+    model.fit(work.X[few], work.y[few])
+    started = time.process_time()
+    model.fit(work.X, work.y)
+    seconds = time.process_time() - started
+    proba, answer = model.predict_proba(work.X_test), model.predict(work.X_test)
+    column = {name: k for k, name in enumerate(model.classes_.tolist())}
+    truth = np.array([column.get(name, -1) for name in work.y_test.tolist()])
+    known = np.flatnonzero(truth >= 0)
+    likelihood = np.maximum(proba[known, truth[known]], np.finfo(np.float64).eps)
+    return {
+        "seconds": seconds,
+        "iterations": int(model.n_iter_),
+        "micro": float(micro_f1(work.y_test, answer)),
+        "macro": float(macro_f1(work.y_test, answer)),
+        "nll": float(-np.log(likelihood).mean()),
+    }
+
+
+def measure(key: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Fit the models of a cell."""
+    data, likelihood = key.split()
+    work = wild_task(data, options.cache, options.quick)
+    found = {
+        HBLR: fit_and_score(
+            HierarchicalBayesClassifier(work.structure, likelihood=likelihood, n_jobs=1), work
+        )
+    }
+    if likelihood == "logistic":
+        peer = RecursiveLogisticRegression(structure=work.structure, n_jobs=1, random_state=SEED)
+        found[PEER] = fit_and_score(peer, work)
+    classes = len(np.unique(work.y))
+    return {"models": found, "sizes": [*work.X.shape, classes]}
+
+
+def rows_of(data: str, likelihood: str, cells: Cells) -> list[tuple[Any, ...]]:
+    """Rows of the table for one cell."""
+    cell = cells.kept(f"{data} {likelihood}")
+    if cell is None or cell["status"] != DONE:
+        return [(title(data), likelihood, summary(cell), *[None] * 9)]
+    base = cell["models"].get(PEER, {}).get("seconds")
+    rows = []
+    for name, found in cell["models"].items():
+        ratio = None if base is None else found["seconds"] / base
+        scores = found["micro"], found["macro"], found["nll"]
+        rows.append((
+            title(data), likelihood, name, *cell["sizes"], found["iterations"], found["seconds"], ratio, *scores,
+            cell["peak_gib"],
+        ))  # fmt: skip
+    return rows
+
+
+def report(cells: Cells) -> None:
+    """Print the table from the finished cells."""
+    print(EXPLANATION)
+    rows = [row for data, kinds in CELLS.items() for kind in kinds for row in rows_of(data, kind, cells)]
+    columns = (
+        "data", "likelihood", "method", "rows", "features", "classes", "rounds", "CPU seconds", f"relative to {PEER}",
+        "micro-F1", "macro-F1", "NLL", "peak GiB",
+    )  # fmt: skip
+    forms = ("", "", "", ",d", ",d", ",d", "d", ".1f", ".2f", "percent", "percent", ".3f", ".2f")
+    print(Table(columns, rows, forms).to_markdown())
+
+
+def main() -> None:
+    options = parse("Time of hierarchical Bayesian logistic regression on many classes.", list(CELLS))
+    cells = Cells("benchmarks.hblr_scale", options)
+    if options.cell:
+        cells.measure(lambda: measure(options.cell, options))
+        return
+    if not options.table:
+        for data in options.names:
+            wild_task(data, options.cache, options.quick)
+            for likelihood in CELLS[data]:
+                cells.run(f"{data} {likelihood}")
+    if options.quick:
+        report(cells)
+    else:
+        with published(SECTION):
+            report(cells)
+
+
+if __name__ == "__main__":
+    one_thread()
+    main()
