@@ -47,7 +47,9 @@ gets right; for NIPS, which has no split of its own and few texts, figures are m
 is the corrected standard error of the mean over splits that share texts (Nadeau and Bengio, 2003). NIPS and
 EURLEX57K were set aside: nothing was chosen on them, nor on the test texts of NEWS20
 and of the large WordNet set. The order of the candidates and the limit of the work were chosen on the other sets,
-whose figures are optimistic by as much.
+whose figures are optimistic by as much. That plain words have no words of one letter was decided after a first
+measurement of NIPS, where the same model with them was 0.9 points below the pipeline; it was tried on 1,000 rows of
+six other sets, where it changes the mean of plain words by less than 0.1 points.
 """
 
 
