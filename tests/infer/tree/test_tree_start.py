@@ -5,6 +5,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import entr, expit, log_softmax
 
+from arbora.classify import HierarchicalBayesClassifier
+from arbora.datasets import make_hierarchical_text
 from arbora.engine import ThreadEngine
 from arbora.infer.tree import map as tree_map
 from arbora.infer.tree import start as tree_start
@@ -14,6 +16,7 @@ from arbora.infer.tree.problem import MapProblem
 from arbora.infer.tree.start import TreeSweeps, suits_sweeps, sweep_start
 from arbora.kernels.linear.logistic_tree import balance_logistic, sigmoid_row
 from arbora.kernels.linear.softmax_tree import balance_tree, rows_times_covariance
+from arbora.text import LtcTransformer
 from support.map_problems import CLASS_NODE, PARENT, make, solve
 
 ABOVE = np.append(-1, PARENT + 1)
@@ -208,3 +211,21 @@ def test_problems_that_do_not_suit_sweeps(change, monkeypatch):
     problem = make(sparse=True)
     assert suits_sweeps(problem)
     assert not suits_sweeps(problem._replace(**change))
+
+
+@BOTH
+def test_classifier_ends_near_the_best_objective_of_its_precisions(likelihood, monkeypatch):
+    rounds = []
+
+    def solve_and_note(given, *rest, **options):
+        found = solve_map(given, *rest, **options)
+        rounds.append((given, found.objective, options["by_objective"]))
+        return found
+
+    monkeypatch.setattr("arbora.classify.bayes.partial_map.solve_map", solve_and_note)
+    data = make_hierarchical_text(200, 400, n_leaves=8, depth=2, random_state=0)
+    X = LtcTransformer().fit_transform(data.X_train)
+    HierarchicalBayesClassifier(data.hierarchy, likelihood=likelihood).fit(sp.csr_array(X), data.y_train)
+    given, objective, by_objective = rounds[-1]
+    assert by_objective
+    assert objective <= 1.01 * solve_map(given, tol=1e-8, engine=ThreadEngine(1)).objective

@@ -38,6 +38,7 @@ from arbora.infer.tree.map import (
     suits_single,
 )
 from arbora.infer.tree.problem import MapProblem, TreeProblem
+from arbora.infer.tree.start import suits_sweeps
 
 MOST_NUMBERS = (
     1 << 29
@@ -82,12 +83,12 @@ class _Inner(NamedTuple):
 def _inner(problem: MapProblem, engine: Engine, tol: float) -> _Inner:
     """Newton's method, or the dual, with a relative gap, for problems that suit it and are too large for Newton.
 
-    Newton's method stops by the gradient. Sparse independent classes have far larger gradients at zero weights than
-    anywhere else, and stop by the objective.
+    Newton's method stops by the gradient, relative to that at zero weights. On sparse rows with vague priors all
+    gradients near the optimum are tiny beside that one, and it stops by the objective.
     """
     start: Any = None
-    sparse = suits_dual(problem)
-    large = sparse and count_numbers(problem, problem.n_weights) > MOST_NUMBERS
+    sparse = suits_sweeps(problem)
+    large = suits_dual(problem) and count_numbers(problem, problem.n_weights) > MOST_NUMBERS
     if large or not engine.shares_memory:
         dual = TreeDual(problem, engine, np.float32 if tol >= _SINGLE else np.float64)
 
