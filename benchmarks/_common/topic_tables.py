@@ -167,7 +167,7 @@ def report_bertopic(cells: Cells, titles: Mapping[str, str]) -> None:
         "\nBERTopic (all-MiniLM-L6-v2; English stop words are left out; its own number of topics, and that of"
     )
     print(
-        "`TopicModel()`), on the same random samples of the texts; the encoder reads the first 256 tokens of a text."
+        "`TopicModel()`), on the same random samples of texts. The encoder reads 256 tokens, little of a long text."
     )
     print(f"Outliers are a topic of their own in the NMI. Seconds with the encoder; one seed; {versions}.\n")
     lines = [
