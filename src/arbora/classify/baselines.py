@@ -108,7 +108,8 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
         `calibration=None` then holds out rows as "holdout" does.
     negatives : {"all", "near"}
         "near" trains each block of 32 classes on their positives and a sample of the other rows (a sixteenth, at
-        least 512 rows; all of up to 2,048): several times faster with thousands of classes, a little less accurate.
+        least 512 rows; all of up to 2,048): two to three times faster with thousands of classes, but less accurate,
+        by 0.2 and by 9 points of micro-F1 on the two sets measured: compare it with "all" on your data.
         The duality gap is then that of the problem with these rows, not of the full one, and 1% is enough.
     dtype : "float32" or "float64"
         Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.

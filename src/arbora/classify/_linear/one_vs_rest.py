@@ -126,7 +126,8 @@ def train_one_vs_rest(
         view = view_all(rows) if len(ids) == rows.n_samples else view_some(rows, ids)
         cost = signed_costs(positives, training.row_cost, weight, rows.dtype, ids)
         if training.pair_weight is not None:
-            cost *= training.pair_weight(training.positives, columns)[ids]
+            factors = training.pair_weight(training.positives, columns)
+            cost *= factors if len(ids) == len(factors) else factors[ids]
         solution = solve_block(
             view.rows, cost, loss=options.loss, tol=tol, max_iter=options.max_iter, seed=options.seed
         )
