@@ -49,7 +49,9 @@ EURLEX57K were set aside: nothing was chosen on them, nor on the test texts of N
 and of the large WordNet set. The order of the candidates and the limit of the work were chosen on the other sets,
 whose figures are optimistic by as much. That plain words have no words of one letter was decided after a first
 measurement of NIPS, where the same model with them was 0.9 points below the pipeline; it was tried on 1,000 rows of
-six other sets, where it changes the mean of plain words by less than 0.1 points.
+six other sets, where it changes the mean of plain words by less than 0.1 points. A rule of one standard error for
+costs, as for features, was measured too: State of the Union +0.7 instead of +3.9, the others alike; half an error
+stayed.
 """
 
 

@@ -31,6 +31,7 @@ _LARGER = 2.5  # sample of large sets, in these numbers
 LEAST_ROWS = 30  # fewer texts are not searched
 _LEAST_CLASSES = 24  # in a sample of whole classes
 _BEYOND_NOISE = 1.0  # errors that a gain must exceed
+_COST_NOISE = 0.5  # the same, for a cost: two costs differ in few texts
 _COSTS = (0.3, 10.0)  # smallest and largest cost
 _COUPLINGS = (0.1, 0.3)
 _LOGISTIC = 10.0  # cost of the logistic loss, in that of the squared hinge
@@ -112,7 +113,7 @@ def choose_cost(search: Search, lead: Candidate, steps: Iterable[float], folds: 
     for step in steps:
         while _COSTS[0] <= best.C * step <= _COSTS[1]:
             other = best._replace(C=best.C * step)
-            if not search.better(best, other, _BEYOND_NOISE, folds):
+            if not search.better(best, other, _COST_NOISE, folds):
                 break
             best = other
     return best
