@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from arbora import expand
 
@@ -194,3 +195,9 @@ def test_strings_of_missing_labels_are_reported(blank):
     y = np.where(HALF < 0, blank, np.array(list("abcd"))[HALF])
     with pytest.warns(UserWarning, match=f"y holds the string '{blank}' in 20 rows"):
         expand.WithinClassTransform().fit(rows(), y)
+
+
+def test_labels_in_a_sparse_matrix_are_refused():
+    X, y = np.random.default_rng(0).random((12, 3)), sp.csr_array(np.eye(3)[np.arange(12) % 3])
+    with pytest.raises(ValueError, match="sparse matrix: give an array with one label per row"):
+        expand.DiscriminativeClustering(2, random_state=0).fit(X, y)

@@ -78,6 +78,10 @@ def read_labels(y: Any, n_rows: int, name: str) -> Labels:
 
 def columns_of(y: Any, n_rows: int) -> list[Any]:
     """Columns of y: one for a vector, several for a matrix or data frame."""
+    if hasattr(y, "tocsr"):
+        raise ValueError(
+            "y is a sparse matrix: give an array with one label per row, or a column per variable."
+        )
     if isinstance(y, list | tuple):
         given = np.empty(len(y), object)
         given[:] = y
