@@ -210,11 +210,13 @@ def kill_server(rng: random.Random, folder: Path) -> Outcome:
         if not address:
             return Outcome(killed, "the server does not start")
         timer = threading.Timer(rng.uniform(0.0, 0.3), os.kill, (process, signal.SIGKILL))
-        with httpx.Client(timeout=30) as client:
+        url = httpx.URL(address)
+        headers = {"Authorization": f"Bearer {url.params['token']}"}
+        with httpx.Client(timeout=30, headers=headers) as client:
             try:
                 if turn == 0:
                     timer.start()
-                while client.post(f"{address}api/file", json={"text": "cargo port"}).status_code == 200:
+                while client.post(url.join("/api/file"), json={"text": "cargo port"}).status_code == 200:
                     if turn == 1:
                         break
                 else:
