@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 
@@ -54,11 +55,14 @@ def processor_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def _connection(host: str, port: int, bodies: list[bytes], turns: list[int], times: list[float]) -> int:
+async def _connection(address: str, bodies: list[bytes], turns: list[int], times: list[float]) -> int:
     """Send requests over one connection, one after the other; return how many failed."""
-    reader, writer = await asyncio.open_connection(host, port)
+    url = urlsplit(address)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
     failed = 0
-    head = f"POST /api/file HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\nContent-Length: "
+    token = "".join(f"Authorization: Bearer {one}\r\n" for one in parse_qs(url.query).get("token", []))
+    head = f"POST /api/file HTTP/1.1\r\nHost: {url.netloc}\r\n{token}"
+    head += "Content-Type: application/json\r\nContent-Length: "
     while turns:
         body = bodies[turns.pop() % len(bodies)]
         begun = time.perf_counter()
@@ -75,7 +79,6 @@ async def _connection(host: str, port: int, bodies: list[bytes], turns: list[int
 async def _drive(
     address: str, process: int, bodies: list[bytes], n: int, longest: float
 ) -> tuple[list[float], int, list[float]]:
-    host, port = re.fullmatch(r"http://([\d.]+):(\d+)/", address).groups()  # type: ignore[union-attr]
     turns, times, memory = list(range(n)), list[float](), list[float]()
 
     async def watch() -> None:
@@ -89,7 +92,7 @@ async def _drive(
             await asyncio.sleep(1)
         turns.clear()
 
-    jobs = [_connection(host, int(port), bodies, turns, times) for _ in range(CONNECTIONS)]
+    jobs = [_connection(address, bodies, turns, times) for _ in range(CONNECTIONS)]
     watching = [asyncio.create_task(watch()), asyncio.create_task(limit())]
     failed = sum(await asyncio.gather(*jobs))
     for task in watching:
@@ -157,10 +160,9 @@ def keep_alive(checkouts: dict[str, Path], turns: int = 2, n: int = 150) -> dict
                 try:
                     assert process.stdout is not None
                     address = json.loads(process.stdout.readline())["address"]
-                    host, port = re.fullmatch(r"http://([\d.]+):(\d+)/", address).groups()  # type: ignore[union-attr]
                     found: list[float] = []
                     body = b'{"text": "cargo port"}'
-                    asyncio.run(_connection(host, int(port), [body], list(range(n)), found))
+                    asyncio.run(_connection(address, [body], list(range(n)), found))
                     times[which] += found[n // 10 :]
                 finally:
                     process.terminate()
