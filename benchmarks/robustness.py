@@ -27,9 +27,10 @@ from benchmarks._common.text_stream import stream
 KEPT = Path(__file__).parents[1] / "build" / "robustness.json"
 ABOUT = """
 `python -m benchmarks.robustness`; counts of `make fuzz`, `make chaos` and the runs that it describes. The machine was
-busy with other work (load 15 to 25 on 2 cores): times of the clock are upper bounds, processor times are not.
-Counts add up from run to run, while findings are mended: 132,769 of the inputs (seeds from 0) and up to 100 trials of
-a scenario are of an earlier run with older harnesses, the others (seeds from 1,000,000) of this one.
+busy with other work, which had a lower priority in the last runs: times of the clock are upper bounds, processor
+times are not. Counts add up from run to run, while findings are mended: 132,769 of the inputs have seeds from 0 (with
+older harnesses), 478,654 from 1,000,000, the others from 2,000,000. "Unclean" counts findings of all runs that are
+kept; each is mended, and its input is refused now.
 """
 
 
@@ -52,7 +53,8 @@ def report_fuzz(counts: dict[str, Any]) -> None:
         "result. Hung: over 10 processor seconds, or 60 s without computing, twice. Model files and estimators run "
         "with `ARBORA_CHECK=1`, so that a kernel that leaves its arrays is found too. Aim: a million inputs. Found "
         "and mended while these runs were prepared: `MixtureDiscriminantClustering` gave probabilities that were not "
-        "finite for a value of 1e300, and a request with a broken body left a traceback in the log of the server.\n"
+        "finite for a value of 1e300, a request with a broken body left a traceback in the log of the server, and "
+        "`DiscriminativeClustering` raised an IndexError for labels in a sparse matrix (the one that is counted).\n"
     )
     columns = ("inputs", "accepted", "refused", "crashed", "hung", "unclean", "peak")
     print("| target | input | " + " | ".join(columns[:-1]) + " | memory, MB |")
