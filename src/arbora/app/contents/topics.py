@@ -15,7 +15,7 @@ from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.relevance import Terms, relevance_terms
 from arbora.app.contents.subject import Subject, base_content
 from arbora.app.contents.topic_times import bin_of, describe_time
-from arbora.app.contents.words import forms_of, group_forms, typical_words
+from arbora.app.contents.words import forms_of, group_forms, typical_members, typical_words
 from arbora.app.documents.collection import Documents
 from arbora.app.folder import Content
 from arbora.core.warn_caller import warn_caller
@@ -179,9 +179,9 @@ def node_words(
     X = sp.csr_array(X)
     if not X.nnz or X.nnz > _DENSEST * X.shape[0] * X.shape[1] or X.data.min() < 0:
         return [top_words(mean, columns) for mean in found.means], None
-    n_rows, n_nodes = X.shape[0], found.tree.n_nodes
-    at = sp.csr_array((np.ones(n_rows), found.node, np.arange(n_rows + 1)), shape=(n_rows, n_nodes))
-    groups = group_forms(forms_of(None, X, columns, None), found.tree.close(at.astype(bool)))
+    below = found.tree.close(sp.eye_array(found.tree.n_nodes, dtype=bool, format="csr")).T
+    members = typical_members(X, found.node, found.means)
+    groups = group_forms(forms_of(None, X, columns, None), members).take(below.astype(np.float64))
     kin = np.asarray(found.tree.parent).tolist()
     return typical_words(groups, N_WORDS, siblings=kin), relevance_terms(groups, kin)
 
