@@ -60,7 +60,8 @@ best of seven looks at the classes. The texts of the CLUTO sets are made of thei
 and the rule for words were chosen on the other sets; {", ".join(SET_ASIDE)} were set aside (nips was measured before
 with an older rule for words, the others once). That topics in trees and over time share a concentration was chosen
 on R8 and the Python docs. NPMI and diversity of NMF and LDA are those of {WORDS} words. Words of fewer than 5% of the
-documents of a topic are not listed, so that lists of `TopicModel` may be shorter; "of {WORDS}" is the NPMI of {WORDS}
+documents of a topic, and of fewer than half of those with its commonest word, are not listed, so that lists of
+`TopicModel` may be shorter; "of {WORDS}" is the NPMI of {WORDS}
 words of every topic, in brackets the number of words that are listed.
 """
 

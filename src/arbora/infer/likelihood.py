@@ -55,7 +55,8 @@ class Chunk:
         e = np.exp(-np.abs(S))
         norm = (np.maximum(S, 0) + np.log1p(e)).sum(axis=1)
         S[:] = np.where(S > 0, 1, e) / (1 + e)
-        return float(self.total.ravel() @ norm - self.label_weight @ at_labels)
+        total, weight = self.total.ravel().astype(np.float64), self.label_weight.astype(np.float64)
+        return float(total @ norm.astype(np.float64) - weight @ at_labels.astype(np.float64))
 
     def slopes(self, P: Matrix) -> Matrix:
         """Gradient by the scores."""

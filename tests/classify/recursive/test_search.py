@@ -1,4 +1,4 @@
-"""Choosing C and coupling: brute force picks the same, paths end, splits of any kind, what is told and kept."""
+"""Choosing C and coupling: brute force picks the same, paths end, splits of any kind, what is warned of and kept."""
 
 import tracemalloc
 import warnings
@@ -177,11 +177,11 @@ def test_the_end_of_given_costs_is_reported(rises, n_warnings, monkeypatch):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         RecursiveSVC(C="cv", Cs=[0.01, 0.02, 0.03], cv=splits, **QUICK).fit(X, Y)
-    told = [
+    messages = [
         str(warning.message) for warning in caught if "chose the largest cost, 0.03" in str(warning.message)
     ]
-    assert len(told) == n_warnings
-    assert all("add larger ones to Cs" in message for message in told)
+    assert len(messages) == n_warnings
+    assert all("add larger ones to Cs" in message for message in messages)
 
 
 def test_a_race_resumes_and_chooses_the_same(tmp_path, monkeypatch):
@@ -450,20 +450,20 @@ def test_memory_of_a_search_is_counted_and_refused_before_the_first_fit(dense, m
 # --- gaps ----------------------------------------------------------------------------------------------------------
 
 
-def test_candidates_whose_gap_stays_open_are_told_once():
+def test_candidates_whose_gap_stays_open_are_warned_of_once():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         tried = {"Cs": [1e-6, 50.0], "couplings": [0.0, 0.5], "cv": 2, "max_iter": 2}
         model = RecursiveSVC(C="cv", coupling="cv", structure=TREE, **tried, **QUICK).fit(X, Y)
-    told = [str(warning.message) for warning in caught if "candidates" in str(warning.message)]
-    assert len(told) == 1
+    messages = [str(warning.message) for warning in caught if "candidates" in str(warning.message)]
+    assert len(messages) == 1
     results = model.cv_results_
     assert results["converged"].tolist() == [True, False] * 2
     np.testing.assert_array_equal(results["converged"], results["gap"] <= _search.COARSE_TOL)
-    assert told[0].startswith("2 of 4 candidates")
-    assert "max_iter=2" in told[0]
-    assert "C=50 with coupling=0.0, C=50 with coupling=0.5" in told[0]
-    assert "C=1e-06" not in told[0]
+    assert messages[0].startswith("2 of 4 candidates")
+    assert "max_iter=2" in messages[0]
+    assert "C=50 with coupling=0.0, C=50 with coupling=0.5" in messages[0]
+    assert "C=1e-06" not in messages[0]
 
 
 def test_rows_are_prepared_once_a_fold(monkeypatch):

@@ -15,10 +15,10 @@ of the squared length of the row that lies along the mean direction. Documents t
 otherwise add words that its core does not use.
 
 A term is listed for a group only if no sibling has it in a clearly larger share of its documents, so that siblings
-differ, and if it is in at least a twentieth of the documents of the group: a group without common words has a short
-list. A term is a word or a phrase of two words, and has the form that is commonest in the group ("excel" and
-"excellent" may have one stem). A word that the group uses mostly inside a listed phrase is not listed again, and
-neither is a phrase that shares a word with a listed one.
+differ, and if it is in at least a twentieth of the documents of the group, or in half as many as its commonest term:
+a group with few common words has a short list. A term is a word or a phrase of two words, and has the form that is
+commonest in the group ("excel" and "excellent" may have one stem). A word that the group uses mostly inside a listed
+phrase is not listed again, and neither is a phrase that shares a word with a listed one.
 
 References
 ----------
@@ -45,7 +45,7 @@ _SHARED = 0.5  # a sibling that has a term in more than 1 / this times as many d
 _INSIDE = 0.5  # a word whose documents are, by this share, those of a listed phrase is part of it
 _CANDIDATES = 10  # terms to consider for each word to list
 _RARITY = 1.25  # power of the inverse document frequency; 1 lists commoner words, 2 rarer ones
-_LEAST_DOCUMENTS = 2  # of a group, with a term that is listed, if the group has several
+_LEAST_DOCUMENTS = 2  # of a group, by their weights, with a term that is listed, if the group has several
 _LEAST_SHARE = 0.05  # of the documents of a group, with a term that is listed
 _OF_LARGEST = 0.5  # this share of the documents that have the commonest term is enough, too
 

@@ -99,12 +99,14 @@ def tree_of_labels(y: Any, separator: str = "/") -> Hierarchy | None:
 def _parts(name: str, separator: str) -> tuple[str, ...]:
     """Return the parts of a path without blanks around them; the name alone if one of them is empty."""
     parts = tuple(part.strip() for part in name.split(separator))
+    if not all(parts):
+        return (name,)
     if len(parts) > _DEEPEST:
         raise ValueError(
-            f"the label {name[:60]!r}... is a path with {len(parts)} levels, more than {_DEEPEST}: --hierarchy none "
-            "(hierarchy='none') reads labels as plain names"
+            f"the label {name[:60]!r}... is a path with {len(parts)} levels, more than {_DEEPEST}: structure='flat' "
+            "(--hierarchy none) reads labels as plain names"
         )
-    return parts if all(parts) else (name,)
+    return parts
 
 
 def rooted_tree(structure: Hierarchy | None, labels: Sequence[str]) -> Hierarchy:

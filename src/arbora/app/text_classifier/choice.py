@@ -190,7 +190,8 @@ def choose(
     if free_model:
         flat = lead
         model = choose_model(search, plain, free_cost)  # with plain words, which are the cheapest features
-        other = model._replace(features=lead.features, C=model.C * lead.C / plain.C)
+        scaled = model.C if lead.C == plain.C else model.C * lead.C / plain.C  # a given cost stays as it is
+        other = model._replace(features=lead.features, C=scaled)
         if other == model or (model.model != FLAT and search.better(lead, other, _BEYOND_NOISE)):
             lead = other
         why.append(_because(search, flat, lead, lambda one: one.model))

@@ -365,7 +365,7 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         -------
         list of lists of str
             One list for each topic, most typical words first, in their commonest form within the topic. A word that
-            fewer than 5% of the documents have is not listed.
+            fewer than 5% of the documents have, and fewer than half as many as the commonest one, is not listed.
         """
         found = typical_words(self._topic_forms(), n_words, phrases=phrases, relevance=relevance)
         return [[word for word, _ in words] for words in found]

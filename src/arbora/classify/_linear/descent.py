@@ -33,7 +33,7 @@ class Leaves(NamedTuple):
 
 
 def can_search(X: Any, model: Any, routes: Hierarchy) -> bool:
-    """Whether a search applies: sparse weights of a tree with many edges, and more than a few rows.
+    """Whether a search applies: sparse weights of a tree with many edges, and more than a few sparse rows.
 
     In a DAG the probabilities of several paths to a node add up, and a node does not bound those below it.
     """

@@ -40,6 +40,7 @@ from arbora.core.warn_caller import warn_caller
 
 _FEWEST_TRIED = 4  # costs of a path before it may end
 _FEW_CANDIDATES = 8  # that are all tried on all folds
+_ROUGH = 0.5  # relative duality gap of a fit whose answers say little
 FINALISTS = 3  # candidates of a race that are tried on more than one fold
 _DEFAULT_COUPLING = 0.1  # where a race begins
 _CLEAR = 1.0  # standard errors by which a candidate is clearly worse
@@ -79,6 +80,18 @@ def warn_of_open_gaps(results: dict[str, Any], max_iter: int) -> None:
             f"{still_open.size} of {len(results['C'])} candidates of the cross-validation reached "
             f"max_iter={max_iter} rounds on a fold, with relative duality gaps up to {results['gap'].max():.2g}: "
             f"{', '.join(names)}{more}. Their scores may be off: increase max_iter, or leave out the largest Cs.",
+            ConvergenceWarning,
+        )
+
+
+def warn_of_rough_fits(results: dict[str, Any]) -> None:
+    """Warn if training ended far from the optimum for most candidates: their order may then be wrong."""
+    rough = results["gap"] > _ROUGH
+    if 2 * rough.sum() > len(rough):
+        warn_caller(
+            f"{rough.sum()} of {len(rough)} candidates of the cross-validation were far from their optimum after "
+            f"{MOST_ROUNDS} rounds (relative duality gaps up to {results['gap'].max():.2g}): the choice of C and "
+            "coupling may be poor. Scale the features, or give smaller Cs.",
             ConvergenceWarning,
         )
 
@@ -125,6 +138,8 @@ def select(
     estimator._split_by = estimator.cv
     if estimator.max_iter <= MOST_ROUNDS:  # otherwise coarse training ended on purpose
         warn_of_open_gaps(estimator.cv_results_, estimator.max_iter)
+    else:
+        warn_of_rough_fits(estimator.cv_results_)
     C, estimator.coupling_ = best_of(results)
     if estimator.C == "cv":
         estimator.C_ = C
@@ -236,7 +251,7 @@ def run_race(trials: Trials) -> None:
     best = climb(trials, (ladder.start, first), beside)
     leading = _climb_couplings(trials, best)
     if leading[1] != best[1]:
-        leading = climb(trials, leading, beside)
+        climb(trials, leading, beside)
     run_finals(trials)
 
 

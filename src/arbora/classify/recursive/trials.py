@@ -2,7 +2,8 @@
 
 A fold starts from the multipliers of its last candidate, which are feasible for a larger cost and a good start for
 another coupling. Candidates are ranked, not kept: training ends at a relative gap of `COARSE_TOL`, or after
-`MOST_ROUNDS` rounds. More rounds with a large cost fit the training rows more closely, but hardly change the answers.
+`MOST_ROUNDS` rounds. More rounds with a large cost mostly fit the training rows more closely and hardly change the
+answers; where gaps stay so large that they may, the search warns (`search.warn_of_rough_fits`).
 
 The `evidence` of a candidate on a fold is what a paired comparison needs: the F1 of every class (macro-F1), or the
 share of every row in the score (micro-F1).
@@ -127,6 +128,10 @@ def _judge(scores: NDArray[Any], truth: sp.csr_array, plan: Plan) -> Judged:
     if plan.threshold is None:
         answer = scores.argmax(axis=1)
         found = sp.csr_array((np.ones(len(answer)), answer, np.arange(len(answer) + 1)), shape=truth.shape)
+        if measure is macro_f1:  # over the classes of the fold, the same for all candidates
+            present = np.unique(truth.indices)
+            values = evidence(truth[:, present], found[:, present], macro=True)
+            return Judged(float(values.mean()) if len(values) else 0.0, values)
         score = float(measure(truth.indices, answer))
     else:
         threshold = make_threshold(plan.threshold)

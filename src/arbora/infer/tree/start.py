@@ -4,7 +4,7 @@ With the precisions that text has, Newton's method alone takes most of its steps
 neighbourhood of the optimum. A few sweeps of coordinate ascent in the dual get there at the cost of a few products
 (`kernels.linear.softmax_tree`, `kernels.linear.logistic_tree`). The dual is soon near its optimum; the weights lag
 behind, and Newton's method ends in a few steps what sweeps alone do slowly. On the Python documentation (5,644 rows,
-9,496 features, 405 classes, precisions of the prior), objective and CPU seconds on one thread of a busy machine:
+9,496 features, 405 classes, precisions of the prior), objective and processor seconds of one thread:
 
     softmax                20 sweeps     109.3 in 2.7 s        then 48 products     97.0 in 7.5 s, double precision
     independent classes    25 sweeps     175.0 in 5.2 s        then 41 products    149.6 in 5.1 s, single precision
@@ -114,7 +114,7 @@ class TreeSweeps:
     def _between(self, n_classes: int) -> Matrix:
         """First probabilities: almost the labels, the rest by the shares of the classes."""
         count = np.asarray(self.cost @ self.Y, np.float64)
-        share = (count + 0.5) / (self.cost.sum(dtype=np.float64) + 0.5 * n_classes)
+        share = (count + 0.5) / (self.cost.sum(dtype=np.float64) + 0.5 * n_classes + 0.5)  # below 1
         other, own = _LABEL * share, 1 - _LABEL + _LABEL * share
         if not self.softmax:
             other, own = other / (1 - other), own / (_LABEL * (1 - share))  # odds
