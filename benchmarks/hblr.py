@@ -337,11 +337,8 @@ def main() -> None:
             asked = [method for method in TABLES[data] if method in options.methods]
             for key in keys(data, asked, options.quick):
                 cells.run(key)
-    if options.quick:
+    with published(SECTION, write=not options.quick):
         report(cells, options)
-    else:
-        with published(SECTION):
-            report(cells, options)
 
 
 if __name__ == "__main__":

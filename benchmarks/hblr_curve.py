@@ -160,11 +160,8 @@ def main() -> None:
     if not options.table:
         for method in options.names:
             cells.run(method)
-    if options.quick:
+    with published(SECTION, write=not options.quick):
         report(cells, options)
-    else:
-        with published(SECTION):
-            report(cells, options)
 
 
 if __name__ == "__main__":

@@ -125,11 +125,8 @@ def main() -> None:
             wild_task(data, options.cache, options.quick)
             for likelihood in CELLS[data]:
                 cells.run(f"{data} {likelihood}")
-    if options.quick:
+    with published(SECTION, write=not options.quick):
         report(cells)
-    else:
-        with published(SECTION):
-            report(cells)
 
 
 if __name__ == "__main__":

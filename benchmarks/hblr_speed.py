@@ -224,11 +224,8 @@ def main() -> None:
             task(FITS[name][0], options.cache, options.quick)
             for n_threads in threads_of(name):
                 cells.run(f"{name} {n_threads}")
-    if options.quick:
+    with published(SECTION, write=not options.quick):
         report(cells)
-    else:
-        with published(SECTION):
-            report(cells)
 
 
 if __name__ == "__main__":

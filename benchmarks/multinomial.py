@@ -387,11 +387,8 @@ def main() -> None:
         if not options.only:
             options.budget = _MOST_SYNTHETIC
             cells.run("synthetic")
-    if options.quick:
+    with published(SECTION, write=not options.quick):
         report(cells, options)
-    else:
-        with published(SECTION):
-            report(cells, options)
     draw(cells, list(NAMES))
 
 

@@ -271,11 +271,8 @@ def main() -> None:
             task(data, options.cache, options.quick)  # loaded before the cells are timed
             for method in options.methods:
                 cells.run(f"{data} {method}")
-    if options.quick:
+    with published(SECTION, write=not options.quick):
         report(cells, options)
-    else:
-        with published(SECTION):
-            report(cells, options)
 
 
 if __name__ == "__main__":

@@ -228,11 +228,8 @@ def main() -> None:
                     cells.run(f"round {point}")
             else:
                 cells.run(f"model {name}")
-    if options.quick:
+    with published(SECTION, write=not options.quick):
         report(cells)
-    else:
-        with published(SECTION):
-            report(cells)
 
 
 if __name__ == "__main__":

@@ -204,11 +204,8 @@ def main() -> None:
             task(name, options.cache, options.quick)
             cells.run(f"fit {name}")
             cells.run(f"predict {name}")
-    if options.quick:
+    with published(SECTION, write=not options.quick):
         report(cells, options)
-    else:
-        with published(SECTION):
-            report(cells, options)
 
 
 if __name__ == "__main__":

@@ -227,11 +227,8 @@ def main() -> None:
             prepared(name, options.cache, options.quick)
         for key in keys(options):
             cells.run(key)
-    if options.quick:
+    with published(SECTION, write=not options.quick):
         report(cells)
-    else:
-        with published(SECTION):
-            report(cells)
 
 
 if __name__ == "__main__":

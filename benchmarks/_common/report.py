@@ -41,11 +41,14 @@ def machine() -> str:
 
 
 @contextmanager
-def published(name: str) -> Iterator[None]:
+def published(name: str, write: bool = True) -> Iterator[None]:
     """Write the output of the block to RESULTS.md; it replaces a section of the same name.
 
-    An error or Ctrl-C inside the block leaves the file unchanged.
+    An error or Ctrl-C inside the block leaves the file unchanged. Without `write` the output is printed only.
     """
+    if not write:
+        yield
+        return
     echo = _Echo()
     with redirect_stdout(echo):
         yield

@@ -169,7 +169,8 @@ def report_bertopic(cells: Cells, titles: Mapping[str, str]) -> None:
     print(
         "`TopicModel()`), on the same random samples of texts. The encoder reads 256 tokens, little of a long text."
     )
-    print(f"Outliers are a topic of their own in the NMI. Seconds with the encoder; one seed; {versions}.\n")
+    print(f"Outliers are a topic of their own in the NMI. Seconds with the encoder; one seed; {versions}.")
+    print("The other sets were not measured.\n")
     lines = [
         (
             f"{title}, {one['n_texts']} texts" if k == 0 else "",

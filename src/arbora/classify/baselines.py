@@ -103,13 +103,14 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
         class. It is better where new documents are like the training documents, and worse where they are not.
     threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
         Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the better one of
-        "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels. All but "zero" are
-        learned on the rows that are held out for the calibration, with models as precise as the final one;
-        `calibration=None` then holds out rows as "holdout" does.
+        "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels or both
+        give far too many. All but "zero" are learned on the rows that are held out for the calibration, with models
+        as precise as the final one; `calibration=None` then holds out rows as "holdout" does.
     negatives : {"all", "near"}
-        "near" trains each block of 32 classes on their positives and a sample of the other rows (a sixteenth, at
-        least 512 rows; all of up to 2,048): two to three times faster with thousands of classes, but less accurate,
-        by 0.2 and by 9 points of micro-F1 on the two sets measured: compare it with "all" on your data.
+        "near" trains each block of 32 classes on their positives and a sample of the rows (a sixteenth, at least
+        512 and as many as the positives; all rows if there are up to 2,048, or if this is more than half of them).
+        It is two to three times faster with thousands of classes, but less accurate, by 0.2 and by 9 points of
+        micro-F1 on the two sets measured: compare it with "all" on your data.
         The duality gap is then that of the problem with these rows, not of the full one, and 1% is enough.
     dtype : "float32" or "float64"
         Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
@@ -262,9 +263,9 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         class. It is better where new documents are like the training documents, and worse where they are not.
     threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
         Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the better one of
-        "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels. All but "zero" are
-        learned on the rows that are held out for the calibration, with models as precise as the final one;
-        `calibration=None` then holds out rows as "holdout" does.
+        "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels or both
+        give far too many. All but "zero" are learned on the rows that are held out for the calibration, with models
+        as precise as the final one; `calibration=None` then holds out rows as "holdout" does.
     dtype : "float32" or "float64"
         Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional

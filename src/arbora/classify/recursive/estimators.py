@@ -75,7 +75,8 @@ class RecursiveSVC(RecursiveClassifier):
         class. It is better where new documents are like the training documents, and worse where they are not.
     threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
         Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the better one of
-        "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels.
+        "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels or both
+        give far too many.
     prune_below : float, optional
         Store the weights as sparse differences of nodes from their parents, without entries whose absolute value is
         not above this: for structures so large that a dense `coef_` does not fit. 0.0 drops only zeros.
