@@ -89,7 +89,7 @@ def rows_of(data: str, likelihood: str, cells: Cells) -> list[tuple[Any, ...]]:
     """Rows of the table for one cell."""
     cell = cells.kept(f"{data} {likelihood}")
     if cell is None or cell["status"] != DONE:
-        return [(title(data), likelihood, summary(cell), *[None] * 9)]
+        return [(title(data), likelihood, summary(cell), *[None] * 10)]
     base = cell["models"].get(PEER, {}).get("seconds")
     rows = []
     for name, found in cell["models"].items():
