@@ -35,12 +35,13 @@ def is_there() -> bool:
 
 
 def run(name: str, texts: list[str], n_topics: int | None, seed: int) -> dict[str, Any]:
-    """Return what `bertopic_child` found; embeddings of the same texts are computed once."""
-    texts_hash = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
+    """Return what `bertopic_child` found; embeddings of the same texts by the same encoder are computed once."""
+    encoder = os.environ[_ENCODER]
+    texts_hash = hashlib.sha256("\0".join([encoder, *texts]).encode()).hexdigest()[:12]
     folder = Path(tempfile.gettempdir()) / "arbora-bertopic"
     folder.mkdir(exist_ok=True)
     job, found = folder / f"{name}-{texts_hash}.json", folder / f"{name}-{texts_hash}.found"
-    given = {"texts": texts, "encoder": os.environ[_ENCODER], "n_topics": n_topics, "seed": seed}
+    given = {"texts": texts, "encoder": encoder, "n_topics": n_topics, "seed": seed}
     job.write_text(json.dumps(given), encoding="utf-8")
     child = Path(__file__).with_name("bertopic_child.py")
     offline = {"HF_HUB_OFFLINE": "1", "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
