@@ -123,6 +123,15 @@ def test_clones_are_found_by_the_spread_of_their_rows(kappa, n_clusters):
     assert without_clones(rows, rng.permutation(labels), 2).max() == 0  # random halves of the same rows
 
 
+def test_clones_are_found_by_the_means_of_the_model():
+    """Components of one row each, whose means a prior draws to one direction, are one; two others are not."""
+    rows = WeightedRows(sp.csr_array(np.eye(6)), np.ones(6))
+    labels, prior = np.arange(6), np.full(6, 6**-0.5)
+    fitted = prior + np.array([2.0, 2.0, 0.01, 0.01, 0.01, 0.01])[:, None] * np.eye(6)
+    assert without_clones(rows, labels, 6).tolist() == [0, 1, 2, 3, 4, 5]
+    assert without_clones(rows, labels, 6, fitted.T).tolist() == [0, 1, 2, 2, 2, 2]
+
+
 def test_filling_up_splits_what_is_widest_and_stops_at_single_directions(repeated):
     rows = WeightedRows(sp.csr_array(repeated / np.linalg.norm(repeated, axis=1, keepdims=True)), np.ones(60))
     labels = np.repeat([0, 0, 1], 20)  # the first cluster has two directions

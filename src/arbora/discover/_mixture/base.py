@@ -248,6 +248,10 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         """Return a fit without empty and without cloned components, and their number."""
         return repaired(self, rows, fit, n_components, seed, engine)
 
+    def _fitted_means(self, params: Any) -> NDArray[Any] | None:
+        """Return the means (n_features, n_components) if a prior moves them away from those of their rows."""
+        return None
+
     def _settings(self) -> tuple[str, dict[str, Any]]:
         """Return what distinguishes this fit from other fits of the same rows."""
         params = {name: value for name, value in self.get_params().items() if name not in _NOT_OF_THE_MODEL}

@@ -7,6 +7,8 @@ component, and r their mean cosine with it,
     1 - m_j.m_k < 0.05 min(1 - r_j, 1 - r_k),
 
 so that the distance of two means is compared with the spread of the rows around them, in any number of dimensions.
+They are clones, too, if this holds for the means of the model and the spread around those, with 0.1 instead of 0.05: a
+component with few rows may have nearly the mean of its prior, as others have.
 
 Empty components are dropped and clones are merged; what is left starts a fit with fewer components. If a number of
 components was asked for, a second fit starts with that number: the components with the widest spread are split until
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 Labels = NDArray[np.int64]
 
 _SAME_MEAN = 0.05  # distance of the means of clones, relative to the spread of their rows
+_SAME_FITTED_MEAN = 0.1  # the same for the means of a model with a prior
 _SPLIT_ITERATIONS = 5
 _MOST_PRUNINGS = 3  # fits in which components may become empty again
 
@@ -66,8 +69,12 @@ def describe(rows: WeightedRows, labels: Labels, n_clusters: int) -> Clusters:
     return Clusters(counts, means, np.maximum(spread, 0.0))
 
 
-def without_clones(rows: WeightedRows, labels: Labels, n_clusters: int) -> Labels:
+def without_clones(
+    rows: WeightedRows, labels: Labels, n_clusters: int, fitted: NDArray[Any] | None = None
+) -> Labels:
     """Return labels 0, 1, ... without gaps, in which clusters with the same mean are one.
+
+    `fitted` are the means of the model (n_features, n_clusters), if they differ from those of the rows.
 
     Examples
     --------
@@ -78,12 +85,21 @@ def without_clones(rows: WeightedRows, labels: Labels, n_clusters: int) -> Label
     """
     found, labels = np.unique(labels, return_inverse=True)
     clusters = describe(rows, labels, len(found))
-    distance = 1 - clusters.means @ clusters.means.T
-    close = distance < _SAME_MEAN * np.minimum.outer(clusters.spread, clusters.spread)
+    close = _same_mean(clusters.means, _SAME_MEAN * clusters.spread)
+    if fitted is not None:
+        means = fitted[:, found].T.astype(np.float64)
+        means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        cosine = (1 - clusters.spread) * np.einsum("ij,ij->i", clusters.means, means)  # mean over the rows
+        close |= _same_mean(means, _SAME_FITTED_MEAN * (1 - cosine))
     _, group = connected_components(close, directed=False)
     first = np.unique(group, return_index=True)[1]  # groups in the order of their first cluster
     merged: Labels = np.argsort(np.argsort(first))[group][labels]
     return merged
+
+
+def _same_mean(means: NDArray[np.float64], distance: NDArray[np.float64]) -> NDArray[np.bool_]:
+    close: NDArray[np.bool_] = 1 - means @ means.T < np.minimum.outer(distance, distance)
+    return close
 
 
 def fill_up(rows: WeightedRows, labels: Labels, n_clusters: int, rng: np.random.Generator) -> Labels | None:
@@ -166,7 +182,8 @@ def repaired(
     again = without_annealing(mixture)
 
     def clusters(found: MixtureFit, n: int) -> Labels:
-        return without_clones(plain, assigned(mixture, found.params, rows, engine), n)
+        labels = assigned(mixture, found.params, rows, engine)
+        return without_clones(plain, labels, n, mixture._fitted_means(found.params))
 
     labels = clusters(fit, n_components)
     if labels.max() + 1 == n_components:

@@ -297,6 +297,9 @@ class BayesianVMFMixture(PartialFitMixture):
     def _n_parameters(self) -> int:
         return n_mixture_parameters(self)
 
+    def _fitted_means(self, params: VMFPosterior) -> NDArray[Any]:
+        return params.directions
+
     def _log_joint(self, params: VMFPosterior, X: sp.csr_array) -> NDArray[np.float64]:
         return posterior_log_joint(params, X)
 

@@ -255,6 +255,9 @@ class DirichletProcessVMFMixture(Mixture):
     def _n_parameters(self) -> int:
         return n_mixture_parameters(self)
 
+    def _fitted_means(self, params: DPPosterior) -> NDArray[Any]:
+        return params.components.directions
+
     def _log_joint(self, params: DPPosterior, X: sp.csr_array) -> Array:
         return linear_log_joint(dp_scores(params), X)
 
