@@ -1,6 +1,9 @@
 """Bessel functions and von Mises-Fisher quantities against mpmath, SciPy, integrals, identities and closed forms."""
 
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -19,7 +22,7 @@ from arbora.special import (
     vmf_log_normalizer,
     vmf_logpdf,
 )
-from arbora.special.kernels import ENOUGH, SWITCH
+from arbora.special.kernels import ENOUGH, SWITCH, _ufunc
 from support.bessel_reference import Exact, exact
 
 MAX_ORDER, MAX_X = 5e5, 1e8
@@ -401,3 +404,20 @@ def test_kappa_mle_arguments_out_of_range(r, n_features, message):
 def test_logpdf_invalid_input(X, mu, kappa, message):
     with pytest.raises(ValueError, match=message):
         vmf_logpdf(X, mu, kappa)
+
+
+def test_threads_compile_a_function_without_a_warning():
+    def twice(x):
+        return 2.0 * x
+
+    function = _ufunc(twice)
+    start = Barrier(4)
+
+    def call(_):
+        start.wait()
+        return function(np.ones(3)).sum()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(call, range(4))) == [6.0] * 4

@@ -40,6 +40,8 @@ K. Hornik and B. Grün, Amos-type bounds for modified Bessel function ratios, J.
 
 import math
 from collections.abc import Callable
+from functools import wraps
+from threading import Lock
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numba
@@ -48,6 +50,7 @@ import numpy.typing as npt
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 Polynomial: TypeAlias = list[int]
+_COMPILING = Lock()
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 SWITCH = 32.0  # power series for smaller t, uniform expansion for larger t
@@ -69,7 +72,16 @@ def _kernel(function: _Function) -> _Function:
 def _ufunc(function: Callable[..., float]) -> Callable[..., FloatArray]:
     """Make a broadcasting function; it returns NaN for arguments out of range, and callers raise the error."""
     vectorize: Any = numba.vectorize  # numba has no types
-    return cast(Callable[..., FloatArray], vectorize(cache=True)(function))
+    compiled = vectorize(cache=True)(function)
+
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> FloatArray:
+        if compiled.types:
+            return cast(FloatArray, compiled(*arguments, **options))
+        with _COMPILING:  # numba warns if two threads compile a function at the same time
+            return cast(FloatArray, compiled(*arguments, **options))
+
+    return call
 
 
 def _times(a: Polynomial, b: Polynomial) -> Polynomial:

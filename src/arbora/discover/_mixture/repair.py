@@ -7,8 +7,8 @@ component, and r their mean cosine with it,
     1 - m_j.m_k < 0.05 min(1 - r_j, 1 - r_k),
 
 so that the distance of two means is compared with the spread of the rows around them, in any number of dimensions.
-They are clones, too, if this holds for the means of the model and the spread around those, with 0.1 instead of 0.05: a
-component with few rows may have nearly the mean of its prior, as others have.
+They are clones, too, if this holds for the means of the model and the spread around those, with 0.1 instead of 0.05:
+components with few rows may have nearly the mean of their prior.
 
 Empty components are dropped and clones are merged; what is left starts a fit with fewer components. If a number of
 components was asked for, a second fit starts with that number: the components with the widest spread are split until
