@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,15 +63,17 @@ def show_expansion(data: Dataset, branch: str) -> Content:
     learned = ExpansionOptions(transform="within", clusterer="vmf")
     tried = {
         "estimated number of new groups": learned,
-        "given number": learned._replace(new=len(hidden.names)),
-        "given number, nothing learned": learned._replace(new=len(hidden.names), transform="identity"),
+        f"{len(hidden.names)} new groups asked for": learned._replace(new=len(hidden.names)),
+        f"{len(hidden.names)} asked for, nothing learned": learned._replace(new=len(hidden.names), transform="identity"),
     }
     rows, found = [], {}
     for name, options in tried.items():
         start = time.perf_counter()
-        found[name] = expand_documents(hidden.documents, options)
+        with warnings.catch_warnings():  # the table shows how many groups are found
+            warnings.filterwarnings("ignore", ".*were asked for, and")
+            found[name] = expand_documents(hidden.documents, options)
         rows.append((name, *_scores(found[name], hidden, known), time.perf_counter() - start))
-    columns = ("ExpandClusters", "groups", "all", "known", "new", "seconds")
+    columns = ("ExpandClusters", "found", "all", "known", "new", "seconds")
     print(f"\n{Table(columns, tuple(rows), ('', 'd', 'percent', 'percent', 'percent', '.1f'))}")
     print_paragraph(
         "Hungarian accuracy over the pile, with one assignment of groups to modules: all documents, those of known "
