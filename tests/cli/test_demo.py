@@ -152,8 +152,8 @@ def test_hidden_modules_are_found_again(corpus, shown):
     assert kept
     assert set(kept).isdisjoint(hidden.names)
     part = printed.partition("Expand:")[2].partition("Topics over time")[0]
-    given = next(line for line in part.splitlines() if line.startswith("given number  "))
-    assert [float(score) for score in given.split()[3:6]] == [100, 100, 100]  # words tell modules apart
+    given = next(line for line in part.splitlines() if "new groups asked for" in line)
+    assert [float(score) for score in given.split()[6:9]] == [100, 100, 100]  # words tell modules apart
     plan = open_folder(folder / demo_page.GROUPS).plan
     assert plan.count("\n") == 1 + sum(label is None for label in hidden.documents.y)
 

@@ -64,7 +64,9 @@ def show_expansion(data: Dataset, branch: str) -> Content:
     tried = {
         "estimated number of new groups": learned,
         f"{len(hidden.names)} new groups asked for": learned._replace(new=len(hidden.names)),
-        f"{len(hidden.names)} asked for, nothing learned": learned._replace(new=len(hidden.names), transform="identity"),
+        f"{len(hidden.names)} asked for, nothing learned": learned._replace(
+            new=len(hidden.names), transform="identity"
+        ),
     }
     rows, found = [], {}
     for name, options in tried.items():
