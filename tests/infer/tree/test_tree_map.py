@@ -9,7 +9,6 @@ from scipy.optimize import minimize
 from scipy.special import expit, logsumexp, softmax
 from sklearn.linear_model import LogisticRegression
 
-from arbora.core import memory
 from arbora.engine import ThreadEngine
 from arbora.infer.tree import map as tree_map
 from arbora.infer.tree.blocks import TreeBlocks, class_blocks
@@ -334,11 +333,3 @@ def test_no_marginals_where_blocks_are_too_large(monkeypatch):
 def test_invalid_problems_are_refused(change, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         solve(make(**change))
-
-
-def test_memory_is_checked_before_training(monkeypatch):
-    monkeypatch.setattr(memory, "available_memory", lambda: 1000)
-    with pytest.raises(
-        MemoryError, match="Training 5 classes in a tree of 9 nodes on 40 rows with 5 features"
-    ):
-        solve(make())

@@ -222,7 +222,7 @@ def test_classifier_ends_near_the_best_objective_of_its_precisions(likelihood, m
         rounds.append((given, found.objective, options["by_objective"]))
         return found
 
-    monkeypatch.setattr("arbora.classify.bayes.partial_map.solve_map", solve_and_note)
+    monkeypatch.setattr("arbora.classify.bayes.map_solver.solve_map", solve_and_note)
     data = make_hierarchical_text(200, 400, n_leaves=8, depth=2, random_state=0)
     X = LtcTransformer().fit_transform(data.X_train)
     HierarchicalBayesClassifier(data.hierarchy, likelihood=likelihood).fit(sp.csr_array(X), data.y_train)

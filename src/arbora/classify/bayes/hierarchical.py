@@ -32,12 +32,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from arbora.classify._common.node_predictor import NodePredictor
 from arbora.classify._common.training import check_labelled_rows
-from arbora.classify._linear.linear_model import LinearModel, as_csr, linear_scores
+from arbora.classify._linear.linear_model import LinearModel, as_csr, full_weights, linear_scores
 from arbora.classify.bayes.model_tree import model_tree
-from arbora.classify.bayes.node_report import fitted_ancestor, summarise_nodes
+from arbora.classify.bayes.node_report import fitted_ancestor, squared_norms, summarise_nodes
 from arbora.classify.bayes.posterior import TreeWeights, expected_precisions, find_posterior
 from arbora.classify.bayes.predictive import ScorePosterior, predictive_logits, score_variances
 from arbora.classify.bayes.priors import check_gamma, check_scale, constant_prior, fisher_prior
+from arbora.classify.bayes.sparse_posterior import class_variances, keep_sparse, parts_model, weights_of_nodes
+from arbora.classify.bayes.sparse_posterior import squared_norms as sparse_norms
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
@@ -49,7 +51,10 @@ from arbora.metrics.table import Table
 from arbora.structure import Hierarchy, LabelGraph
 
 _DEFAULT_TOL = {"variational": 1e-4, "map": 1e-2}
-_OPTIONAL = ("coef_covariance_", "lower_bounds_", "marginal_covariance_", "difference_covariance_")
+_OPTIONAL = (
+    "coef_covariance_", "lower_bounds_", "marginal_covariance_", "difference_covariance_", "node_coef_",
+    "node_coef_std_", "differences_", "sharing_", "node_variances_", "variance_reductions_",
+)  # fmt: skip
 
 
 class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator):
@@ -83,6 +88,10 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         error strongly: on CLEF, 0.01 left precisions within 0.2% of those of 1e-4, and probabilities within 0.002.
     max_iter : int
         Maximum number of iterations. A `ConvergenceWarning` is issued if it is reached.
+    prune_below : float, optional
+        Store the weights as sparse differences of the nodes from their parents, and drop those whose absolute value
+        is not above it; for more features and classes than a dense matrix of weights can hold. Needs
+        inference="map", likelihood="logistic" and covariance "M1" or "M3". Training is exact; biases are not pruned.
     n_jobs : int, optional
         Number of threads; it does not change the result.
     engine : None, "threads", "ray" or RayEngine
@@ -107,7 +116,13 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         The fitted tree: inner nodes first, then the classes. A class with documents on an inner node is a leaf
         below it.
     node_coef_, node_intercept_, node_coef_std_, node_intercept_std_
-        The same for all nodes of `tree_`.
+        The same for all nodes of `tree_`. With `prune_below` only the intercepts.
+    differences_, sharing_ : sparse matrices of shape (n_tree_nodes, n_features) and (n_tree_nodes, n_classes)
+        With `prune_below`: differences of the nodes from their parents, and the nodes at or above each class. `coef_`
+        is computed from them, as a sparse matrix.
+    node_variances_, variance_reductions_ : ndarray of shape (n_tree_nodes,), sparse (n_classes, n_features)
+        With `prune_below`: variances of the weights of all nodes without data, and how much the data reduce those
+        of the classes. Reductions below 1% are not stored.
     precisions_ : ndarray of shape (n_tree_nodes,), or (n_tree_nodes, n_features [+ 1]) for M2
         Expected precision of every node around its parent. The root has the precision of its prior.
     coef_covariance_ : ndarray of shape (n_classes, n_features [+ 1], n_features [+ 1])
@@ -160,6 +175,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         "fit_intercept": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="neither"), None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "prune_below": [Interval(Real, 0, None, closed="left"), None],
         "n_jobs": [Integral, None],
         "engine": ENGINE_PARAMETER,
         "verbose": ["verbose"],
@@ -178,6 +194,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         fit_intercept: bool = True,
         tol: float | None = None,
         max_iter: int = 200,
+        prune_below: float | None = None,
         n_jobs: int | None = None,
         engine: Engine | str | None = None,
         verbose: int = 0,
@@ -192,6 +209,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.max_iter = max_iter
+        self.prune_below = prune_below
         self.n_jobs = n_jobs
         self.engine = engine
         self.verbose = verbose
@@ -223,8 +241,9 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
             problem = self._prepare(X, y, sample_weight)
             with Progress(None, "iterations", self.verbose) as progress, self._training_engine() as engine:
                 posterior = find_posterior(
-                    problem, self.inference, engine, tol=self._tol, max_iter=self.max_iter, progress=progress
-                )
+                    problem, self.inference, engine, tol=self._tol, max_iter=self.max_iter,
+                    prune_below=self.prune_below, progress=progress,
+                )  # fmt: skip
             self._keep(problem, posterior)
         if not posterior.converged:
             self._warn_not_converged(posterior.change)
@@ -237,10 +256,16 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
     def _training_engine(self) -> Engine:
         return choose_engine(self.engine, self.n_jobs)
 
-    def _refuse_shards(self) -> None:
-        """Refuse models that cannot be fitted in shards if the engine is remote."""
-        splits = self.inference == "map" and self.likelihood == "logistic" and self.covariance != "M2"
-        if not splits:
+    def _refuse_options(self) -> None:
+        """Refuse models that cannot be fitted in the dual if the engine is remote or weights are pruned."""
+        in_dual = self.inference == "map" and self.likelihood == "logistic" and self.covariance != "M2"
+        if self.prune_below is not None and not in_dual:
+            raise ValueError(
+                f"prune_below={self.prune_below:g} needs inference='map', likelihood='logistic' and covariance 'M1' "
+                f"or 'M3': got inference={self.inference!r}, likelihood={self.likelihood!r}, "
+                f"covariance={self.covariance!r}. Change these, or use prune_below=None."
+            )
+        if not in_dual:
             option = f"inference={self.inference!r} with likelihood={self.likelihood!r}"
             advice = "use inference='map', likelihood='logistic' and covariance 'M1' or 'M3', or engine=None"
             require_shared_memory(
@@ -255,7 +280,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
                 "RecursiveLogisticRegression, which accepts graphs."
             )
         X, targets = check_labelled_rows(self, X, y)
-        self._refuse_shards()
+        self._refuse_options()
         check_scale(X)
         if targets.multilabel and self.likelihood == "softmax":
             raise ValueError(
@@ -264,7 +289,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
             )
         self.tree_, tree = model_tree(targets.hierarchy, targets.class_nodes)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        X = as_csr(X) if sp.issparse(X) else np.asarray(X, np.float64)
+        X = as_csr(X) if sp.issparse(X) or self.prune_below is not None else np.asarray(X, np.float64)
         Y = targets.indicator.astype(np.float64)
         bias = 1.0 if self.fit_intercept else 0.0
         sharing = share_precisions(tree, self.covariance)
@@ -279,7 +304,14 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         """Store the posterior as attributes."""
         for name in _OPTIONAL:  # of an earlier fit with other parameters
             self.__dict__.pop(name, None)
+        self.precisions_ = expected_precisions(problem, posterior.gammas)
+        self.class_rows_ = np.asarray(problem.Y.T @ problem.row_weight).ravel()
+        self.trace_, self.n_iter_ = posterior.trace, len(posterior.trace)
+        if posterior.sparse is not None:
+            keep_sparse(self, posterior.sparse, problem.tree.parent, problem.tree.leaves)
+            return
         mean, marginals = posterior.mean, posterior.marginals
+        assert mean is not None and marginals is not None  # noqa: PT018
         d, n_nodes = problem.X.shape[1], problem.tree.n_nodes
         std = np.sqrt(marginals.variance)
         if marginals.covariance is not None:
@@ -291,9 +323,6 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         self.node_coef_, self.node_coef_std_ = np.ascontiguousarray(mean[:, :d]), std[:, :d]
         self.node_intercept_ = mean[:, d] if problem.bias else np.zeros(n_nodes)
         self.node_intercept_std_ = std[:, d] if problem.bias else np.zeros(n_nodes)
-        self.precisions_ = expected_precisions(problem, posterior.gammas)
-        self.class_rows_ = np.asarray(problem.Y.T @ problem.row_weight).ravel()
-        self.trace_, self.n_iter_ = posterior.trace, len(posterior.trace)
 
     def _warn_not_converged(self, change: float) -> None:
         what = "lower bound" if self.inference == "variational" else "precisions"
@@ -310,8 +339,15 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         warn_caller(message, ConvergenceWarning)
 
     @property
-    def coef_(self) -> NDArray[Any]:
-        """Posterior means of the weights of the classes."""
+    def _sparse(self) -> bool:
+        """Whether the last fit stored sparse differences."""
+        return "differences_" in self.__dict__
+
+    @property
+    def coef_(self) -> Any:
+        """Posterior means of the weights of the classes; a sparse matrix with `prune_below`."""
+        if self._sparse:
+            return full_weights(self.differences_, self.sharing_)
         return self.node_coef_[-len(self.classes_) :]
 
     @property
@@ -322,6 +358,8 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
     @property
     def coef_std_(self) -> NDArray[Any]:
         """Posterior standard deviations of the weights of the classes."""
+        if self._sparse:
+            return class_variances(self).std()
         return self.node_coef_std_[-len(self.classes_) :]
 
     @property
@@ -330,7 +368,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         return self.node_intercept_std_[-len(self.classes_) :]
 
     def _means(self, X: Any) -> NDArray[Any]:
-        model = LinearModel(self.coef_, self.intercept_)
+        model = parts_model(self) if self._sparse else LinearModel(self.coef_, self.intercept_)
         return linear_scores(X, model, ThreadEngine(self.n_jobs)).astype(np.float64)
 
     def _scores(self, X: Any) -> NDArray[Any]:
@@ -343,8 +381,13 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
             return mean
         # In a softmax, the uncertainty of common ancestors shifts all scores alike and cancels.
         name = "coef_covariance_" if self.likelihood == "softmax" else "marginal_covariance_"
-        variance = score_variances(X, self.coef_std_, self.intercept_std_, getattr(self, name, None))
+        variance = self._score_variances(X, getattr(self, name, None))
         return predictive_logits(ScorePosterior(mean, variance), self.likelihood, bounded)
+
+    def _score_variances(self, X: Any, covariance: NDArray[Any] | None) -> NDArray[Any]:
+        if self._sparse:
+            return class_variances(self).of_scores(X)
+        return score_variances(X, self.coef_std_, self.intercept_std_, covariance)
 
     def _class_proba(self, X: Any) -> NDArray[Any]:
         scores = self._scores(X)
@@ -384,8 +427,8 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         if binary and covariance is not None:
             covariance = self.difference_covariance_[None]
             return np.sqrt(score_variances(X, None, None, covariance)[:, 0])
-        variance = score_variances(X, self.coef_std_, self.intercept_std_, covariance)
-        return np.sqrt(variance.sum(axis=1) if binary else variance)
+        variance = self._score_variances(X, covariance)
+        return np.asarray(np.sqrt(variance.sum(axis=1) if binary else variance))
 
     def node_weights(self, nodes: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """Weights of any nodes. A node without documents has those of its nearest ancestor with documents.
@@ -409,6 +452,9 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         else:
             rows = [fitted_ancestor(self.tree_, self.hierarchy_, name) for name in nodes]
         ids = np.array(rows, np.int64)
+        if self._sparse:
+            coef = weights_of_nodes(self.differences_, self.tree_.parent, ids)
+            return np.asarray(coef.toarray()), self.node_intercept_[ids]
         return self.node_coef_[ids], self.node_intercept_[ids]
 
     def node_summary(self) -> Table:
@@ -433,4 +479,9 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         if self.structure is None:
             known = range(len(self.nodes_))
             names = np.array([self.nodes_[name] if name in known else name for name in names], object)
-        return summarise_nodes(self.tree_.parent, names, self.class_rows_, self.precisions_, self.node_coef_)
+        parent, n_features = self.tree_.parent, self.n_features_in_
+        if self._sparse:
+            norms = sparse_norms(self.differences_, parent)
+        else:
+            norms = squared_norms(parent, self.node_coef_)
+        return summarise_nodes(parent, names, self.class_rows_, self.precisions_, norms, n_features)

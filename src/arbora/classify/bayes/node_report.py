@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from arbora.metrics.table import Marked, Table
 from arbora.structure import Hierarchy
 
+Array = NDArray[np.float64]
+
 _MARK_ABOVE = 2.0  # a node is marked if its distance over the median of its siblings exceeds this
 
 
@@ -28,13 +30,13 @@ def fitted_ancestor(tree: Hierarchy, hierarchy: Hierarchy, name: Any) -> int:
     return 0  # a tree of a forest without documents: the root of the model
 
 
-def _squared_distances(parent: NDArray[np.int64], weights: NDArray[Any]) -> NDArray[np.float64]:
-    """Squared distance of every node from its parent; of a root from zero."""
+def squared_norms(parent: NDArray[np.int64], weights: NDArray[Any]) -> tuple[Array, Array]:
+    """Squared distance of every node from its parent, of a root from zero; and squared norm of its weights."""
     squares = np.empty(len(parent))
     for node, up in enumerate(parent.tolist()):  # one node at a time, because the weights may fill the memory
         difference = weights[node] - weights[up] if up >= 0 else weights[node]
         squares[node] = np.dot(difference, difference)
-    return squares
+    return squares, np.array([np.dot(row, row) for row in weights])
 
 
 def _sums_to_parents(parent: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -63,11 +65,12 @@ def summarise_nodes(
     names: NDArray[Any],
     class_rows: NDArray[np.float64],
     precisions: NDArray[np.float64],
-    weights: NDArray[Any],
+    norms: tuple[Array, Array],
+    n_features: int,
 ) -> Table:
     """Make the table of `HierarchicalBayesClassifier.node_summary`.
 
-    Parents come before their children, and the classes come last.
+    Parents come before their children, and the classes come last. `norms` are those of `squared_norms`.
     """
     n_nodes = len(parent)
     rows = np.zeros(n_nodes)
@@ -75,11 +78,10 @@ def summarise_nodes(
     for node in range(n_nodes - 1, 0, -1):
         if parent[node] >= 0:
             rows[parent[node]] += rows[node]
-    squares = _squared_distances(parent, weights)
-    distance = np.sqrt(squares / max(weights.shape[1], 1))
+    squares, own = norms
+    distance = np.sqrt(squares / max(n_features, 1))
     ratio = against_siblings(parent, distance)
     n_children = np.bincount(parent[parent >= 0], minlength=n_nodes)
-    own = np.array([np.dot(row, row) for row in weights])
     of_children = _sums_to_parents(parent, squares) / np.maximum(n_children, 1)
     shared = np.where(n_children > 0, own / np.maximum(own + of_children, np.finfo(float).tiny), np.nan)
     precision = precisions if precisions.ndim == 1 else np.exp(np.log(precisions).mean(axis=1))

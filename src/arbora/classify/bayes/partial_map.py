@@ -15,36 +15,20 @@ before. A mixed step is an extrapolation, and under a vague prior the rounds are
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.classify.bayes.map_solver import MapPosterior, make_solver
 from arbora.classify.bayes.priors import MOST_PRECISION
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.core.trace import Trace
-from arbora.infer.tree.blocks import Marginals
-from arbora.infer.tree.dual import DualSolution, TreeDual, suits_dual
-from arbora.infer.tree.gaussian import Gammas, node_precisions, squared_deviations, update_gammas
-from arbora.infer.tree.map import (
-    MapSolution,
-    count_numbers,
-    laplace_diagonal,
-    laplace_marginals,
-    solve_map,
-    suits_single,
-)
-from arbora.infer.tree.problem import MapProblem, TreeProblem
-from arbora.infer.tree.start import suits_sweeps
+from arbora.infer.tree.gaussian import Gammas, node_precisions, update_gammas
+from arbora.infer.tree.problem import TreeProblem
 
-MOST_NUMBERS = (
-    1 << 29
-)  # that Newton's method may store for sparse independent classes; beyond, the dual is used
-_INNER_STEPS = 100
-_SINGLE = 1e-4  # smallest tolerance that single precision reaches for a duality gap
 _MEMORY = 5  # number of rounds that are mixed
 _RCOND = 1e-8
 _FARTHEST = 3.0  # largest distance of a mixed step from the plain round: the logarithm of a factor
@@ -52,70 +36,13 @@ _LOG_PRECISION = float(np.log(MOST_PRECISION))  # precisions stay between this a
 
 
 class MapFit(NamedTuple):
-    """Maximum a posteriori weights, Laplace variances, distributions of the precisions, and history.
+    """Most probable weights with their variances, distributions of the precisions, and history."""
 
-    `variance` is that of q, of each weight given all others. `marginals` are the marginal covariances of the nodes if
-    features are few; otherwise they hold only the variances of q.
-    """
-
-    mean: NDArray[Any]
-    variance: NDArray[Any]
-    marginals: Marginals
+    posterior: MapPosterior
     gammas: Gammas
     trace: Trace
     change: float  # relative change of the precisions in the last round
     converged: bool
-
-
-class _Inner(NamedTuple):
-    """Solver of the weights for given precisions, with tolerance `share` of the last change, capped at `most`."""
-
-    solve: Callable[[MapProblem, float], MapSolution | DualSolution]
-    share: float
-    most: float
-    close: Callable[[], None] = lambda: None
-
-    def tolerance(self, change: float, tol: float) -> float:
-        """Tolerance for a change of the precisions; never tighter than the last round needs."""
-        return self.share * max(min(change, self.most), tol)
-
-
-def _inner(problem: MapProblem, engine: Engine, tol: float) -> _Inner:
-    """Newton's method, or the dual, with a relative gap, for problems that suit it and are too large for Newton.
-
-    Newton's method stops by the gradient, relative to that at zero weights. On sparse rows with vague priors all
-    gradients near the optimum are tiny beside that one, and it stops by the objective.
-    """
-    start: Any = None
-    sparse = suits_sweeps(problem)
-    large = suits_dual(problem) and count_numbers(problem, problem.n_weights) > MOST_NUMBERS
-    if large or not engine.shares_memory:
-        dual = TreeDual(problem, engine, np.float32 if tol >= _SINGLE else np.float64)
-
-        def by_dual(given: MapProblem, tol: float) -> DualSolution:
-            nonlocal start
-            found = dual.solve(given.precision, start, tol=tol)
-            start = found.multipliers
-            return found
-
-        return _Inner(by_dual, 1.0, 0.01, dual.close)
-
-    single = tol >= _SINGLE and suits_single(problem)
-
-    def by_newton(given: MapProblem, tol: float) -> MapSolution:
-        nonlocal start, single
-        single = single and suits_single(given)
-        dtype = np.float32 if single else np.float64
-        found = solve_map(
-            given, start, tol=tol, max_iter=_INNER_STEPS, engine=engine, dtype=dtype, by_objective=sparse
-        )
-        start = found.weights
-        if single and not found.converged:  # stopped by rounding
-            single = False
-            return by_newton(given, tol)
-        return found
-
-    return _Inner(by_newton, 1.0, 0.01) if sparse else _Inner(by_newton, 0.01, 1.0)
 
 
 def node_scalars(problem: TreeProblem, gammas: Gammas) -> NDArray[np.float64]:
@@ -161,7 +88,13 @@ class AndersonMixing:
 
 
 def fit_partial_map(
-    problem: TreeProblem, engine: Engine, *, tol: float, max_iter: int, progress: Progress | None = None
+    problem: TreeProblem,
+    engine: Engine,
+    *,
+    tol: float,
+    max_iter: int,
+    prune_below: float | None = None,
+    progress: Progress | None = None,
 ) -> MapFit:
     """Alternate between weights and precisions until the precisions converge.
 
@@ -175,6 +108,9 @@ def fit_partial_map(
         Relative change of the expected precisions, its root mean square, at which to stop.
     max_iter : int
         Maximum number of rounds.
+    prune_below : float, optional
+        Keep only differences from the parents above this value, as a sparse matrix. No dense matrix of all weights is
+        made. The problem must be logistic, with one precision per node.
     """
     tree, sharing, prior, n_weights = problem.tree, problem.sharing, problem.prior, problem.n_weights
     nothing = np.zeros((tree.n_nodes, n_weights if sharing.by_weight else 1))
@@ -182,22 +118,20 @@ def fit_partial_map(
     low, high = np.log(shape) - _LOG_PRECISION, np.log(shape) + _LOG_PRECISION
     rate = np.log(shape) + np.log(prior.rate) - np.log(prior.shape)  # the precisions that the prior expects
     monitor, mixing, change, done = Monitor(tol, max_iter, progress), AndersonMixing(), np.inf, False
-    inner = _inner(problem.given(node_scalars(problem, Gammas(shape, np.exp(rate)))), engine, tol)
+    first = problem.given(node_scalars(problem, Gammas(shape, np.exp(rate))))
+    inner = make_solver(first, tree, sharing, engine, tol, prune_below)
     try:
         while not done:
             given = problem.given(node_scalars(problem, Gammas(shape, np.exp(rate))))
             reached = inner.tolerance(change, tol)
-            mean, objective, _, steps, settled, *_ = inner.solve(given, reached)
-            variance = laplace_diagonal(given, mean, engine=engine)
-            gammas = update_gammas(
-                sharing, prior, squared_deviations(tree, sharing, mean, variance), n_weights
-            )
+            objective, deviation, n_steps, settled = inner.solve(given, reached)
+            gammas = update_gammas(sharing, prior, deviation, n_weights)
             image = np.clip(np.log(gammas.rate), low, high)
             change = float(np.sqrt(np.mean((image - rate) ** 2))) if rate.size else 0.0
             rate = np.clip(mixing.next(rate.ravel(), image.ravel()).reshape(rate.shape), low, high)
             tight = reached <= inner.tolerance(0.0, tol)
-            done = monitor.record(objective, change=change, certified=tight, steps=len(steps))
+            done = monitor.record(objective, change=change, certified=tight, steps=n_steps)
+        posterior = inner.posterior()
     finally:
         inner.close()
-    marginals = laplace_marginals(given, mean, engine=engine) or Marginals(variance)
-    return MapFit(mean, variance, marginals, gammas, monitor.trace, change, settled and monitor.converged)
+    return MapFit(posterior, gammas, monitor.trace, change, settled and monitor.converged)

@@ -12,6 +12,7 @@ from arbora.core.engine import Engine
 from arbora.core.progress import Progress
 from arbora.core.trace import Trace
 from arbora.infer.tree.blocks import Marginals
+from arbora.infer.tree.dual_posterior import SparseTree
 from arbora.infer.tree.gaussian import Gammas
 from arbora.infer.tree.problem import TreeProblem
 from arbora.infer.tree.variational import fit_tree
@@ -20,17 +21,25 @@ from arbora.infer.tree.variational import fit_tree
 class TreeWeights(NamedTuple):
     """Posterior of the weights of all nodes and of the precisions, and how it was reached."""
 
-    mean: NDArray[Any]  # (n_nodes, n_weights), the bias last
-    marginals: Marginals
+    mean: NDArray[Any] | None  # (n_nodes, n_weights), the bias last; None if `sparse` has the weights
+    marginals: Marginals | None
     gammas: Gammas
     lower_bounds: NDArray[np.float64] | None  # variational inference only
     trace: Trace
     change: float  # relative change in the last iteration
     converged: bool
+    sparse: SparseTree | None = None
 
 
 def find_posterior(
-    problem: TreeProblem, inference: str, engine: Engine, *, tol: float, max_iter: int, progress: Progress
+    problem: TreeProblem,
+    inference: str,
+    engine: Engine,
+    *,
+    tol: float,
+    max_iter: int,
+    prune_below: float | None = None,
+    progress: Progress,
 ) -> TreeWeights:
     """Find the posterior of weights and precisions by variational inference or by partial MAP."""
     if inference == "variational":
@@ -38,10 +47,11 @@ def find_posterior(
         mean, _, covariance, gammas = fit.posterior
         marginals = fit.marginals._replace(given_parent=covariance)
         return TreeWeights(mean, marginals, gammas, fit.lower_bounds, fit.trace, fit.change, fit.converged)
-    found = fit_partial_map(problem, engine, tol=tol, max_iter=max_iter, progress=progress)
-    return TreeWeights(
-        found.mean, found.marginals, found.gammas, None, found.trace, found.change, found.converged
+    found = fit_partial_map(
+        problem, engine, tol=tol, max_iter=max_iter, prune_below=prune_below, progress=progress
     )
+    (weights, spread, sparse), gammas, trace, change, converged = found
+    return TreeWeights(weights, spread, gammas, None, trace, change, converged, sparse)
 
 
 def expected_precisions(problem: TreeProblem, gammas: Gammas) -> NDArray[np.float64]:

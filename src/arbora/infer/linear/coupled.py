@@ -34,7 +34,14 @@ from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.core.storage.checkpoint import Checkpoint
 from arbora.core.trace import Trace
-from arbora.infer.linear.coupled_state import CoupledState, Multipliers, RoundPieces, Visit, no_multipliers
+from arbora.infer.linear.coupled_state import (
+    CoupledState,
+    Feasible,
+    Multipliers,
+    RoundPieces,
+    Visit,
+    no_multipliers,
+)
 from arbora.infer.linear.flat import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows, visiting_order
 from arbora.infer.linear.layout import Layout, coupling_of_wave, lay_out
 from arbora.infer.linear.row_views import RowView, view_all, view_some
@@ -346,9 +353,10 @@ class CoupledSolver:
         empty = [no_multipliers(rows.dtype)] * n_blocks
         shared = np.zeros((len(self.layout.shared), rows.n_features + 1), rows.dtype)
         if multipliers is not None:
-            multipliers = [self._feasible(k, given) for k, given in enumerate(multipliers)]
+            if not isinstance(multipliers, Feasible):
+                multipliers = [self._feasible(k, given) for k, given in enumerate(multipliers)]
             self._update_shared(range(n_blocks), empty, multipliers, shared)
-        return CoupledState(list(multipliers or empty), [np.empty(0, np.int64)] * n_blocks, shared)
+        return CoupledState(multipliers or list(empty), [np.empty(0, np.int64)] * n_blocks, shared)
 
     def _feasible(self, k: int, given: Multipliers) -> Multipliers:
         """Project multipliers of another cost into the bounds of this one."""

@@ -39,6 +39,13 @@ class Visit(NamedTuple):
     estimates: tuple[float, float, float]
 
 
+class Feasible(list[Multipliers]):
+    """Multipliers of all blocks within the bounds of the costs. A solver that starts from them changes the list.
+
+    Logistic multipliers take most of the memory of a fit, and a solver does not hold a second copy of them.
+    """
+
+
 def no_multipliers(dtype: Any) -> Multipliers:
     """Return the multipliers of a block that was never visited."""
     return Multipliers(np.empty(0, np.int32), np.empty(0, np.int8), np.empty(0, dtype))

@@ -13,8 +13,9 @@ Multipliers are feasible for any precisions: those of one solution are a good st
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,15 +24,17 @@ from numpy.typing import NDArray
 from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
 from arbora.core.trace import Trace
-from arbora.infer.linear.coupled import CoupledSolver
-from arbora.infer.linear.coupled_shards import coupled_solver
-from arbora.infer.linear.coupled_state import Multipliers
+from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
+from arbora.infer.linear.coupled_shards import Resident, ShardedCoupledSolver, coupled_solver
+from arbora.infer.linear.coupled_state import Feasible, Multipliers
 from arbora.infer.linear.flat import prepare_rows
+from arbora.infer.linear.layout import lay_out
 from arbora.infer.tree.blocks import suits_blocks
 from arbora.infer.tree.prior import TreePrior
 from arbora.infer.tree.problem import MapProblem, root_means, row_weights
 
 Matrix = NDArray[Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -63,14 +66,44 @@ class SameForAll:
 
 
 class DualSolution(NamedTuple):
-    """Weights of all nodes, bias last, objective, certified relative gap, history, and multipliers for a restart."""
+    """Solution for given precisions: certified relative gap, history, and multipliers for a restart."""
 
-    weights: Matrix  # n_nodes x n_weights
+    precision: NDArray[np.float64]  # of the nodes
     objective: float
     gap: float
     trace: Trace
     converged: bool
-    multipliers: list[Multipliers]
+    coupled: CoupledSolution
+
+    @property
+    def multipliers(self) -> list[Multipliers]:
+        """Multipliers of all blocks: a start for other precisions. The next solution may change the list."""
+        given = self.coupled.multipliers
+        return given if isinstance(given, Resident | Feasible) else Feasible(given)
+
+
+def dual_memory(problem: MapProblem, n_seen: int, itemsize: int, engine: Engine) -> int:
+    """Bytes of a fit in the dual for `n_seen` features that occur, without rows and results.
+
+    Examples
+    --------
+    >>> from arbora.core.engine import SerialEngine
+    >>> X, Y = sp.csr_array((100, 500)), sp.csr_array((100, 2))
+    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), likelihood="logistic")
+    >>> dual_memory(problem, 50, 8, SerialEngine()) >= 100 * 2 * (8 + 5)  # a multiplier for each pair
+    True
+    """
+    n_samples, n_classes = problem.X.shape[0], len(problem.class_node)
+    paths = paths_up(problem.parent, problem.class_node)
+    layout = lay_out(_factor(paths[:, order_of_tree(paths)], np.ones(len(problem.parent))))
+    n_block, width = max(map(len, layout.blocks)), n_seen + 1
+    triple = itemsize + 5  # a multiplier with its row and column
+    # The multipliers of a wave are kept beside those before it until the shared parts are updated.
+    n_bytes = len(layout.shared) * width * itemsize
+    if engine.shares_memory:
+        n_bytes += triple * n_samples * (n_classes + n_block * max(map(len, layout.waves)))
+    visit = n_block * (n_samples * (2 * itemsize + triple) + 2 * width * itemsize)
+    return int(n_bytes + min(engine.n_workers, len(layout.blocks)) * visit)
 
 
 def suits_dual(problem: MapProblem) -> bool:
@@ -124,6 +157,13 @@ def order_of_tree(paths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.lexsort(from_root[::-1])
 
 
+def _factor(paths: NDArray[np.int64], precision: NDArray[Any]) -> sp.csc_array:
+    """Shares of the classes in the parts, a_n^-1/2; the parts are the nodes on the paths, sorted."""
+    steps, classes = np.nonzero(paths >= 0)
+    nodes = paths[steps, classes]
+    return sp.csc_array((precision[nodes] ** -0.5, (np.unique(nodes, return_inverse=True)[1], classes)))
+
+
 class TreeDual:
     """A problem that is solved for several precisions of its nodes.
 
@@ -142,36 +182,36 @@ class TreeDual:
     >>> from arbora.engine import ThreadEngine
     >>> X, Y = sp.csr_array([[2.0], [-1.0]]), sp.csr_array(np.eye(2))
     >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3), 0.0, "logistic", 0.0)
-    >>> TreeDual(problem, ThreadEngine()).solve(np.ones(3), tol=1e-8).weights[1:].round(2)
+    >>> dual = TreeDual(problem, ThreadEngine())
+    >>> dual.weights(dual.solve(np.ones(3), tol=1e-8))[1:].round(2)
     array([[ 0.71],
            [-0.71]])
     """
 
     def __init__(self, problem: MapProblem, engine: Engine, dtype: Any = np.float64) -> None:
         self.problem, self.engine = problem, engine
+        X = sp.csr_array(problem.X)
+        self.seen = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
         self._require_memory(np.dtype(dtype).itemsize)
-        self.rows = prepare_rows(sp.csr_array(problem.X), dtype, problem.bias)
+        X = X if len(self.seen) == X.shape[1] else sp.csr_array(X[:, self.seen])
+        self.rows = prepare_rows(X, dtype, problem.bias)
         self.paths = paths_up(problem.parent, problem.class_node)
         self.order = order_of_tree(self.paths)
+        self.nodes = np.unique(self.paths[self.paths >= 0])  # those with a class at or below them: the parts
         positives = sp.csc_array(problem.Y, dtype=dtype)[:, self.order]
         self.costs = TreeCosts(positives, row_weights(problem).astype(dtype))
         self.mean = root_means(problem)
-        padding = np.zeros(self.rows.n_features + 1 - len(self.mean))
-        self.offset = SameForAll(np.append(self.mean, padding)) if self.mean.any() else None
+        at_seen = np.append(self.mean[self.seen], self.mean[X.shape[1] :] if problem.bias else 0.0)
+        self.offset = SameForAll(at_seen) if at_seen.any() else None
         self.joint: CoupledSolver | None = None
 
     def _require_memory(self, itemsize: int) -> None:
         problem = self.problem
         n_samples, n_classes, n_nodes = problem.X.shape[0], len(problem.class_node), len(problem.parent)
-        n_bytes = n_classes * problem.n_weights * itemsize
-        if self.engine.shares_memory:
-            n_bytes += n_samples * n_classes * (itemsize + 5)
-        # Weights of all nodes, their variances, and one array of the same size to compute them.
-        n_bytes += 3 * 8 * n_nodes * problem.n_weights
         require_memory(
-            n_bytes,
-            f"Training {n_classes} classes in a tree of {n_nodes} nodes on {n_samples} rows with {problem.n_weights} "
-            "weights each",
+            dual_memory(problem, len(self.seen), itemsize, self.engine),
+            f"Training {n_classes} classes in a tree of {n_nodes} nodes on {n_samples} rows with {len(self.seen)} "
+            "features",
             "Use fewer rows, or fewer features (for text: a larger min_df).",
         )
 
@@ -205,28 +245,42 @@ class TreeDual:
         ----------
         precision : ndarray of shape (n_nodes,)
         start : list of Multipliers, optional
-            Multipliers of a solution for other precisions.
+            Multipliers of a solution for other precisions, which is not used any more.
         tol : float
             Relative duality gap at which to stop.
         max_iter : int
             Maximum number of rounds over all rows and classes.
         """
-        paths = self.paths[:, self.order]
-        steps, classes = np.nonzero(paths >= 0)
-        nodes = paths[steps, classes]
-        entries = precision[nodes] ** -0.5, (np.unique(nodes, return_inverse=True)[1], classes)
-        factor = sp.csc_array(entries)
-        joint = self._joint(factor)
-        found = joint.solve(tol=tol, max_iter=max_iter, multipliers=start)
-        W = np.empty((self.problem.n_weights, len(self.order)))
-
-        def fill(k: int) -> None:
-            block = joint.layout.blocks[k]
-            W[:, self.order[block.start : block.stop]] = joint.weights(k, found)[: len(W)]
-
-        self.engine.map(fill, range(len(joint.layout.blocks)))
-        prior = TreePrior(self.problem.parent, self.problem.class_node, precision, self.engine)
-        weights = prior.all_nodes(W - self.mean[:, None]) + self.mean
+        factor = _factor(self.paths[:, self.order], precision)
+        found = self._joint(factor).solve(tol=tol, max_iter=max_iter, multipliers=start)
         objective, gap = found.certificate.objective, found.certificate.gap
         relative = gap / max(objective, np.finfo(np.float64).tiny)
-        return DualSolution(weights, objective, relative, found.trace, found.converged, found.multipliers)
+        given = np.asarray(precision, np.float64)
+        return DualSolution(given, objective, relative, found.trace, found.converged, found)
+
+    def each_block(self, function: Callable[[int, CoupledSolver], T]) -> list[T]:
+        """Call a function with the number of every block and the solver."""
+        joint = self.joint
+        assert joint is not None, "solve first"
+        return self.engine.map(lambda k: function(k, joint), range(len(joint.layout.blocks)))
+
+    def shared_part(self, p: int, found: DualSolution) -> Matrix:
+        """Part p that several blocks share, as a row (1, n_seen + 1), bias last."""
+        if isinstance(self.joint, ShardedCoupledSolver):
+            return self.joint.shared_part(p)
+        return found.coupled.shared[p : p + 1]
+
+    def weights(self, found: DualSolution) -> Matrix:
+        """Weights (n_nodes, n_weights) of all nodes, bias last."""
+        n_weights = self.problem.n_weights
+        features = np.append(self.seen, np.arange(self.problem.X.shape[1], n_weights))
+        W = np.repeat(np.array(self.mean, np.float64)[:, None], len(self.order), axis=1)
+
+        def fill(k: int, joint: CoupledSolver) -> None:
+            block = joint.layout.blocks[k]
+            columns = self.order[block.start : block.stop]
+            W[features[:, None], columns] = joint.weights(k, found.coupled)[: len(features)]
+
+        self.each_block(fill)
+        prior = TreePrior(self.problem.parent, self.problem.class_node, found.precision, self.engine)
+        return prior.all_nodes(W - self.mean[:, None]) + self.mean

@@ -44,7 +44,6 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.core.engine import Engine
-from arbora.core.memory import require_memory
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
 from arbora.core.trace import Trace
@@ -109,14 +108,31 @@ def count_numbers(problem: MapProblem, n_seen: int) -> int:
     return numbers
 
 
-def _require_memory(problem: MapProblem, n_seen: int, itemsize: int) -> None:
-    require_memory(
-        itemsize * count_numbers(problem, n_seen),
-        f"Training {len(problem.class_node)} classes in a tree of {len(problem.parent)} nodes on "
-        f"{problem.X.shape[0]} rows with {n_seen} features",
-        "Use fewer rows, or fewer features (for text: a larger min_df)"
-        + (", or likelihood='logistic'." if problem.likelihood == "softmax" else "."),
-    )
+def newton_memory(problem: MapProblem, itemsize: int) -> int:
+    """Bytes of a fit by Newton's method, with the sweeps before it and the Laplace variances after it.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> X, Y = sp.csr_array((100, 50)), sp.csr_array((100, 2))
+    >>> problem = MapProblem(X, Y, None, np.array([-1, 0, 0]), np.array([1, 2]), np.ones(3))
+    >>> newton_memory(problem, 8) >= 8 * count_numbers(problem, 1)  # only the bias occurs
+    True
+    """
+    X, n_classes, n_nodes = problem.X, len(problem.class_node), len(problem.parent)
+    sparse = sp.issparse(X)
+    n_seen = problem.n_weights
+    if sparse:
+        n_seen = int(np.count_nonzero(np.bincount(X.indices, minlength=X.shape[1]))) + bool(problem.bias)
+    of_nodes = n_nodes * problem.n_weights * itemsize
+    steps = count_numbers(problem, n_seen) * itemsize
+    # Probabilities, their curvature, and the diagonal, beside the weights and variances of all nodes.
+    laplace = (2 * X.shape[0] + 2 * n_seen) * n_classes * itemsize + 3 * of_nodes
+    sweeps = 0
+    if suits_sweeps(problem):  # in single precision: weights, distributions, a residual, and the result
+        sweeps = 4 * ((2 * n_seen + 2 * X.shape[0]) * n_classes + 2 * n_nodes * problem.n_weights)
+    rows = 3 * X.nnz * (itemsize + X.indices.itemsize) if sparse else 0
+    return int(max(steps + of_nodes, laplace, sweeps) + rows)
 
 
 def _is_small(problem: MapProblem, n_weights: int) -> bool:
@@ -153,7 +169,6 @@ class MapObjective:
 
     def __init__(self, problem: MapProblem, engine: Engine, dtype: Any = np.float64) -> None:
         X, self.seen = seen_features(problem)
-        _require_memory(problem, len(self.seen), np.dtype(dtype).itemsize)
         X, weight = X.astype(dtype), row_weights(problem)
         sparse, self.mean = sp.issparse(X), root_means(problem)[self.seen].astype(dtype)
         precision, total = np.asarray(problem.precision), max(float(weight.sum()), _TINY)

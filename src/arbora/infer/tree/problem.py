@@ -12,6 +12,7 @@ The modules of this package:
     start         weights near the optimum for it by sweeps in the dual: sparse rows
     map           maximum a posteriori weights by Newton's method, and Laplace variances
     dual          the same by dual coordinate descent: logistic likelihood, sparse rows, very many classes or features
+    dual_posterior    moments, variances and sparse weights of its solution, block by block
 
 `arbora.infer.likelihood` has the likelihoods themselves, with two derivatives.
 """
