@@ -32,7 +32,8 @@ def choice_text(asked: Any, found: int, curve: Mapping[str, Any] | None) -> str:
     >>> choice_text(20, 20, None)
     '20 topics found, as asked for.'
     >>> print(choice_text("auto", 3, {"n_topics": [2, 3, 4], "score": [0.3, 0.61, 0.6], "criterion": "halves"}))
-    3 topics found; the number was chosen by the agreement of the topics of two halves of the words of each document:
+    3 topics found: the smallest number whose agreement of the topics of two halves of the words of each document,
+    smoothed over the numbers tried, is at least 80% of the largest:
     <BLANKLINE>
     | topics    | 2    | 3    | 4    |
     | :-------- | :--- | :--- | :--- |
@@ -51,12 +52,11 @@ def choice_text(asked: Any, found: int, curve: Mapping[str, Any] | None) -> str:
 def _chosen(found: int, curve: Mapping[str, Any]) -> str:
     by_words = curve["criterion"] == "halves"
     how = (
-        "agreement of the topics of two halves of the words of each document"
+        ": the smallest number whose agreement of the topics of two halves of the words of each document,\n"
+        "smoothed over the numbers tried, is at least 80% of the largest:"
         if by_words
-        else "density of held-out documents"
+        else "; the number was chosen by the density of held-out documents:"
     )
     heads = ("topics", *(str(int(number)) for number in curve["n_topics"]))
     line = ("agreement" if by_words else "density", *(f"{float(score):.2f}" for score in curve["score"]))
-    return (
-        f"{found} topics found; the number was chosen by the {how}:\n\n{Table(heads, (line,)).to_markdown()}"
-    )
+    return f"{found} topics found{how}\n\n{Table(heads, (line,)).to_markdown()}"

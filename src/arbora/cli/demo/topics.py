@@ -72,7 +72,13 @@ def show_tree(documents: Documents, X: Any, vectorizer: Any, hierarchy: Hierarch
     start = time.perf_counter()
     documents, X, notices = without_empty(documents, X)
     model = HierarchicalVMFMixture(
-        branching=BRANCHING, n_init=N_STARTS, n_jobs=-1, random_state=0, verbose=1
+        branching=BRANCHING,
+        init="top-down",
+        concentration="shared",
+        n_init=N_STARTS,
+        n_jobs=-1,
+        random_state=0,
+        verbose=1,
     ).fit(X)
     names = [str(name) for name in vectorizer.feature_names_]
     settings = {"command": "demo", "model": type(model).__name__, "tree": list(BRANCHING), "seed": 0}
