@@ -126,4 +126,4 @@ def test_topics_report_how_many_were_asked_for_and_found():
     assert found["asked"] == "auto"
     assert len(found["curve"]["n_topics"]) == len(found["curve"]["score"])
     assert json.loads(to_json(found)) == found
-    assert "smallest number whose agreement" in topics_text(chosen, "out", 1.0)
+    assert "the number was chosen by the density" in topics_text(chosen, "out", 1.0)
