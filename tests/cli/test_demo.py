@@ -101,12 +101,12 @@ def test_sections_in_order_and_lines_within_the_width(shown):
     assert 'RecursiveSVC(structure=data.hierarchy, engine="ray")' in printed
 
 
-def test_tables_by_level_of_the_corpus_and_of_the_branch(shown):
+def test_tables_by_level_of_all_models(shown):
     printed, _ = shown
-    whole, _, branch = printed.partition("A Bayesian model")
+    whole, _, bayes = printed.partition("A Bayesian model")
     for part, models, levels in [
         (whole, ["flat", "top-down", "recursive"], [["2", "2"], ["3", "4"]]),  # a level, its nodes
-        (branch, ["flat", "recursive", "HBLR"], [["2", "2"]]),
+        (bayes, ["flat", "recursive", "HBLR"], [["2", "2"], ["3", "4"]]),
     ]:
         for average in ("Micro", "Macro"):
             head, _, *rows = part[part.index(f"{average}-F1 at level") :].split("\n\n")[0].splitlines()

@@ -1,9 +1,8 @@
 """``arbora demo``: from raw text to a page in the browser, on a corpus that every installation has.
 
 The documents are the docstrings of the installed Python packages, the hierarchy is the tree of their modules. A flat,
-a top-down and a recursive classifier are compared, and a Bayesian classifier (HBLR) on one branch. The cost C of each
-model and the coupling of the recursive one are chosen on a fifth of the training documents; the test documents are
-used once. Before that, `TextClassifier` does the same with no arguments. Then the demo finds topics in the same
+a top-down, a recursive and a Bayesian classifier (HBLR) are compared. The cost C of each model and the coupling of the
+recursive one are chosen on a fifth of the training documents; the test documents are used once. Before that, `TextClassifier` does the same with no arguments. Then the demo finds topics in the same
 documents without their labels, edits some, hides a third of the modules of one package and finds them again, and
 finds topics over time in a generated corpus with known topics. The results are written to model folders and to one
 page.
@@ -109,28 +108,20 @@ def _classify(data: Dataset, X_train: Any, X_test: Any) -> tuple[Any, NDArray[An
     print_paragraph("A document counts at its own node and at all ancestors; level 1, the root, is left out.")
     heading("Where did the tree help? By the number of training documents of a class")
     demo_classify.show_gain(data, predictions["flat"], predictions["recursive"])
-    _compare_bayes(data, X_train, X_test, choices)
+    _compare_bayes(data, X_train, X_test, predictions)
     return models["recursive"], predictions["flat"]
 
 
-def _compare_bayes(data: Dataset, X_train: Any, X_test: Any, choices: Mapping[str, Any]) -> None:
-    """Compare flat, recursive and Bayesian models on one branch; print what the Bayesian model has learned."""
-    assert data.hierarchy is not None
-    counts = documents_below(data.hierarchy, data.y_train)
-    branch = demo_classify.largest_branch(data.hierarchy, counts, demo_classify.MOST_IN_BRANCH)
-    heading(f"A Bayesian model for comparison, on the branch {branch}")
-    part = demo_classify.take_branch(data, X_train, X_test, branch)
-    two = {name: choices[name] for name in ("flat", "recursive")}
-    models = demo_classify.train(part, part.X_train, two, with_bayes=True)
+def _compare_bayes(data: Dataset, X_train: Any, X_test: Any, predictions: Mapping[str, Any]) -> None:
+    """Compare a Bayesian model with the flat and the recursive one; print what it has learned."""
+    name = demo_classify.BAYES
+    heading("A Bayesian model for comparison")
+    model = demo_classify.train_bayes(data, X_train)
     print()
-    demo_classify.evaluate(part, {name: model.predict(part.X_test) for name, model in models.items()})
-    print_paragraph(
-        f"HBLR, hierarchical Bayesian logistic regression, has no cost to choose; on the whole corpus it takes too "
-        f"long for a demo. All three models are trained on the same {part.X_train.shape[0]:,} documents and tested "
-        f"on {part.X_test.shape[0]:,}; level 1 is the branch."
-    )
+    three = {"flat": predictions["flat"], "recursive": predictions["recursive"], name: model.predict(X_test)}
+    demo_classify.evaluate(data, three)
     heading("Which families share their weights? Estimates of HBLR")
-    demo_classify.show_families(models[demo_classify.BAYES])
+    demo_classify.show_families(model)
 
 
 def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
