@@ -78,7 +78,7 @@ has the softmax likelihood unless the name contains "logistic". The other models
 search. Micro- and macro-F1 in per cent, over the labels of the data set. NLL is the mean negative log-probability of
 the true class; ECE is the calibration error of the most probable class, 15 bins of equal width, in per cent.
 "Published": micro / macro of the thesis (Gopal 2014). ‡: a fit stopped at its `max_iter`, or R-hat of {SAMPLED} is
-above 1.05.
+above 1.05. Times of MAP on sparse rows are older than those in the section "HBLR: time on many classes".
 """
 ON_CLEF = """\
 Official split. In brackets: 95% interval of the "basic" bootstrap over the test documents, 1,000 resamples.

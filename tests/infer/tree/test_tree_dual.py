@@ -42,6 +42,18 @@ def test_starting_from_other_precisions_ends_at_the_same_weights():
     np.testing.assert_allclose(dual.weights(found), solve(problem, tol=1e-12).weights, atol=1e-5)
 
 
+def test_a_restart_never_lowers_the_dual_and_holds_no_second_copy():
+    problem = make("logistic", sparse=True)
+    dual = TreeDual(problem, ThreadEngine(1))
+    start, bound = None, -np.inf
+    for tol in (0.5, 0.1, 1e-2, 1e-4, 1e-8):
+        found = dual.solve(problem.precision, start, tol=tol)
+        value = found.objective * (1 - found.gap)
+        assert value >= bound - 1e-9 * abs(value)
+        assert start is None or found.multipliers is start  # replaced block by block
+        start, bound = found.multipliers, value
+
+
 def test_result_does_not_depend_on_the_number_of_threads():
     problem = make("logistic", sparse=True)
     duals = [TreeDual(problem, ThreadEngine(n)) for n in (1, 2)]

@@ -1,11 +1,11 @@
 """``arbora demo``: from raw text to a page in the browser, on a corpus that every installation has.
 
 The documents are the docstrings of the installed Python packages, the hierarchy is the tree of their modules. A flat,
-a top-down, a recursive and a Bayesian classifier (HBLR) are compared. The cost C of each model and the coupling of the
-recursive one are chosen on a fifth of the training documents; the test documents are used once. Before that, `TextClassifier` does the same with no arguments. Then the demo finds topics in the same
-documents without their labels, edits some, hides a third of the modules of one package and finds them again, and
-finds topics over time in a generated corpus with known topics. The results are written to model folders and to one
-page.
+a top-down, a recursive and a Bayesian classifier (HBLR) are compared. The cost C of the first three and the coupling
+of the recursive one are chosen on a fifth of the training documents; the test documents are used once. Before that,
+`TextClassifier` does the same with no arguments. Then the demo finds topics in the same documents without their
+labels, edits some, hides a third of the modules of one package and finds them again, and finds topics over time in a
+generated corpus with known topics. The results are written to model folders and to one page.
 """
 
 from __future__ import annotations
