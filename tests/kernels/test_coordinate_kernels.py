@@ -147,13 +147,21 @@ def test_certificate_equals_its_twin(dtype, loss, bias, density):
     rows = prepare_rows(problem.X, dtype, bias)
     W, A = start(problem, loss, dtype)
     losses, gaps = np.full(3, np.nan), np.full(3, np.nan)
-    certify_block(*rows[:3], problem.cost, LOSSES[loss], rows.bias, W, A, losses, gaps)
+    active, n_active = np.empty((3, rows.n_samples), np.int32), np.full(3, -1)
+    certify_block(*rows[:3], problem.cost, LOSSES[loss], rows.bias, W, A, losses, gaps, active, n_active)
     c, margin = np.abs(problem.cost).astype(float), np.sign(problem.cost) * (problem.design @ W.astype(float))
     values = c * loss_value(loss, margin)
     np.testing.assert_allclose(losses, values.sum(0), rtol=TOLERANCE[dtype])
     want = values + conjugate(loss, A.astype(float), c) + A * margin
     assert (want > -1e-6).all()  # Fenchel-Young: no pair has a negative share
     np.testing.assert_allclose(gaps, want.sum(0), rtol=TOLERANCE[dtype])
+    if loss == "logistic":
+        assert not n_active.any()
+        return
+    free = (A > 0) & ((c > A) | (margin > 1) | ((loss == "squared_hinge") & (c > 0)))
+    listed = free | ((A == 0) & (margin < 1) & (c > 0))
+    for b in range(3):
+        np.testing.assert_array_equal(active[b, : n_active[b]], np.flatnonzero(listed[:, b]))
 
 
 @ALL_LOSSES

@@ -7,13 +7,13 @@ the types of their arguments.
 
 from arbora.kernels.linear.coordinate import LOSSES, certify_block, sweep_active, sweep_block
 from arbora.kernels.linear.path_margin import certify_paths, sweep_listed, sweep_paths
-from arbora.kernels.products import put_columns
+from arbora.kernels.products import put_block
 
 __all__ = [
     "LOSSES",
     "certify_block",
     "certify_paths",
-    "put_columns",
+    "put_block",
     "sweep_active",
     "sweep_block",
     "sweep_listed",

@@ -54,8 +54,8 @@ def csr_rows_times_sparse(  # type: ignore[no-untyped-def]
 
 
 @nb.njit(**FAST)
-def put_columns(W, columns, out):  # type: ignore[no-untyped-def]
-    """Write column b of W into column columns[b] of out, row by row, in memory order."""
+def put_block(W, rows, columns, out):  # type: ignore[no-untyped-def]
+    """Write entry (j, b) of W into row rows[j] and column columns[b] of out, in the memory order of W."""
     for j in range(W.shape[0]):
         for b in range(W.shape[1]):
-            out[j, columns[b]] = W[j, b]
+            out[rows[j], columns[b]] = W[j, b]

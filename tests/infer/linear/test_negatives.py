@@ -1,15 +1,17 @@
-"""Training on the rows that matter: the same optimum and certificate as on all rows, and the scan against NumPy."""
+"""Training on the pairs that matter, from a start, and on near rows."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify import OneVsRestSVC
 from arbora.classify._common.training import seed_of
-from arbora.infer.linear import negatives
+from arbora.infer.linear import flat_block
+from arbora.infer.linear.coupled_state import multipliers_of_rows
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.flat_block import solve_block
-from arbora.infer.linear.negatives import Scan, grow, near_rows, nearest_rows, scan_all
+from arbora.infer.linear.negatives import nearest_rows
 
 HINGES = pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 
@@ -30,24 +32,21 @@ def sparse_problem(bias=1.0, n_rows=1500, n_features=300, n_block=6, seed=0):
 def objective(X, cost, weights, bias, loss):
     """Primal objective of the full problem in plain NumPy."""
     margin = np.sign(cost) * (X @ weights[:-1] + bias * weights[-1])
-    slack = np.maximum(1 - margin, 0)
-    return (weights**2).sum() / 2 + (np.abs(cost) * (slack if loss == "hinge" else slack**2)).sum()
+    slack = np.maximum(1 - margin, 0) if loss != "logistic" else np.logaddexp(0, -margin)
+    return (weights**2).sum() / 2 + (np.abs(cost) * (slack**2 if loss == "squared_hinge" else slack)).sum()
 
 
 @HINGES
 @pytest.mark.parametrize("bias", [1.0, 0.0])
-def test_some_rows_reach_the_certified_optimum_of_all_rows(monkeypatch, loss, bias):
+def test_passes_over_listed_pairs_reach_the_certified_optimum(monkeypatch, loss, bias):
     rows, cost, X = sparse_problem(bias)
-    want = solve_block(rows, cost, loss=loss, tol=1e-5)  # few rows: all of them are used
-    monkeypatch.setattr(negatives, "_FEW_ROWS", 0)
-    monkeypatch.setattr(negatives, "_FEWEST", 50)
-    sizes = []
-    monkeypatch.setattr(
-        "arbora.infer.linear.flat_block.grow", lambda *args: sizes.append(len(args[0])) or grow(*args)
-    )
+    monkeypatch.setattr(flat_block, "_NEARLY", 0.0)  # sweeps alone
+    want = solve_block(rows, cost, loss=loss, tol=1e-5)
+    monkeypatch.setattr(flat_block, "_NEARLY", 0.9)
+    sweeps, sweep = [], flat_block.sweep_block
+    monkeypatch.setattr(flat_block, "sweep_block", lambda *args: sweeps.append(0) or sweep(*args))
     found = solve_block(rows, cost, loss=loss, tol=1e-4)
-    assert sizes
-    assert max(sizes) < rows.n_samples
+    assert len(sweeps) < len(found.history) or not bias  # without a bias, too many pairs violate
     assert found.converged
     value = objective(X, cost, found.weights, bias, loss)
     assert value == pytest.approx(found.objectives.sum())
@@ -56,38 +55,39 @@ def test_some_rows_reach_the_certified_optimum_of_all_rows(monkeypatch, loss, bi
     assert value <= lowest * (1 + 2e-4)
 
 
-@HINGES
-def test_a_scan_lists_the_rows_with_a_loss(loss):
-    rows, _, X = sparse_problem()
-    rng = np.random.default_rng(1)
-    W = rng.standard_normal((301, 6)) / 2
-    W[-1] -= 2
-    scores = X @ W[:-1] + W[-1]
-    slack = np.maximum(1 + scores, 0)
-    want = (slack if loss == "hinge" else slack**2).sum(axis=1)
-    scan = scan_all(rows, W, loss)
-    np.testing.assert_array_equal(scan.ids, np.flatnonzero(scores.max(axis=1) > -1.1))
-    np.testing.assert_allclose(scan.excess, want[scan.ids])
-    np.testing.assert_array_equal(scan.violating, np.flatnonzero(want > 0))
-    assert 0 < scan.violating.size < scan.ids.size < rows.n_samples
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic"])
+def test_a_start_from_more_rows_reaches_the_same_optimum_in_fewer_passes(loss):
+    rows, cost, X = sparse_problem()
+    ids = np.flatnonzero(np.arange(rows.n_samples) % 5)
+    everything = solve_block(rows, cost, loss=loss, tol=1e-5)
+    some = prepare_rows(X[ids], np.float64, 1.0)
+    cold = solve_block(some, cost[ids], loss=loss, tol=1e-4)
+    start = multipliers_of_rows(everything.multipliers, ids)
+    warm = solve_block(some, cost[ids], loss=loss, tol=1e-4, start=start)
+    assert warm.converged
+    assert len(warm.history) < len(cold.history)
+    assert objective(X[ids], cost[ids], warm.weights, 1.0, loss) == pytest.approx(warm.objectives.sum())
+    assert warm.objectives.sum() == pytest.approx(cold.objectives.sum(), rel=1e-4)
 
 
-def test_the_strongest_violators_are_added_and_needed_rows_stay(monkeypatch):
-    monkeypatch.setattr(negatives, "_FEWEST", 2)
-    ids = np.array([2, 5, 7])
-    scan = Scan(np.array([5, 10, 11, 12, 13]), np.array([0.0, 1.0, 3.0, 0.0, 2.0]))
-    new = grow(ids, np.array([True, False, False]), scan, 100)
-    np.testing.assert_array_equal(new, [2, 5, 11, 13])  # 7 is neither needed nor near; two of three are added
-    np.testing.assert_array_equal(grow(ids, np.ones(3, bool), scan, 10), np.arange(10))
+def test_a_start_of_a_larger_cost_is_made_feasible():
+    rows, cost, X = sparse_problem()
+    larger = solve_block(rows, 3 * cost, loss="hinge", tol=1e-4)
+    found = solve_block(rows, cost, loss="hinge", tol=1e-4, start=larger.multipliers)
+    assert found.converged
+    assert (np.abs(found.multipliers.values) <= 2.0).all()
+    assert (found.gaps >= 0).all()
+    assert objective(X, cost, found.weights, 1.0, "hinge") == pytest.approx(found.objectives.sum())
 
 
 def test_near_rows_are_the_positives_and_a_sample():
     special = np.array([3, 77_000])
-    ids = near_rows(special, 100_000, [0])
+    ids = nearest_rows(special, 100_000, [0])
     assert np.isin(special, ids).all()
     assert (np.diff(ids) > 0).all()
     assert len(ids) < 10_000
-    np.testing.assert_array_equal(near_rows(special, 100_000, [0]), ids)
+    np.testing.assert_array_equal(nearest_rows(special, 100_000, [0]), ids)
+    assert not np.array_equal(nearest_rows(special, 100_000, [0, 32]), ids)
 
 
 def test_near_training_solves_the_problem_of_the_near_rows():
@@ -100,7 +100,7 @@ def test_near_training_solves_the_problem_of_the_near_rows():
     block = range(30)  # of the first of five blocks
     special = np.flatnonzero(np.isin(y, block))
     seed = seed_of(0, resumable=False)
-    ids = nearest_rows(special, 6000, seed)
+    ids = nearest_rows(special, 6000, [seed, 0])
     assert np.isin(special, ids).all()
     assert len(ids) < 3000
     cost = np.where(y[ids, None] == np.arange(30), 1.0, -1.0)
@@ -121,3 +121,11 @@ def test_near_models_do_not_depend_on_threads_and_small_ones_are_exact():
     assert (one.predict(X) == exact.predict(X)).mean() > 0.95
     small = [OneVsRestSVC(negatives=kind, **params).fit(X[:2000], y[:2000]) for kind in ("all", "near")]
     np.testing.assert_array_equal(small[0].coef_, small[1].coef_)
+
+
+def test_near_training_names_the_gap_that_it_missed():
+    rng = np.random.default_rng(0)
+    X = sp.random_array((300, 50), density=0.2, rng=rng, format="csr")
+    model = OneVsRestSVC(C=100.0, negatives="near", max_iter=1, calibration=None)
+    with pytest.warns(ConvergenceWarning, match=r"reached 0\.01 \(tol=0\.001, and at least 0\.01 for near"):
+        model.fit(X, rng.integers(0, 3, 300))

@@ -44,7 +44,7 @@ def fit_scale(mean_log_likelihood: Callable[[float], float]) -> Calibration:
         lambda log_scale: -mean_log_likelihood(float(np.exp(log_scale))),
         bounds=(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE),
         method="bounded",
-        options={"xatol": 1e-6},
+        options={"xatol": 1e-5},
     )
     return Calibration(float(np.exp(best.x)))
 
@@ -95,7 +95,15 @@ def fit_softmax_scale(
     high, low = smoothed_targets(n_effective(weight), n_classes)
     target = (high - low) * true + low * scores.sum(axis=1, dtype=np.float64)
     share = weight / weight.sum()
-    return fit_scale(lambda scale: float(share @ (scale * target - _logsumexp(scale * scores))))
+    top = scores.max(axis=1, keepdims=True)
+    centred, scaled = scores - top, np.empty_like(scores)
+
+    def mean_log_likelihood(scale: float) -> float:
+        np.multiply(centred, scores.dtype.type(scale), out=scaled)
+        log_sum = np.log(np.exp(scaled, out=scaled).sum(axis=1)) + scale * top[:, 0]
+        return float(share @ (scale * target - log_sum))
+
+    return fit_scale(mean_log_likelihood)
 
 
 def smoothed_targets(n_choices: float, n_ways: Any) -> tuple[Any, Any]:
@@ -108,11 +116,6 @@ def smoothed_targets(n_choices: float, n_ways: Any) -> tuple[Any, Any]:
     """
     other = 1 / (n_choices + 2)
     return 1 - other, other / np.maximum(n_ways - 1, 1)
-
-
-def _logsumexp(scores: NDArray[Any]) -> NDArray[Any]:
-    top = scores.max(axis=1, keepdims=True)
-    return np.asarray(np.log(np.exp(scores - top).sum(axis=1)) + top[:, 0])
 
 
 def fit_sigmoid(

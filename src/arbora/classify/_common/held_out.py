@@ -194,7 +194,7 @@ def held_out_splits(
     most = _most_rows(n_scores, how, fine)
     for seen, unseen in random_splits(n_samples, how, seed):
         # The rows of a fold are in order, and the first of them may all be of one class.
-        yield training.with_rows(seen), np.random.default_rng(seed).permutation(unseen)[:most]
+        yield training.with_rows(np.sort(seen)), np.random.default_rng(seed).permutation(unseen)[:most]
 
 
 def held_out_share(training: Training, how: Any) -> float:

@@ -45,6 +45,9 @@ class Training(NamedTuple):
     # Factors on the costs of the pairs of a block, n_samples x n_block, from the positives of *all* classes (so it
     # must not be combined with `with_columns`) and the columns of the block.
     pair_weight: Callable[[sp.csr_array, slice], NDArray[Any]] | None = None
+    ids: NDArray[np.int64] | None = (
+        None  # numbers of the rows in the training that `with_rows` took them from
+    )
 
     def with_columns(self, columns: slice | NDArray[np.int64]) -> Training:
         """Keep some of the classes."""
@@ -53,7 +56,9 @@ class Training(NamedTuple):
 
     def with_rows(self, rows: NDArray[Any]) -> Training:
         """Keep some of the rows."""
-        return self._replace(X=self.X[rows], positives=self.positives[rows], row_cost=self.row_cost[rows])
+        return self._replace(
+            X=self.X[rows], positives=self.positives[rows], row_cost=self.row_cost[rows], ids=rows
+        )
 
 
 def check_training(

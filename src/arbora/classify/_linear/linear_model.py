@@ -138,14 +138,22 @@ def keep_fit(estimator: Any, model: LinearModel, trace: Trace, gap: float) -> No
     estimator.trace_, estimator.n_iter_, estimator.duality_gap_ = trace, max(1, len(trace)), gap
 
 
-def keep_solution(estimator: Any, model: LinearModel, solutions: Sequence[BlockSolution]) -> None:
-    """Set the fitted attributes of an estimator from the solutions of its blocks; warn if one has not converged."""
+def keep_solution(
+    estimator: Any, model: LinearModel, solutions: Sequence[BlockSolution], tol: float | None = None
+) -> None:
+    """Set the fitted attributes of an estimator from the solutions of its blocks; warn if one has not converged.
+
+    `tol` is the relative gap that they were trained to; by default that of the estimator.
+    """
     keep_fit(estimator, model, merged_trace(solutions), relative_gap(solutions))
     n_open = sum(not solution.converged for solution in solutions)
     if n_open:
+        reached = f"tol={estimator.tol:g}"
+        if tol is not None and tol != estimator.tol:
+            reached = f"{tol:g} (tol={estimator.tol:g}, and at least {tol:g} for near negatives)"
         warn_caller(
             f"{n_open} of {len(solutions)} blocks of classes stopped at max_iter={estimator.max_iter} before the "
-            f"relative duality gap reached tol={estimator.tol:g}; it is {estimator.duality_gap_:.2g} over all "
+            f"relative duality gap reached {reached}; it is {estimator.duality_gap_:.2g} over all "
             "classes. Increase max_iter, or lower C, or scale the features.",
             ConvergenceWarning,
         )

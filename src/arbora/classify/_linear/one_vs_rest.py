@@ -17,10 +17,12 @@ from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.core.storage.checkpoint import Checkpoint
 from arbora.engine import ThreadEngine
+from arbora.infer.linear.coupled_state import Multipliers, multipliers_of_rows, no_multipliers
 from arbora.infer.linear.flat import BLOCK, class_blocks, prepare_rows
 from arbora.infer.linear.flat_block import BlockSolution, solve_block
 from arbora.infer.linear.negatives import nearest_rows
-from arbora.infer.linear.row_views import view_all, view_some
+from arbora.infer.linear.row_views import view_all, view_by_frequency, view_some
+from arbora.kernels import put_block
 
 _NEAR_TOL = 0.01  # of training on near negatives, whose gap is not that of the full problem
 
@@ -55,12 +57,12 @@ def fit_one_vs_rest(estimator: Any, training: Training, weight: NDArray[Any]) ->
     n_blocks = len(class_blocks(training.positives.shape[1]))
     with Progress(n_blocks, "blocks of classes", estimator.verbose) as progress:
         trained = train_one_vs_rest(training, engine, checkpoint, progress)
-    keep_solution(estimator, trained.model, trained.solutions)
+    keep_solution(estimator, trained.model, trained.solutions, _tolerance(training))
     counts = np.diff(sp.csc_array(training.positives).indptr)
     nested = estimator.calibration == "levels" and not multilabel and len(estimator.classes_) > 2
     learned = learn_decisions(
         training,
-        lambda seen, key: train_one_vs_rest(seen, engine, checkpoint, key=key).model,
+        lambda seen, key: train_one_vs_rest(seen, engine, checkpoint, key=key, start=trained.solutions).model,
         engine,
         calibration=estimator.calibration,
         threshold=estimator.threshold,
@@ -87,12 +89,19 @@ def check_memory(shape: tuple[int, int], n_classes: int, dtype: Any, n_jobs: int
     )
 
 
+def _tolerance(training: Training) -> float:
+    """Return the relative gap to train to: coarser on near negatives, whose gap is not that of the full problem."""
+    tol = training.options.tol
+    return max(tol, _NEAR_TOL) if training.options.near else tol
+
+
 def train_one_vs_rest(
     training: Training,
     engine: Engine,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
     key: str = "",
+    start: list[BlockSolution] | None = None,
 ) -> Trained:
     """Train one linear classifier for each column of `positives`.
 
@@ -105,54 +114,75 @@ def train_one_vs_rest(
     progress : Progress, optional
     key : str
         Prefix of the names of the blocks in the checkpoint, if several trainings share one.
+    start : list of BlockSolution, optional
+        Solutions for the same classes on the rows that those of `training` were taken from (`training.ids`).
 
     Returns
     -------
     Trained
     """
     options = training.options
-    tol = max(options.tol, _NEAR_TOL) if options.near else options.tol
+    tol = _tolerance(training)
     check_memory(training.X.shape, training.positives.shape[1], options.dtype, engine.n_workers)
-    rows = prepare_rows(training.X, options.dtype, options.bias)
+    _, features, rows = view_by_frequency(prepare_rows(training.X, options.dtype, options.bias))
     by_class = sp.csc_array(training.positives)
     n_classes = by_class.shape[1]
-    weights = np.empty((rows.n_features + 1, n_classes), rows.dtype)
+    weights = np.zeros((training.X.shape[1] + 1, n_classes), rows.dtype)
 
-    def solve(columns: slice) -> BlockSolution:
+    def solve(columns: slice, first: Multipliers | None) -> BlockSolution:
         positives, weight = by_class[:, columns], training.positive_weight[columns]
         ids = np.arange(rows.n_samples)
         if options.near:
-            ids = nearest_rows(np.unique(positives.indices).astype(np.int64), rows.n_samples, options.seed)
+            ids = nearest_rows(
+                np.unique(positives.indices).astype(np.int64), rows.n_samples, [options.seed, columns.start]
+            )
         view = view_all(rows) if len(ids) == rows.n_samples else view_some(rows, ids)
         cost = signed_costs(positives, training.row_cost, weight, rows.dtype, ids)
         if training.pair_weight is not None:
             factors = training.pair_weight(training.positives, columns)
             cost *= factors if len(ids) == len(factors) else factors[ids]
         solution = solve_block(
-            view.rows, cost, loss=options.loss, tol=tol, max_iter=options.max_iter, seed=options.seed
+            view.rows,
+            cost,
+            loss=options.loss,
+            tol=tol,
+            max_iter=options.max_iter,
+            seed=options.seed,
+            start=first,
         )
         if len(ids) == rows.n_samples:
-            return solution
+            # The multipliers of a finished block take at most the memory of its weights.
+            small = 9 * len(solution.multipliers.rows) <= solution.weights.nbytes
+            return solution if small else solution._replace(multipliers=no_multipliers(rows.dtype))
         weights = np.zeros((rows.n_features + 1, cost.shape[1]), rows.dtype)
         weights[view.features] = solution.weights
-        return solution._replace(weights=weights)
+        return solution._replace(weights=weights, multipliers=no_multipliers(rows.dtype))
 
     def train_block(block: range) -> BlockSolution:
         columns = slice(block.start, block.stop)
         piece = checkpoint.load(f"{key}block-{block.start}") if checkpoint is not None else None
         if piece is None:
-            solution = solve(columns)
-            # The memory of a finished block must not grow with the number of rows.
-            solution = solution._replace(multipliers=np.empty(0))
+            solution = solve(columns, warm.get(block.start))
             if checkpoint is not None:
                 fields = solution._asdict()
                 converged = fields.pop("converged")
+                fields |= fields.pop("multipliers")._asdict()
                 checkpoint.save(f"{key}block-{block.start}", fields, {"converged": converged})
         else:
-            solution = BlockSolution(**piece.arrays, converged=bool(piece.meta["converged"]))
-        weights[:, columns] = solution.weights
+            fields = dict(piece.arrays)
+            multipliers = Multipliers(*(fields.pop(name) for name in Multipliers._fields))
+            solution = BlockSolution(
+                **fields, multipliers=multipliers, converged=bool(piece.meta["converged"])
+            )
+        put_block(solution.weights, features, np.arange(columns.start, columns.stop), weights)
         return solution._replace(weights=np.empty(0))
 
-    solutions = engine.map(train_block, class_blocks(n_classes), progress=progress)
+    blocks = class_blocks(n_classes)
+    warm = dict[int, Multipliers]()
+    if start is not None and training.ids is not None:
+        for block, solution in zip(blocks, start, strict=True):
+            if solution.multipliers.rows.size:
+                warm[block.start] = multipliers_of_rows(solution.multipliers, training.ids)
+    solutions = engine.map(train_block, blocks, progress=progress)
     model = LinearModel(weights[:-1].T, weights[-1] * rows.bias)
     return Trained(model, solutions)

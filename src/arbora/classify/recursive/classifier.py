@@ -69,9 +69,11 @@ from arbora.classify._linear.node_weights import node_weights
 from arbora.classify.recursive.coupled_training import (
     Fitted,
     Last,
+    Start,
     build_model,
     initial_multipliers,
     keep_coupled,
+    start_of_rows,
     train_joint,
 )
 from arbora.classify.recursive.memory import check_fit_memory
@@ -156,14 +158,18 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
                 coupling = select(self, everything, plan, engine, checkpoint)
             if self.C == "cv":
                 training = training._replace(row_cost=training.row_cost * self.C_)
-            self._train_and_keep(training, coupling, checkpoint)
+            multipliers = self._train_and_keep(training, coupling, checkpoint)
             counts = np.diff(sp.csc_array(training.positives).indptr)
             nested = self.calibration == "levels" and not self._multilabel
             tree = NestedLogit(self.hierarchy_, self.class_nodes_, counts) if nested else None
             learned = learn_decisions(
                 training,
                 lambda seen, key: build_model(
-                    self._train(seen, coupling, checkpoint=checkpoint, key=key), self.prune_below, keep=False
+                    self._train(
+                        seen, coupling, start=start_of_rows(multipliers, seen), checkpoint=checkpoint, key=key
+                    ),
+                    self.prune_below,
+                    keep=False,
                 ),
                 ThreadEngine(self.n_jobs),
                 calibration=self.calibration,
@@ -176,8 +182,10 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
                 checkpoint.clear()
         return self
 
-    def _train_and_keep(self, training: Training, coupling: Coupling, checkpoint: Checkpoint | None) -> None:
-        """Train on all rows; only the weights (and for a warm start the multipliers) stay in memory."""
+    def _train_and_keep(
+        self, training: Training, coupling: Coupling, checkpoint: Checkpoint | None
+    ) -> Start | None:
+        """Train on all rows; return the multipliers, from which held-out training starts."""
         start = None
         if self.warm_start:
             last = getattr(self, "_last", None)
@@ -187,6 +195,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
         keep_coupled(self, fitted, build_model(fitted, self.prune_below))
         multipliers = fitted.solution.multipliers
         self._last = Last(training.positives, coupling.order, multipliers) if self.warm_start else None
+        return multipliers
 
     def _train(self, training: Training, coupling: Coupling, **more: Any) -> Fitted:
         with self._training_engine() as engine:

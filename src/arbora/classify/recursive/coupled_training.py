@@ -23,10 +23,11 @@ from arbora.core.warn_caller import warn_caller
 from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
 from arbora.infer.linear.coupled_newton import CoupledNewton, NewtonSolution, suits_newton
 from arbora.infer.linear.coupled_shards import ShardedCoupledSolver
-from arbora.infer.linear.coupled_state import Multipliers
+from arbora.infer.linear.coupled_state import Multipliers, multipliers_of_rows
 from arbora.infer.linear.flat import LinearRows, prepare_rows
+from arbora.infer.linear.row_views import view_by_frequency
 from arbora.infer.prune import pruned
-from arbora.kernels import put_columns
+from arbora.kernels import put_block
 
 Start = list[Multipliers] | NDArray[Any]  # of the coordinate descent, or of Newton's method
 
@@ -40,11 +41,14 @@ class Last(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A joint problem, its solution, and the coupling with the order of the classes."""
+    """A joint problem, its solution, the coupling with the order of the classes, and the features it is solved in."""
 
     joint: Any  # CoupledSolver, ShardedCoupledSolver or CoupledNewton
     solution: CoupledSolution | NewtonSolution  # of this solver
     coupling: Coupling
+    features: NDArray[
+        np.int64
+    ]  # number of each feature of the solver among those of X; the last one is the bias
 
     @property
     def converged(self) -> bool:
@@ -109,7 +113,7 @@ def _train_remote(
     except BaseException:
         joint.close()
         raise
-    return Fitted(joint, solution, coupling)
+    return Fitted(joint, solution, coupling, np.arange(rows.n_features + 1))
 
 
 def train_joint(
@@ -154,27 +158,41 @@ def train_joint(
 
     def block_offset(block: range) -> NDArray[Any]:
         assert offset is not None
-        return offset(coupling.order[block.start : block.stop])
+        return offset(coupling.order[block.start : block.stop])[features]
 
     from_weights = None if offset is None else block_offset
     joint: Any
+    features = np.arange(rows.n_features + 1)
     if suits_newton(rows, n_classes, options.loss):
         joint = CoupledNewton(rows, costs, coupling.factor, engine, from_weights)
         matches = isinstance(start, np.ndarray) and start.shape == (rows.n_features + 1, n_classes)
     else:
+        _, features, rows = view_by_frequency(rows)
         joint = CoupledSolver(rows, costs, coupling.factor, options.loss, engine, from_weights)
         matches = isinstance(start, list)
-    size = size_of(training.X, options.dtype)
+    full = size_of(training.X, options.dtype)
+    size = full._replace(n_features=rows.n_features)
     block = max(map(len, joint.layout.blocks)) * (size.n_features + 1) * size.dtype.itemsize
     beside = (
         0 if offset is None else 3 * engine.n_workers * block
     )  # weights, offset, and a copy of some features
+    # Weights of the features that do not occur, and the rows with their features in another order.
+    beside += weight_memory(full, n_classes, dense) - weight_memory(size, n_classes, dense)
+    beside += size.n_bytes if rows.indices is not training.X.indices else 0
     check_joint_memory(size, joint.layout, options.loss, dense, engine.n_workers, beside)
     solution = joint.solve(
         tol=options.tol, max_iter=options.max_iter, seed=options.seed, multipliers=start if matches else None,
         checkpoint=checkpoint, progress=progress, key=key,
     )  # fmt: skip
-    return Fitted(joint, solution, coupling)
+    return Fitted(joint, solution, coupling, features)
+
+
+def start_of_rows(multipliers: Start | None, training: Training) -> list[Multipliers] | None:
+    """Multipliers of a fit to more rows, from which `training` was taken; None for another method than this one's."""
+    if not isinstance(multipliers, list) or training.ids is None:
+        return None
+    ids = training.ids
+    return [multipliers_of_rows(block, ids) for block in multipliers]
 
 
 def initial_multipliers(
@@ -222,14 +240,14 @@ def unpack(arrays: dict[str, NDArray[Any]]) -> Start | None:
 
 def dense_model(fitted: Fitted, keep: bool = True) -> LinearModel:
     """Weights of all classes as one matrix with contiguous features; a backing file is unlinked unless `keep`."""
-    joint, order = fitted.joint, fitted.coupling.order
-    weights = joint.engine.zeros((joint.rows.n_features + 1, len(order)), joint.rows.dtype)
+    joint, order, features = fitted.joint, fitted.coupling.order, fitted.features
+    weights = joint.engine.zeros((int(features[-1]) + 1, len(order)), joint.rows.dtype)
     if not keep:
         joint.engine.discard(weights)
 
     def fill(k: int) -> None:
         block = joint.layout.blocks[k]
-        put_columns(joint.weights(k, fitted.solution), order[block.start : block.stop], weights)
+        put_block(joint.weights(k, fitted.solution), features, order[block.start : block.stop], weights)
 
     joint.engine.map(fill, range(len(joint.layout.blocks)))
     return LinearModel(weights[:-1].T, weights[-1] * joint.rows.bias)
@@ -244,15 +262,20 @@ def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:
     joint, layout, solution = fitted.joint, fitted.joint.layout, fitted.solution
     factor = sp.csr_array(fitted.coupling.factor)
     largest = abs(factor).max(axis=1).toarray().ravel()
+    features = fitted.features
     size = (largest * solution.certificate.scale).astype(joint.rows.dtype)
 
+    def kept(V: NDArray[Any]) -> tuple[sp.csr_array, NDArray[Any]]:
+        small = pruned(V[:, :-1], prune_below)
+        entries = small.data, features[small.indices].astype(small.indices.dtype), small.indptr
+        wide = sp.csr_array(entries, shape=(len(V), int(features[-1])))
+        return wide, V[:, -1].copy()  # a view would keep V in memory
+
     def local_parts(k: int) -> tuple[sp.csr_array, NDArray[Any]]:
-        V = joint.parts(k, solution) * size[layout.owned[k]][:, None]
-        return pruned(V[:, :-1], prune_below), V[:, -1].copy()  # a view would keep V in memory
+        return kept(joint.parts(k, solution) * size[layout.owned[k]][:, None])
 
     def shared_part(p: int) -> tuple[sp.csr_array, NDArray[Any]]:
-        v = fitted.shared_part(p) * size[layout.shared[p]]
-        return pruned(v[:, :-1], prune_below), v[:, -1].copy()
+        return kept(fitted.shared_part(p) * size[layout.shared[p]])
 
     pieces = joint.engine.map(shared_part, range(len(layout.shared)))
     pieces += joint.engine.map(local_parts, range(len(layout.blocks)))

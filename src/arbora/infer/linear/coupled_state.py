@@ -31,6 +31,23 @@ class Multipliers(NamedTuple):
     values: NDArray[Any]
 
 
+def multipliers_of_rows(multipliers: Multipliers, ids: NDArray[np.int64]) -> Multipliers:
+    """Keep the multipliers of some sorted rows, which get the numbers 0, 1, ...
+
+    Examples
+    --------
+    >>> given = Multipliers(np.array([2, 5, 7]), np.array([0, 1, 0]), np.array([0.5, -1.0, 2.0]))
+    >>> multipliers_of_rows(given, np.array([5, 6, 7])).rows
+    array([0, 2])
+    """
+    at = np.searchsorted(ids, multipliers.rows)
+    here = at < len(ids)
+    here[here] = ids[at[here]] == multipliers.rows[here]
+    return Multipliers(
+        at[here].astype(multipliers.rows.dtype), multipliers.columns[here], multipliers.values[here]
+    )
+
+
 class Visit(NamedTuple):
     """The result of a visit of a block: multipliers, and the loss, regulariser and gap estimated on the way."""
 

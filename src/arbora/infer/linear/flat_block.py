@@ -8,8 +8,9 @@ and stops when the certified duality gap, summed over the block, is at most `tol
 alternates a sweep over rows, for all classes of the block, with sweeps over the pairs (row, class) that can still
 move. The sweep estimates the gap for free; the exact gap is computed only when the estimate is small enough.
 
-With a hinge loss the block is trained on the rows that matter (`negatives`), and a scan of all rows completes the
-gap and finds the rows that were missing. The logistic loss needs all rows.
+With a hinge loss few pairs have a multiplier: one in a hundred if classes have few positives. Once the gap is small,
+sweeps are replaced by passes that change nothing: they certify the gap of the full problem and list the pairs that
+violate it, which are then swept alone. Such a pass takes two thirds of the time of a sweep.
 """
 
 from __future__ import annotations
@@ -20,24 +21,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.infer.linear.flat import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows, visiting_order
-from arbora.infer.linear.negatives import Ids, Scan, among, grow, near_rows, scan_all
-from arbora.infer.linear.row_views import RowView, view_all, view_some
+from arbora.infer.linear.coupled_state import Multipliers
+from arbora.infer.linear.flat import MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows, visiting_order
 from arbora.kernels import LOSSES, certify_block, sweep_active, sweep_block
+from arbora.kernels.linear.coupled import add_rows
+from arbora.kernels.triples import from_triples, to_triples
 
 _ACTIVE_WORK = 3.0  # work spent on the active pairs, as a multiple of a full sweep
-_WORTH = 0.1  # training on some rows ends at this share of the last certified gap of all rows
+_NEARLY = (
+    0.1  # relative gap from which on passes list the pairs that can move; sweeps make larger steps before
+)
+_ENOUGH = {"hinge": 0.2, "squared_hinge": 0.05}  # active sweeps end at this share of the block's mean gap
 _TINY = float(np.finfo(np.float64).tiny)
 
 
 class BlockSolution(NamedTuple):
-    """Weights of a block (bias last), multipliers, certificate by class, and history.
+    """Weights of a block (bias last), non-zero multipliers, certificate by class, and history.
 
     The history is a plain array: the histories of all blocks are added up, and saved in checkpoints.
     """
 
     weights: NDArray[Any]
-    multipliers: NDArray[Any]
+    multipliers: Multipliers
     objectives: NDArray[np.float64]
     gaps: NDArray[np.float64]
     history: NDArray[np.float64]  # n_iter x (objective, gap, seconds)
@@ -61,113 +66,96 @@ def _half_squares(weights: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(np.einsum("jb,jb->b", weights, weights, dtype=np.float64) / 2)
 
 
-class _Part(NamedTuple):
-    """Some rows, and the costs, multipliers and weights of the block on them."""
-
-    view: RowView
-    cost: NDArray[Any]
-    A: NDArray[Any]
-    W: NDArray[Any]
-
-
 class _Block:
-    """A block in training: weights and multipliers of all rows, certificate and history."""
+    """A block in training: weights and multipliers, lists of the pairs that can move, certificate and history."""
 
     def __init__(self, rows: LinearRows, cost: NDArray[Any], loss: str, tol: float, max_iter: int, seed: int):
         self.rows, self.loss, self.tol, self.max_iter, self.seed = rows, loss, tol, max_iter, seed
         self.cost = np.ascontiguousarray(cost, dtype=rows.dtype)
-        self.n_block = cost.shape[1]
+        n_rows, self.n_block = self.cost.shape
         self.weights = np.zeros((rows.n_features + 1, self.n_block), rows.dtype)
-        self.multipliers = np.zeros((rows.n_samples, self.n_block), rows.dtype)
-        self.positive = np.asarray((self.cost >= 0).any(axis=1))
-        self.smallest_cost = float(np.abs(self.cost).min(initial=0.0 if not self.cost.size else np.inf))
+        self.multipliers = np.zeros((n_rows, self.n_block), rows.dtype)
+        # A logistic multiplier is never at a bound, so there are no lists of active pairs.
+        self.active = np.empty((self.n_block, 0 if loss == "logistic" else n_rows), np.int32)
+        self.n_active, self.scratch = (
+            np.zeros(self.n_block, np.int64),
+            np.empty(rows.n_features + 1, rows.dtype),
+        )
+        self.full_work = n_rows * self.n_block / (1.0 if rows.dense else SPARSE_PENALTY)
         self.losses, self.gaps, self.objectives = (np.zeros(self.n_block) for _ in range(3))
         self.rng, self.history = np.random.default_rng(seed), list[tuple[float, float, float]]()
-        self.started, self.relative_gap, self.gap_ratio = perf_counter(), 1.0, 1.0
+        self.started, self.gap_ratio, self.n_polished = perf_counter(), 1.0, 0
 
     @property
     def is_last(self) -> bool:
         """Whether no sweep is left."""
         return len(self.history) >= self.max_iter
 
-    def first_rows(self) -> Ids:
-        """Return the rows to begin with."""
-        if self.loss == "logistic":
-            return np.arange(self.rows.n_samples)
-        return near_rows(np.flatnonzero(self.positive), self.rows.n_samples, [self.seed])
+    def sweep(self, order: NDArray[np.int64]) -> tuple[float, float]:
+        """Visit some rows; return the estimated objective and gap, as they were when visited."""
+        loss, norm, gap = sweep_block(
+            *self.rows[:4], self.cost, LOSSES[self.loss], self.rows.bias, self.weights, self.multipliers,
+            order, self.active, self.n_active,
+        )  # fmt: skip
+        return loss + norm, gap
 
-    def gather(self, ids: Ids) -> _Part:
-        """Return some rows with their costs, multipliers and weights; all rows are not copied."""
-        if len(ids) == self.rows.n_samples:
-            return _Part(view_all(self.rows), self.cost, self.multipliers, self.weights)
-        view = view_some(self.rows, ids)
-        return _Part(view, self.cost[ids], self.multipliers[ids], self.weights[view.features])
-
-    def train(self, part: _Part) -> None:
-        """Sweep over some rows until their estimated gap is small enough for a certificate."""
-        view, cost, A, W = part
-        rows, code, n_block = view.rows, LOSSES[self.loss], self.n_block
-        # A logistic multiplier is never at a bound, so there are no lists of active pairs.
-        active = np.empty((n_block, 0 if self.loss == "logistic" else rows.n_samples), np.int32)
-        n_active, scratch = np.zeros(n_block, np.int64), np.empty(rows.n_features + 1, rows.dtype)
-        full_work = rows.n_samples * n_block / (1.0 if rows.dense else SPARSE_PENALTY)
-        everything = rows.n_samples == self.rows.n_samples
-        target = self.tol / self.gap_ratio if everything else max(self.tol, _WORTH * self.relative_gap)
-        while True:
-            order = visiting_order(rows.n_samples, self.rng)
-            loss, norm, gap = sweep_block(
-                *rows[:4], cost, code, rows.bias, W, A, order, active, n_active
+    def polish(self, gap: float) -> None:
+        """Sweep over the listed pairs, until their gap is a small share of the given one."""
+        n_pairs = int(self.n_active.sum())
+        n_sweeps = min(MOST_ACTIVE_SWEEPS, int(_ACTIVE_WORK * self.full_work / n_pairs)) if n_pairs else 0
+        self.n_polished += 1
+        if n_sweeps:
+            sweep_active(
+                *self.rows[:4], self.cost, LOSSES[self.loss], self.rows.bias, self.rows.dense, self.weights,
+                self.multipliers, self.active, self.n_active, n_sweeps, _ENOUGH[self.loss] * gap / self.n_block,
+                self.seed + self.n_polished, self.scratch,
             )  # fmt: skip
-            self.history.append((loss + norm, gap, perf_counter() - self.started))
-            done = self.is_last or gap <= target * (loss + norm)
-            if done and (everything or self.is_last):
-                break
-            n_pairs = int(n_active.sum())
-            n_sweeps = min(MOST_ACTIVE_SWEEPS, int(_ACTIVE_WORK * full_work / n_pairs)) if n_pairs else 0
-            if n_sweeps:
-                sweep_active(
-                    *rows[:4], cost, code, rows.bias, rows.dense, W, A, active, n_active, n_sweeps,
-                    ENOUGH * gap / n_block, self.seed + len(self.history), scratch,
-                )  # fmt: skip
-            if done:
-                break
-        if not everything:
-            self.multipliers[view.ids], self.weights[view.features] = A, W
 
-    def scan(self, part: _Part) -> tuple[Scan, Ids]:
-        """Scan all rows; return the result, and the rows with a loss that were not trained."""
-        found = scan_all(self.rows, self.weights, self.loss)
-        missing = found.violating
-        return found, missing[~among(missing, part.view.ids)]
-
-    def is_hopeless(self, scan: Scan, missing: Ids) -> bool:
-        """Whether the losses of the rows that were not trained are above the tolerance; note the gap then."""
-        excess = self.smallest_cost * float(scan.excess[among(scan.ids, missing)].sum(dtype=np.float64))
-        objective, gap, _ = self.history[-1]
-        hopeless = not self.is_last and excess > self.tol * (objective + excess)
-        if hopeless:
-            self.note(objective + excess, gap + excess)
-        return hopeless
-
-    def note(self, objective: float, gap: float) -> None:
-        """Replace the estimates of the last sweep."""
-        self.relative_gap = gap / max(objective, _TINY)
-        self.history[-1] = objective, gap, perf_counter() - self.started
-
-    def certify(self, parts: list[_Part]) -> None:
-        """Evaluate objectives and gaps, given all rows that have a multiplier or a loss."""
-        self.losses[:] = self.gaps[:] = 0
-        for view, cost, A, W in parts:
-            losses, gaps = np.zeros(self.n_block), np.zeros(self.n_block)
-            certify_block(
-                *view.rows[:3], cost, LOSSES[self.loss], self.rows.bias, W, A, losses, gaps
-            )  # fmt: skip
-            self.losses += losses
-            self.gaps += gaps
+    def certify(self) -> tuple[float, float]:
+        """Return the objective and the certified gap; list the pairs that can move."""
+        certify_block(
+            *self.rows[:3], self.cost, LOSSES[self.loss], self.rows.bias, self.weights, self.multipliers,
+            self.losses, self.gaps, self.active, self.n_active,
+        )  # fmt: skip
         self.objectives = self.losses + _half_squares(self.weights)
-        gap = float(self.gaps.sum())
-        self.gap_ratio = max(1.0, gap / max(self.history[-1][1], _TINY))
-        self.note(float(self.objectives.sum()), gap)
+        return float(self.objectives.sum()), float(self.gaps.sum())
+
+    def record(self, objective: float, gap: float, *, replace: bool = False) -> None:
+        """Add a row to the history, or replace the last one."""
+        if replace:
+            self.history.pop()
+        self.history.append((objective, gap, perf_counter() - self.started))
+
+    def start(self, given: Multipliers) -> None:
+        """Start from given multipliers, and sweep over their rows without a record."""
+        from_triples(*given, np.arange(self.rows.n_samples), self.multipliers)
+        if self.loss != "squared_hinge":
+            np.minimum(self.multipliers, np.abs(self.cost), out=self.multipliers)
+        alone = np.eye(self.n_block, dtype=self.rows.dtype)
+        add_rows(*self.rows[:3], self.rows.bias, self.cost, self.multipliers, alone, self.weights)
+        _, gap = self.sweep(self.rng.permutation(np.unique(given.rows)).astype(np.int64))
+        self.polish(gap)
+
+    def train(self, listed: bool = False) -> bool:
+        """Train to the certified gap; return whether it was reached.
+
+        Once few multipliers still move (`listed`), a pass that certifies and lists pairs replaces the sweep.
+        """
+        while True:
+            if not listed:
+                objective, estimate = self.sweep(visiting_order(self.rows.n_samples, self.rng))
+                self.record(objective, estimate)
+                gap = estimate
+            if listed or self.is_last or estimate * self.gap_ratio <= self.tol * objective:
+                objective, gap = self.certify()
+                self.record(objective, gap, replace=not listed)
+                if gap <= self.tol * objective or self.is_last:
+                    return gap <= self.tol * objective
+                if not listed:
+                    self.gap_ratio = max(1.0, gap / max(estimate, _TINY))
+            few = 0 < self.n_active.sum() <= self.full_work  # their sweeps are cheap
+            listed = bool(few) and gap <= _NEARLY * objective
+            self.polish(gap)
 
 
 def solve_block(
@@ -178,6 +166,7 @@ def solve_block(
     tol: float = 1e-3,
     max_iter: int = 1000,
     seed: int = 0,
+    start: Multipliers | None = None,
 ) -> BlockSolution:
     """Train the classes of one block to a certified duality gap.
 
@@ -194,6 +183,8 @@ def solve_block(
         Maximum number of sweeps.
     seed : int
         Seed of the order in which rows are visited; the same for all blocks of a fit.
+    start : Multipliers, optional
+        Multipliers to start from, of another cost or of a larger set of rows.
 
     Returns
     -------
@@ -210,21 +201,10 @@ def solve_block(
     """
     _check_problem(rows, cost, loss, max_iter)
     block = _Block(rows, cost, loss, tol, max_iter, seed)
-    ids = block.first_rows()
-    while True:
-        part = block.gather(ids)
-        block.train(part)
-        if len(ids) == rows.n_samples:
-            block.certify([part])
-        else:
-            scan, missing = block.scan(part)
-            if not block.is_hopeless(scan, missing):
-                block.certify([part, *([block.gather(missing)] if missing.size else [])])
-            needed = block.positive[ids] | np.asarray(part.A.any(axis=1))
-            ids = grow(ids, needed, scan, rows.n_samples)
-        converged = block.relative_gap <= tol
-        if converged or block.is_last:
-            break
+    if start is not None:
+        block.start(start)
+    converged = block.train(listed=start is not None and loss != "logistic")
+    multipliers = Multipliers(*to_triples(block.multipliers, block.cost, np.arange(rows.n_samples)))
     return BlockSolution(
-        block.weights, block.multipliers, block.objectives, block.gaps, np.array(block.history), converged
+        block.weights, multipliers, block.objectives, block.gaps, np.array(block.history), converged
     )

@@ -286,19 +286,33 @@ def sweep_active(  # type: ignore[no-untyped-def]
 
 
 @nb.njit(**FAST)
-def certify_block(indptr, indices, data, cost, loss, bias, W, A, losses, gaps):  # type: ignore[no-untyped-def]
-    """Sum into losses[b] and gaps[b] the loss and the duality gap of each class at the current W and A."""
+def certify_block(  # type: ignore[no-untyped-def]
+    indptr, indices, data, cost, loss, bias, W, A, losses, gaps, active, n_active
+):
+    """Sum into losses[b] and gaps[b] the loss and the duality gap of each class at the current W and A.
+
+    Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move (hinge losses).
+    """
     n_block, last = W.shape[1], W.shape[0] - 1
     g = np.empty(n_block, W.dtype)
-    one = W.dtype.type(1)
+    zero, one = W.dtype.type(0), W.dtype.type(1)
     losses[:] = 0
     gaps[:] = 0
+    n_active[:] = 0
     for i in range(len(indptr) - 1):
         for b in range(n_block):
             g[b] = bias * W[last, b]
         add_row(indptr, indices, data, i, W, g)
+        if loss != LOGISTIC and not has_work(A[i], cost[i], g, one):
+            continue  # no loss and no gap
         for b in range(n_block):
-            c = cost[i, b]
-            value, gap = loss_and_gap(loss, A[i, b], math.copysign(one, c) * g[b], abs(c), one)
+            c, a = abs(cost[i, b]), A[i, b]
+            m = math.copysign(one, cost[i, b]) * g[b]
+            if loss != LOGISTIC and a == zero and m >= one:
+                continue
+            value, gap = loss_and_gap(loss, a, m, c, one)
             losses[b] += value
             gaps[b] += gap
+            if loss != LOGISTIC and can_move(loss, a, c, m - one, zero):
+                active[b, n_active[b]] = i
+                n_active[b] += 1
