@@ -35,7 +35,7 @@ from arbora.classify._common.training import check_labelled_rows
 from arbora.classify._linear.linear_model import LinearModel, as_csr, full_weights, linear_scores
 from arbora.classify.bayes.model_tree import model_tree
 from arbora.classify.bayes.node_report import fitted_ancestor, squared_norms, summarise_nodes
-from arbora.classify.bayes.posterior import TreeWeights, expected_precisions, find_posterior
+from arbora.classify.bayes.posterior import TreeWeights, expected_precisions, find_posterior, keep_dense
 from arbora.classify.bayes.predictive import ScorePosterior, predictive_logits, score_variances
 from arbora.classify.bayes.priors import check_gamma, check_scale, constant_prior, fisher_prior
 from arbora.classify.bayes.sparse_posterior import class_variances, keep_sparse, parts_model, weights_of_nodes
@@ -181,6 +181,11 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         "verbose": ["verbose"],
     }
 
+    node_coef_: NDArray[Any]  # these are set by keep_dense or keep_sparse
+    node_coef_std_: NDArray[Any]
+    node_intercept_: NDArray[Any]
+    node_intercept_std_: NDArray[Any]
+
     def __init__(
         self,
         structure: Hierarchy | None = None,
@@ -309,20 +314,8 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         self.trace_, self.n_iter_ = posterior.trace, len(posterior.trace)
         if posterior.sparse is not None:
             keep_sparse(self, posterior.sparse, problem.tree.parent, problem.tree.leaves)
-            return
-        mean, marginals = posterior.mean, posterior.marginals
-        assert mean is not None and marginals is not None  # noqa: PT018
-        d, n_nodes = problem.X.shape[1], problem.tree.n_nodes
-        std = np.sqrt(marginals.variance)
-        if marginals.covariance is not None:
-            self.marginal_covariance_, self.coef_covariance_ = marginals.covariance, marginals.given_parent
-        if marginals.contrast is not None:
-            self.difference_covariance_ = marginals.contrast
-        if posterior.lower_bounds is not None:
-            self.lower_bounds_ = posterior.lower_bounds
-        self.node_coef_, self.node_coef_std_ = np.ascontiguousarray(mean[:, :d]), std[:, :d]
-        self.node_intercept_ = mean[:, d] if problem.bias else np.zeros(n_nodes)
-        self.node_intercept_std_ = std[:, d] if problem.bias else np.zeros(n_nodes)
+        else:
+            keep_dense(self, problem, posterior)
 
     def _warn_not_converged(self, change: float) -> None:
         what = "lower bound" if self.inference == "variational" else "precisions"

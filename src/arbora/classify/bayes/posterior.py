@@ -63,3 +63,22 @@ def expected_precisions(problem: TreeProblem, gammas: Gammas) -> NDArray[np.floa
     precisions = np.full((problem.tree.n_nodes, gammas.rate.shape[1]), problem.root.precision)
     precisions[inside] = gammas.mean[problem.sharing.group[inside]]
     return precisions if problem.sharing.by_weight else precisions[:, 0]
+
+
+def keep_dense(estimator: Any, problem: TreeProblem, posterior: TreeWeights) -> None:
+    """Set the attributes of a classifier whose weights are dense."""
+    mean, marginals = posterior.mean, posterior.marginals
+    if mean is None or marginals is None:
+        raise ValueError("the posterior has sparse weights: use keep_sparse.")
+    d, n_nodes = problem.X.shape[1], problem.tree.n_nodes
+    std = np.sqrt(marginals.variance)
+    if marginals.covariance is not None:
+        estimator.marginal_covariance_ = marginals.covariance
+        estimator.coef_covariance_ = marginals.given_parent
+    if marginals.contrast is not None:
+        estimator.difference_covariance_ = marginals.contrast
+    if posterior.lower_bounds is not None:
+        estimator.lower_bounds_ = posterior.lower_bounds
+    estimator.node_coef_, estimator.node_coef_std_ = np.ascontiguousarray(mean[:, :d]), std[:, :d]
+    estimator.node_intercept_ = mean[:, d] if problem.bias else np.zeros(n_nodes)
+    estimator.node_intercept_std_ = std[:, d] if problem.bias else np.zeros(n_nodes)
