@@ -48,8 +48,8 @@ _TEXT = f"make_hierarchical_text({DOCUMENTS:_}, {FEATURES:_}, n_leaves={LEAVES:_
 EXPLANATION = f"""\
 `python -m benchmarks.recursive_scale`: text made by `{_TEXT}`,
 seed 0, with `ltc` weights; C = {C:g}, a certified gap of {100 * TOL:g}%, `prune_below={PRUNE_BELOW:g}`,
-`calibration=None`, {N_JOBS} threads. Other work may share the cores: processor minutes are those of both threads,
-and half of them is the clock time on two free cores. "Before" is the peak memory before `fit` (making the text),
+`calibration=None`, {N_JOBS} threads. Other work may share the cores: processor minutes are those of both threads
+together. "Before" is the peak memory before `fit` (making the text),
 "peak" that after all test documents were predicted. Target: under 30 minutes and under 10 GiB. On DMOZ-2010 itself
 the thesis took 8.23 minutes on a cluster for RR-SVM and 5.12 for BSVM (Table 3.5).
 """

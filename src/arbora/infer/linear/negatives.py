@@ -2,8 +2,8 @@
 
 The classes of a block are neighbours in the label structure, so that the positives of one are the nearest negatives
 of the others. Training ends with these rows, without a certificate of the full problem. Exact training does not
-choose rows: for the 32 classes of a block together, nearly half of the rows have a multiplier for some class, though
-a class has them for one row in a hundred. `flat_block` therefore lists pairs of a row and a class.
+choose rows: on texts with few documents per class a class has a multiplier for 1% to 4% of the rows, but 28% to 65%
+of the rows have one for some of the 32 classes of a block. `flat_block` therefore lists pairs of a row and a class.
 """
 
 from __future__ import annotations
