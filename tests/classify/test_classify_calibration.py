@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
-from scipy.special import expit, softmax
+from scipy.special import expit, log_softmax, softmax
 
 from arbora.classify import (
     HierarchicalCostClassifier,
@@ -14,7 +14,9 @@ from arbora.classify import (
     TopDownSVC,
 )
 from arbora.classify._common.calibration import (
+    Calibration,
     class_probabilities,
+    fit_normalized_sigmoid,
     fit_scale,
     fit_sigmoid,
     fit_softmax_scale,
@@ -60,7 +62,7 @@ def test_separable_scores_keep_probabilities_inside():
     """However well one or a hundred held-out rows are classified, they cannot prove certainty."""
     for n_samples in (1, 2, 10, 100):
         scores = np.tile([3.0, -1.0, -2.0], (n_samples, 1))
-        fitted = fit_softmax_scale(scores, np.zeros(n_samples, dtype=int))
+        fitted = fit_normalized_sigmoid(scores, np.zeros(n_samples, dtype=int))
         top = class_probabilities(scores[:1], fitted, multilabel=False)[0, 0]
         assert 0.5 < top < 1 - 0.5 / (n_samples + 2)
         positive = np.arange(2 * n_samples) % 2 == 0
@@ -299,9 +301,29 @@ def test_the_scale_of_top_down_choices_is_that_of_the_true_paths():
     assert model.calibration_[0] == pytest.approx(np.exp(best.x), rel=1e-3)
 
 
-def test_softmax_probabilities_survive_huge_scores():
+def test_probabilities_survive_huge_scores():
     scores = np.array([[1e30, -1e30, 0.0], [1e5, 1e5, -1e5]])
-    fitted = fit_softmax_scale(scores, np.array([0, 1]))
+    fitted = fit_normalized_sigmoid(scores, np.array([0, 1]))
     p = class_probabilities(scores, fitted, multilabel=False)
     np.testing.assert_allclose(p.sum(axis=1), 1)
-    np.testing.assert_allclose(p, softmax(fitted.scale * scores, axis=1))
+    assert p.argmax(axis=1).tolist() == [0, 0]
+    assert np.isfinite(p).all()
+    assert p[1, 0] == p[1, 1]
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(2.0, -20.0), (3.0, 0.0), (4.0, 3.0)])
+def test_normalized_sigmoids_are_recovered_and_include_the_softmax(scale, shift):
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(20_000, 8)) - 0.5
+    true = Calibration(scale, shift)
+    log_p = np.log(class_probabilities(scores, true, multilabel=False))
+    if shift == -20.0:
+        np.testing.assert_allclose(log_p, log_softmax(scale * scores, axis=1), atol=1e-5)
+    codes = (log_p + rng.gumbel(size=scores.shape)).argmax(axis=1)
+    fitted = fit_normalized_sigmoid(scores, codes)
+    assert fitted.scale == pytest.approx(scale, rel=0.06)
+    if shift > -20.0:
+        assert fitted.shift == pytest.approx(shift, abs=0.3)
+    found = np.log(class_probabilities(scores, fitted, multilabel=False))
+    rows = np.arange(len(codes))
+    assert found[rows, codes].mean() >= log_p[rows, codes].mean() - 1e-4

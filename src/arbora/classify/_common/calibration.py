@@ -1,9 +1,11 @@
-"""Calibrate scores to probabilities with one or two parameters.
+"""Calibrate scores to probabilities with two parameters.
 
-Single label: ``p(class | x) = softmax(scale * scores)``. Multilabel: ``p(class | x) = sigmoid(scale * score +
-shift)`` with the same parameters for all classes. More parameters cannot be learned from thousands of classes with a
-few documents each. With row weights, the likelihood is weighted, and the smoothing of the targets uses the effective
-number of rows (Kish: the square of the sum of the weights over the sum of their squares).
+Multilabel: ``p(class | x) = sigmoid(scale * score + shift)`` with the same parameters for all classes. Single label:
+the same sigmoids, divided by their sum. With a low shift, these are ``softmax(scale * scores)``, which is stored as a
+shift of 0; a higher one makes all classes with a high score equally probable, as is right for classifiers that were
+trained one against the rest. More parameters cannot be learned from thousands of classes with a few documents each.
+With row weights, the likelihood is weighted, and the smoothing of the targets uses the effective number of rows
+(Kish: the square of the sum of the weights over the sum of their squares).
 
 The scores must come from models that were not trained on the same rows (see `held_out`). The leave-one-out estimate
 of Jaakkola and Haussler (1999), which subtracts the contribution of a row to its own score, needs no second training
@@ -18,14 +20,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import expit, log_expit, logit, softmax
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import expit, log_expit, log_softmax, logit, softmax
 
 _LARGEST_LOG_SCALE = 12.0
+_LARGEST_SHIFT = 20.0  # sigmoids of higher values round to 1
+_LARGEST_EXPONENT = np.float32(87.0)  # in single precision
+_MOST_PAIRS = 1 << 19  # scores that scale and shift are fitted to
 
 
 class Calibration(NamedTuple):
-    """Scale (and shift, for independent labels) of the scores."""
+    """Scale and shift of the scores; for one label, a shift of exactly 0 means a softmax."""
 
     scale: float
     shift: float = 0.0
@@ -106,6 +111,55 @@ def fit_softmax_scale(
     return fit_scale(mean_log_likelihood)
 
 
+def fit_normalized_sigmoid(
+    scores: NDArray[Any], codes: NDArray[Any], weight: NDArray[Any] | None = None
+) -> Calibration:
+    """Maximise the likelihood of the true classes over scale and shift of sigmoids that are divided by their sum.
+
+    The targets are smoothed as by `fit_softmax_scale`, which gives the result where a softmax is as likely.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores = np.tile([1.0, 0.0, 0.0], (4000, 1))
+    >>> scores[::2, 1] = 1.0  # two classes fit every second row
+    >>> fitted = fit_normalized_sigmoid(scores, np.tile([0, 0, 1, 2], 1000))
+    >>> class_probabilities(scores[:2], fitted, False).round(1)
+    array([[0.4, 0.4, 0.1],
+           [0.6, 0.2, 0.2]])
+    """
+    step = -(-scores.size // _MOST_PAIRS)  # a few hundred rows are enough for two parameters
+    s, codes = np.ascontiguousarray(scores[::step], np.float32), codes[::step]
+    n_samples, n_classes = s.shape
+    weight = np.ones(n_samples) if weight is None else weight[::step]
+    high, low = smoothed_targets(n_effective(weight), n_classes)
+    share, rows = weight / weight.sum(), np.arange(n_samples)
+    plain = fit_softmax_scale(s, codes, weight)
+
+    def objective(theta: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+        scale = float(np.exp(theta[0]))
+        z = np.clip(scale * s + np.float32(theta[1]), -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+        sigmoid = 1 / (1 + np.exp(-z))
+        total = sigmoid.sum(axis=1, dtype=np.float64)
+        logs = np.log(sigmoid)
+        likely = (high - low) * logs[rows, codes] + low * logs.sum(axis=1, dtype=np.float64)
+        residual = sigmoid / total.astype(np.float32)[:, None] - np.float32(low)
+        residual[rows, codes] -= np.float32(high - low)
+        residual *= 1 - sigmoid
+        by_row = residual.sum(axis=1, dtype=np.float64)
+        slope = scale * (share @ np.einsum("ij,ij->i", residual, s, dtype=np.float64))
+        return float(share @ (np.log(total) - likely)), np.array([slope, share @ by_row])
+
+    bounds = [(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE), (-_LARGEST_SHIFT, _LARGEST_SHIFT)]
+    start = np.array([np.log(plain.scale), 1e-3])
+    found = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-7})
+    log_p = log_softmax(plain.scale * s.astype(np.float64), axis=1)
+    likely = (high - low) * log_p[rows, codes] + low * log_p.sum(axis=1)
+    if found.fun >= -float(share @ likely) or found.x[1] == 0:
+        return plain
+    return Calibration(float(np.exp(found.x[0])), float(found.x[1]))
+
+
 def smoothed_targets(n_choices: float, n_ways: Any) -> tuple[Any, Any]:
     """Target probabilities of the observed outcome and of each of the other n_ways - 1, after n_choices choices.
 
@@ -173,7 +227,8 @@ def fit_sigmoid(
 
 
 def class_probabilities(scores: NDArray[Any], calibration: Calibration, multilabel: bool) -> NDArray[Any]:
-    """Compute probabilities from scores: a softmax over classes, or independent sigmoids."""
+    """Compute probabilities from scores: sigmoids, which are divided by their sum unless labels are independent."""
+    scaled = calibration.scale * scores.astype(np.float64) + calibration.shift
     if multilabel:
-        return np.asarray(expit(calibration.scale * scores.astype(np.float64) + calibration.shift))
-    return np.asarray(softmax(calibration.scale * scores.astype(np.float64), axis=1))
+        return np.asarray(expit(scaled))
+    return np.asarray(softmax(scaled if calibration.shift == 0 else log_expit(scaled), axis=1))

@@ -9,7 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._common.calibration import Calibration, fit_sigmoid, fit_softmax_scale
+from arbora.classify._common.calibration import (
+    Calibration,
+    fit_normalized_sigmoid,
+    fit_sigmoid,
+    fit_softmax_scale,
+)
 from arbora.classify._common.nested import NestedLogit
 from arbora.classify._common.training import Training
 from arbora.classify._linear.linear_model import LinearModel, PartsModel, linear_scores
@@ -98,7 +103,7 @@ def learn_decisions(
     if parts and calibration is not None:
         scale = fit_calibration(parts, multilabel)
         if calibration == "levels" and tree is not None and not multilabel and tree.n_levels > 1:
-            levels = fit_tree(parts, tree, scale.scale)
+            levels = fit_tree(parts, tree)
     if cut is not None and learns:
         if isinstance(threshold, str) and threshold == "auto":
             return LearnedDecisions(np.array(scale), best_threshold(parts, training), levels)
@@ -149,18 +154,18 @@ def fit_calibration(parts: Sequence[HeldOut], multilabel: bool) -> Calibration:
         return fit_sigmoid(scores, truth, np.repeat(weight, truth.shape[1]))
     if scores.shape[1] == 1:  # two classes that share a classifier
         scores, truth = np.hstack([-scores, scores]), np.hstack([~truth, truth])
-    return fit_softmax_scale(scores, truth.argmax(axis=1), weight)
+    return fit_normalized_sigmoid(scores, truth.argmax(axis=1), weight)
 
 
-def fit_tree(parts: Sequence[HeldOut], tree: NestedLogit, scale: float) -> NDArray[np.float64] | None:
+def fit_tree(parts: Sequence[HeldOut], tree: NestedLogit) -> NDArray[np.float64] | None:
     """Fit the calibration over a tree to held-out scores; None if no row has a class."""
     scores, labels, weight = stacked(parts)
     known = np.flatnonzero(np.diff(labels.indptr))
     if not known.size:
         return None
-    return tree.fit(
-        scores[known], labels.indices[labels.indptr[known]].astype(np.int64), weight[known], scale
-    )
+    scores, codes = scores[known], labels.indices[labels.indptr[known]].astype(np.int64)
+    start = fit_softmax_scale(scores, codes, weight[known]).scale
+    return tree.fit(scores, codes, weight[known], start)
 
 
 def held_out_splits(
