@@ -45,7 +45,7 @@ def shortest(call, repeats=25):
 found = {}
 for name in ("flat", "top_down", "vmf"):
     model = load(f"{folder}/{name}")
-    found[f"{name}: predict, 8,000 sparse rows"] = shortest(lambda: model.predict(X), 7)
+    found[f"{name}: predict, 8,000 sparse rows"] = shortest(lambda: model.predict(X), 80)
     found[f"{name}: load"] = shortest(lambda: load(f"{folder}/{name}"))
     found[f"{name}: load, mapped"] = shortest(lambda: load(f"{folder}/{name}", mmap=True))
 print(json.dumps(found))
@@ -86,14 +86,17 @@ def _run(checkout: Path, *arguments: str, work: str = WORK) -> str:
 
 
 def compare(old: Path, turns: int) -> list[dict[str, Any]]:
-    """Measure both checkouts in turns; the order changes from turn to turn."""
-    new = Path(__file__).parents[2]
+    """Measure both checkouts, each with its own models, in turns; the order changes from turn to turn."""
+    checkouts = {"old": old, "new": Path(__file__).parents[2]}
     found: dict[str, dict[str, list[float]]] = {"old": {}, "new": {}}
-    with tempfile.TemporaryDirectory() as folder:
-        _run(old, folder, "make")
+    with tempfile.TemporaryDirectory() as top:
+        folders = {name: str(Path(top) / name) for name in checkouts}
+        for name, checkout in checkouts.items():
+            Path(folders[name]).mkdir()
+            _run(checkout, folders[name], "make")
         for turn in range(turns):
-            for name, checkout in sorted({"old": old, "new": new}.items(), reverse=bool(turn % 2)):
-                for task, value in json.loads(_run(checkout, folder, "measure")).items():
+            for name, checkout in sorted(checkouts.items(), reverse=bool(turn % 2)):
+                for task, value in json.loads(_run(checkout, folders[name], "measure")).items():
                     found[name].setdefault(task, []).append(value)
     rows = [
         {"task": task, "old": min(values), "new": min(found["new"][task])}

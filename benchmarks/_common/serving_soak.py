@@ -18,6 +18,12 @@ import numpy as np
 
 CONNECTIONS = 8
 _FEWER = 10  # the plain server is slower: it gets a tenth of the requests
+TRAIN = """
+import sys
+from pathlib import Path
+from support.serving import trained_folder
+trained_folder(Path(sys.argv[1]))
+"""
 PLAIN = """
 import sys, json, socket, uvicorn
 from starlette.applications import Starlette
@@ -146,17 +152,25 @@ def soak(n: int, longest: float) -> list[dict[str, Any]]:
 
 
 def keep_alive(checkouts: dict[str, Path], turns: int = 2, n: int = 150) -> dict[str, dict[str, float]]:
-    """Milliseconds of a request over one open connection, for each checkout, in turns."""
-    from support.serving import trained_folder
+    """Milliseconds of a request over one open connection, for each checkout, in turns.
 
+    Each checkout serves a model that it trained itself.
+    """
     times: dict[str, list[float]] = {name: [] for name in checkouts}
     with tempfile.TemporaryDirectory() as name:
-        path = trained_folder(Path(name) / "model")
-        command = [sys.executable, "-m", "arbora", "explore", str(path), "--serve", "--port", "0", "--json"]
-        for _ in range(turns):
+        for turn in range(turns):
             for which, checkout in checkouts.items():
-                environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
-                process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+                paths = os.pathsep.join((str(checkout / "src"), str(checkout / "tests")))
+                environment = {**os.environ, "PYTHONPATH": paths}
+                path = Path(name) / f"{which}{turn}"
+                subprocess.run([sys.executable, "-c", TRAIN, str(path)], env=environment, check=True)
+                serve = ["explore", str(path), "--serve", "--port", "0", "--json"]
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "arbora", *serve],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    env=environment,
+                )
                 try:
                     assert process.stdout is not None
                     address = json.loads(process.stdout.readline())["address"]

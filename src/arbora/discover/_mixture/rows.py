@@ -47,15 +47,23 @@ def zero_rows(X: Any) -> NDArray[np.bool_]:
     >>> zero_rows(sp.csr_array([[0.0, 1.0], [0.0, 0.0]]))
     array([False,  True])
     """
-    parts = [
-        np.bincount(
-            np.repeat(np.arange(chunk.shape[0]), np.diff(chunk.indptr)),
-            weights=chunk.data != 0,
-            minlength=chunk.shape[0],
-        )
-        for _, chunk in iter_chunks(X)
-    ]
-    return np.asarray(np.concatenate(parts) == 0)
+    filled = [combine_rows(np.logical_or, chunk.data != 0, chunk.indptr) for _, chunk in iter_chunks(X)]
+    return ~np.concatenate(filled)
+
+
+def combine_rows(combine: np.ufunc, entries: NDArray[Any], indptr: NDArray[Any]) -> NDArray[Any]:
+    """Reduce the entries of each row of a CSR matrix; rows without entries get 0.
+
+    Examples
+    --------
+    >>> combine_rows(np.add, np.array([3.0, 4.0, 5.0]), np.array([0, 2, 2, 3]))
+    array([7., 0., 5.])
+    """
+    found = np.zeros(len(indptr) - 1, dtype=entries.dtype)
+    filled = np.flatnonzero(np.diff(indptr))
+    if len(filled):
+        found[filled] = combine.reduceat(entries[: indptr[-1]], indptr[filled])
+    return found
 
 
 def row_sizes(X: sp.csr_array) -> NDArray[np.float64]:
@@ -69,12 +77,10 @@ def row_sizes(X: sp.csr_array) -> NDArray[np.float64]:
     array([[4.  , 1.  ],
            [1.25, 0.  ]])
     """
-    owner = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    largest = np.zeros(X.shape[0])
-    np.maximum.at(largest, owner, np.abs(X.data.astype(np.float64)))
+    largest = combine_rows(np.maximum, np.abs(X.data.astype(np.float64)), X.indptr)
     largest[largest == 0] = 1.0
-    length = np.sqrt(np.bincount(owner, weights=(X.data / largest[owner]) ** 2, minlength=X.shape[0]))
-    return np.array([largest, length])
+    relative = X.data / np.repeat(largest, np.diff(X.indptr))
+    return np.array([largest, np.sqrt(combine_rows(np.add, relative * relative, X.indptr))])
 
 
 def unit_columns(sums: NDArray[Any], before: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
