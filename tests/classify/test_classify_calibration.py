@@ -327,3 +327,27 @@ def test_normalized_sigmoids_are_recovered_and_include_the_softmax(scale, shift)
     found = np.log(class_probabilities(scores, fitted, multilabel=False))
     rows = np.arange(len(codes))
     assert found[rows, codes].mean() >= log_p[rows, codes].mean() - 1e-4
+
+
+def test_one_extreme_row_does_not_give_sigmoids_that_are_worse_than_a_softmax():
+    rng = np.random.default_rng(0)
+    scores, codes = rng.normal(size=(400, 5)), rng.integers(5, size=400)
+    scores[np.arange(400), codes] += 2
+    scores[0, codes[0]] = -500.0
+    fitted, plain = fit_normalized_sigmoid(scores, codes), fit_softmax_scale(scores, codes)
+    losses = [
+        -np.log(np.maximum(class_probabilities(scores, one, False)[np.arange(400), codes], 1e-300)).mean()
+        for one in (fitted, plain)
+    ]
+    assert losses[0] <= losses[1] + 1e-3
+
+
+def test_rows_without_weight_do_not_count_in_the_sample_of_a_calibration():
+    rng = np.random.default_rng(0)
+    scores, codes = rng.normal(size=(4000, 600)).astype(np.float32), rng.integers(600, size=4000)
+    scores[np.arange(4000), codes] += 3
+    weight = np.tile([1.0, 0.0], 2000)
+    fitted = fit_normalized_sigmoid(scores, codes, weight)
+    only = fit_normalized_sigmoid(scores[::2], codes[::2])
+    assert fitted.scale == pytest.approx(only.scale, rel=1e-3)
+    assert fitted.shift == pytest.approx(only.shift, rel=1e-2, abs=1e-2)

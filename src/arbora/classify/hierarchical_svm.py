@@ -259,5 +259,6 @@ class HierarchicalSVM(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstim
                 calibration=self.calibration,
                 threshold=None,
                 multilabel=False,
+                relative=True,
             ).calibration
         return self

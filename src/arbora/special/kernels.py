@@ -338,6 +338,7 @@ def _ratio_inverse(v: float, r: float) -> float:
 
 log_iv = _ufunc(_log_iv)
 log_normalizer = _ufunc(_log_normalizer)
+log_normalizer_of_one = _log_normalizer  # for compiled code
 entropy = _ufunc(_entropy)
 ratio = _ufunc(_ratio)
 ratio_complement = _ufunc(_ratio_complement)

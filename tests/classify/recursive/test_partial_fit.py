@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from arbora.classify import RecursiveSVC
+from arbora.classify import RecursiveLogisticRegression, RecursiveSVC
 from arbora.classify._linear.coupling import couple
 from arbora.structure import Hierarchy
 from support.recursive_problems import (
@@ -199,3 +200,15 @@ def test_partial_fit_refuses_what_it_cannot_take_and_stays_as_it_was(monkeypatch
             model.partial_fit(X[:2], ["a1", "new"])
     np.testing.assert_array_equal(model.coef_, before)
     np.testing.assert_array_equal(model.classes_, classes)
+
+
+@pytest.mark.parametrize("model", [RecursiveSVC, RecursiveLogisticRegression])
+def test_features_that_a_batch_does_not_have_keep_their_weights(model):
+    """Wide rows, whose features are ordered by frequency when there are no weights to start from."""
+    rows = sp.random_array((60, 5000), density=0.01, rng=np.random.default_rng(0), format="csr")
+    labels = np.tile(["a", "b", "c"], 20)
+    ours = model(C=1.0, coupling=0.0, calibration=None, random_state=0).fit(rows, labels)
+    before, absent = dense(ours.coef_).copy(), np.diff(rows[:3].tocsc().indptr) == 0
+    ours.partial_fit(rows[:3], labels[:3])
+    np.testing.assert_allclose(dense(ours.coef_)[:, absent], before[:, absent], atol=1e-6)
+    assert np.abs(before[:, absent]).max() > 0.01

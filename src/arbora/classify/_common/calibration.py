@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit, log_expit, log_softmax, logit, softmax
+from scipy.special import expit, log_expit, logit, softmax
 
 _LARGEST_LOG_SCALE = 12.0
 _LARGEST_SHIFT = 20.0  # sigmoids of higher values round to 1
-_LARGEST_EXPONENT = np.float32(87.0)  # in single precision
-_MOST_PAIRS = 1 << 19  # scores that scale and shift are fitted to
+_MOST_PAIRS = 1 << 19  # scores that scale and shift are fitted to, if there are enough rows in them
+_ENOUGH_ROWS = 500
 
 
 class Calibration(NamedTuple):
@@ -128,36 +128,42 @@ def fit_normalized_sigmoid(
     array([[0.4, 0.4, 0.1],
            [0.6, 0.2, 0.2]])
     """
-    step = -(-scores.size // _MOST_PAIRS)  # a few hundred rows are enough for two parameters
-    s, codes = np.ascontiguousarray(scores[::step], np.float32), codes[::step]
-    n_samples, n_classes = s.shape
-    weight = np.ones(n_samples) if weight is None else weight[::step]
-    high, low = smoothed_targets(n_effective(weight), n_classes)
-    share, rows = weight / weight.sum(), np.arange(n_samples)
-    plain = fit_softmax_scale(s, codes, weight)
+    weight = np.ones(len(scores)) if weight is None else weight
+    high, low = smoothed_targets(n_effective(weight), scores.shape[1])
+    plain, known = fit_softmax_scale(scores, codes, weight), np.flatnonzero(weight > 0)
+    step = max(1, min(known.size * scores.shape[1] // _MOST_PAIRS, known.size // _ENOUGH_ROWS))
+    known = known[::step]
+    s, codes, share = scores[known].astype(np.float32), codes[known], weight[known] / weight[known].sum()
+    rows = np.arange(known.size)
 
     def objective(theta: NDArray[Any]) -> tuple[float, NDArray[Any]]:
         scale = float(np.exp(theta[0]))
-        z = np.clip(scale * s + np.float32(theta[1]), -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
-        sigmoid = 1 / (1 + np.exp(-z))
-        total = sigmoid.sum(axis=1, dtype=np.float64)
-        logs = np.log(sigmoid)
+        z = np.float32(scale) * s + np.float32(theta[1])
+        small = np.exp(-np.abs(z))
+        logs = np.minimum(z, 0) - np.log1p(small)
+        top = logs.max(axis=1, keepdims=True)
+        residual = np.exp(logs - top)
+        total = residual.sum(axis=1, dtype=np.float64)
         likely = (high - low) * logs[rows, codes] + low * logs.sum(axis=1, dtype=np.float64)
-        residual = sigmoid / total.astype(np.float32)[:, None] - np.float32(low)
+        residual /= total.astype(np.float32)[:, None]
+        residual -= np.float32(low)
         residual[rows, codes] -= np.float32(high - low)
-        residual *= 1 - sigmoid
-        by_row = residual.sum(axis=1, dtype=np.float64)
+        residual *= np.where(z > 0, small, 1) / (1 + small)  # the slope of the logarithm of a sigmoid
         slope = scale * (share @ np.einsum("ij,ij->i", residual, s, dtype=np.float64))
-        return float(share @ (np.log(total) - likely)), np.array([slope, share @ by_row])
+        value = share @ (np.log(total) + top[:, 0] - likely)
+        return float(value), np.array([slope, share @ residual.sum(axis=1, dtype=np.float64)])
+
+    def log_likelihood(calibration: Calibration) -> float:
+        with np.errstate(divide="ignore"):
+            log_p = np.log(class_probabilities(s, calibration, multilabel=False))
+        log_p = np.maximum(log_p, np.log(np.finfo(np.float64).tiny))
+        return float(share @ ((high - low) * log_p[rows, codes] + low * log_p.sum(axis=1)))
 
     bounds = [(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE), (-_LARGEST_SHIFT, _LARGEST_SHIFT)]
     start = np.array([np.log(plain.scale), 1e-3])
-    found = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-7})
-    log_p = log_softmax(plain.scale * s.astype(np.float64), axis=1)
-    likely = (high - low) * log_p[rows, codes] + low * log_p.sum(axis=1)
-    if found.fun >= -float(share @ likely) or found.x[1] == 0:
-        return plain
-    return Calibration(float(np.exp(found.x[0])), float(found.x[1]))
+    best = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-7}).x
+    found = Calibration(float(np.exp(best[0])), float(best[1]))
+    return found if log_likelihood(found) > log_likelihood(plain) else plain
 
 
 def smoothed_targets(n_choices: float, n_ways: Any) -> tuple[Any, Any]:

@@ -76,6 +76,7 @@ def learn_decisions(
     multilabel: bool,
     weight: NDArray[Any] | None = None,
     tree: NestedLogit | None = None,
+    relative: bool = False,
 ) -> LearnedDecisions:
     """Learn how scores become probabilities and label sets, on the same held-out scores.
 
@@ -94,6 +95,8 @@ def learn_decisions(
         Weights of the rows; by default their costs.
     tree : NestedLogit, optional
         Tree over the classes, for one label per row.
+    relative : bool
+        Only differences of the scores of a row mean something: their probabilities are a softmax.
     """
     cut = make_threshold(threshold) if multilabel else None
     learns = cut is not None and cut.learns
@@ -101,7 +104,7 @@ def learn_decisions(
     parts = held_out_scores(training, how, train, engine, fine=learns, weight=weight)
     scale, levels = Calibration(1.0), None
     if parts and calibration is not None:
-        scale = fit_calibration(parts, multilabel)
+        scale = fit_calibration(parts, multilabel, relative)
         if calibration == "levels" and tree is not None and not multilabel and tree.n_levels > 1:
             levels = fit_tree(parts, tree)
     if cut is not None and learns:
@@ -146,7 +149,7 @@ def best_threshold(parts: Sequence[HeldOut], training: Training) -> Threshold:
     return best
 
 
-def fit_calibration(parts: Sequence[HeldOut], multilabel: bool) -> Calibration:
+def fit_calibration(parts: Sequence[HeldOut], multilabel: bool, relative: bool = False) -> Calibration:
     """Fit the calibration of classes to held-out scores."""
     scores, labels, weight = stacked(parts)
     truth: NDArray[np.bool_] = labels.toarray()
@@ -154,7 +157,8 @@ def fit_calibration(parts: Sequence[HeldOut], multilabel: bool) -> Calibration:
         return fit_sigmoid(scores, truth, np.repeat(weight, truth.shape[1]))
     if scores.shape[1] == 1:  # two classes that share a classifier
         scores, truth = np.hstack([-scores, scores]), np.hstack([~truth, truth])
-    return fit_normalized_sigmoid(scores, truth.argmax(axis=1), weight)
+    fit = fit_softmax_scale if relative else fit_normalized_sigmoid
+    return fit(scores, truth.argmax(axis=1), weight)
 
 
 def fit_tree(parts: Sequence[HeldOut], tree: NestedLogit) -> NDArray[np.float64] | None:

@@ -161,7 +161,7 @@ def train_one_vs_rest(
     def train_block(block: range) -> BlockSolution:
         columns = slice(block.start, block.stop)
         piece = checkpoint.load(f"{key}block-{block.start}") if checkpoint is not None else None
-        if piece is None:
+        if piece is None or not set(Multipliers._fields) <= set(piece.arrays):
             solution = solve(columns, warm.get(block.start))
             if checkpoint is not None:
                 fields = solution._asdict()

@@ -91,7 +91,8 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
     prune_below : float, optional
         Store the weights as sparse differences of the nodes from their parents, and drop those whose absolute value
         is not above it; for more features and classes than a dense matrix of weights can hold. Needs
-        inference="map", likelihood="logistic" and covariance "M1" or "M3". Training is exact; biases are not pruned.
+        inference="map", likelihood="logistic" and covariance "M1" or "M3". The dual is solved to
+        a relative gap of `tol`; nothing is dropped on the way, and biases are not pruned.
     n_jobs : int, optional
         Number of threads; it does not change the result.
     engine : None, "threads", "ray" or RayEngine

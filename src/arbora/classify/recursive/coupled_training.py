@@ -167,7 +167,8 @@ def train_joint(
         joint = CoupledNewton(rows, costs, coupling.factor, engine, from_weights)
         matches = isinstance(start, np.ndarray) and start.shape == (rows.n_features + 1, n_classes)
     else:
-        _, features, rows = view_by_frequency(rows)
+        if offset is None:  # with one, features that do not occur keep its weights
+            _, features, rows = view_by_frequency(rows)
         joint = CoupledSolver(rows, costs, coupling.factor, options.loss, engine, from_weights)
         matches = isinstance(start, list)
     full = size_of(training.X, options.dtype)

@@ -166,8 +166,10 @@ def check_fit_memory(
     seen = size_of(training.X, options.dtype, n_seen)
     beside = weight_memory(whole, n_classes, dense) + (whole.n_bytes + seen.n_bytes)
     beside += min(most_scores(learns), whole.n_samples * n_classes) * options.dtype.itemsize
-    if estimator.warm_start:
-        beside += multiplier_memory(whole, n_classes, options.loss)
+    beside += multiplier_memory(
+        whole, n_classes, options.loss
+    )  # the held-out training starts from a part of them
+    beside += multiplier_memory(seen, n_classes, options.loss)
     for layout in layouts:
         check_joint_memory(whole, layout, options.loss, dense, n_jobs)
         if n_seen:

@@ -44,7 +44,7 @@ Array = NDArray[np.float64]
 _METROPOLIS = 5  # Metropolis steps of the concentrations in a sweep
 _ACCEPTANCE = 0.44  # optimal acceptance rate in one dimension
 _RHAT_LIMIT = 1.05
-_LOG_NORMALIZER = kernels.log_normalizer
+_LOG_NORMALIZER = kernels.log_normalizer_of_one
 
 
 class GibbsState(NamedTuple):
