@@ -97,10 +97,11 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
         Factors on the cost of the positive rows of each class, by name (with two classes: of the rows of each class).
         "balanced" is n_samples / (n_classes * n_samples of the class).
     calibration : "holdout", "levels", int or None
-        How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
-        others; an integer learns it on that many folds (slower, more precise); None sets it to 1. "levels", for one
-        label per row over a tree, learns a scale for each level (a nested logit) and predicts the most probable
-        class. It is better where new documents are like the training documents, and worse where they are not.
+        How scores become probabilities. "holdout" learns scale and shift on a fifth of the rows, with a coarse model
+        of the others; an integer learns them on that many folds (slower, more precise); None: scale 1, no shift.
+        "levels", for one label per row over a tree, learns a scale for each level (a nested logit) and predicts the
+        most probable class. It is better where new documents are like the training documents, and worse where they
+        are not.
     threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
         Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the better one of
         "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels or both
@@ -257,10 +258,11 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         Factors on the cost of the positive rows of each class, by name (with two classes: of the rows of each class).
         "balanced" is n_samples / (n_classes * n_samples of the class).
     calibration : "holdout", "levels", int or None
-        How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
-        others; an integer learns it on that many folds (slower, more precise); None sets it to 1. "levels", for one
-        label per row over a tree, learns a scale for each level (a nested logit) and predicts the most probable
-        class. It is better where new documents are like the training documents, and worse where they are not.
+        How scores become probabilities. "holdout" learns scale and shift on a fifth of the rows, with a coarse model
+        of the others; an integer learns them on that many folds (slower, more precise); None: scale 1, no shift.
+        "levels", for one label per row over a tree, learns a scale for each level (a nested logit) and predicts the
+        most probable class. It is better where new documents are like the training documents, and worse where they
+        are not.
     threshold : {"auto", "zero", "global", "rcut", "scut", "instance"} or Threshold
         Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the better one of
         "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels or both

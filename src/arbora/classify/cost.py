@@ -244,8 +244,8 @@ class HierarchicalCostClassifier(LinearPredictor, NodePredictor, ClassifierMixin
     intercept_scaling : float
         Value of the constant feature whose weight is the bias. A larger value regularises the bias less.
     calibration : "holdout", int or None
-        How scores become probabilities. "holdout" learns the scale on a fifth of the rows, with a coarse model of the
-        others; an integer learns it on that many folds (slower, more precise); None sets it to 1.
+        How scores become probabilities. "holdout" learns scale and shift on a fifth of the rows, with a coarse model
+        of the others; an integer learns them on that many folds (slower, more precise); None: scale 1, no shift.
     threshold : {"zero", "global", "rcut", "scut", "instance"} or Threshold
         Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). All but "zero" are learned
         on the rows that are held out for the calibration; `calibration=None` then holds out rows as "holdout" does.
