@@ -16,6 +16,7 @@ from arbora.classify._common.training import check_training
 from arbora.classify._linear import auto_cost
 from arbora.classify._linear.auto_cost import UNITS, mean_squared_norm
 from arbora.classify.thresholds import GlobalCut, RCut, ZeroThreshold
+from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 
 ALL = [
@@ -142,3 +143,47 @@ def test_rows_of_unequal_length_get_a_number_of_labels():
     X = (np.eye(4)[code] + 0.2 * rng.normal(size=(600, 4))) * np.exp(3 * rng.normal(size=600))[:, None]
     model = OneVsRestSVC(fit_intercept=False, random_state=0).fit(X, np.eye(4, dtype=int)[code])
     assert isinstance(model.threshold_, RCut)
+
+
+def told(rule, factors, losses, monkeypatch, loss="squared_hinge", n_jobs=1):
+    """Factor on the rule that the search chooses if the costs have the given losses; labels have an entropy of 1."""
+    by_factor = dict(zip(factors, losses, strict=True))
+
+    def loss_of(sample, cost, splits, engine):
+        return by_factor[min(factors, key=lambda factor: abs(np.log(factor * rule / cost)))]
+
+    monkeypatch.setattr(auto_cost, "held_out_loss", loss_of)
+    monkeypatch.setattr(auto_cost, "held_out_entropy", lambda sample, splits: 1.0)
+    X, y = blobs(300)
+    estimator = OneVsRestSVC(random_state=0)
+    training = check_training(estimator, X, y, None, loss=loss, C=1.0)
+    with ThreadEngine(n_jobs) as engine:
+        return auto_cost.choose_cost(training, engine) / rule
+
+
+@pytest.mark.parametrize(
+    ("losses", "chosen"),
+    [
+        ([0.90, 0.90, 0.900, 0.900, 0.90, 0.90], 1.0),  # no direction
+        ([0.90, 0.90, 0.500, 0.499, 0.40, 0.40], 1.0),  # 0.2% more is too little, whatever follows
+        ([0.90, 0.90, 0.500, 0.490, 0.48, 0.48], 10.0),  # 2% more, twice
+        ([0.90, 0.90, 0.500, 0.490, 0.49, 0.40], 3.0),
+        ([0.80, 0.93, 0.950, 0.940, 0.80, 0.80], 0.1),  # little is told, and the better direction is taken
+    ],
+)
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_the_search_follows_what_the_scores_tell(losses, chosen, n_jobs, monkeypatch):
+    X, _ = blobs(300)
+    rule = 1 / mean_squared_norm(sp.csr_array(X), np.ones(300))
+    found = told(rule, [0.1, 1 / 3, 1.0, 3.0, 10.0, 30.0], losses, monkeypatch, n_jobs=n_jobs)
+    assert found == pytest.approx(chosen, rel=1e-4)
+
+
+def test_the_entropy_is_the_loss_of_the_share_of_the_positives():
+    X, y = blobs(300)
+    training = check_training(OneVsRestSVC(random_state=0), X, y, None, loss="squared_hinge", C=1.0)
+    splits = [(np.arange(200), np.arange(200, 300))]
+    p = 1 / 3  # one label of three classes
+    assert auto_cost.held_out_entropy(training, splits) == pytest.approx(
+        -p * np.log(p) - (1 - p) * np.log(1 - p)
+    )

@@ -47,7 +47,7 @@ def test_a_fit_that_fails_leaves_the_one_before_usable(estimator, monkeypatch):
 
     refit_fails(ValueError, "'a4' is not a node", X[:, :3], [*Y[:-1], "a4"])
     refit_fails(ValueError, "at least 2 classes", X[:, :3], ["a1"] * len(Y))
-    monkeypatch.setattr(_held_out, "linear_scores", fails)
+    monkeypatch.setattr(_held_out, "HeldOut", fails)
     refit_fails(RuntimeError, "on fire", X[:, :3], np.where(Y == "a1", "a2", Y))
 
 

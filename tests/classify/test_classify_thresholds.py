@@ -65,15 +65,15 @@ def test_predict_cuts_the_scores_and_nothing_else_changes(estimator, threshold, 
 def test_the_held_out_models_of_the_calibration_serve_the_threshold(calibration, monkeypatch):
     X, Y = rare_labels(300)
     calls = []
-    train = one_vs_rest.train_one_vs_rest
+    train = one_vs_rest._train_blocks
 
     def counted(*args, **kwargs):
         calls.append(args[0].X.shape[0])
         return train(*args, **kwargs)
 
-    monkeypatch.setattr(one_vs_rest, "train_one_vs_rest", counted)
+    monkeypatch.setattr(one_vs_rest, "_train_blocks", counted)
     for threshold in ("zero", "scut"):
-        OneVsRestSVC(threshold=threshold, calibration=calibration, random_state=0).fit(X, Y)
+        OneVsRestSVC(1.0, threshold=threshold, calibration=calibration, random_state=0).fit(X, Y)
     half = len(calls) // 2
     assert calls[:half] == calls[half:]
     assert half == 1 + (5 if calibration == "holdout" else 4)

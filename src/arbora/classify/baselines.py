@@ -76,7 +76,7 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
     ----------
     C : float or "auto"
         Cost of a unit of loss. A larger value fits the training data more closely. "auto" starts from 1 over the
-        mean squared norm of the rows and chooses among five costs by the likelihood of held-out labels, on a sample
+        mean squared norm of the rows and chooses among six costs by the likelihood of held-out labels, on a sample
         of rows and classes; the choice is in `C_`.
     loss : {"squared_hinge", "hinge"}
         The squared hinge depends less on C and gives better probabilities; the hinge is the loss of the published

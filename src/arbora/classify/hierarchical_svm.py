@@ -38,7 +38,7 @@ from arbora.classify._common.training import (
     drop_weightless_rows,
     refuse_label_sets,
 )
-from arbora.classify._linear.linear_model import LinearModel, keep_fit
+from arbora.classify._linear.linear_model import LinearModel, keep_fit, linear_scores
 from arbora.classify._linear.linear_predictor import LINEAR_CONSTRAINTS, LinearPredictor
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
@@ -252,10 +252,10 @@ class HierarchicalSVM(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstim
                     f"tol={self.tol:g}; it is {gap:.2g}. Increase max_iter, or lower C, or scale the features.",
                     ConvergenceWarning,
                 )
+            engine = ThreadEngine(self.n_jobs)
             self.calibration_ = learn_decisions(
                 training,
-                lambda seen, key: train_paths(seen, P, self.margin)[0],
-                ThreadEngine(self.n_jobs),
+                lambda seen, X, key: linear_scores(X, train_paths(seen, P, self.margin)[0], engine),
                 calibration=self.calibration,
                 threshold=None,
                 multilabel=False,

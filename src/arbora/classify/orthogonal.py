@@ -48,7 +48,7 @@ from arbora.classify._common.training import (
     drop_weightless_rows,
     refuse_label_sets,
 )
-from arbora.classify._linear.linear_model import LinearModel, keep_fit
+from arbora.classify._linear.linear_model import LinearModel, keep_fit, linear_scores
 from arbora.classify._linear.linear_predictor import LINEAR_CONSTRAINTS
 from arbora.classify.orthogonality import Kin, Signs, find_kin
 from arbora.classify.top_down import RoutePredictor, calibrate_choices, mark_nodes
@@ -337,7 +337,8 @@ class OrthogonalTransfer(RoutePredictor, NodePredictor, ClassifierMixin, BaseEst
                 decisions,
                 self.calibration,
                 False,
-                lambda seen, key: train_orthogonal(seen, decisions, self.coupling)[0],
-                ThreadEngine(self.n_jobs),
+                lambda seen, X, key: linear_scores(
+                    X, train_orthogonal(seen, decisions, self.coupling)[0], ThreadEngine(self.n_jobs)
+                ),
             )
         return self

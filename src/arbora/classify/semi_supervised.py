@@ -369,8 +369,7 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         keep_solution(self, trained.model, trained.solutions)
         self.calibration_, self.threshold_, _ = learn_decisions(
             labelled,
-            lambda seen, key: train(seen).model,
-            engine,
+            lambda seen, X, key: linear_scores(X, train(seen).model, engine),
             calibration=self.calibration,
             threshold="zero",
             multilabel=False,

@@ -29,7 +29,7 @@ from arbora.classify._common.calibration import (
     n_effective,
     smoothed_targets,
 )
-from arbora.classify._common.held_out import HeldOut, Train, held_out_scores, stacked
+from arbora.classify._common.held_out import HeldOut, Score, held_out_scores, stacked
 from arbora.classify._common.labels import is_multilabel
 from arbora.classify._common.node_predictor import NodePredictor, one_column
 from arbora.classify._common.routes import Decisions, build_routes
@@ -41,7 +41,7 @@ from arbora.classify._common.training import (
 )
 from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.descent import best_leaves, can_search
-from arbora.classify._linear.linear_model import LinearModel, by_chunks, keep_solution
+from arbora.classify._linear.linear_model import LinearModel, by_chunks, keep_solution, linear_scores
 from arbora.classify._linear.linear_predictor import (
     AUTO_COST_CONSTRAINT,
     CHECKPOINT_CONSTRAINT,
@@ -180,10 +180,10 @@ def mark_nodes(training: Training, routes: Hierarchy, class_leaves: NDArray[np.i
 
 
 def calibrate_choices(
-    training: Training, decisions: Decisions, how: Any, multilabel: bool, train: Train, engine: Engine
+    training: Training, decisions: Decisions, how: Any, multilabel: bool, score: Score
 ) -> NDArray[np.float64]:
     """Learn the scale and the shift of all choices on held-out rows (see `held_out.learn_decisions`)."""
-    parts = held_out_scores(training, how, train, engine, n_scores=decisions.n_edges)
+    parts = held_out_scores(training, how, score, n_scores=decisions.n_edges)
     fitted = fit_choices(stacked(parts), decisions, multilabel) if parts else Calibration(1.0)
     return np.array(fitted)
 
@@ -233,7 +233,7 @@ class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
     ----------
     C : float or "auto"
         Cost of a unit of loss. A larger value fits the training data more closely. "auto" starts from 1 over the
-        mean squared norm of the rows and chooses among five costs by the likelihood of held-out labels, on a sample
+        mean squared norm of the rows and chooses among six costs by the likelihood of held-out labels, on a sample
         of rows and classes; the choice is in `C_`.
     loss : {"squared_hinge", "hinge"}
     structure : Hierarchy, optional
@@ -373,8 +373,7 @@ class TopDownSVC(RoutePredictor, NodePredictor, ClassifierMixin, BaseEstimator):
                 decisions,
                 self.calibration,
                 self._multilabel,
-                lambda seen, key: train_choices(seen, *common, key=key)[0],
-                engine,
+                lambda seen, X, key: linear_scores(X, train_choices(seen, *common, key=key)[0], engine),
             )
             if checkpoint is not None:
                 checkpoint.clear()

@@ -17,13 +17,12 @@ from arbora.classify._common.calibration import (
 )
 from arbora.classify._common.nested import NestedLogit
 from arbora.classify._common.training import Training
-from arbora.classify._linear.linear_model import LinearModel, PartsModel, linear_scores
 from arbora.classify.thresholds import Threshold, ZeroThreshold, make_threshold
-from arbora.core.engine import Engine
 from arbora.core.input.folds import random_splits
 
 _COARSE_TOL = 0.05  # the scale of the scores converges long before the weights do
-_MOST_SCORES = 1 << 23  # enough to fit one or two parameters
+_MOST_SCORES = 1 << 23
+_ENOUGH_ROWS = 1_000  # to fit one or two parameters
 _MOST_FINE_SCORES = 1 << 26  # a threshold for each class needs all labels that it can get: 256 MiB of float32
 _FEW_ROWS = 1000  # a fifth of fewer rows is too little to learn from, and five folds of them are quick
 _N_FOLDS = 5
@@ -31,7 +30,7 @@ _FEWEST_ROWS = 5  # fewer rows cannot spare a fifth
 _FEWEST_LABELS = 10  # of held-out rows: fewer cannot place a threshold
 _MOST_LABELS = 3.0  # that a learned threshold may give, in the labels that there are
 
-Train = Callable[[Training, str], LinearModel | PartsModel]
+Score = Callable[[Training, sp.csr_array, str], NDArray[Any]]
 
 
 class HeldOut(NamedTuple):
@@ -68,8 +67,7 @@ def effective_calibration(calibration: Any, threshold: Threshold | None) -> Any:
 
 def learn_decisions(
     training: Training,
-    train: Train,
-    engine: Engine,
+    score: Score,
     *,
     calibration: Any,
     threshold: Any,
@@ -83,10 +81,9 @@ def learn_decisions(
     Parameters
     ----------
     training : Training
-    train : callable
-        Trains on part of the rows. Its second argument is a key for the pieces of a checkpoint.
-    engine : Engine
-        Computes the scores.
+    score : callable
+        Trains on part of the rows and returns the scores of some other rows. Its third argument is a key for the
+        pieces of a checkpoint.
     calibration : "holdout", "levels", int or None
     threshold : str or Threshold
         Ignored unless `multilabel`.
@@ -101,7 +98,8 @@ def learn_decisions(
     cut = make_threshold(threshold) if multilabel else None
     learns = cut is not None and cut.learns
     how = effective_calibration(calibration, cut)
-    parts = held_out_scores(training, how, train, engine, fine=learns, weight=weight)
+    enough = None if tree is not None else _ENOUGH_ROWS  # a tree has more parameters
+    parts = held_out_scores(training, how, score, fine=learns, enough=enough, weight=weight)
     scale, levels = Calibration(1.0), None
     if parts and calibration is not None:
         scale = fit_calibration(parts, multilabel, relative)
@@ -173,7 +171,7 @@ def fit_tree(parts: Sequence[HeldOut], tree: NestedLogit) -> NDArray[np.float64]
 
 
 def held_out_splits(
-    training: Training, how: Any, n_scores: int, fine: bool = False
+    training: Training, how: Any, n_scores: int, *, fine: bool = False, enough: int | None = _ENOUGH_ROWS
 ) -> Iterator[tuple[Training, NDArray[np.int64]]]:
     """Yield what to train on and which rows to score then.
 
@@ -190,27 +188,34 @@ def held_out_splits(
         Whether the scores must be as precise as those of the final model, not just their scale. Then "holdout" trains
         as precisely as the final model (thresholds learned on scores of coarse models were too strict or too lax),
         and more rows are held out.
+    enough : int, optional
+        Number of rows that "holdout" holds out at most, unless `fine`. A model of nearly all rows has scores like
+        those of the final model, and is near it, so that its training is short.
     """
     n_samples = training.X.shape[0]
     if not held_out_share(training, how):
         return
-    seed = training.options.seed
+    seed, limit = training.options.seed, None
     if how == "holdout":
         if not fine:
             coarse = max(training.options.tol, _COARSE_TOL)
-            training = training._replace(options=training.options._replace(tol=coarse))
+            training, limit = training._replace(options=training.options._replace(tol=coarse)), enough
         how = _N_FOLDS if n_samples <= _FEW_ROWS else 1
     most = _most_rows(n_scores, how, fine)
-    for seen, unseen in random_splits(n_samples, how, seed):
+    limit = most if limit is None else min(most, limit)
+    for seen, unseen in random_splits(n_samples, how, seed, limit):
         # The rows of a fold are in order, and the first of them may all be of one class.
         yield training.with_rows(np.sort(seen)), np.random.default_rng(seed).permutation(unseen)[:most]
 
 
 def held_out_share(training: Training, how: Any) -> float:
-    """Share of the rows that the models of the splits are trained on; 0 where nothing is held out."""
-    if how is None or training.X.shape[0] < max(_FEWEST_ROWS, how if isinstance(how, int) else 0):
+    """Largest share of the rows that the models of the splits are trained on; 0 where nothing is held out."""
+    n_samples = training.X.shape[0]
+    if how is None or n_samples < max(_FEWEST_ROWS, how if isinstance(how, int) else 0):
         return 0.0
-    return 1 - 1 / (_N_FOLDS if how == "holdout" else float(how))
+    if how == "holdout" and n_samples > _FEW_ROWS:
+        return 1 - 1 / n_samples  # how many rows are held out depends on the number of classes
+    return 1 - 1 / float(_N_FOLDS if how == "holdout" else how)
 
 
 def most_scores(fine: bool) -> int:
@@ -225,22 +230,22 @@ def _most_rows(n_scores: int, n_splits: int, fine: bool) -> int:
 def held_out_scores(
     training: Training,
     how: Any,
-    train: Train,
-    engine: Engine,
+    score: Score,
     *,
     fine: bool = False,
+    enough: int | None = _ENOUGH_ROWS,
     n_scores: int | None = None,
     weight: NDArray[Any] | None = None,
 ) -> list[HeldOut]:
-    """Score the held-out rows of each split with a model that `train` fits to the others.
+    """Score the held-out rows of each split with a model of the others.
 
     A row has a score for each column of `positives` by default, and its cost as weight.
     """
     parts = []
     weight = training.row_cost if weight is None else weight
     n_scores = n_scores or training.positives.shape[1]
-    for number, (seen, rows) in enumerate(held_out_splits(training, how, n_scores, fine)):
-        scores = linear_scores(training.X[rows], train(seen, f"held-out-{number}-"), engine)
+    for number, (seen, rows) in enumerate(held_out_splits(training, how, n_scores, fine=fine, enough=enough)):
+        scores = score(seen, training.X[rows], f"held-out-{number}-")
         parts.append(HeldOut(scores, training.positives[rows].astype(bool), weight[rows]))
     return parts
 

@@ -4,19 +4,21 @@ The solution of a linear classifier depends on C only through C ||x||^2: rows tw
 cost. In units of 1 / (mean squared norm of the rows), the hinge and the squared hinge fit texts with C = 1 whatever
 their number of rows and classes, and the logistic loss, whose slope is never above 1, with C = 10. How much noise
 the labels have cannot be read from the rows: standardised measurements need between a third and a hundred of these
-units. The cost therefore moves from there by factors of about three as long as the likelihood of held-out labels
-rises. The search has a fixed size (some thousand rows, some tens of classes, coarse training), so that its share of a
-large fit is small.
+units. The cost therefore moves from there by factors of about three as long as the scores tell more about held-out
+labels: what they tell is the entropy of the labels minus their log loss, and a step must add 1% to it. A share of the
+loss itself would not do, since it says nothing about labels that are mostly noise. The search has a fixed size (some
+thousand rows, some tens of classes, coarse training), so that its share of a large fit is small.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import log_expit
+from scipy.special import entr, log_expit
 
 from arbora.classify._common.calibration import fit_sigmoid
 from arbora.classify._common.training import Training
@@ -26,11 +28,13 @@ from arbora.core.engine import Engine
 from arbora.core.input.folds import random_splits
 
 UNITS = {"hinge": 1.0, "squared_hinge": 1.0, "logistic": 10.0}  # where the search starts
-_FACTORS = (3.0, 10.0, 30.0), (1 / 3, 0.1)  # upwards, and then downwards if a larger cost is worse
+_UPWARDS, _DOWNWARDS = (3.0, 10.0, 30.0), (1 / 3, 0.1)  # the search goes where the first step is better
 _LARGEST = {"logistic": 10.0}  # factor: beyond it training is slow and hardly anything changes
-_LEAST_GAIN = 0.005  # share of the loss that a further factor must save
-_MOST_ROWS, _MOST_CLASSES = 2_500, 32
+_LEAST_GAIN = 0.01  # share of what the scores tell about the labels that a further factor must add
+_LEAST_TOLD = 0.01  # ... which is at least this share of the entropy of the labels
+_MOST_ROWS, _MOST_CLASSES = 4_000, 32
 _FEW_POSITIVES = 30  # of a class, if it has them
+_FEWEST_POSITIVES = 10  # of held-out rows: fewer say nothing
 _FEWEST_ROWS = 50  # too few to choose anything on a fifth of them
 _FEW_ROWS, _N_FOLDS = 1_000, 5  # so few rows are all held out once, in folds
 _COARSE_TOL = 0.05
@@ -95,17 +99,28 @@ def choose_cost(training: Training, engine: Engine) -> float:
         return start
     n_rows = sample.X.shape[0]
     splits = list(random_splits(n_rows, _N_FOLDS if n_rows <= _FEW_ROWS else 1, sample.options.seed))
-    best, least = 1.0, held_out_loss(sample, start, splits, engine)
-    for path in _FACTORS:
-        for factor in path:
-            if factor > _LARGEST.get(training.options.loss, np.inf):
-                break
-            loss = held_out_loss(sample, factor * start, splits, engine)
-            if loss > (1 - _LEAST_GAIN) * least:
-                break
+    if sum(sample.positives[unseen].nnz for _, unseen in splits) < _FEWEST_POSITIVES:
+        return start
+    entropy = held_out_entropy(sample, splits)
+    upwards = [f for f in _UPWARDS if f <= _LARGEST.get(training.options.loss, np.inf)]
+
+    def losses(factors: Sequence[float]) -> list[float]:
+        return engine.map(lambda factor: held_out_loss(sample, factor * start, splits, engine), factors)
+
+    def gains(loss: float, least: float) -> bool:
+        return least - loss > _LEAST_GAIN * max(entropy - least, _LEAST_TOLD * entropy)
+
+    least, above, below = losses([1.0, upwards[0], _DOWNWARDS[0]])
+    if not gains(min(above, below), least):
+        return start
+    path = upwards if above < below else list(_DOWNWARDS)
+    best, least, path = path[0], min(above, below), path[1:]
+    while path:  # as many at a time as there are threads, which may compute some of them in vain
+        ahead, path = path[: engine.n_workers], path[engine.n_workers :]
+        for factor, loss in zip(ahead, losses(ahead), strict=True):
+            if not gains(loss, least):
+                return best * start
             best, least = factor, loss
-        if best != 1.0:
-            break
     return best * start
 
 
@@ -128,6 +143,15 @@ def _sampled(training: Training) -> Training:
     sample.X.eliminate_zeros()  # coarse fits of dense and sparse rows would differ, and with them the choice
     options = sample.options._replace(tol=max(sample.options.tol, _COARSE_TOL), near=False)
     return sample.with_columns(chosen)._replace(options=options, pair_weight=None)
+
+
+def held_out_entropy(sample: Training, splits: list[tuple[NDArray[Any], NDArray[Any]]]) -> float:
+    """Mean log loss of held-out labels if all of them get the share of the positives as their probability."""
+    rows = np.concatenate([unseen for _, unseen in splits])
+    weight = sample.row_cost[rows]
+    n_positive = np.diff(sample.positives[rows].indptr)
+    share = float(weight @ n_positive) / (float(weight.sum()) * sample.positives.shape[1])
+    return float(entr(share) + entr(1 - share))
 
 
 def held_out_loss(

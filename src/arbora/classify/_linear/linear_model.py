@@ -187,6 +187,34 @@ def linear_scores(X: Any, model: LinearModel | PartsModel, engine: Engine) -> ND
     return np.asarray(scores + intercept)
 
 
+class BlockScorer:
+    """Scores of some rows, from the weights of one block of classes at a time.
+
+    Parameters
+    ----------
+    X : sparse CSR of shape (n_samples, n_features)
+    features : ndarray of int of shape (n_used + 1,)
+        Number in X of each feature of the weights; the last one is the bias.
+    bias : float
+        Value of the bias feature.
+
+    Examples
+    --------
+    >>> score = BlockScorer(sp.csr_array([[1.0, 2.0, 3.0]]), np.array([2, 0, 3]), 10.0)
+    >>> score(np.array([[1.0], [1.0], [0.5]]))  # 3 + 1 + 10 / 2
+    array([[9.]])
+    """
+
+    def __init__(self, X: sp.csr_array, features: NDArray[np.int64], bias: Any) -> None:
+        used = features[:-1]
+        self.rows = X if np.array_equal(used, np.arange(X.shape[1])) else sp.csr_array(X[:, used])
+        self.bias = bias
+
+    def __call__(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """Scores (n_samples, n_block) by the weights (n_used + 1, n_block), bias last."""
+        return np.asarray(csr_matmul(self.rows, weights[:-1]) + self.bias * weights[-1])
+
+
 def by_chunks(X: Any, n_columns: int, function: Callable[[Any], Any]) -> list[Any]:
     """Apply a function to chunks of rows, so small that n_columns scores per row stay small in memory."""
     step = max(1, _SCORES_PER_CHUNK // max(1, n_columns))

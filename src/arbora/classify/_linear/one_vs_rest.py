@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +12,14 @@ from numpy.typing import NDArray
 from arbora.classify._common.held_out import keep_decisions, learn_decisions
 from arbora.classify._common.nested import NestedLogit
 from arbora.classify._common.training import Training, open_checkpoint
-from arbora.classify._linear.linear_model import LinearModel, keep_solution, signed_costs
+from arbora.classify._linear.linear_model import BlockScorer, LinearModel, keep_solution, signed_costs
 from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.core.storage.checkpoint import Checkpoint
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.coupled_state import Multipliers, multipliers_of_rows, no_multipliers
-from arbora.infer.linear.flat import BLOCK, class_blocks, prepare_rows
+from arbora.infer.linear.flat import BLOCK, LinearRows, class_blocks, prepare_rows
 from arbora.infer.linear.flat_block import BlockSolution, solve_block
 from arbora.infer.linear.negatives import nearest_rows
 from arbora.infer.linear.row_views import view_all, view_by_frequency, view_some
@@ -32,6 +33,9 @@ class Trained(NamedTuple):
 
     model: LinearModel
     solutions: list[BlockSolution]
+
+
+Take = Callable[[NDArray[Any], slice], None]  # receives the weights of a finished block, and its classes
 
 
 def fit_one_vs_rest(estimator: Any, training: Training, weight: NDArray[Any]) -> None:
@@ -62,8 +66,7 @@ def fit_one_vs_rest(estimator: Any, training: Training, weight: NDArray[Any]) ->
     nested = estimator.calibration == "levels" and not multilabel and len(estimator.classes_) > 2
     learned = learn_decisions(
         training,
-        lambda seen, key: train_one_vs_rest(seen, engine, checkpoint, key=key, start=trained.solutions).model,
-        engine,
+        lambda seen, X, key: score_one_vs_rest(seen, X, engine, checkpoint, key, trained.solutions),
         calibration=estimator.calibration,
         threshold=estimator.threshold,
         multilabel=multilabel,
@@ -101,7 +104,6 @@ def train_one_vs_rest(
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
     key: str = "",
-    start: list[BlockSolution] | None = None,
 ) -> Trained:
     """Train one linear classifier for each column of `positives`.
 
@@ -114,20 +116,59 @@ def train_one_vs_rest(
     progress : Progress, optional
     key : str
         Prefix of the names of the blocks in the checkpoint, if several trainings share one.
-    start : list of BlockSolution, optional
-        Solutions for the same classes on the rows that those of `training` were taken from (`training.ids`).
 
     Returns
     -------
     Trained
     """
-    options = training.options
-    tol = _tolerance(training)
-    check_memory(training.X.shape, training.positives.shape[1], options.dtype, engine.n_workers)
+    options, n_classes = training.options, training.positives.shape[1]
+    check_memory(training.X.shape, n_classes, options.dtype, engine.n_workers)
     _, features, rows = view_by_frequency(prepare_rows(training.X, options.dtype, options.bias))
-    by_class = sp.csc_array(training.positives)
-    n_classes = by_class.shape[1]
     weights = np.zeros((training.X.shape[1] + 1, n_classes), rows.dtype)
+
+    def take(W: NDArray[Any], columns: slice) -> None:
+        put_block(W, features, np.arange(columns.start, columns.stop), weights)
+
+    solutions = _train_blocks(training, rows, engine, take, checkpoint, progress, key)
+    return Trained(LinearModel(weights[:-1].T, weights[-1] * rows.bias), solutions)
+
+
+def score_one_vs_rest(
+    training: Training,
+    X: sp.csr_array,
+    engine: Engine,
+    checkpoint: Checkpoint | None = None,
+    key: str = "",
+    start: list[BlockSolution] | None = None,
+) -> NDArray[Any]:
+    """Train as `train_one_vs_rest`, and return the scores of other rows; the weights of a block are not kept.
+
+    `start` are solutions for the same classes on the rows that those of `training` were taken from (`training.ids`).
+    """
+    options, n_classes = training.options, training.positives.shape[1]
+    _, features, rows = view_by_frequency(prepare_rows(training.X, options.dtype, options.bias))
+    score, scores = BlockScorer(X, features, rows.bias), np.empty((X.shape[0], n_classes), rows.dtype)
+
+    def take(W: NDArray[Any], columns: slice) -> None:
+        scores[:, columns] = score(W)
+
+    _train_blocks(training, rows, engine, take, checkpoint, key=key, start=start)
+    return scores
+
+
+def _train_blocks(
+    training: Training,
+    rows: LinearRows,
+    engine: Engine,
+    take: Take,
+    checkpoint: Checkpoint | None,
+    progress: Progress | None = None,
+    key: str = "",
+    start: list[BlockSolution] | None = None,
+) -> list[BlockSolution]:
+    """Train all blocks on prepared rows; `take` receives the weights of each, which are not returned."""
+    options, by_class = training.options, sp.csc_array(training.positives)
+    tol = _tolerance(training)
 
     def solve(columns: slice, first: Multipliers | None) -> BlockSolution:
         positives, weight = by_class[:, columns], training.positive_weight[columns]
@@ -174,15 +215,13 @@ def train_one_vs_rest(
             solution = BlockSolution(
                 **fields, multipliers=multipliers, converged=bool(piece.meta["converged"])
             )
-        put_block(solution.weights, features, np.arange(columns.start, columns.stop), weights)
+        take(solution.weights, columns)
         return solution._replace(weights=np.empty(0))
 
-    blocks = class_blocks(n_classes)
+    blocks = class_blocks(by_class.shape[1])
     warm = dict[int, Multipliers]()
     if start is not None and training.ids is not None:
         for block, solution in zip(blocks, start, strict=True):
             if solution.multipliers.rows.size:
                 warm[block.start] = multipliers_of_rows(solution.multipliers, training.ids)
-    solutions = engine.map(train_block, blocks, progress=progress)
-    model = LinearModel(weights[:-1].T, weights[-1] * rows.bias)
-    return Trained(model, solutions)
+    return list(engine.map(train_block, blocks, progress=progress))

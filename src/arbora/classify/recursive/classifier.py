@@ -73,6 +73,7 @@ from arbora.classify.recursive.coupled_training import (
     build_model,
     initial_multipliers,
     keep_coupled,
+    score_rows,
     start_of_rows,
     train_joint,
 )
@@ -164,14 +165,18 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
             tree = NestedLogit(self.hierarchy_, self.class_nodes_, counts) if nested else None
             learned = learn_decisions(
                 training,
-                lambda seen, key: build_model(
+                lambda seen, X, key: score_rows(
                     self._train(
-                        seen, coupling, start=start_of_rows(multipliers, seen), checkpoint=checkpoint, key=key
+                        seen,
+                        coupling,
+                        dense=False,
+                        start=start_of_rows(multipliers, seen),
+                        checkpoint=checkpoint,
+                        key=key,
                     ),
+                    X,
                     self.prune_below,
-                    keep=False,
                 ),
-                ThreadEngine(self.n_jobs),
                 calibration=self.calibration,
                 threshold=self.threshold,
                 multilabel=self._multilabel,
@@ -191,7 +196,14 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
             last = getattr(self, "_last", None)
             start = initial_multipliers(last and Last(*last), training, coupling, checkpoint)
         with Progress(None, "rounds", self.verbose) as progress:
-            fitted = self._train(training, coupling, start=start, checkpoint=checkpoint, progress=progress)
+            fitted = self._train(
+                training,
+                coupling,
+                dense=self.prune_below is None,
+                start=start,
+                checkpoint=checkpoint,
+                progress=progress,
+            )
         keep_coupled(self, fitted, build_model(fitted, self.prune_below))
         multipliers = fitted.solution.multipliers
         self._last = Last(training.positives, coupling.order, multipliers) if self.warm_start else None
@@ -199,7 +211,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
 
     def _train(self, training: Training, coupling: Coupling, **more: Any) -> Fitted:
         with self._training_engine() as engine:
-            return train_joint(training, coupling, engine, dense=self.prune_below is None, **more)
+            return train_joint(training, coupling, engine, **more)
 
     def _training_engine(self) -> Engine:
         return choose_engine(self.engine, self.n_jobs)

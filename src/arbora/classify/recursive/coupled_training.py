@@ -13,7 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify._common.training import Training
 from arbora.classify._linear.coupling import Coupling
-from arbora.classify._linear.linear_model import LinearModel, PartsModel, signed_costs
+from arbora.classify._linear.linear_model import (
+    BlockScorer,
+    LinearModel,
+    PartsModel,
+    linear_scores,
+    signed_costs,
+)
 from arbora.classify.recursive.memory import check_joint_memory, size_of, weight_memory
 from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
@@ -239,12 +245,10 @@ def unpack(arrays: dict[str, NDArray[Any]]) -> Start | None:
     return [Multipliers(*block) for block in zip(*columns, strict=True)]
 
 
-def dense_model(fitted: Fitted, keep: bool = True) -> LinearModel:
-    """Weights of all classes as one matrix with contiguous features; a backing file is unlinked unless `keep`."""
+def dense_model(fitted: Fitted) -> LinearModel:
+    """Weights of all classes as one matrix with contiguous features."""
     joint, order, features = fitted.joint, fitted.coupling.order, fitted.features
     weights = joint.engine.zeros((int(features[-1]) + 1, len(order)), joint.rows.dtype)
-    if not keep:
-        joint.engine.discard(weights)
 
     def fill(k: int) -> None:
         block = joint.layout.blocks[k]
@@ -288,12 +292,31 @@ def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:
     return PartsModel(parts, sharing.T @ bias, sp.csc_array(sharing))
 
 
-def build_model(fitted: Fitted, prune_below: float | None, keep: bool = True) -> LinearModel | PartsModel:
+def build_model(fitted: Fitted, prune_below: float | None) -> LinearModel | PartsModel:
     """Weights as one dense matrix, or, if pruned, as sparse parts. Remote shards are freed."""
     try:
-        return dense_model(fitted, keep) if prune_below is None else parts_model(fitted, prune_below)
+        return dense_model(fitted) if prune_below is None else parts_model(fitted, prune_below)
     finally:
         fitted.close()
+
+
+def score_rows(fitted: Fitted, X: sp.csr_array, prune_below: float | None) -> NDArray[Any]:
+    """Scores of all classes for other rows; unless pruned, block by block, without the weights of all classes."""
+    if prune_below is not None:
+        return linear_scores(X, build_model(fitted, prune_below), fitted.joint.engine)
+    joint, order = fitted.joint, fitted.coupling.order
+    score = BlockScorer(X, fitted.features, joint.rows.bias)
+    scores = np.empty((X.shape[0], len(order)), joint.rows.dtype)
+
+    def fill(k: int) -> None:
+        block = joint.layout.blocks[k]
+        scores[:, order[block.start : block.stop]] = score(joint.weights(k, fitted.solution))
+
+    try:
+        joint.engine.map(fill, range(len(joint.layout.blocks)))
+    finally:
+        fitted.close()
+    return scores
 
 
 def keep_coupled(estimator: Any, fitted: Fitted, model: LinearModel | PartsModel) -> None:

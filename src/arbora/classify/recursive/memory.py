@@ -174,4 +174,4 @@ def check_fit_memory(
         check_joint_memory(whole, layout, options.loss, dense, n_jobs)
         if n_seen:
             why = ", beside the weights of all rows, to calibrate (calibration=None needs no such fit),"
-            check_joint_memory(seen, layout, options.loss, dense, n_jobs, beside, why)
+            check_joint_memory(seen, layout, options.loss, False, n_jobs, beside, why)  # scores only

@@ -8,6 +8,7 @@ SciPy and scikit-learn are imported when they are needed, so that reading the bu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -154,8 +155,10 @@ def hold_out(labels: Any, share: float, rng: np.random.Generator) -> NDArray[np.
     return take_per_group(groups, wanted, rng)
 
 
-def random_splits(n_rows: int, n_splits: int, seed: int) -> Iterator[Split]:
+def random_splits(n_rows: int, n_splits: int, seed: int, most: int | None = None) -> Iterator[Split]:
     """Yield rows to train on and rows to test on: `n_splits` folds, or one split with a fifth held out.
+
+    At most `most` rows are held out by a single split; the others are trained on.
 
     Examples
     --------
@@ -166,7 +169,8 @@ def random_splits(n_rows: int, n_splits: int, seed: int) -> Iterator[Split]:
 
     splitter: Any
     if n_splits == 1:
-        splitter = ShuffleSplit(1, test_size=HELD_OUT_SHARE, random_state=seed)
+        n_test = math.ceil(HELD_OUT_SHARE * n_rows)
+        splitter = ShuffleSplit(1, test_size=min(n_test, most or n_test), random_state=seed)
     else:
         splitter = KFold(n_splits, shuffle=True, random_state=seed)
     yield from splitter.split(np.arange(n_rows))
