@@ -161,6 +161,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
                 training = training._replace(row_cost=training.row_cost * self.C_)
             multipliers = self._train_and_keep(training, coupling, checkpoint)
             counts = np.diff(sp.csc_array(training.positives).indptr)
+            learns = threshold is not None and threshold.learns
             nested = self.calibration == "levels" and not self._multilabel
             tree = NestedLogit(self.hierarchy_, self.class_nodes_, counts) if nested else None
             learned = learn_decisions(
@@ -170,6 +171,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
                         seen,
                         coupling,
                         dense=False,
+                        rough=not learns,
                         start=start_of_rows(multipliers, seen),
                         checkpoint=checkpoint,
                         key=key,

@@ -21,6 +21,7 @@ from arbora.classify._linear.linear_model import (
     signed_costs,
 )
 from arbora.classify.recursive.memory import check_joint_memory, size_of, weight_memory
+from arbora.core.chunks import split
 from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
@@ -34,6 +35,8 @@ from arbora.infer.linear.flat import LinearRows, prepare_rows
 from arbora.infer.linear.row_views import view_by_frequency
 from arbora.infer.prune import pruned
 from arbora.kernels import put_block
+
+_MOVED_ROWS = 256  # of the weights, that are reordered together
 
 Start = list[Multipliers] | NDArray[Any]  # of the coordinate descent, or of Newton's method
 
@@ -134,6 +137,7 @@ def train_joint(
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
     key: str = "",
+    rough: bool = False,
 ) -> Fitted:
     """Train all classes of `training` together, by Newton's method where it is faster, else by coordinate descent.
 
@@ -152,14 +156,14 @@ def train_joint(
         block by block, so that those of all classes are never in memory together.
     start : Start, optional
         `solution.multipliers` of another fit; ignored if they do not match this problem.
-    checkpoint, progress, key
-        As in `CoupledSolver.solve`.
+    checkpoint, progress, key, rough
+        As in `CoupledSolver.solve`; Newton's method is never rough.
     """
     options = training.options
     if rows is None:
         rows = prepare_rows(training.X, options.dtype, options.bias)
     if not engine.shares_memory:
-        return _train_remote(training, coupling, engine, rows, dense, progress=progress)
+        return _train_remote(training, coupling, engine, rows, dense, progress=progress, rough=rough)
     costs, n_classes = block_costs(training, coupling.order), len(coupling.order)
 
     def block_offset(block: range) -> NDArray[Any]:
@@ -168,7 +172,7 @@ def train_joint(
 
     from_weights = None if offset is None else block_offset
     joint: Any
-    features = np.arange(rows.n_features + 1)
+    features, more = np.arange(rows.n_features + 1), dict[str, Any]()
     if suits_newton(rows, n_classes, options.loss):
         joint = CoupledNewton(rows, costs, coupling.factor, engine, from_weights)
         matches = isinstance(start, np.ndarray) and start.shape == (rows.n_features + 1, n_classes)
@@ -176,7 +180,7 @@ def train_joint(
         if offset is None:  # with one, features that do not occur keep its weights
             _, features, rows = view_by_frequency(rows)
         joint = CoupledSolver(rows, costs, coupling.factor, options.loss, engine, from_weights)
-        matches = isinstance(start, list)
+        matches, more = isinstance(start, list), {"rough": rough}
     full = size_of(training.X, options.dtype)
     size = full._replace(n_features=rows.n_features)
     block = max(map(len, joint.layout.blocks)) * (size.n_features + 1) * size.dtype.itemsize
@@ -189,7 +193,7 @@ def train_joint(
     check_joint_memory(size, joint.layout, options.loss, dense, engine.n_workers, beside)
     solution = joint.solve(
         tol=options.tol, max_iter=options.max_iter, seed=options.seed, multipliers=start if matches else None,
-        checkpoint=checkpoint, progress=progress, key=key,
+        checkpoint=checkpoint, progress=progress, key=key, **more,
     )  # fmt: skip
     return Fitted(joint, solution, coupling, features)
 
@@ -249,12 +253,18 @@ def dense_model(fitted: Fitted) -> LinearModel:
     """Weights of all classes as one matrix with contiguous features."""
     joint, order, features = fitted.joint, fitted.coupling.order, fitted.features
     weights = joint.engine.zeros((int(features[-1]) + 1, len(order)), joint.rows.dtype)
+    source = np.argsort(order)
 
     def fill(k: int) -> None:
         block = joint.layout.blocks[k]
-        put_block(joint.weights(k, fitted.solution), features, order[block.start : block.stop], weights)
+        put_block(joint.weights(k, fitted.solution), features, np.arange(block.start, block.stop), weights)
 
+    def reorder(rows: slice) -> None:
+        weights[rows] = weights[rows].take(source, axis=1)
+
+    # The columns of a block are adjacent at first: it takes longer to write each of them to its final place.
     joint.engine.map(fill, range(len(joint.layout.blocks)))
+    joint.engine.map(reorder, split(len(weights), size=_MOVED_ROWS))
     return LinearModel(weights[:-1].T, weights[-1] * joint.rows.bias)
 
 

@@ -231,7 +231,7 @@ class CoupledSolver:
             active,
             n_active,
         )
-        may_move = np.asarray(A.any(axis=1))
+        may_move = np.zeros(rows.n_samples, bool)
         for b, n in enumerate(n_active.tolist()):
             may_move[active[b, :n]] = True
         full_work = rows.n_samples * n_block / (1.0 if rows.dense else SPARSE_PENALTY)
@@ -245,9 +245,11 @@ class CoupledSolver:
             )  # fmt: skip
         loss, norm, gap = estimates
         estimates = loss, norm - self._from_offset(k, multipliers), gap
-        # With a smooth loss all pairs move in every round, so there are no candidates.
-        candidates = view.ids[may_move] if self.loss != "logistic" else view.ids[:0]
-        return Visit(Multipliers(*to_triples(A, cost, view.ids)), candidates, estimates)
+        found = Multipliers(*to_triples(A, cost, view.ids))
+        if self.loss == "logistic":  # all pairs move in every round, so there are no candidates
+            return Visit(found, view.ids[:0], estimates)
+        may_move[found.rows if view is self.everything else np.searchsorted(view.ids, found.rows)] = True
+        return Visit(found, view.ids[may_move], estimates)
 
     def _update_shared(
         self, wave: Sequence[int], old: list[Multipliers], new: list[Multipliers], shared: NDArray[Any]
@@ -380,6 +382,7 @@ class CoupledSolver:
         checkpoint: Checkpoint | None = None,
         progress: Progress | None = None,
         key: str = "",
+        rough: bool = False,
     ) -> CoupledSolution:
         """Run rounds over all blocks until the certified duality gap is small.
 
@@ -398,8 +401,14 @@ class CoupledSolver:
         progress : Progress, optional
         key : str
             Prefix of the names of the pieces in the checkpoint.
+        rough : bool
+            Whether the gap that a round over all rows estimates is enough, without a certificate. The first round
+            then goes only over the rows with given multipliers.
         """
         pieces, state = RoundPieces(checkpoint, key), self.start(multipliers)
+        if rough and multipliers is not None and self.loss != "logistic":
+            state.candidates = [np.unique(block.rows).astype(np.int64) for block in multipliers]
+            state.starts_full = False
         monitor = Monitor(tol, max_iter, progress)
         pieces.resume(state, monitor)
         done = False
@@ -408,7 +417,11 @@ class CoupledSolver:
             pieces.begin(state, monitor)
             loss, norm, gap = self._round(pieces, state, full, seed)
             objective, certificate = loss + norm, None
-            if full and (gap * state.gap_ratio <= tol * objective or monitor.is_last):
+            reached = full and gap * state.gap_ratio <= tol * objective
+            if rough and (reached or monitor.is_last):
+                gap *= state.gap_ratio
+                certificate = Certificate(1.0, float(objective), float(gap))
+            elif reached or (full and monitor.is_last):
                 certificate = self.certify(state)
                 estimate, gap, objective = gap, certificate.gap, certificate.objective
                 # A far too optimistic estimate delays the next certificate, which costs as much as a sweep.

@@ -368,7 +368,10 @@ def dot_rows(indptr, indices, data, bias, rows, columns, values, V):  # type: ig
 
 @nb.njit(**FAST)
 def certify_scaled(indptr, indices, data, cost, loss, bias, W, A, scales, losses):  # type: ignore[no-untyped-def]
-    """Sum into losses[s] the loss at the weights scales[s] W; return the regulariser and the gap at W itself."""
+    """Sum into losses[s] the loss at the weights scales[s] W; return the regulariser and the gap at W itself.
+
+    The scales are at least 1: a pair without a multiplier and with a margin of at least one has no hinge loss.
+    """
     n_block, last = W.shape[1], W.shape[0] - 1
     g = np.empty(n_block, W.dtype)
     one = W.dtype.type(1)
@@ -378,6 +381,8 @@ def certify_scaled(indptr, indices, data, cost, loss, bias, W, A, scales, losses
         for b in range(n_block):
             g[b] = bias * W[last, b]
         add_row(indptr, indices, data, i, W, g)
+        if loss != LOGISTIC and not has_work(A[i], cost[i], g, one):
+            continue
         for b in range(n_block):
             c = abs(cost[i, b])
             m = math.copysign(one, cost[i, b]) * g[b]
