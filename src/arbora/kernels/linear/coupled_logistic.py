@@ -9,7 +9,8 @@ Every pair has a multiplier, so every sweep evaluates the gap of all pairs: an e
 logarithms. In single precision they are polynomials without branches, in short loops that compile to SIMD
 instructions: with t = min(s, 1 - s) and z = t / (2 - t),
 
-    log(1 + e) = 2 atanh(e / (2 + e)),    log(1 - t) = -2 atanh(z),    log(2^k f) = k log 2 + 2 atanh((f - 1) / (f + 1)).
+    log(1 + e) = 2 atanh(e / (2 + e)),    log(1 - t) = -2 atanh(z),
+    log(2^k f) = k log 2 + 2 atanh((f - 1) / (f + 1)).
 
 Only pairs whose gap is above a limit take a step (Newton's method, `coordinate.logistic_step`).
 """
