@@ -50,11 +50,11 @@ def sweep_pairs(
     gaps = np.empty(rows.n_samples, rows.dtype)
     arrays = *rows[:3], rows.norm2, cost, rows.bias, K, W, A
     limit = rows.dtype.type(idle)
-    estimates = sweep_logistic(*arrays, order, limit, gaps)
-    listed = order[gaps[order] > estimates[2] / rows.n_samples]
+    loss, norm, total = sweep_logistic(*arrays, order, limit, gaps)
+    listed = order[gaps[order] > total / rows.n_samples]
     before = float(gaps[listed].sum(dtype=np.float64))
     for _ in range(min(_MOST_SWEEPS, int(_MORE_WORK * rows.n_samples / max(1, len(listed))))):
         gap = sweep_logistic(*arrays, listed, limit, gaps)[2]
         if gap <= ENOUGH * before:
             break
-    return estimates
+    return loss, norm, total
