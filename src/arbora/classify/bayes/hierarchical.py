@@ -21,34 +21,30 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from arbora.classify._common.node_predictor import NodePredictor
-from arbora.classify._common.training import check_labelled_rows
-from arbora.classify._linear.linear_model import LinearModel, as_csr, full_weights, linear_scores
-from arbora.classify.bayes.model_tree import model_tree
-from arbora.classify.bayes.node_report import fitted_ancestor, squared_norms, summarise_nodes
+from arbora.classify._linear.linear_model import LinearModel, full_weights, linear_scores
+from arbora.classify.bayes.node_report import ids_of_nodes, node_names, squared_norms, summarise_nodes
 from arbora.classify.bayes.posterior import TreeWeights, expected_precisions, find_posterior, keep_dense
 from arbora.classify.bayes.predictive import ScorePosterior, predictive_logits, score_variances
-from arbora.classify.bayes.priors import check_gamma, check_scale, constant_prior, fisher_prior
+from arbora.classify.bayes.problem_statement import state_problem
 from arbora.classify.bayes.sparse_posterior import class_variances, keep_sparse, parts_model, weights_of_nodes
 from arbora.classify.bayes.sparse_posterior import squared_norms as sparse_norms
-from arbora.core.engine import Engine, require_shared_memory
+from arbora.core.engine import Engine
 from arbora.core.progress import Progress
 from arbora.core.rollback import all_or_nothing
 from arbora.core.warn_caller import warn_caller
 from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
-from arbora.infer.tree.gaussian import Root, share_precisions
 from arbora.infer.tree.problem import TreeProblem
 from arbora.metrics.table import Table
-from arbora.structure import Hierarchy, LabelGraph
+from arbora.structure import Hierarchy
 
 _DEFAULT_TOL = {"variational": 1e-4, "map": 1e-2}
 _OPTIONAL = (
@@ -244,7 +240,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         self
         """
         with all_or_nothing(self):
-            problem = self._prepare(X, y, sample_weight)
+            problem = state_problem(self, X, y, sample_weight)
             with Progress(None, "iterations", self.verbose) as progress, self._training_engine() as engine:
                 posterior = find_posterior(
                     problem, self.inference, engine, tol=self._tol, max_iter=self.max_iter,
@@ -261,50 +257,6 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
 
     def _training_engine(self) -> Engine:
         return choose_engine(self.engine, self.n_jobs)
-
-    def _refuse_options(self) -> None:
-        """Refuse models that cannot be fitted in the dual if the engine is remote or weights are pruned."""
-        in_dual = self.inference == "map" and self.likelihood == "logistic" and self.covariance != "M2"
-        if self.prune_below is not None and not in_dual:
-            raise ValueError(
-                f"prune_below={self.prune_below:g} needs inference='map', likelihood='logistic' and covariance 'M1' "
-                f"or 'M3': got inference={self.inference!r}, likelihood={self.likelihood!r}, "
-                f"covariance={self.covariance!r}. Change these, or use prune_below=None."
-            )
-        if not in_dual:
-            option = f"inference={self.inference!r} with likelihood={self.likelihood!r}"
-            advice = "use inference='map', likelihood='logistic' and covariance 'M1' or 'M3', or engine=None"
-            require_shared_memory(
-                self._training_engine(), f"{option} and covariance={self.covariance!r}", advice
-            )
-
-    def _prepare(self, X: Any, y: Any, sample_weight: Any) -> TreeProblem:
-        """Check parameters and data, store the labels, and state the problem."""
-        if isinstance(self.structure, LabelGraph):
-            raise ValueError(
-                "structure is a LabelGraph, but the model needs parents: give a Hierarchy that is a tree, or use "
-                "RecursiveLogisticRegression, which accepts graphs."
-            )
-        X, targets = check_labelled_rows(self, X, y)
-        self._refuse_options()
-        check_scale(X)
-        if targets.multilabel and self.likelihood == "softmax":
-            raise ValueError(
-                "y holds label sets or an indicator, but likelihood='softmax' needs exactly one class per row: "
-                "give one label per row, or use likelihood='logistic'."
-            )
-        self.tree_, tree = model_tree(targets.hierarchy, targets.class_nodes)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        X = as_csr(X) if sp.issparse(X) or self.prune_below is not None else np.asarray(X, np.float64)
-        Y = targets.indicator.astype(np.float64)
-        bias = 1.0 if self.fit_intercept else 0.0
-        sharing = share_precisions(tree, self.covariance)
-        if isinstance(self.prior, str):
-            prior = fisher_prior(X, Y, weight, bias, tree, sharing, same_rate=self.likelihood == "logistic")
-        else:
-            prior = constant_prior(*check_gamma(self.prior), sharing, X.shape[1] + bool(bias))
-        root = Root(0.0, 1 / self.root_variance)
-        return TreeProblem(X, Y, weight, tree, sharing, prior, root, self.likelihood, bias)
 
     def _keep(self, problem: TreeProblem, posterior: TreeWeights) -> None:
         """Store the posterior as attributes."""
@@ -437,15 +389,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         intercept : ndarray of shape (n_nodes,)
         """
         check_is_fitted(self)
-        if self.structure is None:
-            column = {name: i for i, name in enumerate(self.nodes_.tolist())}
-            unknown = [name for name in nodes if name not in column]
-            if unknown:
-                raise ValueError(f"{unknown[0]!r} is not a class of the model, which has no structure.")
-            rows = [self.tree_.id_of(column[name]) for name in nodes]
-        else:
-            rows = [fitted_ancestor(self.tree_, self.hierarchy_, name) for name in nodes]
-        ids = np.array(rows, np.int64)
+        ids = ids_of_nodes(self, nodes)
         if self._sparse:
             coef = weights_of_nodes(self.differences_, self.tree_.parent, ids)
             return np.asarray(coef.toarray()), self.node_intercept_[ids]
@@ -469,13 +413,11 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
               similar, near 0 they have little in common.
         """
         check_is_fitted(self)
-        names = self.tree_.names.astype(object)
-        if self.structure is None:
-            known = range(len(self.nodes_))
-            names = np.array([self.nodes_[name] if name in known else name for name in names], object)
         parent, n_features = self.tree_.parent, self.n_features_in_
         if self._sparse:
             norms = sparse_norms(self.differences_, parent)
         else:
             norms = squared_norms(parent, self.node_coef_)
-        return summarise_nodes(parent, names, self.class_rows_, self.precisions_, norms, n_features)
+        return summarise_nodes(
+            parent, node_names(self), self.class_rows_, self.precisions_, norms, n_features
+        )

@@ -257,9 +257,8 @@ def _dual(problem: MapProblem, engine: Engine, dtype: Any, prune_below: float | 
     """Make the solver in the dual after a check of all of its memory."""
     X = sp.csr_array(problem.X)
     n_seen = int(np.count_nonzero(np.bincount(X.indices, minlength=X.shape[1])))
-    rows = 3 * (
-        X.nnz * (np.dtype(dtype).itemsize + X.indices.itemsize)
-    )  # prepared, transposed squares, a copy
+    # Prepared, by columns, transposed squares, and a copy.
+    rows = 4 * X.nnz * (np.dtype(dtype).itemsize + X.indices.itemsize)
     n_bytes = rows + dual_memory(problem, n_seen, np.dtype(dtype).itemsize, engine)
     advice = "Use fewer rows, or fewer features (for text: a larger min_df)"
     if prune_below is None:

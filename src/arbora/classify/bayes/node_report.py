@@ -30,6 +30,27 @@ def fitted_ancestor(tree: Hierarchy, hierarchy: Hierarchy, name: Any) -> int:
     return 0  # a tree of a forest without documents: the root of the model
 
 
+def ids_of_nodes(estimator: Any, nodes: Any) -> NDArray[np.int64]:
+    """Ids in the fitted tree of nodes of the structure, or of their nearest ancestors that were fitted."""
+    tree = estimator.tree_
+    if estimator.structure is not None:
+        return np.array([fitted_ancestor(tree, estimator.hierarchy_, name) for name in nodes], np.int64)
+    column = {name: i for i, name in enumerate(estimator.nodes_.tolist())}
+    unknown = [name for name in nodes if name not in column]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is not a class of the model, which has no structure.")
+    return np.array([tree.id_of(column[name]) for name in nodes], np.int64)
+
+
+def node_names(estimator: Any) -> NDArray[Any]:
+    """Names of the nodes of the fitted tree; without a structure, the leaves have the names of the classes."""
+    names = estimator.tree_.names.astype(object)
+    if estimator.structure is not None:
+        return np.asarray(names)
+    known = range(len(estimator.nodes_))
+    return np.array([estimator.nodes_[name] if name in known else name for name in names], object)
+
+
 def squared_norms(parent: NDArray[np.int64], weights: NDArray[Any]) -> tuple[Array, Array]:
     """Squared distance of every node from its parent, of a root from zero; and squared norm of its weights."""
     squares = np.empty(len(parent))

@@ -65,12 +65,13 @@ def joint_memory(rows: Size, layout: Layout, loss: str, dense: bool, n_jobs: int
     need = beside + len(layout.shared) * width * size + multiplier_memory(rows, n_classes, loss)
     if suits_newton(rows, n_classes, loss):  # type: ignore[arg-type]  # dense rows, and about six numbers per pair
         need += 8 * rows.n_samples * (width + 6 * n_classes)
+    held = pairs * size * (3 if loss == "logistic" else 2)  # costs, multipliers; of all pairs also their sums
     if dense:
         need += weight_memory(rows, n_classes, dense)
-        making = pairs * 2 * size + 2 * weights  # the weights of a block, and a scaled copy
+        making = held + 2 * weights  # the weights of a block, and a scaled copy
     else:  # parts from sums over rows; then the parts, their sizes, and which are kept
         parts = max(map(len, layout.owned)) * width
-        making = max(pairs * 2 * size + weights + parts * size, parts * (2 * size + 1))
+        making = max(held + weights + parts * size, parts * (2 * size + 1))
     # Blocks of one wave are visited at the same time; the weights of all blocks are made at the same time.
     side_by_side = min(n_jobs, max(map(len, layout.waves)))
     return need + max(side_by_side * visit, n_jobs * making)

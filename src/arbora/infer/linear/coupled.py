@@ -23,6 +23,7 @@ and the change of the shared parts is computed from the old and new multipliers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,7 @@ from arbora.infer.linear.coupled_state import (
 )
 from arbora.infer.linear.flat import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows, visiting_order
 from arbora.infer.linear.layout import Layout, coupling_of_wave, lay_out
+from arbora.infer.linear.logistic_visit import sweep_pairs
 from arbora.infer.linear.row_views import RowView, view_all, view_some
 from arbora.infer.linear.shared_update import update_shared
 from arbora.kernels import LOSSES
@@ -55,6 +57,7 @@ from arbora.kernels.linear.coupled import (
     polish_coupled,
     sweep_coupled,
 )
+from arbora.kernels.linear.coupled_logistic import add_columns, certify_logistic, couple_pairs
 from arbora.kernels.triples import from_triples, to_triples
 
 _ACTIVE_WORK = (
@@ -167,10 +170,28 @@ class CoupledSolver:
         else:
             W = np.ascontiguousarray(self.offset(block)[view.features], dtype)
         if multipliers.rows.size:
-            add_rows(*view.rows[:3], view.rows.bias, cost, A, self.local[k], W)
+            self._add_pairs(view, cost, A, self.local[k], W)
         if layout.seen[k].size:
             add_parts(shared, layout.seen[k], self.mix[k], view.features, W)
         return cost, A, W
+
+    def _add_pairs(
+        self, view: RowView, cost: NDArray[Any], A: NDArray[Any], K: NDArray[Any], W: NDArray[Any]
+    ) -> None:
+        """Add the contribution of the multipliers A of a block to its weights."""
+        if self.loss == "logistic":  # all pairs have a multiplier, and the view has all rows
+            E = np.empty_like(A)
+            couple_pairs(cost, A, K, E)
+            add_columns(*self._columns, self.rows.bias, E, W)
+        else:
+            add_rows(*view.rows[:3], view.rows.bias, cost, A, K, W)
+
+    @cached_property
+    def _columns(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Return the rows in CSC format."""
+        shape = self.rows.n_samples, self.rows.n_features
+        columns = sp.csr_array((self.rows.data, self.rows.indices, self.rows.indptr), shape=shape).tocsc()
+        return columns.indptr, columns.indices, columns.data
 
     def _from_offset(self, k: int, multipliers: Multipliers) -> float:
         """Return half the sum of the multipliers times the margins at the offset.
@@ -195,7 +216,7 @@ class CoupledSolver:
         A = np.zeros(cost.shape, dtype)
         from_triples(*solution.multipliers[k], self.everything.ids, A)
         U = np.zeros((self.rows.n_features + 1, len(block)), dtype)
-        add_rows(*self.rows[:3], self.rows.bias, cost, A, np.eye(len(block), dtype=dtype), U)
+        self._add_pairs(self.everything, cost, A, np.eye(len(block), dtype=dtype), U)
         return np.asarray(self.layout.shares[k].astype(dtype) @ U.T)
 
     def _visit(
@@ -214,8 +235,11 @@ class CoupledSolver:
         K = K.astype(rows.dtype)
         n_block = A.shape[1]
         order = visiting_order(rows.n_samples, np.random.default_rng(seed))
-        # A logistic multiplier is never at a bound, so there are no lists of active pairs.
-        active = np.empty((n_block, 0 if self.loss == "logistic" else rows.n_samples), np.int32)
+        if self.loss == "logistic":  # a multiplier is never at a bound: there are no lists of active pairs
+            loss, norm, gap = sweep_pairs(rows, cost, K, W, A, order, idle)
+            estimates = loss, norm - self._from_offset(k, multipliers), gap
+            return Visit(Multipliers(*to_triples(A, cost, view.ids)), view.ids[:0], estimates)
+        active = np.empty((n_block, rows.n_samples), np.int32)
         n_active = np.zeros(n_block, np.int64)
         estimates = sweep_coupled(
             *rows[:3],
@@ -227,7 +251,6 @@ class CoupledSolver:
             W,
             A,
             order,
-            rows.dtype.type(idle),
             active,
             n_active,
         )
@@ -336,7 +359,10 @@ class CoupledSolver:
         def certify_one(k: int) -> NDArray[np.float64]:
             losses = np.zeros(len(scales))
             cost, A, W = self._block_arrays(k, self.everything, state.multipliers[k], state.shared)
-            norm, gap = certify_scaled(*self.rows[:3], cost, code, bias, W, A, scales, losses)
+            if self.loss == "logistic":
+                losses[0], norm, gap = certify_logistic(*self.rows[:3], cost, bias, W, A)
+            else:
+                norm, gap = certify_scaled(*self.rows[:3], cost, code, bias, W, A, scales, losses)
             return np.array([norm - self._from_offset(k, state.multipliers[k]), gap, *losses])
 
         return list(self.engine.map(certify_one, range(len(self.layout.blocks))))

@@ -29,6 +29,7 @@ from arbora.infer.linear.coupled_shards import Resident, ShardedCoupledSolver, c
 from arbora.infer.linear.coupled_state import Feasible, Multipliers
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.layout import lay_out
+from arbora.infer.linear.row_views import view_by_frequency
 from arbora.infer.tree.blocks import suits_blocks
 from arbora.infer.tree.prior import TreePrior
 from arbora.infer.tree.problem import MapProblem, root_means, row_weights
@@ -194,14 +195,15 @@ class TreeDual:
         self.seen = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
         self._require_memory(np.dtype(dtype).itemsize)
         X = X if len(self.seen) == X.shape[1] else sp.csr_array(X[:, self.seen])
-        self.rows = prepare_rows(X, dtype, problem.bias)
+        _, ranked, self.rows = view_by_frequency(prepare_rows(X, dtype, problem.bias))
+        self.seen = self.seen[ranked[:-1]]
         self.paths = paths_up(problem.parent, problem.class_node)
         self.order = order_of_tree(self.paths)
         self.nodes = np.unique(self.paths[self.paths >= 0])  # those with a class at or below them: the parts
         positives = sp.csc_array(problem.Y, dtype=dtype)[:, self.order]
         self.costs = TreeCosts(positives, row_weights(problem).astype(dtype))
         self.mean = root_means(problem)
-        at_seen = np.append(self.mean[self.seen], self.mean[X.shape[1] :] if problem.bias else 0.0)
+        at_seen = np.append(self.mean[self.seen], self.mean[problem.X.shape[1] :] if problem.bias else 0.0)
         self.offset = SameForAll(at_seen) if at_seen.any() else None
         self.joint: CoupledSolver | None = None
 

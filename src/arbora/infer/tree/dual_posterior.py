@@ -191,4 +191,6 @@ class DualPosterior:
         place = np.argsort(np.concatenate([rows, empty]), kind="stable")
         indptr = np.append(values.indptr, np.full(len(empty), values.indptr[-1]))
         columns = self.dual.seen.astype(values.indices.dtype)[values.indices]
-        return sp.csr_array((values.data, columns, indptr), shape=shape)[place]
+        stacked = sp.csr_array((values.data, columns, indptr), shape=shape)[place]
+        stacked.sort_indices()  # the features of the dual are in the order of their frequency
+        return stacked

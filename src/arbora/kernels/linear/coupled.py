@@ -22,7 +22,6 @@ from arbora.kernels.linear.coordinate import (
     HINGE,
     LOGISTIC,
     SETTLED,
-    SQUARED_HINGE,
     can_move,
     has_work,
     hinge_step,
@@ -41,11 +40,9 @@ _TILE = 256  # features whose weights, for a block, fit into the first-level cac
 
 @nb.njit(inline="always", **FAST)
 def _step(loss, a, m, c, q, one):  # type: ignore[no-untyped-def]
-    if loss == HINGE:
-        return hinge_step(a, m, c, q, one)
-    if loss == SQUARED_HINGE:
-        return squared_hinge_step(a, m, c, q, one)
-    return logistic_step(a, m, c, q, one)
+    if loss == LOGISTIC:
+        return logistic_step(a, m, c, q, one)
+    return hinge_step(a, m, c, q, one) if loss == HINGE else squared_hinge_step(a, m, c, q, one)
 
 
 @nb.njit(inline="always", **FAST)
@@ -91,40 +88,18 @@ def _sweep_hinge_row(loss, cost, A, K, q, g, e, sums, active, n_active, i, one):
     return moved
 
 
-@nb.njit(inline="always", **FAST)
-def _sweep_logistic_row(cost, A, K, q, idle, g, e, gaps, sums, one):  # type: ignore[no-untyped-def]
-    """Visit in turn the classes of a row whose gap is above `idle`; return whether one moved."""
-    zero = one - one
-    row_loss, row_norm, row_gap, moved = zero, zero, zero, False
-    for b in range(len(g)):
-        e[b] = zero
-        m = math.copysign(one, cost[b]) * g[b]
-        value, gap = loss_and_gap(LOGISTIC, A[b], m, abs(cost[b]), one)
-        row_loss += value
-        row_norm += A[b] * m
-        row_gap += gap
-        gaps[b] = gap
-    sums[0] += row_loss
-    sums[1] += row_norm
-    sums[2] += row_gap
-    for b in range(len(g)):
-        if gaps[b] > idle:
-            moved |= _move_pair(LOGISTIC, cost, A, K, q, b, g, e, one)
-    return moved
-
-
 @nb.njit(**FAST)
 def sweep_coupled(  # type: ignore[no-untyped-def]
-    indptr, indices, data, norm2, cost, loss, bias, K, W, A, rows, idle, active, n_active
+    indptr, indices, data, norm2, cost, loss, bias, K, W, A, rows, active, n_active
 ):
     """Visit the rows in the given order for all classes of the block, updating W and the multipliers A in place.
 
-    Logistic pairs whose gap is at most `idle` are skipped; a negative number skips none. Lists in
-    active[b, :n_active[b]] the rows whose multiplier for class b can still move (hinge losses). Returns the loss, the
-    regulariser and the gap, summed over pairs as they were when visited: free estimates.
+    The loss is a hinge; `coupled_logistic` has the logistic one. Lists in active[b, :n_active[b]] the rows whose
+    multiplier for class b can still move. Returns the loss, the regulariser and the gap, summed over pairs as they
+    were when visited: free estimates.
     """
     n_block, last = W.shape[1], W.shape[0] - 1
-    g, e, gaps = np.empty(n_block, W.dtype), np.empty(n_block, W.dtype), np.empty(n_block, W.dtype)
+    g, e = np.empty(n_block, W.dtype), np.empty(n_block, W.dtype)
     sums = np.zeros(3)
     one = W.dtype.type(1)
     n_active[:] = 0
@@ -133,9 +108,7 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
         for b in range(n_block):
             g[b] = bias * W[last, b]
         add_row(indptr, indices, data, i, W, g)
-        if loss == LOGISTIC:
-            moved = _sweep_logistic_row(cost[i], A[i], K, norm2[i], idle, g, e, gaps, sums, one)
-        elif has_work(A[i], cost[i], g, one):
+        if has_work(A[i], cost[i], g, one):
             moved = _sweep_hinge_row(loss, cost[i], A[i], K, norm2[i], g, e, sums, active, n_active, i, one)
         else:  # most rows, once the classes are nearly trained
             continue
