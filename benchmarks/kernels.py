@@ -60,7 +60,8 @@ def pass_seconds(X: sp.csr_array, loss: str, n_passes: int) -> list[float]:
     """Seconds of each of the first passes over all rows."""
     rows, cost = prepare_rows(X), planted_costs(X)
     W, A = np.zeros((X.shape[1] + 1, BLOCK), np.float32), np.zeros((X.shape[0], BLOCK), np.float32)
-    active, n_active = np.empty((BLOCK, X.shape[0]), np.int32), np.zeros(BLOCK, np.int64)
+    active = None if loss == "logistic" else np.empty((BLOCK, X.shape[0]), np.int32)
+    n_active = np.zeros(BLOCK, np.int64)
     rng, seconds = np.random.default_rng(0), []
     for _ in range(n_passes):
         order = rng.permutation(X.shape[0])

@@ -78,6 +78,7 @@ print(json.dumps(dict(seconds=time.process_time() - start)))
 def ran(code: str, **environment: str) -> dict[str, float]:
     """Run code in a new process with one thread and return what it prints."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    threads["PYTHONDONTWRITEBYTECODE"] = ""  # bytecode on the disk, as after an installation
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, env={**os.environ, **threads, **environment}
@@ -126,6 +127,7 @@ def imports() -> Table:
         "import arbora.classify",
         "from arbora.classify import OneVsRestSVC",
         "from arbora.classify import RecursiveSVC",
+        "import sklearn.base",
         "import sklearn.svm",
     )
     rows = [(f"`{code}`", medians(_IMPORT.format(code=code))["seconds"]) for code in codes]
@@ -191,8 +193,8 @@ def main() -> None:
         prepare(path)
         print(
             f"`python -m benchmarks.latency`. Processor seconds in new processes, medians of {TURNS}; one thread. "
-            f"Models of {N_TRAIN:,} NEWS20 documents (20 classes). The import time is mostly that of scikit-learn, "
-            "which imports pandas if it is installed.\n"
+            f"Models of {N_TRAIN:,} NEWS20 documents (20 classes). The import time is that of `sklearn.base`, "
+            "which imports scipy.stats, and pandas if it is installed; numba is imported by the first fit.\n"
         )
         for table in (predictions(path), imports(), first_fits(path)):
             print(table.to_markdown() + "\n")

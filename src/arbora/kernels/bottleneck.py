@@ -13,11 +13,12 @@ a multiple of `LANES` with empty ones, because the loop over the clusters that r
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
 from numba.extending import intrinsic
+
+from arbora.kernels import deferred as nb
 
 # Without reassociation: it would move the multiplication by log 2 in front of the subtraction of the exponent's bias.
 OPTIONS: dict[str, Any] = {

@@ -6,9 +6,9 @@ One dense centre is in memory at a time, and only the entries that a group touch
 proportional to the entries of the members, for any number of groups and features.
 """
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.products import FAST
 
 

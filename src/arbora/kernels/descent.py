@@ -5,9 +5,9 @@ opens the most probable node first; the first leaf that comes up is the best one
 scored.
 """
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.products import FAST
 
 _OPTIONS = {**FAST, "fastmath": False}  # comparisons with infinity

@@ -6,9 +6,9 @@ after another) that the label of the row belongs to, or -1 for a row without a l
 
 import math
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.linear.softmax import exp_row
 from arbora.kernels.products import FAST
 

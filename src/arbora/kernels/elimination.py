@@ -5,9 +5,9 @@ column j of L. It depends on the pattern of the matrix alone and is found in nea
 entries on the path from j to the root, and column j of the inverse of L fills all of this path.
 """
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.products import FAST
 
 

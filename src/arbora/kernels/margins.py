@@ -9,9 +9,9 @@ s = 1 + d(i, j) - d(i, l) costs
 the hinge smoothed over the width h, and its multiplier is min(max(s / h, 0), 1).
 """
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.products import FAST
 
 

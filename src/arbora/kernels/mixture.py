@@ -13,9 +13,9 @@ in single precision lose digits: both add up short sums, and these in double pre
 
 import math
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.linear.softmax import exp_row
 from arbora.kernels.products import FAST, add_row
 

@@ -1,8 +1,8 @@
 """Random permutations inside kernels, the same on every machine and for any number of threads."""
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.products import FAST
 
 

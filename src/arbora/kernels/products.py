@@ -7,7 +7,7 @@ the accumulators a quarter as often.
 
 from typing import Any
 
-import numba as nb
+from arbora.kernels import deferred as nb
 
 FAST: dict[str, Any] = {"fastmath": True, "nogil": True, "cache": True, "error_model": "numpy"}
 

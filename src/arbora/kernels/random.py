@@ -11,8 +11,9 @@ D. Blackman and S. Vigna (2021). Scrambled linear pseudorandom number generators
 import math
 from typing import Any
 
-import numba as nb
 import numpy as np
+
+from arbora.kernels import deferred as nb
 
 _PLAIN: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 _TO_UNIT = 1.0 / 9007199254740992.0  # 2^-53

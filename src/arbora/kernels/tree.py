@@ -11,9 +11,9 @@ are the same for all features. Nothing is ever subtracted from a precision, sinc
 magnitude.
 """
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.products import FAST
 
 WIDTH = 16  # features processed together

@@ -2,9 +2,9 @@
 
 import math
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.products import FAST
 
 

@@ -193,7 +193,7 @@ def test_dual_never_falls(loss, dtype):
     problem = random_problem(6, n_samples=60, dtype=dtype)
     rows = prepare_rows(problem.X, dtype, problem.bias)
     W, A = np.zeros((8, 3), dtype), np.zeros((60, 3), dtype)
-    active, n_active = np.empty((3, 0 if loss == "logistic" else 60), np.int32), np.zeros(3, np.int64)
+    active, n_active = None if loss == "logistic" else np.empty((3, 60), np.int32), np.zeros(3, np.int64)
     code, rng = LOSSES[loss], np.random.default_rng(0)
     values = [dual(problem, loss, A)]
     for sweep in range(15):

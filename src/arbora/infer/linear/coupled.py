@@ -269,8 +269,6 @@ class CoupledSolver:
         loss, norm, gap = estimates
         estimates = loss, norm - self._from_offset(k, multipliers), gap
         found = Multipliers(*to_triples(A, cost, view.ids))
-        if self.loss == "logistic":  # all pairs move in every round, so there are no candidates
-            return Visit(found, view.ids[:0], estimates)
         may_move[found.rows if view is self.everything else np.searchsorted(view.ids, found.rows)] = True
         return Visit(found, view.ids[may_move], estimates)
 

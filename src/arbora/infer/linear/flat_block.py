@@ -76,7 +76,7 @@ class _Block:
         self.weights = np.zeros((rows.n_features + 1, self.n_block), rows.dtype)
         self.multipliers = np.zeros((n_rows, self.n_block), rows.dtype)
         # A logistic multiplier is never at a bound, so there are no lists of active pairs.
-        self.active = np.empty((self.n_block, 0 if loss == "logistic" else n_rows), np.int32)
+        self.active = None if loss == "logistic" else np.empty((self.n_block, n_rows), np.int32)
         self.n_active, self.scratch = (
             np.zeros(self.n_block, np.int64),
             np.empty(rows.n_features + 1, rows.dtype),

@@ -12,9 +12,9 @@ mixture models. Technical report, Texas A&M University.
 
 import math
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.gibbs.normal_wishart import (
     EXACT,
     N_SCRATCH,

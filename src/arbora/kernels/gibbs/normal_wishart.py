@@ -24,9 +24,9 @@ Mathematics of Computation 28(126).
 import math
 from typing import Any, NamedTuple
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.products import FAST
 
 EXACT: dict[str, Any] = {

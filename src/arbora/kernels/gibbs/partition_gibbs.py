@@ -15,9 +15,9 @@ Reference: S. Favaro and Y. W. Teh (2013). MCMC for normalized random measure mi
 import math
 from typing import Any, NamedTuple
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.gibbs.normal_wishart import (
     EXACT,
     N_SCRATCH,

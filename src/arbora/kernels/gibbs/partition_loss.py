@@ -9,9 +9,9 @@ f(x) = x log(x) / n gives the variation of information, f(x) = x^2 / n^2 Binder'
 rows that are together in one of the partitions only. f is passed as a table.
 """
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.gibbs.normal_wishart import EXACT
 
 

@@ -7,9 +7,9 @@ topic in it; this takes the place of a running sum over all topics, whose additi
 
 import math
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.products import FAST
 from arbora.kernels.random import draw_index, draw_tables, mix_bits, next_unit, seed_state
 

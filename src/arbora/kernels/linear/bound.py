@@ -11,8 +11,9 @@ per class and one logarithm for all of them, that of a product of numbers betwee
 
 import math
 
-import numba as nb
 import numpy as np
+
+from arbora.kernels import deferred as nb
 
 _LONGEST = 10.0  # Newton's step over the safe one: slope over the curvature with fixed widths, never too long
 _SMALL = 1e-4  # below this width the series are exact

@@ -21,9 +21,9 @@ The bias is an additional feature with the constant value `bias`, hence regulari
 
 import math
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.order import shuffle
 from arbora.kernels.products import FAST, add_row
 
@@ -74,16 +74,21 @@ def logistic_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(inline="always", **FAST)
-def loss_and_gap(loss, a, m, c, one):  # type: ignore[no-untyped-def]
-    """Return the loss of one pair and its share of the duality gap."""
+def hinge_loss_and_gap(loss, a, m, c, one):  # type: ignore[no-untyped-def]
+    """Return the hinge or squared hinge loss of one pair and its share of the duality gap."""
     zero = one - one
     slack = max(one - m, zero)
     if loss == HINGE:
         value = c * slack
         return value, value + a * (m - one)
-    if loss == SQUARED_HINGE:
-        value = c * slack * slack
-        return value, value + a * (m - one) + (a * a / ((one + one) * (c + c)) if c > zero else zero)
+    value = c * slack * slack
+    return value, value + a * (m - one) + (a * a / ((one + one) * (c + c)) if c > zero else zero)
+
+
+@nb.njit(inline="always", **FAST)
+def logistic_loss_and_gap(a, m, c, one):  # type: ignore[no-untyped-def]
+    """Return the logistic loss of one pair and its share of the duality gap."""
+    zero = one - one
     value = c * (max(-m, zero) + math.log1p(math.exp(-abs(m))))
     entropy = zero
     if c > zero:
@@ -126,7 +131,7 @@ def _sweep_hinge_row(loss, A, cost, q, g, d, sums, active, n_active, i, one):  #
         if a == zero and m >= one:
             continue
         c = abs(cost[b])
-        value, gap = loss_and_gap(loss, a, m, c, one)
+        value, gap = hinge_loss_and_gap(loss, a, m, c, one)
         sums[0] += value
         sums[1] += a * m
         sums[2] += gap
@@ -190,8 +195,9 @@ def sweep_block(  # type: ignore[no-untyped-def]
 ):
     """Visit the rows in the given order for all classes of the block, updating W and the multipliers A in place.
 
-    Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move. Returns the loss, the
-    regulariser and the gap, summed over pairs as they were when visited: free estimates.
+    Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move (hinge losses). `active` is
+    None for the logistic loss: numba then compiles the code of this loss only. Returns the loss, the regulariser and
+    the gap, summed over pairs as they were when visited: free estimates.
     """
     n_block, last = W.shape[1], W.shape[0] - 1
     g, d, sums = np.empty(n_block, W.dtype), np.empty(n_block, W.dtype), np.zeros(3)
@@ -202,12 +208,12 @@ def sweep_block(  # type: ignore[no-untyped-def]
         for b in range(n_block):
             g[b] = bias * W[last, b]
         add_row(indptr, indices, data, i, W, g)
-        if loss == LOGISTIC:
+        if active is None:
             n_moved = _sweep_logistic_row(A[i], cost[i], norm2[i], g, d, sums, one)
-        elif has_work(A[i], cost[i], g, one):
+        else:
+            if not has_work(A[i], cost[i], g, one):  # most rows, once the classes are nearly trained
+                continue
             n_moved = _sweep_hinge_row(loss, A[i], cost[i], norm2[i], g, d, sums, active, n_active, i, one)
-        else:  # most rows, once the classes are nearly trained
-            continue
         if n_moved:
             add_to_weights(indptr, indices, data, i, bias, d, n_moved, W)
     return sums[0], sums[1] / 2, sums[2]
@@ -258,7 +264,7 @@ def sweep_active(  # type: ignore[no-untyped-def]
                 c, a = abs(cost[i, b]), A[i, b]
                 y = math.copysign(one, cost[i, b])
                 m *= y
-                _, gap = loss_and_gap(loss, a, m, c, one)
+                _, gap = hinge_loss_and_gap(loss, a, m, c, one)
                 total_gap += gap
                 beyond = m - one
                 if (a == zero and beyond > settled) or (loss == HINGE and a == c and beyond < -settled):
@@ -291,7 +297,8 @@ def certify_block(  # type: ignore[no-untyped-def]
 ):
     """Sum into losses[b] and gaps[b] the loss and the duality gap of each class at the current W and A.
 
-    Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move (hinge losses).
+    Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move. `active` is None for the
+    logistic loss.
     """
     n_block, last = W.shape[1], W.shape[0] - 1
     g = np.empty(n_block, W.dtype)
@@ -303,16 +310,21 @@ def certify_block(  # type: ignore[no-untyped-def]
         for b in range(n_block):
             g[b] = bias * W[last, b]
         add_row(indptr, indices, data, i, W, g)
-        if loss != LOGISTIC and not has_work(A[i], cost[i], g, one):
-            continue  # no loss and no gap
-        for b in range(n_block):
-            c, a = abs(cost[i, b]), A[i, b]
-            m = math.copysign(one, cost[i, b]) * g[b]
-            if loss != LOGISTIC and a == zero and m >= one:
-                continue
-            value, gap = loss_and_gap(loss, a, m, c, one)
-            losses[b] += value
-            gaps[b] += gap
-            if loss != LOGISTIC and can_move(loss, a, c, m - one, zero):
-                active[b, n_active[b]] = i
-                n_active[b] += 1
+        if active is None:
+            for b in range(n_block):
+                m = math.copysign(one, cost[i, b]) * g[b]
+                value, gap = logistic_loss_and_gap(A[i, b], m, abs(cost[i, b]), one)
+                losses[b] += value
+                gaps[b] += gap
+        elif has_work(A[i], cost[i], g, one):  # other rows have no loss and no gap
+            for b in range(n_block):
+                c, a = abs(cost[i, b]), A[i, b]
+                m = math.copysign(one, cost[i, b]) * g[b]
+                if a == zero and m >= one:
+                    continue
+                value, gap = hinge_loss_and_gap(loss, a, m, c, one)
+                losses[b] += value
+                gaps[b] += gap
+                if can_move(loss, a, c, m - one, zero):
+                    active[b, n_active[b]] = i
+                    n_active[b] += 1

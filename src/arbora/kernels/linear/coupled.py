@@ -15,18 +15,18 @@ The gap and the loss do not depend on K: `certify_scaled` is `coordinate.certify
 
 import math
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.linear.coordinate import (
     HINGE,
     LOGISTIC,
     SETTLED,
     can_move,
     has_work,
+    hinge_loss_and_gap,
     hinge_step,
-    logistic_step,
-    loss_and_gap,
+    logistic_loss_and_gap,
     squared_hinge_step,
 )
 from arbora.kernels.order import shuffle
@@ -39,18 +39,9 @@ _TILE = 256  # features whose weights, for a block, fit into the first-level cac
 
 
 @nb.njit(inline="always", **FAST)
-def _step(loss, a, m, c, q, one):  # type: ignore[no-untyped-def]
-    if loss == LOGISTIC:
-        return logistic_step(a, m, c, q, one)
-    return hinge_step(a, m, c, q, one) if loss == HINGE else squared_hinge_step(a, m, c, q, one)
-
-
-@nb.njit(inline="always", **FAST)
-def _move_pair(loss, cost, A, K, q, b, g, e, one):  # type: ignore[no-untyped-def]
-    """Take a step of class b of a row; update the scores g of the row and the change e of the weights."""
-    a, y = A[b], math.copysign(one, cost[b])
-    new = _step(loss, a, y * g[b], abs(cost[b]), q * K[b, b], one)
-    d = (new - a) * y
+def _move_pair(new, cost, A, K, q, b, g, e, one):  # type: ignore[no-untyped-def]
+    """Set the multiplier of class b of a row; update the scores g of the row and the change e of the weights."""
+    d = (new - A[b]) * math.copysign(one, cost[b])
     if d == one - one:
         return False
     A[b] = new
@@ -72,14 +63,17 @@ def _sweep_hinge_row(loss, cost, A, K, q, g, e, sums, active, n_active, i, one):
         e[b] = zero
         a, m = A[b], math.copysign(one, cost[b]) * g[b]
         if a > zero or m < one:
-            value, gap = loss_and_gap(loss, a, m, abs(cost[b]), one)
+            value, gap = hinge_loss_and_gap(loss, a, m, abs(cost[b]), one)
             sums[0] += value
             sums[1] += a * m
             sums[2] += gap
     moved = False
     for b in range(len(g)):
-        if A[b] > zero or math.copysign(one, cost[b]) * g[b] < one:
-            moved |= _move_pair(loss, cost, A, K, q, b, g, e, one)
+        a, m, c = A[b], math.copysign(one, cost[b]) * g[b], abs(cost[b])
+        if a > zero or m < one:
+            own = q * K[b, b]
+            new = hinge_step(a, m, c, own, one) if loss == HINGE else squared_hinge_step(a, m, c, own, one)
+            moved |= _move_pair(new, cost, A, K, q, b, g, e, one)
     for b in range(len(g)):
         beyond = math.copysign(one, cost[b]) * g[b] - one
         if (A[b] > zero or beyond < zero) and can_move(loss, A[b], abs(cost[b]), beyond, zero):
@@ -195,14 +189,15 @@ def polish_coupled(  # type: ignore[no-untyped-def]
                 c, a = abs(cost[i, b]), A[i, b]
                 y = math.copysign(one, cost[i, b])
                 m *= y
-                _, gap = loss_and_gap(loss, a, m, c, one)
+                _, gap = hinge_loss_and_gap(loss, a, m, c, one)
                 total_gap += gap
                 beyond = m - one
                 if (a == zero and beyond > settled) or (loss == HINGE and a == c and beyond < -settled):
                     continue
                 active[b, kept] = i
                 kept += 1
-                new = _step(loss, a, m, c, norm2[i] * own, one)
+                q = norm2[i] * own
+                new = hinge_step(a, m, c, q, one) if loss == HINGE else squared_hinge_step(a, m, c, q, one)
                 d = (new - a) * y
                 if d == zero:
                     continue
@@ -359,10 +354,16 @@ def certify_scaled(indptr, indices, data, cost, loss, bias, W, A, scales, losses
         for b in range(n_block):
             c = abs(cost[i, b])
             m = math.copysign(one, cost[i, b]) * g[b]
-            _, gap = loss_and_gap(loss, A[i, b], m, c, one)
+            if loss == LOGISTIC:
+                _, gap = logistic_loss_and_gap(A[i, b], m, c, one)
+            else:
+                _, gap = hinge_loss_and_gap(loss, A[i, b], m, c, one)
             total_gap += gap
             total_norm += A[i, b] * m
             for s in range(len(scales)):
-                value, _ = loss_and_gap(loss, c - c, scales[s] * m, c, one)
+                if loss == LOGISTIC:
+                    value, _ = logistic_loss_and_gap(c - c, scales[s] * m, c, one)
+                else:
+                    value, _ = hinge_loss_and_gap(loss, c - c, scales[s] * m, c, one)
                 losses[s] += value
     return total_norm / 2, total_gap

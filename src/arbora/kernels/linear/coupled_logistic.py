@@ -17,10 +17,10 @@ Only pairs whose gap is above a limit take a step (Newton's method, `coordinate.
 
 import math
 
-import numba as nb
 import numpy as np
 
-from arbora.kernels.linear.coordinate import LOGISTIC, logistic_step, loss_and_gap
+from arbora.kernels import deferred as nb
+from arbora.kernels.linear.coordinate import logistic_loss_and_gap, logistic_step
 from arbora.kernels.linear.softmax import exp_row
 from arbora.kernels.products import FAST, add_row
 
@@ -85,7 +85,7 @@ def logistic_gaps(cost, A, g, m, e, t, gaps, bits, powers, sums):  # type: ignor
     if m.itemsize == 8:
         for b in range(len(g)):
             m[b] = math.copysign(one, cost[b]) * g[b]
-            value, gaps[b] = loss_and_gap(LOGISTIC, A[b], m[b], abs(cost[b]), one)
+            value, gaps[b] = logistic_loss_and_gap(A[b], m[b], abs(cost[b]), one)
             loss += value
             norm += A[b] * m[b]
             total += gaps[b]

@@ -16,9 +16,9 @@ halved.
 
 import math
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.linear.softmax import exp_row
 from arbora.kernels.linear.softmax_tree import eliminate, substitute, times_covariance
 from arbora.kernels.products import FAST, add_row

@@ -22,9 +22,9 @@ few of thousands; `sweep_listed` visits the parts of those alone.
 
 from typing import Any, NamedTuple
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.order import shuffle
 from arbora.kernels.products import FAST, add_row
 

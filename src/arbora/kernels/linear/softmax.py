@@ -18,9 +18,9 @@ the proximal step of the loss. Distributions are stored as logarithms.
 
 import math
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.products import FAST, add_row
 
 _LOG2_E = 1.4426950408889634

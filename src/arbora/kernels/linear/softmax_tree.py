@@ -20,9 +20,9 @@ Nodes are in topological order; node 0 is above all others and has no variance, 
 
 import math
 
-import numba as nb
 import numpy as np
 
+from arbora.kernels import deferred as nb
 from arbora.kernels.linear.softmax import exp_row, log_softmax_row
 from arbora.kernels.products import FAST, add_row
 
