@@ -27,6 +27,7 @@ _LARGEST_LOG_SCALE = 12.0
 _LARGEST_SHIFT = 20.0  # sigmoids of higher values round to 1
 _MOST_PAIRS = 1 << 19  # scores that scale and shift are fitted to, if there are enough rows in them
 _ENOUGH_ROWS = 500
+_CACHED = 1 << 15  # scores at a time that stay in the cache
 
 
 class Calibration(NamedTuple):
@@ -135,35 +136,44 @@ def fit_normalized_sigmoid(
     known = known[::step]
     s, codes, share = scores[known].astype(np.float32), codes[known], weight[known] / weight[known].sum()
     rows = np.arange(known.size)
+    few = max(1, _CACHED // s.shape[1])
+    parts = [slice(first, first + few) for first in range(0, known.size, few)]
 
-    def objective(theta: NDArray[Any]) -> tuple[float, NDArray[Any]]:
-        scale = float(np.exp(theta[0]))
-        z = np.float32(scale) * s + np.float32(theta[1])
+    def part_objective(part: slice, scale: float, shift: float) -> NDArray[Any]:
+        scores, code, weight = s[part], codes[part], share[part]
+        row = rows[: len(code)]
+        z = np.float32(scale) * scores + np.float32(shift)
         small = np.exp(-np.abs(z))
-        logs = np.minimum(z, 0) - np.log1p(small)
+        logs = np.minimum(z, 0) - np.log(1 + small)  # faster than log1p; the error is below 1e-7
         top = logs.max(axis=1, keepdims=True)
         residual = np.exp(logs - top)
         total = residual.sum(axis=1, dtype=np.float64)
-        likely = (high - low) * logs[rows, codes] + low * logs.sum(axis=1, dtype=np.float64)
+        likely = (high - low) * logs[row, code] + low * logs.sum(axis=1, dtype=np.float64)
         residual /= total.astype(np.float32)[:, None]
         residual -= np.float32(low)
-        residual[rows, codes] -= np.float32(high - low)
+        residual[row, code] -= np.float32(high - low)
         residual *= np.where(z > 0, small, 1) / (1 + small)  # the slope of the logarithm of a sigmoid
-        slope = scale * (share @ np.einsum("ij,ij->i", residual, s, dtype=np.float64))
-        value = share @ (np.log(total) + top[:, 0] - likely)
-        return float(value), np.array([slope, share @ residual.sum(axis=1, dtype=np.float64)])
+        slope = scale * (weight @ np.einsum("ij,ij->i", residual, scores, dtype=np.float64))
+        value = weight @ (np.log(total) + top[:, 0] - likely)
+        return np.array([value, slope, weight @ residual.sum(axis=1, dtype=np.float64)])
 
-    def log_likelihood(calibration: Calibration) -> float:
-        with np.errstate(divide="ignore"):
-            log_p = np.log(class_probabilities(s, calibration, multilabel=False))
-        log_p = np.maximum(log_p, np.log(np.finfo(np.float64).tiny))
-        return float(share @ ((high - low) * log_p[rows, codes] + low * log_p.sum(axis=1)))
+    def objective(theta: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+        scale, shift = float(np.exp(theta[0])), float(theta[1])
+        value, *slope = np.sum([part_objective(part, scale, shift) for part in parts], axis=0)
+        return float(value), np.array(slope)
+
+    def softmax_objective(scale: float) -> float:
+        logs = np.float32(scale) * s
+        top = logs.max(axis=1, keepdims=True)
+        likely = (high - low) * logs[rows, codes] + low * logs.sum(axis=1, dtype=np.float64)
+        return float(share @ (np.log(np.exp(logs - top).sum(axis=1, dtype=np.float64)) + top[:, 0] - likely))
 
     bounds = [(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE), (-_LARGEST_SHIFT, _LARGEST_SHIFT)]
     start = np.array([np.log(plain.scale), 1e-3])
-    best = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-7}).x
-    found = Calibration(float(np.exp(best[0])), float(best[1]))
-    return found if log_likelihood(found) > log_likelihood(plain) else plain
+    best = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-7})
+    if best.fun >= softmax_objective(plain.scale):
+        return plain
+    return Calibration(float(np.exp(best.x[0])), float(best.x[1]))
 
 
 def smoothed_targets(n_choices: float, n_ways: Any) -> tuple[Any, Any]:
@@ -232,9 +242,14 @@ def fit_sigmoid(
     return Calibration(float(theta[0]), float(theta[1]))
 
 
+def class_log_odds(scores: NDArray[Any], calibration: Calibration) -> NDArray[Any]:
+    """Logarithms of the probabilities of exclusive classes, up to a constant for each row."""
+    scaled = calibration.scale * scores.astype(np.float64) + calibration.shift
+    return np.asarray(scaled if calibration.shift == 0 else log_expit(scaled))
+
+
 def class_probabilities(scores: NDArray[Any], calibration: Calibration, multilabel: bool) -> NDArray[Any]:
     """Compute probabilities from scores: sigmoids, which are divided by their sum unless labels are independent."""
-    scaled = calibration.scale * scores.astype(np.float64) + calibration.shift
     if multilabel:
-        return np.asarray(expit(scaled))
-    return np.asarray(softmax(scaled if calibration.shift == 0 else log_expit(scaled), axis=1))
+        return np.asarray(expit(calibration.scale * scores.astype(np.float64) + calibration.shift))
+    return np.asarray(softmax(class_log_odds(scores, calibration), axis=1))

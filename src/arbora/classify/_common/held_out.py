@@ -153,7 +153,9 @@ def fit_calibration(parts: Sequence[HeldOut], multilabel: bool, relative: bool =
     truth: NDArray[np.bool_] = labels.toarray()
     if multilabel:
         return fit_sigmoid(scores, truth, np.repeat(weight, truth.shape[1]))
-    if scores.shape[1] == 1:  # two classes that share a classifier
+    if scores.shape[1] == 2:
+        relative = True  # `decision_function` is the difference: with a softmax, probabilities rise with it
+    elif scores.shape[1] == 1:  # two classes that share a classifier
         scores, truth = np.hstack([-scores, scores]), np.hstack([~truth, truth])
     fit = fit_softmax_scale if relative else fit_normalized_sigmoid
     return fit(scores, truth.argmax(axis=1), weight)
