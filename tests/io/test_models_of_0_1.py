@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,17 @@ def assert_same_output(found, expected):
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
+@contextmanager
+def edited_manifest(folder):
+    """Change the manifest of a model, with a checksum that is right."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_bytes())
+    del manifest["checksum"]
+    yield manifest
+    body = json.dumps(manifest)[1:].encode()
+    path.write_bytes(f'{{"checksum": "{hashlib.sha256(body).hexdigest()}",\n'.encode() + body)
+
+
 @register
 class Renewed(BaseEstimator):
     """An estimator whose parameters and attributes have new names."""
@@ -74,14 +86,10 @@ def test_names_of_an_older_format_are_translated(tmp_path, monkeypatch):
     model.__dict__.update(old_=1, gone_=2, trace_=Trace())
     model.trace_.append(objective=1.0, step=0.5)
     save(model, tmp_path)
-    path = tmp_path / "manifest.json"
-    manifest = json.loads(path.read_bytes())
-    del manifest["checksum"]
-    manifest["version"] = 1
-    manifest["model"]["params"] = {"spread": "grid", "shared": True, "useless": 0}
-    manifest["model"]["class"] = "old.Renewed"
-    body = json.dumps(manifest)[1:].encode()
-    path.write_bytes(f'{{"checksum": "{hashlib.sha256(body).hexdigest()}",\n'.encode() + body)
+    with edited_manifest(tmp_path) as manifest:
+        manifest["version"] = 1
+        manifest["model"]["params"] = {"spread": "grid", "shared": True, "useless": 0}
+        manifest["model"]["class"] = "old.Renewed"
     name = f"{Renewed.__module__}.Renewed"
     monkeypatch.setitem(renamed.CLASSES, "old.Renewed", name)
     changes = Renamed(
@@ -96,3 +104,14 @@ def test_names_of_an_older_format_are_translated(tmp_path, monkeypatch):
     assert loaded.new_ == 1
     assert not hasattr(loaded, "gone_")
     assert loaded.trace_["change"].tolist() == [0.5]
+
+
+def test_a_parameter_that_a_file_does_not_have_keeps_the_predictions(tmp_path, monkeypatch):
+    save(Renewed(method="new"), tmp_path)
+    monkeypatch.setitem(
+        renamed.ADDED, f"{Renewed.__module__}.Renewed", {"method": "as before", "spread": 1.0}
+    )
+    assert load(tmp_path).get_params() == {"spread": None, "method": "new"}  # the file has both
+    with edited_manifest(tmp_path) as manifest:
+        del manifest["model"]["params"]["method"]
+    assert load(tmp_path).get_params() == {"spread": None, "method": "as before"}

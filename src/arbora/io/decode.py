@@ -13,7 +13,7 @@ from arbora.core.input.sparse_structure import structure_problem
 from arbora.io.encode import ARRAY_KINDS, SCALAR_KINDS, SPARSE_PARTS, is_fitted_name
 from arbora.io.errors import ModelFileError
 from arbora.io.registry import class_of, kind_of
-from arbora.io.renamed import current_class, current_names
+from arbora.io.renamed import ADDED, current_class, current_names
 
 _CONTAINERS: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 _FLOATS = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
@@ -140,7 +140,7 @@ class Decoder:
         fitted = {name: self.decode(member) for name, member in node["fitted"].items()}
         if self._renames:
             params, fitted = current_names(class_name, params, fitted)
-        value = cls(**params)
+        value = cls(**{**ADDED.get(class_name, {}), **params})
         for name, member in fitted.items():
             if not is_fitted_name(name):  # a file must not replace a method
                 raise ModelFileError(f"{class_name} cannot have learned an attribute {name!r}")

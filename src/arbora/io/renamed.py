@@ -3,6 +3,9 @@
 Format 2 is the current format. Its layout is that of format 1; the formats differ only in names. A file of format 1
 is decoded with the tables below: `CLASSES` for classes, `SINCE_FORMAT_1` for parameters, learned attributes and trace
 columns. A change of name adds a row here, together with a test that loads a model saved under the old name.
+
+A parameter that a file of any format does not have was added after the file was written. `ADDED` has the value with
+which the model predicts as it did then, where this is not the default.
 """
 
 from __future__ import annotations
@@ -62,6 +65,11 @@ SINCE_FORMAT_1: dict[str, Renamed] = {
         parameters={"concentration": "concentration_posterior"}, trace_columns={"gap": "gain"}
     ),
 }
+
+# Current class name in files -> parameters added since, with the value that keeps the predictions of older models.
+ADDED: dict[str, Mapping[str, Any]] = dict.fromkeys(
+    ("arbora.classify.RecursiveSVC", "arbora.classify.RecursiveLogisticRegression"), {"close_calls": "class"}
+)
 
 
 def current_class(name: str) -> str:

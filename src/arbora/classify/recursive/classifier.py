@@ -44,10 +44,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
+from arbora.classify._common.calibration import Calibration, class_log_odds
+from arbora.classify._common.close_calls import settle_close_calls
 from arbora.classify._common.held_out import keep_decisions, learn_decisions
 from arbora.classify._common.labels import encode_targets
 from arbora.classify._common.nested import NestedLogit
-from arbora.classify._common.node_predictor import NodePredictor
+from arbora.classify._common.node_predictor import NodePredictor, one_column
 from arbora.classify._common.training import (
     Training,
     check_training,
@@ -107,6 +109,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
         "cv": ["cv_object"],
         "scoring": [StrOptions(set(SCORES))],
         "threshold": THRESHOLD_CONSTRAINT,
+        "close_calls": [StrOptions({"path", "class"})],
         "prune_below": [Interval(Real, 0, None, closed="left"), None],
         "warm_start": ["boolean"],
         "engine": ENGINE_PARAMETER,
@@ -115,6 +118,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
 
     C_: float
     coupling_: Any
+    close_calls: str
 
     @property
     def _loss(self) -> str:
@@ -322,6 +326,20 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
             dtype=np.dtype(self.dtype),
         )
         return coef, intercept
+
+    def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
+        """Columns of the predicted classes: with one label and a tree, close calls are decided by the tree."""
+        learned = tuple(self.calibration_) != tuple(Calibration(1.0))  # or the probabilities have no meaning
+        if (
+            self.close_calls == "class"
+            or not learned
+            or self._multilabel
+            or not isinstance(self.structure_, Hierarchy)
+        ):
+            return super()._choose(scores)
+        closure = self.hierarchy_.ancestor_matrix[self.class_nodes_]
+        best = settle_close_calls(class_log_odds(scores, Calibration(*self.calibration_)), closure)
+        return one_column(best, scores.shape[1])
 
     def _linear_model(self) -> LinearModel | PartsModel:
         if "differences_" in self.__dict__:

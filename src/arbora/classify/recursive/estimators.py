@@ -78,6 +78,12 @@ class RecursiveSVC(RecursiveClassifier):
         Multilabel only: where to cut the scores of a row (`arbora.classify.thresholds`). "auto" is the better one of
         "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels or both
         give far too many.
+    close_calls : {"path", "class"}
+        With one label per row and a `Hierarchy`: how `predict` chooses among classes at least half as probable as the
+        most probable one. "path" takes the class whose path from the root agrees most, in expectation, with the true
+        path: about as many exact answers, and wrong answers are nearer to the truth. "class" takes the most probable
+        class, as `predict_proba` and `predict_top_k` rank them. Without a calibration, and with
+        `calibration="levels"`, it is always the first of the ranking.
     prune_below : float, optional
         Store the weights as sparse differences of nodes from their parents, without entries whose absolute value is
         not above this: for structures so large that a dense `coef_` does not fit. 0.0 drops only zeros.
@@ -180,6 +186,7 @@ class RecursiveSVC(RecursiveClassifier):
         scoring: str = "macro_f1",
         calibration: Any = "holdout",
         threshold: Any = "auto",
+        close_calls: str = "path",
         prune_below: float | None = None,
         dtype: str = "float32",
         warm_start: bool = False,
@@ -205,6 +212,7 @@ class RecursiveSVC(RecursiveClassifier):
         self.scoring = scoring
         self.calibration = calibration
         self.threshold = threshold
+        self.close_calls = close_calls
         self.prune_below = prune_below
         self.dtype = dtype
         self.warm_start = warm_start
@@ -241,8 +249,8 @@ class RecursiveLogisticRegression(RecursiveClassifier):
         Factors on the cost of the positive rows of each class.
     Cs, couplings, cv, scoring
         Candidates, folds (None is 3, the default) and score of the cross-validation.
-    calibration, threshold
-        How scores become probabilities, and sets of labels.
+    calibration, threshold, close_calls
+        How scores become probabilities, sets of labels, and a label if several are about equally probable.
     prune_below, dtype
         How weights are stored: as sparse differences or in full, and in which precision.
     warm_start, n_jobs, engine, random_state, checkpoint, verbose
@@ -293,6 +301,7 @@ class RecursiveLogisticRegression(RecursiveClassifier):
         scoring: str = "macro_f1",
         calibration: Any = "holdout",
         threshold: Any = "auto",
+        close_calls: str = "path",
         prune_below: float | None = None,
         dtype: str = "float32",
         warm_start: bool = False,
@@ -317,6 +326,7 @@ class RecursiveLogisticRegression(RecursiveClassifier):
         self.scoring = scoring
         self.calibration = calibration
         self.threshold = threshold
+        self.close_calls = close_calls
         self.prune_below = prune_below
         self.dtype = dtype
         self.warm_start = warm_start

@@ -1,0 +1,101 @@
+"""Close calls decided by the tree: the rule against its twin, and when it applies."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import softmax
+
+from arbora.classify import RecursiveLogisticRegression, RecursiveSVC
+from arbora.classify._common.close_calls import CLOSE, settle_close_calls
+from arbora.structure import Hierarchy, LabelGraph
+
+TREE = Hierarchy.from_paths(["a/1", "a/2", "a/3", "b/1/x", "b/1/y", "b/2", "c"])
+LEAVES = TREE.leaves()
+
+
+def random_closure(rng, n_classes):
+    nodes = np.arange(n_classes) + 8
+    closure = rng.random((n_classes, n_classes + 8)) < 0.3
+    closure[np.arange(n_classes), nodes] = True
+    return sp.csr_array(closure)
+
+
+def twin(log_odds, closure):
+    """Expected overlap over expected sizes, class by class."""
+    best = []
+    for proba in softmax(log_odds, axis=1):
+        sizes = closure.sum(axis=1)
+        values = []
+        for c, own in enumerate(proba):
+            shared = [(closure[c] & closure[other]).sum() for other in range(len(proba))]
+            value = 2 * proba @ shared / (sizes[c] + proba @ sizes)
+            values.append(value if own >= CLOSE * proba.max() else -1.0)
+        best.append(np.lexsort((-proba, -np.round(values, 12)))[0])
+    return np.array(best)
+
+
+@pytest.mark.parametrize("most_values", [1, 40, 1 << 20])
+def test_equals_its_twin(monkeypatch, most_values):
+    monkeypatch.setattr("arbora.classify._common.close_calls._MOST_VALUES", most_values)
+    rng = np.random.default_rng(0)
+    log_odds, closure = rng.normal(size=(60, 9)), random_closure(rng, 9)
+    log_odds[0] = 0.0  # all alike
+    found = settle_close_calls(log_odds, closure)
+    np.testing.assert_array_equal(found, twin(log_odds, closure.toarray()))
+    assert (found != log_odds.argmax(axis=1)).any()
+
+
+def test_clear_calls_stay():
+    rng = np.random.default_rng(1)
+    log_odds = 50 * rng.permuted(np.tile(np.arange(9.0), (20, 1)), axis=1)
+    found = settle_close_calls(log_odds, random_closure(rng, 9))
+    np.testing.assert_array_equal(found, log_odds.argmax(axis=1))
+    assert settle_close_calls(log_odds[:0], random_closure(rng, 9)).shape == (0,)
+
+
+def noisy_rows(n=400, seed=0):
+    """Rows that tell the branch of a class well, and the class badly."""
+    rng = np.random.default_rng(seed)
+    centres = {name: rng.normal(size=6) for name in TREE.names}
+    y = rng.choice(LEAVES, n)
+    X = np.array([sum(centres[node] for node in TREE.path(name)) for name in y])
+    return X + 3 * rng.normal(size=X.shape), y
+
+
+@pytest.mark.parametrize("estimator", [RecursiveSVC, RecursiveLogisticRegression])
+def test_the_tree_decides_close_calls_only(estimator):
+    X, y = noisy_rows()
+    model = estimator(structure=TREE, random_state=0).fit(X, y)
+    proba = model.predict_proba(X)
+    found = model.predict(X)
+    own = proba[np.arange(len(X)), np.searchsorted(model.classes_.astype(str), found.astype(str))]
+    first = model.classes_[proba.argmax(axis=1)]
+    assert (found != first).any()
+    assert (own >= CLOSE * proba.max(axis=1) * (1 - 1e-6)).all()
+    assert [path[-1] for path in model.predict_path(X)] == found.tolist()
+    np.testing.assert_array_equal(model.set_params(close_calls="class").predict(X), first)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"calibration": None},
+        {"structure": None},
+        {"structure": LabelGraph.from_edges([(name, "c") for name in LEAVES[:-1]])},
+    ],
+)
+def test_no_tree_or_no_probabilities(params):
+    X, y = noisy_rows()
+    model = RecursiveSVC(**{"structure": TREE, "random_state": 0} | params).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[model.decision_function(X).argmax(axis=1)])
+
+
+def test_too_few_rows_for_a_calibration():
+    X, y = np.eye(3), ["a/1", "a/2", "c"]
+    model = RecursiveSVC(structure=TREE, random_state=0).fit(X, y)
+    assert model.predict(X).tolist() == y
+
+
+def test_values_are_checked():
+    with pytest.raises(ValueError, match="close_calls"):
+        RecursiveSVC(structure=TREE, close_calls="tree").fit(*noisy_rows())
