@@ -49,6 +49,10 @@ rows and rows that violate added, 2.6 instead of 2.4 seconds: 1.1% of the pairs,
 for some of the 32 classes of a block); a start from near negatives (the gap of all rows is then 0.43, after a first
 sweep over all rows 0.30); passes that list pairs from the first sweep on (133,000 listed pairs in a block, 2.9
 seconds). A sweep over all rows is best until the gap is 0.1, passes that list pairs from there on.
+For `RecursiveSVC`, passes that list pairs do not pay at all (3.8 instead of 3.4 seconds on other documents of
+WordNet, 0.8 instead of 0.6 on LSHTC-small), and classes with proportional shares are too few to join (17 shared parts
+become 11). A stronger coupling (0.3 or 1) gains at most 0.2 points of hierarchical F1 on WordNet;
+`calibration="levels"` loses 2.3 points of micro-F1 there.
 """
 
 
