@@ -67,9 +67,10 @@ SINCE_FORMAT_1: dict[str, Renamed] = {
 }
 
 # Current class name in files -> parameters added since, with the value that keeps the predictions of older models.
-ADDED: dict[str, Mapping[str, Any]] = dict.fromkeys(
-    ("arbora.classify.RecursiveSVC", "arbora.classify.RecursiveLogisticRegression"), {"close_calls": "class"}
-)
+ADDED: dict[str, Mapping[str, Any]] = {
+    "arbora.classify.RecursiveLogisticRegression": {"close_calls": "class"},
+    "arbora.classify.RecursiveSVC": {"close_calls": "class"},
+}
 
 
 def current_class(name: str) -> str:
