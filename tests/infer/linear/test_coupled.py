@@ -11,6 +11,7 @@ from arbora.infer.linear import layout
 from arbora.infer.linear import shared_update as update_module
 from arbora.infer.linear.coupled import SCALES
 from arbora.infer.linear.flat import prepare_rows
+from arbora.infer.linear.layout import group_classes
 from arbora.kernels import LOSSES
 from arbora.kernels.linear.coordinate import SETTLED
 from arbora.kernels.linear.coupled import (
@@ -156,9 +157,10 @@ def test_add_parts_equals_numpy(dtype, n_features):
     rng = np.random.default_rng(0)
     parts = (rng.standard_normal((5, 700)) * (rng.random((5, 700)) < 0.5)).astype(dtype)
     ids, features = np.array([4, 1, 2]), np.sort(rng.permutation(700)[:n_features])
-    mix, W = rng.standard_normal((3, 6)).astype(dtype), rng.standard_normal((n_features, 6)).astype(dtype)
-    want = W + parts[np.ix_(ids, features)].T @ mix
-    add_parts(parts, ids, mix, features, W)
+    mix, W = rng.standard_normal((3, 4)).astype(dtype), rng.standard_normal((n_features, 6)).astype(dtype)
+    group = np.array([0, 0, 1, 3, 2, 3])
+    want = W + parts[np.ix_(ids, features)].T @ mix[:, group]
+    add_parts(parts, ids, mix, group, features, W)
     np.testing.assert_allclose(W, want, atol=TOLERANCE[dtype])
 
 
@@ -169,9 +171,10 @@ def test_add_change_equals_numpy(dtype, bias):
     rows, rng = prepare_rows(problem.X, dtype, bias), np.random.default_rng(1)
     change = (rng.standard_normal((40, 3)) * (rng.random((40, 3)) < 0.4)).astype(dtype)
     at, columns = np.nonzero(change)
-    mix, part = rng.standard_normal(3).astype(dtype), rng.standard_normal(8).astype(dtype)
-    want = part + problem.design.T @ (change @ mix)
-    add_change(*rows[:3], rows.bias, at, columns, change[at, columns], mix, part)
+    mix, part = rng.standard_normal(2).astype(dtype), rng.standard_normal(8).astype(dtype)
+    group = np.array([1, 0, 1])
+    want = part + problem.design.T @ (change @ mix[group])
+    add_change(*rows[:3], rows.bias, at, columns, change[at, columns], mix, group, part)
     np.testing.assert_allclose(part, want, atol=TOLERANCE[dtype])
 
 
@@ -183,16 +186,18 @@ def test_changes_of_several_parts_and_scores_equal_numpy(dtype, bias):
     change = (rng.standard_normal((40, 3)) * (rng.random((40, 3)) < 0.4)).astype(dtype)
     at, columns = np.nonzero(change)
     triples = at, columns, change[at, columns]
-    mix, parts = rng.standard_normal((2, 3)).astype(dtype), rng.standard_normal((5, 8)).astype(dtype)
+    mix, parts = rng.standard_normal((2, 2)).astype(dtype), rng.standard_normal((5, 8)).astype(dtype)
+    group = np.array([0, 1, 1])
     want = parts.astype(float)
-    want[[1, 4]] += mix @ change.T @ problem.design
-    add_changes(*rows[:3], rows.bias, *triples, mix, np.array([1, 4]), parts)
+    want[[1, 4]] += mix[:, group] @ change.T @ problem.design
+    add_changes(*rows[:3], rows.bias, *triples, mix, group, np.array([1, 4]), parts)
     np.testing.assert_allclose(parts, want, atol=TOLERANCE[dtype])
-    U = np.zeros((3, 8), dtype)
-    gather_changes(*rows[:3], rows.bias, *triples, U)
-    np.testing.assert_allclose(U, change.T @ problem.design, atol=TOLERANCE[dtype])
+    U = np.zeros((2, 8), dtype)
+    gather_changes(*rows[:3], rows.bias, *triples, group, U)
+    summed = np.column_stack([change[:, 0], change[:, 1] + change[:, 2]])
+    np.testing.assert_allclose(U, summed.T @ problem.design, atol=TOLERANCE[dtype])
     add_gathered(U, mix, np.array([1, 4]), parts)
-    want[[1, 4]] += mix @ change.T @ problem.design
+    want[[1, 4]] += mix @ summed.T @ problem.design
     np.testing.assert_allclose(parts, want, atol=2 * TOLERANCE[dtype])
     V = rng.standard_normal((8, 3)).astype(dtype)
     total = dot_rows(*rows[:3], rows.bias, *triples, V)
@@ -459,8 +464,19 @@ def test_changes_follow_alike_gathered_or_row_by_row(structure, together, monkey
 @pytest.mark.parametrize(("n_parts", "want"), [(1, False), (2, False), (30, True)])
 def test_changes_are_gathered_where_that_is_less_work(n_parts, want):
     rows = prepare_rows(sp.csr_array(np.ones((50, 10))), np.float64, 1.0)
-    changed = np.repeat(np.arange(50), 3)  # three classes of every row: 1,500 products and 40 for every part
-    assert update_module.gathers(rows, changed, 4, n_parts) is want
+    changed, group = (
+        np.repeat(np.arange(50), 3),
+        np.tile([0, 1, 2], 50),
+    )  # three groups of every row: 1,500 products
+    assert update_module.gathers(rows, changed, group, (n_parts, 4)) is want
+
+
+def test_classes_with_equal_shares_form_a_group():
+    rng = np.random.default_rng(0)
+    mix = rng.standard_normal((3, 4))[:, [2, 0, 0, 3, 2]]
+    sharing = group_classes(mix, np.float64)
+    np.testing.assert_array_equal(sharing.mix[:, sharing.group], mix)
+    assert sharing.mix.shape == (3, 3)
 
 
 # --- warm starts ---------------------------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ def fit_normalized_sigmoid(
 
     bounds = [(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE), (-_LARGEST_SHIFT, _LARGEST_SHIFT)]
     start = np.array([np.log(plain.scale), 1e-3])
-    best = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-7})
+    best = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-5})
     if best.fun >= softmax_objective(plain.scale):
         return plain
     return Calibration(float(np.exp(best.x[0])), float(best.x[1]))

@@ -44,7 +44,7 @@ from arbora.infer.linear.coupled_state import (
     no_multipliers,
 )
 from arbora.infer.linear.flat import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows, visiting_order
-from arbora.infer.linear.layout import Layout, coupling_of_wave, lay_out
+from arbora.infer.linear.layout import Layout, coupling_of_wave, group_classes, lay_out
 from arbora.infer.linear.logistic_visit import sweep_pairs
 from arbora.infer.linear.row_views import RowView, view_all, view_some
 from arbora.infer.linear.shared_update import update_shared
@@ -150,9 +150,9 @@ class CoupledSolver:
     def set_layout(self, layout: Layout) -> None:
         """Set the layout, which must have the same blocks as before."""
         self.layout = layout
-        self.local, self.mix = (
-            [np.asarray(shares, self.rows.dtype) for shares in kind] for kind in (layout.local, layout.mix)
-        )
+        dtype = self.rows.dtype
+        self.local = [np.asarray(shares, dtype) for shares in layout.local]
+        self.sharing = [group_classes(mix, dtype) for mix in layout.mix]
 
     def _block_arrays(
         self, k: int, view: RowView, multipliers: Multipliers, shared: NDArray[Any]
@@ -172,7 +172,7 @@ class CoupledSolver:
         if multipliers.rows.size:
             self._add_pairs(view, cost, A, self.local[k], W)
         if layout.seen[k].size:
-            add_parts(shared, layout.seen[k], self.mix[k], view.features, W)
+            add_parts(shared, layout.seen[k], *self.sharing[k], view.features, W)
         return cost, A, W
 
     def _add_pairs(
@@ -276,7 +276,7 @@ class CoupledSolver:
         self, wave: Sequence[int], old: list[Multipliers], new: list[Multipliers], shared: NDArray[Any]
     ) -> None:
         """Add the changes of the blocks of a wave to the shared parts."""
-        update_shared(self.rows, self.layout, self.mix, self.engine, wave, old, new, shared)
+        update_shared(self.rows, self.layout, self.sharing, self.engine, wave, old, new, shared)
 
     def _settings(self, state: CoupledState, seed: int) -> RoundSettings:
         """Return the settings of the next round."""
@@ -426,22 +426,23 @@ class CoupledSolver:
         key : str
             Prefix of the names of the pieces in the checkpoint.
         rough : bool
-            Whether the gap that a round over all rows estimates is enough, without a certificate. The first round
-            then goes only over the rows with given multipliers.
+            Whether the gap that a round estimates is enough, without a certificate. Rounds then go only over the
+            rows with given multipliers, if there are any.
         """
         pieces, state = RoundPieces(checkpoint, key), self.start(multipliers)
+        narrow = False  # whether no round goes over all rows
         if rough and multipliers is not None and self.loss != "logistic":
+            narrow = True
             state.candidates = [np.unique(block.rows).astype(np.int64) for block in multipliers]
-            state.starts_full = False
         monitor = Monitor(tol, max_iter, progress)
         pieces.resume(state, monitor)
         done = False
         while not done:
-            full = monitor.is_last or self.loss == "logistic" or state.next_is_full(tol)
+            full = not narrow and (monitor.is_last or self.loss == "logistic" or state.next_is_full(tol))
             pieces.begin(state, monitor)
             loss, norm, gap = self._round(pieces, state, full, seed)
             objective, certificate = loss + norm, None
-            reached = full and gap * state.gap_ratio <= tol * objective
+            reached = (full or narrow) and gap * state.gap_ratio <= tol * objective
             if rough and (reached or monitor.is_last):
                 gap *= state.gap_ratio
                 certificate = Certificate(1.0, float(objective), float(gap))

@@ -78,7 +78,6 @@ class CoupledState:
     gap_ratio: float = (
         0.4  # ratio of certified to estimated gap: a visit closes much of the gap that it meets
     )
-    starts_full: bool = True  # whether the first round goes over all rows
     n_rounds: int = 0
     n_restricted: int = 0  # rounds over the candidates since the last one over all rows
     full_gap: float = np.nan  # of the last round over all rows
@@ -98,11 +97,9 @@ class CoupledState:
         the tolerance. Only a full round finds out what is left.
         """
         if not self.n_rounds:
-            return self.starts_full
+            return True
         if not self.n_restricted:
             return False
-        if np.isnan(self.full_gap):  # there was no round over all rows
-            return True
         enough = max(_WORTH * self.full_gap, _BELOW_TOL * tol * self.objective)
         return bool(self.n_restricted >= _MOST_RESTRICTED or self.gap <= enough)
 

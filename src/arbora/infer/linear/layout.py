@@ -44,6 +44,25 @@ class Layout(NamedTuple):
     waves: list[NDArray[np.int64]]
 
 
+class Sharing(NamedTuple):
+    """Shares of the classes of a block in the shared parts that it sees; classes with equal shares form a group."""
+
+    mix: NDArray[Any]  # len(seen) x n_groups
+    group: NDArray[np.int64]  # of each class
+
+
+def group_classes(mix: NDArray[Any], dtype: Any) -> Sharing:
+    """Group the classes of a block by their shares in the shared parts: in a tree, by the node that they are below.
+
+    Examples
+    --------
+    >>> group_classes(np.array([[1.0, 1.0, 1.0], [0.0, 2.0, 2.0]]), np.float64).group
+    array([0, 1, 1])
+    """
+    distinct, group = np.unique(np.asarray(mix, dtype), axis=1, return_inverse=True)
+    return Sharing(np.ascontiguousarray(distinct), group.astype(np.int64))
+
+
 def lay_out(factor: sp.csc_array, together: int = 1) -> Layout:
     """Cut classes into blocks, parts into local and shared ones, and blocks into waves.
 

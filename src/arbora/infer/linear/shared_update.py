@@ -1,42 +1,46 @@
 """Updates of the parts that classes share, from changes of the multipliers of blocks.
 
 When the multipliers of the classes of a block (times their signs) change by D, rows by classes, the shared parts that
-the block sees change by mix (D'X). The product is computed from the left or from the right, whichever costs less:
+the block sees change by mix (D'X). Classes with the same shares in all of these parts form a group, and their changes
+are added up first: in a tree a block of 32 classes has a few groups. The product is computed from the left or from
+the right, whichever costs less:
 
 - (mix D') X walks the changed rows once for every part. Best for long sparse rows and few parts, such as the nodes
   above the leaves of a tree.
-- mix (D'X) walks them once for every change, into a dense matrix of the block, which is then added to all parts. Best
+- mix (D'X) walks them once for every group, into a dense matrix of the block, which is then added to all parts. Best
   for few features or many parts: in a dense graph a block sees nearly all parts.
 
-As many blocks are processed at a time as there are threads, so that these matrices need no more memory than the
-weights of the blocks did during their visit. Each part is updated by one thread, blocks in their order, so that the
-sums do not depend on the number of threads.
+So many blocks are processed at a time that these matrices need no more memory than the weights of the blocks did
+during their visit. Each part is updated by one thread, blocks in their order, so that the sums do not depend on the
+number of threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.core.chunks import split
 from arbora.core.engine import Engine
 from arbora.infer.linear.coupled_state import Multipliers
-from arbora.infer.linear.flat import LinearRows
-from arbora.infer.linear.layout import Layout
+from arbora.infer.linear.flat import BLOCK, LinearRows
+from arbora.infer.linear.layout import Layout, Sharing
 from arbora.kernels.linear.coupled import add_changes, add_gathered, gather_changes
 from arbora.kernels.triples import subtract_triples
 
 _GROUPS = 16  # of shared parts that are updated in parallel
+_DENSE_WORK = 0.15  # time of a product that is added to a dense matrix, relative to one of a sparse row
+
+Move = tuple[int, Multipliers, Multipliers]  # a block, its old multipliers and the new ones
 
 
 def update_shared(
     rows: LinearRows,
     layout: Layout,
-    mix: Sequence[NDArray[Any]],
+    sharing: Sequence[Sharing],
     engine: Engine,
     wave: Sequence[int],
     old: Sequence[Multipliers],
@@ -45,43 +49,71 @@ def update_shared(
 ) -> None:
     """Add the changes of the blocks of a wave to the shared parts, in the order of the blocks."""
 
-    def change(item: tuple[int, Multipliers, Multipliers]) -> tuple[NDArray[Any], ...]:
-        k, before, after = item
+    def change(move: Move) -> tuple[NDArray[Any], ...]:
+        k, before, after = move
         moved = before.rows.size and layout.seen[k].size
         triples = subtract_triples(*after, *before) if moved else tuple(after)
-        n_block, n_parts = len(layout.blocks[k]), len(layout.seen[k])
-        if not gathers(rows, triples[0], n_block, n_parts):
+        mix, group = sharing[k]
+        if not gathers(rows, triples[0], group[triples[1]], mix.shape):
             return triples
-        U = np.zeros((n_block, rows.n_features + 1), rows.dtype)
-        gather_changes(*rows[:3], rows.bias, *triples, U)
+        U = np.zeros((mix.shape[1], rows.n_features + 1), rows.dtype)
+        gather_changes(*rows[:3], rows.bias, *triples, group, U)
         return (U,)
 
-    moves = list(zip(wave, old, new, strict=True))
-    for some in split(len(moves), size=engine.n_workers, even=False):
-        changes = engine.map(change, moves[some])
-        blocks = [k for k, _, _ in moves[some]]
+    moves = [move for move in zip(wave, old, new, strict=True) if layout.seen[move[0]].size]
+    for some in _batches(moves, sharing, engine.n_workers * BLOCK):
+        changes = engine.map(change, some)
+        blocks = [k for k, _, _ in some]
 
         def add(span: tuple[int, int], blocks: list[int] = blocks, changes: Any = changes) -> None:
             for k, change in zip(blocks, changes, strict=True):
                 first, stop = np.searchsorted(layout.seen[k], span)
                 if first < stop:
-                    ids, share = layout.seen[k][first:stop], mix[k][first:stop]
+                    mix, group = sharing[k]
+                    ids, share = layout.seen[k][first:stop], mix[first:stop]
                     if len(change) == 1:
                         add_gathered(*change, share, ids, shared)
                     else:
-                        add_changes(*rows[:3], rows.bias, *change, share, ids, shared)
+                        add_changes(*rows[:3], rows.bias, *change, share, group, ids, shared)
 
         engine.map(add, spans(layout, blocks))
 
 
-def gathers(rows: LinearRows, changed: NDArray[np.int64], n_block: int, n_parts: int) -> bool:
-    """Whether it is cheaper to gather changes, sorted by row, in a dense matrix of the block first."""
+def _batches(moves: Sequence[Move], sharing: Sequence[Sharing], most: int) -> Iterator[list[Move]]:
+    """Cut the blocks into runs with at most so many groups together, or single blocks."""
+    batch, n_groups = list[Move](), 0
+    for move in moves:
+        more = sharing[move[0]].mix.shape[1]
+        if batch and n_groups + more > most:
+            yield batch
+            batch, n_groups = [], 0
+        batch.append(move)
+        n_groups += more
+    if batch:
+        yield batch
+
+
+def gathers(
+    rows: LinearRows, changed: NDArray[np.int64], group: NDArray[np.int64], shape: tuple[int, ...]
+) -> bool:
+    """Whether it is cheaper to gather the changes in a dense matrix, a row for each group, first.
+
+    Parameters
+    ----------
+    rows : LinearRows
+    changed, group : ndarray of int
+        Row and group of each change, sorted by row.
+    shape : (n_parts, n_groups)
+    """
+    n_parts, n_groups = shape
     if n_parts <= 1:
         return False
     is_new = np.concatenate([[True], changed[1:] != changed[:-1]])[: len(changed)]
     length = np.diff(rows.indptr)
-    each, once = int(length[changed].sum()), int(length[changed[is_new]].sum())
-    return each + n_parts * n_block * rows.n_features < n_parts * once
+    once = int(length[changed[is_new]].sum())
+    is_new[1:] |= group[1:] != group[:-1]
+    each = int(length[changed[is_new]].sum())
+    return bool(each + _DENSE_WORK * n_parts * n_groups * rows.n_features < n_parts * once)
 
 
 def spans(layout: Layout, blocks: Sequence[int]) -> list[tuple[int, int]]:

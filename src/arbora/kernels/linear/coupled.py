@@ -251,23 +251,33 @@ def add_rows(indptr, indices, data, bias, cost, A, K, W):  # type: ignore[no-unt
 
 
 @nb.njit(**FAST)
-def add_parts(parts, ids, mix, features, W):  # type: ignore[no-untyped-def]
-    """Add to W[j, b] the sum over p of parts[ids[p], features[j]] mix[p, b], a tile of features at a time."""
+def add_parts(parts, ids, mix, group, features, W):  # type: ignore[no-untyped-def]
+    """Add to W[j, b] the sum over p of parts[ids[p], features[j]] mix[p, group[b]], a tile of features at a time."""
     n_features, n_block = W.shape
+    n_groups = mix.shape[1]
+    sums, values = np.empty((n_groups, _TILE), W.dtype), np.zeros(_TILE, W.dtype)
     for first in range(0, n_features, _TILE):
-        stop = min(first + _TILE, n_features)
+        n_tile = min(_TILE, n_features - first)
+        sums[:] = 0
         for p in range(len(ids)):
             part = parts[ids[p]]
-            for j in range(first, stop):
-                v = part[features[j]]
-                if v != 0:
-                    for b in range(n_block):
-                        W[j, b] += v * mix[p, b]
+            for t in range(n_tile):
+                values[t] = part[features[first + t]]
+            for s in range(n_groups):
+                m = mix[p, s]
+                if m != 0:
+                    for t in range(_TILE):  # a constant length; what is beyond the tile is not used
+                        sums[s, t] += m * values[t]
+        for t in range(n_tile):
+            for b in range(n_block):
+                W[first + t, b] += sums[group[b], t]
 
 
 @nb.njit(**FAST)
-def add_change(indptr, indices, data, bias, rows, columns, change, mix, part):  # type: ignore[no-untyped-def]
-    """Add to one part the rows x_i times the sum over the changed classes b of change_ib mix[b].
+def add_change(  # type: ignore[no-untyped-def]
+    indptr, indices, data, bias, rows, columns, change, mix, group, part
+):
+    """Add to one part the rows x_i times the sum over the changed classes b of change_ib mix[group[b]].
 
     The changes are triples sorted by row, so that each row is read once.
     """
@@ -275,10 +285,10 @@ def add_change(indptr, indices, data, bias, rows, columns, change, mix, part):  
     s, n = 0, len(rows)
     while s < n:
         i = rows[s]
-        total = mix[columns[s]] * change[s]
+        total = mix[group[columns[s]]] * change[s]
         s += 1
         while s < n and rows[s] == i:
-            total += mix[columns[s]] * change[s]
+            total += mix[group[columns[s]]] * change[s]
             s += 1
         if total != 0:
             part[last] += bias * total
@@ -288,19 +298,27 @@ def add_change(indptr, indices, data, bias, rows, columns, change, mix, part):  
 
 @nb.njit(**FAST)
 def add_changes(  # type: ignore[no-untyped-def]
-    indptr, indices, data, bias, rows, columns, change, mix, ids, parts
+    indptr, indices, data, bias, rows, columns, change, mix, group, ids, parts
 ):
-    """Add the changes of a block to the parts `ids`; its classes have the shares mix[p] in part ids[p]."""
+    """Add the changes of a block to the parts `ids`; its groups of classes have the shares mix[p] in part ids[p]."""
     for p in range(len(ids)):
-        add_change(indptr, indices, data, bias, rows, columns, change, mix[p], parts[ids[p]])
+        add_change(indptr, indices, data, bias, rows, columns, change, mix[p], group, parts[ids[p]])
 
 
 @nb.njit(**FAST)
-def gather_changes(indptr, indices, data, bias, rows, columns, change, U):  # type: ignore[no-untyped-def]
-    """Add to U[b] the rows x_i times the changes of class b."""
+def gather_changes(  # type: ignore[no-untyped-def]
+    indptr, indices, data, bias, rows, columns, change, group, U
+):
+    """Add to U[s] the rows x_i times the changes of the classes of group s; runs of a group in a row are one walk."""
     last = U.shape[1] - 1
-    for s in range(len(rows)):
-        i, d, u = rows[s], change[s], U[columns[s]]
+    s, n = 0, len(rows)
+    while s < n:
+        i, at, d = rows[s], group[columns[s]], change[s]
+        s += 1
+        while s < n and rows[s] == i and group[columns[s]] == at:
+            d += change[s]
+            s += 1
+        u = U[at]
         u[last] += bias * d
         for k in range(indptr[i], indptr[i + 1]):
             u[indices[k]] += data[k] * d
@@ -308,14 +326,14 @@ def gather_changes(indptr, indices, data, bias, rows, columns, change, U):  # ty
 
 @nb.njit(**FAST)
 def add_gathered(U, mix, ids, parts):  # type: ignore[no-untyped-def]
-    """Add to parts[ids[p]] the sum over the classes b of mix[p, b] U[b], a tile of features at a time."""
-    n_block, n_features = U.shape
+    """Add to parts[ids[p]] the sum over the groups s of mix[p, s] U[s], a tile of features at a time."""
+    n_groups, n_features = U.shape
     for first in range(0, n_features, _TILE):
         stop = min(first + _TILE, n_features)
         for p in range(len(ids)):
             part = parts[ids[p]]
-            for b in range(n_block):
-                m, u = mix[p, b], U[b]
+            for s in range(n_groups):
+                m, u = mix[p, s], U[s]
                 if m != 0:
                     for j in range(first, stop):
                         part[j] += m * u[j]
