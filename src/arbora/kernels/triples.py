@@ -20,6 +20,11 @@ def to_triples(A, cost, ids):  # type: ignore[no-untyped-def]
     values = np.empty(count, A.dtype)
     at = 0
     for i in range(n):
+        some = False
+        for b in range(n_block):
+            some |= A[i, b] != 0
+        if not some:  # most rows, with a hinge loss
+            continue
         for b in range(n_block):
             if A[i, b] != 0:
                 rows[at], columns[at] = ids[i], b

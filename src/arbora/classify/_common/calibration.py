@@ -24,6 +24,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_expit, logit, softmax
 
 _LARGEST_LOG_SCALE = 12.0
+_SHIFT_UNIT = 5.0  # a change of the shift by this matters as much as one of the logarithm of the scale by 1
 _LARGEST_SHIFT = 20.0  # sigmoids of higher values round to 1
 _MOST_PAIRS = 1 << 19  # scores that scale and shift are fitted to, if there are enough rows in them
 _ENOUGH_ROWS = 500
@@ -50,7 +51,7 @@ def fit_scale(mean_log_likelihood: Callable[[float], float]) -> Calibration:
         lambda log_scale: -mean_log_likelihood(float(np.exp(log_scale))),
         bounds=(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE),
         method="bounded",
-        options={"xatol": 1e-5},
+        options={"xatol": 1e-4},
     )
     return Calibration(float(np.exp(best.x)))
 
@@ -131,9 +132,12 @@ def fit_normalized_sigmoid(
     """
     weight = np.ones(len(scores)) if weight is None else weight
     high, low = smoothed_targets(n_effective(weight), scores.shape[1])
-    plain, known = fit_softmax_scale(scores, codes, weight), np.flatnonzero(weight > 0)
+    known = np.flatnonzero(weight > 0)
     step = max(1, min(known.size * scores.shape[1] // _MOST_PAIRS, known.size // _ENOUGH_ROWS))
     known = known[::step]
+    if step > 1:
+        scores, codes, weight, known = scores[known], codes[known], weight[known], np.arange(known.size)
+    plain = fit_softmax_scale(scores, codes, weight)
     s, codes, share = scores[known].astype(np.float32), codes[known], weight[known] / weight[known].sum()
     rows = np.arange(known.size)
     few = max(1, _CACHED // s.shape[1])
@@ -158,9 +162,9 @@ def fit_normalized_sigmoid(
         return np.array([value, slope, weight @ residual.sum(axis=1, dtype=np.float64)])
 
     def objective(theta: NDArray[Any]) -> tuple[float, NDArray[Any]]:
-        scale, shift = float(np.exp(theta[0])), float(theta[1])
-        value, *slope = np.sum([part_objective(part, scale, shift) for part in parts], axis=0)
-        return float(value), np.array(slope)
+        scale, shift = float(np.exp(theta[0])), float(_SHIFT_UNIT * theta[1])
+        value, slope, shift_slope = np.sum([part_objective(part, scale, shift) for part in parts], axis=0)
+        return float(value), np.array([slope, _SHIFT_UNIT * shift_slope])
 
     def softmax_objective(scale: float) -> float:
         logs = np.float32(scale) * s
@@ -168,12 +172,13 @@ def fit_normalized_sigmoid(
         likely = (high - low) * logs[rows, codes] + low * logs.sum(axis=1, dtype=np.float64)
         return float(share @ (np.log(np.exp(logs - top).sum(axis=1, dtype=np.float64)) + top[:, 0] - likely))
 
-    bounds = [(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE), (-_LARGEST_SHIFT, _LARGEST_SHIFT)]
+    most = _LARGEST_SHIFT / _SHIFT_UNIT
+    bounds = [(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE), (-most, most)]
     start = np.array([np.log(plain.scale), 1e-3])
-    best = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-5})
+    best = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-6})
     if best.fun >= softmax_objective(plain.scale):
         return plain
-    return Calibration(float(np.exp(best.x[0])), float(best.x[1]))
+    return Calibration(float(np.exp(best.x[0])), float(_SHIFT_UNIT * best.x[1]))
 
 
 def smoothed_targets(n_choices: float, n_ways: Any) -> tuple[Any, Any]:

@@ -16,6 +16,7 @@ from arbora.core.products import csr_matmul, csr_matmul_sparse, is_small, small_
 from arbora.core.trace import Trace
 from arbora.core.warn_caller import warn_caller
 from arbora.infer.linear.flat_block import BlockSolution
+from arbora.kernels.linear.costs import fill_costs
 
 _SCORES_PER_CHUNK = 1 << 24  # at most 64 MiB of float32 scores at a time
 
@@ -63,7 +64,8 @@ def as_csr(X: Any) -> sp.csr_array:
 
 
 def signed_costs(
-    positives: sp.csc_array,
+    by_class: sp.csc_array,
+    block: range,
     row_cost: NDArray[Any],
     positive_weight: NDArray[Any],
     dtype: Any,
@@ -71,22 +73,29 @@ def signed_costs(
 ) -> NDArray[Any]:
     """Sign times cost of every (row, class): row_cost for negatives, times the weight of the class for positives.
 
-    `ids` are sorted row numbers, if not all rows are needed.
+    Parameters
+    ----------
+    by_class : sparse CSC of shape (n_samples, n_classes)
+        Marks the positives, with sorted rows.
+    block : range
+        Classes.
+    row_cost : ndarray of shape (n_samples,)
+    positive_weight : ndarray of shape (n_classes,)
+    dtype : dtype
+    ids : ndarray of int, optional
+        Sorted row numbers, if not all rows are needed.
+
+    Examples
+    --------
+    >>> positives = sp.csc_array([[1, 0], [0, 1], [0, 0]])
+    >>> signed_costs(positives, range(0, 2), np.array([1.0, 2.0, 3.0]), np.array([10.0, 1.0]), np.float64)
+    array([[10., -1.],
+           [-2.,  2.],
+           [-3., -3.]])
     """
-    n_block = positives.shape[1]
-    rows: NDArray[Any] = positives.indices
-    column = np.repeat(np.arange(n_block), np.diff(positives.indptr))
-    at = rows
-    if ids is not None and len(ids) < len(row_cost):
-        at = np.searchsorted(ids, rows)
-        here = at < len(ids)
-        here[here] = ids[at[here]] == rows[here]
-        at, rows, column = at[here], rows[here], column[here]
-        negative = -row_cost[ids].astype(dtype)
-    else:
-        negative = -row_cost.astype(dtype)
-    cost = np.repeat(negative[:, None], n_block, axis=1)
-    cost[at, column] = row_cost[rows] * positive_weight[column]
+    ids = np.arange(len(row_cost)) if ids is None else ids
+    cost = np.empty((len(ids), len(block)), dtype)
+    fill_costs(by_class.indptr, by_class.indices, block.start, row_cost, positive_weight, ids, cost)
     return cost
 
 

@@ -171,14 +171,12 @@ def _train_blocks(
     tol = _tolerance(training)
 
     def solve(columns: slice, first: Multipliers | None) -> BlockSolution:
-        positives, weight = by_class[:, columns], training.positive_weight[columns]
-        ids = np.arange(rows.n_samples)
+        block, ids = range(columns.start, columns.stop), np.arange(rows.n_samples)
         if options.near:
-            ids = nearest_rows(
-                np.unique(positives.indices).astype(np.int64), rows.n_samples, [options.seed, columns.start]
-            )
+            positives = np.unique(by_class[:, columns].indices).astype(np.int64)
+            ids = nearest_rows(positives, rows.n_samples, [options.seed, columns.start])
         view = view_all(rows) if len(ids) == rows.n_samples else view_some(rows, ids)
-        cost = signed_costs(positives, training.row_cost, weight, rows.dtype, ids)
+        cost = signed_costs(by_class, block, training.row_cost, training.positive_weight, rows.dtype, ids)
         if training.pair_weight is not None:
             factors = training.pair_weight(training.positives, columns)
             cost *= factors if len(ids) == len(factors) else factors[ids]

@@ -93,8 +93,7 @@ class BlockCosts:
 
     def __call__(self, block: range, ids: NDArray[np.int64]) -> NDArray[Any]:
         """Signs times costs, len(ids) x len(block)."""
-        columns = slice(block.start, block.stop)
-        return signed_costs(self.by_class[:, columns], self.row_cost, self.weight[columns], self.dtype, ids)
+        return signed_costs(self.by_class, block, self.row_cost, self.weight, self.dtype, ids)
 
 
 def block_costs(training: Training, order: NDArray[np.int64]) -> BlockCosts:

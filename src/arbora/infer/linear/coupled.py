@@ -54,6 +54,7 @@ from arbora.kernels.linear.coupled import (
     add_rows,
     certify_scaled,
     dot_rows,
+    mark_listed,
     polish_coupled,
     sweep_coupled,
 )
@@ -255,8 +256,7 @@ class CoupledSolver:
             n_active,
         )
         may_move = np.zeros(rows.n_samples, bool)
-        for b, n in enumerate(n_active.tolist()):
-            may_move[active[b, :n]] = True
+        mark_listed(active, n_active, may_move)
         full_work = rows.n_samples * n_block / (1.0 if rows.dense else SPARSE_PENALTY)
         n_pairs = int(n_active.sum())
         n_sweeps = min(MOST_ACTIVE_SWEEPS, int(_ACTIVE_WORK * full_work / n_pairs)) if n_pairs else 0

@@ -28,10 +28,10 @@ from arbora.core.engine import Engine
 from arbora.infer.linear.coupled_state import Multipliers
 from arbora.infer.linear.flat import BLOCK, LinearRows
 from arbora.infer.linear.layout import Layout, Sharing
-from arbora.kernels.linear.coupled import add_changes, add_gathered, gather_changes
+from arbora.kernels.linear.coupled import add_changes, add_gathered, count_walks, gather_changes
 from arbora.kernels.triples import subtract_triples
 
-_GROUPS = 16  # of shared parts that are updated in parallel
+_RUNS = 2  # of shared parts for each thread, which updates them in parallel with others
 _DENSE_WORK = 0.15  # time of a product that is added to a dense matrix, relative to one of a sparse row
 
 Move = tuple[int, Multipliers, Multipliers]  # a block, its old multipliers and the new ones
@@ -76,7 +76,7 @@ def update_shared(
                     else:
                         add_changes(*rows[:3], rows.bias, *change, share, group, ids, shared)
 
-        engine.map(add, spans(layout, blocks))
+        engine.map(add, spans(layout, blocks, _RUNS * engine.n_workers if engine.n_workers > 1 else 1))
 
 
 def _batches(moves: Sequence[Move], sharing: Sequence[Sharing], most: int) -> Iterator[list[Move]]:
@@ -108,17 +108,13 @@ def gathers(
     n_parts, n_groups = shape
     if n_parts <= 1:
         return False
-    is_new = np.concatenate([[True], changed[1:] != changed[:-1]])[: len(changed)]
-    length = np.diff(rows.indptr)
-    once = int(length[changed[is_new]].sum())
-    is_new[1:] |= group[1:] != group[:-1]
-    each = int(length[changed[is_new]].sum())
+    once, each = count_walks(rows.indptr, changed, group)
     return bool(each + _DENSE_WORK * n_parts * n_groups * rows.n_features < n_parts * once)
 
 
-def spans(layout: Layout, blocks: Sequence[int]) -> list[tuple[int, int]]:
+def spans(layout: Layout, blocks: Sequence[int], n_runs: int) -> list[tuple[int, int]]:
     """Cut the shared parts into runs with about the same number of updates from some blocks."""
     n_seen = np.bincount(np.concatenate([layout.seen[k] for k in blocks]), minlength=len(layout.shared))
     ends = np.cumsum(n_seen)
-    cuts = np.searchsorted(ends, np.arange(1, _GROUPS) * (n_seen.sum() / _GROUPS), side="right")
+    cuts = np.searchsorted(ends, np.arange(1, n_runs) * (n_seen.sum() / n_runs), side="right")
     return list(pairwise(np.unique([0, *cuts, len(ends)]).tolist()))

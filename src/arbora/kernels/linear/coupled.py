@@ -227,6 +227,14 @@ def polish_coupled(  # type: ignore[no-untyped-def]
 
 
 @nb.njit(**FAST)
+def mark_listed(active, n_active, mask):  # type: ignore[no-untyped-def]
+    """Set mask[i] for all listed rows i."""
+    for b in range(len(n_active)):
+        for s in range(n_active[b]):
+            mask[active[b, s]] = True
+
+
+@nb.njit(**FAST)
 def add_rows(indptr, indices, data, bias, cost, A, K, W):  # type: ignore[no-untyped-def]
     """Add sum_i x_i (a_i * y_i)' K, the contribution of the multipliers of a block, to its weights W."""
     n_block, last = W.shape[1], W.shape[0] - 1
@@ -303,6 +311,21 @@ def add_changes(  # type: ignore[no-untyped-def]
     """Add the changes of a block to the parts `ids`; its groups of classes have the shares mix[p] in part ids[p]."""
     for p in range(len(ids)):
         add_change(indptr, indices, data, bias, rows, columns, change, mix[p], group, parts[ids[p]])
+
+
+@nb.njit(**FAST)
+def count_walks(indptr, rows, group):  # type: ignore[no-untyped-def]
+    """Count the entries of the changed rows: each row once, and once for every run of a group in a row."""
+    once = each = 0
+    for s in range(len(rows)):
+        i = rows[s]
+        length = indptr[i + 1] - indptr[i]
+        is_new = s == 0 or rows[s - 1] != i
+        if is_new:
+            once += length
+        if is_new or group[s] != group[s - 1]:
+            each += length
+    return once, each
 
 
 @nb.njit(**FAST)
