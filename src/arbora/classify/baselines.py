@@ -46,6 +46,7 @@ _CONSTRAINTS: dict[str, Any] = {
     "threshold": THRESHOLD_CONSTRAINT,
     "checkpoint": CHECKPOINT_CONSTRAINT,
 }
+_NEGATIVES = {"negatives": [StrOptions({"all", "near"})]}
 
 
 def fit_weighted(
@@ -173,7 +174,7 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_CONSTRAINTS,
         "loss": [StrOptions({"hinge", "squared_hinge"})],
-        "negatives": [StrOptions({"all", "near"})],
+        **_NEGATIVES,
     }
 
     def __init__(
@@ -268,6 +269,11 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels or both
         give far too many. All but "zero" are learned on the rows that are held out for the calibration, with models
         as precise as the final one; `calibration=None` then holds out rows as "holdout" does.
+    negatives : {"all", "near"}
+        "near" trains each block of 32 classes on their positives and a sample of the rows (a sixteenth, at least
+        512 and as many as the positives; all rows if there are up to 2,048, or if this is more than half of them).
+        It is faster with thousands of classes, and less accurate: compare it with "all" on your data.
+        The duality gap is then that of the problem with these rows, not of the full one, and 1% is enough.
     dtype : "float32" or "float64"
         Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
@@ -320,7 +326,7 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
+    _parameter_constraints: ClassVar[dict[str, Any]] = {**_CONSTRAINTS, **_NEGATIVES}
 
     def __init__(
         self,
@@ -334,6 +340,7 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         class_weight: Any = None,
         calibration: Any = "holdout",
         threshold: Any = "auto",
+        negatives: str = "all",
         dtype: str = "float32",
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -349,6 +356,7 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         self.class_weight = class_weight
         self.calibration = calibration
         self.threshold = threshold
+        self.negatives = negatives
         self.dtype = dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
