@@ -20,6 +20,7 @@ from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import BLOCK, prepare_rows
 from arbora.infer.linear.flat_block import solve_block
 from arbora.kernels import LOSSES, sweep_block
+from arbora.kernels.linear.logistic import sweep_logistic
 from benchmarks._common.report import published
 from benchmarks._common.timing import best_of
 
@@ -60,13 +61,16 @@ def pass_seconds(X: sp.csr_array, loss: str, n_passes: int) -> list[float]:
     """Seconds of each of the first passes over all rows."""
     rows, cost = prepare_rows(X), planted_costs(X)
     W, A = np.zeros((X.shape[1] + 1, BLOCK), np.float32), np.zeros((X.shape[0], BLOCK), np.float32)
-    active = None if loss == "logistic" else np.empty((BLOCK, X.shape[0]), np.int32)
-    n_active = np.zeros(BLOCK, np.int64)
+    active, n_active = np.empty((BLOCK, X.shape[0]), np.int32), np.zeros(BLOCK, np.int64)
+    gaps = np.empty(X.shape[0], np.float32)
     rng, seconds = np.random.default_rng(0), []
     for _ in range(n_passes):
         order = rng.permutation(X.shape[0])
         start = perf_counter()
-        sweep_block(*rows[:4], cost, LOSSES[loss], rows.bias, W, A, order, active, n_active)
+        if loss == "logistic":
+            sweep_logistic(*rows[:4], cost, rows.bias, None, W, A, order, np.float32(-1), gaps)
+        else:
+            sweep_block(*rows[:4], cost, LOSSES[loss], rows.bias, W, A, order, active, n_active)
         seconds.append(perf_counter() - start)
     return seconds
 
@@ -109,7 +113,7 @@ def report(turns: int) -> None:
         f"{name}: {X.shape[0]:,} rows, {X.shape[1]:,} features, {X.nnz:,} non-zeros, float32; best of {turns}.\n"
     )
     products(X, turns)
-    print(f"\n`sweep_block`, {BLOCK} classes, one thread; ns per (non-zero x class).\n")
+    print(f"\n`sweep_block` and `sweep_logistic`, {BLOCK} classes, one thread; ns per (non-zero x class).\n")
     passes(X, turns)
     print(f"\n`solve_block`, {BLOCK} classes, one thread, default tolerance 1e-3.\n")
     solutions(X, turns)

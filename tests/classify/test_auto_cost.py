@@ -78,6 +78,7 @@ def test_the_sample_keeps_the_rows_of_small_classes(monkeypatch):
     """A tenth of the rows would have one row of each of these classes."""
     monkeypatch.setattr(auto_cost, "_MOST_ROWS", 100)
     monkeypatch.setattr(auto_cost, "_MOST_CLASSES", 5)
+    monkeypatch.setattr(auto_cost, "_FEW_CLASSES", 5)
     monkeypatch.setattr(auto_cost, "_FEW_POSITIVES", 8)
     sizes = np.array([300] + [7] * 100)
     y = np.repeat(np.arange(101), sizes)
@@ -88,6 +89,15 @@ def test_the_sample_keeps_the_rows_of_small_classes(monkeypatch):
     assert counts[:4].tolist() == [7] * 4
     assert sample.X.shape[0] <= 100 + 5 * 8
     assert counts[-1] < 50  # a large class is as large as in a sample of rows
+
+
+@pytest.mark.parametrize(("size", "n_sampled"), [(2, 128), (20, 48), (100, 32)])
+def test_more_classes_are_sampled_if_they_are_small(size, n_sampled):
+    """As many as have 960 rows together, within limits."""
+    y = np.repeat(np.arange(200), size)
+    X = np.random.default_rng(0).normal(size=(len(y), 3))
+    training = check_training(OneVsRestSVC(random_state=0), X, y, None, loss="squared_hinge", C=1.0)
+    assert auto_cost._sampled(training).positives.shape[1] == n_sampled
 
 
 def test_classes_that_differ_in_small_features_raise_the_cost():
@@ -177,6 +187,14 @@ def test_the_search_follows_what_the_scores_tell(losses, chosen, n_jobs, monkeyp
     rule = 1 / mean_squared_norm(sp.csr_array(X), np.ones(300))
     found = told(rule, [0.1, 1 / 3, 1.0, 3.0, 10.0, 30.0], losses, monkeypatch, n_jobs=n_jobs)
     assert found == pytest.approx(chosen, rel=1e-4)
+
+
+@pytest.mark.parametrize(("loss", "chosen"), [("squared_hinge", 30.0), ("hinge", 30.0), ("logistic", 100.0)])
+def test_the_logistic_loss_may_go_further_up(loss, chosen, monkeypatch):
+    X, _ = blobs(300)
+    rule = UNITS[loss] / mean_squared_norm(sp.csr_array(X), np.ones(300))
+    factors, losses = [1 / 3, 1.0, 3.0, 10.0, 30.0, 100.0], [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
+    assert told(rule, factors, losses, monkeypatch, loss) == pytest.approx(chosen, rel=1e-4)
 
 
 def test_the_entropy_is_the_loss_of_the_share_of_the_positives():

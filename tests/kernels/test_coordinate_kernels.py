@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 from arbora.infer.linear.flat import prepare_rows
 from arbora.kernels import LOSSES, certify_block, sweep_active, sweep_block
 from arbora.kernels.linear.coordinate import SETTLED
+from arbora.kernels.linear.logistic import sweep_logistic
 from support.coordinate_twins import TOLERANCE, best, shuffle, start
 from support.linear_problems import Problem, conjugate, loss_value, random_problem
 
@@ -35,17 +36,13 @@ def twin_sweep(problem: Problem, norm2, loss, W, A, rows):
         m = y * (x @ W[:, b])
         total_loss += c * loss_value(loss, m)
         total_norm += a * m / 2
-        if loss == "logistic":
-            p = 1 / (1 + math.exp(m))
-            total_gap += (a - c * p) ** 2 / (2 * c * p) if c else 0.0
-        else:
-            total_gap += c * loss_value(loss, m) + conjugate(loss, a, c) + a * m
+        total_gap += c * loss_value(loss, m) + conjugate(loss, a, c) + a * m
         new = best(loss, a, m, c, float(norm2[i]))
         W[:, b] += (new - a) * y * x
         A[i, b] = new
         ceiling = c if loss == "hinge" else math.inf
         at_floor, at_ceiling = new == 0 and m >= 1, new == ceiling and m <= 1
-        if c and loss != "logistic" and not at_floor and not at_ceiling:
+        if c and not at_floor and not at_ceiling:
             active[b].append(i)
     return W, A, active, (total_loss, total_norm, total_gap)
 
@@ -74,7 +71,7 @@ def twin_active(problem: Problem, norm2, loss, W, A, active, n_sweeps, enough, s
 
 
 @DTYPES
-@ALL_LOSSES
+@HINGES
 @BIASES
 @DENSITIES
 def test_sweep_equals_its_twin(dtype, loss, bias, density):
@@ -83,7 +80,7 @@ def test_sweep_equals_its_twin(dtype, loss, bias, density):
     W, A = start(problem, loss, dtype)
     order = np.random.default_rng(2).permutation(rows.n_samples)[:-3]  # the rows left out stay as they are
     want_W, want_A, want_active, want_sums = twin_sweep(problem, rows.norm2, loss, W, A, order)
-    active = None if loss == "logistic" else np.full((3, rows.n_samples), -1, np.int32)
+    active = np.full((3, rows.n_samples), -1, np.int32)
     n_active = np.full(3, 7)
     sums = sweep_block(
         *rows[:4], problem.cost, LOSSES[loss], rows.bias, W, A, order, active, n_active
@@ -92,10 +89,7 @@ def test_sweep_equals_its_twin(dtype, loss, bias, density):
     np.testing.assert_allclose(A, want_A, atol=tolerance, rtol=tolerance)
     np.testing.assert_allclose(W, want_W, atol=tolerance, rtol=tolerance)
     np.testing.assert_allclose(sums, want_sums, atol=tolerance, rtol=tolerance)
-    if loss == "logistic":
-        assert not n_active.any()
-    else:
-        assert [active[b, : n_active[b]].tolist() for b in range(3)] == want_active
+    assert [active[b, : n_active[b]].tolist() for b in range(3)] == want_active
 
 
 @DTYPES
@@ -141,7 +135,7 @@ def test_active_sweeps_stop_when_the_gap_is_small_enough():
 
 
 @DTYPES
-@ALL_LOSSES
+@HINGES
 @BIASES
 @DENSITIES
 def test_certificate_equals_its_twin(dtype, loss, bias, density):
@@ -149,7 +143,7 @@ def test_certificate_equals_its_twin(dtype, loss, bias, density):
     rows = prepare_rows(problem.X, dtype, bias)
     W, A = start(problem, loss, dtype)
     losses, gaps = np.full(3, np.nan), np.full(3, np.nan)
-    active = None if loss == "logistic" else np.empty((3, rows.n_samples), np.int32)
+    active = np.empty((3, rows.n_samples), np.int32)
     n_active = np.full(3, -1)
     certify_block(*rows[:3], problem.cost, LOSSES[loss], rows.bias, W, A, losses, gaps, active, n_active)
     c, margin = np.abs(problem.cost).astype(float), np.sign(problem.cost) * (problem.design @ W.astype(float))
@@ -158,16 +152,13 @@ def test_certificate_equals_its_twin(dtype, loss, bias, density):
     want = values + conjugate(loss, A.astype(float), c) + A * margin
     assert (want > -1e-6).all()  # Fenchel-Young: no pair has a negative share
     np.testing.assert_allclose(gaps, want.sum(0), rtol=TOLERANCE[dtype])
-    if loss == "logistic":
-        assert not n_active.any()
-        return
     free = (A > 0) & ((c > A) | (margin > 1) | ((loss == "squared_hinge") & (c > 0)))
     listed = free | ((A == 0) & (margin < 1) & (c > 0))
     for b in range(3):
         np.testing.assert_array_equal(active[b, : n_active[b]], np.flatnonzero(listed[:, b]))
 
 
-@ALL_LOSSES
+@HINGES
 def test_sweep_takes_64_bit_indices(loss):
     problem = random_problem(5)
     rows = prepare_rows(problem.X, np.float64, 1.0)
@@ -177,7 +168,7 @@ def test_sweep_takes_64_bit_indices(loss):
         W, A = start(problem, loss, np.float64)
         sweep_block(
             *some[:4], problem.cost, LOSSES[loss], some.bias, W, A, np.arange(40),
-            None if loss == "logistic" else np.empty((3, 40), np.int32), np.zeros(3, np.int64),
+            np.empty((3, 40), np.int32), np.zeros(3, np.int64),
         )  # fmt: skip
         results.append((W, A))
     np.testing.assert_array_equal(results[0][0], results[1][0])
@@ -190,11 +181,13 @@ def test_sweep_takes_64_bit_indices(loss):
 def step(loss, dtype, a, m, c, q):
     """Let the kernel visit one row of one class, with margin m and squared norm q; return the new multiplier."""
     W, A = np.array([[m], [0.0]], dtype), np.array([[a]], dtype)
-    sweep_block(
-        np.array([0, 1], np.int32), np.zeros(1, np.int32), np.ones(1, dtype), np.array([q], dtype),
-        np.array([[c]], dtype), LOSSES[loss], dtype(0), W, A, np.zeros(1, np.int64),
-        None if loss == "logistic" else np.empty((1, 1), np.int32), np.zeros(1, np.int64),
-    )  # fmt: skip
+    indptr, zero, cost = np.array([0, 1], np.int32), np.zeros(1, np.int32), np.array([[c]], dtype)
+    rows = indptr, zero, np.ones(1, dtype), np.array([q], dtype)
+    if loss == "logistic":
+        sweep_logistic(*rows, cost, dtype(0), None, W, A, zero, dtype(-1), np.empty(1, dtype))
+    else:
+        listed = np.empty((1, 1), np.int32), np.zeros(1, np.int64)
+        sweep_block(*rows, cost, LOSSES[loss], dtype(0), W, A, zero, *listed)
     return float(A[0, 0])
 
 

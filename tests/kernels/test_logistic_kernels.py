@@ -1,4 +1,4 @@
-"""Kernels of coupled logistic classes against plain twins."""
+"""Kernels of logistic classes, each on its own or coupled, against plain twins."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import scipy.sparse as sp
 from scipy.special import xlog1py, xlogy
 
 from arbora.infer.linear.flat import prepare_rows, visiting_order
-from arbora.infer.linear.logistic_visit import sweep_pairs
-from arbora.kernels.linear.coupled_logistic import (
+from arbora.infer.linear.logistic_visit import LogisticSweeps
+from arbora.kernels.linear.logistic import (
     add_columns,
     certify_logistic,
     couple_pairs,
@@ -58,6 +58,7 @@ def test_gaps_equal_numpy(dtype, spread):
             sums - 7, [losses.sum(), (A * m).sum(), gaps.sum()], atol=1e-4, **tolerance
         )
         np.testing.assert_allclose(total, gaps.sum(), atol=1e-6, **tolerance)
+        np.testing.assert_allclose(scratch[1], losses, atol=1e-6, **tolerance)
 
 
 def twin_sweep(problem, norm2, K, W, A, order, idle):
@@ -80,14 +81,18 @@ def twin_sweep(problem, norm2, K, W, A, order, idle):
 @BIASES
 @DENSITIES
 @pytest.mark.parametrize("idle", [-1.0, 0.1])
-def test_sweep_equals_its_twin(dtype, bias, density, idle):
-    problem = random_problem(1, density=density, bias=bias, dtype=dtype)
-    rows, K = prepare_rows(problem.X, dtype, bias), random_covariance(3, dtype)
+@pytest.mark.parametrize("coupled", [True, False])
+@pytest.mark.parametrize("n_block", [3, 6])  # up to four classes that move are changed one after the other
+def test_sweep_equals_its_twin(dtype, bias, density, idle, coupled, n_block):
+    problem = random_problem(1, n_block=n_block, density=density, bias=bias, dtype=dtype)
+    rows = prepare_rows(problem.X, dtype, bias)
+    K = random_covariance(n_block, dtype) if coupled else np.eye(n_block)
     W, A = start(problem, "logistic", dtype)
     order = np.random.default_rng(2).permutation(rows.n_samples)[:-3]  # the rows left out stay as they are
     want_W, want_A, want_sums, want_gaps = twin_sweep(problem, rows.norm2, K, W, A, order, idle)
     gaps = np.full(rows.n_samples, np.nan, dtype)
-    sums = sweep_logistic(*rows[:4], problem.cost, rows.bias, K, W, A, order, dtype(idle), gaps)
+    given = K if coupled else None
+    sums = sweep_logistic(*rows[:4], problem.cost, rows.bias, given, W, A, order, dtype(idle), gaps)
     np.testing.assert_allclose(A, want_A, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
     np.testing.assert_allclose(W, want_W, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
     np.testing.assert_allclose(sums, want_sums, atol=TOLERANCE[dtype], rtol=10 * TOLERANCE[dtype])
@@ -102,9 +107,25 @@ def test_certificate_equals_numpy(dtype, bias):
     W, A = start(problem, "logistic", dtype)
     m = np.copysign(1.0, problem.cost) * (problem.design @ W.astype(float))
     losses, gaps = twin_gaps(problem.cost, A, m)
-    found = certify_logistic(*rows[:3], problem.cost, rows.bias, W, A)
-    want = losses.sum(), (A * m).sum() / 2, gaps.sum()
-    np.testing.assert_allclose(found, want, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    found, found_gaps = np.full((2, 3), np.nan)
+    norm = certify_logistic(*rows[:3], problem.cost, rows.bias, W, A, found, found_gaps)
+    close = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
+    np.testing.assert_allclose(norm, (A * m).sum() / 2, **close)
+    np.testing.assert_allclose(found, losses.sum(axis=0), **close)
+    np.testing.assert_allclose(found_gaps, gaps.sum(axis=0), **close)
+
+
+def test_sweep_takes_64_bit_indices():
+    problem = random_problem(5)
+    rows = prepare_rows(problem.X, np.float64, 1.0)
+    wide = rows._replace(indptr=rows.indptr.astype(np.int64), indices=rows.indices.astype(np.int64))
+    results = []
+    for some in (rows, wide):
+        W, A = start(problem, "logistic", np.float64)
+        sweep_logistic(*some[:4], problem.cost, some.bias, None, W, A, np.arange(40), -1.0, np.empty(40))
+        results.append((W, A))
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
 
 
 @DTYPES
@@ -124,10 +145,11 @@ def test_weights_of_multipliers_equal_numpy(dtype, bias, density):
     np.testing.assert_allclose(W, want, atol=10 * TOLERANCE[dtype])
 
 
-def test_sweeps_over_the_rows_with_the_gap_increase_the_dual():
+@pytest.mark.parametrize("coupled", [True, False])
+def test_sweeps_over_the_rows_with_the_gap_increase_the_dual(coupled):
     """Further sweeps leave a smaller dual suboptimality than one, and the weights still belong to the multipliers."""
     problem = random_problem(7, n_samples=200, density=0.3, bias=1.0, dtype=np.float64)
-    rows, K = prepare_rows(problem.X, np.float64, 1.0), random_covariance(3)
+    rows, K = prepare_rows(problem.X, np.float64, 1.0), random_covariance(3) if coupled else np.eye(3)
     cost = np.where(problem.cost == 0, 1.0, 50 * problem.cost)
     order = visiting_order(rows.n_samples, np.random.default_rng(0))
 
@@ -138,10 +160,14 @@ def test_sweeps_over_the_rows_with_the_gap_increase_the_dual():
 
     W, A = np.zeros((problem.X.shape[1] + 1, 3)), np.zeros_like(cost)
     once_W, once = W.copy(), A.copy()
+    given = K if coupled else None
+    sweeps = LogisticSweeps(rows, cost, given, W, A)
+    single = LogisticSweeps(rows, cost, given, once_W, once)
     for _ in range(3):
-        gap = sweep_pairs(rows, cost, K, W, A, order, -1.0)[2]
-        arrays = *rows[:4], cost, rows.bias, K, once_W, once
-        once_gap = sweep_logistic(*arrays, order, -1.0, np.empty(rows.n_samples))[2]
-        assert gap <= once_gap
+        gap = sweeps.over_rows(order, -1.0)[2]
+        before = dual(A)
+        sweeps.over_rows_with_the_gap(-1.0)
+        assert dual(A) > before
+        assert gap <= single.over_rows(order, -1.0)[2]
         assert dual(A) > dual(once)
     np.testing.assert_allclose(W, problem.design.T @ np.copysign(A, cost) @ K, atol=1e-9)

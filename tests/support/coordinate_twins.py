@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from arbora.kernels.linear.coordinate import NEWTON_STEPS, NEWTON_STOP
+from arbora.kernels.linear.logistic import NEWTON_STEPS, NEWTON_STOP
 from support.linear_problems import Problem
 
 TOLERANCE = {np.float32: 1e-4, np.float64: 1e-10}

@@ -205,7 +205,7 @@ def test_changes_of_several_parts_and_scores_equal_numpy(dtype, bias):
 
 
 @DTYPES
-@ALL_LOSSES
+@HINGES
 @BIASES
 def test_scaled_certificate_equals_numpy(dtype, loss, bias):
     problem = random_problem(5, bias=bias, dtype=dtype)

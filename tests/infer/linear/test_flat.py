@@ -17,6 +17,7 @@ from arbora.core.memory import available_memory, require_memory
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.flat_block import solve_block
 from arbora.kernels import LOSSES, sweep_active, sweep_block
+from arbora.kernels.linear.logistic import sweep_logistic
 from support.linear_problems import Problem, dual, primal, random_problem, weights_of
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -193,12 +194,16 @@ def test_dual_never_falls(loss, dtype):
     problem = random_problem(6, n_samples=60, dtype=dtype)
     rows = prepare_rows(problem.X, dtype, problem.bias)
     W, A = np.zeros((8, 3), dtype), np.zeros((60, 3), dtype)
-    active, n_active = None if loss == "logistic" else np.empty((3, 60), np.int32), np.zeros(3, np.int64)
+    active, n_active = np.empty((3, 60), np.int32), np.zeros(3, np.int64)
     code, rng = LOSSES[loss], np.random.default_rng(0)
     values = [dual(problem, loss, A)]
     for sweep in range(15):
         order = rng.permutation(60)
-        sweep_block(*rows[:4], problem.cost, code, rows.bias, W, A, order, active, n_active)
+        if loss == "logistic":
+            gaps = np.empty(60, dtype)
+            sweep_logistic(*rows[:4], problem.cost, rows.bias, None, W, A, order, dtype(0), gaps)
+        else:
+            sweep_block(*rows[:4], problem.cost, code, rows.bias, W, A, order, active, n_active)
         values.append(dual(problem, loss, A))
         if loss != "logistic":
             sweep_active(

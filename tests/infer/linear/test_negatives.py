@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from arbora.classify import OneVsRestSVC
+from arbora.classify import OneVsRestLogistic, OneVsRestSVC
 from arbora.classify._common.training import seed_of
 from arbora.infer.linear import flat_block
 from arbora.infer.linear.coupled_state import multipliers_of_rows
@@ -13,6 +13,9 @@ from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.flat_block import solve_block
 from arbora.infer.linear.negatives import nearest_rows
 
+FLAT = pytest.mark.parametrize(
+    ("estimator", "loss"), [(OneVsRestSVC, "squared_hinge"), (OneVsRestLogistic, "logistic")]
+)
 HINGES = pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 
 
@@ -90,13 +93,14 @@ def test_near_rows_are_the_positives_and_a_sample():
     assert not np.array_equal(nearest_rows(special, 100_000, [0, 32]), ids)
 
 
-def test_near_training_solves_the_problem_of_the_near_rows():
+@FLAT
+def test_near_training_solves_the_problem_of_the_near_rows(estimator, loss):
     """The weights are those of a fit on these rows; they contain all positives of the block."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 150, 6000)
     X = sp.csr_array(sp.random_array((6000, 200), density=0.03, rng=rng) + sp.csr_array(np.eye(200)[y]))
     params = {"C": 1.0, "tol": 0.01, "calibration": None, "dtype": "float64", "random_state": 0}
-    model = OneVsRestSVC(negatives="near", **params).fit(X, y)
+    model = estimator(negatives="near", **params).fit(X, y)
     block = range(30)  # of the first of five blocks
     special = np.flatnonzero(np.isin(y, block))
     seed = seed_of(0, resumable=False)
@@ -104,28 +108,35 @@ def test_near_training_solves_the_problem_of_the_near_rows():
     assert np.isin(special, ids).all()
     assert len(ids) < 3000
     cost = np.where(y[ids, None] == np.arange(30), 1.0, -1.0)
-    want = solve_block(prepare_rows(X[ids], np.float64, 1.0), cost, loss="squared_hinge", tol=0.01, seed=seed)
+    want = solve_block(prepare_rows(X[ids], np.float64, 1.0), cost, loss=loss, tol=0.01, seed=seed)
     np.testing.assert_allclose(model.coef_[:30].T, want.weights[:-1], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(model.intercept_[:30], want.weights[-1])
 
 
-def test_near_models_do_not_depend_on_threads_and_small_ones_are_exact():
+@FLAT
+def test_near_models_do_not_depend_on_threads_and_small_ones_are_exact(estimator, loss):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 150, 6000)
     X = sp.random_array((6000, 200), density=0.03, rng=rng, format="csr") + sp.csr_array(np.eye(200)[y])
-    params = {"C": 1.0, "tol": 0.01, "calibration": None, "random_state": 0}
-    one, two = (OneVsRestSVC(negatives="near", n_jobs=n, **params).fit(X, y) for n in (1, 2))
+    params = {
+        "C": 1.0 if loss == "squared_hinge" else 30.0,
+        "tol": 0.01,
+        "calibration": None,
+        "random_state": 0,
+    }
+    one, two = (estimator(negatives="near", n_jobs=n, **params).fit(X, y) for n in (1, 2))
     np.testing.assert_array_equal(one.coef_, two.coef_)
-    exact = OneVsRestSVC(**params).fit(X, y)
+    exact = estimator(**params).fit(X, y)
     assert not np.array_equal(one.coef_, exact.coef_)
     assert (one.predict(X) == exact.predict(X)).mean() > 0.95
-    small = [OneVsRestSVC(negatives=kind, **params).fit(X[:2000], y[:2000]) for kind in ("all", "near")]
+    small = [estimator(negatives=kind, **params).fit(X[:2000], y[:2000]) for kind in ("all", "near")]
     np.testing.assert_array_equal(small[0].coef_, small[1].coef_)
 
 
-def test_near_training_names_the_gap_that_it_missed():
+@pytest.mark.parametrize("estimator", [OneVsRestSVC, OneVsRestLogistic])
+def test_near_training_names_the_gap_that_it_missed(estimator):
     rng = np.random.default_rng(0)
     X = sp.random_array((300, 50), density=0.2, rng=rng, format="csr")
-    model = OneVsRestSVC(C=100.0, negatives="near", max_iter=1, calibration=None)
+    model = estimator(C=100.0, negatives="near", max_iter=1, calibration=None)
     with pytest.warns(ConvergenceWarning, match=r"reached 0\.01 \(tol=0\.001, and at least 0\.01 for near"):
         model.fit(X, rng.integers(0, 3, 300))

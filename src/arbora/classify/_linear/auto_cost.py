@@ -7,7 +7,7 @@ the labels have cannot be read from the rows: standardised measurements need bet
 units. The cost therefore moves from there by factors of about three as long as the scores tell more about held-out
 labels: what they tell is the entropy of the labels minus their log loss, and a step must add 1% to it. A share of the
 loss itself would not do, since it says nothing about labels that are mostly noise. The search has a fixed size (some
-thousand rows, some tens of classes, coarse training), so that its share of a large fit is small.
+thousand rows, 32 classes or up to 128 small ones, coarse training), so that its share of a large fit is small.
 """
 
 from __future__ import annotations
@@ -28,12 +28,17 @@ from arbora.core.engine import Engine
 from arbora.core.input.folds import random_splits
 
 UNITS = {"hinge": 1.0, "squared_hinge": 1.0, "logistic": 10.0}  # where the search starts
-_UPWARDS, _DOWNWARDS = (3.0, 10.0, 30.0), (1 / 3, 0.1)  # the search goes where the first step is better
-_LARGEST = {"logistic": 10.0}  # factor: beyond it training is slow and hardly anything changes
+_UPWARDS, _DOWNWARDS = (
+    (3.0, 10.0, 30.0, 100.0),
+    (1 / 3, 0.1),
+)  # the search goes where the first step is better
+_LARGEST = {"hinge": 30.0, "squared_hinge": 30.0}  # factor: beyond it hardly any multiplier is at its bound
 _LEAST_GAIN = 0.01  # share of what the scores tell about the labels that a further factor must add
 _LEAST_TOLD = 0.01  # ... which is at least this share of the entropy of the labels
-_MOST_ROWS, _MOST_CLASSES = 4_000, 32
+_MOST_ROWS = 4_000
 _FEW_POSITIVES = 30  # of a class, if it has them
+_FEW_CLASSES, _MOST_CLASSES = 32, 128  # as many as have _ENOUGH_POSITIVES together
+_ENOUGH_POSITIVES = _FEW_CLASSES * _FEW_POSITIVES
 _FEWEST_POSITIVES = 10  # of held-out rows: fewer say nothing
 _FEWEST_ROWS = 50  # too few to choose anything on a fifth of them
 _FEW_ROWS, _N_FOLDS = 1_000, 5  # so few rows are all held out once, in folds
@@ -124,6 +129,23 @@ def choose_cost(training: Training, engine: Engine) -> float:
     return best * start
 
 
+def _sampled_classes(
+    training: Training, rows: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Classes of random labels of the given rows: some tens, and more if they have few positives.
+
+    A fifth of the positives of 32 classes with a few documents each is too little to tell costs apart.
+    """
+    labels, n_classes = training.positives[rows].indices, training.positives.shape[1]
+    classes, first = np.unique(rng.permutation(labels), return_index=True)
+    classes = classes[np.argsort(first)[:_MOST_CLASSES]].astype(np.int64)
+    n_positive = np.bincount(training.positives.indices, minlength=n_classes)[classes]
+    n_sampled = np.bincount(labels, minlength=n_classes)[classes]
+    total = np.cumsum(np.maximum(n_sampled, np.minimum(n_positive, _FEW_POSITIVES)))
+    n_needed = int(np.searchsorted(total, _ENOUGH_POSITIVES)) + 1
+    return np.sort(classes[: max(_FEW_CLASSES, n_needed)])
+
+
 def _sampled(training: Training) -> Training:
     """Random rows, the classes of random documents among them, and up to _FEW_POSITIVES rows of each of these.
 
@@ -131,8 +153,7 @@ def _sampled(training: Training) -> Training:
     """
     rng = np.random.default_rng(training.options.seed)
     rows = np.sort(rng.permutation(training.X.shape[0])[:_MOST_ROWS])
-    classes, first = np.unique(rng.permutation(training.positives[rows].indices), return_index=True)
-    chosen = np.sort(classes[np.argsort(first)[:_MOST_CLASSES]]).astype(np.int64)
+    chosen = _sampled_classes(training, rows, rng)
     if len(rows) < training.X.shape[0]:
         by_class = training.with_columns(chosen).positives.tocoo()
         ranked = np.lexsort((rng.random(by_class.nnz), ~np.isin(by_class.row, rows), by_class.col))

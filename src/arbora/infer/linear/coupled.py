@@ -45,7 +45,7 @@ from arbora.infer.linear.coupled_state import (
 )
 from arbora.infer.linear.flat import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows, visiting_order
 from arbora.infer.linear.layout import Layout, coupling_of_wave, group_classes, lay_out
-from arbora.infer.linear.logistic_visit import sweep_pairs
+from arbora.infer.linear.logistic_visit import IDLE, LogisticSweeps
 from arbora.infer.linear.row_views import RowView, view_all, view_some
 from arbora.infer.linear.shared_update import update_shared
 from arbora.kernels import LOSSES
@@ -58,14 +58,13 @@ from arbora.kernels.linear.coupled import (
     polish_coupled,
     sweep_coupled,
 )
-from arbora.kernels.linear.coupled_logistic import add_columns, certify_logistic, couple_pairs
+from arbora.kernels.linear.logistic import add_columns, certify_logistic, couple_pairs
 from arbora.kernels.triples import from_triples, to_triples
 
 _ACTIVE_WORK = (
     1.0  # on the pairs that can move, as a multiple of a sweep: other blocks may have moved meanwhile
 )
 _LARGEST_GAP_RATIO = 8.0  # largest assumed ratio of certified to estimated gap
-_IDLE = 0.1  # a logistic pair with less than this share of the mean gap is skipped
 _TINY = float(np.finfo(np.float64).tiny)
 SCALES = (1.0, 1.0025, 1.005, 1.01, 1.015, 1.02, 1.03, 1.05)
 
@@ -237,7 +236,9 @@ class CoupledSolver:
         n_block = A.shape[1]
         order = visiting_order(rows.n_samples, np.random.default_rng(seed))
         if self.loss == "logistic":  # a multiplier is never at a bound: there are no lists of active pairs
-            loss, norm, gap = sweep_pairs(rows, cost, K, W, A, order, idle)
+            sweeps = LogisticSweeps(rows, cost, K, W, A)
+            loss, norm, gap = sweeps.over_rows(order, idle)
+            sweeps.over_rows_with_the_gap(idle)
             estimates = loss, norm - self._from_offset(k, multipliers), gap
             return Visit(Multipliers(*to_triples(A, cost, view.ids)), view.ids[:0], estimates)
         active = np.empty((n_block, rows.n_samples), np.int32)
@@ -283,7 +284,7 @@ class CoupledSolver:
         idle = -1.0
         if self.loss == "logistic" and state.n_rounds:
             n_pairs = self.rows.n_samples * self.layout.blocks[-1].stop
-            idle = _IDLE * state.gap / n_pairs
+            idle = IDLE * state.gap / n_pairs
         return RoundSettings(seed, state.n_rounds, idle)
 
     def _waves(self, settings: RoundSettings) -> list[int]:
@@ -358,7 +359,9 @@ class CoupledSolver:
             losses = np.zeros(len(scales))
             cost, A, W = self._block_arrays(k, self.everything, state.multipliers[k], state.shared)
             if self.loss == "logistic":
-                losses[0], norm, gap = certify_logistic(*self.rows[:3], cost, bias, W, A)
+                by_class = np.empty((2, cost.shape[1]))
+                norm = certify_logistic(*self.rows[:3], cost, bias, W, A, *by_class)
+                losses[0], gap = by_class.sum(axis=1)
             else:
                 norm, gap = certify_scaled(*self.rows[:3], cost, code, bias, W, A, scales, losses)
             return np.array([norm - self._from_offset(k, state.multipliers[k]), gap, *losses])

@@ -10,7 +10,8 @@ move. The sweep estimates the gap for free; the exact gap is computed only when 
 
 With a hinge loss few pairs have a multiplier: one in a hundred if classes have few positives. Once the gap is small,
 sweeps are replaced by passes that change nothing: they certify the gap of the full problem and list the pairs that
-violate it, which are then swept alone. Such a pass takes two thirds of the time of a sweep.
+violate it, which are then swept alone. Such a pass takes two thirds of the time of a sweep. With the logistic loss
+all pairs have a multiplier; the rows that hold most of the gap are swept alone instead (`logistic_visit`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from numpy.typing import NDArray
 
 from arbora.infer.linear.coupled_state import Multipliers
 from arbora.infer.linear.flat import MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows, visiting_order
+from arbora.infer.linear.logistic_visit import IDLE, LogisticSweeps
 from arbora.kernels import LOSSES, certify_block, sweep_active, sweep_block
 from arbora.kernels.linear.coupled import add_rows
+from arbora.kernels.linear.logistic import certify_logistic
 from arbora.kernels.triples import from_triples, to_triples
 
 _ACTIVE_WORK = 3.0  # work spent on the active pairs, as a multiple of a full sweep
@@ -75,12 +78,7 @@ class _Block:
         n_rows, self.n_block = self.cost.shape
         self.weights = np.zeros((rows.n_features + 1, self.n_block), rows.dtype)
         self.multipliers = np.zeros((n_rows, self.n_block), rows.dtype)
-        # A logistic multiplier is never at a bound, so there are no lists of active pairs.
-        self.active = None if loss == "logistic" else np.empty((self.n_block, n_rows), np.int32)
-        self.n_active, self.scratch = (
-            np.zeros(self.n_block, np.int64),
-            np.empty(rows.n_features + 1, rows.dtype),
-        )
+        self.n_active = np.zeros(self.n_block, np.int64)
         self.full_work = n_rows * self.n_block / (1.0 if rows.dense else SPARSE_PENALTY)
         self.losses, self.gaps, self.objectives = (np.zeros(self.n_block) for _ in range(3))
         self.rng, self.history = np.random.default_rng(seed), list[tuple[float, float, float]]()
@@ -93,32 +91,15 @@ class _Block:
 
     def sweep(self, order: NDArray[np.int64]) -> tuple[float, float]:
         """Visit some rows; return the estimated objective and gap, as they were when visited."""
-        loss, norm, gap = sweep_block(
-            *self.rows[:4], self.cost, LOSSES[self.loss], self.rows.bias, self.weights, self.multipliers,
-            order, self.active, self.n_active,
-        )  # fmt: skip
-        return loss + norm, gap
+        raise NotImplementedError
 
     def polish(self, gap: float) -> None:
-        """Sweep over the listed pairs, until their gap is a small share of the given one."""
-        n_pairs = int(self.n_active.sum())
-        n_sweeps = min(MOST_ACTIVE_SWEEPS, int(_ACTIVE_WORK * self.full_work / n_pairs)) if n_pairs else 0
-        self.n_polished += 1
-        if n_sweeps:
-            sweep_active(
-                *self.rows[:4], self.cost, LOSSES[self.loss], self.rows.bias, self.rows.dense, self.weights,
-                self.multipliers, self.active, self.n_active, n_sweeps, _ENOUGH[self.loss] * gap / self.n_block,
-                self.seed + self.n_polished, self.scratch,
-            )  # fmt: skip
+        """Sweep over what can still move, until its gap is a small share of the given one."""
+        raise NotImplementedError
 
     def certify(self) -> tuple[float, float]:
-        """Return the objective and the certified gap; list the pairs that can move."""
-        certify_block(
-            *self.rows[:3], self.cost, LOSSES[self.loss], self.rows.bias, self.weights, self.multipliers,
-            self.losses, self.gaps, self.active, self.n_active,
-        )  # fmt: skip
-        self.objectives = self.losses + _half_squares(self.weights)
-        return float(self.objectives.sum()), float(self.gaps.sum())
+        """Return the objective and the certified gap."""
+        raise NotImplementedError
 
     def record(self, objective: float, gap: float, *, replace: bool = False) -> None:
         """Add a row to the history, or replace the last one."""
@@ -156,6 +137,65 @@ class _Block:
             few = 0 < self.n_active.sum() <= self.full_work  # their sweeps are cheap
             listed = bool(few) and gap <= _NEARLY * objective
             self.polish(gap)
+
+
+class _HingeBlock(_Block):
+    """A block with a hinge loss: `sweep` and `certify` list the pairs that can move, `polish` sweeps over these."""
+
+    def __init__(self, rows: LinearRows, cost: NDArray[Any], loss: str, tol: float, max_iter: int, seed: int):
+        super().__init__(rows, cost, loss, tol, max_iter, seed)
+        self.active = np.empty((self.n_block, rows.n_samples), np.int32)
+        self.scratch = np.empty(rows.n_features + 1, rows.dtype)
+
+    def sweep(self, order: NDArray[np.int64]) -> tuple[float, float]:
+        loss, norm, gap = sweep_block(
+            *self.rows[:4], self.cost, LOSSES[self.loss], self.rows.bias, self.weights, self.multipliers,
+            order, self.active, self.n_active,
+        )  # fmt: skip
+        return loss + norm, gap
+
+    def polish(self, gap: float) -> None:
+        n_pairs = int(self.n_active.sum())
+        n_sweeps = min(MOST_ACTIVE_SWEEPS, int(_ACTIVE_WORK * self.full_work / n_pairs)) if n_pairs else 0
+        self.n_polished += 1
+        if n_sweeps:
+            sweep_active(
+                *self.rows[:4], self.cost, LOSSES[self.loss], self.rows.bias, self.rows.dense, self.weights,
+                self.multipliers, self.active, self.n_active, n_sweeps, _ENOUGH[self.loss] * gap / self.n_block,
+                self.seed + self.n_polished, self.scratch,
+            )  # fmt: skip
+
+    def certify(self) -> tuple[float, float]:
+        certify_block(
+            *self.rows[:3], self.cost, LOSSES[self.loss], self.rows.bias, self.weights, self.multipliers,
+            self.losses, self.gaps, self.active, self.n_active,
+        )  # fmt: skip
+        self.objectives = self.losses + _half_squares(self.weights)
+        return float(self.objectives.sum()), float(self.gaps.sum())
+
+
+class _LogisticBlock(_Block):
+    """A block with the logistic loss: no multiplier is at a bound, and `polish` sweeps over the rows with the gap."""
+
+    def __init__(self, rows: LinearRows, cost: NDArray[Any], loss: str, tol: float, max_iter: int, seed: int):
+        super().__init__(rows, cost, loss, tol, max_iter, seed)
+        self.sweeps = LogisticSweeps(rows, self.cost, None, self.weights, self.multipliers)
+        self.idle = -1.0
+
+    def sweep(self, order: NDArray[np.int64]) -> tuple[float, float]:
+        loss, norm, gap = self.sweeps.over_rows(order, self.idle)
+        self.idle = IDLE * gap / max(1, self.cost.size)
+        return loss + norm, gap
+
+    def polish(self, gap: float) -> None:
+        self.sweeps.over_rows_with_the_gap(self.idle)
+
+    def certify(self) -> tuple[float, float]:
+        certify_logistic(
+            *self.rows[:3], self.cost, self.rows.bias, self.weights, self.multipliers, self.losses, self.gaps
+        )
+        self.objectives = self.losses + _half_squares(self.weights)
+        return float(self.objectives.sum()), float(self.gaps.sum())
 
 
 def solve_block(
@@ -200,7 +240,7 @@ def solve_block(
     (array([1.]), array([0.5]), True)
     """
     _check_problem(rows, cost, loss, max_iter)
-    block = _Block(rows, cost, loss, tol, max_iter, seed)
+    block = (_LogisticBlock if loss == "logistic" else _HingeBlock)(rows, cost, loss, tol, max_iter, seed)
     if start is not None:
         block.start(start)
     converged = block.train(listed=start is not None and loss != "logistic")

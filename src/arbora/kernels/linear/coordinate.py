@@ -4,8 +4,8 @@ For each class b of a block, with costs c_ib >= 0 and signs y_ib, the problem is
 
     min_w  1/2 ||w - w0||^2 + sum_i c_ib loss(y_ib w.x_i),        w = w0 + sum_i a_ib y_ib x_i,
 
-and coordinate a_ib of its dual is minimised in closed form (hinge, squared hinge) or by Newton's method
-(logistic). The offset w0, a parent's weights, enters only through the initial W: neither the steps nor the gap
+and coordinate a_ib of its dual is minimised in closed form (hinge, squared hinge; `logistic` has the logistic loss).
+The offset w0, a parent's weights, enters only through the initial W: neither the steps nor the gap
 
     P(w) - D(a) = sum_i [c_ib loss(m_ib) + conjugate(a_ib) + a_ib m_ib],     m_ib = y_ib w.x_i,
 
@@ -13,7 +13,7 @@ mention it, and every summand is non-negative.
 
 The weights of a block are adjacent in memory, W of shape (n_features + 1, n_block), so that one pass over a sparse
 row serves all its classes with SIMD (`sweep_block`). The sweep also lists the pairs (i, b) that are not settled at
-a bound (hinge losses). `sweep_active` then visits only those, class by class: after a few sweeps they are a few per
+a bound. `sweep_active` then visits only those, class by class: after a few sweeps they are a few per
 cent of all pairs. Sign and cost are one array, cost = y * c: a zero removes the row from the problem of that class.
 
 The bias is an additional feature with the constant value `bias`, hence regularised; ``bias=0`` means no intercept.
@@ -30,7 +30,6 @@ from arbora.kernels.products import FAST, add_row
 HINGE, SQUARED_HINGE, LOGISTIC = 0, 1, 2
 LOSSES = {"hinge": HINGE, "squared_hinge": SQUARED_HINGE, "logistic": LOGISTIC}
 
-NEWTON_STEPS, NEWTON_STOP = 40, 1e-4  # the last step leaves the dual within 1e-9 c of its minimum
 _COPY_COST = 8  # visits per feature that cost as much as copying the weights of a class out and back
 _FEW_MOVED = 4  # classes of a row that moved, up to which their weights are changed one class after the other
 SETTLED = 0.1  # sweep_active drops a pair whose gradient points this far beyond its bound
@@ -53,27 +52,6 @@ def squared_hinge_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(inline="always", **FAST)
-def logistic_step(a, m, c, q, one):  # type: ignore[no-untyped-def]
-    """Find the new margin t, root of f(t) = t - m - q (c sigmoid(-t) - a), by Newton's method.
-
-    f is increasing, convex below 0 and concave above, so that Newton's steps become monotone on the side of 0 where
-    the root lies. Clipping to that side is the only safeguard needed.
-    """
-    zero = one - one
-    half = one / (one + one)
-    positive = q * (c * half - a) + m > zero
-    t = max(m, zero) if positive else min(m, zero)
-    for _ in range(NEWTON_STEPS):
-        s = one / (one + math.exp(t))
-        f = t - m - q * (c * s - a)
-        step = f / (one + q * c * s * (one - s))
-        t = max(t - step, zero) if positive else min(t - step, zero)
-        if f * step < NEWTON_STOP:
-            break
-    return c / (one + math.exp(t))
-
-
-@nb.njit(inline="always", **FAST)
 def hinge_loss_and_gap(loss, a, m, c, one):  # type: ignore[no-untyped-def]
     """Return the hinge or squared hinge loss of one pair and its share of the duality gap."""
     zero = one - one
@@ -83,21 +61,6 @@ def hinge_loss_and_gap(loss, a, m, c, one):  # type: ignore[no-untyped-def]
         return value, value + a * (m - one)
     value = c * slack * slack
     return value, value + a * (m - one) + (a * a / ((one + one) * (c + c)) if c > zero else zero)
-
-
-@nb.njit(inline="always", **FAST)
-def logistic_loss_and_gap(a, m, c, one):  # type: ignore[no-untyped-def]
-    """Return the logistic loss of one pair and its share of the duality gap."""
-    zero = one - one
-    value = c * (max(-m, zero) + math.log1p(math.exp(-abs(m))))
-    entropy = zero
-    if c > zero:
-        share = min(max(a / c, zero), one)
-        if share > zero:
-            entropy += share * math.log(share)
-        if share < one:
-            entropy += (one - share) * math.log1p(-share)
-    return value, value + a * m + c * entropy
 
 
 @nb.njit(inline="always", **FAST)
@@ -147,30 +110,6 @@ def _sweep_hinge_row(loss, A, cost, q, g, d, sums, active, n_active, i, one):  #
 
 
 @nb.njit(inline="always", **FAST)
-def _sweep_logistic_row(A, cost, q, g, d, sums, one):  # type: ignore[no-untyped-def]
-    """Visit all classes of a row: a logistic multiplier is never at a bound. Returns how many of them moved."""
-    zero, tiny = one - one, g.dtype.type(1e-30)
-    row_loss, row_norm, row_gap, largest = zero, zero, zero, zero
-    for b in range(len(g)):
-        c, a = abs(cost[b]), A[b]
-        y = math.copysign(one, cost[b])
-        m = y * g[b]
-        # The gap is c times the relative entropy of a / c and p: to second order, up to a factor 1 - p.
-        p = max(one / (one + math.exp(m)), tiny)
-        row_loss += c * (max(-m, zero) + math.log1p(math.exp(-abs(m))))
-        row_norm += a * m
-        row_gap += (a - c * p) ** 2 / (c * p * (one + one)) if c > zero else zero
-        new = logistic_step(a, m, c, q, one)
-        A[b] = new
-        d[b] = (new - a) * y
-        largest = max(largest, abs(d[b]))
-    sums[0] += row_loss
-    sums[1] += row_norm
-    sums[2] += row_gap
-    return len(g) if largest > zero else 0
-
-
-@nb.njit(inline="always", **FAST)
 def add_to_weights(indptr, indices, data, i, bias, d, n_moved, W):  # type: ignore[no-untyped-def]
     """Add row i times the changes d to the weights; only the columns that changed, if they are few."""
     n_block, last = W.shape[1], W.shape[0] - 1
@@ -195,9 +134,8 @@ def sweep_block(  # type: ignore[no-untyped-def]
 ):
     """Visit the rows in the given order for all classes of the block, updating W and the multipliers A in place.
 
-    Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move (hinge losses). `active` is
-    None for the logistic loss: numba then compiles the code of this loss only. Returns the loss, the regulariser and
-    the gap, summed over pairs as they were when visited: free estimates.
+    Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move. Returns the loss, the
+    regulariser and the gap, summed over pairs as they were when visited: free estimates.
     """
     n_block, last = W.shape[1], W.shape[0] - 1
     g, d, sums = np.empty(n_block, W.dtype), np.empty(n_block, W.dtype), np.zeros(3)
@@ -208,12 +146,9 @@ def sweep_block(  # type: ignore[no-untyped-def]
         for b in range(n_block):
             g[b] = bias * W[last, b]
         add_row(indptr, indices, data, i, W, g)
-        if active is None:
-            n_moved = _sweep_logistic_row(A[i], cost[i], norm2[i], g, d, sums, one)
-        else:
-            if not has_work(A[i], cost[i], g, one):  # most rows, once the classes are nearly trained
-                continue
-            n_moved = _sweep_hinge_row(loss, A[i], cost[i], norm2[i], g, d, sums, active, n_active, i, one)
+        if not has_work(A[i], cost[i], g, one):  # most rows, once the classes are nearly trained
+            continue
+        n_moved = _sweep_hinge_row(loss, A[i], cost[i], norm2[i], g, d, sums, active, n_active, i, one)
         if n_moved:
             add_to_weights(indptr, indices, data, i, bias, d, n_moved, W)
     return sums[0], sums[1] / 2, sums[2]
@@ -297,8 +232,7 @@ def certify_block(  # type: ignore[no-untyped-def]
 ):
     """Sum into losses[b] and gaps[b] the loss and the duality gap of each class at the current W and A.
 
-    Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move. `active` is None for the
-    logistic loss.
+    Lists in active[b, :n_active[b]] the rows whose multiplier for class b can still move.
     """
     n_block, last = W.shape[1], W.shape[0] - 1
     g = np.empty(n_block, W.dtype)
@@ -310,13 +244,7 @@ def certify_block(  # type: ignore[no-untyped-def]
         for b in range(n_block):
             g[b] = bias * W[last, b]
         add_row(indptr, indices, data, i, W, g)
-        if active is None:
-            for b in range(n_block):
-                m = math.copysign(one, cost[i, b]) * g[b]
-                value, gap = logistic_loss_and_gap(A[i, b], m, abs(cost[i, b]), one)
-                losses[b] += value
-                gaps[b] += gap
-        elif has_work(A[i], cost[i], g, one):  # other rows have no loss and no gap
+        if has_work(A[i], cost[i], g, one):  # other rows have no loss and no gap
             for b in range(n_block):
                 c, a = abs(cost[i, b]), A[i, b]
                 m = math.copysign(one, cost[i, b]) * g[b]

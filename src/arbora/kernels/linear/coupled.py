@@ -20,13 +20,11 @@ import numpy as np
 from arbora.kernels import deferred as nb
 from arbora.kernels.linear.coordinate import (
     HINGE,
-    LOGISTIC,
     SETTLED,
     can_move,
     has_work,
     hinge_loss_and_gap,
     hinge_step,
-    logistic_loss_and_gap,
     squared_hinge_step,
 )
 from arbora.kernels.order import shuffle
@@ -88,7 +86,7 @@ def sweep_coupled(  # type: ignore[no-untyped-def]
 ):
     """Visit the rows in the given order for all classes of the block, updating W and the multipliers A in place.
 
-    The loss is a hinge; `coupled_logistic` has the logistic one. Lists in active[b, :n_active[b]] the rows whose
+    The loss is a hinge; `logistic` has the logistic one. Lists in active[b, :n_active[b]] the rows whose
     multiplier for class b can still move. Returns the loss, the regulariser and the gap, summed over pairs as they
     were when visited: free estimates.
     """
@@ -390,21 +388,15 @@ def certify_scaled(indptr, indices, data, cost, loss, bias, W, A, scales, losses
         for b in range(n_block):
             g[b] = bias * W[last, b]
         add_row(indptr, indices, data, i, W, g)
-        if loss != LOGISTIC and not has_work(A[i], cost[i], g, one):
+        if not has_work(A[i], cost[i], g, one):
             continue
         for b in range(n_block):
             c = abs(cost[i, b])
             m = math.copysign(one, cost[i, b]) * g[b]
-            if loss == LOGISTIC:
-                _, gap = logistic_loss_and_gap(A[i, b], m, c, one)
-            else:
-                _, gap = hinge_loss_and_gap(loss, A[i, b], m, c, one)
+            _, gap = hinge_loss_and_gap(loss, A[i, b], m, c, one)
             total_gap += gap
             total_norm += A[i, b] * m
             for s in range(len(scales)):
-                if loss == LOGISTIC:
-                    value, _ = logistic_loss_and_gap(c - c, scales[s] * m, c, one)
-                else:
-                    value, _ = hinge_loss_and_gap(loss, c - c, scales[s] * m, c, one)
+                value, _ = hinge_loss_and_gap(loss, c - c, scales[s] * m, c, one)
                 losses[s] += value
     return total_norm / 2, total_gap
