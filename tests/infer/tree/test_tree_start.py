@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.special import entr, expit, log_softmax
+from scipy.special import entr, expit, log_expit, log_softmax
 
 from arbora.classify import HierarchicalBayesClassifier
 from arbora.datasets import make_hierarchical_text
@@ -14,7 +14,7 @@ from arbora.infer.tree.dual import TreeDual
 from arbora.infer.tree.map import solve_map
 from arbora.infer.tree.problem import MapProblem
 from arbora.infer.tree.start import TreeSweeps, suits_sweeps, sweep_start
-from arbora.kernels.linear.logistic_tree import balance_logistic, sigmoid_row
+from arbora.kernels.linear.logistic_tree import balance_logistic, entropy_row, log1p_row, sigmoid_row
 from arbora.kernels.linear.softmax_tree import balance_tree, rows_times_covariance
 from arbora.text import LtcTransformer
 from support.map_problems import CLASS_NODE, PARENT, make, solve
@@ -95,6 +95,20 @@ def test_step_of_a_row_of_independent_classes_solves_its_equation(dtype, scale):
     assert np.abs(residual).max() < (1e-9 if dtype == np.float64 else 1e-4) * max(1, scale)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_logarithms_and_entropies_equal_their_definitions(dtype):
+    u = np.concatenate([np.linspace(-80, 80, 999), np.linspace(-1, 1, 999), [0]]).astype(dtype)
+    p, rest, found = np.empty((3, len(u)), dtype)
+    sigmoid_row(u, p, rest, np.empty(len(u), np.int32))
+    exact = u.astype(np.float64)
+    close = {"rtol": 1e-5, "atol": 0} if dtype == np.float32 else {"rtol": 1e-12, "atol": 0}
+    log1p_row(p, rest, found)
+    np.testing.assert_allclose(found, np.log1p(np.exp(-np.abs(exact))), **close)
+    entropy_row(u, p, rest, found)
+    want = -expit(exact) * log_expit(exact) - expit(-exact) * log_expit(-exact)
+    np.testing.assert_allclose(found, want, **close)
+
+
 @BOTH
 @pytest.mark.parametrize("parent", [PARENT, np.array([-1, -1, 0, 1, 1, 2, 2, 3, 0])], ids=["tree", "forest"])
 def test_sweeps_raise_the_dual_to_the_optimum_of_newtons_method(parent, likelihood):
@@ -171,14 +185,59 @@ def test_newton_that_stops_by_the_objective_is_as_good_as_the_certified_dual():
     assert found.objective <= min(dual.objective, 1.01 * best) * (1 + 1e-6)
 
 
-def test_duality_gap_bounds_what_the_objective_can_fall():
-    problem = text_problem("logistic")
-    at = tree_map.MapObjective(problem, ThreadEngine(1))
-    best = solve_map(problem, tol=1e-9, engine=ThreadEngine(1)).objective
-    for seed in range(3):
-        W = np.random.default_rng(seed).normal(size=(401, 12))
-        point = at.evaluate(W)
-        assert best >= point.objective - at.duality_gap(at.expand(point).gradient) - 1e-9
+@BOTH
+def test_expected_decrease_is_about_what_the_objective_can_fall(likelihood):
+    """At the points where Newton's method may stop, and not too small at its start."""
+    problem, engine = text_problem(likelihood), ThreadEngine(1)
+    at = tree_map.MapObjective(problem, engine)
+    best = solve_map(problem, tol=1e-9, engine=engine).objective
+    start = sweep_start(problem, engine)
+    for tol in (0.1, 0.01, 0.001):
+        found = solve_map(problem, start, tol=tol, engine=engine, by_objective=True)
+        point = at.evaluate(at.start(found.weights[problem.class_node]))
+        left, expected = point.objective - best, at.expected_decrease(point, at.expand(point).gradient)
+        assert left <= 2 * expected <= 2 * tol * point.objective
+    point = at.evaluate(at.start(start[problem.class_node]))
+    assert at.expected_decrease(point, at.expand(point).gradient) >= (point.objective - best) / 2
+
+
+def test_infinite_tolerance_returns_the_start_with_its_objective():
+    problem, engine = text_problem("logistic"), ThreadEngine(1)
+    start = sweep_start(problem, engine)
+    found = solve_map(problem, start, tol=np.inf, engine=engine, by_objective=True)
+    at = tree_map.MapObjective(problem, engine)
+    assert found.converged
+    assert not len(found.trace)
+    np.testing.assert_array_equal(found.weights[problem.class_node], start[problem.class_node])
+    assert found.objective == at.evaluate(at.start(start[problem.class_node])).objective
+
+
+@BOTH
+def test_sweeps_go_on_with_other_precisions(likelihood):
+    """Their weights are those of the new covariance at once, and they end at its optimum."""
+    problem = make(likelihood, sparse=True, root_mean=0.0)
+    other = problem._replace(precision=3 * problem.precision[::-1].copy())
+    sweeps = TreeSweeps(problem, ThreadEngine(1), np.float64)
+    sweeps.run()
+    sweeps.couple(other.precision)
+    np.testing.assert_allclose(sweeps.W, dual_value(sweeps)[1], rtol=1e-9, atol=1e-9)
+    for _ in range(200):
+        sweeps.sweep(1e-12)
+    assert dual_value(sweeps)[0] == pytest.approx(solve(other, tol=1e-10).objective, rel=1e-6)
+
+
+@BOTH
+def test_precisions_are_those_of_newtons_method_in_all_rounds(likelihood, monkeypatch):
+    data = make_hierarchical_text(200, 400, n_leaves=8, depth=2, random_state=0)
+    X = sp.csr_array(LtcTransformer().fit_transform(data.X_train))
+    model = HierarchicalBayesClassifier(data.hierarchy, likelihood=likelihood)
+    swept = model.fit(X, data.y_train)
+    precisions = swept.precisions_
+    assert swept.trace_["steps"][0] == 0
+    monkeypatch.setattr("arbora.classify.bayes.map_solver._SWEEPS_ALONE", np.inf)
+    exact = model.set_params(tol=1e-5).fit(X, data.y_train)
+    assert exact.trace_["steps"][0] > 0
+    np.testing.assert_allclose(precisions, exact.precisions_, rtol=0.01)
 
 
 def test_optimum_as_start_takes_no_step():

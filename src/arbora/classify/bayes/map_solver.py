@@ -31,12 +31,14 @@ from arbora.infer.tree.map import (
     suits_single,
 )
 from arbora.infer.tree.problem import MapProblem
-from arbora.infer.tree.start import suits_sweeps
+from arbora.infer.tree.start import TreeSweeps, suits_sweeps
 
 MOST_NUMBERS = (
     1 << 29
 )  # that Newton's method may store for sparse independent classes; beyond, the dual is used
 _INNER_STEPS = 100
+_SWEEPS_ALONE = 0.03  # change of the precisions above which the weights of sweeps suffice
+_MOST_SWEPT = 10  # rounds with such weights
 _FIRST_GAP = 0.1  # of the dual while the precisions still change; they hardly depend on it
 _SINGLE = 1e-4  # smallest tolerance that single precision reaches for a duality gap
 
@@ -82,7 +84,9 @@ class NewtonSolver:
     """Newton's method, which stops by the gradient, relative to that at zero weights.
 
     On sparse rows with vague priors all gradients near the optimum are tiny beside that one, and it stops by the
-    objective.
+    objective. The precisions hardly depend on the weights there: the variances of the weights are large beside their
+    squares. While the precisions change by more than `_SWEEPS_ALONE`, the weights are those of sweeps in the dual
+    (`infer.tree.start`), which go on from round to round; Newton's method begins at the last of them.
 
     Parameters
     ----------
@@ -108,16 +112,25 @@ class NewtonSolver:
         self.tree, self.sharing, self.engine = tree, sharing, engine
         self.single, self.retry, self.sparse = single, retry, suits_sweeps(problem)
         self.start: NDArray[Any] | None = None
+        self.sweeps: TreeSweeps | None = None
+        self.n_swept = 0
         self.given = problem
 
     def tolerance(self, change: float, tol: float) -> float:
-        """Tolerance for a change of the precisions; never tighter than the last round needs."""
-        return max(min(change, 0.01), tol) if self.sparse else 0.01 * max(min(change, 1.0), tol)
+        """Tolerance for a change of the precisions; infinite while sweeps suffice."""
+        if not self.sparse:
+            return 0.01 * max(min(change, 1.0), tol)
+        in_sweeps = self.start is None or self.sweeps is not None
+        if in_sweeps and self.n_swept < _MOST_SWEPT and change > max(_SWEEPS_ALONE, tol):
+            return np.inf
+        return max(min(change, 0.01), tol)
 
     def solve(self, given: MapProblem, tol: float) -> Round:
         """Find the weights."""
         if self.single and self.retry and not suits_single(given):
             self.single = False
+        if self.sparse and (self.start is None or self.sweeps is not None):
+            self._sweep(given, last=np.isfinite(tol))
         found = self._solve(given, tol)
         if self.single and self.retry and not found.converged:  # stopped by rounding
             self.single = False
@@ -126,6 +139,17 @@ class NewtonSolver:
         self.variance = laplace_diagonal(given, mean, engine=self.engine)
         deviation = squared_deviations(self.tree, self.sharing, mean, self.variance)
         return Round(found.objective, deviation, len(found.trace), found.converged)
+
+    def _sweep(self, given: MapProblem, last: bool) -> None:
+        """Start from sweeps with the given precisions; free them if they are the last."""
+        if self.sweeps is None:
+            self.sweeps = TreeSweeps(given, self.engine)
+        else:
+            self.sweeps.couple(given.precision)
+        self.sweeps.run()
+        self.start, self.n_swept = self.sweeps.weights(), self.n_swept + 1
+        if last:
+            self.sweeps = None
 
     def _solve(self, given: MapProblem, tol: float) -> MapSolution:
         dtype = np.float32 if self.single else np.float64

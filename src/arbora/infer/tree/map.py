@@ -126,13 +126,13 @@ def newton_memory(problem: MapProblem, itemsize: int) -> int:
         n_seen = int(np.count_nonzero(np.bincount(X.indices, minlength=X.shape[1]))) + bool(problem.bias)
     of_nodes = n_nodes * problem.n_weights * itemsize
     steps = count_numbers(problem, n_seen) * itemsize
-    # Probabilities, their curvature, and the diagonal, beside the weights and variances of all nodes.
-    laplace = (2 * X.shape[0] + 2 * n_seen) * n_classes * itemsize + 3 * of_nodes
+    # Probabilities, their curvature, weights and diagonal, beside the weights and variances of all nodes.
+    laplace = (2 * X.shape[0] + 4 * n_seen) * n_classes * itemsize + 3 * of_nodes
     sweeps = 0
     if suits_sweeps(problem):  # in single precision: weights, distributions, a residual, and the result
         sweeps = 4 * ((2 * n_seen + 2 * X.shape[0]) * n_classes + 2 * n_nodes * problem.n_weights)
     rows = 3 * X.nnz * (itemsize + X.indices.itemsize) if sparse else 0
-    return int(max(steps + of_nodes, laplace, sweeps) + rows)
+    return int(max(steps + of_nodes, laplace + sweeps) + rows)  # sweeps are freed before the first step
 
 
 def _is_small(problem: MapProblem, n_weights: int) -> bool:
@@ -185,6 +185,7 @@ class MapObjective:
         self.data = Likelihood(X, Y, weight, problem.likelihood == "softmax", engine)
         precision = precision if precision.ndim == 1 else precision[:, self.seen]
         self.prior = TreePrior(problem.parent, problem.class_node, precision, engine, dtype)
+        self.last: tuple[Matrix, Map] | None = None  # preconditioner of the last probabilities
 
     def start(self, weights: Matrix) -> Matrix:
         """Unknowns that stand for weights (n_classes, n_weights) of the classes."""
@@ -209,13 +210,21 @@ class MapObjective:
         """Product of the Hessian with a change E of the weights."""
         return self.prior.pull(E) + self.data.curve(point.P, E)
 
-    def duality_gap(self, gradient: Matrix) -> float:
-        """Bound of what the objective can still fall: half the square of the gradient in the metric of the prior."""
-        scaled = self.prior.solve(gradient, np.zeros_like(gradient))
+    def expected_decrease(self, point: Point, gradient: Matrix) -> float:
+        """Estimate what the objective can still fall: half the square of the gradient in the preconditioner's metric.
+
+        On sparse rows it is close to the true decrease near the optimum, and larger farther away.
+        """
+        scaled = self.preconditioner(point.P)(gradient)
         return float(np.einsum("jc,jc->", gradient, scaled, dtype=np.float64)) / 2
 
     def preconditioner(self, P: Matrix) -> Map:
         """Approximate inverse of the Hessian at probabilities P."""
+        if self.last is None or self.last[0] is not P:
+            self.last = P, self._preconditioner(P)
+        return self.last[1]
+
+    def _preconditioner(self, P: Matrix) -> Map:
         prior = self.prior
         if self.products is not None:
             blocks = class_blocks(self.data.X, self.data.curvature(P), self.products, self.data.engine)
@@ -265,8 +274,8 @@ def solve_map(
     dtype : dtype
         Working precision. Single precision needs half the time and memory; see `suits_single`.
     by_objective : bool
-        True to stop instead when the decrease that the last step expected, or the duality gap, is at most `tol` times
-        the objective.
+        True to stop instead when the expected decrease (`MapObjective.expected_decrease`) is at most `tol` times the
+        objective. With an infinite `tol` the solution is the start, with its objective.
     progress : Progress, optional
 
     Examples
@@ -292,29 +301,31 @@ def _minimise(
     problem: MapProblem, start: Matrix | None, monitor: Monitor, objective: MapObjective, by_objective: bool
 ) -> MapSolution:
     point = objective.evaluate(np.repeat(objective.mean, len(problem.class_node), axis=1))
-    scale = max(float(np.linalg.norm(objective.expand(point).gradient)), _TINY)
+    scale = 1.0
+    if not by_objective:
+        scale = max(float(np.linalg.norm(objective.expand(point).gradient)), _TINY)
     if start is None:
         start = sweep_start(problem, objective.prior.engine) if suits_sweeps(problem) else base_rates(problem)
     if start is not None:
         given = objective.evaluate(objective.start(start[np.asarray(problem.class_node)]))
         point = given if given.objective < point.objective else point
 
-    def met(point: Point, gradient: Matrix) -> bool:
-        """Whether the point is good enough without regard to the step that led there."""
-        if by_objective:
-            return objective.duality_gap(gradient) <= monitor.tol * point.objective
-        return float(np.linalg.norm(gradient)) / scale <= monitor.tol
+    def change(point: Point, gradient: Matrix) -> float:
+        if not by_objective:
+            return float(np.linalg.norm(gradient)) / scale
+        if np.isinf(monitor.tol):
+            return 0.0
+        return objective.expected_decrease(point, gradient) / max(point.objective, _TINY)
 
     def done(point: Point, gradient: Matrix, decrement: float) -> bool:
-        if not np.isfinite(decrement):  # the start is not an iteration
-            return met(point, gradient)
-        if by_objective:
-            return monitor.record(point.objective, change=decrement / 2 / max(point.objective, _TINY))
-        return monitor.record(point.objective, change=float(np.linalg.norm(gradient)) / scale)
+        value = change(point, gradient)
+        if np.isfinite(decrement):  # the start is not an iteration
+            return monitor.record(point.objective, change=value)
+        return value <= monitor.tol
 
     target = 0.0 if by_objective else monitor.tol * scale
     point, gradient = newton_cg(objective, point, done, target=lambda point: target)
-    converged = (by_objective and monitor.converged) or met(point, gradient)
+    converged = change(point, gradient) <= monitor.tol
     weights, norm = objective.all_weights(problem, point.x), float(np.linalg.norm(gradient))
     return MapSolution(weights, point.objective, norm, monitor.trace, converged)
 

@@ -68,7 +68,7 @@ def logistic_loss_and_gap(a, m, c, one):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(inline="always", **FAST)
-def _twice_atanh(z):  # type: ignore[no-untyped-def]
+def twice_atanh(z):  # type: ignore[no-untyped-def]
     """Return 2 atanh(z) for float32 |z| <= 1/3, by its Taylor series."""
     w = z * z
     c1, c2, c3 = np.float32(2 / 3), np.float32(2 / 5), np.float32(2 / 7)
@@ -90,7 +90,7 @@ def _softplus(m, e):  # type: ignore[no-untyped-def]
     """Replace e = exp(-|m|) by log(1 + exp(-m))."""
     zero, two = np.float32(0), np.float32(2)
     for b in range(len(m)):
-        e[b] = max(-m[b], zero) + _twice_atanh(e[b] / (two + e[b]))
+        e[b] = max(-m[b], zero) + twice_atanh(e[b] / (two + e[b]))
 
 
 @nb.njit(**FAST)
@@ -108,8 +108,8 @@ def _entropy(cost, A, t, bits, powers):  # type: ignore[no-untyped-def]
         bits[b] -= powers[b] << np.int32(23)
     for b in range(len(t)):
         f = fraction[b]
-        log_t = np.float32(powers[b]) * log_2 + _twice_atanh((f - one) / (f + one))
-        t[b] = t[b] * log_t - (one - t[b]) * _twice_atanh(t[b] / (two - t[b]))
+        log_t = np.float32(powers[b]) * log_2 + twice_atanh((f - one) / (f + one))
+        t[b] = t[b] * log_t - (one - t[b]) * twice_atanh(t[b] / (two - t[b]))
 
 
 @nb.njit(**FAST)

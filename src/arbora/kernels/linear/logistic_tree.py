@@ -19,6 +19,7 @@ import math
 import numpy as np
 
 from arbora.kernels import deferred as nb
+from arbora.kernels.linear.logistic import twice_atanh
 from arbora.kernels.linear.softmax import exp_row
 from arbora.kernels.linear.softmax_tree import eliminate, substitute, times_covariance
 from arbora.kernels.products import FAST, add_row
@@ -70,21 +71,39 @@ def balance_logistic(parent, place, v, q, h, u, p, rest, pull, push, kp, sums, b
 
 
 @nb.njit(**FAST)
-def _entropy(u, p, rest, k):  # type: ignore[no-untyped-def]
-    """Binary entropy: log(1 + exp(-|u|)) plus the probability of the less probable side times |u|."""
-    return math.log1p(min(p[k], rest[k]) / max(p[k], rest[k])) + min(p[k], rest[k]) * abs(u[k])
+def log1p_row(p, rest, out):  # type: ignore[no-untyped-def]
+    """Write log(1 + exp(-|u|)) into out, for the sigmoids p of u and rest of -u."""
+    two = p.dtype.type(2)
+    if p.itemsize == 8:
+        for k in range(len(p)):
+            out[k] = math.log1p(min(p[k], rest[k]) / max(p[k], rest[k]))
+    else:
+        for k in range(len(p)):
+            less, more = min(p[k], rest[k]), max(p[k], rest[k])
+            out[k] = twice_atanh(less / (two * more + less))
 
 
 @nb.njit(**FAST)
-def _gain(q, g, before, old, old_rest, u, p, rest, change, moved):  # type: ignore[no-untyped-def]
-    """Increase of the dual of a row when p replaces `old`; `change` is K (old - p), `moved` the scale of rounding."""
-    total, moved[0] = 0.0, 0.0
+def entropy_row(u, p, rest, out):  # type: ignore[no-untyped-def]
+    """Binary entropies: log(1 + exp(-|u|)) plus the probability of the less probable side times |u|."""
+    log1p_row(p, rest, out)
+    for k in range(len(u)):
+        out[k] += min(p[k], rest[k]) * abs(u[k])
+
+
+@nb.njit(**FAST)
+def _gain(q, g, old, earlier, p, after, change, moved):  # type: ignore[no-untyped-def]
+    """Increase of the dual of a row when p replaces `old`, with their entropies; `change` is K (old - p).
+
+    Writes the scale of rounding into `moved`.
+    """
+    total, scale = 0.0, 0.0
     for k in range(len(g)):
         d = old[k] - p[k]
         linear, bend = d * g[k], q * d * change[k] / 2
-        after, earlier = _entropy(u, p, rest, k), _entropy(before, old, old_rest, k)
-        total += after - earlier - linear - bend
-        moved[0] += after + earlier + abs(linear) + abs(bend)
+        total += after[k] - earlier[k] - linear - bend
+        scale += after[k] + earlier[k] + abs(linear) + abs(bend)
+    moved[0] = scale
     return total
 
 
@@ -101,6 +120,7 @@ def sweep_logistic_tree(  # type: ignore[no-untyped-def]
     g, h, p = np.empty(n_classes, dtype), np.empty(n_classes, dtype), np.empty(n_classes, dtype)
     old, before, change = np.empty(n_classes, dtype), np.empty(n_classes, dtype), np.empty(n_classes, dtype)
     rest, old_rest = np.empty(n_classes, dtype), np.empty(n_classes, dtype)
+    earlier, after = np.empty(n_classes, dtype), np.empty(n_classes, dtype)  # entropies
     pull, push, sums = np.empty(n_nodes, dtype), np.empty(n_nodes, dtype), np.empty(n_nodes, dtype)
     bits, moved = np.empty(n_classes, np.int32), np.zeros(1)
     rounding = 4.0 * (1.2e-7 if W.itemsize == 4 else 2.2e-16)
@@ -114,11 +134,13 @@ def sweep_logistic_tree(  # type: ignore[no-untyped-def]
         sigmoid_row(u, old, old_rest, bits)
         sigmoid_row(g, p, rest, bits)
         loss, norm, gap = 0.0, 0.0, 0.0
+        entropy_row(u, old, old_rest, earlier)
+        log1p_row(p, rest, after)
         for k in range(n_classes):
-            soft = max(g[k], zero) + math.log1p(min(p[k], rest[k]) / max(p[k], rest[k]))  # log(1 + exp(g))
+            soft = max(g[k], zero) + after[k]  # log(1 + exp(g))
             loss += soft
             norm -= old[k] * g[k]
-            gap += soft - old[k] * g[k] - _entropy(u, old, old_rest, k)
+            gap += soft - old[k] * g[k] - earlier[k]
         for a in range(label_ptr[i], label_ptr[i + 1]):
             loss -= g[labels[a]]
             norm += g[labels[a]]
@@ -134,7 +156,8 @@ def sweep_logistic_tree(  # type: ignore[no-untyped-def]
             for k in range(n_classes):
                 h[k] = old[k] - p[k] if p[k] < 0.5 else rest[k] - old_rest[k]
             times_covariance(parent, place, v, h, sums, change)
-            if _gain(q, g, before, old, old_rest, u, p, rest, change, moved) >= -rounding * moved[0]:
+            entropy_row(u, p, rest, after)
+            if _gain(q, g, old, earlier, p, after, change, moved) >= -rounding * moved[0]:
                 break
             for k in range(n_classes):
                 u[k] = before[k] + (u[k] - before[k]) / 2 if halving < _MOST_HALVINGS - 1 else before[k]
