@@ -21,14 +21,14 @@ def random_closure(rng, n_classes):
 
 
 def twin(log_odds, closure):
-    """Expected overlap over expected sizes, class by class."""
+    """Expected F1 of the nodes, class by class."""
     best = []
     for proba in softmax(log_odds, axis=1):
         sizes = closure.sum(axis=1)
         values = []
         for c, own in enumerate(proba):
-            shared = [(closure[c] & closure[other]).sum() for other in range(len(proba))]
-            value = 2 * proba @ shared / (sizes[c] + proba @ sizes)
+            shared = np.array([(closure[c] & closure[other]).sum() for other in range(len(proba))])
+            value = proba @ (2 * shared / (sizes[c] + sizes))
             values.append(value if own >= CLOSE * proba.max() else -1.0)
         best.append(np.lexsort((-proba, -np.round(values, 12)))[0])
     return np.array(best)
@@ -43,6 +43,22 @@ def test_equals_its_twin(monkeypatch, most_values):
     found = settle_close_calls(log_odds, closure)
     np.testing.assert_array_equal(found, twin(log_odds, closure.toarray()))
     assert (found != log_odds.argmax(axis=1)).any()
+
+
+def test_classes_that_share_nothing_are_chosen_by_their_probability():
+    closure = sp.csr_array([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1]])  # a, b/1, c
+    log_odds = np.log([[0.4, 0.35, 0.25], [0.3, 0.4, 0.3]])
+    np.testing.assert_array_equal(settle_close_calls(log_odds, closure), [0, 1])
+
+
+@pytest.mark.parametrize("estimator", [RecursiveSVC, RecursiveLogisticRegression])
+def test_two_classes_follow_the_decision_function(estimator):
+    X, y = noisy_rows()
+    y = np.where(np.char.startswith(y.astype(str), "a"), "c", "b/1/x")
+    model = estimator(structure=TREE, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(
+        model.predict(X), model.classes_[(model.decision_function(X) > 0).astype(int)]
+    )
 
 
 def test_clear_calls_stay():

@@ -114,6 +114,7 @@ class OneVsRestSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEstimato
         With thousands of classes it takes half of the time at best, and is less accurate, by 1 and by 9 points of
         micro-F1 on the two sets measured: compare it with "all" on your data.
         The duality gap is then that of the problem with these rows, not of the full one, and 1% is enough.
+        Two exclusive classes are always trained on all rows.
     dtype : "float32" or "float64"
         Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional
@@ -275,6 +276,7 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         With thousands of classes it takes a tenth of the time at best, and is less accurate, by 2.5 points of
         micro-F1 on the set measured: compare it with "all" on your data.
         The duality gap is then that of the problem with these rows, not of the full one, and 1% is enough.
+        Two exclusive classes are always trained on all rows.
     dtype : "float32" or "float64"
         Precision of training and weights. float32 halves time and memory and is enough for `tol` down to 1e-5.
     n_jobs : int, optional

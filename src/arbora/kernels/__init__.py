@@ -2,7 +2,8 @@
 
 The kernels check nothing: callers pass arrays of the right shapes. With ``ARBORA_CHECK=1`` in the environment, an
 index out of range raises an `IndexError` (`arbora.checked_kernels`). They are untyped, since numba compiles them for
-the types of their arguments. numba is imported at the first call (`arbora.kernels.deferred`).
+the types of their arguments. numba is imported at the first call (`arbora.kernels.deferred`), but for `bottleneck`,
+which defines an instruction of its own.
 """
 
 from arbora.kernels.linear.coordinate import LOSSES, certify_block, sweep_active, sweep_block

@@ -17,9 +17,12 @@ from arbora.classify._linear.coupling import couple
 from arbora.classify.recursive import classifier as recursive_classifier
 from arbora.classify.recursive import memory as _memory
 from arbora.core import memory
+from arbora.datasets import make_hierarchical_text
+from arbora.infer.linear.coupled import CoupledSolver
 from arbora.infer.linear.layout import lay_out
 from arbora.metrics import micro_f1
 from arbora.structure import Hierarchy
+from arbora.text import LtcTransformer
 from support.recursive_problems import (
     DAG,
     GRAPH,
@@ -434,3 +437,21 @@ def test_a_fit_that_is_cut_short_says_so():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert RecursiveSVC(structure=TREE, **QUICK).fit(X, Y).duality_gap_ <= 1e-2
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_held_out_training_that_starts_warm_gives_the_same_probabilities(loss, monkeypatch):
+    data = make_hierarchical_text(
+        1200, 400, branching=(5, 8), n_test=1, topic_strength=0.4, mean_length=20, random_state=0
+    )
+    X = LtcTransformer().fit_transform(data.X_train)
+    model = RecursiveSVC(0.3, loss=loss, structure=data.hierarchy, random_state=0).fit(X, data.y_train)
+    solve = CoupledSolver.solve
+
+    def solve_exactly(self, *, rough=False, multipliers=None, tol=0.0, **options):
+        return solve(self, tol=1e-3, **options)
+
+    monkeypatch.setattr(CoupledSolver, "solve", solve_exactly)
+    exact = RecursiveSVC(0.3, loss=loss, structure=data.hierarchy, random_state=0).fit(X, data.y_train)
+    confidence = [fitted.predict_proba(X).max(axis=1).mean() for fitted in (model, exact)]
+    assert confidence[0] == pytest.approx(confidence[1], abs=0.02)

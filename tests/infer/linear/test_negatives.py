@@ -140,3 +140,12 @@ def test_near_training_names_the_gap_that_it_missed(estimator):
     model = estimator(C=100.0, negatives="near", max_iter=1, calibration=None)
     with pytest.warns(ConvergenceWarning, match=r"reached 0\.01 \(tol=0\.001, and at least 0\.01 for near"):
         model.fit(X, rng.integers(0, 3, 300))
+
+
+@pytest.mark.parametrize("estimator", [OneVsRestSVC, OneVsRestLogistic])
+def test_two_classes_are_trained_on_all_rows(estimator):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 5)), (rng.random(3000) < 0.1).astype(int)
+    X[y == 1] += 0.5
+    near, full = (estimator(1.0, negatives=how, random_state=0).fit(X, y) for how in ("near", "all"))
+    np.testing.assert_array_equal(near.coef_, full.coef_)

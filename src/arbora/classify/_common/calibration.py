@@ -70,7 +70,10 @@ def n_effective(weight: NDArray[Any]) -> float:
 
 
 def fit_softmax_scale(
-    scores: NDArray[Any], codes: NDArray[Any], weight: NDArray[Any] | None = None
+    scores: NDArray[Any],
+    codes: NDArray[Any],
+    weight: NDArray[Any] | None = None,
+    targets: tuple[float, float] | None = None,
 ) -> Calibration:
     """Maximise the likelihood of the true classes over the scale of a softmax.
 
@@ -83,6 +86,8 @@ def fit_softmax_scale(
     codes : ndarray of shape (n_samples,)
         Column of the true class.
     weight : ndarray of shape (n_samples,), optional
+    targets : pair of float, optional
+        Smoothed targets of the true class and of each other one, if the rows are a sample.
 
     Returns
     -------
@@ -99,7 +104,7 @@ def fit_softmax_scale(
     n_samples, n_classes = scores.shape
     true = scores[np.arange(n_samples), codes].astype(np.float64)
     weight = np.ones(n_samples) if weight is None else weight
-    high, low = smoothed_targets(n_effective(weight), n_classes)
+    high, low = targets or smoothed_targets(n_effective(weight), n_classes)
     target = (high - low) * true + low * scores.sum(axis=1, dtype=np.float64)
     share = weight / weight.sum()
     top = scores.max(axis=1, keepdims=True)
@@ -137,7 +142,7 @@ def fit_normalized_sigmoid(
     known = known[::step]
     if step > 1:
         scores, codes, weight, known = scores[known], codes[known], weight[known], np.arange(known.size)
-    plain = fit_softmax_scale(scores, codes, weight)
+    plain = fit_softmax_scale(scores, codes, weight, (high, low))
     s, codes, share = scores[known].astype(np.float32), codes[known], weight[known] / weight[known].sum()
     rows = np.arange(known.size)
     few = max(1, _CACHED // s.shape[1])
@@ -176,7 +181,7 @@ def fit_normalized_sigmoid(
     bounds = [(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE), (-most, most)]
     start = np.array([np.log(plain.scale), 1e-3])
     best = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-6})
-    if best.fun >= softmax_objective(plain.scale):
+    if not best.fun < softmax_objective(plain.scale):
         return plain
     return Calibration(float(np.exp(best.x[0])), float(_SHIFT_UNIT * best.x[1]))
 

@@ -1,14 +1,16 @@
-"""Close calls, decided by the tree: several classes are about equally probable, and some lie near each other.
+"""Near-ties between classes, resolved by the tree: several classes are about equally probable, some near each other.
 
-Let P be the class probabilities of a row, T(c) the class c with its ancestors, and P(a) the probability of a node a:
-the sum over the classes at or below it. If class c is predicted, then in expectation
+Let P be the class probabilities of a row, and T(c) the class c with its ancestors. If class c is predicted, the
+expected F1 of the predicted nodes is
 
-    overlap  =  sum of P(a) over a in T(c)            nodes are right, of |T(c)| predicted and E|T| true ones,
-    F(c)     =  2 overlap / (|T(c)| + E|T|),          about the expected hierarchical F1 of the prediction.
+    F(c)  =  sum over c' of P(c') 2 |T(c) and T(c')| / (|T(c)| + |T(c')|).
 
-The class with the largest F(c) alone would be a cautious one: often a shallow class, or an improbable one near many
-others. Among the classes at least half as probable as the best one, it costs hardly any exact answers, and wrong
-answers are nearer to the truth.
+The classes with paths of one length d are summed together: with P_d(a) the probability of such classes at or below
+node a, F(c) = sum over d of 2 / (|T(c)| + d) times the sum of P_d(a) over a in T(c).
+
+The class with the largest F(c) of all would be a cautious answer: often a shallow class, or an improbable one near
+many others. Among the classes at least half as probable as the best one, the choice costs hardly any exact answers,
+and wrong answers are nearer to the truth.
 """
 
 from __future__ import annotations
@@ -60,13 +62,17 @@ def _best_paths(log_odds: NDArray[Any], least: NDArray[Any], closure: sp.csr_arr
     """Return the class of each row with the largest F(c) among those whose log odds are not below `least`."""
     proba = np.exp(log_odds.astype(np.float64) - log_odds.max(axis=1, keepdims=True))
     proba /= proba.sum(axis=1, keepdims=True)
-    nodes, sizes = np.asarray(proba @ closure), np.diff(closure.indptr)
     row, column = np.nonzero(log_odds >= least)
-    # Sums of node probabilities over the path of each candidate; paths are not empty.
+    # The nodes of the path of each candidate, one after the other; paths are not empty.
+    sizes = np.diff(closure.indptr)
     length = sizes[column]
     ends = np.cumsum(length)
     at = np.arange(ends[-1]) + np.repeat(closure.indptr[column] - (ends - length), length)
-    overlap = np.add.reduceat(nodes[np.repeat(row, length), closure.indices[at]], ends - length)
-    value = 2 * overlap / (length + (proba @ sizes)[row])
+    nodes, path_row = closure.indices[at], np.repeat(row, length)
+    value = np.zeros(len(row))
+    for size in np.unique(sizes).tolist():
+        same = np.flatnonzero(sizes == size)
+        of_nodes = np.asarray(proba[:, same] @ closure[same])
+        value += 2 / (length + size) * np.add.reduceat(of_nodes[path_row, nodes], ends - length)
     order = np.lexsort((column, -proba[row, column], -np.round(value, 12), row))
     return np.asarray(column[order[np.searchsorted(row, np.arange(len(log_odds)))]])

@@ -28,11 +28,12 @@ from arbora.core.engine import Engine
 from arbora.core.input.folds import random_splits
 
 UNITS = {"hinge": 1.0, "squared_hinge": 1.0, "logistic": 10.0}  # where the search starts
-_UPWARDS, _DOWNWARDS = (
-    (3.0, 10.0, 30.0, 100.0),
-    (1 / 3, 0.1),
-)  # the search goes where the first step is better
-_LARGEST = {"hinge": 30.0, "squared_hinge": 30.0}  # factor: beyond it hardly any multiplier is at its bound
+# Factors: the search goes where the first step is better.
+_UPWARDS, _DOWNWARDS = (3.0, 10.0, 30.0, 100.0), (1 / 3, 0.1)
+_LARGEST = {
+    "hinge": 30.0,
+    "squared_hinge": 30.0,
+}  # beyond it texts are separated, and hardly anything changes
 _LEAST_GAIN = 0.01  # share of what the scores tell about the labels that a further factor must add
 _LEAST_TOLD = 0.01  # ... which is at least this share of the entropy of the labels
 _MOST_ROWS = 4_000

@@ -57,6 +57,8 @@ def fit_one_vs_rest(estimator: Any, training: Training, weight: NDArray[Any]) ->
         by_row = training.positives @ training.positive_weight
         training = training._replace(row_cost=training.row_cost * by_row, positive_weight=np.ones(2))
         training = training.with_columns(slice(1, None))
+        # A sample of the negatives would move the intercept, and there is no other class to compare scores with.
+        training = training._replace(options=training.options._replace(near=False))
     checkpoint = open_checkpoint(estimator, training)
     n_blocks = len(class_blocks(training.positives.shape[1]))
     with Progress(n_blocks, "blocks of classes", estimator.verbose) as progress:

@@ -334,6 +334,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
             self.close_calls == "class"
             or not learned
             or self._multilabel
+            or len(self.classes_) == 2  # `decision_function` has one column, whose sign decides
             or not isinstance(self.structure_, Hierarchy)
         ):
             return super()._choose(scores)

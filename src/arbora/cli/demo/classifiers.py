@@ -212,7 +212,8 @@ def file_sentences(sentences: Sequence[str], vectorizer: LtcVectorizer, model: R
     """Print for each sentence its path with probabilities, the back-off node, and the deciding words."""
     X = vectorizer.transform(sentences)
     names, hierarchy = vectorizer.get_feature_names_out(), model.hierarchy_
-    best = model.decision_function(X).argmax(axis=1)
+    place = {name: i for i, name in enumerate(model.classes_.tolist())}
+    best = [place[name] for name in model.predict(X).tolist()]
     paths, sure, proba = model.predict_path(X), model.predict_backoff(X, SURE), model.predict_node_proba(X)
     for i, sentence in enumerate(sentences):
         print(textwrap.fill(f'"{sentence}"', WIDTH, initial_indent="\n" if i else ""))

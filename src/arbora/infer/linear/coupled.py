@@ -65,6 +65,7 @@ _ACTIVE_WORK = (
     1.0  # on the pairs that can move, as a multiple of a sweep: other blocks may have moved meanwhile
 )
 _LARGEST_GAP_RATIO = 8.0  # largest assumed ratio of certified to estimated gap
+_NARROW_TOL = 0.01  # of rounds over the rows with given multipliers
 _TINY = float(np.finfo(np.float64).tiny)
 SCALES = (1.0, 1.0025, 1.005, 1.01, 1.015, 1.02, 1.03, 1.05)
 
@@ -429,14 +430,15 @@ class CoupledSolver:
         key : str
             Prefix of the names of the pieces in the checkpoint.
         rough : bool
-            Whether the gap that a round estimates is enough, without a certificate. Rounds then go only over the
-            rows with given multipliers, if there are any.
+            Whether the gap that a round estimates is enough, without a certificate. If every block has given
+            multipliers, rounds go over their rows only, to a relative gap of at most 1%: their dual gap is small long
+            before the margins of these rows have settled.
         """
         pieces, state = RoundPieces(checkpoint, key), self.start(multipliers)
-        narrow = False  # whether no round goes over all rows
-        if rough and multipliers is not None and self.loss != "logistic":
-            narrow = True
-            state.candidates = [np.unique(block.rows).astype(np.int64) for block in multipliers]
+        narrow = rough and self.loss != "logistic" and multipliers is not None and state.has_multipliers
+        if narrow:
+            state.candidates = [np.unique(block.rows).astype(np.int64) for block in state.multipliers]
+            tol = min(tol, _NARROW_TOL)
         monitor = Monitor(tol, max_iter, progress)
         pieces.resume(state, monitor)
         done = False

@@ -84,6 +84,11 @@ class CoupledState:
     gap: float = np.nan  # of the last round
     objective: float = np.nan
 
+    @property
+    def has_multipliers(self) -> bool:
+        """Whether every block has multipliers, and they are in this process."""
+        return bool(self.multipliers) and all(block.rows.size for block in self.multipliers)
+
     def add_round(self, objective: float, gap: float, full: bool) -> None:
         """Note the objective and the gap of a round, which was over all rows (`full`) or over the candidates."""
         self.n_rounds, self.objective, self.gap = self.n_rounds + 1, objective, gap

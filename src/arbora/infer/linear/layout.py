@@ -60,7 +60,7 @@ def group_classes(mix: NDArray[Any], dtype: Any) -> Sharing:
     array([0, 1, 1])
     """
     distinct, group = np.unique(np.asarray(mix, dtype), axis=1, return_inverse=True)
-    return Sharing(np.ascontiguousarray(distinct), group.astype(np.int64))
+    return Sharing(np.ascontiguousarray(distinct), group.ravel().astype(np.int64))
 
 
 def lay_out(factor: sp.csc_array, together: int = 1) -> Layout:

@@ -10,9 +10,9 @@ the right, whichever costs less:
 - mix (D'X) walks them once for every group, into a dense matrix of the block, which is then added to all parts. Best
   for few features or many parts: in a dense graph a block sees nearly all parts.
 
-So many blocks are processed at a time that these matrices need no more memory than the weights of the blocks did
-during their visit. Each part is updated by one thread, blocks in their order, so that the sums do not depend on the
-number of threads.
+The batch of blocks is chosen so that these matrices need no more memory than the weights of the blocks did during
+their visit, and the changes no more than some megabytes. Each part is updated by one thread, blocks in their order,
+so that the sums do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from arbora.kernels.linear.coupled import add_changes, add_gathered, count_walks
 from arbora.kernels.triples import subtract_triples
 
 _RUNS = 2  # of shared parts for each thread, which updates them in parallel with others
+_MOST_CHANGES = 1 << 19  # of a batch: at most 4.5 MiB in single precision
 _DENSE_WORK = 0.15  # time of a product that is added to a dense matrix, relative to one of a sparse row
 
 Move = tuple[int, Multipliers, Multipliers]  # a block, its old multipliers and the new ones
@@ -80,15 +81,16 @@ def update_shared(
 
 
 def _batches(moves: Sequence[Move], sharing: Sequence[Sharing], most: int) -> Iterator[list[Move]]:
-    """Cut the blocks into runs with at most so many groups together, or single blocks."""
-    batch, n_groups = list[Move](), 0
+    """Cut the blocks into runs with at most so many groups together, and few multipliers, or single blocks."""
+    batch, n_groups, n_changes = list[Move](), 0, 0
     for move in moves:
-        more = sharing[move[0]].mix.shape[1]
-        if batch and n_groups + more > most:
+        k, before, after = move
+        more, changes = sharing[k].mix.shape[1], len(before.rows) + len(after.rows)
+        if batch and (n_groups + more > most or n_changes + changes > _MOST_CHANGES):
             yield batch
-            batch, n_groups = [], 0
+            batch, n_groups, n_changes = [], 0, 0
         batch.append(move)
-        n_groups += more
+        n_groups, n_changes = n_groups + more, n_changes + changes
     if batch:
         yield batch
 
