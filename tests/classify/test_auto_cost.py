@@ -14,7 +14,7 @@ from arbora.classify import (
 )
 from arbora.classify._common.training import check_training
 from arbora.classify._linear import auto_cost
-from arbora.classify._linear.auto_cost import UNITS, mean_squared_norm
+from arbora.classify._linear.auto_cost import ONE_LABEL, UNITS, mean_squared_norm, unit_cost
 from arbora.classify.thresholds import GlobalCut, RCut, ZeroThreshold
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
@@ -192,7 +192,7 @@ def test_the_search_follows_what_the_scores_tell(losses, chosen, n_jobs, monkeyp
 @pytest.mark.parametrize(("loss", "chosen"), [("squared_hinge", 30.0), ("hinge", 30.0), ("logistic", 100.0)])
 def test_the_logistic_loss_may_go_further_up(loss, chosen, monkeypatch):
     X, _ = blobs(300)
-    rule = UNITS[loss] / mean_squared_norm(sp.csr_array(X), np.ones(300))
+    rule = UNITS[loss] * ONE_LABEL.get(loss, 1.0) / mean_squared_norm(sp.csr_array(X), np.ones(300))
     factors, losses = [1 / 3, 1.0, 3.0, 10.0, 30.0, 100.0], [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
     assert told(rule, factors, losses, monkeypatch, loss) == pytest.approx(chosen, rel=1e-4)
 
@@ -205,3 +205,12 @@ def test_the_entropy_is_the_loss_of_the_share_of_the_positives():
     assert auto_cost.held_out_entropy(training, splits) == pytest.approx(
         -p * np.log(p) - (1 - p) * np.log(1 - p)
     )
+
+
+def test_the_logistic_search_starts_higher_if_every_row_has_one_label():
+    X, y = blobs(300)
+    start = []
+    for labels in (y, [[label] for label in y[:-1]] + [sorted(set(y))[:2]]):
+        training = check_training(OneVsRestSVC(random_state=0), X, labels, None, loss="logistic", C=1.0)
+        start.append(unit_cost(training))
+    assert start[0] == pytest.approx(ONE_LABEL["logistic"] * start[1])
