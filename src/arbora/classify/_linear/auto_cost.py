@@ -2,11 +2,13 @@
 
 The solution of a linear classifier depends on C only through C ||x||^2: rows twice as long need a quarter of the
 cost. In units of 1 / (mean squared norm of the rows), the hinge and the squared hinge fit texts with C = 1 whatever
-their number of rows and classes, and the logistic loss, whose slope is never above 1, with C = 10, or with C = 30 if
-every row has one label: such labels have less noise. In the study of the defaults 30 was better on all five sets
-with one label, 10 on all five with several. How much noise the labels have cannot be read from the rows: standardised
-measurements need between a third and a hundred of these units. The cost therefore moves from there by factors of about three as long as the scores tell more about held-out
-labels: what they tell is the entropy of the labels minus their log loss, and a step must add 1% to it. A share of the
+their number of rows and classes. The logistic loss, whose slope is never above 1, needs C = 10, or C = 30 if every
+row has one label: such labels have less noise. In the study of the defaults 30 was better on all five sets with one
+label, 10 on all five with several.
+
+How much noise the labels have cannot be read from the rows: standardised measurements need between a third and a
+hundred of these units. The cost therefore moves from there by factors of about three, as long as a step adds 1% to
+the information of the scores about held-out labels: the entropy of the labels minus their log loss. A share of the
 loss itself would not do, since it says nothing about labels that are mostly noise. The search has a fixed size (some
 thousand rows, 32 classes or up to 128 small ones, coarse training), so that its share of a large fit is small.
 """
