@@ -79,10 +79,10 @@ class RecursiveSVC(RecursiveClassifier):
         "global" and "rcut" on the held-out rows, or "zero" if these have fewer than ten labels or both
         give far too many.
     close_calls : {"path", "class"}
-        With one label per row and a `Hierarchy`: how `predict` chooses among classes at least half as probable as the
-        most probable one. "path" takes the class whose path from the root agrees most, in expectation, with the true
-        path: about as many exact answers, and wrong answers are nearer to the truth. "class" takes the most probable
-        class, as `predict_proba` and `predict_top_k` rank them. Without a calibration, and with
+        With one label per row, three or more classes and a `Hierarchy`: how `predict` chooses among classes at least
+        half as probable as the most probable one. "path" takes the class whose path from the root has the highest
+        expected F1: about as many exact answers, and wrong answers are nearer to the truth. "class" takes the most
+        probable class, as `predict_proba` and `predict_top_k` rank them. Without a calibration, and with
         `calibration="levels"`, it is always the first of the ranking.
     prune_below : float, optional
         Store the weights as sparse differences of nodes from their parents, without entries whose absolute value is
