@@ -45,7 +45,7 @@ from arbora.infer.linear.coupled_state import (
 )
 from arbora.infer.linear.flat import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows, visiting_order
 from arbora.infer.linear.layout import Layout, coupling_of_wave, group_classes, lay_out
-from arbora.infer.linear.logistic_visit import IDLE, LogisticSweeps
+from arbora.infer.linear.logistic_visit import LogisticSweeps, idle_gap
 from arbora.infer.linear.row_views import RowView, view_all, view_some
 from arbora.infer.linear.shared_update import update_shared
 from arbora.kernels import LOSSES
@@ -285,7 +285,7 @@ class CoupledSolver:
         idle = -1.0
         if self.loss == "logistic" and state.n_rounds:
             n_pairs = self.rows.n_samples * self.layout.blocks[-1].stop
-            idle = IDLE * state.gap / n_pairs
+            idle = idle_gap(state.gap, state.objective, n_pairs, self.rows.dtype)
         return RoundSettings(seed, state.n_rounds, idle)
 
     def _waves(self, settings: RoundSettings) -> list[int]:

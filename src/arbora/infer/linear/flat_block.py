@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from arbora.infer.linear.coupled_state import Multipliers
 from arbora.infer.linear.flat import MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows, visiting_order
-from arbora.infer.linear.logistic_visit import IDLE, LogisticSweeps
+from arbora.infer.linear.logistic_visit import LogisticSweeps, idle_gap
 from arbora.kernels import LOSSES, certify_block, sweep_active, sweep_block
 from arbora.kernels.linear.coupled import add_rows
 from arbora.kernels.linear.logistic import certify_logistic
@@ -184,7 +184,7 @@ class _LogisticBlock(_Block):
 
     def sweep(self, order: NDArray[np.int64]) -> tuple[float, float]:
         loss, norm, gap = self.sweeps.over_rows(order, self.idle)
-        self.idle = IDLE * gap / max(1, self.cost.size)
+        self.idle = idle_gap(gap, loss + norm, self.cost.size, self.cost.dtype)
         return loss + norm, gap
 
     def polish(self, gap: float) -> None:

@@ -16,9 +16,22 @@ from numpy.typing import NDArray
 from arbora.infer.linear.flat import ENOUGH, LinearRows
 from arbora.kernels.linear.logistic import sweep_logistic
 
-IDLE = 0.1  # a pair with less than this share of the mean gap is skipped
+_IDLE = 0.1  # a pair with less than this share of the mean gap is skipped
 _MORE_WORK = 3.0  # of the further sweeps together, as a multiple of the first one
 _MOST_SWEEPS = 30
+
+
+def idle_gap(gap: float, objective: float, n_pairs: int, dtype: Any) -> float:
+    """Return the gap up to which a pair is skipped, or -1 if gaps are so small that they are mostly rounding errors.
+
+    Examples
+    --------
+    >>> idle_gap(1.0, 10.0, 100, np.float64), idle_gap(1e-9, 10.0, 100, np.float64)
+    (0.001, -1.0)
+    """
+    if gap <= float(np.sqrt(np.finfo(dtype).eps)) * objective:
+        return -1.0
+    return _IDLE * gap / max(1, n_pairs)
 
 
 class LogisticSweeps:
