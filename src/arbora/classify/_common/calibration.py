@@ -225,31 +225,58 @@ def fit_sigmoid(
     n_positive, n_negative = n_effective(weight[t]), n_effective(weight[~t])
     t = np.where(t, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
     share = weight / weight.sum()
-
-    def objective(theta: NDArray[Any]) -> float:
-        z = theta[0] * s + theta[1]
-        return -float(share @ (t * log_expit(z) + (1 - t) * log_expit(-z)))
-
+    objective = SigmoidObjective(s, share, np.array([(share * t) @ s, share @ t]))
     constant = float(logit(share @ t))
     theta = np.array([0.0, constant])  # the best constant probability
-    value = objective(theta)
+    value, gradient, hessian = objective(theta)
     for _ in range(n_steps):
-        p = expit(theta[0] * s + theta[1])
-        residual, curvature = share * (p - t), share * p * (1 - p)
-        gradient = np.array([residual @ s, residual.sum()])
-        cross = curvature @ s
-        hessian = np.array([[curvature @ (s * s), cross], [cross, curvature.sum()]])
         step = np.linalg.solve(hessian + 1e-12 * np.eye(2), gradient)
-        while (new := objective(theta - step)) > value and np.abs(step).max() > 1e-12:
+        while (found := objective(theta - step))[0] > value and np.abs(step).max() > 1e-12:
             step /= 2
         theta = theta - step
-        if value - new <= 1e-12 * abs(value):
+        decrease, (value, gradient, hessian) = value - found[0], found
+        if decrease <= 1e-12 * abs(value):
             break
-        value = new
     smallest = float(np.exp(-_LARGEST_LOG_SCALE))
     if theta[0] < smallest:
         return Calibration(smallest, constant)
     return Calibration(float(theta[0]), float(theta[1]))
+
+
+class SigmoidObjective(NamedTuple):
+    """Mean log loss of ``sigmoid(scale * score + shift)`` for targets t: the mean of softplus(z) - t z.
+
+    Attributes
+    ----------
+    scores, share : ndarray of shape (n_pairs,)
+        Scores and normalised weights of the decisions.
+    linear : ndarray of shape (2,)
+        Weighted means of t s and of t, all that the loss depends on t by.
+    """
+
+    scores: NDArray[np.float64]
+    share: NDArray[np.float64]
+    linear: NDArray[np.float64]
+
+    def __call__(self, theta: NDArray[Any]) -> tuple[float, NDArray[Any], NDArray[Any]]:
+        """Value, gradient and Hessian, in one pass over parts that stay in the cache."""
+        ends = range(0, len(self.scores), _CACHED)
+        sums = np.sum([self._part(theta, slice(first, first + _CACHED)) for first in ends], axis=0)
+        value, slope, shift, *second = sums
+        gradient = np.array([slope, shift]) - self.linear
+        hessian = np.array([[second[0], second[1]], [second[1], second[2]]])
+        return float(value - theta @ self.linear), gradient, hessian
+
+    def _part(self, theta: NDArray[Any], part: slice) -> tuple[float, ...]:
+        s, share = self.scores[part], self.share[part]
+        z = theta[0] * s + theta[1]
+        small = np.exp(-np.abs(z))
+        inverse = 1 / (1 + small)  # the larger one of the two probabilities
+        value = share @ (np.maximum(z, 0) - np.log(inverse))
+        first = share * np.where(z > 0, inverse, small * inverse)
+        second = share * small * inverse * inverse
+        by_score = second * s
+        return value, first @ s, first.sum(), by_score @ s, by_score.sum(), second.sum()
 
 
 def class_log_odds(scores: NDArray[Any], calibration: Calibration) -> NDArray[Any]:
