@@ -9,7 +9,7 @@ from arbora.classify import OneVsRestLogistic, OneVsRestSVC
 from arbora.classify._common.training import seed_of
 from arbora.infer.linear import flat_block
 from arbora.infer.linear.coupled_state import multipliers_of_rows
-from arbora.infer.linear.flat import prepare_rows
+from arbora.infer.linear.flat import class_blocks, prepare_rows
 from arbora.infer.linear.flat_block import solve_block
 from arbora.infer.linear.negatives import nearest_rows
 
@@ -101,16 +101,17 @@ def test_near_training_solves_the_problem_of_the_near_rows(estimator, loss):
     X = sp.csr_array(sp.random_array((6000, 200), density=0.03, rng=rng) + sp.csr_array(np.eye(200)[y]))
     params = {"C": 1.0, "tol": 0.01, "calibration": None, "dtype": "float64", "random_state": 0}
     model = estimator(negatives="near", **params).fit(X, y)
-    block = range(30)  # of the first of five blocks
+    block = class_blocks(150)[0]
+    n_block = len(block)
     special = np.flatnonzero(np.isin(y, block))
     seed = seed_of(0, resumable=False)
     ids = nearest_rows(special, 6000, [seed, 0])
     assert np.isin(special, ids).all()
     assert len(ids) < 3000
-    cost = np.where(y[ids, None] == np.arange(30), 1.0, -1.0)
+    cost = np.where(y[ids, None] == block, 1.0, -1.0)
     want = solve_block(prepare_rows(X[ids], np.float64, 1.0), cost, loss=loss, tol=0.01, seed=seed)
-    np.testing.assert_allclose(model.coef_[:30].T, want.weights[:-1], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(model.intercept_[:30], want.weights[-1])
+    np.testing.assert_allclose(model.coef_[:n_block].T, want.weights[:-1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.intercept_[:n_block], want.weights[-1])
 
 
 @FLAT

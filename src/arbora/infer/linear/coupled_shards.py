@@ -75,7 +75,7 @@ def cut_layout(layout: Layout, runs: Sequence[range]) -> list[ShardLayout]:
     >>> star = sp.csc_array(sp.vstack([sp.csr_array([[1.0] * 40]), sp.eye_array(40)]))  # a root and 40 leaves
     >>> first, second = cut_layout(lay_out(star), [range(0, 1), range(1, 2)])
     >>> first.layout.blocks, second.layout.blocks, second.crossing, second.ids
-    ([range(0, 20)], [range(20, 40)], array([0]), array([0]))
+    ([range(0, 24)], [range(24, 40)], array([0]), array([0]))
     """
     own = [np.unique(np.concatenate([layout.seen[k] for k in run])).astype(np.int64) for run in runs]
     n_seeing = np.bincount(np.concatenate(own), minlength=len(layout.shared))

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 BLOCK = 32  # classes trained together: four AVX registers of float32, two cache lines per feature
+OCTET = 8  # classes of one AVX register
 
 SPARSE_PENALTY = 6.0  # a scalar, indirect multiply-add costs about as much as six vectorised ones
 MOST_ACTIVE_SWEEPS = 200
@@ -20,15 +21,20 @@ ENOUGH = 0.2  # sweeps over the active pairs of a class end when its gap is this
 
 
 def class_blocks(n_classes: int) -> list[range]:
-    """Split classes into blocks of nearly equal size, at most BLOCK, for any number of threads.
+    """Split classes into blocks of at most BLOCK, for any number of threads.
+
+    Sizes are multiples of OCTET, except the last one, and nearly equal: a class of a block of 31 takes the kernels up
+    to 1.7 times as long as one of a block of 32.
 
     Examples
     --------
-    >>> class_blocks(40)
-    [range(0, 20), range(20, 40)]
+    >>> class_blocks(40), class_blocks(63)
+    ([range(0, 24), range(24, 40)], [range(0, 32), range(32, 63)])
     """
-    n_blocks = -(-n_classes // BLOCK)
-    bounds = np.linspace(0, n_classes, n_blocks + 1).round().astype(int).tolist()
+    n_blocks, unit = -(-n_classes // BLOCK), min(OCTET, BLOCK)
+    n_units = -(-n_classes // unit)
+    sizes = unit * np.diff(np.arange(n_blocks + 1) * n_units // n_blocks)[::-1]
+    bounds = np.minimum(np.cumsum([0, *sizes]), n_classes).tolist()
     return [range(first, stop) for first, stop in pairwise(bounds)]
 
 

@@ -79,7 +79,7 @@ def lay_out(factor: sp.csc_array, together: int = 1) -> Layout:
     >>> star = sp.csc_array(sp.vstack([sp.csr_array([[1.0] * 40]), sp.eye_array(40)]))  # a root and 40 leaves
     >>> layout = lay_out(star)
     >>> layout.blocks, layout.shared, len(layout.waves)
-    ([range(0, 20), range(20, 40)], array([0]), 2)
+    ([range(0, 24), range(24, 40)], array([0]), 2)
     """
     columns = sp.csc_array(factor)
     n_parts, n_classes = columns.shape
