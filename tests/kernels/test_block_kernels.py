@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from arbora.kernels.linear.accumulate import count_walks
 from arbora.kernels.linear.costs import fill_costs
-from arbora.kernels.linear.coupled import count_walks, mark_listed
+from arbora.kernels.linear.coupled import mark_movable
 from arbora.kernels.triples import to_triples
 
 
@@ -35,10 +36,12 @@ def test_walks_are_counted():
     assert each == sum(length[i] for i, _ in set(pairs))
 
 
-def test_listed_rows_are_marked():
+def test_rows_that_are_listed_or_have_a_multiplier_are_marked():
     active, n_active, mask = np.array([[3, 1, 9], [0, 4, 9]], np.int32), np.array([2, 1]), np.zeros(6, bool)
-    mark_listed(active, n_active, mask)
-    assert np.flatnonzero(mask).tolist() == [0, 1, 3]
+    A = np.zeros((6, 2))
+    A[5, 1] = 0.5
+    mark_movable(active, n_active, A, mask)
+    assert np.flatnonzero(mask).tolist() == [0, 1, 3, 5]
 
 
 @pytest.mark.parametrize("density", [0.0, 0.1, 1.0])

@@ -13,19 +13,17 @@ from arbora.infer.linear.coupled import SCALES
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.layout import group_classes
 from arbora.kernels import LOSSES
-from arbora.kernels.linear.coordinate import SETTLED
-from arbora.kernels.linear.coupled import (
+from arbora.kernels.linear.accumulate import (
     add_change,
     add_changes,
     add_gathered,
     add_parts,
     add_rows,
-    certify_scaled,
-    dot_rows,
     gather_changes,
-    polish_coupled,
-    sweep_coupled,
+    gather_rows,
 )
+from arbora.kernels.linear.coordinate import SETTLED
+from arbora.kernels.linear.coupled import certify_scaled, dot_rows, polish_coupled, sweep_coupled
 from arbora.kernels.triples import from_triples, subtract_triples, take_rows, to_triples
 from arbora.structure import Hierarchy, LabelGraph
 from support.coordinate_twins import TOLERANCE, best, shuffle, start
@@ -142,12 +140,14 @@ def test_polish_equals_its_twin(dtype, loss, bias, density, n_features):
 
 @DTYPES
 @BIASES
-def test_add_rows_equals_numpy(dtype, bias):
-    problem = random_problem(3, bias=bias, dtype=dtype)
+@DENSITIES
+@pytest.mark.parametrize("n_samples", [40, 42])
+def test_add_rows_equals_numpy(dtype, bias, density, n_samples):
+    problem = random_problem(3, n_samples=n_samples, density=density, bias=bias, dtype=dtype)
     rows, K = prepare_rows(problem.X, dtype, bias), random_covariance(3, dtype)
     W, A = start(problem, "hinge", dtype)
     want = W + problem.design.T @ (A * np.copysign(1, problem.cost)) @ K
-    add_rows(*rows[:3], rows.bias, problem.cost, A, K, W)
+    add_rows(*rows[:3], rows.bias, rows.dense, problem.cost, A, K, W)
     np.testing.assert_allclose(W, want, atol=TOLERANCE[dtype])
 
 
@@ -166,8 +166,9 @@ def test_add_parts_equals_numpy(dtype, n_features):
 
 @DTYPES
 @BIASES
-def test_add_change_equals_numpy(dtype, bias):
-    problem = random_problem(4, bias=bias, dtype=dtype)
+@DENSITIES
+def test_add_change_equals_numpy(dtype, bias, density):
+    problem = random_problem(4, density=density, bias=bias, dtype=dtype)
     rows, rng = prepare_rows(problem.X, dtype, bias), np.random.default_rng(1)
     change = (rng.standard_normal((40, 3)) * (rng.random((40, 3)) < 0.4)).astype(dtype)
     at, columns = np.nonzero(change)
@@ -180,8 +181,9 @@ def test_add_change_equals_numpy(dtype, bias):
 
 @DTYPES
 @BIASES
-def test_changes_of_several_parts_and_scores_equal_numpy(dtype, bias):
-    problem = random_problem(4, bias=bias, dtype=dtype)
+@DENSITIES
+def test_changes_of_several_parts_and_scores_equal_numpy(dtype, bias, density):
+    problem = random_problem(4, density=density, bias=bias, dtype=dtype)
     rows, rng = prepare_rows(problem.X, dtype, bias), np.random.default_rng(1)
     change = (rng.standard_normal((40, 3)) * (rng.random((40, 3)) < 0.4)).astype(dtype)
     at, columns = np.nonzero(change)
@@ -196,9 +198,18 @@ def test_changes_of_several_parts_and_scores_equal_numpy(dtype, bias):
     gather_changes(*rows[:3], rows.bias, *triples, group, U)
     summed = np.column_stack([change[:, 0], change[:, 1] + change[:, 2]])
     np.testing.assert_allclose(U, summed.T @ problem.design, atol=TOLERANCE[dtype])
+    V = np.zeros((8, 2), dtype)
+    gather_rows(*rows[:3], rows.bias, rows.dense, *triples, group, V)
+    np.testing.assert_allclose(V.T, U, atol=TOLERANCE[dtype])
     add_gathered(U, mix, np.array([1, 4]), parts)
     want[[1, 4]] += mix @ summed.T @ problem.design
     np.testing.assert_allclose(parts, want, atol=2 * TOLERANCE[dtype])
+    many, shares = rng.standard_normal((7, 300)).astype(dtype), rng.standard_normal((2, 7)).astype(dtype)
+    shares[:, 4:6], wide = 0, rng.standard_normal((3, 300)).astype(dtype)
+    want = wide.astype(float)
+    want[[0, 2]] += shares @ many
+    add_gathered(many, shares, np.array([0, 2]), wide)
+    np.testing.assert_allclose(wide, want, atol=2 * TOLERANCE[dtype])
     V = rng.standard_normal((8, 3)).astype(dtype)
     total = dot_rows(*rows[:3], rows.bias, *triples, V)
     np.testing.assert_allclose(total, (change * (problem.design @ V)).sum(), rtol=10 * TOLERANCE[dtype])

@@ -49,12 +49,11 @@ from arbora.infer.linear.logistic_visit import LogisticSweeps, idle_gap
 from arbora.infer.linear.row_views import RowView, view_all, view_some
 from arbora.infer.linear.shared_update import update_shared
 from arbora.kernels import LOSSES
+from arbora.kernels.linear.accumulate import add_parts, add_rows
 from arbora.kernels.linear.coupled import (
-    add_parts,
-    add_rows,
     certify_scaled,
     dot_rows,
-    mark_listed,
+    mark_movable,
     polish_coupled,
     sweep_coupled,
 )
@@ -185,7 +184,7 @@ class CoupledSolver:
             couple_pairs(cost, A, K, E)
             add_columns(*self._columns, self.rows.bias, E, W)
         else:
-            add_rows(*view.rows[:3], view.rows.bias, cost, A, K, W)
+            add_rows(*view.rows[:3], view.rows.bias, view.rows.dense, cost, A, K, W)
 
     @cached_property
     def _columns(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -245,20 +244,10 @@ class CoupledSolver:
         active = np.empty((n_block, rows.n_samples), np.int32)
         n_active = np.zeros(n_block, np.int64)
         estimates = sweep_coupled(
-            *rows[:3],
-            rows.norm2,
-            cost,
-            code,
-            rows.bias,
-            K,
-            W,
-            A,
-            order,
-            active,
-            n_active,
+            *rows[:3], rows.norm2, cost, code, rows.bias, K, W, A, order, active, n_active
         )
         may_move = np.zeros(rows.n_samples, bool)
-        mark_listed(active, n_active, may_move)
+        mark_movable(active, n_active, A, may_move)
         full_work = rows.n_samples * n_block / (1.0 if rows.dense else SPARSE_PENALTY)
         n_pairs = int(n_active.sum())
         n_sweeps = min(MOST_ACTIVE_SWEEPS, int(_ACTIVE_WORK * full_work / n_pairs)) if n_pairs else 0
@@ -270,9 +259,7 @@ class CoupledSolver:
             )  # fmt: skip
         loss, norm, gap = estimates
         estimates = loss, norm - self._from_offset(k, multipliers), gap
-        found = Multipliers(*to_triples(A, cost, view.ids))
-        may_move[found.rows if view is self.everything else np.searchsorted(view.ids, found.rows)] = True
-        return Visit(found, view.ids[may_move], estimates)
+        return Visit(Multipliers(*to_triples(A, cost, view.ids)), view.ids[may_move], estimates)
 
     def _update_shared(
         self, wave: Sequence[int], old: list[Multipliers], new: list[Multipliers], shared: NDArray[Any]
@@ -437,7 +424,7 @@ class CoupledSolver:
         pieces, state = RoundPieces(checkpoint, key), self.start(multipliers)
         narrow = rough and self.loss != "logistic" and multipliers is not None and state.has_multipliers
         if narrow:
-            state.candidates = [np.unique(block.rows).astype(np.int64) for block in state.multipliers]
+            state.narrow()
             tol = min(tol, _NARROW_TOL)
         monitor = Monitor(tol, max_iter, progress)
         pieces.resume(state, monitor)
@@ -447,16 +434,18 @@ class CoupledSolver:
             pieces.begin(state, monitor)
             loss, norm, gap = self._round(pieces, state, full, seed)
             objective, certificate = loss + norm, None
-            reached = (full or narrow) and gap * state.gap_ratio <= tol * objective
+            covers = full or narrow
+            reached = (covers or not rough) and state.is_enough(gap, objective, tol, covers=covers)
             if rough and (reached or monitor.is_last):
                 gap *= state.gap_ratio
                 certificate = Certificate(1.0, float(objective), float(gap))
             elif reached or (full and monitor.is_last):
                 certificate = self.certify(state)
                 estimate, gap, objective = gap, certificate.gap, certificate.objective
-                # A far too optimistic estimate delays the next certificate, which costs as much as a sweep.
-                state.gap_ratio = min(_LARGEST_GAP_RATIO, max(state.gap_ratio, gap / max(estimate, _TINY)))
-            state.add_round(float(objective), float(gap), full)
+                if full:  # a far too optimistic estimate delays the next certificate
+                    ratio = max(state.gap_ratio, gap / max(estimate, _TINY))
+                    state.gap_ratio = min(_LARGEST_GAP_RATIO, ratio)
+            state.add_round(float(objective), float(gap), full, certificate is not None)
             done = monitor.record(
                 objective,
                 gap=gap,

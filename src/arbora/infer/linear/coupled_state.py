@@ -21,6 +21,8 @@ from arbora.core.warn_caller import warn_caller
 _MOST_RESTRICTED = 10  # rounds over the candidates between two over all rows
 _WORTH = 0.2  # restricted rounds end when the gap has fallen to this share of that of the last full round
 _BELOW_TOL = 0.6  # ... or to this share of the tolerance
+_NARROW_RATIO = 0.7  # of certified to estimated gap, in rounds over the rows with given multipliers
+_EARLY = 0.7  # share of the tolerance below which the gap of a restricted round is worth a certificate
 
 
 class Multipliers(NamedTuple):
@@ -89,10 +91,26 @@ class CoupledState:
         """Whether every block has multipliers, and they are in this process."""
         return bool(self.multipliers) and all(block.rows.size for block in self.multipliers)
 
-    def add_round(self, objective: float, gap: float, full: bool) -> None:
-        """Note the objective and the gap of a round, which was over all rows (`full`) or over the candidates."""
+    def narrow(self) -> None:
+        """Let the candidates be the rows that have a multiplier."""
+        self.candidates = [np.unique(block.rows).astype(np.int64) for block in self.multipliers]
+        self.gap_ratio = _NARROW_RATIO
+
+    def is_enough(self, gap: float, objective: float, tol: float, *, covers: bool) -> bool:
+        """Whether a gap that a round estimated is worth a certificate; `covers`: the round met all that matters.
+
+        A round over the candidates does not meet the pairs that have left the optimum meanwhile. There are few of
+        them at the end, and a certificate takes less time than a round over all rows.
+        """
+        return bool(gap * (self.gap_ratio if covers else 1 / _EARLY) <= tol * objective)
+
+    def add_round(self, objective: float, gap: float, full: bool, certified: bool) -> None:
+        """Note the objective and the gap of a round, which was over all rows (`full`) or over the candidates.
+
+        A certificate that fails after a round over the candidates shows that a round over all rows is needed.
+        """
         self.n_rounds, self.objective, self.gap = self.n_rounds + 1, objective, gap
-        self.n_restricted = 0 if full else self.n_restricted + 1
+        self.n_restricted = 0 if full else _MOST_RESTRICTED if certified else self.n_restricted + 1
         self.full_gap = gap if full else self.full_gap
 
     def next_is_full(self, tol: float) -> bool:

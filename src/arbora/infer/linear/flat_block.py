@@ -26,7 +26,7 @@ from arbora.infer.linear.coupled_state import Multipliers
 from arbora.infer.linear.flat import MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows, visiting_order
 from arbora.infer.linear.logistic_visit import LogisticSweeps, idle_gap
 from arbora.kernels import LOSSES, certify_block, sweep_active, sweep_block
-from arbora.kernels.linear.coupled import add_rows
+from arbora.kernels.linear.accumulate import add_rows
 from arbora.kernels.linear.logistic import certify_logistic
 from arbora.kernels.triples import from_triples, to_triples
 
@@ -113,7 +113,9 @@ class _Block:
         if self.loss != "squared_hinge":
             np.minimum(self.multipliers, np.abs(self.cost), out=self.multipliers)
         alone = np.eye(self.n_block, dtype=self.rows.dtype)
-        add_rows(*self.rows[:3], self.rows.bias, self.cost, self.multipliers, alone, self.weights)
+        add_rows(
+            *self.rows[:3], self.rows.bias, self.rows.dense, self.cost, self.multipliers, alone, self.weights
+        )
         _, gap = self.sweep(self.rng.permutation(np.unique(given.rows)).astype(np.int64))
         self.polish(gap)
 

@@ -33,19 +33,17 @@ from arbora.kernels.products import FAST, add_row
 _COPY_COST = (
     40  # visits per feature that cost as much as copying a class out and adding its change to the block
 )
-_TILE = 256  # features whose weights, for a block, fit into the first-level cache
 
 
 @nb.njit(inline="always", **FAST)
-def _move_pair(new, cost, A, K, q, b, g, e, one):  # type: ignore[no-untyped-def]
-    """Set the multiplier of class b of a row; update the scores g of the row and the change e of the weights."""
+def _move_pair(new, cost, A, K, q, b, g, one):  # type: ignore[no-untyped-def]
+    """Set the multiplier of class b of a row; update the scores g of the row."""
     d = (new - A[b]) * math.copysign(one, cost[b])
     if d == one - one:
         return False
     A[b] = new
     p = q * d
     for t in range(len(g)):
-        e[t] += K[b, t] * d
         g[t] += K[b, t] * p
     return True
 
@@ -54,11 +52,12 @@ def _move_pair(new, cost, A, K, q, b, g, e, one):  # type: ignore[no-untyped-def
 def _sweep_hinge_row(loss, cost, A, K, q, g, e, sums, active, n_active, i, one):  # type: ignore[no-untyped-def]
     """Visit in turn the classes of a row that have a multiplier or a margin below one; return whether one moved.
 
-    All other pairs have no loss, no gap and no step. The loss and the gap are those before the steps of the row.
+    All other pairs have no loss, no gap and no step. The loss and the gap are those before the steps of the row. The
+    change e of the weights, times q, is that of the scores g of the row.
     """
     zero = one - one
     for b in range(len(g)):
-        e[b] = zero
+        e[b] = g[b]
         a, m = A[b], math.copysign(one, cost[b]) * g[b]
         if a > zero or m < one:
             value, gap = hinge_loss_and_gap(loss, a, m, abs(cost[b]), one)
@@ -71,8 +70,9 @@ def _sweep_hinge_row(loss, cost, A, K, q, g, e, sums, active, n_active, i, one):
         if a > zero or m < one:
             own = q * K[b, b]
             new = hinge_step(a, m, c, own, one) if loss == HINGE else squared_hinge_step(a, m, c, own, one)
-            moved |= _move_pair(new, cost, A, K, q, b, g, e, one)
+            moved |= _move_pair(new, cost, A, K, q, b, g, one)
     for b in range(len(g)):
+        e[b] = (g[b] - e[b]) / q
         beyond = math.copysign(one, cost[b]) * g[b] - one
         if (A[b] > zero or beyond < zero) and can_move(loss, A[b], abs(cost[b]), beyond, zero):
             active[b, n_active[b]] = i
@@ -225,139 +225,16 @@ def polish_coupled(  # type: ignore[no-untyped-def]
 
 
 @nb.njit(**FAST)
-def mark_listed(active, n_active, mask):  # type: ignore[no-untyped-def]
-    """Set mask[i] for all listed rows i."""
+def mark_movable(active, n_active, A, mask):  # type: ignore[no-untyped-def]
+    """Set mask[i] for all rows i that are listed or have a multiplier."""
     for b in range(len(n_active)):
         for s in range(n_active[b]):
             mask[active[b, s]] = True
-
-
-@nb.njit(**FAST)
-def add_rows(indptr, indices, data, bias, cost, A, K, W):  # type: ignore[no-untyped-def]
-    """Add sum_i x_i (a_i * y_i)' K, the contribution of the multipliers of a block, to its weights W."""
-    n_block, last = W.shape[1], W.shape[0] - 1
-    e = np.empty(n_block, W.dtype)
-    zero = W.dtype.type(0)
-    for i in range(len(indptr) - 1):
-        e[:] = zero
-        moved = False
-        for b in range(n_block):
-            if A[i, b] != zero:
-                moved = True
-                d = math.copysign(A[i, b], cost[i, b])
-                for t in range(n_block):
-                    e[t] += K[b, t] * d
-        if moved:
-            for b in range(n_block):
-                W[last, b] += bias * e[b]
-            for k in range(indptr[i], indptr[i + 1]):
-                v, j = data[k], indices[k]
-                for b in range(n_block):
-                    W[j, b] += v * e[b]
-
-
-@nb.njit(**FAST)
-def add_parts(parts, ids, mix, group, features, W):  # type: ignore[no-untyped-def]
-    """Add to W[j, b] the sum over p of parts[ids[p], features[j]] mix[p, group[b]], a tile of features at a time."""
-    n_features, n_block = W.shape
-    n_groups = mix.shape[1]
-    sums, values = np.empty((n_groups, _TILE), W.dtype), np.zeros(_TILE, W.dtype)
-    for first in range(0, n_features, _TILE):
-        n_tile = min(_TILE, n_features - first)
-        sums[:] = 0
-        for p in range(len(ids)):
-            part = parts[ids[p]]
-            for t in range(n_tile):
-                values[t] = part[features[first + t]]
-            for s in range(n_groups):
-                m = mix[p, s]
-                if m != 0:
-                    for t in range(_TILE):  # a constant length; what is beyond the tile is not used
-                        sums[s, t] += m * values[t]
-        for t in range(n_tile):
-            for b in range(n_block):
-                W[first + t, b] += sums[group[b], t]
-
-
-@nb.njit(**FAST)
-def add_change(  # type: ignore[no-untyped-def]
-    indptr, indices, data, bias, rows, columns, change, mix, group, part
-):
-    """Add to one part the rows x_i times the sum over the changed classes b of change_ib mix[group[b]].
-
-    The changes are triples sorted by row, so that each row is read once.
-    """
-    last = len(part) - 1
-    s, n = 0, len(rows)
-    while s < n:
-        i = rows[s]
-        total = mix[group[columns[s]]] * change[s]
-        s += 1
-        while s < n and rows[s] == i:
-            total += mix[group[columns[s]]] * change[s]
-            s += 1
-        if total != 0:
-            part[last] += bias * total
-            for k in range(indptr[i], indptr[i + 1]):
-                part[indices[k]] += data[k] * total
-
-
-@nb.njit(**FAST)
-def add_changes(  # type: ignore[no-untyped-def]
-    indptr, indices, data, bias, rows, columns, change, mix, group, ids, parts
-):
-    """Add the changes of a block to the parts `ids`; its groups of classes have the shares mix[p] in part ids[p]."""
-    for p in range(len(ids)):
-        add_change(indptr, indices, data, bias, rows, columns, change, mix[p], group, parts[ids[p]])
-
-
-@nb.njit(**FAST)
-def count_walks(indptr, rows, group):  # type: ignore[no-untyped-def]
-    """Count the entries of the changed rows: each row once, and once for every run of a group in a row."""
-    once = each = 0
-    for s in range(len(rows)):
-        i = rows[s]
-        length = indptr[i + 1] - indptr[i]
-        is_new = s == 0 or rows[s - 1] != i
-        if is_new:
-            once += length
-        if is_new or group[s] != group[s - 1]:
-            each += length
-    return once, each
-
-
-@nb.njit(**FAST)
-def gather_changes(  # type: ignore[no-untyped-def]
-    indptr, indices, data, bias, rows, columns, change, group, U
-):
-    """Add to U[s] the rows x_i times the changes of the classes of group s; runs of a group in a row are one walk."""
-    last = U.shape[1] - 1
-    s, n = 0, len(rows)
-    while s < n:
-        i, at, d = rows[s], group[columns[s]], change[s]
-        s += 1
-        while s < n and rows[s] == i and group[columns[s]] == at:
-            d += change[s]
-            s += 1
-        u = U[at]
-        u[last] += bias * d
-        for k in range(indptr[i], indptr[i + 1]):
-            u[indices[k]] += data[k] * d
-
-
-@nb.njit(**FAST)
-def add_gathered(U, mix, ids, parts):  # type: ignore[no-untyped-def]
-    """Add to parts[ids[p]] the sum over the groups s of mix[p, s] U[s], a tile of features at a time."""
-    n_groups, n_features = U.shape
-    for first in range(0, n_features, _TILE):
-        stop = min(first + _TILE, n_features)
-        for p in range(len(ids)):
-            part = parts[ids[p]]
-            for s in range(n_groups):
-                m, u = mix[p, s], U[s]
-                if m != 0:
-                    for j in range(first, stop):
-                        part[j] += m * u[j]
+    for i in range(A.shape[0]):
+        some = False
+        for b in range(A.shape[1]):
+            some |= A[i, b] != 0
+        mask[i] |= some
 
 
 @nb.njit(**FAST)
