@@ -138,10 +138,10 @@ def fit_normalized_sigmoid(
     weight = np.ones(len(scores)) if weight is None else weight
     high, low = smoothed_targets(n_effective(weight), scores.shape[1])
     known = np.flatnonzero(weight > 0)
-    step = max(1, min(known.size * scores.shape[1] // _MOST_PAIRS, known.size // _ENOUGH_ROWS))
-    known = known[::step]
-    if step > 1:
-        scores, codes, weight, known = scores[known], codes[known], weight[known], np.arange(known.size)
+    n_rows = max(_ENOUGH_ROWS, _MOST_PAIRS // scores.shape[1])
+    if known.size > n_rows:
+        known = known[np.arange(n_rows) * known.size // n_rows]
+        scores, codes, weight, known = scores[known], codes[known], weight[known], np.arange(n_rows)
     plain = fit_softmax_scale(scores, codes, weight, (high, low))
     s, codes, share = scores[known].astype(np.float32), codes[known], weight[known] / weight[known].sum()
     rows = np.arange(known.size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,7 @@ class Fitted(NamedTuple):
     features: NDArray[
         np.int64
     ]  # number of each feature of the solver among those of X; the last one is the bias
+    weights: NDArray[Any] | None = None  # of all classes in the order of the solver, without scale, if known
 
     @property
     def converged(self) -> bool:
@@ -190,11 +192,23 @@ def train_joint(
     beside += weight_memory(full, n_classes, dense) - weight_memory(size, n_classes, dense)
     beside += size.n_bytes if rows.indices is not training.X.indices else 0
     check_joint_memory(size, joint.layout, options.loss, dense, engine.n_workers, beside)
+    weights = None
+    if dense and isinstance(joint, CoupledSolver):
+        weights = engine.zeros((full.n_features + 1, n_classes), rows.dtype)
+        more["take"] = partial(put_weights, joint, features, weights)
     solution = joint.solve(
         tol=options.tol, max_iter=options.max_iter, seed=options.seed, multipliers=start if matches else None,
         checkpoint=checkpoint, progress=progress, key=key, **more,
     )  # fmt: skip
-    return Fitted(joint, solution, coupling, features)
+    return Fitted(joint, solution, coupling, features, weights)
+
+
+def put_weights(
+    joint: Any, features: NDArray[np.int64], weights: NDArray[Any], k: int, W: NDArray[Any]
+) -> None:
+    """Write the weights of block k, on the features of the solver, into those of all classes."""
+    block = joint.layout.blocks[k]
+    put_block(W, features, np.arange(block.start, block.stop), weights)
 
 
 def start_of_rows(multipliers: Start | None, training: Training) -> list[Multipliers] | None:
@@ -250,19 +264,20 @@ def unpack(arrays: dict[str, NDArray[Any]]) -> Start | None:
 
 def dense_model(fitted: Fitted) -> LinearModel:
     """Weights of all classes as one matrix with contiguous features."""
-    joint, order, features = fitted.joint, fitted.coupling.order, fitted.features
-    weights = joint.engine.zeros((int(features[-1]) + 1, len(order)), joint.rows.dtype)
-    source = np.argsort(order)
-
-    def fill(k: int) -> None:
-        block = joint.layout.blocks[k]
-        put_block(joint.weights(k, fitted.solution), features, np.arange(block.start, block.stop), weights)
+    joint, order, features, weights = fitted.joint, fitted.coupling.order, fitted.features, fitted.weights
+    source, scale = np.argsort(order), joint.rows.dtype.type(fitted.solution.certificate.scale)
+    # The columns of a block are adjacent at first: it takes longer to write each of them to its final place.
+    if weights is None:
+        weights, scale = joint.engine.zeros((int(features[-1]) + 1, len(order)), joint.rows.dtype), 1
+        joint.engine.map(
+            lambda k: put_weights(joint, features, weights, k, joint.weights(k, fitted.solution)),
+            range(len(joint.layout.blocks)),
+        )
 
     def reorder(rows: slice) -> None:
-        weights[rows] = weights[rows].take(source, axis=1)
+        moved = weights[rows].take(source, axis=1)
+        weights[rows] = moved if scale == 1 else moved * scale
 
-    # The columns of a block are adjacent at first: it takes longer to write each of them to its final place.
-    joint.engine.map(fill, range(len(joint.layout.blocks)))
     joint.engine.map(reorder, split(len(weights), size=_MOVED_ROWS))
     return LinearModel(weights[:-1].T, weights[-1] * joint.rows.bias)
 

@@ -70,6 +70,7 @@ SCALES = (1.0, 1.0025, 1.005, 1.01, 1.015, 1.02, 1.03, 1.05)
 
 Costs = Callable[[range, NDArray[np.int64]], NDArray[Any]]
 Weights = Callable[[range], NDArray[Any]]
+Take = Callable[[int, NDArray[Any]], None]
 
 
 class Certificate(NamedTuple):
@@ -320,13 +321,14 @@ class CoupledSolver:
             state.multipliers[k], state.candidates[k] = done.multipliers, done.candidates
         return np.asarray(np.sum([done.estimates for done in visits], axis=0))
 
-    def certify(self, state: CoupledState) -> Certificate:
+    def certify(self, state: CoupledState, take: Take | None = None) -> Certificate:
         """Evaluate the primal objective and the duality gap, from the multipliers alone, at the best of a few scales.
 
-        The shared parts are recomputed, which removes accumulated rounding errors.
+        The shared parts are recomputed, which removes accumulated rounding errors. `take` receives the number and the
+        weights of every block, before they are scaled.
         """
         self._rebuild(state)
-        return self._best_scale(self._certify_blocks(state))
+        return self._best_scale(self._certify_blocks(state, take))
 
     def _rebuild(self, state: CoupledState) -> None:
         """Recompute the shared parts."""
@@ -339,7 +341,7 @@ class CoupledSolver:
         smooth_or_offset = self.loss != "hinge" or self.offset is not None
         return np.array(SCALES[:1] if smooth_or_offset else SCALES, self.rows.dtype)
 
-    def _certify_blocks(self, state: CoupledState) -> list[NDArray[np.float64]]:
+    def _certify_blocks(self, state: CoupledState, take: Take | None = None) -> list[NDArray[np.float64]]:
         """Return the regulariser, the gap, and the losses at all scales, of every block."""
         scales, code, bias = self._scales, LOSSES[self.loss], self.rows.bias
 
@@ -352,6 +354,8 @@ class CoupledSolver:
                 losses[0], gap = by_class.sum(axis=1)
             else:
                 norm, gap = certify_scaled(*self.rows[:3], cost, code, bias, W, A, scales, losses)
+            if take is not None:
+                take(k, W)
             return np.array([norm - self._from_offset(k, state.multipliers[k]), gap, *losses])
 
         return list(self.engine.map(certify_one, range(len(self.layout.blocks))))
@@ -398,6 +402,7 @@ class CoupledSolver:
         progress: Progress | None = None,
         key: str = "",
         rough: bool = False,
+        take: Take | None = None,
     ) -> CoupledSolution:
         """Run rounds over all blocks until the certified duality gap is small.
 
@@ -420,6 +425,9 @@ class CoupledSolver:
             Whether the gap that a round estimates is enough, without a certificate. If every block has given
             multipliers, rounds go over their rows only, to a relative gap of at most 1%: their dual gap is small long
             before the margins of these rows have settled.
+        take : callable, optional
+            Receives, at every certificate, the number of each block and its weights, without the scale of the
+            certificate: with the last call for a block, those of the solution. Not called if `rough`.
         """
         pieces, state = RoundPieces(checkpoint, key), self.start(multipliers)
         narrow = rough and self.loss != "logistic" and multipliers is not None and state.has_multipliers
@@ -440,7 +448,7 @@ class CoupledSolver:
                 gap *= state.gap_ratio
                 certificate = Certificate(1.0, float(objective), float(gap))
             elif reached or (full and monitor.is_last):
-                certificate = self.certify(state)
+                certificate = self.certify(state, take)
                 estimate, gap, objective = gap, certificate.gap, certificate.objective
                 if full:  # a far too optimistic estimate delays the next certificate
                     ratio = max(state.gap_ratio, gap / max(estimate, _TINY))

@@ -28,6 +28,7 @@ from arbora.infer.linear.coupled import (
     CoupledSolution,
     CoupledSolver,
     RoundSettings,
+    Take,
     Weights,
 )
 from arbora.infer.linear.coupled_state import CoupledState, Multipliers, RoundPieces
@@ -308,8 +309,9 @@ class ShardedCoupledSolver(CoupledSolver):
             self.pending = add_changes([change for _, change in found])
         return total
 
-    def certify(self, state: CoupledState) -> Certificate:
-        """Evaluate the primal objective and the duality gap."""
+    def certify(self, state: CoupledState, take: Take | None = None) -> Certificate:
+        """Evaluate the primal objective and the duality gap; the weights stay in the shards."""
+        assert take is None
         self.pending = add_changes(self.shards.step("rebuild"))
         found = self.shards.step("certify_own", each=[[change] for change in self._outgoing()])
         self.pending = nothing(self.rows.dtype)
