@@ -15,7 +15,7 @@ _TILE = 256  # features whose weights, for a block, fit into the first-level cac
 _TOGETHER = 4  # dense rows that are added at once: the weights are read and written a quarter as often
 
 
-@nb.njit(inline="always", **FAST)
+@nb.njit(**FAST)
 def _add_dense(data, ids, bias, E, W):  # type: ignore[no-untyped-def]
     """Add the sum of x_i e_i over four dense rows to W, and clear their e_i."""
     n_block, last = W.shape[1], W.shape[0] - 1

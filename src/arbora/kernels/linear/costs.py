@@ -1,9 +1,20 @@
 """Signs times costs of the pairs of a block, from the positives of its classes."""
 
-import numpy as np
-
 from arbora.kernels import deferred as nb
 from arbora.kernels.products import FAST
+
+
+@nb.njit(inline="always", **FAST)
+def _place(ids, i):  # type: ignore[no-untyped-def]
+    """Return the number of ids below i; numba takes half a second to compile its `searchsorted`."""
+    first, stop = 0, len(ids)
+    while first < stop:
+        middle = (first + stop) // 2
+        if ids[middle] < i:
+            first = middle + 1
+        else:
+            stop = middle
+    return first
 
 
 @nb.njit(**FAST)
@@ -22,6 +33,6 @@ def fill_costs(indptr, indices, first, row_cost, weight, ids, out):  # type: ign
     for b in range(n_block):
         for k in range(indptr[first + b], indptr[first + b + 1]):
             i = indices[k]
-            s = i if every else np.searchsorted(ids, i)
+            s = i if every else _place(ids, i)
             if s < n and ids[s] == i:
                 out[s, b] = row_cost[i] * weight[first + b]
