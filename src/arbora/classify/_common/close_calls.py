@@ -11,6 +11,9 @@ node a, F(c) = sum over d of 2 / (|T(c)| + d) times the sum of P_d(a) over a in 
 The class with the largest F(c) of all would be a cautious answer: often a shallow class, or an improbable one near
 many others. Among the classes at least half as probable as the best one, the choice costs hardly any exact answers,
 and wrong answers are nearer to the truth.
+
+Probabilities are monotone in the scores. The rows with more than one candidate are therefore found by one cut per row
+in the scores, in their own precision; only these rows are converted to probabilities, a part at a time.
 """
 
 from __future__ import annotations
@@ -21,17 +24,23 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.classify._common.calibration import Calibration, class_log_odds
+
 CLOSE = 0.5  # least probability of a candidate, relative to that of the most probable class
-_MOST_VALUES = 1 << 20  # probabilities of classes or nodes at a time
+_MOST_VALUES = 1 << 18  # scores, probabilities or nodes of candidates at a time
+_SLACK = 1e-6  # of a cut, relative to the largest calibrated score: far more than its rounding error
 
 
-def settle_close_calls(log_odds: NDArray[Any], closure: sp.csr_array) -> NDArray[np.int64]:
+def settle_close_calls(
+    scores: NDArray[Any], calibration: Calibration, closure: sp.csr_array
+) -> NDArray[np.int64]:
     """Choose a class for each row: the most probable one, or in a close call the one with the largest F(c).
 
     Parameters
     ----------
-    log_odds : ndarray of shape (n_samples, n_classes)
-        Logarithms of the class probabilities, up to a constant for each row.
+    scores : ndarray of shape (n_samples, n_classes)
+    calibration : Calibration
+        Of the scores, to probabilities of exclusive classes.
     closure : sparse matrix of shape (n_classes, n_nodes)
         Marks, for each class, its node and all ancestors.
 
@@ -44,35 +53,67 @@ def settle_close_calls(log_odds: NDArray[Any], closure: sp.csr_array) -> NDArray
     --------
     >>> import numpy as np, scipy.sparse as sp
     >>> closure = sp.csr_array([[1, 1, 0, 0, 0], [1, 0, 1, 1, 0], [1, 0, 1, 0, 1]])  # root, a, b, b/1, b/2
-    >>> settle_close_calls(np.log([[0.4, 0.35, 0.25], [0.8, 0.15, 0.05]]), closure)
+    >>> settle_close_calls(np.log([[0.4, 0.35, 0.25], [0.8, 0.15, 0.05]]), Calibration(1.0), closure)
     array([1, 0])
     """
-    best: NDArray[np.int64] = log_odds.argmax(axis=1)
-    least = np.take_along_axis(log_odds, best[:, None], axis=1) + np.log(CLOSE)
-    close = np.flatnonzero((log_odds >= least).sum(axis=1) > 1)
+    best: NDArray[np.int64] = scores.argmax(axis=1)
+    top = np.take_along_axis(scores, best[:, None], axis=1)
+    n_near = _count_above(scores, _lowest_scores(top, calibration))
+    close = np.flatnonzero(n_near > 1)
+    if not close.size:
+        return best
     closure = sp.csr_array(closure).astype(np.float64)
-    step = max(1, _MOST_VALUES // max(closure.shape))
-    for first in range(0, len(close), step):
-        rows = close[first : first + step]
-        best[rows] = _best_paths(log_odds[rows], least[rows], closure)
+    sizes = np.diff(closure.indptr)
+    of_size = [(int(size), np.flatnonzero(sizes == size)) for size in np.unique(sizes)]
+    paths = [(size, same, closure[same]) for size, same in of_size]
+    work = np.cumsum(np.maximum(max(closure.shape), n_near[close] * int(sizes.max())))
+    for rows in np.split(close, np.flatnonzero(np.diff(work // _MOST_VALUES)) + 1):
+        best[rows] = _best_paths(class_log_odds(scores[rows], calibration), closure, paths)
     return best
 
 
-def _best_paths(log_odds: NDArray[Any], least: NDArray[Any], closure: sp.csr_array) -> NDArray[np.int64]:
-    """Return the class of each row with the largest F(c) among those whose log odds are not below `least`."""
-    proba = np.exp(log_odds.astype(np.float64) - log_odds.max(axis=1, keepdims=True))
+def _lowest_scores(top: NDArray[Any], calibration: Calibration) -> NDArray[Any]:
+    """Scores that no candidate is below, given the best score of each row; they are slightly too low."""
+    log_least = class_log_odds(top, calibration) + np.log(CLOSE)
+    # The inverse of the logarithm of a sigmoid; without a shift, the scores are those of a softmax.
+    calibrated = log_least if calibration.shift == 0 else log_least - np.log(-np.expm1(log_least))
+    size = np.maximum(1, np.maximum(np.abs(calibrated), abs(calibration.shift)))
+    lowest = (calibrated - _SLACK * size - calibration.shift) / calibration.scale
+    return np.asarray(np.nextafter(lowest.astype(top.dtype), top.dtype.type(-np.inf)))
+
+
+def _count_above(scores: NDArray[Any], lowest: NDArray[Any]) -> NDArray[np.int64]:
+    """Count the scores of each row that are not below a cut."""
+    step = max(1, _MOST_VALUES // max(1, scores.shape[1]))
+    counts = np.empty(len(scores), np.int64)
+    for first in range(0, len(scores), step):
+        part = slice(first, first + step)
+        counts[part] = np.count_nonzero(scores[part] >= lowest[part], axis=1)
+    return counts
+
+
+def _best_paths(
+    log_odds: NDArray[Any], closure: sp.csr_array, paths: list[tuple[int, NDArray[np.int64], sp.csr_array]]
+) -> NDArray[np.int64]:
+    """Return the candidate of each row with the largest F(c).
+
+    `paths` are the lengths of paths, each with its classes and their rows of `closure`.
+    """
+    top = log_odds.max(axis=1, keepdims=True)
+    row, column = np.nonzero(log_odds >= top + np.log(CLOSE))
+    proba = np.exp(np.subtract(log_odds, top, out=log_odds), out=log_odds)
     proba /= proba.sum(axis=1, keepdims=True)
-    row, column = np.nonzero(log_odds >= least)
     # The nodes of the path of each candidate, one after the other; paths are not empty.
-    sizes = np.diff(closure.indptr)
-    length = sizes[column]
+    length = np.diff(closure.indptr)[column]
     ends = np.cumsum(length)
     at = np.arange(ends[-1]) + np.repeat(closure.indptr[column] - (ends - length), length)
     nodes, path_row = closure.indices[at], np.repeat(row, length)
     value = np.zeros(len(row))
-    for size in np.unique(sizes).tolist():
-        same = np.flatnonzero(sizes == size)
-        of_nodes = np.asarray(proba[:, same] @ closure[same])
+    for size, same, own in paths:
+        of_nodes = np.asarray((proba if len(paths) == 1 else proba[:, same]) @ own)
         value += 2 / (length + size) * np.add.reduceat(of_nodes[path_row, nodes], ends - length)
-    order = np.lexsort((column, -proba[row, column], -np.round(value, 12), row))
-    return np.asarray(column[order[np.searchsorted(row, np.arange(len(log_odds)))]])
+    value, chance = np.round(value, 12), proba[row, column]
+    starts = np.searchsorted(row, np.arange(len(log_odds)))
+    chance[value < np.maximum.reduceat(value, starts)[row]] = -1.0
+    found = np.flatnonzero(chance == np.maximum.reduceat(chance, starts)[row])
+    return np.asarray(column[found[np.searchsorted(row[found], np.arange(len(log_odds)))]])

@@ -81,8 +81,9 @@ class RecursiveSVC(RecursiveClassifier):
     close_calls : {"path", "class"}
         With one label per row, three or more classes and a `Hierarchy`: how `predict` chooses among classes at least
         half as probable as the most probable one. "path" takes the class whose path from the root has the highest
-        expected F1: about as many exact answers, and wrong answers are nearer to the truth. "class" takes the most
-        probable class, as `predict_proba` and `predict_top_k` rank them. Without a calibration, and with
+        expected F1: about as many exact answers, and wrong answers are nearer to the truth. Only rows with several
+        such classes take more time than with "class", which takes the most probable class, as `predict_proba` and
+        `predict_top_k` rank them. Without a calibration, and with
         `calibration="levels"`, it is always the first of the ranking.
     prune_below : float, optional
         Store the weights as sparse differences of nodes from their parents, without entries whose absolute value is
