@@ -2,9 +2,9 @@
 
 The solution of a linear classifier depends on C only through C ||x||^2: rows twice as long need a quarter of the
 cost. In units of 1 / (mean squared norm of the rows), the hinge and the squared hinge fit texts with C = 1 whatever
-their number of rows and classes. The logistic loss, whose slope is never above 1, needs C = 10, or C = 30 if every
-row has one label: such labels have less noise. In the study of the defaults 30 was better on all five sets with one
-label, 10 on all five with several.
+their number of rows and classes. The logistic loss, whose slope is never above 1, needs C = 10, or C = 30 if y is
+one-dimensional, with one label per row: such labels have less noise. In the study of the defaults 30 was better on
+all five sets with one label, 10 on all five with several.
 
 How much noise the labels have cannot be read from the rows: standardised measurements need between a third and a
 hundred of these units. The cost therefore moves from there by factors of about three, as long as a step adds 1% to
@@ -65,8 +65,9 @@ def mean_squared_norm(X: sp.csr_array, weight: NDArray[Any]) -> float:
 
 def unit_cost(training: Training) -> float:
     """Cost that fits the length of the rows, where a search begins; `training` has the costs of C = 1."""
-    loss, n_labels = training.options.loss, np.diff(training.positives.indptr)
-    units = UNITS[loss] * (ONE_LABEL.get(loss, 1.0) if n_labels.max(initial=0) <= 1 else 1.0)
+    loss = training.options.loss
+    # By the kind of the labels: were it by the labels themselves, a single row would change the cost by this factor.
+    units = UNITS[loss] * (1.0 if training.multilabel else ONE_LABEL.get(loss, 1.0))
     return units / mean_squared_norm(training.X, training.row_cost)
 
 
