@@ -9,8 +9,9 @@ all five sets with one label, 10 on all five with several.
 How much noise the labels have cannot be read from the rows: standardised measurements need between a third and a
 hundred of these units. The cost therefore moves from there by factors of about three, as long as a step adds 1% to
 the information of the scores about held-out labels: the entropy of the labels minus their log loss. A share of the
-loss itself would not do, since it says nothing about labels that are mostly noise. The search has a fixed size (some
-thousand rows, 32 classes or up to 128 small ones, coarse training), so that its share of a large fit is small.
+loss itself would not do, since it says nothing about labels that are mostly noise. The search has a limited size (32
+classes or up to 128 small ones, 4,000 rows and up to 30 of each of these classes in addition, coarse training), so
+that its share falls as the fit grows.
 """
 
 from __future__ import annotations
