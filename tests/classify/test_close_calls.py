@@ -1,5 +1,6 @@
 """Close calls decided by the tree: the rule against its twin, and when it applies."""
 
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -152,6 +153,16 @@ def test_too_few_rows_for_a_calibration():
     X, y = np.eye(3), ["a/1", "a/2", "c"]
     model = RecursiveSVC(structure=TREE, random_state=0).fit(X, y)
     assert model.predict(X).tolist() == y
+
+
+@pytest.mark.parametrize("estimator", [RecursiveSVC, RecursiveLogisticRegression])
+def test_models_pickled_without_the_parameter_predict_the_most_probable_class(estimator):
+    X, y = noisy_rows()
+    model = estimator(structure=TREE, random_state=0).fit(X, y)
+    assert model.close_calls == "path"
+    del model.__dict__["close_calls"]
+    old = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(old.predict(X), old.classes_[old.predict_proba(X).argmax(axis=1)])
 
 
 def test_values_are_checked():

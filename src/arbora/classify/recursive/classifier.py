@@ -118,7 +118,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
 
     C_: float
     coupling_: Any
-    close_calls: str
+    close_calls: str = "class"  # of models that were pickled before they had this parameter
 
     @property
     def _loss(self) -> str:
