@@ -62,6 +62,8 @@ def test_equals_its_twin(monkeypatch, most_values):
         Calibration(3.0, 20.0),  # nearly all classes are certain
         Calibration(100.0, 20.0),  # some sigmoids are 1 in double precision
         Calibration(1e-5, -3.0),
+        Calibration(1.0, -1e3),  # all sigmoids are 0 in double precision
+        Calibration(1e4, -3.0),  # ... in some rows
     ],
 )
 def test_calibrated_scores_equal_their_twin(calibration, dtype):

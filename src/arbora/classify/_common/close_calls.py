@@ -18,11 +18,12 @@ in the scores, in their own precision; only these rows are converted to probabil
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from arbora.classify._common.calibration import Calibration, class_log_odds
 
@@ -30,6 +31,7 @@ from arbora.classify._common.calibration import Calibration, class_log_odds
 # "Close calls decided by the tree" in benchmarks/RESULTS.md, except LSHTC-small, which was measured once, afterwards.
 CLOSE = 0.5
 _MOST_VALUES = 1 << 18  # scores, probabilities or nodes of candidates at a time
+_SMALLEST = -500.0  # calibrated score whose sigmoid is far from underflow, and an exponential
 _SLACK = 1e-6  # of a cut, relative to the largest calibrated score: far more than its rounding error
 
 
@@ -60,18 +62,37 @@ def settle_close_calls(
     """
     best: NDArray[np.int64] = scores.argmax(axis=1)
     top = np.take_along_axis(scores, best[:, None], axis=1)
-    n_near = _count_above(scores, _lowest_scores(top, calibration))
+    lowest = _lowest_scores(top, calibration)
+    n_near = _count_above(scores, lowest)
     close = np.flatnonzero(n_near > 1)
     if not close.size:
         return best
-    closure = sp.csr_array(closure).astype(np.float64)
-    sizes = np.diff(closure.indptr)
-    of_size = [(int(size), np.flatnonzero(sizes == size)) for size in np.unique(sizes)]
-    paths = [(size, same, closure[same]) for size, same in of_size]
-    work = np.cumsum(np.maximum(max(closure.shape), n_near[close] * int(sizes.max())))
+    paths = Paths.of(closure)
+    work = np.cumsum(np.maximum(max(closure.shape), n_near[close] * int(paths.size.max())))
     for rows in np.split(close, np.flatnonzero(np.diff(work // _MOST_VALUES)) + 1):
-        best[rows] = _best_paths(class_log_odds(scores[rows], calibration), closure, paths)
+        some = scores[rows]
+        row, column = np.nonzero(some >= lowest[rows])
+        log_least = class_log_odds(top[rows, 0], calibration) + np.log(CLOSE)
+        near = class_log_odds(some[row, column], calibration) >= log_least[row]
+        best[rows] = _best_paths(_probabilities(some, top[rows], calibration), row[near], column[near], paths)
     return best
+
+
+class Paths(NamedTuple):
+    """Paths of the classes, and by their length: the length, the classes, and the classes below each node."""
+
+    closure: sp.csr_array
+    size: NDArray[Any]  # length of each path
+    of_size: list[tuple[int, NDArray[np.int64], sp.csr_array]]
+
+    @classmethod
+    def of(cls, closure: sp.csr_array) -> Paths:
+        """Split by the length of the paths."""
+        closure = sp.csr_array(closure).astype(np.float64)
+        size = np.diff(closure.indptr)
+        same = {int(length): np.flatnonzero(size == length) for length in np.unique(size)}
+        below = [(length, columns, sp.csr_array(closure[columns].T)) for length, columns in same.items()]
+        return cls(closure, size, below)
 
 
 def _lowest_scores(top: NDArray[Any], calibration: Calibration) -> NDArray[Any]:
@@ -94,28 +115,34 @@ def _count_above(scores: NDArray[Any], lowest: NDArray[Any]) -> NDArray[np.int64
     return counts
 
 
-def _best_paths(
-    log_odds: NDArray[Any], closure: sp.csr_array, paths: list[tuple[int, NDArray[np.int64], sp.csr_array]]
-) -> NDArray[np.int64]:
-    """Return the candidate of each row with the largest F(c).
+def _probabilities(scores: NDArray[Any], top: NDArray[Any], calibration: Calibration) -> NDArray[Any]:
+    """Probabilities of the classes as `class_probabilities` has them, with one exponential for each."""
+    if calibration.shift == 0:
+        proba = calibration.scale * (scores.astype(np.float64) - top)
+        np.exp(proba, out=proba)
+    else:
+        proba = calibration.scale * scores.astype(np.float64) + calibration.shift
+        # Sigmoids so small are exponentials: a shift that keeps the largest one from underflow changes no ratio.
+        proba += np.maximum(0, _SMALLEST - (calibration.scale * top.astype(np.float64) + calibration.shift))
+        expit(proba, out=proba)
+    return np.asarray(proba / proba.sum(axis=1, keepdims=True))
 
-    `paths` are the lengths of paths, each with its classes and their rows of `closure`.
-    """
-    top = log_odds.max(axis=1, keepdims=True)
-    row, column = np.nonzero(log_odds >= top + np.log(CLOSE))
-    proba = np.exp(np.subtract(log_odds, top, out=log_odds), out=log_odds)
-    proba /= proba.sum(axis=1, keepdims=True)
+
+def _best_paths(
+    proba: NDArray[Any], row: NDArray[np.int64], column: NDArray[np.int64], paths: Paths
+) -> NDArray[np.int64]:
+    """Return the candidate of each row with the largest F(c); `row` and `column` are those of the candidates."""
     # The nodes of the path of each candidate, one after the other; paths are not empty.
-    length = np.diff(closure.indptr)[column]
+    length, closure = paths.size[column], paths.closure
     ends = np.cumsum(length)
     at = np.arange(ends[-1]) + np.repeat(closure.indptr[column] - (ends - length), length)
     nodes, path_row = closure.indices[at], np.repeat(row, length)
     value = np.zeros(len(row))
-    for size, same, own in paths:
-        of_nodes = np.asarray((proba if len(paths) == 1 else proba[:, same]) @ own)
-        value += 2 / (length + size) * np.add.reduceat(of_nodes[path_row, nodes], ends - length)
+    for size, same, below in paths.of_size:
+        of_nodes = np.asarray(below @ proba.T[same])
+        value += 2 / (length + size) * np.add.reduceat(of_nodes[nodes, path_row], ends - length)
     value, chance = np.round(value, 12), proba[row, column]
-    starts = np.searchsorted(row, np.arange(len(log_odds)))
+    starts = np.searchsorted(row, np.arange(len(proba)))
     chance[value < np.maximum.reduceat(value, starts)[row]] = -1.0
     found = np.flatnonzero(chance == np.maximum.reduceat(chance, starts)[row])
-    return np.asarray(column[found[np.searchsorted(row[found], np.arange(len(log_odds)))]])
+    return np.asarray(column[found[np.searchsorted(row[found], np.arange(len(proba)))]])
