@@ -207,10 +207,27 @@ def test_the_entropy_is_the_loss_of_the_share_of_the_positives():
     )
 
 
-def test_the_logistic_search_starts_higher_if_every_row_has_one_label():
-    X, y = blobs(300)
-    start = []
-    for labels in (y, [[label] for label in y[:-1]] + [sorted(set(y))[:2]]):
-        training = check_training(OneVsRestSVC(random_state=0), X, labels, None, loss="logistic", C=1.0)
-        start.append(unit_cost(training))
-    assert start[0] == pytest.approx(ONE_LABEL["logistic"] * start[1])
+def logistic_unit(y, X, weight=None):
+    training = check_training(OneVsRestSVC(random_state=0), X, y, weight, loss="logistic", C=1.0)
+    return unit_cost(training) * mean_squared_norm(training.X, training.row_cost)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_logistic_search_starts_higher_if_labels_are_one_dimensional(n_classes):
+    """Not if they are lists or an indicator, even with one label in every row."""
+    X, y = blobs(300, n_classes=n_classes)
+    many, one = UNITS["logistic"], UNITS["logistic"] * ONE_LABEL["logistic"]
+    assert logistic_unit(y, X) == pytest.approx(one)
+    assert logistic_unit([[f"c{label}"] for label in y], X) == pytest.approx(many)
+    assert logistic_unit(np.eye(n_classes, dtype=int)[y], X) == pytest.approx(many)
+
+
+@pytest.mark.parametrize("estimator", [OneVsRestLogistic, RecursiveLogisticRegression])
+@pytest.mark.parametrize("weight_of_several", [0.0, 1.0])
+def test_label_lists_have_one_unit_whatever_row_has_several_labels(estimator, weight_of_several):
+    X, y = blobs(40)  # too few for a search
+    labels = [[f"c{label}"] if i % 5 else [] for i, label in enumerate(y)]
+    labels[0] = ["c0", "c1"]
+    weight = np.append(weight_of_several, np.ones(39))
+    C = estimator(random_state=0).fit(X, labels, weight).C_
+    assert pytest.approx(UNITS["logistic"]) == C * mean_squared_norm(sp.csr_array(X), weight)

@@ -1,16 +1,21 @@
 """Close calls decided by the tree: the rule against its twin, and when it applies."""
 
+import pickle
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import softmax
 
 from arbora.classify import RecursiveLogisticRegression, RecursiveSVC
+from arbora.classify._common.calibration import Calibration, class_log_odds
 from arbora.classify._common.close_calls import CLOSE, settle_close_calls
 from arbora.structure import Hierarchy, LabelGraph
 
 TREE = Hierarchy.from_paths(["a/1", "a/2", "a/3", "b/1/x", "b/1/y", "b/2", "c"])
 LEAVES = TREE.leaves()
+SOFTMAX = Calibration(1.0)
 
 
 def random_closure(rng, n_classes):
@@ -40,15 +45,55 @@ def test_equals_its_twin(monkeypatch, most_values):
     rng = np.random.default_rng(0)
     log_odds, closure = rng.normal(size=(60, 9)), random_closure(rng, 9)
     log_odds[0] = 0.0  # all alike
-    found = settle_close_calls(log_odds, closure)
+    found = settle_close_calls(log_odds, SOFTMAX, closure)
     np.testing.assert_array_equal(found, twin(log_odds, closure.toarray()))
     assert (found != log_odds.argmax(axis=1)).any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "calibration",
+    [
+        Calibration(1e-5),
+        Calibration(3.0),
+        Calibration(1e5),
+        Calibration(3.0, -20.0),
+        Calibration(3.0, 1e-3),
+        Calibration(3.0, 20.0),  # nearly all classes are certain
+        Calibration(100.0, 20.0),  # some sigmoids are 1 in double precision
+        Calibration(1e-5, -3.0),
+        Calibration(1.0, -1e3),  # all sigmoids are 0 in double precision
+        Calibration(1e4, -3.0),  # ... in some rows
+    ],
+)
+def test_calibrated_scores_equal_their_twin(calibration, dtype):
+    rng = np.random.default_rng(0)
+    scores, closure = rng.normal(size=(60, 9)).astype(dtype), random_closure(rng, 9)
+    scores[:20] /= 100
+    scores[20:30, 3] = scores[20:30].max(axis=1) - np.log(2) / calibration.scale  # next to the limit
+    found = settle_close_calls(scores, calibration, closure)
+    np.testing.assert_array_equal(found, twin(class_log_odds(scores, calibration), closure.toarray()))
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_memory_is_less_than_that_of_the_scores(monkeypatch, spread):
+    """Whether all classes of all rows are candidates, or few rows are close."""
+    monkeypatch.setattr("arbora.classify._common.close_calls._MOST_VALUES", 1 << 14)
+    classes = np.arange(400)
+    path = np.stack([np.zeros(400, int), 1 + classes // 20, 21 + classes], axis=1)
+    closure = sp.csr_array((np.ones(1200, bool), path.ravel(), np.arange(0, 1201, 3)))
+    scores = spread * np.random.default_rng(0).normal(size=(3000, 400)).astype(np.float32)
+    tracemalloc.start()
+    settle_close_calls(scores, Calibration(9.0, 3.0), closure)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < scores.nbytes
 
 
 def test_classes_that_share_nothing_are_chosen_by_their_probability():
     closure = sp.csr_array([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1]])  # a, b/1, c
     log_odds = np.log([[0.4, 0.35, 0.25], [0.3, 0.4, 0.3]])
-    np.testing.assert_array_equal(settle_close_calls(log_odds, closure), [0, 1])
+    np.testing.assert_array_equal(settle_close_calls(log_odds, SOFTMAX, closure), [0, 1])
 
 
 @pytest.mark.parametrize("estimator", [RecursiveSVC, RecursiveLogisticRegression])
@@ -64,9 +109,9 @@ def test_two_classes_follow_the_decision_function(estimator):
 def test_clear_calls_stay():
     rng = np.random.default_rng(1)
     log_odds = 50 * rng.permuted(np.tile(np.arange(9.0), (20, 1)), axis=1)
-    found = settle_close_calls(log_odds, random_closure(rng, 9))
+    found = settle_close_calls(log_odds, SOFTMAX, random_closure(rng, 9))
     np.testing.assert_array_equal(found, log_odds.argmax(axis=1))
-    assert settle_close_calls(log_odds[:0], random_closure(rng, 9)).shape == (0,)
+    assert settle_close_calls(log_odds[:0], SOFTMAX, random_closure(rng, 9)).shape == (0,)
 
 
 def noisy_rows(n=400, seed=0):
@@ -110,6 +155,16 @@ def test_too_few_rows_for_a_calibration():
     X, y = np.eye(3), ["a/1", "a/2", "c"]
     model = RecursiveSVC(structure=TREE, random_state=0).fit(X, y)
     assert model.predict(X).tolist() == y
+
+
+@pytest.mark.parametrize("estimator", [RecursiveSVC, RecursiveLogisticRegression])
+def test_models_pickled_without_the_parameter_predict_the_most_probable_class(estimator):
+    X, y = noisy_rows()
+    model = estimator(structure=TREE, random_state=0).fit(X, y)
+    assert model.close_calls == "path"
+    del model.__dict__["close_calls"]
+    old = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(old.predict(X), old.classes_[old.predict_proba(X).argmax(axis=1)])
 
 
 def test_values_are_checked():

@@ -241,9 +241,9 @@ class OneVsRestLogistic(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
     Parameters
     ----------
     C : float or "auto"
-        Cost of a unit of loss. A larger value fits the training data more closely. "auto" starts from 10 over the
-        mean squared norm of the rows and chooses among seven costs by the likelihood of held-out labels, on a sample
-        of rows and classes; the choice is in `C_`.
+        Cost of a unit of loss. A larger value fits the training data more closely. "auto" starts from 30 over the
+        mean squared norm of the rows (10 if rows may have several labels) and chooses among seven costs by the
+        likelihood of held-out labels, on a sample of rows and classes; the choice is in `C_`.
     structure : Hierarchy, optional
         Label structure; the labels are names of its nodes. `predict_node_proba`, `predict_path` and `predict_backoff`
         then return nodes. The weights do not depend on the structure.

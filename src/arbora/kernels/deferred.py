@@ -5,7 +5,8 @@ A process that loads a model and predicts a few rows calls no kernel, and need n
 
 numba resolves the global names of a function when it compiles it, and knows its own functions only. The first call
 of a kernel therefore replaces, in its module and in the modules that it uses, all kernels by the functions that
-``numba.njit`` makes of them. A kernel that was imported by name elsewhere remains, and passes its calls on.
+``numba.njit`` makes of them. A kernel that was imported by name elsewhere remains, and passes its calls on. It takes
+positional arguments only.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Kernel:
         """Call the compiled function."""
         if self.compiled is None:
             with _LINKING:
-                _link(self)
+                if self.compiled is None:  # otherwise another thread has linked it meanwhile
+                    _link(self)
         return self.compiled(*arguments)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:

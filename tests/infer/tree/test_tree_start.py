@@ -151,6 +151,19 @@ def text_problem(likelihood="softmax", n=300, d=400, n_classes=12, seed=0):
     return MapProblem(X, Y, None, parent, class_node, precision, likelihood=likelihood)
 
 
+def correlated_problem(likelihood, n=300, d=1500, n_classes=6, seed=0):
+    """Sparse rows that are mixtures of twenty groups of features: the Hessian has many small eigenvalues."""
+    rng = np.random.default_rng(seed)
+    groups = rng.random((20, d)) * (rng.random((20, d)) < 0.3)
+    X = rng.random((n, 20)) ** 4 @ groups + 0.01 * sp.random_array((n, d), density=0.1, rng=rng)
+    X[np.median(X) > X] = 0
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    labels = (X @ rng.normal(size=(d, n_classes))).argmax(axis=1)
+    problem = text_problem(likelihood, n, d, n_classes)
+    Y = sp.csr_array((np.ones(n), labels, np.arange(n + 1)), shape=(n, n_classes))
+    return problem._replace(X=sp.csr_array(X), Y=Y)
+
+
 @BOTH
 def test_start_is_near_the_optimum_and_saves_steps(monkeypatch, likelihood):
     problem = text_problem(likelihood)
@@ -187,7 +200,7 @@ def test_newton_that_stops_by_the_objective_is_as_good_as_the_certified_dual():
 
 @BOTH
 def test_expected_decrease_is_about_what_the_objective_can_fall(likelihood):
-    """At the points where Newton's method may stop, and not too small at its start."""
+    """Within a factor of three where Newton's method may stop, and not too small at its start."""
     problem, engine = text_problem(likelihood), ThreadEngine(1)
     at = tree_map.MapObjective(problem, engine)
     best = solve_map(problem, tol=1e-9, engine=engine).objective
@@ -196,9 +209,22 @@ def test_expected_decrease_is_about_what_the_objective_can_fall(likelihood):
         found = solve_map(problem, start, tol=tol, engine=engine, by_objective=True)
         point = at.evaluate(at.start(found.weights[problem.class_node]))
         left, expected = point.objective - best, at.expected_decrease(point, at.expand(point).gradient)
-        assert left <= 2 * expected <= 2 * tol * point.objective
+        assert left <= 3 * expected <= 3 * tol * point.objective
+        assert left <= tol * point.objective
     point = at.evaluate(at.start(start[problem.class_node]))
     assert at.expected_decrease(point, at.expand(point).gradient) >= (point.objective - best) / 2
+
+
+@BOTH
+def test_little_is_left_to_fall_where_features_are_correlated(likelihood):
+    """There, the estimate from the gradient alone is several times too small."""
+    problem, engine = correlated_problem(likelihood), ThreadEngine(1)
+    assert suits_sweeps(problem)
+    best = solve_map(problem, tol=1e-7, max_iter=500, engine=engine, by_objective=True).objective
+    for tol in (1e-3, 1e-4):
+        found = solve_map(problem, tol=tol, engine=engine, by_objective=True)
+        assert found.converged
+        assert found.objective - best <= 2 * tol * best
 
 
 def test_infinite_tolerance_returns_the_start_with_its_objective():

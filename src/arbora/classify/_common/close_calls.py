@@ -11,27 +11,40 @@ node a, F(c) = sum over d of 2 / (|T(c)| + d) times the sum of P_d(a) over a in 
 The class with the largest F(c) of all would be a cautious answer: often a shallow class, or an improbable one near
 many others. Among the classes at least half as probable as the best one, the choice costs hardly any exact answers,
 and wrong answers are nearer to the truth.
+
+Probabilities are monotone in the scores. The rows with more than one candidate are therefore found by one cut per row
+in the scores, in their own precision; only these rows are converted to probabilities, a part at a time.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import expit
 
-CLOSE = 0.5  # least probability of a candidate, relative to that of the most probable class
-_MOST_VALUES = 1 << 20  # probabilities of classes or nodes at a time
+from arbora.classify._common.calibration import Calibration, class_log_odds
+
+# Least probability of a candidate, relative to that of the most probable class. Chosen on the sets of the section
+# "Close calls decided by the tree" in benchmarks/RESULTS.md, except LSHTC-small, which was measured once, afterwards.
+CLOSE = 0.5
+_MOST_VALUES = 1 << 18  # scores, probabilities or nodes of candidates at a time
+_SMALLEST = -500.0  # calibrated score whose sigmoid is far from underflow, and an exponential
+_SLACK = 1e-6  # of a cut, relative to the largest calibrated score: far more than its rounding error
 
 
-def settle_close_calls(log_odds: NDArray[Any], closure: sp.csr_array) -> NDArray[np.int64]:
+def settle_close_calls(
+    scores: NDArray[Any], calibration: Calibration, closure: sp.csr_array
+) -> NDArray[np.int64]:
     """Choose a class for each row: the most probable one, or in a close call the one with the largest F(c).
 
     Parameters
     ----------
-    log_odds : ndarray of shape (n_samples, n_classes)
-        Logarithms of the class probabilities, up to a constant for each row.
+    scores : ndarray of shape (n_samples, n_classes)
+    calibration : Calibration
+        Of the scores, to probabilities of exclusive classes.
     closure : sparse matrix of shape (n_classes, n_nodes)
         Marks, for each class, its node and all ancestors.
 
@@ -44,35 +57,92 @@ def settle_close_calls(log_odds: NDArray[Any], closure: sp.csr_array) -> NDArray
     --------
     >>> import numpy as np, scipy.sparse as sp
     >>> closure = sp.csr_array([[1, 1, 0, 0, 0], [1, 0, 1, 1, 0], [1, 0, 1, 0, 1]])  # root, a, b, b/1, b/2
-    >>> settle_close_calls(np.log([[0.4, 0.35, 0.25], [0.8, 0.15, 0.05]]), closure)
+    >>> settle_close_calls(np.log([[0.4, 0.35, 0.25], [0.8, 0.15, 0.05]]), Calibration(1.0), closure)
     array([1, 0])
     """
-    best: NDArray[np.int64] = log_odds.argmax(axis=1)
-    least = np.take_along_axis(log_odds, best[:, None], axis=1) + np.log(CLOSE)
-    close = np.flatnonzero((log_odds >= least).sum(axis=1) > 1)
-    closure = sp.csr_array(closure).astype(np.float64)
-    step = max(1, _MOST_VALUES // max(closure.shape))
-    for first in range(0, len(close), step):
-        rows = close[first : first + step]
-        best[rows] = _best_paths(log_odds[rows], least[rows], closure)
+    best: NDArray[np.int64] = scores.argmax(axis=1)
+    top = np.take_along_axis(scores, best[:, None], axis=1)
+    lowest = _lowest_scores(top, calibration)
+    n_near = _count_above(scores, lowest)
+    close = np.flatnonzero(n_near > 1)
+    if not close.size:
+        return best
+    paths = Paths.of(closure)
+    work = np.cumsum(np.maximum(max(closure.shape), n_near[close] * int(paths.size.max())))
+    for rows in np.split(close, np.flatnonzero(np.diff(work // _MOST_VALUES)) + 1):
+        some = scores[rows]
+        row, column = np.nonzero(some >= lowest[rows])
+        log_least = class_log_odds(top[rows, 0], calibration) + np.log(CLOSE)
+        near = class_log_odds(some[row, column], calibration) >= log_least[row]
+        best[rows] = _best_paths(_probabilities(some, top[rows], calibration), row[near], column[near], paths)
     return best
 
 
-def _best_paths(log_odds: NDArray[Any], least: NDArray[Any], closure: sp.csr_array) -> NDArray[np.int64]:
-    """Return the class of each row with the largest F(c) among those whose log odds are not below `least`."""
-    proba = np.exp(log_odds.astype(np.float64) - log_odds.max(axis=1, keepdims=True))
-    proba /= proba.sum(axis=1, keepdims=True)
-    row, column = np.nonzero(log_odds >= least)
+class Paths(NamedTuple):
+    """Paths of the classes, and by their length: the length, the classes, and the classes below each node."""
+
+    closure: sp.csr_array
+    size: NDArray[Any]  # length of each path
+    of_size: list[tuple[int, NDArray[np.int64], sp.csr_array]]
+
+    @classmethod
+    def of(cls, closure: sp.csr_array) -> Paths:
+        """Split by the length of the paths."""
+        closure = sp.csr_array(closure).astype(np.float64)
+        size = np.diff(closure.indptr)
+        same = {int(length): np.flatnonzero(size == length) for length in np.unique(size)}
+        below = [(length, columns, sp.csr_array(closure[columns].T)) for length, columns in same.items()]
+        return cls(closure, size, below)
+
+
+def _lowest_scores(top: NDArray[Any], calibration: Calibration) -> NDArray[Any]:
+    """Scores that no candidate is below, given the best score of each row; they are slightly too low."""
+    log_least = class_log_odds(top, calibration) + np.log(CLOSE)
+    # The inverse of the logarithm of a sigmoid; without a shift, the scores are those of a softmax.
+    calibrated = log_least if calibration.shift == 0 else log_least - np.log(-np.expm1(log_least))
+    size = np.maximum(1, np.maximum(np.abs(calibrated), abs(calibration.shift)))
+    lowest = (calibrated - _SLACK * size - calibration.shift) / calibration.scale
+    return np.asarray(np.nextafter(lowest.astype(top.dtype), top.dtype.type(-np.inf)))
+
+
+def _count_above(scores: NDArray[Any], lowest: NDArray[Any]) -> NDArray[np.int64]:
+    """Count the scores of each row that are not below a cut."""
+    step = max(1, _MOST_VALUES // max(1, scores.shape[1]))
+    counts = np.empty(len(scores), np.int64)
+    for first in range(0, len(scores), step):
+        part = slice(first, first + step)
+        counts[part] = np.count_nonzero(scores[part] >= lowest[part], axis=1)
+    return counts
+
+
+def _probabilities(scores: NDArray[Any], top: NDArray[Any], calibration: Calibration) -> NDArray[Any]:
+    """Probabilities of the classes as `class_probabilities` has them, with one exponential for each."""
+    if calibration.shift == 0:
+        proba = calibration.scale * (scores.astype(np.float64) - top)
+        np.exp(proba, out=proba)
+    else:
+        proba = calibration.scale * scores.astype(np.float64) + calibration.shift
+        # Sigmoids so small are exponentials: a shift that keeps the largest one from underflow changes no ratio.
+        proba += np.maximum(0, _SMALLEST - (calibration.scale * top.astype(np.float64) + calibration.shift))
+        expit(proba, out=proba)
+    return np.asarray(proba / proba.sum(axis=1, keepdims=True))
+
+
+def _best_paths(
+    proba: NDArray[Any], row: NDArray[np.int64], column: NDArray[np.int64], paths: Paths
+) -> NDArray[np.int64]:
+    """Return the candidate of each row with the largest F(c); `row` and `column` are those of the candidates."""
     # The nodes of the path of each candidate, one after the other; paths are not empty.
-    sizes = np.diff(closure.indptr)
-    length = sizes[column]
+    length, closure = paths.size[column], paths.closure
     ends = np.cumsum(length)
     at = np.arange(ends[-1]) + np.repeat(closure.indptr[column] - (ends - length), length)
     nodes, path_row = closure.indices[at], np.repeat(row, length)
     value = np.zeros(len(row))
-    for size in np.unique(sizes).tolist():
-        same = np.flatnonzero(sizes == size)
-        of_nodes = np.asarray(proba[:, same] @ closure[same])
-        value += 2 / (length + size) * np.add.reduceat(of_nodes[path_row, nodes], ends - length)
-    order = np.lexsort((column, -proba[row, column], -np.round(value, 12), row))
-    return np.asarray(column[order[np.searchsorted(row, np.arange(len(log_odds)))]])
+    for size, same, below in paths.of_size:
+        of_nodes = np.asarray(below @ proba.T[same])
+        value += 2 / (length + size) * np.add.reduceat(of_nodes[nodes, path_row], ends - length)
+    value, chance = np.round(value, 12), proba[row, column]
+    starts = np.searchsorted(row, np.arange(len(proba)))
+    chance[value < np.maximum.reduceat(value, starts)[row]] = -1.0
+    found = np.flatnonzero(chance == np.maximum.reduceat(chance, starts)[row])
+    return np.asarray(column[found[np.searchsorted(row[found], np.arange(len(proba)))]])

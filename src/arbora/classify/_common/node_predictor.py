@@ -92,7 +92,7 @@ class NodePredictor(Explorable):
         return check_X(self, X)
 
     def _scores(self, X: Any) -> NDArray[Any]:
-        """Scores of the classes; the largest is predicted."""
+        """Scores of the classes; the largest is predicted, unless the estimator settles close calls."""
         raise NotImplementedError
 
     def _class_proba(self, X: Any) -> NDArray[Any]:

@@ -48,6 +48,7 @@ class Training(NamedTuple):
     ids: NDArray[np.int64] | None = (
         None  # numbers of the rows in the training that `with_rows` took them from
     )
+    multilabel: bool = False  # whether y is of a kind in which a row may have any number of labels
 
     def with_columns(self, columns: slice | NDArray[np.int64]) -> Training:
         """Keep some of the classes."""
@@ -97,7 +98,8 @@ def check_training(
     options = solver_options(estimator, loss, seed_of(estimator.random_state, resumable))
     rows = as_csr(X)
     check_squares(rows, options.dtype)
-    return Training(rows, targets.indicator, C * weight, np.ones(targets.indicator.shape[1]), options)
+    factors = np.ones(targets.indicator.shape[1])
+    return Training(rows, targets.indicator, C * weight, factors, options, multilabel=targets.multilabel)
 
 
 def check_labelled_rows(estimator: Any, X: Any, y: Any) -> tuple[Any, Targets]:

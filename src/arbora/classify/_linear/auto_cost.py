@@ -2,15 +2,16 @@
 
 The solution of a linear classifier depends on C only through C ||x||^2: rows twice as long need a quarter of the
 cost. In units of 1 / (mean squared norm of the rows), the hinge and the squared hinge fit texts with C = 1 whatever
-their number of rows and classes. The logistic loss, whose slope is never above 1, needs C = 10, or C = 30 if every
-row has one label: such labels have less noise. In the study of the defaults 30 was better on all five sets with one
-label, 10 on all five with several.
+their number of rows and classes. The logistic loss, whose slope is never above 1, needs C = 10, or C = 30 if y is
+one-dimensional, with one label per row: such labels have less noise. In benchmarks/RESULTS.md, "Study of the
+defaults of classifiers", flat logistic, 30 is better on all five sets with one label, 10 on all five with several.
 
 How much noise the labels have cannot be read from the rows: standardised measurements need between a third and a
 hundred of these units. The cost therefore moves from there by factors of about three, as long as a step adds 1% to
 the information of the scores about held-out labels: the entropy of the labels minus their log loss. A share of the
-loss itself would not do, since it says nothing about labels that are mostly noise. The search has a fixed size (some
-thousand rows, 32 classes or up to 128 small ones, coarse training), so that its share of a large fit is small.
+loss itself would not do, since it says nothing about labels that are mostly noise. The search has a limited size (32
+classes or up to 128 small ones, 4,000 rows and up to 30 of each of these classes in addition, coarse training), so
+that its share falls as the fit grows.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from arbora.classify._linear.one_vs_rest import train_one_vs_rest
 from arbora.core.engine import Engine
 from arbora.core.input.folds import random_splits
 
-UNITS = {"hinge": 1.0, "squared_hinge": 1.0, "logistic": 10.0}  # where the search starts,
-ONE_LABEL = {"logistic": 3.0}  # times this if no row has several labels
+UNITS = {"hinge": 1.0, "squared_hinge": 1.0, "logistic": 10.0}  # where the search starts
+ONE_LABEL = {"logistic": 3.0}  # factor on the unit if y is one-dimensional
 # Factors: the search goes where the first step is better.
 _UPWARDS, _DOWNWARDS = (3.0, 10.0, 30.0, 100.0), (1 / 3, 0.1)
 _LARGEST = {
@@ -42,8 +43,8 @@ _LEAST_GAIN = 0.01  # share of what the scores tell about the labels that a furt
 _LEAST_TOLD = 0.01  # ... which is at least this share of the entropy of the labels
 _MOST_ROWS = 4_000
 _FEW_POSITIVES = 30  # of a class, if it has them
-_FEW_CLASSES, _MOST_CLASSES = 32, 128  # as many as have _ENOUGH_POSITIVES together
-_ENOUGH_POSITIVES = _FEW_CLASSES * _FEW_POSITIVES
+_FEW_CLASSES, _MOST_CLASSES = 32, 128  # limits of the number of sampled classes
+_ENOUGH_POSITIVES = _FEW_CLASSES * _FEW_POSITIVES  # of the sampled classes together
 _FEWEST_POSITIVES = 10  # of held-out rows: fewer say nothing
 _FEWEST_ROWS = 50  # too few to choose anything on a fifth of them
 _FEW_ROWS, _N_FOLDS = 1_000, 5  # so few rows are all held out once, in folds
@@ -65,8 +66,9 @@ def mean_squared_norm(X: sp.csr_array, weight: NDArray[Any]) -> float:
 
 def unit_cost(training: Training) -> float:
     """Cost that fits the length of the rows, where a search begins; `training` has the costs of C = 1."""
-    loss, n_labels = training.options.loss, np.diff(training.positives.indptr)
-    units = UNITS[loss] * (ONE_LABEL.get(loss, 1.0) if n_labels.max(initial=0) <= 1 else 1.0)
+    loss = training.options.loss
+    # By the kind of the labels: were it by the labels themselves, a single row would change the cost by this factor.
+    units = UNITS[loss] * (1.0 if training.multilabel else ONE_LABEL.get(loss, 1.0))
     return units / mean_squared_norm(training.X, training.row_cost)
 
 

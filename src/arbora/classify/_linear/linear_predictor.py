@@ -109,7 +109,7 @@ class LinearPredictor:
         return self._scores(X) if self.calibration is None else self._class_proba(X)
 
     def decision_function(self, X: Any) -> NDArray[Any]:
-        """Score of every class.
+        """Score of every class, before close calls are settled (by an estimator with `close_calls="path"`).
 
         Parameters
         ----------

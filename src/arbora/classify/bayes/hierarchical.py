@@ -83,7 +83,9 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         relative changes of the expected precisions (MAP; default 0.01), is below it. A round of MAP reduces the
         error strongly: on CLEF, 0.01 left precisions within 0.2% of those of 1e-4, and probabilities within 0.002.
     max_iter : int
-        Maximum number of iterations. A `ConvergenceWarning` is issued if it is reached.
+        Maximum number of iterations. A `ConvergenceWarning` is issued if it is reached. With MAP on sparse rows, the
+        first iterations (at most 10) only approximate the weights by dual sweeps; if training stops there, Newton's
+        method does not refine them.
     prune_below : float, optional
         Store the weights as sparse differences of the nodes from their parents, and drop those whose absolute value
         is not above it; for more features and classes than a dense matrix of weights can hold. Needs

@@ -44,7 +44,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
-from arbora.classify._common.calibration import Calibration, class_log_odds
+from arbora.classify._common.calibration import Calibration
 from arbora.classify._common.close_calls import settle_close_calls
 from arbora.classify._common.held_out import keep_decisions, learn_decisions
 from arbora.classify._common.labels import encode_targets
@@ -118,7 +118,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
 
     C_: float
     coupling_: Any
-    close_calls: str
+    close_calls: str = "class"  # of models that were pickled before they had this parameter
 
     @property
     def _loss(self) -> str:
@@ -339,7 +339,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
         ):
             return super()._choose(scores)
         closure = self.hierarchy_.ancestor_matrix[self.class_nodes_]
-        best = settle_close_calls(class_log_odds(scores, Calibration(*self.calibration_)), closure)
+        best = settle_close_calls(scores, Calibration(*self.calibration_), closure)
         return one_column(best, scores.shape[1])
 
     def _linear_model(self) -> LinearModel | PartsModel:

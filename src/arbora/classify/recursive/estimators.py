@@ -67,7 +67,8 @@ class RecursiveSVC(RecursiveClassifier):
         folds if there was no search.
     scoring : {"macro_f1", "micro_f1"}
         Score of the cross-validation; "f1_macro" and "f1_micro" are synonyms. Each row of positive weight counts
-        once.
+        once. With one label per row, candidates are scored by the class with the highest score, whatever
+        `close_calls` is.
     calibration : "holdout", "levels", int or None
         How scores become probabilities. "holdout" learns scale and shift on a fifth of the rows, with a coarse model
         of the others; an integer learns them on that many folds (slower, more precise); None: scale 1, no shift.
@@ -81,9 +82,10 @@ class RecursiveSVC(RecursiveClassifier):
     close_calls : {"path", "class"}
         With one label per row, three or more classes and a `Hierarchy`: how `predict` chooses among classes at least
         half as probable as the most probable one. "path" takes the class whose path from the root has the highest
-        expected F1: about as many exact answers, and wrong answers are nearer to the truth. "class" takes the most
-        probable class, as `predict_proba` and `predict_top_k` rank them. Without a calibration, and with
-        `calibration="levels"`, it is always the first of the ranking.
+        expected F1: about as many exact answers, and wrong answers are nearer to the truth. Only rows with several
+        such classes take more time than with "class", which takes the most probable class, as `predict_proba` and
+        `predict_top_k` rank them. Without a calibration, and with `calibration="levels"`, it is always the first of
+        the ranking.
     prune_below : float, optional
         Store the weights as sparse differences of nodes from their parents, without entries whose absolute value is
         not above this: for structures so large that a dense `coef_` does not fit. 0.0 drops only zeros.

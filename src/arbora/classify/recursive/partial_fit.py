@@ -189,7 +189,8 @@ def learn_more(
     options = solver_options(estimator, estimator._loss, seed)
     if not options.bias:
         before = before._replace(intercept=np.zeros_like(before.intercept))
-    training = Training(X, targets.indicator, cost, np.ones(len(targets.classes)), options)
+    factors = np.ones(len(targets.classes))
+    training = Training(X, targets.indicator, cost, factors, options, multilabel=targets.multilabel)
     names = targets.nodes[targets.class_nodes]
     weights = positive_weights(estimator.class_weight, training, names, targets.nodes)
     training = training._replace(positive_weight=weights)

@@ -213,7 +213,9 @@ class MapObjective:
     def expected_decrease(self, point: Point, gradient: Matrix) -> float:
         """Estimate what the objective can still fall: half the square of the gradient in the preconditioner's metric.
 
-        On sparse rows it is close to the true decrease near the optimum, and larger farther away.
+        On sparse rows with hardly correlated features it is about the true decrease near the optimum, and larger
+        farther away. Where features are correlated it can be many times too small: the diagonal of the Hessian is
+        then much larger than its small eigenvalues.
         """
         scaled = self.preconditioner(point.P)(gradient)
         return float(np.einsum("jc,jc->", gradient, scaled, dtype=np.float64)) / 2
@@ -267,15 +269,19 @@ def solve_map(
     start : ndarray of shape (n_nodes, n_weights), optional
         Where to begin: the weights of another solution, possibly for other precisions. Only classes matter.
     tol : float
-        Norm of the gradient at which to stop, relative to its norm where all weights are `root_mean`.
+        Norm of the gradient at which to stop, relative to its norm where all weights are `root_mean`; or a share of
+        the objective, see `by_objective`.
     max_iter : int
         Maximum number of Newton steps.
     engine : Engine
     dtype : dtype
         Working precision. Single precision needs half the time and memory; see `suits_single`.
     by_objective : bool
-        True to stop instead when the expected decrease (`MapObjective.expected_decrease`) is at most `tol` times the
-        objective. With an infinite `tol` the solution is the start, with its objective.
+        True to stop instead when two estimates of the remaining decrease are at most `tol` times the objective:
+        `MapObjective.expected_decrease` and, after the first step, the decrease that the quadratic model expected of
+        the last step. Neither is a bound: with strongly correlated features the rest can be several times `tol`. With
+        an infinite `tol` no step is taken: the solution is the better one of the start and `root_mean`, with its
+        objective.
     progress : Progress, optional
 
     Examples
@@ -310,22 +316,28 @@ def _minimise(
         given = objective.evaluate(objective.start(start[np.asarray(problem.class_node)]))
         point = given if given.objective < point.objective else point
 
-    def change(point: Point, gradient: Matrix) -> float:
+    reached = np.inf  # value at the last point
+
+    def change(point: Point, gradient: Matrix, decrement: float) -> float:
         if not by_objective:
             return float(np.linalg.norm(gradient)) / scale
         if np.isinf(monitor.tol):
             return 0.0
-        return objective.expected_decrease(point, gradient) / max(point.objective, _TINY)
+        expected = objective.expected_decrease(point, gradient)
+        if np.isfinite(decrement):  # it sees the correlations of features, which the preconditioner does not
+            expected = max(expected, decrement / 2)
+        return expected / max(point.objective, _TINY)
 
     def done(point: Point, gradient: Matrix, decrement: float) -> bool:
-        value = change(point, gradient)
+        nonlocal reached
+        reached = change(point, gradient, decrement)
         if np.isfinite(decrement):  # the start is not an iteration
-            return monitor.record(point.objective, change=value)
-        return value <= monitor.tol
+            return monitor.record(point.objective, change=reached)
+        return reached <= monitor.tol
 
     target = 0.0 if by_objective else monitor.tol * scale
     point, gradient = newton_cg(objective, point, done, target=lambda point: target)
-    converged = change(point, gradient) <= monitor.tol
+    converged = reached <= monitor.tol
     weights, norm = objective.all_weights(problem, point.x), float(np.linalg.norm(gradient))
     return MapSolution(weights, point.objective, norm, monitor.trace, converged)
 
