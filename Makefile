@@ -28,7 +28,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.dev
-	for name in structure kernels close_calls text flat thresholds recursive recursive_speed recursive_scale recursive_why hblr hblr_curve hblr_speed hblr_scale hblr_why special multinomial cluster vmf vmf_speed vmf_structure max_margin max_margin_topics expand_ncd expand_thesis expand_speed expand_scale expand_calibration discriminative bottleneck first_contact first_contact_classify explore; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	for name in structure kernels close_calls text flat thresholds recursive recursive_speed recursive_scale recursive_why hblr hblr_curve hblr_speed hblr_scale hblr_why special multinomial cluster vmf vmf_speed vmf_structure max_margin max_margin_topics expand_ncd expand_thesis expand_speed expand_scale expand_calibration discriminative bottleneck first_contact first_contact_classify explore wild classify_study classify_growth search_cost many_classes dense_rows latency low_rank; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 # Hostile input, in child processes; findings go to build/findings.jsonl.
 fuzz: $(VENV)/.dev

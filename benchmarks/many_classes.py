@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from arbora.classify import OneVsRestSVC, RecursiveSVC
+from arbora.classify import OneVsRestLogistic, OneVsRestSVC, RecursiveSVC
 from arbora.metrics import hierarchical_f1, macro_f1, micro_f1
 from arbora.metrics.table import Table
 from benchmarks._common.balance import balance_of_two
@@ -127,6 +127,8 @@ def contestants(work: Task, targets: Any) -> dict[str, Callable[[], Any]]:
         "OneVsRestSVC, near": lambda: Ours(work, targets, OneVsRestSVC, negatives="near"),
         "OneVsRestSVC": lambda: Ours(work, targets, OneVsRestSVC),
         "RecursiveSVC": lambda: Ours(work, targets, RecursiveSVC),
+        "OneVsRestLogistic, near": lambda: Ours(work, targets, OneVsRestLogistic, negatives="near"),
+        "OneVsRestLogistic": lambda: Ours(work, targets, OneVsRestLogistic),
     }
 
 

@@ -298,7 +298,7 @@ def test_bayesian_classifier_on_a_cluster_that_loses_a_worker_and_its_driver(
         HierarchicalBayesClassifier(engine=engine, **arguments).fit(X, y)
     assert Killing.last.n_restarts == 1
     interrupt_in(0)
-    kill_in(20)
+    kill_in(17)
     there = HierarchicalBayesClassifier(engine=engine, **arguments).fit(X, y)
     assert Killing.last.begun == [15, 15]
     assert Killing.last.n_restarts == 1
