@@ -9,22 +9,22 @@ from arbora.kernels.products import FAST
 
 
 @nb.njit(**FAST)
-def to_triples(A, cost, ids):  # type: ignore[no-untyped-def]
-    """Collect the non-zeros of A, each with the sign of its cost; row i of A is row ids[i] of all rows."""
-    n, n_block = A.shape
+def to_triples(A, cost, ids, places):  # type: ignore[no-untyped-def]
+    """Collect the non-zeros of A, each with the sign of its cost; row i of A is row ids[i] of all rows.
+
+    Only the rows `places` of A, in rising order, may have non-zeros.
+    """
+    n_block = A.shape[1]
     count = 0
-    for i in range(n):
+    for s in range(len(places)):
+        i = places[s]
         for b in range(n_block):
             count += A[i, b] != 0
     rows, columns = np.empty(count, np.int32), np.empty(count, np.int8)
     values = np.empty(count, A.dtype)
     at = 0
-    for i in range(n):
-        some = False
-        for b in range(n_block):
-            some |= A[i, b] != 0
-        if not some:  # most rows, with a hinge loss
-            continue
+    for s in range(len(places)):
+        i = places[s]
         for b in range(n_block):
             if A[i, b] != 0:
                 rows[at], columns[at] = ids[i], b

@@ -241,7 +241,9 @@ def sparse_matrix(seed, shape=(30, 5), density=0.2):
 def test_triples_there_and_back(density):
     signed = sparse_matrix(0, density=density)
     ids = np.arange(30) * 3 + 1
-    rows, columns, values = to_triples(np.abs(signed), np.where(signed < 0, -2.0, 2.0), ids)
+    rows, columns, values = to_triples(
+        np.abs(signed), np.where(signed < 0, -2.0, 2.0), ids, np.arange(len(ids))
+    )
     np.testing.assert_array_equal(rows, ids[np.nonzero(signed)[0]])
     np.testing.assert_array_equal(columns, np.nonzero(signed)[1])
     np.testing.assert_array_equal(values, signed[np.nonzero(signed)])

@@ -241,7 +241,8 @@ class CoupledSolver:
             loss, norm, gap = sweeps.over_rows(order, idle)
             sweeps.over_rows_with_the_gap(idle)
             estimates = loss, norm - self._from_offset(k, multipliers), gap
-            return Visit(Multipliers(*to_triples(A, cost, view.ids)), view.ids[:0], estimates)
+            found = Multipliers(*to_triples(A, cost, view.ids, np.arange(len(A))))
+            return Visit(found, view.ids[:0], estimates)
         active = np.empty((n_block, rows.n_samples), np.int32)
         n_active = np.zeros(n_block, np.int64)
         estimates = sweep_coupled(
@@ -260,7 +261,8 @@ class CoupledSolver:
             )  # fmt: skip
         loss, norm, gap = estimates
         estimates = loss, norm - self._from_offset(k, multipliers), gap
-        return Visit(Multipliers(*to_triples(A, cost, view.ids)), view.ids[may_move], estimates)
+        found = Multipliers(*to_triples(A, cost, view.ids, np.flatnonzero(may_move)))
+        return Visit(found, view.ids[may_move], estimates)
 
     def _update_shared(
         self, wave: Sequence[int], old: list[Multipliers], new: list[Multipliers], shared: NDArray[Any]

@@ -15,6 +15,7 @@ OCTET = 8  # classes of one AVX register
 SPARSE_PENALTY = 6.0  # a scalar, indirect multiply-add costs about as much as six vectorised ones
 MOST_ACTIVE_SWEEPS = 200
 _RUN = 16  # neighbouring rows visited together, in random order, if there are more than _CACHED_ROWS
+_N_ORDERS = 32  # of the rows of a run, which runs have in turn
 _CACHED_ROWS = 4096  # rows whose costs and multipliers fit into the cache
 _SMALLEST_NORM2 = 1e-30  # its inverse is finite in float32
 ENOUGH = 0.2  # sweeps over the active pairs of a class end when its gap is this share of the block's mean gap
@@ -51,7 +52,8 @@ def visiting_order(n_rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
     if n_rows <= _CACHED_ROWS:
         return rng.permutation(n_rows)
     first = rng.permutation(-(-n_rows // _RUN)) * _RUN
-    order = rng.permuted(first[:, None] + np.arange(_RUN), axis=1).ravel()
+    within = rng.permuted(np.tile(np.arange(_RUN), (_N_ORDERS, 1)), axis=1)
+    order = (first[:, None] + within[np.arange(len(first)) % _N_ORDERS]).ravel()
     return np.asarray(order[order < n_rows], np.int64)
 
 

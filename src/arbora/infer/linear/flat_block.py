@@ -246,7 +246,8 @@ def solve_block(
     if start is not None:
         block.start(start)
     converged = block.train(listed=start is not None and loss != "logistic")
-    multipliers = Multipliers(*to_triples(block.multipliers, block.cost, np.arange(rows.n_samples)))
+    nonzero = np.flatnonzero(block.multipliers.any(axis=1))
+    multipliers = Multipliers(*to_triples(block.multipliers, block.cost, np.arange(rows.n_samples), nonzero))
     return BlockSolution(
         block.weights, multipliers, block.objectives, block.gaps, np.array(block.history), converged
     )

@@ -77,15 +77,20 @@ def add_rows(indptr, indices, data, bias, dense, cost, A, K, W):  # type: ignore
 def add_parts(parts, ids, mix, group, features, W):  # type: ignore[no-untyped-def]
     """Add to W[j, b] the sum over p of parts[ids[p], features[j]] mix[p, group[b]], a tile of features at a time."""
     n_features, n_block = W.shape
-    n_groups = mix.shape[1]
+    n_groups, start = mix.shape[1], features[0]
+    consecutive = features[n_features - 1] - start == n_features - 1  # they are sorted
     sums, values = np.empty((n_groups, _TILE), W.dtype), np.zeros(_TILE, W.dtype)
     for first in range(0, n_features, _TILE):
         n_tile = min(_TILE, n_features - first)
         sums[:] = 0
         for p in range(len(ids)):
             part = parts[ids[p]]
-            for t in range(n_tile):
-                values[t] = part[features[first + t]]
+            if consecutive:
+                for t in range(n_tile):
+                    values[t] = part[start + first + t]
+            else:
+                for t in range(n_tile):
+                    values[t] = part[features[first + t]]
             for s in range(n_groups):
                 m = mix[p, s]
                 if m != 0:
