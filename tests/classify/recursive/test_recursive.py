@@ -460,3 +460,18 @@ def test_held_out_training_that_starts_warm_gives_the_same_scores(loss, monkeypa
     # How far the best class of a row is above the others, which probabilities depend on.
     found, exact = (s.max(axis=1) - s.mean(axis=1) for s in scores)
     assert found.mean() == pytest.approx(exact.mean(), rel=0.025)
+
+
+def test_default_tolerance_is_finer_for_rows_with_few_zeros():
+    rng = np.random.default_rng(0)
+    centres, y = rng.normal(size=(12, 20)), rng.integers(12, size=600)
+    dense = centres[y] + rng.normal(size=(600, 20))
+    sparse = np.where(rng.random(dense.shape) < 0.3, dense, 0.0)
+    for rows, tol in ((dense, 1e-3), (sparse, 1e-2)):
+        default, given = (
+            RecursiveSVC(tol=value, calibration=None, random_state=0).fit(rows, y) for value in (None, tol)
+        )
+        np.testing.assert_array_equal(default.coef_, given.coef_)
+        assert default.duality_gap_ <= tol
+    with pytest.warns(ConvergenceWarning, match="tol=0.001"):
+        RecursiveSVC(max_iter=1, calibration=None, random_state=0).fit(dense, y)

@@ -22,6 +22,9 @@ from arbora.core.storage.fingerprint import fingerprint
 _NO_EFFECT_ON_THE_MODEL = ("n_jobs", "engine", "verbose", "checkpoint")
 
 
+_DENSE_TOL, _SPARSE_TOL = 1e-3, 1e-2  # of rows with few and with many zeros
+
+
 class Options(NamedTuple):
     """Options of the solver."""
 
@@ -95,8 +98,8 @@ def check_training(
     """
     X, targets = check_labelled_rows(estimator, X, y)
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    options = solver_options(estimator, loss, seed_of(estimator.random_state, resumable))
     rows = as_csr(X)
+    options = solver_options(estimator, loss, seed_of(estimator.random_state, resumable), rows)
     check_squares(rows, options.dtype)
     factors = np.ones(targets.indicator.shape[1])
     return Training(rows, targets.indicator, C * weight, factors, options, multilabel=targets.multilabel)
@@ -130,11 +133,18 @@ def check_labelled_rows(estimator: Any, X: Any, y: Any) -> tuple[Any, Targets]:
     return X, targets
 
 
-def solver_options(estimator: Any, loss: str, seed: int) -> Options:
-    """Collect the parameters of an estimator that the solver needs."""
+def solver_options(estimator: Any, loss: str, seed: int, rows: sp.csr_array) -> Options:
+    """Collect the parameters of an estimator that the solver needs.
+
+    `tol=None` is finer for rows with few zeros: their classes overlap, and the predictions of a coarse solution vary
+    with the order of the rows. Those of texts do not.
+    """
+    tol = estimator.tol
+    if tol is None:
+        tol = _DENSE_TOL if rows.nnz >= rows.shape[0] * rows.shape[1] / 2 else _SPARSE_TOL
     bias = estimator.intercept_scaling if estimator.fit_intercept else 0.0
     near = getattr(estimator, "negatives", "all") == "near"
-    return Options(loss, estimator.tol, estimator.max_iter, bias, np.dtype(estimator.dtype), seed, near)
+    return Options(loss, tol, estimator.max_iter, bias, np.dtype(estimator.dtype), seed, near)
 
 
 def seed_of(random_state: Any, resumable: bool) -> int:

@@ -100,6 +100,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LINEAR_CONSTRAINTS,
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto", "cv"})],
+        "tol": [Interval(Real, 0, None, closed="neither"), None],
         "calibration": LEVELS_CONSTRAINT,
         "coupling": [Interval(Real, 0, None, closed="left"), StrOptions({"cv"}), "array-like", dict],
         "fade": [Interval(Real, 0, None, closed="neither"), None],
@@ -210,7 +211,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
                 checkpoint=checkpoint,
                 progress=progress,
             )
-        keep_coupled(self, fitted, build_model(fitted, self.prune_below))
+        keep_coupled(self, fitted, build_model(fitted, self.prune_below), training.options.tol)
         multipliers = fitted.solution.multipliers
         self._last = Last(training.positives, coupling.order, multipliers) if self.warm_start else None
         return multipliers

@@ -343,7 +343,7 @@ def score_rows(fitted: Fitted, X: sp.csr_array, prune_below: float | None) -> ND
     return scores
 
 
-def keep_coupled(estimator: Any, fitted: Fitted, model: LinearModel | PartsModel) -> None:
+def keep_coupled(estimator: Any, fitted: Fitted, model: LinearModel | PartsModel, tol: float) -> None:
     """Set the weights, the trace and the certified gap of a recursive classifier; warn if it has not converged."""
     for name in ("coef_", "differences_", "sharing_"):
         estimator.__dict__.pop(name, None)
@@ -356,7 +356,7 @@ def keep_coupled(estimator: Any, fitted: Fitted, model: LinearModel | PartsModel
     if not fitted.converged:
         warn_caller(
             f"training stopped at max_iter={estimator.max_iter} rounds before the relative duality gap reached "
-            f"tol={estimator.tol:g}; it is {fitted.relative_gap:.2g}. Increase max_iter, or lower C or coupling, or "
+            f"tol={tol:g}; it is {fitted.relative_gap:.2g}. Increase max_iter, or lower C or coupling, or "
             "scale the features.",
             ConvergenceWarning,
         )

@@ -41,9 +41,10 @@ class RecursiveSVC(RecursiveClassifier):
     fade : float, optional
         The coupling of a node with more than this many classes below it is multiplied by fade / n_classes: thousands
         of classes share little, and sharing makes training slow. None couples all nodes alike, as published.
-    tol : float
+    tol : float, optional
         Relative duality gap of the joint problem at which training stops. The gap is certified: the objective is at
-        most this share above its optimum.
+        most this share above its optimum. None means 0.001 if at least half of the entries of X are not zero
+        (measurements), and 0.01 for sparse rows (texts), where finer solutions predict no better.
     max_iter : int
         Maximum number of rounds over all classes (or Newton steps). A `ConvergenceWarning` is issued if they are not
         enough.
@@ -160,7 +161,7 @@ class RecursiveSVC(RecursiveClassifier):
     >>> model = RecursiveSVC(structure=tree, random_state=0).fit(X, y)
     >>> model.predict([[2.0, 0.2]])
     array(['animal/cat'], dtype=object)
-    >>> model.duality_gap_ <= model.tol
+    >>> model.duality_gap_ <= 0.01
     True
     """
 
@@ -177,7 +178,7 @@ class RecursiveSVC(RecursiveClassifier):
         structure: Hierarchy | LabelGraph | None = None,
         coupling: Any = 0.1,
         fade: float | None = 16.0,
-        tol: float = 1e-2,
+        tol: float | None = None,
         max_iter: int = 200,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,

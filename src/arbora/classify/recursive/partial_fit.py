@@ -186,7 +186,7 @@ def learn_more(
     estimator._remember_targets(targets)
     before_structure, estimator.structure_ = estimator.structure_, structure
     seed = seed_of(estimator.random_state, estimator.checkpoint is not None)
-    options = solver_options(estimator, estimator._loss, seed)
+    options = solver_options(estimator, estimator._loss, seed, X)
     if not options.bias:
         before = before._replace(intercept=np.zeros_like(before.intercept))
     factors = np.ones(len(targets.classes))
@@ -207,7 +207,7 @@ def learn_more(
     if isinstance(model, PartsModel):  # of the change alone
         parts = as_parts(before, estimator.prune_below)
         model = moved(parts, model, mixing, columns, estimator.prune_below)
-    keep_coupled(estimator, fitted, model)
+    keep_coupled(estimator, fitted, model, options.tol)
     if len(old_classes) < len(estimator.classes_) or structure is not before_structure:
         for name in ("level_calibration_", "class_counts_"):
             estimator.__dict__.pop(name, None)
