@@ -4,7 +4,7 @@
     python -m benchmarks.many_classes --quick     # small parts
     python -m benchmarks.many_classes --threads   # one and two threads
 
-Every estimator has its defaults, one thread and the seed of the turn. Contestants alternate in one process.
+Every estimator has its defaults, one thread and the seed of the turn, in a process of its own.
 """
 
 from __future__ import annotations
