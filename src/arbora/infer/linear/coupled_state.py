@@ -22,7 +22,8 @@ _MOST_RESTRICTED = 10  # rounds over the candidates between two over all rows
 _WORTH = 0.2  # restricted rounds end when the gap has fallen to this share of that of the last full round
 _BELOW_TOL = 0.6  # ... or to this share of the tolerance
 _NARROW_RATIO = 0.7  # of certified to estimated gap, in rounds over the rows with given multipliers
-_EARLY = 0.7  # share of the tolerance below which the gap of a restricted round is worth a certificate
+_EARLY = 0.7  # share of the tolerance below which the gap of a restricted round is worth a certificate,
+_FINE = 0.02  # if the tolerance is at most this: a coarse solution that never met all rows predicts worse
 
 
 class Multipliers(NamedTuple):
@@ -102,6 +103,8 @@ class CoupledState:
         A round over the candidates does not meet the pairs that have left the optimum meanwhile. There are few of
         them at the end, and a certificate takes less time than a round over all rows.
         """
+        if not covers and tol > _FINE:
+            return False
         return bool(gap * (self.gap_ratio if covers else 1 / _EARLY) <= tol * objective)
 
     def add_round(self, objective: float, gap: float, full: bool, certified: bool) -> None:
