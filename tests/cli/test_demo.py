@@ -175,7 +175,7 @@ def test_demo_certifies_its_training(shown):
     ):
         assert float(cost) in demo_classify.COSTS
         assert coupling in ({f"{c:g}" for c in demo_classify.COUPLINGS} if make is RecursiveSVC else {"-"})
-        assert float(gap) <= make().tol
+        assert float(gap) <= (make().tol or 0.01)  # of sparse rows
 
 
 def test_folders_and_page_hold_what_was_made(shown, corpus):

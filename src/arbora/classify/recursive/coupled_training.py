@@ -193,7 +193,7 @@ def train_joint(
     beside += size.n_bytes if rows.indices is not training.X.indices else 0
     check_joint_memory(size, joint.layout, options.loss, dense, engine.n_workers, beside)
     weights = None
-    if dense and isinstance(joint, CoupledSolver):
+    if dense and not rough and isinstance(joint, CoupledSolver):
         weights = engine.zeros((full.n_features + 1, n_classes), rows.dtype)
         more["take"] = partial(put_weights, joint, features, weights)
     solution = joint.solve(
@@ -263,7 +263,10 @@ def unpack(arrays: dict[str, NDArray[Any]]) -> Start | None:
 
 
 def dense_model(fitted: Fitted) -> LinearModel:
-    """Weights of all classes as one matrix with contiguous features."""
+    """Weights of all classes as one matrix with contiguous features.
+
+    Known weights of `fitted` are changed in place: call it once.
+    """
     joint, order, features, weights = fitted.joint, fitted.coupling.order, fitted.features, fitted.weights
     source, scale = np.argsort(order), joint.rows.dtype.type(fitted.solution.certificate.scale)
     # The columns of a block are adjacent at first: it takes longer to write each of them to its final place.

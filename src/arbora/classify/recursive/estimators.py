@@ -245,7 +245,8 @@ class RecursiveLogisticRegression(RecursiveClassifier):
     fade : float, optional
         Number of classes below a node beyond which its coupling is reduced.
     tol, max_iter
-        Relative duality gap and number of rounds (or Newton steps) at which training stops.
+        Relative duality gap (0.01; None chooses as `RecursiveSVC` does) and number of rounds (or Newton steps) at
+        which training stops.
     fit_intercept, intercept_scaling
         Whether to learn a bias, and the value of its constant feature.
     class_weight : dict, "balanced" or None
@@ -293,7 +294,7 @@ class RecursiveLogisticRegression(RecursiveClassifier):
         structure: Hierarchy | LabelGraph | None = None,
         coupling: Any = 0.1,
         fade: float | None = 16.0,
-        tol: float = 1e-2,
+        tol: float | None = 1e-2,
         max_iter: int = 200,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,

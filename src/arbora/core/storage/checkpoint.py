@@ -34,7 +34,7 @@ from arbora.core.storage.files import (
 from arbora.core.warn_caller import warn_caller
 
 _MARK = "arbora-checkpoint"
-_VERSION = 1
+_VERSION = 2  # 2: blocks of classes have other sizes
 _DIGEST_BYTES = 32
 _PIECE_NAME = re.compile(r"(?P<key>.*)-[0-9a-f]{8}\.piece")
 

@@ -34,7 +34,7 @@ def class_blocks(n_classes: int) -> list[range]:
     """
     n_blocks, unit = -(-n_classes // BLOCK), min(OCTET, BLOCK)
     n_units = -(-n_classes // unit)
-    sizes = unit * np.diff(np.arange(n_blocks + 1) * n_units // n_blocks)[::-1]
+    sizes = unit * np.diff(np.arange(n_blocks + 1) * n_units // max(1, n_blocks))[::-1]
     bounds = np.minimum(np.cumsum([0, *sizes]), n_classes).tolist()
     return [range(first, stop) for first, stop in pairwise(bounds)]
 
