@@ -38,8 +38,8 @@ EXPLANATION = f"""\
 `python -m benchmarks.many_classes`. Defaults of each package, one thread; processor seconds of one fit with the
 search for C and the calibration, medians of {N_TURNS} fits with seeds 0 to {N_TURNS - 1}; F1 is their mean. Every
 contestant has its own process, in which a fit of {_WARM_UP} rows comes first. This protocol was chosen after others
-had been measured: with all contestants in turn in one process, the ratio of RecursiveSVC was 2.0 to 2.1 on WordNet and
-2.4 to 2.8 on LSHTC-small, that of OneVsRestSVC 1.5 to 1.6 and 1.7 to 1.9. Why it is higher there is not known.
+had been measured: with all contestants in turn in one process, the ratio of RecursiveSVC was 2.0 to 2.1 on WordNet
+and 2.4 to 2.8 on LSHTC-small, that of OneVsRestSVC 1.5 to 1.6 and 1.7 to 1.9. Why it is higher there is not known.
 WordNet glosses: 15,000 random training and 5,000 random test documents (seed {DRAW_SEED}). "near" is
 `negatives="near"`, which trains a block of classes on their positives and a sample of the other documents, without
 a certificate of the full problem. Target: at most twice the time of napkinXC with a higher F1.
