@@ -10,7 +10,7 @@ from typing import Any
 
 from arbora._version import __version__
 from arbora.checked_kernels import check_kernels, is_checked
-from arbora.core.explorable import set_viewer
+from arbora.core.estimator import set_viewer
 
 _PACKAGES = (
     "app",

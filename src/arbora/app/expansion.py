@@ -31,7 +31,7 @@ from arbora.app.contents.topics import without_empty
 from arbora.app.documents.collection import Documents, join_documents
 from arbora.app.folder import Content
 from arbora.app.text_rows import TextOptions, feature_names, fit_rows
-from arbora.core.warn_caller import warn_caller
+from arbora.core.estimator import warn_caller
 from arbora.datasets.base import ROOT, name_array
 from arbora.expand import ExpandClusters
 from arbora.text import LtcVectorizer

@@ -34,7 +34,7 @@ from arbora.classify._linear.linear_predictor import (
 )
 from arbora.classify._linear.one_vs_rest import fit_one_vs_rest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
-from arbora.core.rollback import all_or_nothing
+from arbora.core.estimator import all_or_nothing
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 

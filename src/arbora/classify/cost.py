@@ -56,7 +56,7 @@ from arbora.classify._linear.linear_predictor import (
 )
 from arbora.classify._linear.one_vs_rest import fit_one_vs_rest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
-from arbora.core.rollback import all_or_nothing
+from arbora.core.estimator import all_or_nothing
 from arbora.structure import Hierarchy
 
 _FEW_DOCUMENTS = 10.0  # N_0 of the paper: classes up to this size are small

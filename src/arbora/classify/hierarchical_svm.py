@@ -40,10 +40,9 @@ from arbora.classify._common.training import (
 )
 from arbora.classify._linear.linear_model import LinearModel, keep_fit, linear_scores
 from arbora.classify._linear.linear_predictor import LINEAR_CONSTRAINTS, LinearPredictor
+from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
-from arbora.core.rollback import all_or_nothing
-from arbora.core.warn_caller import warn_caller
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.path_margin import FIRST_CAPACITY, PathSolution, solve_paths

@@ -52,11 +52,10 @@ from arbora.classify._linear.linear_model import LinearModel, keep_fit, linear_s
 from arbora.classify._linear.linear_predictor import LINEAR_CONSTRAINTS
 from arbora.classify.orthogonality import Kin, Signs, find_kin
 from arbora.classify.top_down import RoutePredictor, calibrate_choices, mark_nodes
+from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.memory import require_memory
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
-from arbora.core.rollback import all_or_nothing
-from arbora.core.warn_caller import warn_caller
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import LinearRows, prepare_rows
 from arbora.infer.linear.path_margin import (

@@ -35,10 +35,10 @@ from arbora.classify._linear.linear_model import as_csr, keep_solution, linear_s
 from arbora.classify._linear.linear_predictor import LINEAR_CONSTRAINTS, LinearPredictor
 from arbora.classify._linear.one_vs_rest import Trained, train_one_vs_rest
 from arbora.core.engine import Engine
+from arbora.core.estimator import all_or_nothing
 from arbora.core.input.partial_labels import UNLABELLED
 from arbora.core.input.validation import check_features, check_squares
 from arbora.core.progress import Progress
-from arbora.core.rollback import all_or_nothing
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 
@@ -356,7 +356,7 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         with Progress(len(rounds) + 1, "rounds", self.verbose) as progress:
             trained = train(labelled)
             progress.update()
-            for factor in rounds:  # noqa: B007  (used by train)
+            for factor in rounds:
                 scores = np.asarray(linear_scores(problem.pool, trained.model, engine), np.float64)
                 scores = np.hstack([-scores, scores]) if scores.shape[1] == 1 else scores
                 before, codes = (

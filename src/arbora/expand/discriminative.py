@@ -33,11 +33,9 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.core.explorable import Explorable
+from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
 from arbora.core.input.validation import check_features
 from arbora.core.progress import Progress
-from arbora.core.rollback import all_or_nothing
-from arbora.core.warn_caller import warn_caller
 from arbora.engine import ThreadEngine
 from arbora.expand._discriminative.cells import prototypes_of
 from arbora.expand._discriminative.choice import (

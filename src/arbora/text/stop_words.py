@@ -7,7 +7,7 @@ also nouns or adjectives. Contractions are listed as the tokens they are split i
 
 from collections.abc import Callable, Iterable
 
-from arbora.core.warn_caller import warn_caller
+from arbora.core.estimator import warn_caller
 
 _ARTICLES_AND_QUANTIFIERS = """
 a an the all another any both each either enough every few fewer less many more most much neither no none

@@ -18,7 +18,7 @@ from arbora.app.contents.topic_times import bin_of, describe_time
 from arbora.app.contents.words import forms_of, group_forms, typical_members, typical_words
 from arbora.app.documents.collection import Documents
 from arbora.app.folder import Content
-from arbora.core.warn_caller import warn_caller
+from arbora.core.estimator import warn_caller
 from arbora.datasets.base import ROOT
 from arbora.metrics.table import Table
 from arbora.structure import Hierarchy

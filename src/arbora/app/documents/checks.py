@@ -6,7 +6,7 @@ import math
 
 from arbora.app.documents.collection import Documents
 from arbora.app.documents.duplicates import text_key
-from arbora.core.warn_caller import warn_caller
+from arbora.core.estimator import warn_caller
 from arbora.datasets.base import label_names
 
 FEW = 50  # test documents that make a score vague

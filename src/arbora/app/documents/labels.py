@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from arbora.app.documents.collection import Documents
-from arbora.core.warn_caller import warn_caller
+from arbora.core.estimator import warn_caller
 from arbora.datasets.base import ROOT, label_names
 from arbora.datasets.errors import DataFormatError, did_you_mean
 from arbora.structure import Hierarchy

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from arbora.app.folder.layout import INDEX
 from arbora.app.folder.reader import open_folder
 from arbora.app.folder.writer import write_folder
-from arbora.core.explorable import Explorable
+from arbora.core.estimator import Explorable
 from arbora.io import load
 
 

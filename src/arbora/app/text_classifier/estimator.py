@@ -42,7 +42,7 @@ from arbora.app.text_classifier.recipes import SAFE, Recipe, SplitTexts, parse_r
 from arbora.app.text_classifier.search import Search
 from arbora.app.text_classifier.work import Whole
 from arbora.app.text_rows import TextOptions, feature_names, text_language, warn_of_script
-from arbora.core.rollback import all_or_nothing
+from arbora.core.estimator import all_or_nothing
 from arbora.structure import Hierarchy
 
 

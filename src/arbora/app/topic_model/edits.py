@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.app.answers import known_rows, topic_means
-from arbora.core.explorable import Explorable
+from arbora.core.estimator import Explorable
 from arbora.discover.vmf.temporal.prediction import TimedPredictionMixture
 from arbora.structure import Hierarchy
 

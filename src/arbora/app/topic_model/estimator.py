@@ -28,7 +28,7 @@ from arbora.app.text_rows import TextOptions, feature_names, fit_rows, text_lang
 from arbora.app.topic_model.content import TopicContent
 from arbora.app.topic_model.editing import TopicEditing
 from arbora.app.topic_model.edits import EditedTopics, edit_leaves, edit_sums, leaves_of
-from arbora.core.rollback import all_or_nothing
+from arbora.core.estimator import all_or_nothing
 from arbora.text import LtcVectorizer
 
 MODELS = ("vmf", "bayes", "k-means")

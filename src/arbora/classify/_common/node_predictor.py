@@ -19,7 +19,7 @@ from arbora.classify._common.cuts import top_columns
 from arbora.classify._common.labels import SETS, Targets, decode_sets, is_multilabel
 from arbora.classify._linear.linear_model import by_chunks
 from arbora.classify.thresholds import Threshold, ZeroThreshold
-from arbora.core.explorable import Explorable
+from arbora.core.estimator import Explorable
 from arbora.core.input.sparse_structure import check_structure
 from arbora.core.input.validation import check_features
 from arbora.structure import Hierarchy

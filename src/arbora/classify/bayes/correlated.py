@@ -30,12 +30,11 @@ from arbora.classify._common.node_predictor import NodePredictor
 from arbora.classify._common.routes import build_routes
 from arbora.classify._common.training import check_labelled_rows, seed_of
 from arbora.classify.bayes.correlated_sampler import CorrelatedLogit, LogitState, make_model
+from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
-from arbora.core.rollback import all_or_nothing
 from arbora.core.storage.checkpoint import Checkpoint
 from arbora.core.storage.fingerprint import fingerprint
-from arbora.core.warn_caller import warn_caller
 from arbora.engine import ThreadEngine
 from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains
 from arbora.infer.mcmc.diagnostics import ess_bulk, ess_tail, rhat

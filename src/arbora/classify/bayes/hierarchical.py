@@ -38,9 +38,8 @@ from arbora.classify.bayes.problem_statement import state_problem
 from arbora.classify.bayes.sparse_posterior import class_variances, keep_sparse, parts_model, weights_of_nodes
 from arbora.classify.bayes.sparse_posterior import squared_norms as sparse_norms
 from arbora.core.engine import Engine
+from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.progress import Progress
-from arbora.core.rollback import all_or_nothing
-from arbora.core.warn_caller import warn_caller
 from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.infer.tree.problem import TreeProblem
 from arbora.metrics.table import Table

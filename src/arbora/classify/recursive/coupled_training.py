@@ -24,10 +24,10 @@ from arbora.classify._linear.linear_model import (
 from arbora.classify.recursive.memory import check_joint_memory, size_of, weight_memory
 from arbora.core.chunks import split
 from arbora.core.engine import Engine
+from arbora.core.estimator import warn_caller
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.core.storage.checkpoint import Checkpoint
-from arbora.core.warn_caller import warn_caller
 from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
 from arbora.infer.linear.coupled_newton import CoupledNewton, NewtonSolution, suits_newton
 from arbora.infer.linear.coupled_shards import ShardedCoupledSolver

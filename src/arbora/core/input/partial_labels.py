@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.core.warn_caller import warn_caller
+from arbora.core.estimator import warn_caller
 
 UNLABELLED = -1
 _BLANKS = ("-1", "nan", "None", "")  # strings that missing labels become

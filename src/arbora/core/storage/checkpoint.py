@@ -24,6 +24,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 from numpy.lib import format as npy
 
+from arbora.core.estimator import warn_caller
 from arbora.core.storage.files import (
     TEMPORARY_PREFIX,
     HashingWriter,
@@ -31,7 +32,6 @@ from arbora.core.storage.files import (
     remove_stray_files,
     temporary_file,
 )
-from arbora.core.warn_caller import warn_caller
 
 _MARK = "arbora-checkpoint"
 _VERSION = 2  # 2: blocks of classes have other sizes

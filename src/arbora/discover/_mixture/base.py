@@ -20,9 +20,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.engine import Engine, require_shared_memory
-from arbora.core.explorable import Explorable
+from arbora.core.estimator import Explorable, all_or_nothing
 from arbora.core.input.validation import check_rows
-from arbora.core.rollback import all_or_nothing
 from arbora.discover._mixture.fitting import (
     RUN_CONSTRAINTS,
     left_out_quantiles,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
-from arbora.core.rollback import all_or_nothing
+from arbora.core.estimator import all_or_nothing
 from arbora.core.trace import Trace
 from arbora.discover._mixture.base import Mixture
 from arbora.discover._mixture.fitting import left_out_quantiles

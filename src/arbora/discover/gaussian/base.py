@@ -15,14 +15,12 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from arbora.core.explorable import Explorable
+from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
 from arbora.core.input.validation import check_features
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
-from arbora.core.rollback import all_or_nothing
 from arbora.core.storage.checkpoint import Checkpoint
 from arbora.core.storage.fingerprint import fingerprint
-from arbora.core.warn_caller import warn_caller
 from arbora.discover._mixture.prediction import density_quantiles
 from arbora.discover.gaussian import partitions
 from arbora.discover.gaussian.estimates import PartitionEstimates

@@ -17,8 +17,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.core.explorable import Explorable
-from arbora.core.rollback import all_or_nothing
+from arbora.core.estimator import Explorable, all_or_nothing
 from arbora.discover._mixture.prediction import draw_seed
 from arbora.discover._mixture.rows import zero_rows
 from arbora.discover._mixture.top_features import Features, largest_features

@@ -31,8 +31,8 @@ from scipy.special import gammaln
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.core.engine import Engine
+from arbora.core.estimator import warn_caller
 from arbora.core.trace import Trace
-from arbora.core.warn_caller import warn_caller
 from arbora.discover.vmf.concentration import KappaPosterior
 from arbora.discover.vmf.posterior import VMFPosterior, VMFPrior
 from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.core.warn_caller import warn_caller
+from arbora.core.estimator import warn_caller
 from arbora.expand._discriminative.cost import cells_of, cost_of_counts
 from arbora.expand._discriminative.evidence import (
     Contingency,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.core.warn_caller import warn_caller
+from arbora.core.estimator import warn_caller
 from arbora.expand._common.groups import GroupMoments, group_moments
 from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.transform import Labelled, Learned, MetricTransform, require_groups, solved

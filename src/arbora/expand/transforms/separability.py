@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.core.estimator import warn_caller
 from arbora.core.trace import Trace
-from arbora.core.warn_caller import warn_caller
 from arbora.expand._common.groups import group_covariances, group_moments
 from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.lbfgs import lbfgs

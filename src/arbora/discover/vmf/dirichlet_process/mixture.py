@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine
-from arbora.core.rollback import all_or_nothing
+from arbora.core.estimator import all_or_nothing
 from arbora.discover._mixture.base import Mixture
 from arbora.discover._mixture.fitting import left_out_quantiles, solve
 from arbora.discover._mixture.initialization import Init
