@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.classify._common.cuts import best_cuts, label_ranks, ridge, top_columns
 from arbora.classify._linear.linear_model import by_chunks
-from arbora.core.input.sparse_structure import check_structure
+from arbora.core.validation import check_structure
 
 
 def _as_sets(columns: NDArray[np.int64], counts: NDArray[np.int64], n_classes: int) -> sp.csr_array:

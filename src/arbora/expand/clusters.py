@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.engine import Engine
 from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
-from arbora.core.input.validation import check_features
+from arbora.core.validation import check_features
 from arbora.engine import ENGINE_PARAMETER, choose_engine
 from arbora.expand._cluster.explanation import Explanation, explain_groups
 from arbora.expand._cluster.new_groups import describe_new_groups, match_names, name_new_groups

@@ -36,8 +36,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.estimator import all_or_nothing
-from arbora.core.input.validation import check_features
 from arbora.core.monitor import Monitor
+from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
 from arbora.expand._cluster.base import normalized
 from arbora.expand._cluster.discriminant import (

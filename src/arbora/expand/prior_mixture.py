@@ -30,8 +30,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.estimator import all_or_nothing
-from arbora.core.input.validation import check_features
 from arbora.core.monitor import Monitor
+from arbora.core.validation import check_features
 from arbora.expand._cluster.base import Pool, cluster_means, normalized
 from arbora.expand._cluster.kmeans import fit_kmeans
 from arbora.expand._cluster.new_groups import describe_new_groups, name_new_groups

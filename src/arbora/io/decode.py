@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from arbora.core.input.sparse_structure import structure_problem
+from arbora.core.validation import structure_problem
 from arbora.io.encode import ARRAY_KINDS, SCALAR_KINDS, SPARSE_PARTS, is_fitted_name
 from arbora.io.errors import ModelFileError
 from arbora.io.registry import class_of, kind_of

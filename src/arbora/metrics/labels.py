@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from arbora.core.input.sparse_structure import check_structure
+from arbora.core.validation import check_structure
 from arbora.structure.names import nearest_name
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.core.input.validation import check_not_negative, check_rows
+from arbora.core.validation import check_not_negative, check_rows
 from arbora.text.weights import inverse_document_frequency, ltc_rows
 
 
@@ -41,7 +41,7 @@ class LtcTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
            [0., 0., 1.]])
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
+    _parameter_constraints: dict[str, list[Any]] = {
         "sublinear_tf": ["boolean"],
         "smooth_idf": ["boolean"],
     }

@@ -21,7 +21,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.estimator import warn_caller
-from arbora.core.input.sparse_structure import check_structure
+from arbora.core.validation import check_structure
 from arbora.text.characters import count_grams, grams_of_words, name_of_gram
 from arbora.text.checks import check_dtype, check_ngram_range
 from arbora.text.known_words import KnownWords, count_known

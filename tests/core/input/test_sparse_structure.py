@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from arbora.classify import OneVsRestSVC, TopDownSVC, thresholds
-from arbora.core.input.sparse_structure import check_structure, structure_problem
+from arbora.core.validation import check_structure, structure_problem
 from arbora.metrics import micro_f1
 from arbora.text import LtcTransformer, LtcVectorizer
 from support.registry import REGISTRY

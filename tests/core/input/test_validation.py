@@ -6,8 +6,8 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from arbora.classify import OneVsRestSVC
-from arbora.core.input import validation
-from arbora.core.input.validation import check_features, check_not_above, check_not_negative, check_rows
+from arbora.core import validation
+from arbora.core.validation import check_features, check_not_above, check_not_negative, check_rows
 from arbora.discover import VMFMixture
 from arbora.text import LtcTransformer
 

@@ -23,8 +23,7 @@ from arbora.app.documents.collection import Documents
 from arbora.app.documents.labels import tree_of_model
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content, full_about
-from arbora.core.input.sparse_structure import check_structure
-from arbora.core.input.validation import check_size
+from arbora.core.validation import check_size, check_structure
 from arbora.datasets.base import name_array
 from arbora.datasets.errors import did_you_mean
 from arbora.structure import Hierarchy

@@ -17,7 +17,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from arbora.core.input.missing import is_missing
-from arbora.core.input.sparse_structure import check_structure
+from arbora.core.validation import check_structure
 from arbora.structure import Hierarchy, LabelGraph
 
 SINGLE, SETS, INDICATOR = "single", "sets", "indicator"

@@ -20,8 +20,7 @@ from arbora.classify._common.labels import SETS, Targets, decode_sets, is_multil
 from arbora.classify._linear.linear_model import by_chunks
 from arbora.classify.thresholds import Threshold, ZeroThreshold
 from arbora.core.estimator import Explorable
-from arbora.core.input.sparse_structure import check_structure
-from arbora.core.input.validation import check_features
+from arbora.core.validation import check_features, check_structure
 from arbora.structure import Hierarchy
 
 

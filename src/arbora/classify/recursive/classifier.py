@@ -19,7 +19,7 @@ The bias is the weight of a constant feature: it is regularised, and shared, lik
 
 `RecursiveSVC.fit` takes these steps:
 
-1. `check_training` (`_common/training.py`): parameters, X (`core/input/validation.py`), labels (`_common/labels.py`)
+1. `check_training` (`_common/training.py`): parameters, X (`core/validation.py`), labels (`_common/labels.py`)
    and weights become a `Training`;
 2. `make_plan` (`plan.py`): couplings become factors (`couple` in `_linear/coupling.py`), `cv` becomes folds
    (`core/input/folds.py`);
@@ -87,9 +87,9 @@ from arbora.classify.recursive.trials import SCORES
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT, make_threshold
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.estimator import all_or_nothing
-from arbora.core.input.validation import check_features, check_squares
 from arbora.core.progress import Progress
 from arbora.core.storage.checkpoint import Checkpoint
+from arbora.core.validation import check_features, check_squares
 from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.structure import Hierarchy, LabelGraph
 

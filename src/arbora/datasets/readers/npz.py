@@ -162,7 +162,7 @@ def _from_parts(arrays: dict[str, np.ndarray]) -> Any:
     """CSR matrix of the arrays of a CSR or CSC matrix; its structure is checked before it is converted."""
     from scipy import sparse
 
-    from arbora.core.input.sparse_structure import structure_problem
+    from arbora.core.validation import structure_problem
 
     data, indices, indptr, shape = (arrays[name] for name in _PARTS)
     for name in ("indices", "indptr", "shape"):

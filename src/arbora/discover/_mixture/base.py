@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.estimator import Explorable, all_or_nothing
-from arbora.core.input.validation import check_rows
+from arbora.core.validation import check_rows
 from arbora.discover._mixture.fitting import (
     RUN_CONSTRAINTS,
     left_out_quantiles,

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight
 
-from arbora.core.input.validation import check_not_above, check_not_negative
+from arbora.core.validation import check_not_above, check_not_negative
 from arbora.discover._mixture.memory_mapped import UnitRows, is_mapped, iter_chunks, select_rows
 from arbora.infer.mixture.statistics import WeightedRows, squared_lengths
 

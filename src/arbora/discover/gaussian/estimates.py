@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.chunks import split
-from arbora.core.input.validation import check_features
+from arbora.core.validation import check_features
 from arbora.discover._mixture.prediction import below_quantile, draw_seed
 from arbora.discover._mixture.top_features import Features, check_count, largest_features
 from arbora.discover.gaussian import partitions

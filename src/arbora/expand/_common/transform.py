@@ -20,8 +20,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.estimator import all_or_nothing, warn_caller
-from arbora.core.input.validation import check_features
 from arbora.core.trace import Trace
+from arbora.core.validation import check_features
 from arbora.expand._common.groups import Groups, check_row_weight, read_groups
 from arbora.expand._common.space import FeatureSpace, fit_space, to_space
 

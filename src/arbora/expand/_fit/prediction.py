@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.core.input.validation import check_features
+from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
 from arbora.expand._common.space import FeatureSpace
 from arbora.expand._fit.group_model import GroupModel, LearnedMap, MappedRows, by_blocks

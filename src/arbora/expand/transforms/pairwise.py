@@ -28,7 +28,7 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples
 
-from arbora.core.input.validation import check_features
+from arbora.core.validation import check_features
 from arbora.expand._common.groups import GroupMoments, group_covariances, group_moments
 from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.space import to_space
