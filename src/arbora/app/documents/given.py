@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.app.documents.collection import Documents
-from arbora.core.input.missing import is_missing
+from arbora.core.labels import is_missing
 
 
 def as_documents(texts: Any, y: Any = None, name: str = "texts") -> Documents:

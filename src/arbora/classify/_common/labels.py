@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from arbora.core.input.missing import is_missing
+from arbora.core.labels import is_missing
 from arbora.core.validation import check_structure
 from arbora.structure import Hierarchy, LabelGraph
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from arbora.core.input.partial_labels import Groups, read_groups
+from arbora.core.labels import Groups, read_groups
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
 from arbora.core.storage.checkpoint import Checkpoint

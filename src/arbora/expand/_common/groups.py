@@ -9,11 +9,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight
 
+from arbora.core import labels as partial_labels
 from arbora.core.chunks import split
-from arbora.core.input import partial_labels
-from arbora.core.input.partial_labels import UNLABELLED as UNLABELLED
-from arbora.core.input.partial_labels import Groups as Groups
-from arbora.core.input.partial_labels import kind_of
+from arbora.core.labels import UNLABELLED as UNLABELLED
+from arbora.core.labels import Groups as Groups
+from arbora.core.labels import kind_of
 
 _ROWS_AT_ONCE = 4096
 Matrix = NDArray[Any]
