@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from arbora import TextClassifier
-from arbora.core.input.folds import hold_out
+from arbora.core.folds import hold_out
 from arbora.datasets import load, load_python_docs
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Table

@@ -26,7 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from arbora.classify.thresholds import GlobalCut
-from arbora.core.input.folds import stratified_folds
+from arbora.core.folds import stratified_folds
 from arbora.metrics import bootstrap_interval, expected_calibration_error, macro_f1, micro_f1
 from arbora.metrics.table import Marked, Table
 from benchmarks._common import published_figures

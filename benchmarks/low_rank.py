@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from arbora.classify.recursive.trials import evidence, standard_error
 from arbora.classify.thresholds import GlobalCut
-from arbora.core.input.folds import cv_splits
+from arbora.core.folds import cv_splits
 from arbora.metrics.table import Table
 from benchmarks._common.cells import DONE, Cells, one_thread, parse, summary
 from benchmarks._common.contestants import SEED, encoded, indicator

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from arbora.classify._common.labels import Targets
 from arbora.classify.thresholds import GlobalCut
-from arbora.core.input.folds import stratified_folds
+from arbora.core.folds import stratified_folds
 from arbora.metrics import compare, macro_f1, micro_f1
 from arbora.metrics.table import Marked, Table
 from benchmarks._common import published_figures

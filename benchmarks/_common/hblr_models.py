@@ -17,7 +17,7 @@ from arbora.classify import (
     RecursiveLogisticRegression,
     RecursiveSVC,
 )
-from arbora.core.input.folds import stratified_folds
+from arbora.core.folds import stratified_folds
 from benchmarks._common.contestants import LOGISTIC, N_FOLDS, QUICK_COUPLINGS, SEED, encoded
 from benchmarks._common.tasks import Task, task
 

@@ -36,7 +36,7 @@ from arbora.app.folder import Content
 from arbora.app.text_classifier import TextClassifier
 from arbora.app.text_rows import TextOptions, feature_names, transform_rows
 from arbora.core.estimator import warn_caller
-from arbora.core.input.folds import hold_out
+from arbora.core.folds import hold_out
 from arbora.datasets.base import label_names
 from arbora.structure import Hierarchy
 

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from arbora.core.input.folds import group_codes, take_per_group
+from arbora.core.folds import group_codes, take_per_group
 from arbora.datasets.base import Dataset, name_array, path_edges
 
 PACKAGES = ("numpy", "scipy", "sklearn")

@@ -5,14 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.model_selection import StratifiedKFold
 
-from arbora.core.input.folds import (
-    DEFAULT_FOLDS,
-    cv_splits,
-    deal_folds,
-    group_codes,
-    hold_out,
-    stratified_folds,
-)
+from arbora.core.folds import DEFAULT_FOLDS, cv_splits, deal_folds, group_codes, hold_out, stratified_folds
 
 
 def test_a_share_of_every_class_is_held_out_and_never_all_of_it():

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from arbora.app.classifiers import FLAT
 from arbora.app.text_classifier.recipes import SAFE, Recipe
 from arbora.app.text_classifier.search import FOLDS, MOST_WORK, Candidate, Search
-from arbora.core.input.folds import take_per_group
+from arbora.core.folds import take_per_group
 from arbora.structure import Hierarchy
 
 MOST_ROWS = 3000  # texts in the search

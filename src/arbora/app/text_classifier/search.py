@@ -23,7 +23,7 @@ from arbora.app.classifiers import ClassifierOptions, make_classifier
 from arbora.app.text_classifier.labels import Labels
 from arbora.app.text_classifier.recipes import Recipe
 from arbora.app.text_classifier.work import Whole, Work
-from arbora.core.input.folds import deal_folds
+from arbora.core.folds import deal_folds
 from arbora.structure import Hierarchy
 
 FOLDS = 3

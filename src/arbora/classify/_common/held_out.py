@@ -18,7 +18,7 @@ from arbora.classify._common.calibration import (
 from arbora.classify._common.nested import NestedLogit
 from arbora.classify._common.training import Training
 from arbora.classify.thresholds import Threshold, ZeroThreshold, make_threshold
-from arbora.core.input.folds import random_splits
+from arbora.core.folds import random_splits
 
 _COARSE_TOL = 0.05  # the scale of the scores converges long before the weights do
 _MOST_SCORES = 1 << 23

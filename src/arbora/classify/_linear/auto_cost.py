@@ -29,7 +29,7 @@ from arbora.classify._common.training import Training
 from arbora.classify._linear.linear_model import linear_scores
 from arbora.classify._linear.one_vs_rest import train_one_vs_rest
 from arbora.core.engine import Engine
-from arbora.core.input.folds import random_splits
+from arbora.core.folds import random_splits
 
 UNITS = {"hinge": 1.0, "squared_hinge": 1.0, "logistic": 10.0}  # where the search starts
 ONE_LABEL = {"logistic": 3.0}  # factor on the unit if y is one-dimensional

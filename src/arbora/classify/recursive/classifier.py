@@ -22,7 +22,7 @@ The bias is the weight of a constant feature: it is regularised, and shared, lik
 1. `check_training` (`_common/training.py`): parameters, X (`core/validation.py`), labels (`_common/labels.py`)
    and weights become a `Training`;
 2. `make_plan` (`plan.py`): couplings become factors (`couple` in `_linear/coupling.py`), `cv` becomes folds
-   (`core/input/folds.py`);
+   (`core/folds.py`);
 3. `check_fit_memory` (`memory.py`) refuses what does not fit in memory;
 4. `select` (`search.py`) runs the cross-validation, if there is one, and sets `C_` and `coupling_`;
 5. `train_joint` (`coupled_training.py`) prepares the rows and runs a solver: `CoupledSolver`

@@ -11,7 +11,7 @@ import numpy as np
 from arbora.classify._common.training import Training
 from arbora.classify._linear.auto_cost import unit_cost
 from arbora.classify._linear.coupling import Coupling
-from arbora.core.input.folds import Split, cv_splits
+from arbora.core.folds import Split, cv_splits
 
 
 class Plan(NamedTuple):

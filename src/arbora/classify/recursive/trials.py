@@ -29,7 +29,7 @@ from arbora.classify.recursive.coupled_training import Fitted, Start, build_mode
 from arbora.classify.recursive.plan import Plan
 from arbora.classify.thresholds import make_threshold
 from arbora.core.engine import Engine
-from arbora.core.input.folds import Split
+from arbora.core.folds import Split
 from arbora.core.progress import Progress
 from arbora.core.storage.checkpoint import Checkpoint
 from arbora.infer.linear.flat import LinearRows, prepare_rows

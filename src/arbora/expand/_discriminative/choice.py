@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.engine import Engine, SerialEngine
-from arbora.core.input.folds import deal_folds
+from arbora.core.folds import deal_folds
 from arbora.expand._discriminative.cost import cells_of
 from arbora.expand._discriminative.evidence import log_evidence
 from arbora.expand._discriminative.fitting import Options, fit_cells

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
+
 DEFAULT_FOLDS = 3  # of cv=None
 HELD_OUT_SHARE = 0.2  # of the rows, in a single random split
 
