@@ -89,7 +89,7 @@ def test_the_old_folder_is_restored_when_the_rename_fails(written, monkeypatch):
             raise OSError("disk full")
         rename(source, target)
 
-    monkeypatch.setattr("arbora.core.storage.files._exchange", lambda one, other: False)
+    monkeypatch.setattr("arbora.core.files._exchange", lambda one, other: False)
     monkeypatch.setattr(module.os, "rename", fail_once)
     with pytest.raises(OSError, match="disk full"):
         write_folder(written, content("other"))

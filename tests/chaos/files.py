@@ -20,7 +20,7 @@ from arbora.app import expansion
 from arbora.app.folder import open_folder
 from arbora.classify import OneVsRestSVC
 from arbora.cli import main
-from arbora.core.storage.files import TEMPORARY_PREFIX, clean_up
+from arbora.core.files import TEMPORARY_PREFIX, clean_up
 from arbora.expand import ExpandClusters
 from arbora.io import load, save
 from chaos.trial import Outcome, Scenario, duration, finish, kill_at, start, wait
@@ -141,7 +141,7 @@ def usual_fit(there: Path) -> tuple[float, np.ndarray]:
 
 def kill_checkpoint(rng: random.Random, folder: Path) -> Outcome:
     seconds, whole = usual_fit(folder.parent / "usual-fit")
-    action = lambda: fit_with_checkpoint(folder / "c", folder / "c.npy")  # noqa: E731
+    action = lambda: fit_with_checkpoint(folder / "c", folder / "c.npy")
     killed = kill_at(action, rng.random() * seconds)
     if finish(action) != 0:
         return Outcome(killed, "the fit cannot be resumed")

@@ -75,7 +75,7 @@ def _with_checksum(manifest: dict[str, Any]) -> bytes:
 def _npz(arrays: dict[str, np.ndarray]) -> bytes:
     from io import BytesIO
 
-    from arbora.core.storage.files import HashingWriter
+    from arbora.core.files import HashingWriter
     from arbora.io.npz import write_npz
 
     file = BytesIO()

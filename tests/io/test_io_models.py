@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from arbora.core.storage.files import TEMPORARY_PREFIX
+from arbora.core.files import TEMPORARY_PREFIX
 from arbora.core.trace import Trace
 from arbora.expand import BayesianPriorMixture, ExpandClusters
 from arbora.io import FORMAT_VERSION, ModelFileError, load, register, save

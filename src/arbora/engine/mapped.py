@@ -17,7 +17,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from arbora.core.storage.files import publish, temporary_file
+from arbora.core.files import publish, temporary_file
 
 _ALIGNMENT = 64
 

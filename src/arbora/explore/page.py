@@ -22,7 +22,7 @@ from typing import Any
 from arbora._version import __version__
 from arbora.app.folder import open_folder
 from arbora.app.folder.checks import reading
-from arbora.core.storage.files import publish, temporary_file
+from arbora.core.files import publish, temporary_file
 from arbora.explore.page_data import MOST_DOCUMENTS, model_data
 
 _SCRIPTS = (

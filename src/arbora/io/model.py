@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora._version import __version__
-from arbora.core.storage.files import (
+from arbora.core.files import (
     TEMPORARY_PREFIX,
     HashingWriter,
     locked_folder,

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from arbora.core.storage.files import HashingWriter
+from arbora.core.files import HashingWriter
 from arbora.io.encode import ARRAY_KINDS
 from arbora.io.errors import ModelFileError
 
@@ -44,7 +44,7 @@ def write_npz(writer: HashingWriter, arrays: Mapping[str, NDArray[Any]]) -> None
     --------
     >>> import hashlib, io
     >>> import numpy as np
-    >>> from arbora.core.storage.files import HashingWriter
+    >>> from arbora.core.files import HashingWriter
     >>> from arbora.io.npz import write_npz
     >>> file = io.BytesIO()
     >>> write_npz(HashingWriter(file, hashlib.sha256()), {"x": np.arange(3)})

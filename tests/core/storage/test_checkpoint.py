@@ -15,8 +15,8 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
+from arbora.core.files import TEMPORARY_PREFIX
 from arbora.core.storage.checkpoint import Checkpoint, CheckpointError
-from arbora.core.storage.files import TEMPORARY_PREFIX
 from arbora.core.storage.fingerprint import fingerprint
 
 ARRAYS = {

@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 
 from arbora.app.folder import Content, open_folder, write_folder
-from arbora.core.storage import files, owners
-from arbora.core.storage.files import (
+from arbora.core import files
+from arbora.core import files as owners
+from arbora.core.files import (
     TEMPORARY_PREFIX,
     clean_up,
+    has_owner,
+    owner_is_dead,
+    owner_tag,
     publish_folder,
     remove_stray_files,
     temporary_folder,
 )
-from arbora.core.storage.owners import has_owner, owner_is_dead, owner_tag
 from arbora.io import load, save
 
 NOTHING = np.zeros((0, 3), np.float32)
@@ -28,7 +31,7 @@ def content(name):
 
 def tag_of_dead_process():
     """Tag of a process that has ended."""
-    program = "from arbora.core.storage.owners import owner_tag; print(owner_tag())"
+    program = "from arbora.core.files import owner_tag; print(owner_tag())"
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout.strip()

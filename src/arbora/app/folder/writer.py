@@ -34,7 +34,7 @@ from arbora.app.folder.layout import (
     FolderError,
     full_about,
 )
-from arbora.core.storage.files import HashingWriter, publish_folder, temporary_folder, write_synced
+from arbora.core.files import HashingWriter, publish_folder, temporary_folder, write_synced
 from arbora.io import save
 from arbora.io.npz import write_npz
 

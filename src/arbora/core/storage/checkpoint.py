@@ -25,13 +25,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from arbora.core.estimator import warn_caller
-from arbora.core.storage.files import (
-    TEMPORARY_PREFIX,
-    HashingWriter,
-    publish,
-    remove_stray_files,
-    temporary_file,
-)
+from arbora.core.files import TEMPORARY_PREFIX, HashingWriter, publish, remove_stray_files, temporary_file
 
 _MARK = "arbora-checkpoint"
 _VERSION = 2  # 2: blocks of classes have other sizes

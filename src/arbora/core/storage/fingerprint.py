@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from arbora.core.chunks import split
-from arbora.core.storage.files import Hasher
+from arbora.core.files import Hasher
 
 _CHUNK_BYTES = 1 << 24
 

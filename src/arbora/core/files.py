@@ -3,7 +3,7 @@
 A file is written under a temporary name in its final folder, forced to the disk, and renamed over the old one; file
 systems rename atomically. A folder is exchanged with the old one, atomically on Linux; elsewhere the old one is moved
 aside for a moment, and the next run moves it back if the process died in between. Temporary names carry their owner
-(`arbora.core.storage.owners`): the next run removes what dead processes left.
+(`arbora.core.files`): the next run removes what dead processes left.
 """
 
 from __future__ import annotations
@@ -12,15 +12,107 @@ import ctypes
 import errno
 import hashlib
 import os
+import re
 import shutil
+import socket
 import tempfile
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from arbora.core.storage.owners import has_owner, owner_is_dead, owner_tag, remove_dead_folders
+# --- The owner of a temporary file or folder: a process, in its name ----------------------------------------
+#
+# A killed process leaves its temporary files behind. Their names carry a tag, so that the next run can remove them when
+# the owner is dead:
+#
+#     .arbora-tmp-<machine>-<process id>-<start of the process>-<random>
+#
+# The machine (its name and its process namespace) matters on shared file systems: nothing is known about the processes
+# of other machines, so their files stay. The start distinguishes a process from an older one with the same id, also
+# before the last boot.
+
+
+_TAG = re.compile(r"([0-9a-f]{8})-(\d{1,10})-([0-9a-f]{8})-")
+
+
+def _short(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+@cache
+def _machine() -> str:
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return _short(f"{socket.gethostname()} {namespace}")
+
+
+def _start_of(process: int) -> str:
+    """Boot and start time of a process, hashed; the same text for all if the system does not report them."""
+    fields = _read(f"/proc/{process}/stat").rpartition(")")[2].split()  # the name may contain blanks
+    start = fields[19] if len(fields) > 19 else ""
+    return _short(f"{_read('/proc/sys/kernel/random/boot_id')} {start}")
+
+
+def owner_tag() -> str:
+    """Tag of this process, for the name of a temporary file.
+
+    Examples
+    --------
+    >>> owner_is_dead(f".arbora-tmp-{owner_tag()}x")
+    False
+    """
+    return f"{_machine()}-{os.getpid()}-{_start_of(os.getpid())}-"
+
+
+def owner_is_dead(name: str) -> bool:
+    """Whether the owner of a temporary file is known to be dead; False for names without a tag of this machine.
+
+    Examples
+    --------
+    >>> owner_is_dead("anything")
+    False
+    """
+    match = _TAG.search(name)
+    if match is None or match[1] != _machine() or os.name != "posix":
+        return False
+    process = int(match[2])
+    try:
+        os.kill(process, 0)  # sends nothing
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass  # it lives, and belongs to another user
+    return _start_of(process) != match[3]
+
+
+def has_owner(name: str) -> bool:
+    """Whether a name carries a tag."""
+    return _TAG.search(name) is not None
+
+
+def remove_dead_folders(parent: Path, prefix: str) -> None:
+    """Remove the temporary folders of dead processes in a folder."""
+    with suppress(OSError):
+        for path in parent.glob(f"{prefix}*"):
+            if owner_is_dead(path.name) and path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+
+
+# --- Atomic files and folders: a reader sees the old content or the new, never a mixture --------------------
+
 
 TEMPORARY_PREFIX = ".arbora-tmp-"
 _ASIDE_PREFIX = ".arbora-old-"  # an old folder that is being replaced
@@ -69,7 +161,7 @@ class HashingWriter:
     Examples
     --------
     >>> import hashlib, io
-    >>> from arbora.core.storage.files import HashingWriter
+    >>> from arbora.core.files import HashingWriter
     >>> target = io.BytesIO()
     >>> writer = HashingWriter(target, hashlib.sha256())
     >>> writer.write(b"abc")
@@ -113,7 +205,7 @@ def temporary_file(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from arbora.core.storage.files import publish, temporary_file
+    >>> from arbora.core.files import publish, temporary_file
     >>> with tempfile.TemporaryDirectory() as name, temporary_file(Path(name)) as (file, path):
     ...     _ = file.write(b"done")
     ...     publish(file, path, Path(name) / "result")
