@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
 from arbora.classify._linear import one_vs_rest as _train
-from arbora.core.storage.checkpoint import CheckpointError
+from arbora.core.checkpoint import CheckpointError
 from arbora.structure import Hierarchy
 
 TREE = Hierarchy.from_edges(

@@ -13,8 +13,8 @@ from arbora.classify import multinomial as module
 from arbora.classify._linear import feature_subset
 from arbora.classify._linear.feature_subset import dense_model, design_matrix, pruned_model, pruning_limits
 from arbora.core import monitor as monitoring
+from arbora.core.checkpoint import CheckpointError
 from arbora.core.monitor import Monitor
-from arbora.core.storage.checkpoint import CheckpointError
 from arbora.engine import ThreadEngine
 from arbora.infer.softmax import penalty as multinomial_penalty
 from arbora.infer.softmax import solve as multinomial_solve

@@ -11,8 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from arbora.classify import OneVsRestSVC
+from arbora.core.checkpoint import Checkpoint
 from arbora.core.estimator import warn_caller
-from arbora.core.storage.checkpoint import Checkpoint
 
 X = np.random.default_rng(0).standard_normal((40, 5))
 y = np.arange(40) % 3

@@ -20,8 +20,8 @@ from arbora.classify import (
     RecursiveSVC,
 )
 from arbora.classify._linear.coupling import couple
+from arbora.core.checkpoint import fingerprint
 from arbora.core.monitor import Monitor
-from arbora.core.storage.fingerprint import fingerprint
 from arbora.engine import EngineError, RayEngine, ThreadEngine, choose_engine
 from arbora.engine import ray as ray_module
 from arbora.engine.actors import RayShards, ShardStep, WorkerStatus, count_slots

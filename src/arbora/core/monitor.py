@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from arbora.core.checkpoint import Checkpoint, Piece
 from arbora.core.progress import Progress
-from arbora.core.storage.checkpoint import Checkpoint, Piece
 from arbora.core.trace import Trace
 
 _TINY = float(np.finfo(np.float64).tiny)
@@ -225,7 +225,7 @@ class Monitor:
         --------
         >>> import tempfile
         >>> import numpy as np
-        >>> from arbora.core.storage.checkpoint import Checkpoint
+        >>> from arbora.core.checkpoint import Checkpoint
         >>> from arbora.core.monitor import Monitor
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     first = Monitor(1e-3, 10, checkpoint=Checkpoint(folder, "fit"))

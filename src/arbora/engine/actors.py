@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arbora.core.checkpoint import fingerprint
 from arbora.core.files import owner_tag, remove_dead_folders
 from arbora.core.shards import EngineError, Make, Shards
-from arbora.core.storage.fingerprint import fingerprint
 from arbora.engine.journal import Journal, open_journal
 from arbora.engine.mapped import read_object, write_object
 from arbora.engine.worker import LOOK, BehindError, Worker, WorkerStatus

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from arbora.core.checkpoint import fingerprint
 from arbora.core.shards import EngineError, Make
-from arbora.core.storage.fingerprint import fingerprint
 from arbora.engine.mapped import read_object, write_object
 
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.model_selection import KFold
 
 from arbora.classify import RecursiveLogisticRegression, RecursiveSVC
-from arbora.core.storage.checkpoint import Checkpoint, CheckpointError
+from arbora.core.checkpoint import Checkpoint, CheckpointError
 from arbora.structure import Hierarchy
 
 pytestmark = [

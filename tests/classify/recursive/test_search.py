@@ -16,8 +16,8 @@ from arbora.classify.recursive import memory as _memory
 from arbora.classify.recursive import search as _search
 from arbora.classify.recursive import trials as _trials
 from arbora.core import memory
+from arbora.core.checkpoint import CheckpointError
 from arbora.core.folds import stratified_folds
-from arbora.core.storage.checkpoint import CheckpointError
 from arbora.metrics import macro_f1, micro_f1
 from support.recursive_problems import LEAVES, MODELS, QUICK, SETS, TIGHT, TREE, X_NEW, X, Y
 

@@ -15,9 +15,8 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
+from arbora.core.checkpoint import Checkpoint, CheckpointError, fingerprint
 from arbora.core.files import TEMPORARY_PREFIX
-from arbora.core.storage.checkpoint import Checkpoint, CheckpointError
-from arbora.core.storage.fingerprint import fingerprint
 
 ARRAYS = {
     "floats": np.linspace(0, 1, 7, dtype=np.float32).reshape(7, 1),
@@ -240,8 +239,7 @@ def test_equal_things_have_equal_fingerprints():
 
 def test_a_fingerprint_does_not_depend_on_the_process():
     script = (
-        "from arbora.core.storage.fingerprint import fingerprint; "
-        "print(fingerprint({'b', 'a'}, {'x': 1.5}, 'word'))"
+        "from arbora.core.checkpoint import fingerprint; print(fingerprint({'b', 'a'}, {'x': 1.5}, 'word'))"
     )
     outputs = {
         subprocess.run(

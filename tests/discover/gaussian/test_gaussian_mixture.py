@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
-from arbora.core.storage.checkpoint import CheckpointError
+from arbora.core.checkpoint import CheckpointError
 from arbora.discover import DirichletProcessGaussianMixture, MaxMarginGaussianMixture
 from arbora.discover.gaussian import partitions, sampler
 from arbora.discover.gaussian.predictive import Predictive, log_density, make_predictive

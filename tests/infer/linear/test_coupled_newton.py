@@ -13,8 +13,8 @@ from arbora.classify import RecursiveLogisticRegression
 from arbora.classify._linear.coupling import couple
 from arbora.classify.recursive import coupled_training as _joint
 from arbora.core import monitor as monitoring
+from arbora.core.checkpoint import Checkpoint
 from arbora.core.monitor import Monitor
-from arbora.core.storage.checkpoint import Checkpoint
 from arbora.engine import ThreadEngine
 from arbora.infer.linear import coupled_newton as newton
 from arbora.infer.linear.coupled import CoupledSolver

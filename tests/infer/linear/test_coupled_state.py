@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from arbora.core.storage.checkpoint import Checkpoint
+from arbora.core.checkpoint import Checkpoint
 from support.coupled_problems import WIDE, JointProblem
 
 SETTINGS = {"tol": 1e-9, "max_iter": 6, "seed": 3}

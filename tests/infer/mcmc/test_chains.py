@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from arbora.core.checkpoint import Checkpoint
 from arbora.core.progress import Progress
-from arbora.core.storage.checkpoint import Checkpoint
 from arbora.engine import ThreadEngine
 from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains
 from arbora.infer.mcmc.diagnostics import compare_simulations

@@ -15,8 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from arbora.classify._common.labels import Targets, encode_targets
 from arbora.classify._linear.linear_model import as_csr
-from arbora.core.storage.checkpoint import Checkpoint
-from arbora.core.storage.fingerprint import fingerprint
+from arbora.core.checkpoint import Checkpoint, fingerprint
 from arbora.core.validation import check_features, check_squares
 
 _NO_EFFECT_ON_THE_MODEL = ("n_jobs", "engine", "verbose", "checkpoint")

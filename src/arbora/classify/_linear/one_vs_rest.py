@@ -13,10 +13,10 @@ from arbora.classify._common.held_out import keep_decisions, learn_decisions
 from arbora.classify._common.nested import NestedLogit
 from arbora.classify._common.training import Training, open_checkpoint
 from arbora.classify._linear.linear_model import BlockScorer, LinearModel, keep_solution, signed_costs
+from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
-from arbora.core.storage.checkpoint import Checkpoint
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.coupled_state import Multipliers, multipliers_of_rows, no_multipliers
 from arbora.infer.linear.flat import BLOCK, LinearRows, class_blocks, prepare_rows

@@ -85,10 +85,10 @@ from arbora.classify.recursive.plan import make_plan
 from arbora.classify.recursive.search import select
 from arbora.classify.recursive.trials import SCORES
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT, make_threshold
+from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.estimator import all_or_nothing
 from arbora.core.progress import Progress
-from arbora.core.storage.checkpoint import Checkpoint
 from arbora.core.validation import check_features, check_squares
 from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.structure import Hierarchy, LabelGraph

@@ -22,12 +22,12 @@ from arbora.classify._linear.linear_model import (
     signed_costs,
 )
 from arbora.classify.recursive.memory import check_joint_memory, size_of, weight_memory
+from arbora.core.checkpoint import Checkpoint
 from arbora.core.chunks import split
 from arbora.core.engine import Engine
 from arbora.core.estimator import warn_caller
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
-from arbora.core.storage.checkpoint import Checkpoint
 from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
 from arbora.infer.linear.coupled_newton import CoupledNewton, NewtonSolution, suits_newton
 from arbora.infer.linear.coupled_shards import ShardedCoupledSolver

@@ -33,10 +33,10 @@ from arbora.classify._common.training import Training
 from arbora.classify._linear.coupling import Coupling
 from arbora.classify.recursive.plan import Plan
 from arbora.classify.recursive.trials import COARSE_TOL, MOST_ROUNDS, Pair, Trials, Tried, prepare_folds
+from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.estimator import warn_caller
 from arbora.core.progress import Progress
-from arbora.core.storage.checkpoint import Checkpoint
 
 _FEWEST_TRIED = 4  # costs of a path before it may end
 _FEW_CANDIDATES = 8  # that are all tried on all folds

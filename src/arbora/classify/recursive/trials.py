@@ -28,10 +28,10 @@ from arbora.classify._linear.linear_model import linear_scores
 from arbora.classify.recursive.coupled_training import Fitted, Start, build_model, pack, train_joint, unpack
 from arbora.classify.recursive.plan import Plan
 from arbora.classify.thresholds import make_threshold
+from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.folds import Split
 from arbora.core.progress import Progress
-from arbora.core.storage.checkpoint import Checkpoint
 from arbora.infer.linear.flat import LinearRows, prepare_rows
 from arbora.metrics import macro_f1, micro_f1
 

@@ -10,11 +10,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.core.checkpoint import Checkpoint, fingerprint
 from arbora.core.labels import Groups, read_groups
 from arbora.core.memory import require_memory
 from arbora.core.progress import Progress
-from arbora.core.storage.checkpoint import Checkpoint
-from arbora.core.storage.fingerprint import fingerprint
 from arbora.discover._mixture.prediction import UNKNOWN, draw_seed
 from arbora.discover.topics.corpus import Corpus, make_corpus
 from arbora.discover.topics.sampler import ClusterTopics, TopicState, padded

@@ -30,10 +30,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
-from arbora.core.storage.checkpoint import Checkpoint
 from arbora.core.trace import Trace
 from arbora.infer.linear.coupled_state import (
     CoupledState,

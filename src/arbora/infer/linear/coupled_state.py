@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.core.checkpoint import Checkpoint
 from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Monitor
-from arbora.core.storage.checkpoint import Checkpoint
 
 _MOST_RESTRICTED = 10  # rounds over the candidates between two over all rows
 _WORTH = 0.2  # restricted rounds end when the gap has fallen to this share of that of the last full round

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine, SerialEngine
 from arbora.core.monitor import Monitor
 from arbora.core.progress import Progress
-from arbora.core.storage.checkpoint import Checkpoint
 from arbora.core.trace import Trace
 
 State = TypeVar("State")

@@ -29,10 +29,10 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.core.checkpoint import Piece
 from arbora.core.chunks import split
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
-from arbora.core.storage.checkpoint import Piece
 from arbora.infer.prune import pruned
 from arbora.infer.softmax.lc import (
     BLOCK,
