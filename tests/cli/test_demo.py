@@ -17,7 +17,7 @@ from arbora.cli.demo import page as demo_page
 from arbora.cli.demo import topics as demo_topics
 from arbora.cli.demo import topics_over_time as demo_time
 from arbora.cli.demo.printing import WIDTH
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.datasets import Dataset
 from arbora.discover import VMFMixture
 from arbora.text import LtcVectorizer

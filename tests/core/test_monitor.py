@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arbora.core.checkpoint import Checkpoint
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 
 POSITIVE = st.floats(1e-6, 1e6)
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.core.trace import Trace
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)

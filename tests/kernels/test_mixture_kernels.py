@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import logsumexp, softmax
 
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture import statistics as mixture_stats
 from arbora.infer.mixture.loop import MixtureModel, Schedule, best_of, run

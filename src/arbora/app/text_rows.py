@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from arbora.app.documents.collection import Documents
 from arbora.core.estimator import warn_caller
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.text import ENGLISH_STOP_WORDS, LtcVectorizer
 from arbora.text.scripts import script_warning
 

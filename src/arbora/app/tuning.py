@@ -23,7 +23,7 @@ from arbora.app.documents.collection import Documents
 from arbora.app.text_rows import TextOptions
 from arbora.app.training import make_text_classifier
 from arbora.core.folds import deal_folds, group_codes
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.metrics import macro_f1, micro_f1
 from arbora.structure import Hierarchy
 

@@ -42,7 +42,7 @@ from arbora.classify._linear.linear_model import LinearModel, keep_fit, linear_s
 from arbora.classify._linear.linear_predictor import LINEAR_CONSTRAINTS, LinearPredictor
 from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.memory import require_memory
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.path_margin import FIRST_CAPACITY, PathSolution, solve_paths

@@ -54,8 +54,7 @@ from arbora.classify.orthogonality import Kin, Signs, find_kin
 from arbora.classify.top_down import RoutePredictor, calibrate_choices, mark_nodes
 from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.memory import require_memory
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import LinearRows, prepare_rows
 from arbora.infer.linear.path_margin import (

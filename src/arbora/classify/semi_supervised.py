@@ -37,7 +37,7 @@ from arbora.classify._linear.one_vs_rest import Trained, train_one_vs_rest
 from arbora.core.engine import Engine
 from arbora.core.estimator import all_or_nothing
 from arbora.core.labels import UNLABELLED
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.core.validation import check_features, check_squares
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy

@@ -52,7 +52,7 @@ from arbora.classify._linear.one_vs_rest import train_one_vs_rest
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.estimator import all_or_nothing
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import BLOCK
 from arbora.infer.linear.flat_block import BlockSolution

@@ -9,7 +9,7 @@ from arbora.app.documents import STDIN, make_source
 from arbora.app.filing import Filer
 from arbora.app.folder import open_folder
 from arbora.cli.reports import to_json
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 
 
 def predict(

@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class SupportsUpdate(Protocol):
-    """A counter of finished items: `arbora.core.progress.Progress`, or a tqdm bar."""
+    """A counter of finished items: `arbora.core.monitor.Progress`, or a tqdm bar."""
 
     def update(self, n: int = 1) -> object:
         """Count ``n`` more items as done."""

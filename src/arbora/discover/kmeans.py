@@ -28,8 +28,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.engine import Engine
 from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
+from arbora.core.monitor import Progress
 from arbora.core.products import csr_matmul
-from arbora.core.progress import Progress
 from arbora.core.validation import check_rows
 from arbora.discover._mixture.fitting import RUN_CONSTRAINTS, number_of_starts, warn_unless_converged
 from arbora.discover._mixture.initialization import Init, check_init, starting_sums

@@ -36,8 +36,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.memory import require_memory
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 from arbora.core.validation import check_not_above, check_not_negative, check_rows
 from arbora.engine import ThreadEngine
 from arbora.expand._cluster.information import (

@@ -34,7 +34,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
 from arbora.expand._discriminative.cells import prototypes_of

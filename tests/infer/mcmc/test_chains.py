@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import kstest
 
 from arbora.core.checkpoint import Checkpoint
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains
 from arbora.infer.mcmc.diagnostics import compare_simulations

@@ -16,7 +16,7 @@ from arbora.classify._linear.linear_model import BlockScorer, LinearModel, keep_
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.coupled_state import Multipliers, multipliers_of_rows, no_multipliers
 from arbora.infer.linear.flat import BLOCK, LinearRows, class_blocks, prepare_rows

@@ -33,7 +33,7 @@ from arbora.classify.bayes.correlated_sampler import CorrelatedLogit, LogitState
 from arbora.core.checkpoint import Checkpoint, fingerprint
 from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.memory import require_memory
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains
 from arbora.infer.mcmc.diagnostics import ess_bulk, ess_tail, rhat

@@ -39,7 +39,7 @@ from arbora.classify.bayes.sparse_posterior import class_variances, keep_sparse,
 from arbora.classify.bayes.sparse_posterior import squared_norms as sparse_norms
 from arbora.core.engine import Engine
 from arbora.core.estimator import all_or_nothing, warn_caller
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.infer.tree.problem import TreeProblem
 from arbora.metrics.table import Table

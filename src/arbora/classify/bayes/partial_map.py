@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from arbora.classify.bayes.map_solver import MapPosterior, make_solver
 from arbora.classify.bayes.priors import MOST_PRECISION
 from arbora.core.engine import Engine
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
 from arbora.infer.tree.gaussian import Gammas, node_precisions, update_gammas
 from arbora.infer.tree.problem import TreeProblem

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from arbora.classify.bayes.partial_map import fit_partial_map
 from arbora.core.engine import Engine
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.core.trace import Trace
 from arbora.infer.tree.blocks import Marginals
 from arbora.infer.tree.dual_posterior import SparseTree

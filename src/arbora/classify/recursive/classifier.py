@@ -88,7 +88,7 @@ from arbora.classify.thresholds import THRESHOLD_CONSTRAINT, make_threshold
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.estimator import all_or_nothing
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.core.validation import check_features, check_squares
 from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.structure import Hierarchy, LabelGraph

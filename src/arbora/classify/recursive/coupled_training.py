@@ -27,7 +27,7 @@ from arbora.core.chunks import split
 from arbora.core.engine import Engine
 from arbora.core.estimator import warn_caller
 from arbora.core.memory import require_memory
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
 from arbora.infer.linear.coupled_newton import CoupledNewton, NewtonSolution, suits_newton
 from arbora.infer.linear.coupled_shards import ShardedCoupledSolver

@@ -36,7 +36,7 @@ from arbora.classify.recursive.trials import COARSE_TOL, MOST_ROUNDS, Pair, Tria
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.estimator import warn_caller
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 
 _FEWEST_TRIED = 4  # costs of a path before it may end
 _FEW_CANDIDATES = 8  # that are all tried on all folds

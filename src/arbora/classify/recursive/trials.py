@@ -31,7 +31,7 @@ from arbora.classify.thresholds import make_threshold
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.folds import Split
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.infer.linear.flat import LinearRows, prepare_rows
 from arbora.metrics import macro_f1, micro_f1
 

@@ -20,7 +20,7 @@ from arbora.classify import (
     deciding_words,
 )
 from arbora.cli.demo.printing import WIDTH, print_paragraph, timed
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.datasets import Dataset
 from arbora.metrics import compare, compare_by_class_size, compare_by_level, macro_f1, sign_test
 from arbora.metrics.table import Table

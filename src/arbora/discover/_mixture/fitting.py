@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine, SerialEngine
 from arbora.core.estimator import warn_caller
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.discover._mixture.initialization import Init
 from arbora.discover._mixture.memory_mapped import chunks, select_rows
 from arbora.discover._mixture.prediction import density_quantiles

@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from arbora.core.checkpoint import Checkpoint, fingerprint
 from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
 from arbora.core.memory import require_memory
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.core.validation import check_features
 from arbora.discover._mixture.prediction import density_quantiles
 from arbora.discover.gaussian import partitions

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.estimator import warn_caller
-from arbora.core.progress import Progress
+from arbora.core.monitor import Progress
 from arbora.expand._cluster.search import ALONE, SCALES, SHRINKAGES, Candidate, candidate_maps, search
 from arbora.expand._common.groups import Groups
 from arbora.expand._common.hiding import hidden_size

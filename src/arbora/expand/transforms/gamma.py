@@ -26,8 +26,7 @@ from scipy.special import digamma, gammaln, polygamma
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 from arbora.expand._common.groups import Groups, group_moments
 from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.lbfgs import lbfgs

@@ -38,8 +38,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.chunks import split
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.transform import (
     Labelled,

@@ -27,8 +27,7 @@ from scipy.optimize import minimize
 from sklearn.cluster import KMeans
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 from arbora.expand._common.groups import group_moments
 from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.transform import (

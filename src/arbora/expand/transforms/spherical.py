@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.lbfgs import lbfgs
 from arbora.expand._common.transform import (

@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
 from arbora.infer.linear.coupled_state import (
     CoupledState,

@@ -37,8 +37,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
 from arbora.infer.linear.coupled import Certificate, Costs, Weights
 from arbora.infer.linear.flat import LinearRows

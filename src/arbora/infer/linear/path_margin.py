@@ -16,8 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.core.chunks import split
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
 from arbora.infer.linear.flat import LinearRows
 from arbora.kernels.linear.path_margin import Choices, Masses, Paths, certify_paths, sweep_listed, sweep_paths

@@ -21,8 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine, SerialEngine
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
 
 State = TypeVar("State")

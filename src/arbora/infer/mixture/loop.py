@@ -27,8 +27,7 @@ import numpy as np
 
 from arbora.core.chunks import split
 from arbora.core.engine import Engine
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
 from arbora.infer.mixture.statistics import LinearScores, Matrix, Stats, WeightedRows, e_step, local
 

@@ -44,8 +44,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.core.engine import Engine
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
 from arbora.infer.likelihood import Likelihood
 from arbora.infer.newton_cg import Expansion, Map, newton_cg

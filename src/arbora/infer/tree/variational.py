@@ -31,8 +31,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.core.engine import Engine
 from arbora.core.memory import require_memory
-from arbora.core.monitor import Monitor
-from arbora.core.progress import Progress
+from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
 from arbora.infer.newton_cg import Expansion, newton_step
 from arbora.infer.tree import gaussian as gaussian_tree
