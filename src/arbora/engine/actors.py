@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arbora.core.checkpoint import fingerprint
+from arbora.core.engine import EngineError, Make, Shards
 from arbora.core.files import owner_tag, remove_dead_folders
-from arbora.core.shards import EngineError, Make, Shards
 from arbora.engine.journal import Journal, open_journal
 from arbora.engine.mapped import read_object, write_object
 from arbora.engine.worker import LOOK, BehindError, Worker, WorkerStatus

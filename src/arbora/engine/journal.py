@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from arbora.core.checkpoint import fingerprint
-from arbora.core.shards import EngineError, Make
+from arbora.core.engine import EngineError, Make
 from arbora.engine.mapped import read_object, write_object
 
 

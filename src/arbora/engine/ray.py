@@ -14,8 +14,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.core.engine import SupportsUpdate
-from arbora.core.shards import EngineError, Make, Shards
+from arbora.core.engine import EngineError, Make, Shards, SupportsUpdate
 from arbora.engine.actors import RayShards, count_slots
 from arbora.engine.threads import ThreadEngine
 

@@ -18,8 +18,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from arbora.core.engine import SupportsUpdate, add_in_order
-from arbora.core.shards import LocalShards, Make, Shards
+from arbora.core.engine import LocalShards, Make, Shards, SupportsUpdate, add_in_order
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -161,7 +160,7 @@ class ThreadEngine:
         return 1
 
     def shards(self, make: Make, common: Any, own: Sequence[Any]) -> Shards:
-        """Make resident shards (see `arbora.core.shards`) in this process.
+        """Make resident shards (see `arbora.core.engine`) in this process.
 
         Parameters
         ----------

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arbora.core.shards import Make
+from arbora.core.engine import Make
 from arbora.engine.mapped import read_object, write_object
 from arbora.engine.threads import ThreadEngine
 

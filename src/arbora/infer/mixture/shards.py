@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arbora.core.checkpoint import fingerprint
-from arbora.core.engine import Engine
-from arbora.core.shards import Shards
+from arbora.core.engine import Engine, Shards
 from arbora.infer.mixture.loop import Schedule
 from arbora.infer.mixture.statistics import KernelScores, Stats, WeightedRows, row_chunks, statistics
 from arbora.infer.tree_sum import add_leaves, add_nodes, cut_leaves, largest_nodes
