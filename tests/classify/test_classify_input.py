@@ -250,7 +250,7 @@ def test_bad_sample_weights(estimator, weight, message):
 
 @ALL
 def test_a_fit_that_cannot_fit_says_so_before_it_starts(estimator, monkeypatch):
-    monkeypatch.setattr("arbora.core.memory.available_memory", lambda: 1000)
+    monkeypatch.setattr("arbora.core.chunks.available_memory", lambda: 1000)
     monkeypatch.setattr(
         "arbora.classify._linear.one_vs_rest.solve_block", lambda *args, **kwargs: pytest.fail("it started")
     )

@@ -114,7 +114,7 @@ def test_class_shares(data):
     labels = np.where(np.arange(300) % 3 == 0, None, y)
     model = SelfOrganizingMap((2, 3), n_epochs=5).fit(X, labels)
     for unit in range(6):
-        own = labels[(model.labels_ == unit) & (labels != None)]  # noqa: E711
+        own = labels[(model.labels_ == unit) & (labels != None)]
         known = [np.mean(own == name) if len(own) else np.nan for name in model.classes_]
         np.testing.assert_allclose(model.class_shares_[unit], known)
     again = model.fit(X)
@@ -151,7 +151,7 @@ def test_small_and_hostile_maps(data):
 
 def test_wide_sparse_rows_need_a_transformer(monkeypatch):
     X = sp.random_array((30, 1000), density=0.02, rng=np.random.default_rng(0), format="csr")
-    monkeypatch.setattr("arbora.core.memory.available_memory", lambda: 1000)
+    monkeypatch.setattr("arbora.core.chunks.available_memory", lambda: 1000)
     with pytest.raises(MemoryError, match=r"dense copy of 30 rows of 1000 features.*TruncatedSVD"):
         SelfOrganizingMap((2, 2)).fit(X)
     reduced = SelfOrganizingMap((2, 2), metric=TruncatedSVD(3, random_state=0)).fit(X)

@@ -40,8 +40,8 @@ from arbora.classify._common.training import (
 )
 from arbora.classify._linear.linear_model import LinearModel, keep_fit, linear_scores
 from arbora.classify._linear.linear_predictor import LINEAR_CONSTRAINTS, LinearPredictor
+from arbora.core.chunks import require_memory
 from arbora.core.estimator import all_or_nothing, warn_caller
-from arbora.core.memory import require_memory
 from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import prepare_rows

@@ -55,9 +55,9 @@ from arbora.classify._linear.linear_predictor import (
     LINEAR_CONSTRAINTS,
 )
 from arbora.classify._linear.node_weights import node_weights
+from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.estimator import all_or_nothing, warn_caller
-from arbora.core.memory import require_memory
 from arbora.core.monitor import Monitor, Progress
 from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
 from arbora.infer.softmax.problem import SoftmaxProblem, class_weights

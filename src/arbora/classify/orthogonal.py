@@ -52,8 +52,8 @@ from arbora.classify._linear.linear_model import LinearModel, keep_fit, linear_s
 from arbora.classify._linear.linear_predictor import LINEAR_CONSTRAINTS
 from arbora.classify.orthogonality import Kin, Signs, find_kin
 from arbora.classify.top_down import RoutePredictor, calibrate_choices, mark_nodes
+from arbora.core.chunks import require_memory
 from arbora.core.estimator import all_or_nothing, warn_caller
-from arbora.core.memory import require_memory
 from arbora.core.monitor import Monitor, Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.flat import LinearRows, prepare_rows

@@ -24,8 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from arbora.core.chunks import split
-from arbora.core.memory import require_memory
+from arbora.core.chunks import require_memory, split
 
 # --- Check the structure of sparse matrices: the index arrays must stay inside the shape --------------------
 #

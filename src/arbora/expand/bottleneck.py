@@ -34,8 +34,8 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from arbora.core.chunks import require_memory
 from arbora.core.estimator import all_or_nothing, warn_caller
-from arbora.core.memory import require_memory
 from arbora.core.monitor import Monitor, Progress
 from arbora.core.validation import check_not_above, check_not_negative, check_rows
 from arbora.engine import ThreadEngine

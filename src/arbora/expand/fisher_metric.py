@@ -41,9 +41,8 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.classify import MultinomialLogistic
-from arbora.core.chunks import split
+from arbora.core.chunks import require_memory, split
 from arbora.core.estimator import all_or_nothing
-from arbora.core.memory import require_memory
 from arbora.core.validation import check_features
 from arbora.expand._common.groups import read_groups
 

@@ -21,7 +21,7 @@ from arbora.classify.bayes.correlated_sampler import (
     make_model,
     make_potential,
 )
-from arbora.core import memory
+from arbora.core import chunks as memory
 from arbora.infer.mcmc.diagnostics import geweke_test
 from arbora.infer.mcmc.hmc import Move, start_step_size
 from arbora.structure import Hierarchy, LabelGraph

@@ -18,7 +18,7 @@ from arbora.classify._common.calibration import Calibration
 from arbora.classify._linear.coupling import couple
 from arbora.classify.recursive import classifier as recursive_classifier
 from arbora.classify.recursive import memory as _memory
-from arbora.core import memory
+from arbora.core import chunks as memory
 from arbora.datasets import make_hierarchical_text
 from arbora.infer.linear.coupled import CoupledSolver
 from arbora.infer.linear.layout import lay_out

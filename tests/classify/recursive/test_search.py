@@ -15,7 +15,7 @@ from arbora.classify.recursive import coupled_training as _joint
 from arbora.classify.recursive import memory as _memory
 from arbora.classify.recursive import search as _search
 from arbora.classify.recursive import trials as _trials
-from arbora.core import memory
+from arbora.core import chunks as memory
 from arbora.core.checkpoint import CheckpointError
 from arbora.core.folds import stratified_folds
 from arbora.metrics import macro_f1, micro_f1

@@ -180,7 +180,7 @@ def test_the_memory_estimate_counts_parallel_starts(monkeypatch):
 
 
 def test_a_fit_that_exceeds_memory_is_refused_before_it_starts(data, monkeypatch):
-    monkeypatch.setattr("arbora.core.memory.available_memory", lambda: 1000)
+    monkeypatch.setattr("arbora.core.chunks.available_memory", lambda: 1000)
     with pytest.raises(
         MemoryError, match=r"n_components=3 for 600 rows of 8 features needs .* memory-mapped rows"
     ):

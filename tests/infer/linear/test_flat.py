@@ -13,7 +13,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from arbora.core.memory import available_memory, require_memory
+from arbora.core.chunks import available_memory, require_memory
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.flat_block import solve_block
 from arbora.kernels import LOSSES, sweep_active, sweep_block

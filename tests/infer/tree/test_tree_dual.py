@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from arbora.classify import HierarchicalBayesClassifier
-from arbora.core import memory
+from arbora.core import chunks as memory
 from arbora.datasets import make_hierarchical_text
 from arbora.engine import ThreadEngine
 from arbora.infer.tree import dual as tree_dual

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
 
 from arbora.classify._linear.elimination import Precision, covariance_factor, eliminate
-from arbora.core.memory import require_memory
+from arbora.core.chunks import require_memory
 from arbora.kernels.elimination import count_factor
 from arbora.structure import Hierarchy, LabelGraph
 from arbora.structure.reshape import append_leaves

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import spilu, splu
 
-from arbora.core.memory import require_memory
+from arbora.core.chunks import require_memory
 from arbora.kernels.elimination import count_factor, depths, elimination_tree, inverse_columns, postorder
 
 _FACTOR_BYTES = 44  # per entry of L: SuperLU holds L and U, and each is copied

@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine
 from arbora.core.estimator import warn_caller
-from arbora.core.memory import require_memory
 from arbora.core.products import csr_matmul, csr_matmul_sparse, is_small, small_product
 from arbora.core.trace import Trace
 from arbora.infer.linear.flat_block import BlockSolution

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from arbora.classify._linear.coupling import expected_weights
 from arbora.classify._linear.linear_model import LinearModel, PartsModel
-from arbora.core.memory import require_memory
+from arbora.core.chunks import require_memory
 from arbora.structure import Hierarchy, LabelGraph
 
 

@@ -14,8 +14,8 @@ from arbora.classify._common.nested import NestedLogit
 from arbora.classify._common.training import Training, open_checkpoint
 from arbora.classify._linear.linear_model import BlockScorer, LinearModel, keep_solution, signed_costs
 from arbora.core.checkpoint import Checkpoint
+from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine
-from arbora.core.memory import require_memory
 from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.coupled_state import Multipliers, multipliers_of_rows, no_multipliers

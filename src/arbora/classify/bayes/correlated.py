@@ -31,8 +31,8 @@ from arbora.classify._common.routes import build_routes
 from arbora.classify._common.training import check_labelled_rows, seed_of
 from arbora.classify.bayes.correlated_sampler import CorrelatedLogit, LogitState, make_model
 from arbora.core.checkpoint import Checkpoint, fingerprint
+from arbora.core.chunks import require_memory
 from arbora.core.estimator import all_or_nothing, warn_caller
-from arbora.core.memory import require_memory
 from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains

@@ -14,9 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.core import memory
+from arbora.core import chunks as memory
+from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine
-from arbora.core.memory import require_memory
 from arbora.infer.tree.blocks import Marginals
 from arbora.infer.tree.dual import DualSolution, TreeDual, dual_memory, suits_dual
 from arbora.infer.tree.dual_posterior import DualPosterior, SparseTree

@@ -9,8 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify._linear.linear_model import PartsModel
-from arbora.core.chunks import split
-from arbora.core.memory import require_memory
+from arbora.core.chunks import require_memory, split
 from arbora.infer.tree.dual import paths_up
 from arbora.infer.tree.dual_posterior import SparseTree
 

@@ -23,10 +23,9 @@ from arbora.classify._linear.linear_model import (
 )
 from arbora.classify.recursive.memory import check_joint_memory, size_of, weight_memory
 from arbora.core.checkpoint import Checkpoint
-from arbora.core.chunks import split
+from arbora.core.chunks import require_memory, split
 from arbora.core.engine import Engine
 from arbora.core.estimator import warn_caller
-from arbora.core.memory import require_memory
 from arbora.core.monitor import Progress
 from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
 from arbora.infer.linear.coupled_newton import CoupledNewton, NewtonSolution, suits_newton

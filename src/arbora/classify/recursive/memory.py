@@ -12,8 +12,8 @@ from arbora.classify._common.held_out import effective_calibration, held_out_sha
 from arbora.classify._common.training import Training
 from arbora.classify._linear.coupling import Coupling
 from arbora.classify.thresholds import Threshold
+from arbora.core.chunks import require_memory
 from arbora.core.folds import Split
-from arbora.core.memory import require_memory
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.coupled_newton import suits_newton
 from arbora.infer.linear.layout import Layout, lay_out

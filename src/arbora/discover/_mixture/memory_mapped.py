@@ -15,8 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.core.chunks import split
-from arbora.core.memory import require_memory
+from arbora.core.chunks import require_memory, split
 from arbora.infer.mixture.statistics import MOST_RESPONSIBILITIES, file_chunks, nonzeros_at_once
 
 _ROWS_AT_ONCE = 4096  # rows whose scores are in memory at the same time

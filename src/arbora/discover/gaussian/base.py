@@ -16,8 +16,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.core.checkpoint import Checkpoint, fingerprint
+from arbora.core.chunks import require_memory
 from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
-from arbora.core.memory import require_memory
 from arbora.core.monitor import Progress
 from arbora.core.validation import check_features
 from arbora.discover._mixture.prediction import density_quantiles

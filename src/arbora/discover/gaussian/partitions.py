@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
-from arbora.core.chunks import split
-from arbora.core.memory import require_memory
+from arbora.core.chunks import require_memory, split
 from arbora.kernels.gibbs.partition_loss import (
     count_together,
     expected_distance,

@@ -11,8 +11,8 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from arbora.core.chunks import require_memory
 from arbora.core.estimator import warn_caller
-from arbora.core.memory import require_memory
 from arbora.discover.gaussian.normal_wishart import scale_shape
 
 Array = NDArray[np.float64]

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.core.memory import require_memory
+from arbora.core.chunks import require_memory
 from arbora.core.validation import check_not_above, check_not_negative, check_rows, refuse_entries
 
 _MOST = 2**30  # tokens of a document and of all documents that counts of 32 bits hold without care

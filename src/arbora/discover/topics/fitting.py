@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.core.checkpoint import Checkpoint, fingerprint
+from arbora.core.chunks import require_memory
 from arbora.core.labels import Groups, read_groups
-from arbora.core.memory import require_memory
 from arbora.core.monitor import Progress
 from arbora.discover._mixture.prediction import UNKNOWN, draw_seed
 from arbora.discover.topics.corpus import Corpus, make_corpus

@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.core.checkpoint import Checkpoint
+from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine
-from arbora.core.memory import require_memory
 from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
 from arbora.infer.linear.coupled import Certificate, Costs, Weights

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import scipy.sparse as sp
 
+from arbora.core.chunks import available_memory, require_memory
 from arbora.core.engine import Engine
-from arbora.core.memory import available_memory, require_memory
 from arbora.core.monitor import Monitor
 from arbora.infer.softmax.admm import solve_admm
 from arbora.infer.softmax.dm import solve_dm

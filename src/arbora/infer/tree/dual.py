@@ -21,8 +21,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine
-from arbora.core.memory import require_memory
 from arbora.core.trace import Trace
 from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
 from arbora.infer.linear.coupled_shards import Resident, ShardedCoupledSolver, coupled_solver

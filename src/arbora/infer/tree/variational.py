@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine
-from arbora.core.memory import require_memory
 from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
 from arbora.infer.newton_cg import Expansion, newton_step
