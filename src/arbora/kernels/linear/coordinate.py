@@ -24,8 +24,8 @@ import math
 import numpy as np
 
 from arbora.kernels import deferred as nb
-from arbora.kernels.order import shuffle
 from arbora.kernels.products import FAST, add_row
+from arbora.kernels.random import shuffle
 
 HINGE, SQUARED_HINGE, LOGISTIC = 0, 1, 2
 LOSSES = {"hinge": HINGE, "squared_hinge": SQUARED_HINGE, "logistic": LOGISTIC}

@@ -27,8 +27,8 @@ from arbora.kernels.linear.coordinate import (
     hinge_step,
     squared_hinge_step,
 )
-from arbora.kernels.order import shuffle
 from arbora.kernels.products import FAST, add_row
+from arbora.kernels.random import shuffle
 
 _COPY_COST = (
     40  # visits per feature that cost as much as copying a class out and adding its change to the block

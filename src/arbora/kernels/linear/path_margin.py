@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arbora.kernels import deferred as nb
-from arbora.kernels.order import shuffle
 from arbora.kernels.products import FAST, add_row
+from arbora.kernels.random import shuffle
 
 _MOST_SCANS = 8  # scans over all classes for the worst violator in one visit
 _MOST_STEPS = 50  # moves of mass between two scans
