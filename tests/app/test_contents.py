@@ -12,7 +12,7 @@ from arbora.app.contents.sample import draw_sample, snippet
 from arbora.app.evaluation import Trial, evaluate
 from arbora.app.evaluation_tables import evaluation_text
 from arbora.classify import OneVsRestSVC
-from arbora.kernels.centres import centre_products
+from arbora.kernels.products import centre_products
 from arbora.structure import Hierarchy
 
 TREE = Hierarchy.from_edges(

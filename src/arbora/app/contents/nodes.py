@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from arbora.app.contents.positions import LAYOUTS, place_documents, unit_rows
 from arbora.app.contents.sample import draw_sample
-from arbora.kernels.centres import centre_products
+from arbora.kernels.products import centre_products
 from arbora.structure import Hierarchy
 
 SAMPLE = 50_000  # largest number of documents to keep
