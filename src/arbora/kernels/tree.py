@@ -127,3 +127,125 @@ def pull_classes(parent, class_at, precision, W, first, stop, U):  # type: ignor
                     U[i0 + k, c] = force
                 if above >= 0:
                     U[i0 + k, above] -= force
+
+
+# --- Elimination of a sparse symmetric matrix: its elimination tree, the fill-in, columns of an inverse factor ---
+#
+# In the elimination tree of a matrix with the factor L, the parent of column j is the first row below the diagonal in
+# column j of L. It depends on the pattern of the matrix alone and is found in nearly linear time. Column j of L has its
+# entries on the path from j to the root, and column j of the inverse of L fills all of this path.
+
+
+@nb.njit(**FAST)
+def elimination_tree(indptr, indices):  # type: ignore[no-untyped-def]
+    """Return the parent of every column of a symmetric matrix that is eliminated in its order; -1 for a root.
+
+    Paths are compressed, so that none is walked twice.
+    """
+    n = len(indptr) - 1
+    parent, shortcut = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+    for i in range(n):
+        for k in range(indptr[i], indptr[i + 1]):
+            j = np.int64(indices[k])
+            while j >= 0 and j < i:
+                ahead = shortcut[j]
+                shortcut[j] = i
+                if ahead < 0:
+                    parent[j] = i
+                j = ahead
+    return parent
+
+
+@nb.njit(**FAST)
+def postorder(parent):  # type: ignore[no-untyped-def]
+    """Return the position of every node of a forest in postorder; a parent must have a higher number."""
+    n = len(parent)
+    size = np.ones(n, np.int64)
+    for j in range(n):
+        if parent[j] >= 0:
+            size[parent[j]] += size[j]
+    position, free = np.empty(n, np.int64), np.empty(n, np.int64)
+    free_root = n - 1
+    for j in range(n - 1, -1, -1):  # parents before their children; free: last free position below a parent
+        p = parent[j]
+        position[j] = free[p] if p >= 0 else free_root
+        if p >= 0:
+            free[p] -= size[j]
+        else:
+            free_root -= size[j]
+        free[j] = position[j] - 1
+    return position
+
+
+@nb.njit(**FAST)
+def depths(parent):  # type: ignore[no-untyped-def]
+    """Return the number of nodes on the path from each node to its root, inclusive; parents have higher numbers."""
+    n = len(parent)
+    depth = np.ones(n, np.int64)
+    for j in range(n - 1, -1, -1):
+        if parent[j] >= 0:
+            depth[j] = depth[parent[j]] + 1
+    return depth
+
+
+@nb.njit(**FAST)
+def count_factor(indptr, indices, parent):  # type: ignore[no-untyped-def]
+    """Count the entries of the factor L with its diagonal: row i has those on the paths from its entries to i."""
+    n = len(parent)
+    seen_by = np.full(n, -1, np.int64)
+    total = n
+    for i in range(n):
+        seen_by[i] = i
+        for k in range(indptr[i], indptr[i + 1]):
+            j = np.int64(indices[k])
+            while j < i and seen_by[j] != i:
+                total += 1
+                seen_by[j] = i
+                j = parent[j]
+    return total
+
+
+@nb.njit(**FAST)
+def inverse_columns(indptr, indices, data, parent, columns):  # type: ignore[no-untyped-def]
+    """Solve L x = e_c for each of the given columns c, all different; L is unit lower triangular, CSC.
+
+    Column c of the inverse is e_c minus the columns i > c times L_ic, all on the path from c to the root. Nodes are
+    visited from the roots down, and the columns of the ancestors of the current node are kept, by depth. The tree is
+    in postorder. Returns the arrays of a CSC matrix with sorted rows.
+    """
+    n, depth = len(parent), depths(parent)
+    slot, needed = np.full(n, -1, np.int64), np.zeros(n, np.bool_)
+    out_indptr = np.zeros(len(columns) + 1, np.int64)
+    for s in range(len(columns)):
+        slot[columns[s]] = s
+        needed[columns[s]] = True
+        out_indptr[s + 1] = out_indptr[s] + depth[columns[s]]
+    height = 0
+    for j in range(n):
+        if needed[j]:
+            height = max(height, depth[j])
+            if parent[j] >= 0:
+                needed[parent[j]] = True
+    out_indices = np.empty(out_indptr[-1], np.int32)
+    out_data = np.empty(out_indptr[-1], np.float64)
+    kept = np.empty(height * (height + 1) // 2, np.float64)  # d numbers of an ancestor at depth d, root first
+    for j in range(n - 1, -1, -1):
+        if not needed[j]:
+            continue
+        d = depth[j]
+        x = kept[d * (d - 1) // 2 : d * (d + 1) // 2]
+        x[:] = 0.0
+        x[d - 1] = 1.0
+        for k in range(indptr[j], indptr[j + 1]):
+            if indices[k] > j and data[k] != 0:
+                e = depth[indices[k]]
+                above = kept[e * (e - 1) // 2 : e * (e + 1) // 2]
+                for t in range(e):
+                    x[t] -= data[k] * above[t]
+        if slot[j] >= 0:
+            at, i = out_indptr[slot[j]], j
+            for t in range(d - 1, -1, -1):
+                out_indices[at], out_data[at] = i, x[t]
+                at += 1
+                i = parent[i]
+    return out_indptr, out_indices, out_data

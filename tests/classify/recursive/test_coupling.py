@@ -20,7 +20,7 @@ from arbora.classify._linear.coupling import (
 from arbora.classify._linear.elimination import covariance_factor, eliminate
 from arbora.core import chunks as memory
 from arbora.infer.linear.layout import lay_out
-from arbora.kernels.elimination import count_factor, depths, elimination_tree, inverse_columns, postorder
+from arbora.kernels.tree import count_factor, depths, elimination_tree, inverse_columns, postorder
 from arbora.structure import Hierarchy, LabelGraph
 
 TREE = Hierarchy.from_edges(

@@ -32,7 +32,7 @@ from scipy.sparse.linalg import splu
 
 from arbora.classify._linear.elimination import Precision, covariance_factor, eliminate
 from arbora.core.chunks import require_memory
-from arbora.kernels.elimination import count_factor
+from arbora.kernels.tree import count_factor
 from arbora.structure import Hierarchy, LabelGraph
 from arbora.structure.reshape import append_leaves
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import spilu, splu
 
 from arbora.core.chunks import require_memory
-from arbora.kernels.elimination import count_factor, depths, elimination_tree, inverse_columns, postorder
+from arbora.kernels.tree import count_factor, depths, elimination_tree, inverse_columns, postorder
 
 _FACTOR_BYTES = 44  # per entry of L: SuperLU holds L and U, and each is copied
 _INVERSE_BYTES = 24  # per entry of F: value, row, and the passes over them
