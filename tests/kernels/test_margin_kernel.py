@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from arbora.kernels.margins import margin_losses
+from arbora.kernels.discriminative import margin_losses
 
 
 def margin_losses_twin(Z, A, share, targets, impostors, width, push):

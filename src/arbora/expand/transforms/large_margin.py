@@ -50,7 +50,7 @@ from arbora.expand._common.transform import (
 )
 from arbora.expand.transforms.gaussian import identity_conjugate, psd
 from arbora.infer.proximal import minimize_composite
-from arbora.kernels.margins import margin_losses
+from arbora.kernels.discriminative import margin_losses
 
 Matrix = NDArray[Any]
 GAMMAS = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
