@@ -11,10 +11,10 @@ from arbora.discover.gaussian.normal_wishart import (
     scales_of,
     tabulate,
 )
-from arbora.kernels.gibbs import merge_split as moves
 from arbora.kernels.gibbs import normal_wishart as kernels
-from arbora.kernels.gibbs import partition_gibbs as gibbs
-from arbora.kernels.gibbs import partition_loss as losses
+from arbora.kernels.gibbs import partitions as gibbs
+from arbora.kernels.gibbs import partitions as losses
+from arbora.kernels.gibbs import partitions as moves
 from support.gaussian_problems import FORMS, log_marginal, log_student, loss, random_scale
 
 forms = pytest.mark.parametrize("form", FORMS)

@@ -19,12 +19,7 @@ from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
 from arbora.core.chunks import require_memory, split
-from arbora.kernels.gibbs.partition_loss import (
-    count_together,
-    expected_distance,
-    improve_partition,
-    share_rows,
-)
+from arbora.kernels.gibbs.partitions import count_together, expected_distance, improve_partition, share_rows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -86,7 +81,7 @@ def similarity_blocks(draws: NDArray[Any], size: int) -> Iterator[tuple[slice, A
 
 
 def distance_table(n: int, loss: str) -> Array:
-    """Return f of `arbora.kernels.gibbs.partition_loss` for 0, ..., n: of the losses "vi" (in nats) and "binder"."""
+    """Return f of `arbora.kernels.gibbs.partitions` for 0, ..., n: of the losses "vi" (in nats) and "binder"."""
     x = np.arange(n + 1, dtype=np.float64)
     if loss == "binder":
         return x**2 / n**2

@@ -43,11 +43,11 @@ from arbora.discover.gaussian.normal_wishart import (
 )
 from arbora.infer.mcmc.max_margin import Margin, draw_projections, hinge_losses
 from arbora.infer.mcmc.slice_sampling import slice_step
-from arbora.kernels.gibbs.merge_split import merge_split
 from arbora.kernels.gibbs.normal_wishart import N_SCRATCH, Clusters, Prior, clear_cluster, student_matrix
-from arbora.kernels.gibbs.partition_gibbs import (
+from arbora.kernels.gibbs.partitions import (
     MarginSlots,
     draw_projection,
+    merge_split,
     sweep_labels,
     sweep_labels_margin,
 )
