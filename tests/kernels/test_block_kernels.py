@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from arbora.kernels.linear.accumulate import count_walks
-from arbora.kernels.linear.costs import fill_costs
+from arbora.kernels.linear.accumulate import count_walks, fill_costs
 from arbora.kernels.linear.coupled import mark_movable
 from arbora.kernels.triples import to_triples
 
