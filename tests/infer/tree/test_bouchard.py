@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, logsumexp
 
 from arbora.infer.tree import bouchard
-from arbora.kernels.linear.bound import tighten_shifts
+from arbora.kernels.linear.softmax import tighten_shifts
 from support.tree_models import likelihood_bound, problem
 
 SOFTMAX, LOGISTIC = problem(likelihood="softmax"), problem(likelihood="logistic")

@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.kernels.linear.bound import tighten_shifts
+from arbora.kernels.linear.softmax import tighten_shifts
 
 Array = NDArray[np.float64]
 
