@@ -14,8 +14,14 @@ from arbora.infer.tree.dual import TreeDual
 from arbora.infer.tree.map import solve_map
 from arbora.infer.tree.problem import MapProblem
 from arbora.infer.tree.start import TreeSweeps, suits_sweeps, sweep_start
-from arbora.kernels.linear.logistic_tree import balance_logistic, entropy_row, log1p_row, sigmoid_row
-from arbora.kernels.linear.softmax_tree import balance_tree, rows_times_covariance
+from arbora.kernels.linear.trees import (
+    balance_logistic,
+    balance_tree,
+    entropy_row,
+    log1p_row,
+    rows_times_covariance,
+    sigmoid_row,
+)
 from arbora.text import LtcTransformer
 from support.map_problems import CLASS_NODE, PARENT, make, solve
 

@@ -28,8 +28,7 @@ from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
 from arbora.infer.tree.blocks import suits_blocks
 from arbora.infer.tree.problem import MapProblem, root_means, row_weights, seen_features
-from arbora.kernels.linear.logistic_tree import sweep_logistic_tree
-from arbora.kernels.linear.softmax_tree import rows_times_covariance, sweep_softmax_tree
+from arbora.kernels.linear.trees import rows_times_covariance, sweep_logistic_tree, sweep_softmax_tree
 
 _MAX_SWEEPS, _FEWEST_SWEEPS = 30, 3
 _STEADY = 0.99  # a sweep with an objective above this multiple of the one before is the last
