@@ -1,8 +1,7 @@
 """The engines: threads of this machine, or resident shards on a Ray cluster."""
 
 from arbora.core.engine import Engine, EngineError, LocalShards, SerialEngine, Shards, SupportsUpdate, add
-from arbora.engine.choose import ENGINE_PARAMETER, choose_engine
-from arbora.engine.ray import RayEngine
+from arbora.engine.ray import ENGINE_PARAMETER, RayEngine, choose_engine
 from arbora.engine.threads import ThreadEngine
 
 __all__ = [
