@@ -24,10 +24,9 @@ from arbora.core.checkpoint import fingerprint
 from arbora.core.monitor import Monitor
 from arbora.engine import EngineError, RayEngine, ThreadEngine, choose_engine
 from arbora.engine import ray as ray_module
-from arbora.engine.actors import RayShards, ShardStep, WorkerStatus, count_slots
+from arbora.engine.actors import BehindError, RayShards, ShardStep, Worker, WorkerStatus, count_slots
 from arbora.engine.journal import open_journal
 from arbora.engine.mapped import read_object, write_object
-from arbora.engine.worker import BehindError, Worker
 from arbora.infer.linear.coupled_shards import ShardedCoupledSolver, cut_layout
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.layout import lay_out
