@@ -25,8 +25,7 @@ from arbora.core.monitor import Monitor
 from arbora.engine import EngineError, RayEngine, ThreadEngine, choose_engine
 from arbora.engine import ray as ray_module
 from arbora.engine.actors import BehindError, RayShards, ShardStep, Worker, WorkerStatus, count_slots
-from arbora.engine.journal import open_journal
-from arbora.engine.mapped import read_object, write_object
+from arbora.engine.journal import open_journal, read_object, write_object
 from arbora.infer.linear.coupled_shards import ShardedCoupledSolver, cut_layout
 from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.layout import lay_out

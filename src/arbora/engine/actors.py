@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arbora.core.checkpoint import fingerprint
 from arbora.core.engine import EngineError, Make, Shards
 from arbora.core.files import owner_tag, remove_dead_folders
-from arbora.engine.journal import Journal, open_journal
-from arbora.engine.mapped import read_object, write_object
+from arbora.engine.journal import Journal, open_journal, read_object, write_object
 from arbora.engine.threads import ThreadEngine
 
 if TYPE_CHECKING:
