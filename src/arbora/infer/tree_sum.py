@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
 Sum = TypeVar("Sum")
 
@@ -77,3 +81,19 @@ def cut_leaves(n_leaves: int, n_shards: int) -> list[range]:
     n_shards = min(n_leaves, n_shards)
     bounds = [i * n_leaves // n_shards for i in range(n_shards + 1)]
     return [range(first, stop) for first, stop in pairwise(bounds)]
+
+
+# --- Pruning of small weights, so that models of very many classes fit into memory --------------------------
+
+
+def pruned(V: NDArray[Any], below: Any) -> sp.csr_array:
+    """Keep the entries whose absolute value exceeds a threshold, one for all rows or one for each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pruned(np.array([[0.5, -2.0], [0.5, -2.0]]), np.array([[1.0], [0.0]])).toarray()
+    array([[ 0. , -2. ],
+           [ 0.5, -2. ]])
+    """
+    return sp.csr_array(np.where(np.abs(V) > below, V, V.dtype.type(0)))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from arbora.classify._linear.linear_model import LinearModel
 from arbora.core.chunks import split
 from arbora.core.engine import Engine
-from arbora.infer.prune import pruned
+from arbora.infer.tree_sum import pruned
 
 _DENSE_SHARE = 0.5  # share of non-zero entries above which X is made dense
 _OCCURRING_SHARE = 0.5  # share of occurring features above which all features are trained

@@ -33,7 +33,7 @@ from arbora.infer.linear.coupled_shards import ShardedCoupledSolver
 from arbora.infer.linear.coupled_state import Multipliers, multipliers_of_rows
 from arbora.infer.linear.flat import LinearRows, prepare_rows
 from arbora.infer.linear.row_views import view_by_frequency
-from arbora.infer.prune import pruned
+from arbora.infer.tree_sum import pruned
 from arbora.kernels import put_block
 
 _MOVED_ROWS = 256  # of the weights, that are reordered together

@@ -33,7 +33,6 @@ from arbora.core.checkpoint import Piece
 from arbora.core.chunks import split
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
-from arbora.infer.prune import pruned
 from arbora.infer.softmax.lc import (
     BLOCK,
     Block,
@@ -49,7 +48,7 @@ from arbora.infer.softmax.lc import (
 )
 from arbora.infer.softmax.penalty import CrossingParts, Penalty, ShardParts, Tied
 from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution, scores, solution_of, squares
-from arbora.infer.tree_sum import add_leaves, add_nodes, cut_leaves, largest_nodes
+from arbora.infer.tree_sum import add_leaves, add_nodes, cut_leaves, largest_nodes, pruned
 
 _AT_ONCE = 1 << 26  # weights that are gathered in one step
 

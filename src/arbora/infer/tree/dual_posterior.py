@@ -24,10 +24,10 @@ from scipy.special import expit
 
 from arbora.core.products import csr_matmul
 from arbora.infer.linear.coupled import CoupledSolver
-from arbora.infer.prune import pruned
 from arbora.infer.tree.dual import DualSolution, TreeDual
 from arbora.infer.tree.gaussian import posterior_precisions
 from arbora.infer.tree.problem import row_weights
+from arbora.infer.tree_sum import pruned
 
 LEAST_REDUCTION = 0.01  # smallest relative reduction of a variance that a sparse model stores
 
