@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
 from arbora.classify._linear.linear_model import as_csr
-from arbora.infer.linear.flat import class_blocks
+from arbora.infer.linear.rows import class_blocks
 from arbora.structure import Hierarchy
 
 ALL = pytest.mark.parametrize("estimator", [OneVsRestSVC, OneVsRestLogistic, TopDownSVC])

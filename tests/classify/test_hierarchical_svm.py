@@ -9,8 +9,8 @@ from sklearn.svm import LinearSVC
 
 from arbora.classify import HierarchicalSVM
 from arbora.classify.hierarchical_svm import check_memory, shared_paths
-from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.path_margin import as_paths, csr_arrays, improve, solve_paths, start, weights_of
+from arbora.infer.linear.rows import prepare_rows
 from arbora.kernels.linear.path_margin import Choices, certify_paths, sweep_listed, sweep_paths
 from arbora.structure import Hierarchy
 

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from arbora.infer.linear.flat import prepare_rows
+from arbora.infer.linear.rows import prepare_rows
 from arbora.kernels import LOSSES, certify_block, sweep_active, sweep_block
 from arbora.kernels.linear.coordinate import SETTLED
 from arbora.kernels.linear.logistic import sweep_logistic

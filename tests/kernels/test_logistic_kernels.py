@@ -5,8 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import xlog1py, xlogy
 
-from arbora.infer.linear.flat import prepare_rows, visiting_order
-from arbora.infer.linear.logistic_visit import LogisticSweeps
+from arbora.infer.linear.rows import LogisticSweeps, prepare_rows, visiting_order
 from arbora.kernels.linear.logistic import (
     add_columns,
     certify_logistic,

@@ -7,7 +7,7 @@ from scipy.special import expit
 from arbora.classify._linear.coupling import couple
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.coupled import CoupledSolver
-from arbora.infer.linear.flat import prepare_rows
+from arbora.infer.linear.rows import prepare_rows
 from arbora.structure import Hierarchy, LabelGraph
 from support.linear_problems import conjugate, loss_value, random_problem
 

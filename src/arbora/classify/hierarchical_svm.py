@@ -44,8 +44,8 @@ from arbora.core.chunks import require_memory
 from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
-from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.path_margin import FIRST_CAPACITY, PathSolution, solve_paths
+from arbora.infer.linear.rows import prepare_rows
 from arbora.kernels.linear.path_margin import Choices
 from arbora.structure import Hierarchy
 

@@ -56,7 +56,6 @@ from arbora.core.chunks import require_memory
 from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.monitor import Monitor, Progress
 from arbora.engine import ThreadEngine
-from arbora.infer.linear.flat import LinearRows, prepare_rows
 from arbora.infer.linear.path_margin import (
     FIRST_CAPACITY,
     PathState,
@@ -66,6 +65,7 @@ from arbora.infer.linear.path_margin import (
     improve,
     start,
 )
+from arbora.infer.linear.rows import LinearRows, prepare_rows
 from arbora.kernels.linear.path_margin import Choices
 from arbora.structure import Hierarchy
 

@@ -10,8 +10,8 @@ from arbora.infer.linear import coupled as joint_module
 from arbora.infer.linear import layout
 from arbora.infer.linear import shared_update as update_module
 from arbora.infer.linear.coupled import SCALES
-from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.layout import group_classes
+from arbora.infer.linear.rows import prepare_rows
 from arbora.kernels import LOSSES
 from arbora.kernels.linear.accumulate import (
     add_change,

@@ -9,9 +9,9 @@ from arbora.classify import OneVsRestLogistic, OneVsRestSVC
 from arbora.classify._common.training import seed_of
 from arbora.infer.linear import flat_block
 from arbora.infer.linear.coupled_state import multipliers_of_rows
-from arbora.infer.linear.flat import class_blocks, prepare_rows
 from arbora.infer.linear.flat_block import solve_block
 from arbora.infer.linear.negatives import nearest_rows
+from arbora.infer.linear.rows import class_blocks, prepare_rows
 
 FLAT = pytest.mark.parametrize(
     ("estimator", "loss"), [(OneVsRestSVC, "squared_hinge"), (OneVsRestLogistic, "logistic")]

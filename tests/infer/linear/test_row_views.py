@@ -5,9 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from arbora.classify import OneVsRestSVC, RecursiveSVC
-from arbora.infer.linear import row_views
-from arbora.infer.linear.flat import prepare_rows
-from arbora.infer.linear.row_views import view_by_frequency
+from arbora.infer.linear import rows as row_views
+from arbora.infer.linear.rows import prepare_rows, view_by_frequency
 from arbora.structure import Hierarchy
 
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from arbora.engine import ThreadEngine
-from arbora.infer.linear import flat
+from arbora.infer.linear import rows as flat
 from arbora.infer.tree.dual import TreeDual
 from arbora.infer.tree.dual_posterior import LEAST_REDUCTION, DualPosterior
 from arbora.infer.tree.map import laplace_diagonal

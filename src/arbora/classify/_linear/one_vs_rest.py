@@ -19,10 +19,17 @@ from arbora.core.engine import Engine
 from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.coupled_state import Multipliers, multipliers_of_rows, no_multipliers
-from arbora.infer.linear.flat import BLOCK, LinearRows, class_blocks, prepare_rows
 from arbora.infer.linear.flat_block import BlockSolution, solve_block
 from arbora.infer.linear.negatives import nearest_rows
-from arbora.infer.linear.row_views import view_all, view_by_frequency, view_some
+from arbora.infer.linear.rows import (
+    BLOCK,
+    LinearRows,
+    class_blocks,
+    prepare_rows,
+    view_all,
+    view_by_frequency,
+    view_some,
+)
 from arbora.kernels import put_block
 
 _NEAR_TOL = 0.01  # of training on near negatives, whose gap is not that of the full problem

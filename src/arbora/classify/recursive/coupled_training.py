@@ -31,8 +31,7 @@ from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
 from arbora.infer.linear.coupled_newton import CoupledNewton, NewtonSolution, suits_newton
 from arbora.infer.linear.coupled_shards import ShardedCoupledSolver
 from arbora.infer.linear.coupled_state import Multipliers, multipliers_of_rows
-from arbora.infer.linear.flat import LinearRows, prepare_rows
-from arbora.infer.linear.row_views import view_by_frequency
+from arbora.infer.linear.rows import LinearRows, prepare_rows, view_by_frequency
 from arbora.infer.tree_sum import pruned
 from arbora.kernels import put_block
 

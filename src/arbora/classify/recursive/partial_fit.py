@@ -17,7 +17,7 @@ from arbora.classify._linear.linear_model import LinearModel, PartsModel
 from arbora.classify._linear.node_weights import mixed, mixing_of
 from arbora.classify.recursive.coupled_training import build_model, keep_coupled, train_joint
 from arbora.engine import ThreadEngine
-from arbora.infer.linear.flat import BLOCK
+from arbora.infer.linear.rows import BLOCK
 from arbora.infer.tree_sum import pruned
 from arbora.structure import Hierarchy, LabelGraph
 

@@ -32,7 +32,7 @@ from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.folds import Split
 from arbora.core.monitor import Progress
-from arbora.infer.linear.flat import LinearRows, prepare_rows
+from arbora.infer.linear.rows import LinearRows, prepare_rows
 from arbora.metrics import macro_f1, micro_f1
 
 SCORES = {"micro_f1": micro_f1, "macro_f1": macro_f1, "f1_micro": micro_f1, "f1_macro": macro_f1}

@@ -42,10 +42,19 @@ from arbora.infer.linear.coupled_state import (
     Visit,
     no_multipliers,
 )
-from arbora.infer.linear.flat import ENOUGH, MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows, visiting_order
 from arbora.infer.linear.layout import Layout, coupling_of_wave, group_classes, lay_out
-from arbora.infer.linear.logistic_visit import LogisticSweeps, idle_gap
-from arbora.infer.linear.row_views import RowView, view_all, view_some
+from arbora.infer.linear.rows import (
+    ENOUGH,
+    MOST_ACTIVE_SWEEPS,
+    SPARSE_PENALTY,
+    LinearRows,
+    LogisticSweeps,
+    RowView,
+    idle_gap,
+    view_all,
+    view_some,
+    visiting_order,
+)
 from arbora.infer.linear.shared_update import update_shared
 from arbora.kernels import LOSSES
 from arbora.kernels.linear.accumulate import add_parts, add_rows
@@ -119,7 +128,7 @@ class CoupledSolver:
 
     >>> import numpy as np, scipy.sparse as sp
     >>> from arbora.core.engine import SerialEngine
-    >>> from arbora.infer.linear.flat import prepare_rows
+    >>> from arbora.infer.linear.rows import prepare_rows
     >>> rows = prepare_rows(sp.csr_array(np.eye(2)), np.float64, bias=0.0)
     >>> costs = lambda block, ids: np.array([[1.0, -1.0], [-1.0, 1.0]])[ids, block.start : block.stop]
     >>> parent_and_leaves = sp.csc_array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])

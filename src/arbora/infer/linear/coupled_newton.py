@@ -40,8 +40,8 @@ from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
 from arbora.infer.linear.coupled import Certificate, Costs, Weights
-from arbora.infer.linear.flat import LinearRows
 from arbora.infer.linear.layout import Layout, lay_out
+from arbora.infer.linear.rows import LinearRows
 from arbora.infer.newton_cg import Expansion, Map, newton_cg
 
 MAX_FEATURES, MAX_CLASSES = 1000, 1000
@@ -87,7 +87,7 @@ def suits_newton(rows: LinearRows, n_classes: int, loss: str) -> bool:
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
-    >>> from arbora.infer.linear.flat import prepare_rows
+    >>> from arbora.infer.linear.rows import prepare_rows
     >>> rows = prepare_rows(sp.csr_array(np.ones((10, 3))))
     >>> suits_newton(rows, 5, "logistic"), suits_newton(rows, 5, "hinge")
     (True, False)
@@ -117,7 +117,7 @@ class CoupledNewton:
 
     >>> import numpy as np, scipy.sparse as sp
     >>> from arbora.engine import ThreadEngine
-    >>> from arbora.infer.linear.flat import prepare_rows
+    >>> from arbora.infer.linear.rows import prepare_rows
     >>> rows = prepare_rows(sp.csr_array([[1.0], [-1.0]]), np.float64, bias=0.0)
     >>> costs = lambda block, ids: np.array([[1.0, -1.0], [-1.0, 1.0]])[ids, block.start : block.stop]
     >>> parent_and_leaves = sp.csc_array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])

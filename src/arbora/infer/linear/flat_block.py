@@ -23,8 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.infer.linear.coupled_state import Multipliers
-from arbora.infer.linear.flat import MOST_ACTIVE_SWEEPS, SPARSE_PENALTY, LinearRows, visiting_order
-from arbora.infer.linear.logistic_visit import LogisticSweeps, idle_gap
+from arbora.infer.linear.rows import (
+    MOST_ACTIVE_SWEEPS,
+    SPARSE_PENALTY,
+    LinearRows,
+    LogisticSweeps,
+    idle_gap,
+    visiting_order,
+)
 from arbora.kernels import LOSSES, certify_block, sweep_active, sweep_block
 from arbora.kernels.linear.accumulate import add_rows
 from arbora.kernels.linear.logistic import certify_logistic
@@ -235,7 +241,7 @@ def solve_block(
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
-    >>> from arbora.infer.linear.flat import prepare_rows
+    >>> from arbora.infer.linear.rows import prepare_rows
     >>> rows = prepare_rows(sp.csr_array([[1.0], [-1.0]]), np.float64, bias=0.0)
     >>> solution = solve_block(rows, np.array([[1.0], [-1.0]]))  # separable: margin 1 at w = 1
     >>> solution.weights[0], solution.objectives, bool(solution.gaps[0] < 1e-3)

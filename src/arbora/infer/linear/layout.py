@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.infer.linear.flat import class_blocks
+from arbora.infer.linear.rows import class_blocks
 
 TOGETHER = 2  # blocks of a wave that may change the same part, if there are more than _FEW_BLOCKS blocks;
 _FEW_BLOCKS = 64  # otherwise one: few blocks need fewer rounds when solved one after the other

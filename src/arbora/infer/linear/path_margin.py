@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from arbora.core.chunks import split
 from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
-from arbora.infer.linear.flat import LinearRows
+from arbora.infer.linear.rows import LinearRows
 from arbora.kernels.linear.path_margin import Choices, Masses, Paths, certify_paths, sweep_listed, sweep_paths
 
 FIRST_CAPACITY = 16  # initial number of classes that may have mass in one choice
@@ -162,7 +162,7 @@ def solve_paths(
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
-    >>> from arbora.infer.linear.flat import prepare_rows
+    >>> from arbora.infer.linear.rows import prepare_rows
     >>> rows = prepare_rows(sp.csr_array([[1.0], [-1.0]]), np.float64, bias=0.0)
     >>> both = np.zeros(2, np.int32), np.full(2, 2, np.int32)
     >>> choices = Choices(np.arange(3), np.arange(2, dtype=np.int32), *both, np.ones(2))

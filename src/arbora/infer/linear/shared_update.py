@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
 from arbora.infer.linear.coupled_state import Multipliers
-from arbora.infer.linear.flat import BLOCK, LinearRows
 from arbora.infer.linear.layout import Layout, Sharing
+from arbora.infer.linear.rows import BLOCK, LinearRows
 from arbora.kernels.linear.accumulate import (
     add_changes,
     add_gathered,

@@ -27,9 +27,8 @@ from arbora.core.trace import Trace
 from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
 from arbora.infer.linear.coupled_shards import Resident, ShardedCoupledSolver, coupled_solver
 from arbora.infer.linear.coupled_state import Feasible, Multipliers
-from arbora.infer.linear.flat import prepare_rows
 from arbora.infer.linear.layout import lay_out
-from arbora.infer.linear.row_views import view_by_frequency
+from arbora.infer.linear.rows import prepare_rows, view_by_frequency
 from arbora.infer.tree.blocks import suits_blocks
 from arbora.infer.tree.prior import TreePrior
 from arbora.infer.tree.problem import MapProblem, root_means, row_weights
