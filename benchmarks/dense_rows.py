@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify import OneVsRestSVC, RecursiveSVC
-from arbora.infer.linear.flat_block import solve_block
+from arbora.infer.linear.flat import solve_block
 from arbora.infer.linear.rows import prepare_rows
 from arbora.metrics import macro_f1, micro_f1
 from arbora.metrics.table import Table

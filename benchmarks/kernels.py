@@ -17,7 +17,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from arbora import datasets
 from arbora.core.products import csr_matmul
 from arbora.engine import ThreadEngine
-from arbora.infer.linear.flat_block import solve_block
+from arbora.infer.linear.flat import solve_block
 from arbora.infer.linear.rows import BLOCK, prepare_rows
 from arbora.kernels import LOSSES, sweep_block
 from arbora.kernels.linear.logistic import sweep_logistic

@@ -54,7 +54,7 @@ from arbora.core.engine import Engine
 from arbora.core.estimator import all_or_nothing
 from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
-from arbora.infer.linear.flat_block import BlockSolution
+from arbora.infer.linear.flat import BlockSolution
 from arbora.infer.linear.rows import BLOCK
 from arbora.structure import Hierarchy
 

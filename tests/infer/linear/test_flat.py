@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from arbora.core.chunks import available_memory, require_memory
-from arbora.infer.linear.flat_block import solve_block
+from arbora.infer.linear.flat import solve_block
 from arbora.infer.linear.rows import prepare_rows
 from arbora.kernels import LOSSES, sweep_active, sweep_block
 from arbora.kernels.linear.logistic import sweep_logistic

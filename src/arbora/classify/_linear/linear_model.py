@@ -15,7 +15,7 @@ from arbora.core.engine import Engine
 from arbora.core.estimator import warn_caller
 from arbora.core.products import csr_matmul, csr_matmul_sparse, is_small, small_product
 from arbora.core.trace import Trace
-from arbora.infer.linear.flat_block import BlockSolution
+from arbora.infer.linear.flat import BlockSolution
 from arbora.kernels.linear.accumulate import fill_costs
 
 _SCORES_PER_CHUNK = 1 << 24  # at most 64 MiB of float32 scores at a time

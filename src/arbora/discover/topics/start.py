@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from arbora.discover.kmeans import split_rows
 from arbora.discover.topics.corpus import Corpus
 from arbora.discover.topics.sampler import ClusterTopics, TopicState, count_state, padded
-from arbora.infer.linear.flat_block import solve_block
+from arbora.infer.linear.flat import solve_block
 from arbora.infer.linear.rows import class_blocks, prepare_rows
 from arbora.infer.mixture.statistics import WeightedRows
 from arbora.text import LtcTransformer
