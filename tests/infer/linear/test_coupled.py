@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from arbora.infer.linear import coupled as joint_module
+from arbora.infer.linear import coupled as update_module
 from arbora.infer.linear import layout
-from arbora.infer.linear import shared_update as update_module
 from arbora.infer.linear.coupled import SCALES
 from arbora.infer.linear.layout import group_classes
 from arbora.infer.linear.rows import prepare_rows

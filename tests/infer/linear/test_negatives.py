@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC
 from arbora.classify._common.training import seed_of
 from arbora.infer.linear import flat as flat_block
-from arbora.infer.linear.coupled_state import multipliers_of_rows
+from arbora.infer.linear.coupled import multipliers_of_rows
 from arbora.infer.linear.flat import solve_block
 from arbora.infer.linear.negatives import nearest_rows
 from arbora.infer.linear.rows import class_blocks, prepare_rows

@@ -18,7 +18,7 @@ from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine
 from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
-from arbora.infer.linear.coupled_state import Multipliers, multipliers_of_rows, no_multipliers
+from arbora.infer.linear.coupled import Multipliers, multipliers_of_rows, no_multipliers
 from arbora.infer.linear.flat import BlockSolution, solve_block
 from arbora.infer.linear.negatives import nearest_rows
 from arbora.infer.linear.rows import (

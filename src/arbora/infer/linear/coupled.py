@@ -22,8 +22,10 @@ and the change of the shared parts is computed from the old and new multipliers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,18 +34,12 @@ from numpy.typing import NDArray
 
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
+from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
-from arbora.infer.linear.coupled_state import (
-    CoupledState,
-    Feasible,
-    Multipliers,
-    RoundPieces,
-    Visit,
-    no_multipliers,
-)
-from arbora.infer.linear.layout import Layout, coupling_of_wave, group_classes, lay_out
+from arbora.infer.linear.layout import Layout, Sharing, coupling_of_wave, group_classes, lay_out
 from arbora.infer.linear.rows import (
+    BLOCK,
     ENOUGH,
     MOST_ACTIVE_SWEEPS,
     SPARSE_PENALTY,
@@ -55,9 +51,16 @@ from arbora.infer.linear.rows import (
     view_some,
     visiting_order,
 )
-from arbora.infer.linear.shared_update import update_shared
 from arbora.kernels import LOSSES
-from arbora.kernels.linear.accumulate import add_parts, add_rows
+from arbora.kernels.linear.accumulate import (
+    add_changes,
+    add_gathered,
+    add_parts,
+    add_rows,
+    count_walks,
+    gather_changes,
+    gather_rows,
+)
 from arbora.kernels.linear.coupled import (
     certify_scaled,
     dot_rows,
@@ -66,7 +69,338 @@ from arbora.kernels.linear.coupled import (
     sweep_coupled,
 )
 from arbora.kernels.linear.logistic import add_columns, certify_logistic, couple_pairs
-from arbora.kernels.triples import from_triples, to_triples
+from arbora.kernels.triples import from_triples, subtract_triples, to_triples
+
+# --- The state of a coupled fit, and its pieces in a checkpoint ---------------------------------------------
+#
+# A fit proceeds in rounds; a round visits every block of classes once. The shared parts are saved when a round starts,
+# the multipliers of a block when it has been visited. Pieces of odd and even rounds have different names, so that the
+# start of a round stays available until the next round has started. An interrupted fit continues in its last round,
+# without repeating finished visits, and ends with the same bits.
+
+
+_MOST_RESTRICTED = 10  # rounds over the candidates between two over all rows
+_WORTH = 0.2  # restricted rounds end when the gap has fallen to this share of that of the last full round
+_BELOW_TOL = 0.6  # ... or to this share of the tolerance
+_NARROW_RATIO = 0.7  # of certified to estimated gap, in rounds over the rows with given multipliers
+_EARLY = 0.7  # share of the tolerance below which the gap of a restricted round is worth a certificate,
+_FINE = 0.02  # if the tolerance is at most this: a coarse solution that never met all rows predicts worse
+
+
+class Multipliers(NamedTuple):
+    """Non-zero multipliers of a block, each with the sign of its pair (a * y), sorted by row."""
+
+    rows: NDArray[Any]
+    columns: NDArray[Any]
+    values: NDArray[Any]
+
+
+def multipliers_of_rows(multipliers: Multipliers, ids: NDArray[np.int64]) -> Multipliers:
+    """Keep the multipliers of some sorted rows, which get the numbers 0, 1, ...
+
+    Examples
+    --------
+    >>> given = Multipliers(np.array([2, 5, 7]), np.array([0, 1, 0]), np.array([0.5, -1.0, 2.0]))
+    >>> multipliers_of_rows(given, np.array([5, 6, 7])).rows
+    array([0, 2])
+    """
+    at = np.searchsorted(ids, multipliers.rows)
+    here = at < len(ids)
+    here[here] = ids[at[here]] == multipliers.rows[here]
+    return Multipliers(
+        at[here].astype(multipliers.rows.dtype), multipliers.columns[here], multipliers.values[here]
+    )
+
+
+class Visit(NamedTuple):
+    """The result of a visit of a block: multipliers, and the loss, regulariser and gap estimated on the way."""
+
+    multipliers: Multipliers
+    candidates: NDArray[np.int64]  # rows with a multiplier, or a pair that may get one soon
+    estimates: tuple[float, float, float]
+
+
+class Feasible(list[Multipliers]):
+    """Multipliers of all blocks within the bounds of the costs. A solver that starts from them changes the list.
+
+    Logistic multipliers take most of the memory of a fit, and a solver does not hold a second copy of them.
+    """
+
+
+def no_multipliers(dtype: Any) -> Multipliers:
+    """Return the multipliers of a block that was never visited."""
+    return Multipliers(np.empty(0, np.int32), np.empty(0, np.int8), np.empty(0, dtype))
+
+
+@dataclass
+class CoupledState:
+    """Multipliers and candidates of every block, the shared parts, and what decides about the next round."""
+
+    multipliers: list[Multipliers]
+    candidates: list[NDArray[np.int64]]
+    shared: NDArray[Any]
+    gap_ratio: float = (
+        0.4  # ratio of certified to estimated gap: a visit closes much of the gap that it meets
+    )
+    n_rounds: int = 0
+    n_restricted: int = 0  # rounds over the candidates since the last one over all rows
+    full_gap: float = np.nan  # of the last round over all rows
+    gap: float = np.nan  # of the last round
+    objective: float = np.nan
+
+    @property
+    def has_multipliers(self) -> bool:
+        """Whether every block has multipliers, and they are in this process."""
+        return bool(self.multipliers) and all(block.rows.size for block in self.multipliers)
+
+    def narrow(self) -> None:
+        """Let the candidates be the rows that have a multiplier."""
+        self.candidates = [np.unique(block.rows).astype(np.int64) for block in self.multipliers]
+        self.gap_ratio = _NARROW_RATIO
+
+    def is_enough(self, gap: float, objective: float, tol: float, *, covers: bool) -> bool:
+        """Whether a gap that a round estimated is worth a certificate; `covers`: the round met all that matters.
+
+        A round over the candidates does not meet the pairs that have left the optimum meanwhile. There are few of
+        them at the end, and a certificate takes less time than a round over all rows.
+        """
+        if not covers and tol > _FINE:
+            return False
+        return bool(gap * (self.gap_ratio if covers else 1 / _EARLY) <= tol * objective)
+
+    def add_round(self, objective: float, gap: float, full: bool, certified: bool) -> None:
+        """Note the objective and the gap of a round, which was over all rows (`full`) or over the candidates.
+
+        A certificate that fails after a round over the candidates shows that a round over all rows is needed.
+        """
+        self.n_rounds, self.objective, self.gap = self.n_rounds + 1, objective, gap
+        self.n_restricted = 0 if full else _MOST_RESTRICTED if certified else self.n_restricted + 1
+        self.full_gap = gap if full else self.full_gap
+
+    def next_is_full(self, tol: float) -> bool:
+        """Whether the next round goes over all rows, not only over the candidates, which are few.
+
+        Restricted rounds repeat until they have closed most of the gap of the last full round, or enough of it for
+        the tolerance. Only a full round finds out what is left.
+        """
+        if not self.n_rounds:
+            return True
+        if not self.n_restricted:
+            return False
+        enough = max(_WORTH * self.full_gap, _BELOW_TOL * tol * self.objective)
+        return bool(self.n_restricted >= _MOST_RESTRICTED or self.gap <= enough)
+
+    def decisions(self) -> dict[str, float]:
+        """Return the values that decide about the next round, for a checkpoint."""
+        names = ("gap_ratio", "n_rounds", "n_restricted", "full_gap", "gap", "objective")
+        return {name: getattr(self, name) for name in names}
+
+
+class RoundPieces:
+    """The pieces of a fit in a checkpoint; without a checkpoint nothing is saved.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint or None
+    key : str
+        Prefix of the names of the pieces.
+    """
+
+    def __init__(self, checkpoint: Checkpoint | None, key: str = "") -> None:
+        self.checkpoint, self.key = checkpoint, key
+
+    def _name(self, what: str, iteration: int) -> str:
+        return f"{self.key}{what}-{iteration % 2}"
+
+    def begin(self, state: CoupledState, monitor: Monitor) -> None:
+        """Save the start of a round; the multipliers were saved by the round before."""
+        if self.checkpoint is not None:
+            iteration = state.n_rounds
+            meta = {
+                "iteration": iteration,
+                "decisions": state.decisions(),
+                "monitor": monitor.to_state(),
+            }
+            self.checkpoint.save(self._name("shared", iteration), {"shared": state.shared}, meta)
+
+    def save(self, k: int, iteration: int, visit: Visit) -> None:
+        """Save the result of a visit."""
+        if self.checkpoint is not None:
+            arrays = {**visit.multipliers._asdict(), "candidates": visit.candidates}
+            meta = {"iteration": iteration, "estimates": visit.estimates}
+            self.checkpoint.save(self._name(f"block-{k}", iteration), arrays, meta)
+
+    def load(self, k: int, iteration: int) -> Visit | None:
+        """Return the result of the visit of block k in a round, or None if it was not saved."""
+        piece = self.checkpoint.load(self._name(f"block-{k}", iteration)) if self.checkpoint else None
+        if piece is None or piece.meta["iteration"] != iteration:
+            return None
+        candidates = piece.arrays.pop("candidates")
+        return Visit(Multipliers(**piece.arrays), candidates, tuple(piece.meta["estimates"]))
+
+    def resume(self, state: CoupledState, monitor: Monitor) -> None:
+        """Restore the start of the last round of which every piece is there."""
+        if self.checkpoint is None:
+            return
+        parities = [p for p in (0, 1) if self._name("block-0", p) in self.checkpoint]
+        pieces = {p: self.checkpoint.load(self._name("shared", p)) for p in (0, 1)}
+        begun = [piece for piece in pieces.values() if piece is not None]
+        lost = [self._name("shared", p) for p in parities if pieces[p] is None]
+        for piece in sorted(begun, key=lambda p: -p.meta["iteration"]):
+            iteration = piece.meta["iteration"]
+            visits = [self.load(k, iteration - 1) for k in range(len(state.multipliers))] if iteration else []
+            known = [visit for visit in visits if visit is not None]
+            if len(known) == len(visits):
+                state.multipliers[: len(known)] = [visit.multipliers for visit in known]
+                state.candidates[: len(known)] = [visit.candidates for visit in known]
+                state.shared = piece.arrays["shared"]
+                for name, value in piece.meta["decisions"].items():
+                    setattr(state, name, value)
+                monitor.restore(piece.meta["monitor"])
+                break
+            lost += [
+                self._name(f"block-{k}", iteration - 1) for k, visit in enumerate(visits) if visit is None
+            ]
+        if lost:
+            self._warn(lost, state.n_rounds)
+
+    def _warn(self, lost: list[str], n_rounds: int) -> None:
+        assert self.checkpoint is not None
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        resumed = f"resumes at round {n_rounds + 1}" if n_rounds else "starts again"
+        warn_caller(
+            f"the checkpoint in {self.checkpoint.path} is incomplete: cannot read {lost[0]!r}{more}. The fit "
+            f"{resumed}."
+        )
+
+
+# --- Updates of the parts that classes share, from changes of the multipliers of blocks ---------------------
+#
+# When the multipliers of the classes of a block (times their signs) change by D, rows by classes, the shared parts that
+# the block sees change by mix (D'X). Classes with the same shares in all of these parts form a group, and their changes
+# are added up first: in a tree a block of 32 classes has a few groups. The product is computed from the left or from
+# the right, whichever costs less:
+#
+# - (mix D') X walks the changed rows once for every part. Best for long sparse rows and few parts, such as the nodes
+#   above the leaves of a tree.
+# - mix (D'X) walks them once for every group, into a dense matrix of the block, which is then added to all parts. Best
+#   for few features or many parts: in a dense graph a block sees nearly all parts.
+#
+# The batch of blocks is chosen so that these matrices need no more memory than the weights of the blocks did during
+# their visit, and the changes no more than some megabytes. Each part is updated by one thread, blocks in their order,
+# so that the sums do not depend on the number of threads.
+
+
+_RUNS = 2  # of shared parts for each thread, which updates them in parallel with others
+_MOST_CHANGES = 1 << 19  # of a batch: at most 4.5 MiB in single precision
+_MANY_GROUPS = 8  # of one SIMD instruction
+_DENSE_WORK = 0.15  # time of a product that is added to a dense matrix, relative to one of a sparse row
+
+Move = tuple[int, Multipliers, Multipliers]  # a block, its old multipliers and the new ones
+
+
+def update_shared(
+    rows: LinearRows,
+    layout: Layout,
+    sharing: Sequence[Sharing],
+    engine: Engine,
+    wave: Sequence[int],
+    old: Sequence[Multipliers],
+    new: Sequence[Multipliers],
+    shared: NDArray[Any],
+) -> None:
+    """Add the changes of the blocks of a wave to the shared parts, in the order of the blocks."""
+
+    def change(move: Move) -> tuple[NDArray[Any], ...]:
+        k, before, after = move
+        moved = before.rows.size and layout.seen[k].size
+        triples = subtract_triples(*after, *before) if moved else tuple(after)
+        mix, group = sharing[k]
+        if not gathers(rows, triples[0], group[triples[1]], mix.shape):
+            return triples
+        return (gathered(rows, triples, group, mix.shape[1]),)
+
+    moves = [move for move in zip(wave, old, new, strict=True) if layout.seen[move[0]].size]
+    for some in _batches(moves, sharing, engine.n_workers * BLOCK):
+        changes = engine.map(change, some)
+        blocks = [k for k, _, _ in some]
+
+        def add(span: tuple[int, int], blocks: list[int] = blocks, changes: Any = changes) -> None:
+            for k, change in zip(blocks, changes, strict=True):
+                first, stop = np.searchsorted(layout.seen[k], span)
+                if first < stop:
+                    mix, group = sharing[k]
+                    ids, share = layout.seen[k][first:stop], mix[first:stop]
+                    if len(change) == 1:
+                        add_gathered(*change, share, ids, shared)
+                    else:
+                        add_changes(*rows[:3], rows.bias, *change, share, group, ids, shared)
+
+        engine.map(add, spans(layout, blocks, _RUNS * engine.n_workers if engine.n_workers > 1 else 1))
+
+
+def _batches(moves: Sequence[Move], sharing: Sequence[Sharing], most: int) -> Iterator[list[Move]]:
+    """Cut the blocks into runs with at most so many groups together, and few multipliers, or single blocks."""
+    batch, n_groups, n_changes = list[Move](), 0, 0
+    for move in moves:
+        k, before, after = move
+        more, changes = sharing[k].mix.shape[1], len(before.rows) + len(after.rows)
+        if batch and (n_groups + more > most or n_changes + changes > _MOST_CHANGES):
+            yield batch
+            batch, n_groups, n_changes = [], 0, 0
+        batch.append(move)
+        n_groups, n_changes = n_groups + more, n_changes + changes
+    if batch:
+        yield batch
+
+
+def gathers(
+    rows: LinearRows, changed: NDArray[np.int64], group: NDArray[np.int64], shape: tuple[int, ...]
+) -> bool:
+    """Whether it is cheaper to gather the changes in a dense matrix, a row for each group, first.
+
+    Parameters
+    ----------
+    rows : LinearRows
+    changed, group : ndarray of int
+        Row and group of each change, sorted by row.
+    shape : (n_parts, n_groups)
+    """
+    n_parts, n_groups = shape
+    if n_parts <= 1:
+        return False
+    once, each = count_walks(rows.indptr, changed, group)
+    return bool(each + _DENSE_WORK * n_parts * n_groups * rows.n_features < n_parts * once)
+
+
+def gathered(
+    rows: LinearRows, triples: Sequence[NDArray[Any]], group: NDArray[np.int64], n_groups: int
+) -> NDArray[Any]:
+    """Return the sum of the changed rows for each group, times their changes: n_groups x (n_features + 1).
+
+    A loop over all groups compiles to SIMD instructions, and is faster than one over the entries of a row if an
+    eighth of the groups change in it.
+    """
+    once, each = count_walks(rows.indptr, triples[0], group[triples[1]])
+    if n_groups >= _MANY_GROUPS and each * _MANY_GROUPS > once * n_groups:
+        U = np.zeros((rows.n_features + 1, n_groups), rows.dtype)
+        gather_rows(*rows[:3], rows.bias, rows.dense, *triples, group, U)
+        return np.ascontiguousarray(U.T)
+    U = np.zeros((n_groups, rows.n_features + 1), rows.dtype)
+    gather_changes(*rows[:3], rows.bias, *triples, group, U)
+    return U
+
+
+def spans(layout: Layout, blocks: Sequence[int], n_runs: int) -> list[tuple[int, int]]:
+    """Cut the shared parts into runs with about the same number of updates from some blocks."""
+    n_seen = np.bincount(np.concatenate([layout.seen[k] for k in blocks]), minlength=len(layout.shared))
+    ends = np.cumsum(n_seen)
+    cuts = np.searchsorted(ends, np.arange(1, n_runs) * (n_seen.sum() / n_runs), side="right")
+    return list(pairwise(np.unique([0, *cuts, len(ends)]).tolist()))
+
+
+# --- Dual coordinate descent for classes whose weights are sums of shared parts, to a certified duality gap ---
+
 
 _ACTIVE_WORK = (
     1.0  # on the pairs that can move, as a multiple of a sweep: other blocks may have moved meanwhile

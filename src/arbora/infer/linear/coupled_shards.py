@@ -27,11 +27,13 @@ from arbora.infer.linear.coupled import (
     Costs,
     CoupledSolution,
     CoupledSolver,
+    CoupledState,
+    Multipliers,
+    RoundPieces,
     RoundSettings,
     Take,
     Weights,
 )
-from arbora.infer.linear.coupled_state import CoupledState, Multipliers, RoundPieces
 from arbora.infer.linear.layout import Layout, coupling_of_wave, lay_out, times_seen
 from arbora.infer.linear.rows import LinearRows, view_all
 from arbora.infer.tree_sum import cut_leaves

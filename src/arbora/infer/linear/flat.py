@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.infer.linear.coupled_state import Multipliers
+from arbora.infer.linear.coupled import Multipliers
 from arbora.infer.linear.rows import (
     MOST_ACTIVE_SWEEPS,
     SPARSE_PENALTY,

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine
 from arbora.core.trace import Trace
-from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver
+from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver, Feasible, Multipliers
 from arbora.infer.linear.coupled_shards import Resident, ShardedCoupledSolver, coupled_solver
-from arbora.infer.linear.coupled_state import Feasible, Multipliers
 from arbora.infer.linear.layout import lay_out
 from arbora.infer.linear.rows import prepare_rows, view_by_frequency
 from arbora.infer.tree.blocks import suits_blocks
