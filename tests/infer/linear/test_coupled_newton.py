@@ -16,9 +16,9 @@ from arbora.core import monitor as monitoring
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.monitor import Monitor
 from arbora.engine import ThreadEngine
-from arbora.infer.linear import coupled_newton as newton
+from arbora.infer.linear import newton
 from arbora.infer.linear.coupled import CoupledSolver
-from arbora.infer.linear.coupled_newton import CoupledNewton, suits_newton
+from arbora.infer.linear.newton import CoupledNewton, suits_newton
 from arbora.infer.linear.rows import prepare_rows
 from arbora.structure import Hierarchy, LabelGraph
 from support.linear_problems import conjugate, loss_value, random_problem

@@ -11,7 +11,7 @@ one-vs-rest, and only classes with documents have a loss. On a structure without
 
 The inner nodes are eliminated: given the classes, their weights follow in closed form. The solver works on one joint
 dual over the pairs of documents and classes (`infer/linear/coupled.py`) with a certified duality gap; for the
-logistic loss on dense rows with few features it is Newton's method (`infer/linear/coupled_newton.py`). (Erratum: the
+logistic loss on dense rows with few features it is Newton's method (`infer/linear/newton.py`). (Erratum: the
 published update of a leaf has `a'.x_i - 1 + y w_parent.x_i`; the gradient is `y w.x_i - 1` with the full weights, so
 that a `y` is missing there.)
 

@@ -15,8 +15,8 @@ from arbora.classify.thresholds import Threshold
 from arbora.core.chunks import require_memory
 from arbora.core.folds import Split
 from arbora.engine import ThreadEngine
-from arbora.infer.linear.coupled_newton import suits_newton
 from arbora.infer.linear.layout import Layout, lay_out
+from arbora.infer.linear.newton import suits_newton
 
 
 class Size(NamedTuple):
