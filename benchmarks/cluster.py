@@ -28,8 +28,8 @@ from arbora.classify._linear.feature_subset import design_matrix
 from arbora.datasets import make_hierarchical_text
 from arbora.discover import VMFMixture
 from arbora.engine import RayEngine, ThreadEngine
-from arbora.infer.linear.coupled_shards import cut_layout
 from arbora.infer.linear.layout import lay_out
+from arbora.infer.linear.shards import cut_layout
 from arbora.infer.softmax.lc import BLOCK
 from arbora.infer.softmax.penalty import split_factor
 from arbora.infer.tree_sum import cut_leaves

@@ -26,9 +26,9 @@ from arbora.engine import EngineError, RayEngine, ThreadEngine, choose_engine
 from arbora.engine import ray as ray_module
 from arbora.engine.actors import BehindError, RayShards, ShardStep, Worker, WorkerStatus, count_slots
 from arbora.engine.journal import open_journal, read_object, write_object
-from arbora.infer.linear.coupled_shards import ShardedCoupledSolver, cut_layout
 from arbora.infer.linear.layout import lay_out
 from arbora.infer.linear.rows import prepare_rows
+from arbora.infer.linear.shards import ShardedCoupledSolver, cut_layout
 from arbora.infer.softmax import penalty as multinomial_penalty
 from arbora.infer.softmax import shards as multinomial_shards
 from arbora.infer.softmax.lc import prepare

@@ -28,9 +28,9 @@ from arbora.core.engine import Engine
 from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Progress
 from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver, Multipliers, multipliers_of_rows
-from arbora.infer.linear.coupled_shards import ShardedCoupledSolver
 from arbora.infer.linear.newton import CoupledNewton, NewtonSolution, suits_newton
 from arbora.infer.linear.rows import LinearRows, prepare_rows, view_by_frequency
+from arbora.infer.linear.shards import ShardedCoupledSolver
 from arbora.infer.tree_sum import pruned
 from arbora.kernels import put_block
 

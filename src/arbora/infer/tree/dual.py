@@ -25,9 +25,9 @@ from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine
 from arbora.core.trace import Trace
 from arbora.infer.linear.coupled import CoupledSolution, CoupledSolver, Feasible, Multipliers
-from arbora.infer.linear.coupled_shards import Resident, ShardedCoupledSolver, coupled_solver
 from arbora.infer.linear.layout import lay_out
 from arbora.infer.linear.rows import prepare_rows, view_by_frequency
+from arbora.infer.linear.shards import Resident, ShardedCoupledSolver, coupled_solver
 from arbora.infer.tree.blocks import suits_blocks
 from arbora.infer.tree.prior import TreePrior
 from arbora.infer.tree.problem import MapProblem, root_means, row_weights
