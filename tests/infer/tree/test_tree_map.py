@@ -13,8 +13,7 @@ from arbora.engine import ThreadEngine
 from arbora.infer.tree import map as tree_map
 from arbora.infer.tree.blocks import TreeBlocks, class_blocks
 from arbora.infer.tree.map import laplace_diagonal, laplace_marginals
-from arbora.infer.tree.prior import TreePrior
-from arbora.infer.tree.problem import MapProblem
+from arbora.infer.tree.problem import MapProblem, TreePrior
 from support.map_problems import CLASS_NODE, N_FEATURES, PARENT, make, solve
 
 

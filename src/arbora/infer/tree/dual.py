@@ -29,8 +29,7 @@ from arbora.infer.linear.layout import lay_out
 from arbora.infer.linear.rows import prepare_rows, view_by_frequency
 from arbora.infer.linear.shards import Resident, ShardedCoupledSolver, coupled_solver
 from arbora.infer.tree.blocks import suits_blocks
-from arbora.infer.tree.prior import TreePrior
-from arbora.infer.tree.problem import MapProblem, root_means, row_weights
+from arbora.infer.tree.problem import MapProblem, TreePrior, root_means, row_weights
 
 Matrix = NDArray[Any]
 T = TypeVar("T")

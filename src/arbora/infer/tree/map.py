@@ -5,7 +5,7 @@ Niculescu-Mizil, 2012; **erratum**: the printed sum runs over the leaves only):
 
     min_w  -log p(Y | X, w) + 1/2 sum_n (w_n - w_parent)' diag(a_n) (w_n - w_parent),        w_parent(root) = m,
 
-with the likelihoods of `arbora.infer.likelihood`. Nodes without a class are eliminated (`arbora.infer.tree.prior`):
+with the likelihoods of `arbora.infer.likelihood`. Nodes without a class are eliminated (`arbora.infer.tree.problem`):
 with W the weights of the classes and K their covariance, the prior is 1/2 <W - m, K^-1 (W - m)>. The method is that
 of `arbora.infer.newton_cg`; a step solves
 
@@ -50,9 +50,9 @@ from arbora.infer.likelihood import Likelihood
 from arbora.infer.newton_cg import Expansion, Map, newton_cg
 from arbora.infer.tree.blocks import Marginals, TreeBlocks, class_blocks, suits_blocks
 from arbora.infer.tree.gaussian import posterior_precisions
-from arbora.infer.tree.prior import TreePrior
 from arbora.infer.tree.problem import (
     MapProblem,
+    TreePrior,
     base_rates,
     check_problem,
     root_means,
