@@ -6,8 +6,7 @@ import scipy.sparse as sp
 
 from arbora.engine import ThreadEngine
 from arbora.infer.linear import rows as flat
-from arbora.infer.tree.dual import TreeDual
-from arbora.infer.tree.dual_posterior import LEAST_REDUCTION, DualPosterior
+from arbora.infer.tree.dual import LEAST_REDUCTION, DualPosterior, TreeDual
 from arbora.infer.tree.map import laplace_diagonal
 from support.map_problems import PARENT, make, solve
 

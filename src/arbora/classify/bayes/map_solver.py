@@ -18,8 +18,7 @@ from arbora.core import chunks as memory
 from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine
 from arbora.infer.tree.blocks import Marginals
-from arbora.infer.tree.dual import DualSolution, TreeDual, dual_memory, suits_dual
-from arbora.infer.tree.dual_posterior import DualPosterior, SparseTree
+from arbora.infer.tree.dual import DualPosterior, DualSolution, SparseTree, TreeDual, dual_memory, suits_dual
 from arbora.infer.tree.gaussian import Sharing, Tree, squared_deviations
 from arbora.infer.tree.map import (
     MapSolution,

@@ -12,7 +12,7 @@ from arbora.core.engine import Engine
 from arbora.core.monitor import Progress
 from arbora.core.trace import Trace
 from arbora.infer.tree.blocks import Marginals
-from arbora.infer.tree.dual_posterior import SparseTree
+from arbora.infer.tree.dual import SparseTree
 from arbora.infer.tree.gaussian import Gammas
 from arbora.infer.tree.problem import TreeProblem
 from arbora.infer.tree.variational import fit_tree

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from arbora.classify._linear.linear_model import PartsModel
 from arbora.core.chunks import require_memory, split
-from arbora.infer.tree.dual import paths_up
-from arbora.infer.tree.dual_posterior import SparseTree
+from arbora.infer.tree.dual import SparseTree, paths_up
 
 _NODES_AT_A_TIME = 64
 
