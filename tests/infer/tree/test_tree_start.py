@@ -9,11 +9,10 @@ from arbora.classify import HierarchicalBayesClassifier
 from arbora.datasets import make_hierarchical_text
 from arbora.engine import ThreadEngine
 from arbora.infer.tree import map as tree_map
-from arbora.infer.tree import start as tree_start
+from arbora.infer.tree import map as tree_start
 from arbora.infer.tree.dual import TreeDual
-from arbora.infer.tree.map import solve_map
+from arbora.infer.tree.map import TreeSweeps, solve_map, suits_sweeps, sweep_start
 from arbora.infer.tree.problem import MapProblem
-from arbora.infer.tree.start import TreeSweeps, suits_sweeps, sweep_start
 from arbora.kernels.linear.trees import (
     balance_logistic,
     balance_tree,

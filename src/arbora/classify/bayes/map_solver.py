@@ -22,15 +22,16 @@ from arbora.infer.tree.dual import DualPosterior, DualSolution, SparseTree, Tree
 from arbora.infer.tree.gaussian import Sharing, Tree, squared_deviations
 from arbora.infer.tree.map import (
     MapSolution,
+    TreeSweeps,
     count_numbers,
     laplace_diagonal,
     laplace_marginals,
     newton_memory,
     solve_map,
     suits_single,
+    suits_sweeps,
 )
 from arbora.infer.tree.problem import MapProblem
-from arbora.infer.tree.start import TreeSweeps, suits_sweeps
 
 MOST_NUMBERS = (
     1 << 29
