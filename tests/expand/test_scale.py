@@ -23,9 +23,8 @@ from arbora.expand._cluster.mixture import unit_rows
 from arbora.expand._common.groups import Groups, group_moments
 from arbora.expand._fit.batches import draw_sample
 from arbora.expand._fit.further import name_groups
-from arbora.infer.mixture.dense import count_dense
 from arbora.infer.mixture.loop import Schedule
-from arbora.infer.mixture.statistics import LinearScores, WeightedRows, e_step
+from arbora.infer.mixture.statistics import LinearScores, WeightedRows, count_dense, e_step
 from arbora.metrics import adjusted_rand_index, expansion_accuracy, hungarian_accuracy
 from support.expand_problems import partly_labelled
 
@@ -203,7 +202,7 @@ def test_memory_mapped_rows_are_read_in_blocks(tmp_path, monkeypatch):
     np.save(tmp_path / "X.npy", X.astype(np.float32))
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     largest = []
-    monkeypatch.setattr("arbora.infer.mixture.dense.ROWS_AT_ONCE", 100)
+    monkeypatch.setattr("arbora.infer.mixture.statistics.ROWS_AT_ONCE", 100)
     real = expand._fit.group_model.to_space
     monkeypatch.setattr(
         "arbora.expand._fit.group_model.to_space",

@@ -24,9 +24,16 @@ from scipy.linalg import cho_factor, cho_solve
 
 from arbora.core.engine import Engine
 from arbora.expand._cluster.base import Pool, one_hot
-from arbora.infer.mixture.dense import block_scores, blocks, dense_chunks
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, run
-from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, kernel_scores
+from arbora.infer.mixture.statistics import (
+    LinearScores,
+    Stats,
+    WeightedRows,
+    block_scores,
+    blocks,
+    dense_chunks,
+    kernel_scores,
+)
 from arbora.special import kappa_mle, vmf_log_normalizer
 
 Matrix = NDArray[Any]

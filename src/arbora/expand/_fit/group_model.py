@@ -14,7 +14,7 @@ from arbora.expand._cluster.kmeans import mean_scores
 from arbora.expand._cluster.mixture import unit_rows
 from arbora.expand._cluster.search import mapped
 from arbora.expand._common.space import FeatureSpace, to_space
-from arbora.infer.mixture.dense import blocks, dense_chunks
+from arbora.infer.mixture.statistics import blocks, dense_chunks
 
 Matrix = NDArray[Any]
 
