@@ -9,9 +9,8 @@ from arbora import io
 from arbora.datasets import make_vmf_mixture
 from arbora.discover import BayesianVMFMixture, MultinomialMixture, VMFMixture
 from arbora.engine import RayEngine, ThreadEngine
-from arbora.infer.mixture import shards as mixture_shards
-from arbora.infer.mixture.loop import Schedule
-from arbora.infer.mixture.shards import RowsByShard, fingerprint_rows, place_rows
+from arbora.infer.mixture import loop as mixture_shards
+from arbora.infer.mixture.loop import RowsByShard, Schedule, fingerprint_rows, place_rows
 from arbora.infer.mixture.statistics import LinearScores, WeightedRows, e_step, row_chunks
 from arbora.metrics import adjusted_rand_index
 

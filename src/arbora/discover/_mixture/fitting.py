@@ -16,8 +16,7 @@ from arbora.core.monitor import Progress
 from arbora.discover._mixture.initialization import Init
 from arbora.discover._mixture.memory_mapped import chunks, select_rows
 from arbora.discover._mixture.prediction import density_quantiles
-from arbora.infer.mixture.loop import MixtureFit, best_of, run
-from arbora.infer.mixture.shards import place_rows
+from arbora.infer.mixture.loop import MixtureFit, best_of, place_rows, run
 from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step
 
 if TYPE_CHECKING:

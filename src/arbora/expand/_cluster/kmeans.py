@@ -28,8 +28,7 @@ from arbora.expand._cluster.constrained import (
     kmeans_model,
     pose_pool,
 )
-from arbora.infer.mixture.loop import MixtureFit, Schedule, best_of
-from arbora.infer.mixture.shards import place_rows
+from arbora.infer.mixture.loop import MixtureFit, Schedule, best_of, place_rows
 
 Matrix = NDArray[Any]
 _ROWS_AT_ONCE = 4096

@@ -29,8 +29,7 @@ from arbora.expand._cluster.constrained import (
     pose_pool,
 )
 from arbora.expand._cluster.kmeans import KMeansClustering, fit_kmeans
-from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule
-from arbora.infer.mixture.shards import place_rows
+from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, place_rows
 from arbora.infer.mixture.statistics import LinearScores, Stats, e_step
 
 Matrix = NDArray[Any]

@@ -26,8 +26,7 @@ from arbora.expand._fit.choosing import Chosen, Options, choose, learnable
 from arbora.expand._fit.fitting import Expanded, expand, ordered
 from arbora.expand._fit.group_model import GroupModel, MappedRows, by_blocks, own_probability
 from arbora.expand._fit.running import RunningSums, running_sums
-from arbora.infer.mixture.loop import Schedule
-from arbora.infer.mixture.shards import place_rows
+from arbora.infer.mixture.loop import Schedule, place_rows
 
 Matrix = NDArray[Any]
 MOST_ROWS = 100_000  # of a fit that is not done in batches
