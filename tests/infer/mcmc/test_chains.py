@@ -11,8 +11,7 @@ from arbora.core.monitor import Progress
 from arbora.engine import ThreadEngine
 from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains
 from arbora.infer.mcmc.diagnostics import compare_simulations
-from arbora.infer.mcmc.hmc import hamiltonian_step, start_step_size, update_step_size
-from arbora.infer.mcmc.slice_sampling import slice_step
+from arbora.infer.mcmc.hmc import hamiltonian_step, slice_step, start_step_size, update_step_size
 
 
 class Point(NamedTuple):

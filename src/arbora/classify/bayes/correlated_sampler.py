@@ -45,8 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, softmax
 
-from arbora.infer.mcmc.hmc import StepSize, hamiltonian_step, start_step_size, update_step_size
-from arbora.infer.mcmc.slice_sampling import slice_step
+from arbora.infer.mcmc.hmc import StepSize, hamiltonian_step, slice_step, start_step_size, update_step_size
 
 Floats = NDArray[np.float64]
 

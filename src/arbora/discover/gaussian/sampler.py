@@ -41,8 +41,8 @@ from arbora.discover.gaussian.normal_wishart import (
     prior_of,
     tabulate,
 )
+from arbora.infer.mcmc.hmc import slice_step
 from arbora.infer.mcmc.max_margin import Margin, draw_projections, hinge_losses
-from arbora.infer.mcmc.slice_sampling import slice_step
 from arbora.kernels.gibbs.normal_wishart import N_SCRATCH, Clusters, Prior, clear_cluster, student_matrix
 from arbora.kernels.gibbs.partitions import (
     MarginSlots,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from arbora.infer.mcmc.slice_sampling import slice_step
+from arbora.infer.mcmc.hmc import slice_step
 
 _WIDTH = 1.0  # first guess of the width of the density of a logarithm
 _LIMIT = 50.0  # of the logarithms of the concentrations
