@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from arbora.text.checks import check_collection, check_document
-from arbora.text.tokens import Rules
+from arbora.text.tokens import Rules, check_collection, check_document
 
 _MOST = 1 << 17  # words remembered
 _LONGEST = 64  # characters; longer words are looked up each time
