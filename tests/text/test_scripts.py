@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from arbora.text import LtcVectorizer
-from arbora.text.characters import grams_of_words
 from arbora.text.scripts import script_warning, split_any_script, without_spaces
+from arbora.text.terms import grams_of_words
 
 
 def test_text_without_spaces_is_cut_into_n_grams():

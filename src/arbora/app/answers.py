@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from arbora.classify import deciding_words, explain
 from arbora.core.chunks import split
 from arbora.core.validation import check_structure
-from arbora.text.characters import is_fragment
+from arbora.text.terms import is_fragment
 
 UNKNOWN_WORDS = "none of its words is known to the model"
 N_NEAREST = 3

@@ -22,9 +22,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.estimator import warn_caller
 from arbora.core.validation import check_structure
-from arbora.text.characters import count_grams, grams_of_words, name_of_gram
 from arbora.text.known_words import KnownWords, count_known
-from arbora.text.terms import commonest_forms, count, document_frequencies, grams, join, number_stems, select
+from arbora.text.terms import (
+    commonest_forms,
+    count,
+    count_grams,
+    document_frequencies,
+    grams,
+    grams_of_words,
+    join,
+    name_of_gram,
+    number_stems,
+    select,
+)
 from arbora.text.tokens import (
     AUTO_PATTERN,
     Rules,

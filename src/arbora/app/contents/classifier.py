@@ -20,7 +20,7 @@ from arbora.app.evaluation_tables import evaluation_text
 from arbora.app.folder import Content
 from arbora.classify import words_of_nodes
 from arbora.structure import Hierarchy
-from arbora.text.characters import is_fragment
+from arbora.text.terms import is_fragment
 
 _PER_WORD = 8  # features to look at for each word to list, if there are character n-grams
 _MOST_TEXTS = 20_000  # documents whose words are counted
