@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from arbora.text import LtcVectorizer
-from arbora.text.scripts import script_warning, split_any_script, without_spaces
+from arbora.text.languages import script_warning, split_any_script, without_spaces
 from arbora.text.terms import grams_of_words
 
 

@@ -11,7 +11,7 @@ from arbora.app.documents.collection import Documents
 from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Progress
 from arbora.text import ENGLISH_STOP_WORDS, LtcVectorizer
-from arbora.text.scripts import script_warning
+from arbora.text.languages import script_warning
 
 _LANGUAGE_TEXTS = 500  # read to guess the language
 _STOP_WORDS = 0.1  # least share of stop words in a language

@@ -83,7 +83,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
     token_pattern : str, default="auto"
         Regular expression of a token; if it has a capturing group, the group is the token. "auto": words of two or
         more letters, digits or underscores, as scikit-learn's ``r"(?u)\b\w\w+\b"``; emoji are tokens too, and text
-        without spaces between words (Chinese, Japanese, Thai) is cut into n-grams, see `arbora.text.scripts`. "all":
+        without spaces between words (Chinese, Japanese, Thai) is cut into n-grams, see `arbora.text.languages`. "all":
         also words of one character.
     vocabulary : list of str or None, default=None
         Words or n-grams to use as columns, in this order, instead of learning them. Each is analysed like the

@@ -6,7 +6,7 @@ stemming are then handled once per distinct word, not once per occurrence.
 With the token pattern ``\b\w\w+\b``, and with ``"auto"``, ASCII documents are split by ``str.translate`` and
 ``str.split``. This is four times faster than the regular expression and gives the same tokens: every non-word
 character becomes a space, and words of one character are dropped with the stop words. Other documents are split by
-the regular expression, or for ``"auto"`` as `arbora.text.scripts` describes.
+the regular expression, or for ``"auto"`` as `arbora.text.languages` describes.
 """
 
 import re
@@ -23,8 +23,7 @@ import numpy.typing as npt
 import Stemmer
 from sklearn.feature_extraction.text import strip_accents_ascii, strip_accents_unicode
 
-from arbora.text.scripts import split_any_script
-from arbora.text.stop_words import resolve_stop_words
+from arbora.text.languages import resolve_stop_words, split_any_script
 
 # --- Validation of documents and parameters -----------------------------------------------------------------
 
@@ -97,7 +96,7 @@ TOKEN_PATTERN = r"(?u)\b\w\w+\b"
 """Two or more letters, digits or underscores; scikit-learn's default."""
 
 AUTO_PATTERN = "auto"
-"""As `TOKEN_PATTERN`, with n-grams of text without spaces, and emoji; see `arbora.text.scripts`."""
+"""As `TOKEN_PATTERN`, with n-grams of text without spaces, and emoji; see `arbora.text.languages`."""
 
 ALL_PATTERN = "all"
 """As `AUTO_PATTERN`, and words of one character."""

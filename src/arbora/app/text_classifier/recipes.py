@@ -21,7 +21,7 @@ from sklearn.base import clone
 
 from arbora.app.text_rows import TextOptions, make_vectorizer
 from arbora.text import LtcVectorizer
-from arbora.text.scripts import is_one_letter, without_spaces
+from arbora.text.languages import is_one_letter, without_spaces
 from arbora.text.tokens import ALL_PATTERN, AUTO_PATTERN, drop_words, take_documents, tokenize
 
 CHARACTERS = (3, 4)  # lengths of the character n-grams
