@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import arbora.text.known_words as known_words
 from arbora.text import LtcVectorizer
+from arbora.text.counts import ltc_rows
 from arbora.text.tokens import tokenize
-from arbora.text.weights import ltc_rows
 
 DOCUMENTS = [
     "The trees of the sea",

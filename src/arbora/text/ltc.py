@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.estimator import warn_caller
 from arbora.core.validation import check_structure
+from arbora.text.counts import inverse_document_frequency, ltc_rows, side_by_side
 from arbora.text.known_words import KnownWords, count_known
 from arbora.text.terms import (
     commonest_forms,
@@ -46,7 +47,6 @@ from arbora.text.tokens import (
     stems_of_document,
     tokenize,
 )
-from arbora.text.weights import inverse_document_frequency, ltc_rows, side_by_side
 
 
 class LtcVectorizer(TransformerMixin, BaseEstimator):
