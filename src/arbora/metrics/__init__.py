@@ -6,8 +6,16 @@ Where scikit-learn has the same measure, the values are equal.
 
 from arbora.metrics.bootstrap import Interval, bootstrap_interval
 from arbora.metrics.calibration import ReliabilityCurve, expected_calibration_error, reliability_curve
-from arbora.metrics.class_size import THESIS_BINS, compare_by_class_size, f1_by_class_size
-from arbora.metrics.classification import ClassScores, f1_report, macro_f1, micro_f1, precision_recall_f1
+from arbora.metrics.classification import (
+    THESIS_BINS,
+    ClassScores,
+    compare_by_class_size,
+    f1_by_class_size,
+    f1_report,
+    macro_f1,
+    micro_f1,
+    precision_recall_f1,
+)
 from arbora.metrics.clustering import (
     ClusteringScores,
     adjusted_rand_index,

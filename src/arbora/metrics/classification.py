@@ -19,14 +19,14 @@ resulting values, are those of scikit-learn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from arbora.metrics.labels import to_indicators
-from arbora.metrics.table import Table
+from arbora.metrics.labels import Indicators, factorize, read_labels, suggest, to_indicators
+from arbora.metrics.table import Table, improvement
 
 
 class ClassCounts(NamedTuple):
@@ -259,4 +259,291 @@ def f1_report(
         ("Class", "Precision", "Recall", "F1", "Support"),
         (*rows, ("micro average", *micro, total), ("macro average", *macro, total)),
         ("", "percent", "percent", "percent", "d"),
+    )
+
+
+# --- F1 averaged within groups of classes, for one system or for several side by side -----------------------
+#
+# Used for F1 by level of a hierarchy and by class size.
+
+
+Average = Literal["macro", "micro"]
+Counted = Literal["seen", "true", "all"]
+
+
+class GroupedF1(NamedTuple):
+    """Micro- and macro-F1 by system and group (NaN for a group without classes), and classes in each group."""
+
+    micro: np.ndarray
+    macro: np.ndarray
+    n_classes: np.ndarray
+
+
+def choose_classes(counts: Sequence[ClassCounts], counted: str, name: str) -> np.ndarray:
+    """Mark the classes to average over, the same ones for all systems.
+
+    ``"seen"``: true or predicted by any system; ``"true"``: true at least once; ``"all"``: every class.
+    ``name`` is the name of the option in error messages.
+    """
+    true: np.ndarray = counts[0].actual > 0
+    if counted == "seen":
+        return np.asarray(np.any([true, *(count.predicted > 0 for count in counts)], axis=0))
+    if counted == "true":
+        return true
+    if counted == "all":
+        return np.ones_like(true)
+    raise ValueError(f"{name} must be 'seen', 'true' or 'all', got {counted!r}")
+
+
+def average_groups(counts: Sequence[ClassCounts], groups: np.ndarray, n_groups: int) -> GroupedF1:
+    """Average the F1 of each system within each group; classes with a negative group are left out.
+
+    Examples
+    --------
+    >>> counts = ClassCounts(np.array([1, 1, 0]), np.array([1, 2, 1]), np.array([1, 1, 0]))
+    >>> average_groups([counts], np.array([0, 1, 1]), 2).macro
+    array([[1.        , 0.33333333]])
+    """
+    inside = groups >= 0
+    place = groups[inside]
+
+    def total(values: np.ndarray) -> np.ndarray:
+        return np.bincount(place, weights=values[inside], minlength=n_groups)
+
+    n_classes = np.bincount(place, minlength=n_groups)
+    micro = np.array([class_f1(ClassCounts(*map(total, count))) for count in counts])
+    macro = np.array([divide(total(class_f1(count)), n_classes, np.nan) for count in counts])
+    return GroupedF1(np.where(n_classes > 0, micro, np.nan), macro, n_classes)
+
+
+def single_table(head: str, keys: Sequence[Any], scores: GroupedF1, size_name: str) -> Table:
+    """Tabulate one system: group, micro-F1, macro-F1, number of classes."""
+    columns = (scores.micro[0], scores.macro[0], scores.n_classes)
+    return Table(
+        (head, "Micro-F1", "Macro-F1", size_name),
+        tuple(zip(keys, *(column.tolist() for column in columns), strict=True)),
+        ("", "percent", "percent", "d"),
+    )
+
+
+def side_by_side(
+    head: str,
+    keys: Sequence[Any],
+    names: Sequence[str],
+    scores: GroupedF1,
+    size_name: str,
+    *,
+    average: Average,
+    baseline: str,
+) -> Table:
+    """Tabulate several systems: group, score of each, gain of each over the baseline, number of classes."""
+    if average not in ("macro", "micro"):
+        raise ValueError(f"average must be 'macro' or 'micro', got {average!r}")
+    by_system = dict(zip(names, getattr(scores, average).tolist(), strict=True))
+    columns, formats, values = [head], [""], [list(keys)]
+    for name, score in by_system.items():
+        columns.append(f"{name} {average.capitalize()}-F1")
+        formats.append("percent")
+        values.append(score)
+        if name != baseline:
+            columns.append(f"{name} gain")
+            formats.append("gain")
+            values.append(list(map(improvement, score, by_system[baseline])))
+    return Table(
+        (*columns, size_name),
+        tuple(zip(*values, scores.n_classes.tolist(), strict=True)),
+        (*formats, "d"),
+        note=f"gain: relative to {baseline}" if len(names) > 1 else "",
+    )
+
+
+def choose_baseline(systems: Mapping[str, Any], baseline: str | None) -> str:
+    """Return the name of the baseline (by default the first system) after checking that it exists."""
+    if not systems:
+        raise ValueError("predictions is empty: give at least one named system")
+    names = list(systems)
+    if baseline is not None and baseline not in names:
+        raise ValueError(f"baseline {baseline!r} is not among the predictions{suggest(baseline, names)}")
+    return names[0] if baseline is None else baseline
+
+
+def named_arguments(y_true: Any, predictions: Mapping[str, Any]) -> dict[str, Any]:
+    """Map the names that error messages use to truth and predictions."""
+    return {"y_true": y_true, **{f"predictions[{name!r}]": y for name, y in predictions.items()}}
+
+
+# --- F1 of classes grouped by their number of training instances (Table 3.7 of Gopal's thesis) --------------
+#
+# A hierarchy should help rare classes most. A single macro-average over all classes does not show whether it does.
+
+
+Bins = Sequence[tuple[int, int | None]]
+
+THESIS_BINS: Bins = ((1, 5), (6, 10), (11, 20), (21, 50), (51, 100), (101, None))
+
+
+def count_training(y_train: Any) -> dict[Any, int]:
+    """Count the training rows of each class.
+
+    Parameters
+    ----------
+    y_train : mapping of class to count, 1-d array of labels, list of label lists, or 0/1 indicator matrix
+        A mapping is checked and copied.
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> count_training([["a", "b"], ["a"]])
+    {'a': 2, 'b': 1}
+    """
+    if isinstance(y_train, Mapping):
+        negative = [name for name, count in y_train.items() if not count >= 0]
+        if negative:
+            raise ValueError(
+                f"the training count of class {negative[0]!r} is {y_train[negative[0]]!r}: it must be at least 0"
+            )
+        return dict(y_train)
+    part = read_labels(y_train, "y_train")
+    if part.n_columns is not None:
+        return dict(enumerate(np.bincount(part.values, minlength=part.n_columns).tolist()))
+    classes, (codes,) = factorize([part], ["y_train"])
+    return dict(zip(classes.tolist(), np.bincount(codes, minlength=len(classes)).tolist(), strict=True))
+
+
+def _check_bins(bins: Bins) -> list[tuple[int, float]]:
+    try:
+        closed = [(low, np.inf if high is None else high) for low, high in bins]
+    except TypeError:
+        raise ValueError(
+            f"bins must be (smallest, largest) pairs such as (1, 5), (6, None), got {bins!r}"
+        ) from None
+    if not closed:
+        raise ValueError("bins is empty: give (smallest, largest) pairs such as (1, 5)")
+    for (low, high), (following, _) in zip(closed, [*closed[1:], (np.inf, np.inf)], strict=True):
+        if not 0 <= low <= high or (high >= following and following < np.inf):
+            raise ValueError(
+                f"bins must be rising (smallest, largest) pairs that do not overlap, got {tuple(bins)}"
+            )
+    return closed
+
+
+def _name_bin(low: int, high: float) -> str:
+    if np.isinf(high):
+        return f"> {low - 1}"
+    return str(low) if low == high else f"{low}-{int(high)}"
+
+
+def _by_size(read: Indicators, y_train: Any, bins: Bins, classes: str) -> tuple[list[str], GroupedF1]:
+    """Names of the bins and the F1 of each system in each bin."""
+    training = count_training(y_train)
+    counts = [count_classes(read.matrices[0], system) for system in read.matrices[1:]]
+    counted = choose_classes(counts, classes, "classes")
+    sizes = np.fromiter((training.get(name, 0) for name in read.classes.tolist()), np.int64)
+    edges = _check_bins(bins)
+    if counted.any() and not sizes[counted].any():
+        raise ValueError(
+            f"no class of the test data, such as {read.classes[counted][0]!r}, is in the training data: "
+            "use the same class names in both"
+        )
+    # Classes without training data get their own row; otherwise the table would omit them.
+    if edges[0][0] > 0 and (counted & (sizes == 0)).any():
+        edges.insert(0, (0, 0))
+    low, high = np.array(edges).T
+    groups = np.searchsorted(low, sizes, side="right") - 1
+    groups[(groups < 0) | (sizes > high[groups]) | ~counted] = -1
+    return [_name_bin(*edge) for edge in edges], average_groups(counts, groups, len(edges))
+
+
+def f1_by_class_size(
+    y_true: Any, y_pred: Any, y_train: Any, *, bins: Bins = THESIS_BINS, classes: Counted = "seen"
+) -> Table:
+    """Micro- and macro-F1 of classes grouped by their number of training instances.
+
+    Parameters
+    ----------
+    y_true, y_pred : 1-d array of labels, list of label lists, or 0/1 indicator matrix (dense or sparse)
+        Truth and predictions on test data.
+    y_train : labels of the training data in the same form, or mapping of class to count
+        Training data, from which class sizes are counted.
+    bins : sequence of (smallest, largest) pairs, default=THESIS_BINS
+        Increasing pairs that do not overlap. ``None`` as the last ``largest`` means no limit. If some classes
+        have no training data and no bin contains 0, a first row ``0`` is added. Classes between two bins are
+        left out.
+    classes : {"seen", "true", "all"}, default="seen"
+        Classes to average: those true or predicted in some test row, those true in some row, or all (all
+        columns of indicator matrices).
+
+    Returns
+    -------
+    Table
+        Columns ``# Training instances, Micro-F1, Macro-F1, # Classes``.
+
+    Examples
+    --------
+    >>> train = ["cat"] * 8 + ["dog"] * 3 + ["cow"]
+    >>> print(f1_by_class_size(["cat", "dog", "cow"], ["cat", "dog", "dog"], train, bins=[(1, 5), (6, None)]))
+    # Training instances  Micro-F1  Macro-F1  # Classes
+    --------------------  --------  --------  ---------
+    1-5                      50.00     33.33          2
+    > 5                     100.00    100.00          1
+    """
+    read = to_indicators({"y_true": y_true, "y_pred": y_pred})
+    names, scores = _by_size(read, y_train, bins, classes)
+    return single_table("# Training instances", names, scores, "# Classes")
+
+
+def compare_by_class_size(
+    y_true: Any,
+    predictions: Mapping[str, Any],
+    y_train: Any,
+    *,
+    bins: Bins = THESIS_BINS,
+    average: Average = "macro",
+    baseline: str | None = None,
+    classes: Counted = "seen",
+) -> Table:
+    """F1 by class size of several systems, with gains over a baseline, as in Table 3.7 of the thesis.
+
+    Parameters
+    ----------
+    y_true, y_train, bins
+        As in :func:`f1_by_class_size`.
+    predictions : mapping of str to labels
+        Name of each system and its predictions.
+    average : {"macro", "micro"}, default="macro"
+        Which F1 to show.
+    baseline : str, optional
+        System that gains are relative to; by default the first.
+    classes : {"seen", "true", "all"}, default="seen"
+        As in :func:`f1_by_class_size`, but seen in the truth or in **any** prediction.
+
+    Returns
+    -------
+    Table
+
+    Examples
+    --------
+    >>> train, truth = {"cat": 8, "dog": 3, "cow": 1}, ["cat", "dog", "cow"]
+    >>> systems = {"flat": ["cat", "dog", "dog"], "tree": truth}
+    >>> print(compare_by_class_size(truth, systems, train, bins=[(1, 5), (6, None)]))
+    # Training instances  flat Macro-F1  tree Macro-F1   tree gain  # Classes
+    --------------------  -------------  -------------  ----------  ---------
+    1-5                           33.33         100.00  (+200.00%)          2
+    > 5                          100.00         100.00    (+0.00%)          1
+    gain: relative to flat
+    """
+    baseline = choose_baseline(predictions, baseline)
+    read = to_indicators(named_arguments(y_true, predictions))
+    names, scores = _by_size(read, y_train, bins, classes)
+    return side_by_side(
+        "# Training instances",
+        names,
+        list(predictions),
+        scores,
+        "# Classes",
+        average=average,
+        baseline=baseline,
     )

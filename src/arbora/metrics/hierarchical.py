@@ -21,14 +21,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from arbora.metrics.classification import ClassCounts, count_classes, count_ratios
-from arbora.metrics.grouped import (
+from arbora.metrics.classification import (
     Average,
+    ClassCounts,
     Counted,
     GroupedF1,
     average_groups,
     choose_baseline,
     choose_classes,
+    count_classes,
+    count_ratios,
     named_arguments,
     side_by_side,
     single_table,

@@ -21,8 +21,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse, stats
 
-from arbora.metrics.classification import class_f1, count_classes, macro_average, micro_average
-from arbora.metrics.grouped import choose_baseline, named_arguments
+from arbora.metrics.classification import (
+    choose_baseline,
+    class_f1,
+    count_classes,
+    macro_average,
+    micro_average,
+    named_arguments,
+)
 from arbora.metrics.labels import Indicators, to_indicators
 from arbora.metrics.table import Marked, Table
 
