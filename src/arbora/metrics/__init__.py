@@ -5,7 +5,12 @@ Where scikit-learn has the same measure, the values are equal.
 """
 
 from arbora.metrics.bootstrap import Interval, bootstrap_interval
-from arbora.metrics.calibration import ReliabilityCurve, expected_calibration_error, reliability_curve
+from arbora.metrics.calibration import (
+    ReliabilityCurve,
+    calibration_by_level,
+    expected_calibration_error,
+    reliability_curve,
+)
 from arbora.metrics.classification import (
     THESIS_BINS,
     ClassScores,
@@ -37,7 +42,6 @@ from arbora.metrics.hierarchical import (
     hierarchical_precision_recall_f1,
     tree_induced_error,
 )
-from arbora.metrics.level_calibration import calibration_by_level
 from arbora.metrics.ranking import precision_at_k, r_precision_at_k
 from arbora.metrics.significance import Significance, compare, paired_t_test, sign_test, wilcoxon_test
 from arbora.metrics.table import Table
