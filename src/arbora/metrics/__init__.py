@@ -4,7 +4,6 @@ Labels are a 1-d array of names or ids, a list of label lists, or a 0/1 indicato
 Where scikit-learn has the same measure, the values are equal.
 """
 
-from arbora.metrics.bootstrap import Interval, bootstrap_interval
 from arbora.metrics.calibration import (
     ReliabilityCurve,
     calibration_by_level,
@@ -43,7 +42,15 @@ from arbora.metrics.hierarchical import (
     tree_induced_error,
 )
 from arbora.metrics.ranking import precision_at_k, r_precision_at_k
-from arbora.metrics.significance import Significance, compare, paired_t_test, sign_test, wilcoxon_test
+from arbora.metrics.significance import (
+    Interval,
+    Significance,
+    bootstrap_interval,
+    compare,
+    paired_t_test,
+    sign_test,
+    wilcoxon_test,
+)
 from arbora.metrics.table import Table
 
 __all__ = [

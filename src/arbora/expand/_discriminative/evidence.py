@@ -20,7 +20,7 @@ from scipy.stats import chi2
 
 from arbora.expand._discriminative.cost import cost_of_counts
 from arbora.expand._discriminative.labels import Labels
-from arbora.metrics.bootstrap import Interval
+from arbora.metrics.significance import Interval
 from arbora.metrics.table import Table
 
 Matrix = NDArray[Any]

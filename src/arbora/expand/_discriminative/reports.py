@@ -18,7 +18,7 @@ from arbora.expand._discriminative.evidence import (
 )
 from arbora.expand._discriminative.labels import Labels, code_labels
 from arbora.expand._discriminative.profile import Profile, profile_clusters
-from arbora.metrics.bootstrap import Interval
+from arbora.metrics.significance import Interval
 
 Matrix = NDArray[Any]
 _NAMED = 5  # unseen labels that a warning names
