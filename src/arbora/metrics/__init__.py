@@ -22,17 +22,19 @@ from arbora.metrics.classification import (
 )
 from arbora.metrics.clustering import (
     ClusteringScores,
+    ExpansionScores,
     adjusted_rand_index,
     clustering_macro_f1,
     clustering_report,
     contingency_table,
     discriminative_cost,
+    expansion_accuracy,
+    hungarian_accuracy,
     mutual_information,
     normalized_mutual_information,
     purity,
     rand_index,
 )
-from arbora.metrics.expansion import ExpansionScores, expansion_accuracy, hungarian_accuracy
 from arbora.metrics.hierarchical import (
     HierarchicalScores,
     compare_by_level,
