@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from arbora.structure import ancestry, arrays
+from arbora.structure import arrays
+from arbora.structure import arrays as ancestry
 from arbora.structure.arrays import Csr, Ids
 from arbora.structure.errors import CycleError, StructureError
 from arbora.structure.named_nodes import NamedNodes
