@@ -1,16 +1,133 @@
 """`Hierarchy`: a tree, a forest or a DAG of named classes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from arbora.structure import build, render, reshape
-from arbora.structure.arrays import Ids
+from arbora.structure import build
+from arbora.structure.arrays import Csr, Ids, jump_to_end
+from arbora.structure.build import Coded, code_edges
 from arbora.structure.coded import CodedHierarchy
+from arbora.structure.errors import StructureError
 from arbora.structure.graph import LabelGraph
-from arbora.structure.names import as_list, counted
+from arbora.structure.names import Names, as_list, counted
 from arbora.structure.read import FilePath, naming, read_hierarchy
+
+# --- A hierarchy drawn as text ------------------------------------------------------------------------------
+
+
+def tree_lines(
+    names: Names, children: Csr, roots: Ids, max_depth: int | None, max_children: int | None, counts: Any
+) -> Iterator[str]:
+    """Lines of the drawn tree; a node with several parents is expanded at its first occurrence only."""
+    suffixes = _suffixes(names, counts)
+    shown: set[int] = set()
+    # An entry is a node id, or minus the number of omitted siblings. No recursion: chains may be deep.
+    stack = [("", "", entry, 0) for entry in _shorten(roots, max_children)]
+    while stack:
+        prefix, branch, entry, depth = stack.pop()
+        if entry < 0:
+            yield f"{prefix}{branch}... ({-entry} more)"
+            continue
+        below = children.indices[children.indptr[entry] : children.indptr[entry + 1]]
+        again = below.size > 0 and entry in shown
+        shown.add(entry)
+        yield f"{prefix}{branch}{names[entry]}{suffixes(entry)}{' (see above)' if again else ''}"
+        if again or not below.size:
+            continue
+        inner = prefix + {"": "", "├── ": "│   ", "└── ": "    "}[branch]
+        cut = max_depth is not None and depth >= max_depth
+        entries = [-below.size] if cut else _shorten(below, max_children)
+        last = ["└── ", *["├── "] * (len(entries) - 1)]
+        stack += [(inner, mark, entry, depth + 1) for mark, entry in zip(last, entries, strict=True)]
+
+
+def _shorten(ids: Ids, max_children: int | None) -> list[int]:
+    """Ids in reverse order (for the stack); omitted ids are replaced by minus their number."""
+    left_out = 0 if max_children is None else max(ids.size - max_children, 0)
+    kept = ids[: ids.size - left_out].tolist()[::-1]
+    return [-left_out, *kept] if left_out else kept
+
+
+def _suffixes(names: Names, counts: Any) -> Any:
+    if counts is None:
+        return lambda node: ""
+    if isinstance(counts, Mapping):
+        return lambda node: f" ({counts[names[node]]})" if names[node] in counts else ""
+    values = np.asarray(counts)
+    if values.shape != names.shape:
+        raise StructureError(f"counts has shape {values.shape}: give one number per node ({names.size})")
+    return lambda node: f" ({values[node]})"
+
+
+# --- Changes to a hierarchy as functions of its names and coded edges: restrict, collapse, spawn, join, extend ---
+
+
+def restrict(names: Names, edges: Ids, kept: NDArray[np.bool_]) -> Coded:
+    """Keep some nodes, in their order, and the edges between them."""
+    new_id = np.cumsum(kept) - 1
+    inside = kept[edges].all(axis=1)
+    return Coded(names[kept].tolist(), new_id[edges[inside]])
+
+
+def collapse_chains(names: Names, edges: Ids, keep: Ids) -> tuple[Coded, dict[Any, Any]]:
+    """Replace each node with exactly one child by that child, except the nodes of ``keep``."""
+    n_nodes = names.size
+    dropped = np.bincount(edges[:, 0], minlength=n_nodes) == 1
+    dropped[keep] = False
+    hop = np.arange(n_nodes)
+    skipped = edges[dropped[edges[:, 0]]]
+    hop[skipped[:, 0]] = skipped[:, 1]
+    arrived = jump_to_end(hop)
+    assert arrived is not None, "a hierarchy has no cycle"
+    survivor = arrived[0]
+    rest = edges[~dropped[edges[:, 0]]]
+    moved = np.column_stack([rest[:, 0], survivor[rest[:, 1]]])
+    gone = np.flatnonzero(dropped)
+    mapping = dict(zip(names[gone].tolist(), names[survivor[gone]].tolist(), strict=True))
+    return restrict(names, moved, ~dropped), mapping
+
+
+def append_leaves(edges: Ids, n_nodes: int, parents: Ids) -> Ids:
+    """Edges with a new leaf below each of ``parents``; the leaves have the ids n_nodes, n_nodes + 1, ...
+
+    Examples
+    --------
+    >>> append_leaves(np.array([[0, 1]]), 2, np.array([0])).tolist()
+    [[0, 1], [0, 2]]
+    """
+    new = n_nodes + np.arange(len(parents))
+    return np.concatenate([edges, np.column_stack([parents, new])])
+
+
+def spawn_leaves(names: Names, edges: Ids, internal: Ids, suffix: str) -> tuple[Coded, dict[Any, Any]]:
+    """Give each node of ``internal`` a new child leaf, named after it."""
+    mapping = {name: f"{name}{suffix}" for name in names[internal].tolist()}
+    taken = set(names.tolist()).intersection(mapping.values())
+    if taken:
+        raise StructureError(f"{min(taken)!r} is a node already: choose another suffix than {suffix!r}")
+    grown = append_leaves(edges, names.size, internal)
+    return Coded([*names.tolist(), *mapping.values()], grown), mapping
+
+
+def join_roots(names: Names, edges: Ids, roots: Ids, name: Any) -> Coded:
+    """Put a new node above all roots; it gets the last id."""
+    if name in set(names.tolist()):
+        raise StructureError(f"{name!r} is a node already: choose another name for the root")
+    above = np.column_stack([np.full(roots.size, names.size), roots])
+    return Coded([*names.tolist(), name], np.concatenate([edges, above]))
+
+
+def extend(names: Names, edges: Ids, new_edges: Any, nodes: Iterable[Any]) -> Coded:
+    """Add edges and nodes; old nodes keep their ids, new ones follow."""
+    known: Sequence[Any] = names.tolist()
+    new = code_edges(new_edges, nodes=dict.fromkeys([*known, *nodes]))
+    return Coded(new.names, np.concatenate([edges, new.edges]))
+
+
+# --- `Hierarchy`: a tree, a forest or a DAG of named classes ------------------------------------------------
 
 
 class Reshaped(NamedTuple):
@@ -293,7 +410,7 @@ class Hierarchy(CodedHierarchy):
         node = self.id_of(name)
         kept = np.zeros(self.n_nodes, dtype=bool)
         kept[self.descendant_ids(node)] = kept[node] = True
-        return Hierarchy(*reshape.restrict(self.names, self.edges, kept))
+        return Hierarchy(*restrict(self.names, self.edges, kept))
 
     def collapse_chains(self, keep: Iterable[Any] = ()) -> Reshaped:
         """Remove nodes with exactly one child; the lowest name of each chain is kept.
@@ -321,7 +438,7 @@ class Hierarchy(CodedHierarchy):
         >>> h.collapse_chains(keep=["b"]).hierarchy.to_edges()
         [('root', 'b'), ('root', 'd'), ('b', 'c')]
         """
-        coded, mapping = reshape.collapse_chains(self.names, self.edges, self.encode(keep))
+        coded, mapping = collapse_chains(self.names, self.edges, self.encode(keep))
         return Reshaped(Hierarchy(*coded), mapping)
 
     def spawn_leaves(self, nodes: Iterable[Any], suffix: str = "/*") -> Reshaped:
@@ -350,7 +467,7 @@ class Hierarchy(CodedHierarchy):
         """
         wanted = np.unique(self.encode(nodes))
         internal = wanted[~self.is_leaf[wanted]]
-        coded, mapping = reshape.spawn_leaves(self.names, self.edges, internal, suffix)
+        coded, mapping = spawn_leaves(self.names, self.edges, internal, suffix)
         return Reshaped(Hierarchy(*coded), mapping)
 
     def join_roots(self, name: Any = "root") -> "Hierarchy":
@@ -366,7 +483,7 @@ class Hierarchy(CodedHierarchy):
         """
         if self.root_ids.size == 1:
             return self
-        return Hierarchy(*reshape.join_roots(self.names, self.edges, self.root_ids, name))
+        return Hierarchy(*join_roots(self.names, self.edges, self.root_ids, name))
 
     def with_edges(self, new_edges: Any, nodes: Iterable[Any] = ()) -> "Hierarchy":
         """Add (parent, child) pairs and nodes; old nodes keep their ids, new ones follow.
@@ -377,7 +494,7 @@ class Hierarchy(CodedHierarchy):
         >>> Hierarchy.from_edges([("a", "b")]).with_edges([("b", "c")]).names
         array(['a', 'b', 'c'], dtype=object)
         """
-        return Hierarchy(*reshape.extend(self.names, self.edges, new_edges, nodes))
+        return Hierarchy(*extend(self.names, self.edges, new_edges, nodes))
 
     # ---- convert and print --------------------------------------------------------------------------
 
@@ -434,7 +551,7 @@ class Hierarchy(CodedHierarchy):
         │   └── ai
         └── rec (3)
         """
-        lines = render.tree_lines(self.names, self._children, self.root_ids, max_depth, max_children, counts)
+        lines = tree_lines(self.names, self._children, self.root_ids, max_depth, max_children, counts)
         return "\n".join(lines)
 
     def __repr__(self) -> str:

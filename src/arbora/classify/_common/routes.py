@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.structure import Hierarchy
-from arbora.structure.reshape import append_leaves, restrict
+from arbora.structure.hierarchy import append_leaves, restrict
 
 
 def build_routes(hierarchy: Hierarchy, class_nodes: NDArray[np.int64]) -> tuple[Hierarchy, NDArray[np.int64]]:

@@ -34,7 +34,7 @@ from arbora.classify._linear.elimination import Precision, covariance_factor, el
 from arbora.core.chunks import require_memory
 from arbora.kernels.tree import count_factor
 from arbora.structure import Hierarchy, LabelGraph
-from arbora.structure.reshape import append_leaves
+from arbora.structure.hierarchy import append_leaves
 
 RIDGE = 0.01  # of a graph at full coupling
 _FACTOR_BYTES = 44  # of an entry of a Cholesky factor: SuperLU keeps two, and copies of both
