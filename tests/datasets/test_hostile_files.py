@@ -26,7 +26,7 @@ from arbora.datasets import (
 from arbora.datasets.readers import svmlight
 from arbora.datasets.readers.npz import read_npz
 from arbora.structure import Hierarchy, StructureError
-from arbora.structure import read as structure_read
+from arbora.structure import build as structure_read
 
 ARFF = "@relation r\n@attribute a numeric\n@attribute class hierarchical 1,1/2\n@data\n0.5,1/2\n"
 

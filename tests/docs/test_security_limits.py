@@ -8,7 +8,7 @@ import h11._connection
 from arbora.datasets import base
 from arbora.datasets.readers import files, svmlight
 from arbora.explore.limits import Limits
-from arbora.structure import read
+from arbora.structure import build as read
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 

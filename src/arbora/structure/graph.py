@@ -11,10 +11,10 @@ from scipy.sparse import csgraph
 
 from arbora.structure import build
 from arbora.structure.arrays import Ids
+from arbora.structure.build import FilePath, naming, read_graph
 from arbora.structure.errors import StructureError
 from arbora.structure.named_nodes import NamedNodes
 from arbora.structure.names import as_list, counted, freeze
-from arbora.structure.read import FilePath, naming, read_graph
 
 
 def merge_edges(edges: Ids, weights: NDArray[np.float64], n_nodes: int) -> tuple[Ids, Ids]:

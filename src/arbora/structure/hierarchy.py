@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 
 from arbora.structure import build
 from arbora.structure.arrays import Csr, Ids, jump_to_end
-from arbora.structure.build import Coded, code_edges
+from arbora.structure.build import Coded, FilePath, code_edges, naming, read_hierarchy
 from arbora.structure.coded import CodedHierarchy
 from arbora.structure.errors import StructureError
 from arbora.structure.graph import LabelGraph
 from arbora.structure.names import Names, as_list, counted
-from arbora.structure.read import FilePath, naming, read_hierarchy
 
 # --- A hierarchy drawn as text ------------------------------------------------------------------------------
 
