@@ -24,7 +24,7 @@ from arbora.app.folder import Folder, FolderError
 from arbora.app.marking import mark_words
 from arbora.app.text_rows import feature_names, transform_rows
 from arbora.core.estimator import warn_caller
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import DataFormatError
 from arbora.datasets.readers.skipped import SkippedRecords, SkippedWarning
 
 BATCH = 256

@@ -1,7 +1,6 @@
 """Data sets: readers of common file formats, real sets by name, generators with known truth, a built-in corpus."""
 
-from arbora.datasets.base import Dataset, Split
-from arbora.datasets.errors import DataFileError, DataFormatError
+from arbora.datasets.base import DataFileError, DataFormatError, Dataset, Split
 from arbora.datasets.load import available, data_folder, load
 from arbora.datasets.python_docs import load_python_docs
 from arbora.datasets.readers.arff import HmcData, read_hmc_arff

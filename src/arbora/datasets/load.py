@@ -14,8 +14,7 @@ from typing import Any
 
 from arbora.datasets import collections_classify as classify
 from arbora.datasets import collections_cluster as cluster
-from arbora.datasets.base import Dataset
-from arbora.datasets.errors import did_you_mean
+from arbora.datasets.base import Dataset, did_you_mean
 
 VARIABLE = "ARBORA_DATA"
 _YEAST = "yeast_funcat_go"  # a folder that holds several sets

@@ -24,8 +24,7 @@ from arbora.app.documents.labels import tree_of_model
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content, full_about
 from arbora.core.validation import check_size, check_structure
-from arbora.datasets.base import name_array
-from arbora.datasets.errors import did_you_mean
+from arbora.datasets.base import did_you_mean, name_array
 from arbora.structure import Hierarchy
 
 _NO_ROWS = "No documents were given: the page shows the structure and its words, without sizes."

@@ -10,7 +10,7 @@ from hashlib import blake2b
 import numpy as np
 
 from arbora.app.documents.collection import Documents
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import DataFormatError
 
 DUPLICATE = "the text is that of an earlier document"
 OTHER_LABEL = "the text is that of an earlier document with another label"

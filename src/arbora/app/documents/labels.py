@@ -8,8 +8,7 @@ from typing import Any
 
 from arbora.app.documents.collection import Documents
 from arbora.core.estimator import warn_caller
-from arbora.datasets.base import ROOT, label_names
-from arbora.datasets.errors import DataFormatError, did_you_mean
+from arbora.datasets.base import ROOT, DataFormatError, did_you_mean, label_names
 from arbora.structure import Hierarchy
 
 _DEEPEST = 1000  # levels of a label that is a path

@@ -25,8 +25,7 @@ from arbora.app.documents.source import (
 from arbora.app.documents.times import drop_bad_times
 from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Progress
-from arbora.datasets.base import ROOT, path_edges
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import ROOT, DataFormatError, path_edges
 from arbora.datasets.readers.npz import read_npz
 from arbora.datasets.readers.skipped import SkippedRecords, SkippedWarning
 from arbora.datasets.readers.svmlight import read_svmlight

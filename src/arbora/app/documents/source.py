@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import DataFormatError
 from arbora.datasets.readers.encodings import AUTO, LineDecoder, check_encoding
 from arbora.datasets.readers.files import MAX_UNPACKED, TOO_LARGE, open_bytes
 from arbora.datasets.readers.skipped import SkippedRecords, raise_errors

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.app.documents.collection import Documents
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import DataFormatError
 
 MOST_BINS = 60  # more are not readable in a figure
 BAD_TIME = "the time is no number and no date"

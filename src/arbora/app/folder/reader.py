@@ -31,7 +31,7 @@ from arbora.app.folder.layout import (
     TIME,
     FolderError,
 )
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import DataFormatError
 from arbora.datasets.readers.npz import read_arrays
 from arbora.io import load
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from arbora.datasets.base import ROOT, name_array, path_edges
-from arbora.datasets.errors import DataFormatError, did_you_mean
+from arbora.datasets.base import ROOT, DataFormatError, did_you_mean, name_array, path_edges
 from arbora.datasets.readers.columns import ColumnError, indicator_columns, number_column
 from arbora.datasets.readers.encodings import TextLines
 from arbora.datasets.readers.files import MAX_UNPACKED

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arbora.datasets.base import name_array
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import DataFormatError, name_array
 from arbora.datasets.readers.encodings import TextLines
 from arbora.datasets.readers.files import MAX_UNPACKED, read_chunks
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from arbora.datasets.errors import did_you_mean
+from arbora.datasets.base import did_you_mean
 
 
 class ColumnError(ValueError):

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import DataFormatError
 
 CHUNK_BYTES = 1 << 25  # bytes read at a time; bounds the memory for large files
 MAX_UNPACKED = 1 << 32  # default limit of the unpacked size of a compressed file, in bytes
@@ -65,7 +65,7 @@ def open_bytes(path: str | Path, max_unpacked: int | None = MAX_UNPACKED) -> Ite
         if magic.startswith(b"\x1f\x8b"):
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw))
         elif magic == b"\xfd7zXZ\x00":
-            stream = cast(BinaryIO, lzma.LZMAFile(raw))  # noqa: SIM115 - raw is closed by its own with
+            stream = cast(BinaryIO, lzma.LZMAFile(raw))
         elif magic.startswith(b"BZh"):
             stream = cast(BinaryIO, bz2.BZ2File(raw))
         if stream is not raw and max_unpacked is not None:

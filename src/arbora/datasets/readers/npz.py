@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
-from arbora.datasets.base import name_array
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import DataFormatError, name_array
 from arbora.datasets.readers.files import MAX_UNPACKED, refuse_unpacked
 
 _PARTS = ("data", "indices", "indptr", "shape")
@@ -87,7 +86,7 @@ def read_arrays(path: Path, max_unpacked: int | None = MAX_UNPACKED) -> dict[str
     >>> read_arrays(path, max_unpacked=1000)
     Traceback (most recent call last):
     ...
-    arbora.datasets.errors.DataFormatError: ... it unpacks to more than 1,000 bytes, the limit max_unpacked ...
+    arbora.datasets.base.DataFormatError: ... it unpacks to more than 1,000 bytes, the limit max_unpacked ...
     """
     try:
         with zipfile.ZipFile(path) as archive:

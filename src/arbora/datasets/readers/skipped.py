@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import DataFormatError
 
 _MOST_LINES = 20  # of the printed list
 _LONGEST = 240  # characters of a place and its problem

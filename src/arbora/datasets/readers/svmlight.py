@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import DataFormatError
 from arbora.datasets.readers.encodings import decode
 from arbora.datasets.readers.files import MAX_UNPACKED, open_bytes, read_chunks
 

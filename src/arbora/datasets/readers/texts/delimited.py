@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import DataFormatError
 from arbora.datasets.readers.encodings import AUTO, TextLines
 from arbora.datasets.readers.texts.html_text import clean_html
 from arbora.datasets.readers.texts.records import (

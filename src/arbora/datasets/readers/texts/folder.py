@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from arbora.datasets.base import ROOT
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import ROOT, DataFormatError
 from arbora.datasets.readers.encodings import AUTO, BINARY, HEAD, binary_kind, decode, sniff_encoding
 from arbora.datasets.readers.files import open_bytes
 from arbora.datasets.readers.texts.delimited import csv_rows

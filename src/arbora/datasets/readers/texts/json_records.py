@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import DataFormatError
 from arbora.datasets.readers.encodings import BINARY, TextLines, binary_kind, decode
 from arbora.datasets.readers.files import open_bytes
 from arbora.datasets.readers.texts.records import Fields, Found, Reading, TextRow, read_record

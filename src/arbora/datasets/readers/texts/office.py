@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from arbora.datasets.errors import DataFormatError
+from arbora.datasets.base import DataFormatError
 from arbora.datasets.readers.files import refuse_unpacked
 
 NO_PACKAGE = "its reader is not installed (pip install 'arbora[files]')"

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arbora.datasets.base import name_array
-from arbora.datasets.errors import DataFormatError, did_you_mean
+from arbora.datasets.base import DataFormatError, did_you_mean, name_array
 from arbora.datasets.readers.encodings import AUTO
 from arbora.datasets.readers.files import MAX_UNPACKED
 from arbora.datasets.readers.texts.html_text import AS_IS, clean_html
