@@ -14,7 +14,7 @@ from arbora.datasets import (
     read_json,
     read_jsonl,
 )
-from arbora.datasets.readers.encodings import LineDecoder, TextLines, binary_kind, decode, sniff_encoding
+from arbora.datasets.readers.files import LineDecoder, TextLines, binary_kind, decode, sniff_encoding
 from arbora.datasets.readers.texts.delimited import sniff_separator
 from arbora.datasets.readers.texts.folder import file_text, record_reader
 from arbora.datasets.readers.texts.html_text import clean_html, html_text

@@ -16,7 +16,7 @@ import numpy as np
 
 from arbora.datasets.base import DataFormatError, Dataset, Split, did_you_mean, name_array, single_labels
 from arbora.datasets.readers.arff import ColumnError, indicator_columns, number_column
-from arbora.datasets.readers.encodings import TextLines
+from arbora.datasets.readers.files import TextLines
 from arbora.datasets.readers.npz import read_arrays
 from arbora.datasets.readers.svmlight import SvmlightData, read_svmlight
 from arbora.datasets.readers.texts import csv_records, read_jsonl

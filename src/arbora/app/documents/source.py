@@ -26,8 +26,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arbora.datasets.base import DataFormatError
-from arbora.datasets.readers.encodings import AUTO, LineDecoder, check_encoding
-from arbora.datasets.readers.files import MAX_UNPACKED, TOO_LARGE, open_bytes
+from arbora.datasets.readers.files import (
+    AUTO,
+    MAX_UNPACKED,
+    TOO_LARGE,
+    LineDecoder,
+    check_encoding,
+    open_bytes,
+)
 from arbora.datasets.readers.skipped import SkippedRecords, raise_errors
 from arbora.datasets.readers.texts.folder import RECORD_SUFFIXES, folder_rows, record_reader, suffix_of
 from arbora.datasets.readers.texts.html_text import HTML_CHOICES

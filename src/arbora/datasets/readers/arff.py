@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from arbora.datasets.base import ROOT, DataFormatError, did_you_mean, name_array, path_edges
-from arbora.datasets.readers.encodings import TextLines
-from arbora.datasets.readers.files import MAX_UNPACKED
+from arbora.datasets.readers.files import MAX_UNPACKED, TextLines
 
 if TYPE_CHECKING:
     from arbora.structure import Hierarchy

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arbora.datasets.base import DataFormatError, name_array
-from arbora.datasets.readers.encodings import TextLines
-from arbora.datasets.readers.files import MAX_UNPACKED, read_chunks
+from arbora.datasets.readers.files import MAX_UNPACKED, TextLines, read_chunks
 
 _PACKED = (".gz", ".xz", ".bz2")
 _LARGEST = float(np.finfo(np.float32).max)  # of a value

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arbora.datasets.base import DataFormatError
-from arbora.datasets.readers.encodings import decode
-from arbora.datasets.readers.files import MAX_UNPACKED, open_bytes, read_chunks
+from arbora.datasets.readers.files import MAX_UNPACKED, decode, open_bytes, read_chunks
 
 _SPACE, _COLON, _DOT, _PLUS, _MINUS, _ZERO = b" :.+-0"
 _WHITE = bytes.maketrans(b"\t\r\v\f", b"    ")

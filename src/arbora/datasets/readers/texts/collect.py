@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from arbora.datasets.base import ROOT, DataFormatError, label_names, name_array, path_edges
-from arbora.datasets.readers.encodings import AUTO
-from arbora.datasets.readers.files import MAX_UNPACKED
+from arbora.datasets.readers.files import AUTO, MAX_UNPACKED
 from arbora.datasets.readers.skipped import SkippedRecords, raise_errors
 from arbora.datasets.readers.texts.delimited import csv_rows
 from arbora.datasets.readers.texts.folder import folder_rows

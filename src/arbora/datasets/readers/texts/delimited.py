@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from arbora.datasets.base import DataFormatError
-from arbora.datasets.readers.encodings import AUTO, TextLines
+from arbora.datasets.readers.files import AUTO, TextLines
 from arbora.datasets.readers.texts.html_text import clean_html
 from arbora.datasets.readers.texts.records import (
     EMPTY_LABEL,

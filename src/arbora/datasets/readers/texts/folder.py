@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from arbora.datasets.base import ROOT, DataFormatError
-from arbora.datasets.readers.encodings import AUTO, BINARY, HEAD, binary_kind, decode, sniff_encoding
-from arbora.datasets.readers.files import open_bytes
+from arbora.datasets.readers.files import AUTO, BINARY, HEAD, binary_kind, decode, open_bytes, sniff_encoding
 from arbora.datasets.readers.texts.delimited import csv_rows
 from arbora.datasets.readers.texts.html_text import AS_IS, STRIP, clean_html, html_text
 from arbora.datasets.readers.texts.json_records import json_records, jsonl_records

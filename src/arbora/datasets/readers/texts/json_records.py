@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from arbora.datasets.base import DataFormatError
-from arbora.datasets.readers.encodings import BINARY, TextLines, binary_kind, decode
-from arbora.datasets.readers.files import open_bytes
+from arbora.datasets.readers.files import BINARY, TextLines, binary_kind, decode, open_bytes
 from arbora.datasets.readers.texts.records import Fields, Found, Reading, TextRow, read_record
 
 BAD_JSON = "not valid JSON"

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from arbora.datasets.base import DataFormatError, did_you_mean, name_array
-from arbora.datasets.readers.encodings import AUTO
-from arbora.datasets.readers.files import MAX_UNPACKED
+from arbora.datasets.readers.files import AUTO, MAX_UNPACKED
 from arbora.datasets.readers.texts.html_text import AS_IS, clean_html
 
 NO_TEXT = "the text is not a string"
