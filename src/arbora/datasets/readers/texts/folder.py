@@ -13,11 +13,10 @@ from pathlib import Path
 
 from arbora.datasets.base import ROOT, DataFormatError
 from arbora.datasets.readers.files import AUTO, BINARY, HEAD, binary_kind, decode, open_bytes, sniff_encoding
-from arbora.datasets.readers.texts.delimited import csv_rows
+from arbora.datasets.readers.texts.delimited import csv_rows, parquet_rows
 from arbora.datasets.readers.texts.html_text import AS_IS, STRIP, clean_html, html_text
 from arbora.datasets.readers.texts.json_records import json_records, jsonl_records
 from arbora.datasets.readers.texts.office import docx_text, pdf_text
-from arbora.datasets.readers.texts.parquet import parquet_rows
 from arbora.datasets.readers.texts.records import Fields, Found, Reading, TextRow
 
 NO_ACCESS = "the file cannot be opened"
