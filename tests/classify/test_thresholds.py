@@ -15,7 +15,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from arbora import io
-from arbora.classify._common.cuts import label_ranks, top_columns
 from arbora.classify._linear import linear_model
 from arbora.classify.thresholds import (
     GlobalCut,
@@ -24,7 +23,9 @@ from arbora.classify.thresholds import (
     SCut,
     Threshold,
     ZeroThreshold,
+    label_ranks,
     make_threshold,
+    top_columns,
 )
 
 MANY = settings(max_examples=80, deadline=None)
