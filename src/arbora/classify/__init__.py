@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from arbora.classify._common.explain import Word, deciding_words, explain, words_of_nodes
     from arbora.classify.baselines import OneVsRestLogistic, OneVsRestSVC
     from arbora.classify.bayes.correlated import CorrelatedMultinomialLogit
     from arbora.classify.bayes.hierarchical import HierarchicalBayesClassifier
     from arbora.classify.cost import HierarchicalCostClassifier
+    from arbora.classify.explain import Word, deciding_words, explain, words_of_nodes
     from arbora.classify.hierarchical_svm import HierarchicalSVM
     from arbora.classify.multinomial import MultinomialLogistic
     from arbora.classify.orthogonal import OrthogonalTransfer
@@ -32,10 +32,10 @@ _MODULES = {
     "RecursiveSVC": "arbora.classify.recursive.estimators",
     "SemiSupervisedSVC": "arbora.classify.semi_supervised",
     "TopDownSVC": "arbora.classify.top_down",
-    "Word": "arbora.classify._common.explain",
-    "deciding_words": "arbora.classify._common.explain",
-    "explain": "arbora.classify._common.explain",
-    "words_of_nodes": "arbora.classify._common.explain",
+    "Word": "arbora.classify.explain",
+    "deciding_words": "arbora.classify.explain",
+    "explain": "arbora.classify.explain",
+    "words_of_nodes": "arbora.classify.explain",
 }
 
 
