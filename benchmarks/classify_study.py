@@ -31,8 +31,8 @@ from arbora.classify import (
     TopDownSVC,
 )
 from arbora.classify._common.calibration import fit_softmax_scale
-from arbora.classify._common.labels import Targets
 from arbora.classify.thresholds import make_threshold
+from arbora.classify.training import Targets
 from arbora.metrics import hierarchical_f1, macro_f1, micro_f1
 from arbora.metrics.table import Table
 from arbora.structure import Hierarchy

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.classify._common.labels import Targets
 from arbora.classify.thresholds import GlobalCut
+from arbora.classify.training import Targets
 from arbora.core.folds import stratified_folds
 from arbora.metrics import compare, macro_f1, micro_f1
 from arbora.metrics.table import Marked, Table

@@ -28,8 +28,8 @@ from arbora.classify import (
     RecursiveSVC,
     TopDownSVC,
 )
-from arbora.classify._common.labels import Targets, encode_targets
 from arbora.classify.recursive.estimators import DEFAULT_COUPLINGS
+from arbora.classify.training import Targets, encode_targets
 from arbora.structure import Hierarchy, LabelGraph
 from benchmarks._common.tasks import Task
 

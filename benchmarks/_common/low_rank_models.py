@@ -31,8 +31,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify import RecursiveSVC
-from arbora.classify._common.labels import Targets, encode_targets
 from arbora.classify._linear.coupling import couple
+from arbora.classify.training import Targets, encode_targets
 from arbora.core.monitor import Monitor
 from arbora.infer.proximal import minimize_composite
 from arbora.structure import Hierarchy

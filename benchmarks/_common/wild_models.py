@@ -29,7 +29,7 @@ from arbora.classify import (
     RecursiveSVC,
     TopDownSVC,
 )
-from arbora.classify._common.labels import Targets
+from arbora.classify.training import Targets
 from arbora.structure import LabelGraph
 from benchmarks._common.contestants import SEED, class_paths, indicator, spread
 from benchmarks._common.tasks import Task

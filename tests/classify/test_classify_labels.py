@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV, KFold
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
-from arbora.classify._common.labels import encode_targets
+from arbora.classify.training import encode_targets
 from arbora.structure import Hierarchy
 
 BOTH = pytest.mark.parametrize("estimator", [OneVsRestSVC, TopDownSVC])

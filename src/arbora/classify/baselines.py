@@ -17,12 +17,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
 from arbora.classify._common.node_predictor import NodePredictor
-from arbora.classify._common.training import (
-    check_training,
-    drop_weightless_rows,
-    positive_sample_weight,
-    positive_weights,
-)
 from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.linear_predictor import (
     AUTO_COST_CONSTRAINT,
@@ -34,6 +28,12 @@ from arbora.classify._linear.linear_predictor import (
 )
 from arbora.classify._linear.one_vs_rest import fit_one_vs_rest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
+from arbora.classify.training import (
+    check_training,
+    drop_weightless_rows,
+    positive_sample_weight,
+    positive_weights,
+)
 from arbora.core.estimator import all_or_nothing
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy

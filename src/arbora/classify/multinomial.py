@@ -33,12 +33,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.classify._common.node_predictor import NodePredictor
-from arbora.classify._common.training import (
-    Training,
-    check_training,
-    drop_weightless_rows,
-    open_checkpoint,
-)
 from arbora.classify._linear.auto_cost import initial_cost, mean_squared_norm
 from arbora.classify._linear.coupling import couple
 from arbora.classify._linear.feature_subset import (
@@ -55,6 +49,7 @@ from arbora.classify._linear.linear_predictor import (
     LINEAR_CONSTRAINTS,
 )
 from arbora.classify._linear.node_weights import node_weights
+from arbora.classify.training import Training, check_training, drop_weightless_rows, open_checkpoint
 from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.estimator import all_or_nothing, warn_caller

@@ -30,10 +30,10 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from arbora.classify._common.held_out import learn_decisions
 from arbora.classify._common.node_predictor import NodePredictor
-from arbora.classify._common.training import Training, check_training
 from arbora.classify._linear.linear_model import as_csr, keep_solution, linear_scores
 from arbora.classify._linear.linear_predictor import LINEAR_CONSTRAINTS, LinearPredictor
 from arbora.classify._linear.one_vs_rest import Trained, train_one_vs_rest
+from arbora.classify.training import Training, check_training
 from arbora.core.engine import Engine
 from arbora.core.estimator import all_or_nothing
 from arbora.core.labels import UNLABELLED

@@ -30,15 +30,8 @@ from arbora.classify._common.calibration import (
     smoothed_targets,
 )
 from arbora.classify._common.held_out import HeldOut, Score, held_out_scores, stacked
-from arbora.classify._common.labels import is_multilabel
 from arbora.classify._common.node_predictor import NodePredictor, one_column
 from arbora.classify._common.routes import Decisions, build_routes
-from arbora.classify._common.training import (
-    Training,
-    check_training,
-    drop_weightless_rows,
-    open_checkpoint,
-)
 from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.descent import best_leaves, can_search
 from arbora.classify._linear.linear_model import LinearModel, by_chunks, keep_solution, linear_scores
@@ -49,6 +42,13 @@ from arbora.classify._linear.linear_predictor import (
     LinearPredictor,
 )
 from arbora.classify._linear.one_vs_rest import train_one_vs_rest
+from arbora.classify.training import (
+    Training,
+    check_training,
+    drop_weightless_rows,
+    is_multilabel,
+    open_checkpoint,
+)
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.estimator import all_or_nothing

@@ -10,11 +10,11 @@ from sklearn.model_selection import KFold, LeaveOneOut
 
 from arbora import io
 from arbora.classify import RecursiveLogisticRegression, RecursiveSVC
-from arbora.classify._common.training import seed_of
 from arbora.classify.recursive import coupled_training as _joint
 from arbora.classify.recursive import memory as _memory
 from arbora.classify.recursive import search as _search
 from arbora.classify.recursive import trials as _trials
+from arbora.classify.training import seed_of
 from arbora.core import chunks as memory
 from arbora.core.checkpoint import CheckpointError
 from arbora.core.folds import stratified_folds

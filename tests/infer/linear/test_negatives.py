@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC
-from arbora.classify._common.training import seed_of
+from arbora.classify.training import seed_of
 from arbora.infer.linear import flat as flat_block
 from arbora.infer.linear.coupled import multipliers_of_rows
 from arbora.infer.linear.flat import solve_block

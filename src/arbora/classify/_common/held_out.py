@@ -16,8 +16,8 @@ from arbora.classify._common.calibration import (
     fit_softmax_scale,
 )
 from arbora.classify._common.nested import NestedLogit
-from arbora.classify._common.training import Training
 from arbora.classify.thresholds import Threshold, ZeroThreshold, make_threshold
+from arbora.classify.training import Training
 from arbora.core.folds import random_splits
 
 _COARSE_TOL = 0.05  # the scale of the scores converges long before the weights do

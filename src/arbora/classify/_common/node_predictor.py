@@ -15,9 +15,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from arbora.classify._common.labels import SETS, Targets, decode_sets, is_multilabel
 from arbora.classify._linear.linear_model import by_chunks
 from arbora.classify.thresholds import Threshold, ZeroThreshold, top_columns
+from arbora.classify.training import SETS, Targets, decode_sets, is_multilabel
 from arbora.core.estimator import Explorable
 from arbora.core.validation import check_features, check_structure
 from arbora.structure import Hierarchy

@@ -13,10 +13,10 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.classify._common.calibration import Calibration, class_probabilities
-from arbora.classify._common.labels import is_multilabel
 from arbora.classify._common.nested import NestedLogit
 from arbora.classify._common.node_predictor import check_X, one_column
 from arbora.classify._linear.linear_model import LinearModel, PartsModel, by_chunks, linear_scores
+from arbora.classify.training import is_multilabel
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 

@@ -28,8 +28,8 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from arbora.classify._common.node_predictor import NodePredictor
 from arbora.classify._common.routes import build_routes
-from arbora.classify._common.training import check_labelled_rows, seed_of
 from arbora.classify.bayes.correlated_sampler import CorrelatedLogit, LogitState, make_model
+from arbora.classify.training import check_labelled_rows, seed_of
 from arbora.core.checkpoint import Checkpoint, fingerprint
 from arbora.core.chunks import require_memory
 from arbora.core.estimator import all_or_nothing, warn_caller

@@ -47,16 +47,8 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from arbora.classify._common.calibration import Calibration
 from arbora.classify._common.close_calls import settle_close_calls
 from arbora.classify._common.held_out import keep_decisions, learn_decisions
-from arbora.classify._common.labels import encode_targets
 from arbora.classify._common.nested import NestedLogit
 from arbora.classify._common.node_predictor import NodePredictor, one_column
-from arbora.classify._common.training import (
-    Training,
-    check_training,
-    drop_weightless_rows,
-    open_checkpoint,
-    positive_weights,
-)
 from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.coupling import Coupling, couple
 from arbora.classify._linear.linear_model import LinearModel, PartsModel, as_csr, full_weights
@@ -85,6 +77,14 @@ from arbora.classify.recursive.plan import make_plan
 from arbora.classify.recursive.search import select
 from arbora.classify.recursive.trials import SCORES
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT, make_threshold
+from arbora.classify.training import (
+    Training,
+    check_training,
+    drop_weightless_rows,
+    encode_targets,
+    open_checkpoint,
+    positive_weights,
+)
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.estimator import all_or_nothing

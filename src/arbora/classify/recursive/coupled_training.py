@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from arbora.classify._common.training import Training
 from arbora.classify._linear.coupling import Coupling
 from arbora.classify._linear.linear_model import (
     BlockScorer,
@@ -22,6 +21,7 @@ from arbora.classify._linear.linear_model import (
     signed_costs,
 )
 from arbora.classify.recursive.memory import check_joint_memory, size_of, weight_memory
+from arbora.classify.training import Training
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.chunks import require_memory, split
 from arbora.core.engine import Engine

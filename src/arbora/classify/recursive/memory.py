@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from arbora.classify._common.held_out import effective_calibration, held_out_share, most_scores
-from arbora.classify._common.training import Training
 from arbora.classify._linear.coupling import Coupling
 from arbora.classify.thresholds import Threshold
+from arbora.classify.training import Training
 from arbora.core.chunks import require_memory
 from arbora.core.folds import Split
 from arbora.engine import ThreadEngine

@@ -10,12 +10,20 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._common.labels import SINGLE, Targets, are_sets, encode_targets
-from arbora.classify._common.training import Training, positive_weights, seed_of, solver_options
 from arbora.classify._linear.coupling import couple
 from arbora.classify._linear.linear_model import LinearModel, PartsModel
 from arbora.classify._linear.node_weights import mixed, mixing_of
 from arbora.classify.recursive.coupled_training import build_model, keep_coupled, train_joint
+from arbora.classify.training import (
+    SINGLE,
+    Targets,
+    Training,
+    are_sets,
+    encode_targets,
+    positive_weights,
+    seed_of,
+    solver_options,
+)
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.rows import BLOCK
 from arbora.infer.tree_sum import pruned

@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from arbora.classify._common.training import Training
 from arbora.classify._linear.coupling import Coupling
 from arbora.classify.recursive.plan import Plan
 from arbora.classify.recursive.trials import COARSE_TOL, MOST_ROUNDS, Pair, Trials, Tried, prepare_folds
+from arbora.classify.training import Training
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.estimator import warn_caller

@@ -22,12 +22,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._common.training import Training
 from arbora.classify._linear.coupling import Coupling
 from arbora.classify._linear.linear_model import linear_scores
 from arbora.classify.recursive.coupled_training import Fitted, Start, build_model, pack, train_joint, unpack
 from arbora.classify.recursive.plan import Plan
 from arbora.classify.thresholds import make_threshold
+from arbora.classify.training import Training
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.folds import Split
