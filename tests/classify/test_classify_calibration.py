@@ -23,7 +23,7 @@ from arbora.classify._common.calibration import (
     smoothed_targets,
 )
 from arbora.classify._common.held_out import held_out_splits
-from arbora.classify._common.routes import Decisions
+from arbora.classify.estimator import Decisions
 from arbora.classify.top_down import mark_nodes, train_choices
 from arbora.classify.training import Options, Training, check_training
 from arbora.engine import ThreadEngine

@@ -12,9 +12,8 @@ from scipy.special import expit, softmax
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
 from arbora.classify._common.nested import NestedLogit
-from arbora.classify._common.node_predictor import node_probabilities
-from arbora.classify._common.routes import Decisions, build_routes
 from arbora.classify._linear import linear_model as _linear
+from arbora.classify.estimator import Decisions, build_routes, node_probabilities
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.optimize import check_grad, minimize
 
 from arbora.classify import HierarchicalSVM, OrthogonalTransfer
-from arbora.classify._common.routes import Decisions
+from arbora.classify.estimator import Decisions
 from arbora.classify.orthogonal import check_memory
 from arbora.classify.orthogonality import Signs, best_signs, find_kin, path_factor
 from arbora.structure import Hierarchy

@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 from arbora.classify._common.calibration import Calibration
-from arbora.classify._common.routes import Decisions
 from arbora.classify._linear.descent import best_leaves
 from arbora.classify._linear.linear_model import LinearModel
+from arbora.classify.estimator import Decisions
 from arbora.core.engine import SerialEngine
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy

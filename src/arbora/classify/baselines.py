@@ -16,17 +16,17 @@ from typing import Any, ClassVar
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify._common.node_predictor import NodePredictor
 from arbora.classify._linear.auto_cost import initial_cost, with_cost
-from arbora.classify._linear.linear_predictor import (
+from arbora.classify._linear.one_vs_rest import fit_one_vs_rest
+from arbora.classify.estimator import (
     AUTO_COST_CONSTRAINT,
     CHECKPOINT_CONSTRAINT,
     CLASS_WEIGHT_CONSTRAINT,
     LEVELS_CONSTRAINT,
     LINEAR_CONSTRAINTS,
     LinearPredictor,
+    NodePredictor,
 )
-from arbora.classify._linear.one_vs_rest import fit_one_vs_rest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
 from arbora.classify.training import (
     check_training,

@@ -32,7 +32,6 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.classify._common.node_predictor import NodePredictor
 from arbora.classify._linear.auto_cost import initial_cost, mean_squared_norm
 from arbora.classify._linear.coupling import couple
 from arbora.classify._linear.feature_subset import (
@@ -43,12 +42,13 @@ from arbora.classify._linear.feature_subset import (
     pruning_limits,
 )
 from arbora.classify._linear.linear_model import LinearModel, linear_scores
-from arbora.classify._linear.linear_predictor import (
+from arbora.classify._linear.node_weights import node_weights
+from arbora.classify.estimator import (
     AUTO_COST_CONSTRAINT,
     CHECKPOINT_CONSTRAINT,
     LINEAR_CONSTRAINTS,
+    NodePredictor,
 )
-from arbora.classify._linear.node_weights import node_weights
 from arbora.classify.training import Training, check_training, drop_weightless_rows, open_checkpoint
 from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine, require_shared_memory

@@ -30,18 +30,20 @@ from arbora.classify._common.calibration import (
     smoothed_targets,
 )
 from arbora.classify._common.held_out import HeldOut, Score, held_out_scores, stacked
-from arbora.classify._common.node_predictor import NodePredictor, one_column
-from arbora.classify._common.routes import Decisions, build_routes
 from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.descent import best_leaves, can_search
 from arbora.classify._linear.linear_model import LinearModel, by_chunks, keep_solution, linear_scores
-from arbora.classify._linear.linear_predictor import (
+from arbora.classify._linear.one_vs_rest import train_one_vs_rest
+from arbora.classify.estimator import (
     AUTO_COST_CONSTRAINT,
     CHECKPOINT_CONSTRAINT,
     LINEAR_CONSTRAINTS,
+    Decisions,
     LinearPredictor,
+    NodePredictor,
+    build_routes,
+    one_column,
 )
-from arbora.classify._linear.one_vs_rest import train_one_vs_rest
 from arbora.classify.training import (
     Training,
     check_training,

@@ -26,9 +26,8 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from arbora.classify._common.node_predictor import NodePredictor
-from arbora.classify._common.routes import build_routes
 from arbora.classify.bayes.correlated_sampler import CorrelatedLogit, LogitState, make_model
+from arbora.classify.estimator import NodePredictor, build_routes
 from arbora.classify.training import check_labelled_rows, seed_of
 from arbora.core.checkpoint import Checkpoint, fingerprint
 from arbora.core.chunks import require_memory

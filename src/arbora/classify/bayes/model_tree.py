@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.classify._common.routes import build_routes
+from arbora.classify.estimator import build_routes
 from arbora.infer.tree.gaussian import Tree, make_tree
 from arbora.structure import Hierarchy
 

@@ -48,18 +48,19 @@ from arbora.classify._common.calibration import Calibration
 from arbora.classify._common.close_calls import settle_close_calls
 from arbora.classify._common.held_out import keep_decisions, learn_decisions
 from arbora.classify._common.nested import NestedLogit
-from arbora.classify._common.node_predictor import NodePredictor, one_column
 from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.coupling import Coupling, couple
 from arbora.classify._linear.linear_model import LinearModel, PartsModel, as_csr, full_weights
-from arbora.classify._linear.linear_predictor import (
+from arbora.classify._linear.node_weights import node_weights
+from arbora.classify.estimator import (
     CHECKPOINT_CONSTRAINT,
     CLASS_WEIGHT_CONSTRAINT,
     LEVELS_CONSTRAINT,
     LINEAR_CONSTRAINTS,
     LinearPredictor,
+    NodePredictor,
+    one_column,
 )
-from arbora.classify._linear.node_weights import node_weights
 from arbora.classify.recursive.coupled_training import (
     Fitted,
     Last,
