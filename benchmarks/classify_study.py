@@ -30,7 +30,7 @@ from arbora.classify import (
     RecursiveSVC,
     TopDownSVC,
 )
-from arbora.classify._common.calibration import fit_softmax_scale
+from arbora.classify.probabilities import fit_softmax_scale
 from arbora.classify.thresholds import make_threshold
 from arbora.classify.training import Targets
 from arbora.metrics import hierarchical_f1, macro_f1, micro_f1

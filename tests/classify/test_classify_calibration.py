@@ -13,7 +13,9 @@ from arbora.classify import (
     OneVsRestSVC,
     TopDownSVC,
 )
-from arbora.classify._common.calibration import (
+from arbora.classify._common.held_out import held_out_splits
+from arbora.classify.estimator import Decisions
+from arbora.classify.probabilities import (
     Calibration,
     class_probabilities,
     fit_normalized_sigmoid,
@@ -22,8 +24,6 @@ from arbora.classify._common.calibration import (
     fit_softmax_scale,
     smoothed_targets,
 )
-from arbora.classify._common.held_out import held_out_splits
-from arbora.classify.estimator import Decisions
 from arbora.classify.top_down import mark_nodes, train_choices
 from arbora.classify.training import Options, Training, check_training
 from arbora.engine import ThreadEngine

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy.special import expit, softmax
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
-from arbora.classify._common.nested import NestedLogit
 from arbora.classify._linear import linear_model as _linear
 from arbora.classify.estimator import Decisions, build_routes, node_probabilities
+from arbora.classify.probabilities import NestedLogit
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from arbora.classify._common.calibration import Calibration
 from arbora.classify._linear.descent import best_leaves
 from arbora.classify._linear.linear_model import LinearModel
 from arbora.classify.estimator import Decisions
+from arbora.classify.probabilities import Calibration
 from arbora.core.engine import SerialEngine
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy

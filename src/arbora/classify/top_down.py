@@ -22,13 +22,6 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify._common.calibration import (
-    Calibration,
-    fit_scale,
-    fit_sigmoid,
-    n_effective,
-    smoothed_targets,
-)
 from arbora.classify._common.held_out import HeldOut, Score, held_out_scores, stacked
 from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.descent import best_leaves, can_search
@@ -44,6 +37,7 @@ from arbora.classify.estimator import (
     build_routes,
     one_column,
 )
+from arbora.classify.probabilities import Calibration, fit_scale, fit_sigmoid, n_effective, smoothed_targets
 from arbora.classify.training import (
     Training,
     check_training,

@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from arbora import io
 from arbora.classify import OneVsRestSVC, RecursiveLogisticRegression, RecursiveSVC
 from arbora.classify._common import held_out
-from arbora.classify._common.calibration import Calibration
 from arbora.classify._linear.coupling import couple
+from arbora.classify.probabilities import Calibration
 from arbora.classify.recursive import classifier as recursive_classifier
 from arbora.classify.recursive import memory as _memory
 from arbora.core import chunks as memory

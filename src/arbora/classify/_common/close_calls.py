@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from arbora.classify._common.calibration import Calibration, class_log_odds
+from arbora.classify.probabilities import Calibration, class_log_odds
 
 # Least probability of a candidate, relative to that of the most probable class. Chosen on the sets of the section
 # "Close calls decided by the tree" in benchmarks/RESULTS.md, except LSHTC-small, which was measured once, afterwards.

@@ -9,13 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._common.calibration import (
+from arbora.classify.probabilities import (
     Calibration,
+    NestedLogit,
     fit_normalized_sigmoid,
     fit_sigmoid,
     fit_softmax_scale,
 )
-from arbora.classify._common.nested import NestedLogit
 from arbora.classify.thresholds import Threshold, ZeroThreshold, make_threshold
 from arbora.classify.training import Training
 from arbora.core.folds import random_splits

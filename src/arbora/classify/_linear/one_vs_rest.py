@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify._common.held_out import keep_decisions, learn_decisions
-from arbora.classify._common.nested import NestedLogit
 from arbora.classify._linear.linear_model import BlockScorer, LinearModel, keep_solution, signed_costs
+from arbora.classify.probabilities import NestedLogit
 from arbora.classify.training import Training, open_checkpoint
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.chunks import require_memory

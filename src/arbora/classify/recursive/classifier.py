@@ -44,10 +44,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
-from arbora.classify._common.calibration import Calibration
 from arbora.classify._common.close_calls import settle_close_calls
 from arbora.classify._common.held_out import keep_decisions, learn_decisions
-from arbora.classify._common.nested import NestedLogit
 from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.coupling import Coupling, couple
 from arbora.classify._linear.linear_model import LinearModel, PartsModel, as_csr, full_weights
@@ -61,6 +59,7 @@ from arbora.classify.estimator import (
     NodePredictor,
     one_column,
 )
+from arbora.classify.probabilities import Calibration, NestedLogit
 from arbora.classify.recursive.coupled_training import (
     Fitted,
     Last,
