@@ -13,7 +13,7 @@ from arbora.classify import (
     OneVsRestSVC,
     TopDownSVC,
 )
-from arbora.classify._common.held_out import held_out_splits
+from arbora.classify.decisions import held_out_splits
 from arbora.classify.estimator import Decisions
 from arbora.classify.probabilities import (
     Calibration,

@@ -14,7 +14,7 @@ from arbora.classify import (
     RecursiveSVC,
     TopDownSVC,
 )
-from arbora.classify._common import held_out as _held_out
+from arbora.classify import decisions as _held_out
 from arbora.classify._linear import linear_model as _linear
 from support.recursive_problems import TREE, X_NEW, X, Y
 

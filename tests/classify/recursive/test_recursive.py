@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from arbora import io
 from arbora.classify import OneVsRestSVC, RecursiveLogisticRegression, RecursiveSVC
-from arbora.classify._common import held_out
+from arbora.classify import decisions as held_out
 from arbora.classify._linear.coupling import couple
 from arbora.classify.probabilities import Calibration
 from arbora.classify.recursive import classifier as recursive_classifier
