@@ -24,7 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify import MultinomialLogistic, RecursiveSVC
 from arbora.classify._linear.coupling import couple
-from arbora.classify._linear.feature_subset import design_matrix
+from arbora.classify.linear import design_matrix
 from arbora.datasets import make_hierarchical_text
 from arbora.discover import VMFMixture
 from arbora.engine import RayEngine, ThreadEngine

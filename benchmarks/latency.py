@@ -27,7 +27,7 @@ from sklearn.svm import LinearSVC
 
 from arbora.classify import OneVsRestSVC, RecursiveSVC, TopDownSVC
 from arbora.classify._linear.descent import best_leaves
-from arbora.classify._linear.linear_model import LinearModel
+from arbora.classify.linear import LinearModel
 from arbora.classify.probabilities import Calibration
 from arbora.core.engine import SerialEngine
 from arbora.datasets import load, make_hierarchical_text

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
-from arbora.classify._linear.linear_model import as_csr
+from arbora.classify.linear import as_csr
 from arbora.infer.linear.rows import class_blocks
 from arbora.structure import Hierarchy
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, softmax
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
-from arbora.classify._linear import linear_model as _linear
+from arbora.classify import linear as _linear
 from arbora.classify.estimator import Decisions, build_routes, node_probabilities
 from arbora.classify.probabilities import NestedLogit
 from arbora.engine import ThreadEngine
@@ -346,7 +346,7 @@ def test_many_rows_in_chunks_are_the_same_rows(monkeypatch):
         model = estimator(structure=tree, random_state=0).fit(X, y)
         whole = model.predict(X), model.predict_proba(X)
         with monkeypatch.context() as patch:
-            patch.setattr("arbora.classify._linear.linear_model._SCORES_PER_CHUNK", 7)  # one row at a time
+            patch.setattr("arbora.classify.linear._SCORES_PER_CHUNK", 7)  # one row at a time
             np.testing.assert_array_equal(model.predict(X), whole[0])
             np.testing.assert_allclose(model.predict_proba(X), whole[1], rtol=1e-6)
 

@@ -15,7 +15,7 @@ from arbora.classify import (
     TopDownSVC,
 )
 from arbora.classify import decisions as _held_out
-from arbora.classify._linear import linear_model as _linear
+from arbora.classify import linear as _linear
 from support.recursive_problems import TREE, X_NEW, X, Y
 
 FITS = {

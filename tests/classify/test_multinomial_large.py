@@ -9,9 +9,9 @@ import scipy.sparse as sp
 
 from arbora import io
 from arbora.classify import MultinomialLogistic
+from arbora.classify import linear as feature_subset
 from arbora.classify import multinomial as module
-from arbora.classify._linear import feature_subset
-from arbora.classify._linear.feature_subset import dense_model, design_matrix, pruned_model, pruning_limits
+from arbora.classify.linear import dense_model, design_matrix, pruned_model, pruning_limits
 from arbora.core import monitor as monitoring
 from arbora.core.checkpoint import CheckpointError
 from arbora.core.monitor import Monitor

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from arbora import io
-from arbora.classify._linear import linear_model
+from arbora.classify import linear as linear_model
 from arbora.classify.thresholds import (
     GlobalCut,
     InstanceCut,

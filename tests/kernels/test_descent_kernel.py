@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from arbora.classify._linear.descent import best_leaves
-from arbora.classify._linear.linear_model import LinearModel
 from arbora.classify.estimator import Decisions
+from arbora.classify.linear import LinearModel
 from arbora.classify.probabilities import Calibration
 from arbora.core.engine import SerialEngine
 from arbora.engine import ThreadEngine

@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from arbora.classify._linear.linear_model import LinearModel, PartsModel, by_chunks, linear_scores
+from arbora.classify.linear import LinearModel, PartsModel, by_chunks, linear_scores
 from arbora.classify.probabilities import Calibration, NestedLogit, class_probabilities
 from arbora.classify.thresholds import Threshold, ZeroThreshold, top_columns
 from arbora.classify.training import SETS, Targets, decode_sets, is_multilabel

@@ -29,9 +29,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify._linear.linear_model import LinearModel, keep_fit, linear_scores
 from arbora.classify.decisions import learn_decisions
 from arbora.classify.estimator import LINEAR_CONSTRAINTS, LinearPredictor, NodePredictor, build_routes
+from arbora.classify.linear import LinearModel, keep_fit, linear_scores
 from arbora.classify.training import Training, check_training, drop_weightless_rows, refuse_label_sets
 from arbora.core.chunks import require_memory
 from arbora.core.estimator import all_or_nothing, warn_caller

@@ -34,20 +34,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.classify._linear.auto_cost import initial_cost, mean_squared_norm
 from arbora.classify._linear.coupling import couple
-from arbora.classify._linear.feature_subset import (
-    dense_model,
-    design_matrix,
-    needs_no_copy,
-    pruned_model,
-    pruning_limits,
-)
-from arbora.classify._linear.linear_model import LinearModel, linear_scores
-from arbora.classify._linear.node_weights import node_weights
 from arbora.classify.estimator import (
     AUTO_COST_CONSTRAINT,
     CHECKPOINT_CONSTRAINT,
     LINEAR_CONSTRAINTS,
     NodePredictor,
+)
+from arbora.classify.linear import (
+    LinearModel,
+    dense_model,
+    design_matrix,
+    linear_scores,
+    needs_no_copy,
+    node_weights,
+    pruned_model,
+    pruning_limits,
 )
 from arbora.classify.training import Training, check_training, drop_weightless_rows, open_checkpoint
 from arbora.core.chunks import require_memory

@@ -40,8 +40,8 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from arbora.classify._linear.linear_model import LinearModel, keep_fit, linear_scores
 from arbora.classify.estimator import LINEAR_CONSTRAINTS, Decisions, NodePredictor, build_routes
+from arbora.classify.linear import LinearModel, keep_fit, linear_scores
 from arbora.classify.orthogonality import Kin, Signs, find_kin
 from arbora.classify.top_down import RoutePredictor, calibrate_choices, mark_nodes
 from arbora.classify.training import Training, check_training, drop_weightless_rows, refuse_label_sets

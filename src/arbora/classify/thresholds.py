@@ -29,7 +29,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.classify._linear.linear_model import by_chunks
+from arbora.classify.linear import by_chunks
 from arbora.core.validation import check_structure
 
 # --- Exact searches for the best place to cut ranked scores, used by the thresholds -------------------------

@@ -24,7 +24,6 @@ from sklearn.utils._param_validation import StrOptions
 
 from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.descent import best_leaves, can_search
-from arbora.classify._linear.linear_model import LinearModel, by_chunks, keep_solution, linear_scores
 from arbora.classify._linear.one_vs_rest import train_one_vs_rest
 from arbora.classify.decisions import HeldOut, Score, held_out_scores, stacked
 from arbora.classify.estimator import (
@@ -37,6 +36,7 @@ from arbora.classify.estimator import (
     build_routes,
     one_column,
 )
+from arbora.classify.linear import LinearModel, by_chunks, keep_solution, linear_scores
 from arbora.classify.probabilities import Calibration, fit_scale, fit_sigmoid, n_effective, smoothed_targets
 from arbora.classify.training import (
     Training,

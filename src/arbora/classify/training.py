@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
-from arbora.classify._linear.linear_model import as_csr
+from arbora.classify.linear import as_csr
 from arbora.core.checkpoint import Checkpoint, fingerprint
 from arbora.core.labels import is_missing
 from arbora.core.validation import check_features, check_squares, check_structure

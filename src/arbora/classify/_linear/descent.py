@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._linear.linear_model import LinearModel, as_csr
+from arbora.classify.linear import LinearModel, as_csr
 from arbora.classify.probabilities import Calibration
 from arbora.core.chunks import split
 from arbora.core.engine import Engine

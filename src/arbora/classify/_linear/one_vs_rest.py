@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._linear.linear_model import BlockScorer, LinearModel, keep_solution, signed_costs
 from arbora.classify.decisions import keep_decisions, learn_decisions
+from arbora.classify.linear import BlockScorer, LinearModel, keep_solution, signed_costs
 from arbora.classify.probabilities import NestedLogit
 from arbora.classify.training import Training, open_checkpoint
 from arbora.core.checkpoint import Checkpoint

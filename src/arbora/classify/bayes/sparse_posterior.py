@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._linear.linear_model import PartsModel
+from arbora.classify.linear import PartsModel
 from arbora.core.chunks import require_memory, split
 from arbora.infer.tree.dual import SparseTree, paths_up
 

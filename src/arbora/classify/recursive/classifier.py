@@ -46,8 +46,6 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.coupling import Coupling, couple
-from arbora.classify._linear.linear_model import LinearModel, PartsModel, as_csr, full_weights
-from arbora.classify._linear.node_weights import node_weights
 from arbora.classify.decisions import keep_decisions, learn_decisions, settle_close_calls
 from arbora.classify.estimator import (
     CHECKPOINT_CONSTRAINT,
@@ -58,6 +56,7 @@ from arbora.classify.estimator import (
     NodePredictor,
     one_column,
 )
+from arbora.classify.linear import LinearModel, PartsModel, as_csr, full_weights, node_weights
 from arbora.classify.probabilities import Calibration, NestedLogit
 from arbora.classify.recursive.coupled_training import (
     Fitted,

@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify._linear.coupling import couple
-from arbora.classify._linear.linear_model import LinearModel, PartsModel
-from arbora.classify._linear.node_weights import mixed, mixing_of
+from arbora.classify.linear import LinearModel, PartsModel, mixed, mixing_of
 from arbora.classify.recursive.coupled_training import build_model, keep_coupled, train_joint
 from arbora.classify.training import (
     SINGLE,
