@@ -12,8 +12,8 @@ from arbora.classify import (
     RecursiveSVC,
     TopDownSVC,
 )
-from arbora.classify._linear import auto_cost
-from arbora.classify._linear.auto_cost import ONE_LABEL, UNITS, mean_squared_norm, unit_cost
+from arbora.classify import cost_choice as auto_cost
+from arbora.classify.cost_choice import ONE_LABEL, UNITS, mean_squared_norm, unit_cost
 from arbora.classify.thresholds import GlobalCut, RCut, ZeroThreshold
 from arbora.classify.training import check_training
 from arbora.engine import ThreadEngine

@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.one_vs_rest import fit_one_vs_rest
+from arbora.classify.cost_choice import initial_cost, with_cost
 from arbora.classify.estimator import (
     AUTO_COST_CONSTRAINT,
     CHECKPOINT_CONSTRAINT,

@@ -32,8 +32,8 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.classify._linear.auto_cost import initial_cost, mean_squared_norm
 from arbora.classify._linear.coupling import couple
+from arbora.classify.cost_choice import initial_cost, mean_squared_norm
 from arbora.classify.estimator import (
     AUTO_COST_CONSTRAINT,
     CHECKPOINT_CONSTRAINT,

@@ -22,9 +22,9 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.descent import best_leaves, can_search
 from arbora.classify._linear.one_vs_rest import train_one_vs_rest
+from arbora.classify.cost_choice import initial_cost, with_cost
 from arbora.classify.decisions import HeldOut, Score, held_out_scores, stacked
 from arbora.classify.estimator import (
     AUTO_COST_CONSTRAINT,

@@ -44,8 +44,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
-from arbora.classify._linear.auto_cost import initial_cost, with_cost
 from arbora.classify._linear.coupling import Coupling, couple
+from arbora.classify.cost_choice import initial_cost, with_cost
 from arbora.classify.decisions import keep_decisions, learn_decisions, settle_close_calls
 from arbora.classify.estimator import (
     CHECKPOINT_CONSTRAINT,
