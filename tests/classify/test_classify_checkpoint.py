@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from arbora.classify import OneVsRestLogistic, OneVsRestSVC, TopDownSVC
-from arbora.classify._linear import one_vs_rest as _train
+from arbora.classify import flat as _train
 from arbora.core.checkpoint import CheckpointError
 from arbora.structure import Hierarchy
 

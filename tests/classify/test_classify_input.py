@@ -251,9 +251,7 @@ def test_bad_sample_weights(estimator, weight, message):
 @ALL
 def test_a_fit_that_cannot_fit_says_so_before_it_starts(estimator, monkeypatch):
     monkeypatch.setattr("arbora.core.chunks.available_memory", lambda: 1000)
-    monkeypatch.setattr(
-        "arbora.classify._linear.one_vs_rest.solve_block", lambda *args, **kwargs: pytest.fail("it started")
-    )
+    monkeypatch.setattr("arbora.classify.flat.solve_block", lambda *args, **kwargs: pytest.fail("it started"))
     with pytest.raises(
         MemoryError, match=r"4 classes on 80 rows with 10 features.*needs about.*fewer features"
     ):

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from arbora.classify import HierarchicalCostClassifier, OneVsRestLogistic, OneVsRestSVC
-from arbora.classify._linear import one_vs_rest as _train
+from arbora.classify import flat as _train
 from arbora.classify.cost import block_costs, imbalance_factors, pair_costs, single_root
 from arbora.classify.thresholds import RCut
 from arbora.structure import Hierarchy

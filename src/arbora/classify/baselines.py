@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.classify._linear.one_vs_rest import fit_one_vs_rest
 from arbora.classify.cost_choice import initial_cost, with_cost
 from arbora.classify.estimator import (
     AUTO_COST_CONSTRAINT,
@@ -27,6 +26,7 @@ from arbora.classify.estimator import (
     LinearPredictor,
     NodePredictor,
 )
+from arbora.classify.flat import fit_one_vs_rest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
 from arbora.classify.training import (
     check_training,

@@ -42,13 +42,13 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.classify._linear.one_vs_rest import fit_one_vs_rest
 from arbora.classify.estimator import (
     CHECKPOINT_CONSTRAINT,
     LINEAR_CONSTRAINTS,
     LinearPredictor,
     NodePredictor,
 )
+from arbora.classify.flat import fit_one_vs_rest
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT
 from arbora.classify.training import Training, check_training, drop_weightless_rows, positive_sample_weight
 from arbora.core.estimator import all_or_nothing

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import entr, log_expit
 
-from arbora.classify._linear.one_vs_rest import train_one_vs_rest
+from arbora.classify.flat import train_one_vs_rest
 from arbora.classify.linear import linear_scores
 from arbora.classify.probabilities import fit_sigmoid
 from arbora.classify.training import Training

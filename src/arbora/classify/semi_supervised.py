@@ -28,9 +28,9 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
-from arbora.classify._linear.one_vs_rest import Trained, train_one_vs_rest
 from arbora.classify.decisions import learn_decisions
 from arbora.classify.estimator import LINEAR_CONSTRAINTS, LinearPredictor, NodePredictor
+from arbora.classify.flat import Trained, train_one_vs_rest
 from arbora.classify.linear import as_csr, keep_solution, linear_scores
 from arbora.classify.training import Training, check_training
 from arbora.core.engine import Engine

@@ -23,7 +23,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
 from arbora.classify._linear.descent import best_leaves, can_search
-from arbora.classify._linear.one_vs_rest import train_one_vs_rest
 from arbora.classify.cost_choice import initial_cost, with_cost
 from arbora.classify.decisions import HeldOut, Score, held_out_scores, stacked
 from arbora.classify.estimator import (
@@ -36,6 +35,7 @@ from arbora.classify.estimator import (
     build_routes,
     one_column,
 )
+from arbora.classify.flat import train_one_vs_rest
 from arbora.classify.linear import LinearModel, by_chunks, keep_solution, linear_scores
 from arbora.classify.probabilities import Calibration, fit_scale, fit_sigmoid, n_effective, smoothed_targets
 from arbora.classify.training import (
