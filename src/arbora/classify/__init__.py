@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from arbora.classify.baselines import OneVsRestLogistic, OneVsRestSVC
     from arbora.classify.bayes.correlated import CorrelatedMultinomialLogit
     from arbora.classify.bayes.hierarchical import HierarchicalBayesClassifier
     from arbora.classify.cost import HierarchicalCostClassifier
     from arbora.classify.explain import Word, deciding_words, explain, words_of_nodes
     from arbora.classify.hierarchical_svm import HierarchicalSVM
     from arbora.classify.multinomial import MultinomialLogistic
+    from arbora.classify.one_vs_rest import OneVsRestLogistic, OneVsRestSVC
     from arbora.classify.orthogonal import OrthogonalTransfer
     from arbora.classify.recursive.estimators import RecursiveLogisticRegression, RecursiveSVC
     from arbora.classify.semi_supervised import SemiSupervisedSVC
@@ -25,8 +25,8 @@ _MODULES = {
     "HierarchicalCostClassifier": "arbora.classify.cost",
     "HierarchicalSVM": "arbora.classify.hierarchical_svm",
     "MultinomialLogistic": "arbora.classify.multinomial",
-    "OneVsRestLogistic": "arbora.classify.baselines",
-    "OneVsRestSVC": "arbora.classify.baselines",
+    "OneVsRestLogistic": "arbora.classify.one_vs_rest",
+    "OneVsRestSVC": "arbora.classify.one_vs_rest",
     "OrthogonalTransfer": "arbora.classify.orthogonal",
     "RecursiveLogisticRegression": "arbora.classify.recursive.estimators",
     "RecursiveSVC": "arbora.classify.recursive.estimators",
