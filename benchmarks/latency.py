@@ -26,9 +26,9 @@ import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
 from arbora.classify import OneVsRestSVC, RecursiveSVC, TopDownSVC
-from arbora.classify._linear.descent import best_leaves
 from arbora.classify.linear import LinearModel
 from arbora.classify.probabilities import Calibration
+from arbora.classify.top_down import best_leaves
 from arbora.core.engine import SerialEngine
 from arbora.datasets import load, make_hierarchical_text
 from arbora.io import save

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from arbora.classify import TopDownSVC, top_down
-from arbora.classify._linear import descent
+from arbora.classify import top_down as descent
 from arbora.structure import Hierarchy
 
 
