@@ -9,8 +9,7 @@ from scipy.optimize import check_grad, minimize
 
 from arbora.classify import HierarchicalSVM, OrthogonalTransfer
 from arbora.classify.estimator import Decisions
-from arbora.classify.orthogonal import check_memory
-from arbora.classify.orthogonality import Signs, best_signs, find_kin, path_factor
+from arbora.classify.orthogonal import Signs, best_signs, check_memory, find_kin, path_factor
 from arbora.structure import Hierarchy
 
 TREE = Hierarchy.from_edges(
