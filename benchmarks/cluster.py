@@ -23,8 +23,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify import MultinomialLogistic, RecursiveSVC
-from arbora.classify._linear.coupling import couple
 from arbora.classify.linear import design_matrix
+from arbora.classify.recursive.coupling import couple
 from arbora.datasets import make_hierarchical_text
 from arbora.discover import VMFMixture
 from arbora.engine import RayEngine, ThreadEngine

@@ -31,7 +31,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify import RecursiveSVC
-from arbora.classify._linear.coupling import couple
+from arbora.classify.recursive.coupling import couple
 from arbora.classify.training import Targets, encode_targets
 from arbora.core.monitor import Monitor
 from arbora.infer.proximal import minimize_composite

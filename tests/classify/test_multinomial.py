@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from arbora.classify import MultinomialLogistic, RecursiveLogisticRegression
-from arbora.classify._linear.coupling import couple
+from arbora.classify.recursive.coupling import couple
 from arbora.infer.softmax.problem import SoftmaxProblem
 from arbora.structure import Hierarchy, LabelGraph
 from support.multinomial_problems import objective, random_rows

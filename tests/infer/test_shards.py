@@ -19,7 +19,7 @@ from arbora.classify import (
     RecursiveLogisticRegression,
     RecursiveSVC,
 )
-from arbora.classify._linear.coupling import couple
+from arbora.classify.recursive.coupling import couple
 from arbora.core.checkpoint import fingerprint
 from arbora.core.monitor import Monitor
 from arbora.engine import EngineError, RayEngine, ThreadEngine, choose_engine

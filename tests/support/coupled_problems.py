@@ -4,7 +4,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from arbora.classify._linear.coupling import couple
+from arbora.classify.recursive.coupling import couple
 from arbora.engine import ThreadEngine
 from arbora.infer.linear.coupled import CoupledSolver
 from arbora.infer.linear.rows import prepare_rows

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from arbora.classify._linear.coupling import expected_weights
+from arbora.classify.recursive.coupling import expected_weights
 from arbora.core.chunks import require_memory, split
 from arbora.core.engine import Engine
 from arbora.core.estimator import warn_caller

@@ -32,7 +32,6 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.classify._linear.coupling import couple
 from arbora.classify.cost_choice import initial_cost, mean_squared_norm
 from arbora.classify.estimator import (
     AUTO_COST_CONSTRAINT,
@@ -50,6 +49,7 @@ from arbora.classify.linear import (
     pruned_model,
     pruning_limits,
 )
+from arbora.classify.recursive.coupling import couple
 from arbora.classify.training import Training, check_training, drop_weightless_rows, open_checkpoint
 from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine, require_shared_memory

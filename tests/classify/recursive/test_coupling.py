@@ -8,16 +8,17 @@ import scipy.sparse as sp
 from scipy.linalg import null_space
 from scipy.optimize import minimize, minimize_scalar
 
-from arbora.classify._linear import coupling as _coupling
-from arbora.classify._linear.coupling import (
+from arbora.classify.recursive import coupling as _coupling
+from arbora.classify.recursive.coupling import (
     RIDGE,
     couple,
+    covariance_factor,
+    eliminate,
     expected_weights,
     hierarchy_precision,
     node_couplings,
     preorder,
 )
-from arbora.classify._linear.elimination import covariance_factor, eliminate
 from arbora.core import chunks as memory
 from arbora.infer.linear.layout import lay_out
 from arbora.kernels.tree import count_factor, depths, elimination_tree, inverse_columns, postorder
@@ -325,7 +326,7 @@ def test_fill_that_cannot_fit_is_refused_before_it_is_made(monkeypatch):
     graph = grid(20)
     n_shares = couple(graph, np.arange(400), 0.5).factor.nnz
     monkeypatch.setattr(memory, "available_memory", lambda: 10 * n_shares)
-    monkeypatch.setattr("arbora.classify._linear.elimination.splu", None)
+    monkeypatch.setattr("arbora.classify.recursive.coupling.splu", None)
     with pytest.raises(MemoryError, match=f"400 classes in a structure of 400 nodes, {n_shares} shares"):
         couple(graph, np.arange(400), 0.5)
     monkeypatch.setattr(memory, "available_memory", lambda: 30 * n_shares)

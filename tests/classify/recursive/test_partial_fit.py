@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from arbora.classify import RecursiveLogisticRegression, RecursiveSVC
-from arbora.classify._linear.coupling import couple
+from arbora.classify.recursive.coupling import couple
 from arbora.structure import Hierarchy
 from support.recursive_problems import (
     DAG,

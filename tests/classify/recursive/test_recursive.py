@@ -14,10 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 from arbora import io
 from arbora.classify import OneVsRestSVC, RecursiveLogisticRegression, RecursiveSVC
 from arbora.classify import decisions as held_out
-from arbora.classify._linear.coupling import couple
 from arbora.classify.probabilities import Calibration
 from arbora.classify.recursive import classifier as recursive_classifier
 from arbora.classify.recursive import memory as _memory
+from arbora.classify.recursive.coupling import couple
 from arbora.core import chunks as memory
 from arbora.datasets import make_hierarchical_text
 from arbora.infer.linear.coupled import CoupledSolver

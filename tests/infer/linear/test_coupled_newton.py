@@ -10,8 +10,8 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify import RecursiveLogisticRegression
-from arbora.classify._linear.coupling import couple
 from arbora.classify.recursive import coupled_training as _joint
+from arbora.classify.recursive.coupling import couple
 from arbora.core import monitor as monitoring
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.monitor import Monitor

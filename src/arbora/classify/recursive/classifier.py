@@ -44,7 +44,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
-from arbora.classify._linear.coupling import Coupling, couple
 from arbora.classify.cost_choice import initial_cost, with_cost
 from arbora.classify.decisions import keep_decisions, learn_decisions, settle_close_calls
 from arbora.classify.estimator import (
@@ -69,6 +68,7 @@ from arbora.classify.recursive.coupled_training import (
     start_of_rows,
     train_joint,
 )
+from arbora.classify.recursive.coupling import Coupling, couple
 from arbora.classify.recursive.memory import check_fit_memory
 from arbora.classify.recursive.partial_fit import encode_more, learn_more, refuse_unannounced
 from arbora.classify.recursive.plan import make_plan

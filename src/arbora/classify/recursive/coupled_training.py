@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from arbora.classify._linear.coupling import Coupling
 from arbora.classify.linear import BlockScorer, LinearModel, PartsModel, linear_scores, signed_costs
+from arbora.classify.recursive.coupling import Coupling
 from arbora.classify.recursive.memory import check_joint_memory, size_of, weight_memory
 from arbora.classify.training import Training
 from arbora.core.checkpoint import Checkpoint

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from arbora.classify._linear.coupling import Coupling
 from arbora.classify.decisions import effective_calibration, held_out_share, most_scores
+from arbora.classify.recursive.coupling import Coupling
 from arbora.classify.thresholds import Threshold
 from arbora.classify.training import Training
 from arbora.core.chunks import require_memory

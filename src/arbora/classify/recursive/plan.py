@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arbora.classify._linear.coupling import Coupling
 from arbora.classify.cost_choice import unit_cost
+from arbora.classify.recursive.coupling import Coupling
 from arbora.classify.training import Training
 from arbora.core.folds import Split, cv_splits
 

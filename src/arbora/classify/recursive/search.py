@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from arbora.classify._linear.coupling import Coupling
+from arbora.classify.recursive.coupling import Coupling
 from arbora.classify.recursive.plan import Plan
 from arbora.classify.recursive.trials import COARSE_TOL, MOST_ROUNDS, Pair, Trials, Tried, prepare_folds
 from arbora.classify.training import Training

@@ -22,9 +22,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify._linear.coupling import Coupling
 from arbora.classify.linear import linear_scores
 from arbora.classify.recursive.coupled_training import Fitted, Start, build_model, pack, train_joint, unpack
+from arbora.classify.recursive.coupling import Coupling
 from arbora.classify.recursive.plan import Plan
 from arbora.classify.thresholds import make_threshold
 from arbora.classify.training import Training
