@@ -7,10 +7,9 @@ import pytest
 import scipy.sparse as sp
 
 from arbora.classify.linear import LinearModel, PartsModel
-from arbora.classify.recursive import coupled_training as _joint
-from arbora.classify.recursive.coupled_training import block_costs, build_model, train_joint
+from arbora.classify.recursive import training as _joint
 from arbora.classify.recursive.coupling import couple
-from arbora.classify.recursive.memory import joint_memory
+from arbora.classify.recursive.training import block_costs, build_model, joint_memory, train_joint
 from arbora.classify.training import Options, Training
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy

@@ -16,7 +16,7 @@ from arbora.classify import OneVsRestSVC, RecursiveLogisticRegression, Recursive
 from arbora.classify import decisions as held_out
 from arbora.classify.probabilities import Calibration
 from arbora.classify.recursive import classifier as recursive_classifier
-from arbora.classify.recursive import memory as _memory
+from arbora.classify.recursive import training as _memory
 from arbora.classify.recursive.coupling import couple
 from arbora.core import chunks as memory
 from arbora.datasets import make_hierarchical_text

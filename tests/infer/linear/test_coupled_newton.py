@@ -10,7 +10,7 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify import RecursiveLogisticRegression
-from arbora.classify.recursive import coupled_training as _joint
+from arbora.classify.recursive import training as _joint
 from arbora.classify.recursive.coupling import couple
 from arbora.core import monitor as monitoring
 from arbora.core.checkpoint import Checkpoint

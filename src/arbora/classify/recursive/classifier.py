@@ -57,22 +57,22 @@ from arbora.classify.estimator import (
 )
 from arbora.classify.linear import LinearModel, PartsModel, as_csr, full_weights, node_weights
 from arbora.classify.probabilities import Calibration, NestedLogit
-from arbora.classify.recursive.coupled_training import (
+from arbora.classify.recursive.coupling import Coupling, couple
+from arbora.classify.recursive.partial_fit import encode_more, learn_more, refuse_unannounced
+from arbora.classify.recursive.plan import make_plan
+from arbora.classify.recursive.search import select
+from arbora.classify.recursive.training import (
     Fitted,
     Last,
     Start,
     build_model,
+    check_fit_memory,
     initial_multipliers,
     keep_coupled,
     score_rows,
     start_of_rows,
     train_joint,
 )
-from arbora.classify.recursive.coupling import Coupling, couple
-from arbora.classify.recursive.memory import check_fit_memory
-from arbora.classify.recursive.partial_fit import encode_more, learn_more, refuse_unannounced
-from arbora.classify.recursive.plan import make_plan
-from arbora.classify.recursive.search import select
 from arbora.classify.recursive.trials import SCORES
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT, make_threshold
 from arbora.classify.training import (

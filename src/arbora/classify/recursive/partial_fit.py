@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify.linear import LinearModel, PartsModel, mixed, mixing_of
-from arbora.classify.recursive.coupled_training import build_model, keep_coupled, train_joint
 from arbora.classify.recursive.coupling import couple
+from arbora.classify.recursive.training import build_model, keep_coupled, train_joint
 from arbora.classify.training import (
     SINGLE,
     Targets,

@@ -23,9 +23,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.classify.linear import linear_scores
-from arbora.classify.recursive.coupled_training import Fitted, Start, build_model, pack, train_joint, unpack
 from arbora.classify.recursive.coupling import Coupling
 from arbora.classify.recursive.plan import Plan
+from arbora.classify.recursive.training import Fitted, Start, build_model, pack, train_joint, unpack
 from arbora.classify.thresholds import make_threshold
 from arbora.classify.training import Training
 from arbora.core.checkpoint import Checkpoint
