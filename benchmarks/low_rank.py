@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.classify.recursive.trials import evidence, standard_error
+from arbora.classify.recursive.search import evidence, standard_error
 from arbora.classify.thresholds import GlobalCut
 from arbora.core.folds import cv_splits
 from arbora.metrics.table import Table

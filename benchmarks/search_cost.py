@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from arbora.classify import RecursiveSVC
 from arbora.classify.recursive import search
-from arbora.classify.recursive.trials import evidence, standard_error
+from arbora.classify.recursive.search import evidence, standard_error
 from arbora.metrics.table import Table
 from benchmarks._common.cells import one_thread
 from benchmarks._common.report import published

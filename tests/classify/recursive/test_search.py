@@ -11,9 +11,9 @@ from sklearn.model_selection import KFold, LeaveOneOut
 from arbora import io
 from arbora.classify import RecursiveLogisticRegression, RecursiveSVC
 from arbora.classify.recursive import search as _search
+from arbora.classify.recursive import search as _trials
 from arbora.classify.recursive import training as _joint
 from arbora.classify.recursive import training as _memory
-from arbora.classify.recursive import trials as _trials
 from arbora.classify.training import seed_of
 from arbora.core import chunks as memory
 from arbora.core.checkpoint import CheckpointError

@@ -6,8 +6,8 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify import RecursiveSVC
-from arbora.classify.recursive import trials
-from arbora.classify.recursive.plan import Plan
+from arbora.classify.recursive import search as trials
+from arbora.classify.recursive.search import Plan
 from arbora.metrics import macro_f1
 from arbora.structure import Hierarchy
 

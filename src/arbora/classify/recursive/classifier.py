@@ -59,8 +59,7 @@ from arbora.classify.linear import LinearModel, PartsModel, as_csr, full_weights
 from arbora.classify.probabilities import Calibration, NestedLogit
 from arbora.classify.recursive.coupling import Coupling, couple
 from arbora.classify.recursive.partial_fit import encode_more, learn_more, refuse_unannounced
-from arbora.classify.recursive.plan import make_plan
-from arbora.classify.recursive.search import select
+from arbora.classify.recursive.search import SCORES, make_plan, select
 from arbora.classify.recursive.training import (
     Fitted,
     Last,
@@ -73,7 +72,6 @@ from arbora.classify.recursive.training import (
     start_of_rows,
     train_joint,
 )
-from arbora.classify.recursive.trials import SCORES
 from arbora.classify.thresholds import THRESHOLD_CONSTRAINT, make_threshold
 from arbora.classify.training import (
     Training,
