@@ -15,7 +15,7 @@ from arbora import io
 from arbora.classify import OneVsRestSVC, RecursiveLogisticRegression, RecursiveSVC
 from arbora.classify import decisions as held_out
 from arbora.classify.probabilities import Calibration
-from arbora.classify.recursive import classifier as recursive_classifier
+from arbora.classify.recursive import estimators as recursive_classifier
 from arbora.classify.recursive import training as _memory
 from arbora.classify.recursive.coupling import couple
 from arbora.core import chunks as memory

@@ -408,7 +408,7 @@ def no_training(monkeypatch):
         raise AssertionError("something was trained")
 
     monkeypatch.setattr(_trials, "train_joint", fails)
-    monkeypatch.setattr("arbora.classify.recursive.classifier.train_joint", fails)
+    monkeypatch.setattr("arbora.classify.recursive.estimators.train_joint", fails)
 
 
 @pytest.mark.parametrize(
