@@ -28,13 +28,59 @@ Safeguards that the papers do not have:
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.infer.tree.gaussian import Gammas, Sharing, Tree
+from arbora.classify.estimator import build_routes
+from arbora.infer.tree.gaussian import Gammas, Sharing, Tree, make_tree
+from arbora.structure import Hierarchy
+
+# --- The tree that a hierarchical Bayesian model fits, derived from the structure of the user ---------------
+
+
+class ModelTree(NamedTuple):
+    """The fitted tree: inner nodes first, then the classes in their order. All classes are leaves."""
+
+    hierarchy: Hierarchy  # node ids are rows of the weights
+    tree: Tree
+
+
+def model_tree(hierarchy: Hierarchy, class_nodes: NDArray[np.int64]) -> ModelTree:
+    """Derive the tree of the model from the structure.
+
+    A class on an inner node becomes a leaf below it, several roots get a common parent, and nodes without documents
+    at or below them are left out.
+
+    Examples
+    --------
+    >>> made = model_tree(Hierarchy.from_paths(["a/b", "c"]), np.array([0, 1, 2]))
+    >>> made.hierarchy.names
+    array(['root', 'a', 'a/*', 'a/b', 'c'], dtype=object)
+    >>> made.tree.parent
+    array([-1,  0,  1,  1,  0])
+    """
+    if not hierarchy.is_tree:
+        raise ValueError(
+            "the structure is a DAG, in which a node has several parents, but the model needs a tree. Give each node "
+            "one parent, or use RecursiveLogisticRegression, which accepts DAGs and graphs."
+        )
+    routes, leaves = build_routes(hierarchy, class_nodes)
+    inner = np.setdiff1d(routes.order, leaves, assume_unique=True)
+    inner = inner[np.argsort(routes.depth[inner], kind="stable")]
+    order = np.concatenate([inner, leaves])
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    above = routes.parent[order]
+    parent = np.where(above >= 0, place[above], -1)
+    named = Hierarchy(routes.names[order], np.column_stack([parent, np.arange(len(order))])[parent >= 0])
+    return ModelTree(named, make_tree(parent, np.arange(len(inner), len(order))))
+
+
+# --- Gamma priors of the precisions of a tree, computed from the data, so that none needs cross-validation ---
+
 
 MOST_FULL = 1000  # number of weights of a class above which the information is taken to be diagonal
 MOST_PRECISION = 1e100  # products of two precisions, or of their inverses, stay finite

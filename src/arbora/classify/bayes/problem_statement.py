@@ -8,8 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight
 
-from arbora.classify.bayes.model_tree import model_tree
-from arbora.classify.bayes.priors import check_gamma, check_scale, constant_prior, fisher_prior
+from arbora.classify.bayes.priors import check_gamma, check_scale, constant_prior, fisher_prior, model_tree
 from arbora.classify.linear import as_csr
 from arbora.classify.training import check_labelled_rows
 from arbora.core.engine import require_shared_memory
