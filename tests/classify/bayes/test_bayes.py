@@ -331,7 +331,7 @@ def test_unknown_node_of_a_flat_model():
 
 
 def test_weights_that_did_not_converge_warn(monkeypatch):
-    monkeypatch.setattr("arbora.classify.bayes.map_solver._INNER_STEPS", 0)
+    monkeypatch.setattr("arbora.classify.bayes.map._INNER_STEPS", 0)
     with pytest.warns(ConvergenceWarning, match="the weights did not reach tol=0.01"):
         HierarchicalBayesClassifier(TREE).fit(DATA.X, DATA.y)
 

@@ -10,7 +10,7 @@ from scipy.stats import gmean, spearmanr
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify import HierarchicalBayesClassifier
-from arbora.classify.bayes.partial_map import AndersonMixing, node_scalars
+from arbora.classify.bayes.map import AndersonMixing, node_scalars
 from arbora.classify.bayes.priors import constant_prior, fisher_prior, inverse_information
 from arbora.infer.tree.gaussian import make_tree, share_precisions
 from support.registry import TREE, labelled_clouds

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from arbora.classify.bayes import map_solver
-from arbora.classify.bayes.map_solver import DualSolver, NewtonSolver, make_solver
+from arbora.classify.bayes import map as map_solver
+from arbora.classify.bayes.map import DualSolver, NewtonSolver, make_solver
 from arbora.core import chunks as memory
 from arbora.engine import ThreadEngine
 from arbora.infer.tree.gaussian import make_tree, share_precisions

@@ -43,7 +43,7 @@ def test_weights_and_precisions_are_those_of_the_dense_model(dense, sparse):
 
 
 def test_standard_deviations_are_conditional_on_all_other_weights(sparse, monkeypatch):
-    monkeypatch.setattr("arbora.classify.bayes.map_solver.laplace_marginals", lambda *_, **__: None)
+    monkeypatch.setattr("arbora.classify.bayes.map.laplace_marginals", lambda *_, **__: None)
     given = fit()
     np.testing.assert_allclose(sparse.coef_std_, given.coef_std_, rtol=0.02)
     means, std = sparse.decision_function(X_TEST, return_std=True)

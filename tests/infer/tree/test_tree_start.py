@@ -265,7 +265,7 @@ def test_precisions_are_those_of_newtons_method_in_all_rounds(likelihood, monkey
     swept = model.fit(X, data.y_train)
     precisions = swept.precisions_
     assert swept.trace_["steps"][0] == 0
-    monkeypatch.setattr("arbora.classify.bayes.map_solver._SWEEPS_ALONE", np.inf)
+    monkeypatch.setattr("arbora.classify.bayes.map._SWEEPS_ALONE", np.inf)
     exact = model.set_params(tol=1e-5).fit(X, data.y_train)
     assert exact.trace_["steps"][0] > 0
     np.testing.assert_allclose(precisions, exact.precisions_, rtol=0.01)
@@ -312,7 +312,7 @@ def test_classifier_ends_near_the_best_objective_of_its_precisions(likelihood, m
         rounds.append((given, found.objective, options["by_objective"]))
         return found
 
-    monkeypatch.setattr("arbora.classify.bayes.map_solver.solve_map", solve_and_note)
+    monkeypatch.setattr("arbora.classify.bayes.map.solve_map", solve_and_note)
     data = make_hierarchical_text(200, 400, n_leaves=8, depth=2, random_state=0)
     X = LtcTransformer().fit_transform(data.X_train)
     HierarchicalBayesClassifier(data.hierarchy, likelihood=likelihood).fit(sp.csr_array(X), data.y_train)

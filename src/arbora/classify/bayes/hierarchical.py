@@ -29,12 +29,12 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.classify.bayes.map import class_variances, keep_sparse, parts_model, weights_of_nodes
+from arbora.classify.bayes.map import squared_norms as sparse_norms
 from arbora.classify.bayes.node_report import ids_of_nodes, node_names, squared_norms, summarise_nodes
 from arbora.classify.bayes.posterior import TreeWeights, expected_precisions, find_posterior, keep_dense
 from arbora.classify.bayes.predictive import ScorePosterior, predictive_logits, score_variances
 from arbora.classify.bayes.problem_statement import state_problem
-from arbora.classify.bayes.sparse_posterior import class_variances, keep_sparse, parts_model, weights_of_nodes
-from arbora.classify.bayes.sparse_posterior import squared_norms as sparse_norms
 from arbora.classify.estimator import NodePredictor
 from arbora.classify.linear import LinearModel, full_weights, linear_scores
 from arbora.core.engine import Engine

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.classify.bayes.partial_map import fit_partial_map
+from arbora.classify.bayes.map import fit_partial_map
 from arbora.core.engine import Engine
 from arbora.core.monitor import Progress
 from arbora.core.trace import Trace
