@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import check_classifiers_train
 
 from arbora import io
 from arbora.classify import HierarchicalBayesClassifier
-from arbora.classify.bayes import posterior
+from arbora.classify.bayes import hierarchical as posterior
 from arbora.classify.bayes.predictive import (
     ScorePosterior,
     odds_against_the_rest,

@@ -18,32 +18,280 @@ or classes, by partial MAP (`partial_map`). Errata of the papers are noted where
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from arbora.classify.bayes.map import class_variances, keep_sparse, parts_model, weights_of_nodes
+from arbora.classify.bayes.map import (
+    class_variances,
+    fit_partial_map,
+    keep_sparse,
+    parts_model,
+    weights_of_nodes,
+)
 from arbora.classify.bayes.map import squared_norms as sparse_norms
-from arbora.classify.bayes.node_report import ids_of_nodes, node_names, squared_norms, summarise_nodes
-from arbora.classify.bayes.posterior import TreeWeights, expected_precisions, find_posterior, keep_dense
 from arbora.classify.bayes.predictive import ScorePosterior, predictive_logits, score_variances
-from arbora.classify.bayes.problem_statement import state_problem
+from arbora.classify.bayes.priors import check_gamma, check_scale, constant_prior, fisher_prior, model_tree
 from arbora.classify.estimator import NodePredictor
-from arbora.classify.linear import LinearModel, full_weights, linear_scores
-from arbora.core.engine import Engine
+from arbora.classify.linear import LinearModel, as_csr, full_weights, linear_scores
+from arbora.classify.training import check_labelled_rows
+from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.monitor import Progress
+from arbora.core.trace import Trace
 from arbora.engine import ENGINE_PARAMETER, ThreadEngine, choose_engine
+from arbora.infer.tree.blocks import Marginals
+from arbora.infer.tree.dual import SparseTree
+from arbora.infer.tree.gaussian import Gammas, Root, share_precisions
 from arbora.infer.tree.problem import TreeProblem
-from arbora.metrics.table import Table
-from arbora.structure import Hierarchy
+from arbora.infer.tree.variational import fit_tree
+from arbora.metrics.table import Marked, Table
+from arbora.structure import Hierarchy, LabelGraph
+
+# --- State the problem of hierarchical Bayesian logistic regression from the parameters and data of a classifier ---
+
+
+def refuse_options(estimator: Any) -> None:
+    """Refuse models that cannot be fitted in the dual if the engine is remote or weights are pruned."""
+    inference, likelihood, covariance = estimator.inference, estimator.likelihood, estimator.covariance
+    if inference == "map" and likelihood == "logistic" and covariance != "M2":
+        return
+    if estimator.prune_below is not None:
+        raise ValueError(
+            f"prune_below={estimator.prune_below:g} needs inference='map', likelihood='logistic' and covariance 'M1' "
+            f"or 'M3': got inference={inference!r}, likelihood={likelihood!r}, covariance={covariance!r}. Change "
+            "these, or use prune_below=None."
+        )
+    option = f"inference={inference!r} with likelihood={likelihood!r} and covariance={covariance!r}"
+    advice = "use inference='map', likelihood='logistic' and covariance 'M1' or 'M3', or engine=None"
+    require_shared_memory(choose_engine(estimator.engine, estimator.n_jobs), option, advice)
+
+
+def state_problem(estimator: Any, X: Any, y: Any, sample_weight: Any) -> TreeProblem:
+    """Check parameters and data, store the labels and the tree in the classifier, and state the problem."""
+    if isinstance(estimator.structure, LabelGraph):
+        raise ValueError(
+            "structure is a LabelGraph, but the model needs parents: give a Hierarchy that is a tree, or use "
+            "RecursiveLogisticRegression, which accepts graphs."
+        )
+    X, targets = check_labelled_rows(estimator, X, y)
+    refuse_options(estimator)
+    check_scale(X)
+    likelihood = estimator.likelihood
+    if targets.multilabel and likelihood == "softmax":
+        raise ValueError(
+            "y holds label sets or an indicator, but likelihood='softmax' needs exactly one class per row: "
+            "give one label per row, or use likelihood='logistic'."
+        )
+    estimator.tree_, tree = model_tree(targets.hierarchy, targets.class_nodes)
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    X = as_csr(X) if sp.issparse(X) or estimator.prune_below is not None else np.asarray(X, np.float64)
+    Y = targets.indicator.astype(np.float64)
+    bias = 1.0 if estimator.fit_intercept else 0.0
+    sharing = share_precisions(tree, estimator.covariance)
+    if isinstance(estimator.prior, str):
+        prior = fisher_prior(X, Y, weight, bias, tree, sharing, same_rate=likelihood == "logistic")
+    else:
+        prior = constant_prior(*check_gamma(estimator.prior), sharing, X.shape[1] + bool(bias))
+    root = Root(0.0, 1 / estimator.root_variance)
+    return TreeProblem(X, Y, weight, tree, sharing, prior, root, likelihood, bias)
+
+
+# --- Find the posterior of a tree of classes, by variational inference or by partial MAP --------------------
+
+
+class TreeWeights(NamedTuple):
+    """Posterior of the weights of all nodes and of the precisions, and how it was reached."""
+
+    mean: NDArray[Any] | None  # (n_nodes, n_weights), the bias last; None if `sparse` has the weights
+    marginals: Marginals | None
+    gammas: Gammas
+    lower_bounds: NDArray[np.float64] | None  # variational inference only
+    trace: Trace
+    change: float  # relative change in the last iteration
+    converged: bool
+    sparse: SparseTree | None = None
+
+
+def find_posterior(
+    problem: TreeProblem,
+    inference: str,
+    engine: Engine,
+    *,
+    tol: float,
+    max_iter: int,
+    prune_below: float | None = None,
+    progress: Progress,
+) -> TreeWeights:
+    """Find the posterior of weights and precisions by variational inference or by partial MAP."""
+    if inference == "variational":
+        fit = fit_tree(problem, engine, tol=tol, max_iter=max_iter, progress=progress)
+        mean, _, covariance, gammas = fit.posterior
+        marginals = fit.marginals._replace(given_parent=covariance)
+        return TreeWeights(mean, marginals, gammas, fit.lower_bounds, fit.trace, fit.change, fit.converged)
+    found = fit_partial_map(
+        problem, engine, tol=tol, max_iter=max_iter, prune_below=prune_below, progress=progress
+    )
+    (weights, spread, sparse), gammas, trace, change, converged = found
+    return TreeWeights(weights, spread, gammas, None, trace, change, converged, sparse)
+
+
+def expected_precisions(problem: TreeProblem, gammas: Gammas) -> NDArray[np.float64]:
+    """Return the expected precision of every node around its parent; the root has the precision of its prior.
+
+    The result has shape (n_nodes,), or (n_nodes, n_weights) if every weight has its own precision.
+    """
+    inside = problem.sharing.group >= 0
+    precisions = np.full((problem.tree.n_nodes, gammas.rate.shape[1]), problem.root.precision)
+    precisions[inside] = gammas.mean[problem.sharing.group[inside]]
+    return precisions if problem.sharing.by_weight else precisions[:, 0]
+
+
+def keep_dense(estimator: Any, problem: TreeProblem, posterior: TreeWeights) -> None:
+    """Set the attributes of a classifier whose weights are dense."""
+    mean, marginals = posterior.mean, posterior.marginals
+    if mean is None or marginals is None:
+        raise ValueError("the posterior has sparse weights: use keep_sparse.")
+    d, n_nodes = problem.X.shape[1], problem.tree.n_nodes
+    std = np.sqrt(marginals.variance)
+    if marginals.covariance is not None:
+        estimator.marginal_covariance_ = marginals.covariance
+        estimator.coef_covariance_ = marginals.given_parent
+    if marginals.contrast is not None:
+        estimator.difference_covariance_ = marginals.contrast
+    if posterior.lower_bounds is not None:
+        estimator.lower_bounds_ = posterior.lower_bounds
+    estimator.node_coef_, estimator.node_coef_std_ = np.ascontiguousarray(mean[:, :d]), std[:, :d]
+    estimator.node_intercept_ = mean[:, d] if problem.bias else np.zeros(n_nodes)
+    estimator.node_intercept_std_ = std[:, d] if problem.bias else np.zeros(n_nodes)
+
+
+# --- Reports on the nodes of a fitted hierarchical Bayesian model -------------------------------------------
+
+
+Array = NDArray[np.float64]
+
+_MARK_ABOVE = 2.0  # a node is marked if its distance over the median of its siblings exceeds this
+
+
+def fitted_ancestor(tree: Hierarchy, hierarchy: Hierarchy, name: Any) -> int:
+    """Id in the fitted tree of a node of the structure, or of its nearest ancestor that was fitted.
+
+    Examples
+    --------
+    >>> tree, hierarchy = Hierarchy.from_paths(["a/b"]), Hierarchy.from_paths(["a/b", "a/c"])
+    >>> tree.names[fitted_ancestor(tree, hierarchy, "a/c")]
+    'a'
+    """
+    for candidate in reversed(hierarchy.path(name)):
+        if candidate in tree:
+            return int(tree.id_of(candidate))
+    return 0  # a tree of a forest without documents: the root of the model
+
+
+def ids_of_nodes(estimator: Any, nodes: Any) -> NDArray[np.int64]:
+    """Ids in the fitted tree of nodes of the structure, or of their nearest ancestors that were fitted."""
+    tree = estimator.tree_
+    if estimator.structure is not None:
+        return np.array([fitted_ancestor(tree, estimator.hierarchy_, name) for name in nodes], np.int64)
+    column = {name: i for i, name in enumerate(estimator.nodes_.tolist())}
+    unknown = [name for name in nodes if name not in column]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is not a class of the model, which has no structure.")
+    return np.array([tree.id_of(column[name]) for name in nodes], np.int64)
+
+
+def node_names(estimator: Any) -> NDArray[Any]:
+    """Names of the nodes of the fitted tree; without a structure, the leaves have the names of the classes."""
+    names = estimator.tree_.names.astype(object)
+    if estimator.structure is not None:
+        return np.asarray(names)
+    known = range(len(estimator.nodes_))
+    return np.array([estimator.nodes_[name] if name in known else name for name in names], object)
+
+
+def squared_norms(parent: NDArray[np.int64], weights: NDArray[Any]) -> tuple[Array, Array]:
+    """Squared distance of every node from its parent, of a root from zero; and squared norm of its weights."""
+    squares = np.empty(len(parent))
+    for node, up in enumerate(parent.tolist()):  # one node at a time, because the weights may fill the memory
+        difference = weights[node] - weights[up] if up >= 0 else weights[node]
+        squares[node] = np.dot(difference, difference)
+    return squares, np.array([np.dot(row, row) for row in weights])
+
+
+def _sums_to_parents(parent: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    inside = parent >= 0
+    return np.asarray(np.bincount(parent[inside], values[inside], minlength=len(parent)), np.float64)
+
+
+def against_siblings(parent: NDArray[np.int64], distance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Distance of every node over the median of its family (siblings and itself); NaN for roots and only children.
+
+    Examples
+    --------
+    >>> against_siblings(np.array([-1, 0, 0, 0]), np.array([0.0, 1.0, 1.0, 3.0]))
+    array([nan,  1.,  1.,  3.])
+    """
+    ratio = np.full(len(parent), np.nan)
+    order = np.argsort(parent, kind="stable")
+    for family in np.split(order, np.flatnonzero(np.diff(parent[order])) + 1):
+        if parent[family[0]] >= 0 and len(family) > 1:
+            ratio[family] = distance[family] / max(float(np.median(distance[family])), np.finfo(float).tiny)
+    return ratio
+
+
+def summarise_nodes(
+    parent: NDArray[np.int64],
+    names: NDArray[Any],
+    class_rows: NDArray[np.float64],
+    precisions: NDArray[np.float64],
+    norms: tuple[Array, Array],
+    n_features: int,
+) -> Table:
+    """Make the table of `HierarchicalBayesClassifier.node_summary`.
+
+    Parents come before their children, and the classes come last. `norms` are those of `squared_norms`.
+    """
+    n_nodes = len(parent)
+    rows = np.zeros(n_nodes)
+    rows[n_nodes - len(class_rows) :] = class_rows
+    for node in range(n_nodes - 1, 0, -1):
+        if parent[node] >= 0:
+            rows[parent[node]] += rows[node]
+    squares, own = norms
+    distance = np.sqrt(squares / max(n_features, 1))
+    ratio = against_siblings(parent, distance)
+    n_children = np.bincount(parent[parent >= 0], minlength=n_nodes)
+    of_children = _sums_to_parents(parent, squares) / np.maximum(n_children, 1)
+    shared = np.where(n_children > 0, own / np.maximum(own + of_children, np.finfo(float).tiny), np.nan)
+    precision = precisions if precisions.ndim == 1 else np.exp(np.log(precisions).mean(axis=1))
+    lines = [
+        (
+            str(names[node]),
+            str(names[parent[node]]),
+            float(rows[node]),
+            float(precision[node]),
+            float(distance[node]),
+            Marked(ratio[node], "*" if ratio[node] > _MARK_ABOVE else ""),
+            float(shared[node]),
+        )
+        for node in np.flatnonzero(parent >= 0).tolist()
+    ]
+    columns = ("Node", "Parent", "Rows", "Precision", "Distance", "Against siblings", "Shared")
+    note = f"* more than {_MARK_ABOVE:g} times the median distance of the siblings"
+    return Table(columns, tuple(lines), ("", "", ",.0f", ".3g", ".3f", ".2f", ".2f"), note=note)
+
+
+# --- Hierarchical Bayesian logistic regression (HBLR): every class learns how far it may be from its parent ---
+
 
 _DEFAULT_TOL = {"variational": 1e-4, "map": 1e-2}
 _OPTIONAL = (
