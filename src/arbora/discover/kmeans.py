@@ -34,7 +34,8 @@ from arbora.core.validation import check_rows
 from arbora.discover._mixture.fitting import RUN_CONSTRAINTS, number_of_starts, warn_unless_converged
 from arbora.discover._mixture.initialization import Init, check_init, starting_sums
 from arbora.discover._mixture.prediction import UNKNOWN, draw_seed
-from arbora.discover._mixture.rows import (
+from arbora.discover._mixture.top_features import Features, check_count, largest_features, nearest_rows
+from arbora.discover.mixture.rows import (
     as_rows,
     check_weight,
     drop_zero_rows,
@@ -43,7 +44,6 @@ from arbora.discover._mixture.rows import (
     unit_rows,
     zero_rows,
 )
-from arbora.discover._mixture.top_features import Features, check_count, largest_features, nearest_rows
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, run
 from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows

@@ -16,8 +16,15 @@ from arbora.discover import (
     TemporalVMFMixture,
     VMFMixture,
 )
-from arbora.discover._mixture.memory_mapped import UnitRows, fit_bytes, is_mapped, iter_chunks, select_rows
-from arbora.discover._mixture.rows import unit_rows, unit_rows_of_file
+from arbora.discover.mixture.rows import (
+    UnitRows,
+    fit_bytes,
+    is_mapped,
+    iter_chunks,
+    select_rows,
+    unit_rows,
+    unit_rows_of_file,
+)
 from arbora.infer.mixture import loop as mixture
 from arbora.infer.mixture import statistics as mixture_stats
 from arbora.metrics import adjusted_rand_index

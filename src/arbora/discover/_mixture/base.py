@@ -30,7 +30,6 @@ from arbora.discover._mixture.fitting import (
     warn_unless_converged,
 )
 from arbora.discover._mixture.initialization import Init, check_init
-from arbora.discover._mixture.memory_mapped import require_fit
 from arbora.discover._mixture.prediction import (
     akaike_criterion,
     are_zero,
@@ -42,11 +41,18 @@ from arbora.discover._mixture.prediction import (
     probabilities,
 )
 from arbora.discover._mixture.repair import repaired
-from arbora.discover._mixture.rows import as_rows, check_weight, drop_zero_rows, refuse_few, zero_rows
 from arbora.discover._mixture.selection import calibrated_temperature, select_components
 from arbora.discover._mixture.top_features import Features, check_count, largest_features, nearest_rows
 from arbora.discover._mixture.weights import log_weights
 from arbora.discover._mixture.word_halves import Halves
+from arbora.discover.mixture.rows import (
+    as_rows,
+    check_weight,
+    drop_zero_rows,
+    refuse_few,
+    require_fit,
+    zero_rows,
+)
 from arbora.engine import ENGINE_PARAMETER, choose_engine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule
 from arbora.infer.mixture.statistics import WeightedRows

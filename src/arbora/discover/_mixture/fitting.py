@@ -14,8 +14,8 @@ from arbora.core.engine import Engine, SerialEngine
 from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Progress
 from arbora.discover._mixture.initialization import Init
-from arbora.discover._mixture.memory_mapped import chunks, select_rows
 from arbora.discover._mixture.prediction import density_quantiles
+from arbora.discover.mixture.rows import chunks, select_rows
 from arbora.infer.mixture.loop import MixtureFit, best_of, place_rows, run
 from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
-from arbora.discover._mixture.memory_mapped import UnitRows, iter_chunks
+from arbora.discover.mixture.rows import UnitRows, iter_chunks
 from arbora.infer.mixture.statistics import WeightedRows
 
 Init = str | NDArray[Any]

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 
 from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
-from arbora.discover._mixture.memory_mapped import chunks
+from arbora.discover.mixture.rows import chunks
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture.statistics import LinearScores
 

@@ -18,9 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
-from arbora.discover._mixture.memory_mapped import select_rows
 from arbora.discover._mixture.prediction import map_chunks
-from arbora.discover._mixture.rows import as_rows
 from arbora.discover._mixture.word_halves import (
     Halves,
     agreement,
@@ -29,6 +27,7 @@ from arbora.discover._mixture.word_halves import (
     matched_temperature,
     spread,
 )
+from arbora.discover.mixture.rows import as_rows, select_rows
 
 if TYPE_CHECKING:
     from arbora.discover._mixture.base import Mixture

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.discover._mixture.memory_mapped import iter_chunks
+from arbora.discover.mixture.rows import iter_chunks
 
 Features = list[list[tuple[Any, float]]]
 

@@ -31,7 +31,7 @@ from scipy.special import softmax
 from sklearn.metrics.cluster import expected_mutual_information, mutual_info_score
 
 from arbora.discover._mixture.initialization import unit_directions
-from arbora.discover._mixture.memory_mapped import UnitRows, select_rows
+from arbora.discover.mixture.rows import UnitRows, select_rows
 
 Labels = NDArray[np.int64]
 

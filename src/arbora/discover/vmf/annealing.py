@@ -38,8 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
-from arbora.discover._mixture.memory_mapped import iter_chunks
-from arbora.discover._mixture.rows import unit_columns
+from arbora.discover.mixture.rows import iter_chunks, unit_columns
 from arbora.discover.vmf.components import LEAST_START, VMFParams, vmf_scores
 from arbora.discover.vmf.posterior import expected_log_weights
 from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step

@@ -27,7 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.discover._mixture.rows import unit_columns
+from arbora.discover.mixture.rows import unit_columns
 from arbora.discover.vmf.concentration import KappaLikelihood, KappaPosterior, prior_divergence
 from arbora.discover.vmf.posterior import (
     Inference,
