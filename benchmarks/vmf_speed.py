@@ -23,8 +23,8 @@ from threadpoolctl import threadpool_limits
 
 from arbora.core.products import csr_matmul
 from arbora.discover import BayesianVMFMixture, VMFMixture
-from arbora.discover._mixture.initialization import plus_plus
 from arbora.discover.mixture.rows import as_rows, unit_rows
+from arbora.discover.mixture.starts import plus_plus
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture.loop import Schedule
 from arbora.infer.mixture.statistics import WeightedRows, e_step

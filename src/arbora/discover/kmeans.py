@@ -31,8 +31,6 @@ from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
 from arbora.core.monitor import Progress
 from arbora.core.products import csr_matmul
 from arbora.core.validation import check_rows
-from arbora.discover._mixture.fitting import RUN_CONSTRAINTS, number_of_starts, warn_unless_converged
-from arbora.discover._mixture.initialization import Init, check_init, starting_sums
 from arbora.discover._mixture.prediction import UNKNOWN, draw_seed
 from arbora.discover._mixture.top_features import Features, check_count, largest_features, nearest_rows
 from arbora.discover.mixture.rows import (
@@ -43,6 +41,14 @@ from arbora.discover.mixture.rows import (
     unit_columns,
     unit_rows,
     zero_rows,
+)
+from arbora.discover.mixture.starts import (
+    RUN_CONSTRAINTS,
+    Init,
+    check_init,
+    number_of_starts,
+    starting_sums,
+    warn_unless_converged,
 )
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, run

@@ -29,10 +29,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.engine import Engine
 from arbora.discover._mixture.base import Mixture
-from arbora.discover._mixture.initialization import Init, label_sums, starting_sums
 from arbora.discover._mixture.prediction import draw_seed, linear_log_joint
 from arbora.discover._mixture.weights import left_out_shares, log_weights, own_parts
 from arbora.discover.mixture.rows import count_rows
+from arbora.discover.mixture.starts import Init, label_sums, starting_sums
 from arbora.infer.mixture.loop import MixtureModel
 from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from arbora.discover._mixture.initialization import plus_plus
 from arbora.discover._mixture.selection import search_components
+from arbora.discover.mixture.starts import plus_plus
 from arbora.infer.mixture.statistics import WeightedRows
 
 

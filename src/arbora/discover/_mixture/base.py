@@ -22,14 +22,6 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.estimator import Explorable, all_or_nothing
 from arbora.core.validation import check_rows
-from arbora.discover._mixture.fitting import (
-    RUN_CONSTRAINTS,
-    left_out_quantiles,
-    number_of_starts,
-    solve,
-    warn_unless_converged,
-)
-from arbora.discover._mixture.initialization import Init, check_init
 from arbora.discover._mixture.prediction import (
     akaike_criterion,
     are_zero,
@@ -40,7 +32,6 @@ from arbora.discover._mixture.prediction import (
     most_probable,
     probabilities,
 )
-from arbora.discover._mixture.repair import repaired
 from arbora.discover._mixture.selection import calibrated_temperature, select_components
 from arbora.discover._mixture.top_features import Features, check_count, largest_features, nearest_rows
 from arbora.discover._mixture.weights import log_weights
@@ -52,6 +43,16 @@ from arbora.discover.mixture.rows import (
     refuse_few,
     require_fit,
     zero_rows,
+)
+from arbora.discover.mixture.starts import (
+    RUN_CONSTRAINTS,
+    Init,
+    check_init,
+    left_out_quantiles,
+    number_of_starts,
+    repaired,
+    solve,
+    warn_unless_converged,
 )
 from arbora.engine import ENGINE_PARAMETER, choose_engine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule

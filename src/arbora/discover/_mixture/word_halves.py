@@ -30,8 +30,8 @@ from scipy.optimize import brentq
 from scipy.special import softmax
 from sklearn.metrics.cluster import expected_mutual_information, mutual_info_score
 
-from arbora.discover._mixture.initialization import unit_directions
 from arbora.discover.mixture.rows import UnitRows, select_rows
+from arbora.discover.mixture.starts import unit_directions
 
 Labels = NDArray[np.int64]
 

@@ -30,10 +30,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.discover._mixture.base import Mixture
-from arbora.discover._mixture.fitting import left_out_quantiles
-from arbora.discover._mixture.initialization import Init
 from arbora.discover._mixture.partial_fit import PartialFitMixture
 from arbora.discover.mixture.rows import as_rows, unit_rows_of_file
+from arbora.discover.mixture.starts import Init, left_out_quantiles
 from arbora.discover.vmf.bayesian_model import (
     BAYESIAN_CONSTRAINTS,
     get_posterior,

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from arbora.core.products import csr_matmul
-from arbora.discover._mixture.initialization import label_sums, plus_plus
 from arbora.discover.kmeans import split_rows
+from arbora.discover.mixture.starts import label_sums, plus_plus
 from arbora.discover.vmf.hierarchical.mean_update import unit_vectors
 from arbora.infer.mixture.statistics import WeightedRows
 from arbora.structure import Hierarchy

@@ -30,10 +30,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine
 from arbora.discover._mixture.base import Mixture
-from arbora.discover._mixture.fitting import solve
-from arbora.discover._mixture.initialization import Init
-from arbora.discover._mixture.repair import assigned, without_annealing, without_clones
 from arbora.discover.mixture.rows import unit_rows
+from arbora.discover.mixture.starts import Init, assigned, solve, without_annealing, without_clones
 from arbora.discover.vmf.annealing import annealed
 from arbora.discover.vmf.bayesian_model import (
     BAYESIAN_CONSTRAINTS,
