@@ -28,7 +28,7 @@ from arbora.app.contents.words import typical_words
 from arbora.app.text_rows import text_language
 from arbora.datasets import load, load_python_docs
 from arbora.discover import DirichletProcessVMFMixture
-from arbora.discover._mixture.word_halves import draw_halves
+from arbora.discover.mixture.selection import draw_halves
 from arbora.metrics import clustering_report
 from arbora.text import LtcVectorizer
 from benchmarks._common import bertopic_peer, topic_tables

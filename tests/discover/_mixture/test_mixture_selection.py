@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from arbora.discover._mixture.selection import search_components
+from arbora.discover.mixture.selection import search_components
 from arbora.discover.mixture.starts import plus_plus
 from arbora.infer.mixture.statistics import WeightedRows
 

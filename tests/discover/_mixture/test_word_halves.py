@@ -13,8 +13,14 @@ from arbora.discover import (
     TemporalVMFMixture,
     VMFMixture,
 )
-from arbora.discover._mixture.selection import grid, search_halves
-from arbora.discover._mixture.word_halves import agreement, draw_halves, has_words, matched_temperature
+from arbora.discover.mixture.selection import (
+    agreement,
+    draw_halves,
+    grid,
+    has_words,
+    matched_temperature,
+    search_halves,
+)
 
 SUBJECTS, WORDS = 5, 400
 

@@ -32,10 +32,8 @@ from arbora.discover._mixture.prediction import (
     most_probable,
     probabilities,
 )
-from arbora.discover._mixture.selection import calibrated_temperature, select_components
 from arbora.discover._mixture.top_features import Features, check_count, largest_features, nearest_rows
 from arbora.discover._mixture.weights import log_weights
-from arbora.discover._mixture.word_halves import Halves
 from arbora.discover.mixture.rows import (
     as_rows,
     check_weight,
@@ -44,6 +42,7 @@ from arbora.discover.mixture.rows import (
     require_fit,
     zero_rows,
 )
+from arbora.discover.mixture.selection import Halves, calibrated_temperature, select_components
 from arbora.discover.mixture.starts import (
     RUN_CONSTRAINTS,
     Init,
