@@ -31,8 +31,14 @@ from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
 from arbora.core.monitor import Progress
 from arbora.core.products import csr_matmul
 from arbora.core.validation import check_rows
-from arbora.discover._mixture.prediction import UNKNOWN, draw_seed
-from arbora.discover._mixture.top_features import Features, check_count, largest_features, nearest_rows
+from arbora.discover.mixture.prediction import (
+    UNKNOWN,
+    Features,
+    check_count,
+    draw_seed,
+    largest_features,
+    nearest_rows,
+)
 from arbora.discover.mixture.rows import (
     as_rows,
     check_weight,

@@ -29,8 +29,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.engine import Engine
 from arbora.discover._mixture.base import Mixture
-from arbora.discover._mixture.prediction import draw_seed, linear_log_joint
-from arbora.discover._mixture.weights import left_out_shares, log_weights, own_parts
+from arbora.discover.mixture.prediction import (
+    draw_seed,
+    left_out_shares,
+    linear_log_joint,
+    log_weights,
+    own_parts,
+)
 from arbora.discover.mixture.rows import count_rows
 from arbora.discover.mixture.starts import Init, label_sums, starting_sums
 from arbora.infer.mixture.loop import MixtureModel

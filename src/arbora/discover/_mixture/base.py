@@ -22,18 +22,21 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.estimator import Explorable, all_or_nothing
 from arbora.core.validation import check_rows
-from arbora.discover._mixture.prediction import (
+from arbora.discover.mixture.prediction import (
+    Features,
     akaike_criterion,
     are_zero,
     bayesian_criterion,
     below_quantile,
+    check_count,
     draw_seed,
+    largest_features,
     log_densities,
+    log_weights,
     most_probable,
+    nearest_rows,
     probabilities,
 )
-from arbora.discover._mixture.top_features import Features, check_count, largest_features, nearest_rows
-from arbora.discover._mixture.weights import log_weights
 from arbora.discover.mixture.rows import (
     as_rows,
     check_weight,

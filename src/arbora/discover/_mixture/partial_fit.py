@@ -20,7 +20,7 @@ from arbora.core.engine import Engine
 from arbora.core.estimator import all_or_nothing
 from arbora.core.trace import Trace
 from arbora.discover._mixture.base import Mixture
-from arbora.discover._mixture.prediction import density_quantiles, draw_seed, map_chunks
+from arbora.discover.mixture.prediction import density_quantiles, draw_seed, map_chunks
 from arbora.discover.mixture.rows import as_rows, refuse_few
 from arbora.discover.mixture.starts import check_init, left_out_quantiles
 from arbora.engine import ThreadEngine

@@ -20,7 +20,6 @@ from arbora.core.chunks import require_memory
 from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
 from arbora.core.monitor import Progress
 from arbora.core.validation import check_features
-from arbora.discover._mixture.prediction import density_quantiles
 from arbora.discover.gaussian import partitions
 from arbora.discover.gaussian.estimates import PartitionEstimates
 from arbora.discover.gaussian.normal_wishart import FORMS, HyperPrior, n_dimensions
@@ -44,6 +43,7 @@ from arbora.discover.gaussian.summaries import (
     invariant_summaries,
     worst_of,
 )
+from arbora.discover.mixture.prediction import density_quantiles
 from arbora.engine import ThreadEngine
 from arbora.infer.mcmc.chains import Chains, ChainSchedule, mean_trace, sample_chains
 

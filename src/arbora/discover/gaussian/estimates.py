@@ -11,12 +11,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.chunks import split
 from arbora.core.validation import check_features
-from arbora.discover._mixture.prediction import below_quantile, draw_seed
-from arbora.discover._mixture.top_features import Features, check_count, largest_features
 from arbora.discover.gaussian import partitions
 from arbora.discover.gaussian.normal_wishart import HyperPrior
 from arbora.discover.gaussian.predictive import Predictive, cluster_probabilities, draw_rows, log_density
 from arbora.discover.gaussian.starts import Standardizer, dense_rows
+from arbora.discover.mixture.prediction import (
+    Features,
+    below_quantile,
+    check_count,
+    draw_seed,
+    largest_features,
+)
 from arbora.engine import ThreadEngine
 
 Array = NDArray[np.float64]

@@ -22,7 +22,7 @@ from scipy.special import softmax
 from sklearn.metrics.cluster import expected_mutual_information, mutual_info_score
 
 from arbora.core.engine import Engine
-from arbora.discover._mixture.prediction import map_chunks
+from arbora.discover.mixture.prediction import map_chunks
 from arbora.discover.mixture.rows import UnitRows, as_rows, select_rows
 from arbora.discover.mixture.starts import unit_directions
 

@@ -33,7 +33,7 @@ from arbora.core.engine import Engine, SerialEngine
 from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Progress
 from arbora.core.products import csr_matmul
-from arbora.discover._mixture.prediction import density_quantiles, map_chunks
+from arbora.discover.mixture.prediction import density_quantiles, map_chunks
 from arbora.discover.mixture.rows import UnitRows, chunks, iter_chunks, select_rows
 from arbora.infer.mixture.loop import MixtureFit, best_of, place_rows, run
 from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step

@@ -14,7 +14,7 @@ from arbora.core.checkpoint import Checkpoint, fingerprint
 from arbora.core.chunks import require_memory
 from arbora.core.labels import Groups, read_groups
 from arbora.core.monitor import Progress
-from arbora.discover._mixture.prediction import UNKNOWN, draw_seed
+from arbora.discover.mixture.prediction import UNKNOWN, draw_seed
 from arbora.discover.topics.corpus import Corpus, make_corpus
 from arbora.discover.topics.sampler import ClusterTopics, TopicState, padded
 from arbora.discover.topics.start import start_state, starting_labels

@@ -18,8 +18,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.estimator import Explorable, all_or_nothing
-from arbora.discover._mixture.prediction import draw_seed
-from arbora.discover._mixture.top_features import Features, largest_features
+from arbora.discover.mixture.prediction import Features, draw_seed, largest_features
 from arbora.discover.mixture.rows import zero_rows
 from arbora.discover.topics.cluster_tree import ClusterTree, make_tree, node_means, node_probabilities
 from arbora.discover.topics.concentrations import Concentrations

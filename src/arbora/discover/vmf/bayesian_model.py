@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine
-from arbora.discover._mixture.prediction import linear_log_joint
+from arbora.discover.mixture.prediction import linear_log_joint
 from arbora.discover.mixture.starts import Init
 from arbora.discover.vmf.annealing import ANNEALING_STEPS, annealed, mean_row
 from arbora.discover.vmf.components import start_components

@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
-from arbora.discover._mixture.weights import log_weights
+from arbora.discover.mixture.prediction import log_weights
 from arbora.discover.mixture.rows import unit_columns
 from arbora.discover.mixture.starts import Init, starting_sums
 from arbora.infer.mixture.statistics import LinearScores, WeightedRows

@@ -34,8 +34,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
 from arbora.discover._mixture.partial_fit import PartialFitMixture
-from arbora.discover._mixture.prediction import linear_log_joint
-from arbora.discover._mixture.weights import left_out_shares, own_parts
+from arbora.discover.mixture.prediction import left_out_shares, linear_log_joint, own_parts
 from arbora.discover.mixture.rows import unit_rows_of_file
 from arbora.discover.mixture.starts import Init
 from arbora.discover.vmf.annealing import annealed

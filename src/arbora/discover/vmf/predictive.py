@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from arbora.core.products import csr_matmul
-from arbora.discover._mixture.weights import left_out_shares, own_parts
+from arbora.discover.mixture.prediction import left_out_shares, own_parts
 from arbora.discover.vmf.concentration import KappaPosterior, largest_kappa
 from arbora.discover.vmf.posterior import VMFPosterior
 from arbora.special import sample_vmf, vmf_log_normalizer

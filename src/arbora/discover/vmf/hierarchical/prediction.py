@@ -9,9 +9,15 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.discover._mixture.base import Mixture
-from arbora.discover._mixture.prediction import UNKNOWN, draw_seed, most_probable
-from arbora.discover._mixture.top_features import Features, check_count, largest_features
-from arbora.discover._mixture.weights import log_weights
+from arbora.discover.mixture.prediction import (
+    UNKNOWN,
+    Features,
+    check_count,
+    draw_seed,
+    largest_features,
+    log_weights,
+    most_probable,
+)
 from arbora.structure import Hierarchy
 
 

@@ -33,7 +33,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine
 from arbora.discover._mixture.base import Mixture
-from arbora.discover._mixture.weights import log_weights
+from arbora.discover.mixture.prediction import log_weights
 from arbora.discover.mixture.rows import unit_rows
 from arbora.discover.mixture.selection import Halves
 from arbora.discover.mixture.starts import Init

@@ -11,17 +11,20 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.discover._mixture.base import Mixture
-from arbora.discover._mixture.prediction import (
+from arbora.discover.mixture.prediction import (
+    Features,
     akaike_criterion,
     are_zero,
     bayesian_criterion,
     below_quantile,
+    check_count,
     draw_seed,
+    largest_features,
     log_densities,
     most_probable,
+    nearest_rows,
     probabilities,
 )
-from arbora.discover._mixture.top_features import Features, check_count, largest_features, nearest_rows
 from arbora.discover.vmf.concentration import KappaPosterior
 from arbora.discover.vmf.predictive import sample_predictive
 from arbora.discover.vmf.temporal.dynamics import ClusterDynamics, Vocabulary, cluster_dynamics
