@@ -28,7 +28,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.engine import Engine
-from arbora.discover._mixture.base import Mixture
+from arbora.discover.mixture.base import Mixture
 from arbora.discover.mixture.prediction import (
     draw_seed,
     left_out_shares,

@@ -33,7 +33,7 @@ def X():
 def in_shards(monkeypatch, model, n_shards, X, **fit):
     with monkeypatch.context() as patch:
         patch.setattr(
-            "arbora.discover._mixture.base.choose_engine", lambda *_: Elsewhere().with_shards(n_shards)
+            "arbora.discover.mixture.base.choose_engine", lambda *_: Elsewhere().with_shards(n_shards)
         )
         return model.fit(X, **fit)
 

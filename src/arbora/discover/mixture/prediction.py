@@ -22,7 +22,7 @@ from arbora.engine import ThreadEngine
 from arbora.infer.mixture.statistics import LinearScores
 
 if TYPE_CHECKING:
-    from arbora.discover._mixture.base import Mixture
+    from arbora.discover.mixture.base import Mixture
 
 
 # --- Weights of the components: logarithms, and shares without the part of a single row ---------------------

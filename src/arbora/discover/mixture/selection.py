@@ -27,7 +27,7 @@ from arbora.discover.mixture.rows import UnitRows, as_rows, select_rows
 from arbora.discover.mixture.starts import unit_directions
 
 if TYPE_CHECKING:
-    from arbora.discover._mixture.base import Mixture
+    from arbora.discover.mixture.base import Mixture
 
 
 # --- Halves of the words of documents: how much a part of a document says about the rest of it --------------

@@ -39,7 +39,7 @@ from arbora.infer.mixture.loop import MixtureFit, best_of, place_rows, run
 from arbora.infer.mixture.statistics import Stats, WeightedRows, e_step
 
 if TYPE_CHECKING:
-    from arbora.discover._mixture.base import Mixture
+    from arbora.discover.mixture.base import Mixture
 
 
 # --- Starts of mixtures: k-means++ with cosines, random labels, given labels or given means -----------------

@@ -29,8 +29,7 @@ from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine, require_shared_memory
-from arbora.discover._mixture.base import Mixture
-from arbora.discover._mixture.partial_fit import PartialFitMixture
+from arbora.discover.mixture.base import Mixture, PartialFitMixture
 from arbora.discover.mixture.rows import as_rows, unit_rows_of_file
 from arbora.discover.mixture.starts import Init, left_out_quantiles
 from arbora.discover.vmf.bayesian_model import (

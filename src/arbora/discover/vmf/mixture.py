@@ -33,7 +33,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
-from arbora.discover._mixture.partial_fit import PartialFitMixture
+from arbora.discover.mixture.base import PartialFitMixture
 from arbora.discover.mixture.prediction import left_out_shares, linear_log_joint, own_parts
 from arbora.discover.mixture.rows import unit_rows_of_file
 from arbora.discover.mixture.starts import Init

@@ -37,7 +37,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine
 from arbora.core.estimator import all_or_nothing
-from arbora.discover._mixture.base import Mixture
+from arbora.discover.mixture.base import Mixture
 from arbora.discover.mixture.prediction import linear_log_joint
 from arbora.discover.mixture.rows import as_rows, unit_rows_of_file
 from arbora.discover.mixture.starts import Init, left_out_quantiles, solve

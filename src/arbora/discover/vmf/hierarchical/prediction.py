@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.discover._mixture.base import Mixture
+from arbora.discover.mixture.base import Mixture
 from arbora.discover.mixture.prediction import (
     UNKNOWN,
     Features,

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine
-from arbora.discover._mixture.base import Mixture
+from arbora.discover.mixture.base import Mixture
 from arbora.discover.mixture.prediction import log_weights
 from arbora.discover.mixture.rows import unit_rows
 from arbora.discover.mixture.selection import Halves

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.discover._mixture.base import Mixture
+from arbora.discover.mixture.base import Mixture
 from arbora.discover.mixture.prediction import (
     Features,
     akaike_criterion,

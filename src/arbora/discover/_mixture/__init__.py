@@ -1,1 +1,0 @@
-"""Functions and the base class that all mixtures share."""
