@@ -41,7 +41,7 @@ from arbora.discover.mixture.base import Mixture
 from arbora.discover.mixture.prediction import linear_log_joint
 from arbora.discover.mixture.rows import as_rows, unit_rows_of_file
 from arbora.discover.mixture.starts import Init, left_out_quantiles, solve
-from arbora.discover.vmf.bayesian_model import (
+from arbora.discover.vmf.bayesian import (
     BAYESIAN_CONSTRAINTS,
     get_posterior,
     inference_of,

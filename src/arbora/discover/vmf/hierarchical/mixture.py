@@ -33,7 +33,7 @@ from arbora.discover.mixture.base import Mixture
 from arbora.discover.mixture.rows import unit_rows
 from arbora.discover.mixture.starts import Init, assigned, solve, without_annealing, without_clones
 from arbora.discover.vmf.annealing import annealed
-from arbora.discover.vmf.bayesian_model import (
+from arbora.discover.vmf.bayesian import (
     BAYESIAN_CONSTRAINTS,
     annealing_steps,
     given_prior,

@@ -37,7 +37,7 @@ from arbora.discover.mixture.prediction import log_weights
 from arbora.discover.mixture.rows import unit_rows
 from arbora.discover.mixture.selection import Halves
 from arbora.discover.mixture.starts import Init
-from arbora.discover.vmf.bayesian_model import (
+from arbora.discover.vmf.bayesian import (
     BAYESIAN_CONSTRAINTS,
     inference_of,
     posterior_log_joint,
