@@ -11,8 +11,6 @@ from scipy.special import gammaln, logsumexp
 
 from arbora.datasets import make_vmf_mixture
 from arbora.discover import BayesianVMFMixture, VMFMixture
-from arbora.discover.vmf.annealing import critical_temperature, held_back_update, mean_row
-from arbora.discover.vmf.components import VMFParams, vmf_scores
 from arbora.discover.vmf.concentration import (
     KappaLikelihood,
     KappaPosterior,
@@ -22,6 +20,13 @@ from arbora.discover.vmf.concentration import (
     point_posterior,
     prior_divergence,
     sample_posterior,
+)
+from arbora.discover.vmf.mixture import (
+    VMFParams,
+    critical_temperature,
+    held_back_update,
+    mean_row,
+    vmf_scores,
 )
 from arbora.discover.vmf.posterior import best_alpha, posterior_extra
 from arbora.discover.vmf.predictive import predictive_log_density

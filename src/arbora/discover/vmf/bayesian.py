@@ -33,11 +33,9 @@ from arbora.discover.mixture.base import Mixture, PartialFitMixture
 from arbora.discover.mixture.prediction import linear_log_joint
 from arbora.discover.mixture.rows import as_rows, unit_rows_of_file
 from arbora.discover.mixture.starts import Init, left_out_quantiles
-from arbora.discover.vmf.annealing import ANNEALING_STEPS, annealed, mean_row
-from arbora.discover.vmf.components import start_components
 from arbora.discover.vmf.concentration import POSTERIORS, KappaPosterior, largest_kappa
 from arbora.discover.vmf.gibbs import CollapsedVMF, GibbsState, sample_posterior, warn_unless_mixed
-from arbora.discover.vmf.mixture import VMFMixture
+from arbora.discover.vmf.mixture import ANNEALING_STEPS, VMFMixture, annealed, mean_row, start_components
 from arbora.discover.vmf.posterior import (
     Inference,
     VMFPosterior,

@@ -23,26 +23,262 @@ from __future__ import annotations
 
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
 from arbora.discover.mixture.base import PartialFitMixture
-from arbora.discover.mixture.prediction import left_out_shares, linear_log_joint, own_parts
-from arbora.discover.mixture.rows import unit_rows_of_file
-from arbora.discover.mixture.starts import Init
-from arbora.discover.vmf.annealing import annealed
-from arbora.discover.vmf.components import VMFParams, start_components, vmf_scores
+from arbora.discover.mixture.prediction import left_out_shares, linear_log_joint, log_weights, own_parts
+from arbora.discover.mixture.rows import iter_chunks, unit_columns, unit_rows_of_file
+from arbora.discover.mixture.starts import Init, starting_sums
 from arbora.discover.vmf.concentration import largest_kappa
+from arbora.discover.vmf.posterior import expected_log_weights
 from arbora.infer.mixture.loop import MixtureModel, Schedule
-from arbora.infer.mixture.statistics import Stats, WeightedRows, squared_lengths
+from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, e_step, squared_lengths
 from arbora.special import kappa_mle, sample_vmf, vmf_log_normalizer
+
+# --- Components of von Mises-Fisher mixtures: parameters, log-joint with rows, and where a fit starts -------
+
+
+_RANDOM_START = 10.0  # initial concentration with random labels
+LEAST_START = 1e-3  # smallest initial concentration, for labels whose rows cancel; it needs a logarithm
+_SAMPLE = 1000  # rows from which the broad concentration is estimated
+
+
+class VMFParams(NamedTuple):
+    """Vectors in the direction of the means (n_features, n_components), their lengths, concentrations and weights."""
+
+    vectors: NDArray[Any]
+    lengths: NDArray[np.float64]
+    concentrations: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
+def vmf_scores(params: VMFParams) -> LinearScores:
+    """Return the log-joint of rows and components."""
+    n_features = params.vectors.shape[0]
+    offset = vmf_log_normalizer(params.concentrations, n_features) + log_weights(params.weights)
+    return LinearScores(params.vectors, offset, scale=params.concentrations / params.lengths)
+
+
+def broad_concentration(rows: WeightedRows, directions: NDArray[Any], rng: np.random.Generator) -> float:
+    """Return the concentration at which responsibilities have half the entropy of a uniform distribution.
+
+    With such a broad start, rows can move to better components than the seeds they happen to be close to. A fixed
+    number does not work for all dimensions: 10 is broad in 3 dimensions, but in 20,000 dimensions it gives all
+    components the same responsibilities.
+    """
+    n_components = directions.shape[1]
+    if n_components == 1:
+        return 1.0
+    ids = rng.choice(rows.X.shape[0], size=min(_SAMPLE, rows.X.shape[0]), replace=False)
+    cosine = csr_matmul(rows.take(np.sort(ids)).X, directions).astype(np.float64)
+
+    def excess(log_kappa: float) -> float:
+        p = softmax(np.exp(log_kappa) * cosine, axis=1)
+        entropy = -np.sum(p * np.log(np.maximum(p, 1e-300)), axis=1).mean()
+        return float(entropy - 0.5 * np.log(n_components))
+
+    low, high = np.log(1e-3), np.log(1e8)
+    if excess(high) > 0:  # no concentration separates these rows and means
+        return 1.0
+    return float(np.exp(brentq(excess, low, high, xtol=1e-3)))
+
+
+def start_components(
+    rows: WeightedRows,
+    init: Init,
+    n_components: int,
+    kappa: float | None,
+    rng: np.random.Generator,
+    engine: Engine,
+) -> VMFParams:
+    """Return components to start from. If no concentration is given: a broad one, or the estimate from given labels.
+
+    Random labels start at 10, as the papers advise. Their means hardly differ, so a high concentration would keep
+    every row where it is.
+    """
+    sums = np.ascontiguousarray(starting_sums(rows, init, n_components, rng, engine).T).astype(rows.X.dtype)
+    axis = np.zeros_like(sums)
+    axis[0] = 1  # for rows that cancel
+    directions, length = unit_columns(sums, axis)
+    if kappa is None and isinstance(init, str) and init == "random":
+        kappa = _RANDOM_START
+    elif kappa is None and not isinstance(init, str) and init.ndim == 1:
+        labelled = rows.weight[init >= 0].sum(dtype=np.float64)
+        kappa = float(kappa_mle(min(length.sum() / (labelled + 1.0), 1.0), len(sums)))
+        kappa = max(kappa, LEAST_START)
+    elif kappa is None:
+        kappa = broad_concentration(rows, directions, rng)
+    one = np.ones(n_components)
+    return VMFParams(directions, one, np.full(n_components, kappa), one / n_components)
+
+
+# --- Deterministic annealing, the start of the Bayesian mixtures; means are pulled towards the mean of all rows ---
+#
+# The bound of a von Mises-Fisher mixture has many maxima, and in many dimensions its responsibilities are hard from
+# the first iteration on, so the start determines the result. Deterministic annealing (Rose 1998) smooths
+# responsibilities by a temperature T,
+#
+# .. math:: r_{ik} \propto \bigl(\pi_k C_D(\kappa) e^{\kappa \mu_k^\top x_i}\bigr)^{1/T},
+#
+# that decreases to 1. Around a single cluster of all rows, deviations of the means grow if T is below
+#
+# .. math:: T_c = \kappa \lambda / \bar r,
+#
+# where :math:`\lambda` is the largest eigenvalue of the covariance of the rows orthogonal to their mean, :math:`\bar
+# r` the length of the mean and :math:`\kappa` their concentration. Above it all seeds become equal. Annealing starts
+# somewhat below it, which suits any number of features.
+#
+# Means are :math:`\mu_k \propto s_k + n_0 (1 - 1/T) \mu_0`, with :math:`n_0` additional rows at the mean direction
+# of all rows. They slow down components with few rows, so components with many rows grow at their expense. With half
+# of the rows of an average component (`EMPTYING`) this empties superfluous components, which suits a number of
+# components that is a maximum. If rows follow the model, :math:`T_c` is near 1, and none is emptied. The evidence
+# does not do this: rows of texts have far fewer degrees of freedom than dimensions, so splitting a cluster nearly
+# always raises it. With a few hundredths (`FILLING`) the components keep rows, as a number of components that was
+# asked for demands. A number that was selected is between both (`SORTING`): components that the data do not support
+# are left empty. All components share one concentration during annealing; otherwise the broadest component collects
+# the rows that are rare in all others.
+#
+# References
+# ----------
+# K. Rose (1998). Deterministic annealing for clustering, compression, classification, regression, and related
+# optimization problems. Proceedings of the IEEE 86(11).
+
+
+_BELOW = 0.4  # first temperature, relative to the critical one; 0.3 to 0.5 give the same results
+ANNEALING_STEPS = 25
+EMPTYING, SORTING, FILLING = 0.5, 0.2, 0.03  # n_0, relative to the rows of an average component
+_ROWS_PER_COMPONENT = 50  # rows for annealing, if rows come in mini-batches
+_POWER_STEPS = 20
+_MOST_RESULTANT = 1 - 1e-9
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+def mean_row(rows: WeightedRows) -> NDArray[np.float64]:
+    """Return the weighted mean of the rows."""
+    total = np.zeros(rows.X.shape[1])
+    for part, X in iter_chunks(rows.X):
+        total += X.T @ rows.weight[part]
+    return total / rows.total
+
+
+def critical_temperature(rows: WeightedRows, rng: np.random.Generator) -> float:
+    """Return the temperature below which a single cluster of all rows separates.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> rows = WeightedRows(sp.csr_array([[0.6, 0.8], [0.8, 0.6]]), np.ones(2))
+    >>> found = critical_temperature(rows, np.random.default_rng(0))
+    >>> bool(np.isclose(found, kappa_mle(np.sqrt(0.98), 2) * 0.02 / np.sqrt(0.98)))
+    True
+    """
+    mean, weight = mean_row(rows), rows.weight.astype(np.float64) / rows.total
+    X = rows.X.astype(np.float64, copy=False)
+    length = float(np.linalg.norm(mean))
+    centre = mean / max(length, _TINY)
+    v, value = rng.standard_normal(X.shape[1]), 0.0
+    for _ in range(_POWER_STEPS):
+        before, v, total = v, np.zeros_like(v), 0.0
+        for part, chunk in iter_chunks(X):
+            along = (chunk @ before - mean @ before) * weight[part]
+            v += chunk.T @ along
+            total += along.sum()
+        v -= mean * total
+        v -= centre * (centre @ v)
+        value = float(np.linalg.norm(v))
+        if value == 0:  # all rows are equal
+            return 0.0
+        v /= value
+    return float(kappa_mle(min(length, _MOST_RESULTANT), X.shape[1])) * value / max(length, _TINY)
+
+
+def held_back_update(centre: NDArray[Any], n_rows: float, params: VMFParams, stats: Stats) -> VMFParams:
+    """Update means with `n_rows` more rows at the centre, one concentration, and weights under a sparse prior."""
+    n_features, n_components = stats.sums.shape
+    sums = stats.sums + (n_rows * centre).astype(stats.sums.dtype)[:, None]
+    directions, _ = unit_columns(sums, params.vectors)
+    along = np.einsum("jk,jk->", stats.sums, directions, dtype=np.float64)
+    resultant = np.clip(along / stats.counts.sum(), 0.0, _MOST_RESULTANT)
+    kappa = np.full(n_components, float(kappa_mle(resultant, n_features)))
+    weights = np.exp(expected_log_weights(1 / n_components + stats.counts))
+    return VMFParams(directions, np.ones(n_components), kappa, weights)
+
+
+def anneal(
+    rows: WeightedRows,
+    start: VMFParams,
+    n_steps: int,
+    rng: np.random.Generator,
+    engine: Engine,
+    held_back: float = FILLING,
+) -> VMFParams:
+    """Anneal the components of a start.
+
+    Parameters
+    ----------
+    rows : WeightedRows
+    start : VMFParams
+    n_steps : int
+        Iterations in which the temperature decreases.
+    rng : numpy.random.Generator
+    engine : Engine
+    held_back : float
+        Rows at the mean of all rows that are added to each component, relative to the rows of an average component.
+
+    Returns
+    -------
+    VMFParams
+        Components with the same concentration.
+    """
+    n_components, params = len(start.weights), start
+    mean = mean_row(rows)
+    centre = mean / max(float(np.linalg.norm(mean)), _TINY)
+    most = held_back * rows.total / n_components
+    hottest = max(1.0, _BELOW * critical_temperature(rows, rng))
+    for temperature in np.geomspace(hottest, 1.0, n_steps):
+        scores = vmf_scores(params)._replace(temperature=float(temperature))
+        stats, _ = e_step(scores, rows, engine)
+        params = held_back_update(centre, most * (1 - 1 / temperature), params, stats)
+    kappa = np.maximum(params.concentrations, LEAST_START)
+    return params._replace(weights=params.weights / params.weights.sum(), concentrations=kappa)
+
+
+def annealed(
+    estimator: Any,
+    rows: WeightedRows,
+    start: VMFParams,
+    n_steps: int,
+    rng: np.random.Generator,
+    engine: Engine,
+) -> VMFParams:
+    """Return the components of a start after annealing, or as they are if `n_steps` is 0.
+
+    The number of components of the estimator determines how many of them may become empty. If the rows come in
+    mini-batches, a sample of them is used.
+    """
+    if n_steps == 0 or len(start.weights) == 1:
+        return start
+    if estimator.batch_size is not None and estimator.batch_size < rows.X.shape[0]:
+        least = _ROWS_PER_COMPONENT * len(start.weights)
+        size = min(max(estimator.batch_size, least), rows.X.shape[0])
+        rows = rows.take(np.sort(rng.choice(rows.X.shape[0], size, replace=False)))
+    if estimator.keep_empty or not estimator._fills_up:
+        held_back = EMPTYING
+    else:
+        held_back = SORTING if estimator.n_components == "auto" else FILLING
+    return anneal(rows, start, n_steps, rng, engine, held_back)
+
+
+# --- Mixtures of von Mises-Fisher distributions by EM: clusters of directions -------------------------------
 
 
 def vmf_update(shared: bool, prior_rows: float, params: VMFParams, stats: Stats) -> VMFParams:

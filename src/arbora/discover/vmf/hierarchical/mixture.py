@@ -32,7 +32,6 @@ from arbora.core.engine import Engine
 from arbora.discover.mixture.base import Mixture
 from arbora.discover.mixture.rows import unit_rows
 from arbora.discover.mixture.starts import Init, assigned, solve, without_annealing, without_clones
-from arbora.discover.vmf.annealing import annealed
 from arbora.discover.vmf.bayesian import (
     BAYESIAN_CONSTRAINTS,
     annealing_steps,
@@ -40,7 +39,6 @@ from arbora.discover.vmf.bayesian import (
     inference_of,
     posterior_log_joint,
 )
-from arbora.discover.vmf.components import VMFParams, broad_concentration, start_components
 from arbora.discover.vmf.concentration import KappaPosterior, point_posterior
 from arbora.discover.vmf.hierarchical.initialization import (
     Seeds,
@@ -62,7 +60,7 @@ from arbora.discover.vmf.hierarchical.posterior import (
 )
 from arbora.discover.vmf.hierarchical.prediction import NodePredictionMixture, node_probabilities
 from arbora.discover.vmf.hierarchical.tree import Tree, as_tree, one_root, pruned_tree, regular_tree
-from arbora.discover.vmf.mixture import VMFMixture
+from arbora.discover.vmf.mixture import VMFMixture, VMFParams, annealed, broad_concentration, start_components
 from arbora.discover.vmf.posterior import (
     CERTAIN,
     Inference,
