@@ -28,8 +28,7 @@ from arbora.discover.vmf.mixture import (
     mean_row,
     vmf_scores,
 )
-from arbora.discover.vmf.posterior import best_alpha, posterior_extra
-from arbora.discover.vmf.predictive import predictive_log_density
+from arbora.discover.vmf.posterior import best_alpha, posterior_extra, predictive_log_density
 from arbora.engine import ThreadEngine
 from arbora.infer.mixture.statistics import WeightedRows, e_step
 from arbora.metrics import adjusted_rand_index

@@ -41,14 +41,12 @@ from arbora.discover.vmf.posterior import (
     VMFPosterior,
     VMFPrior,
     begin_posterior,
-    posterior_extra,
-    posterior_scores,
-    update_posterior,
-)
-from arbora.discover.vmf.predictive import (
     left_out_mixture_log_density,
     mixture_log_density,
+    posterior_extra,
+    posterior_scores,
     sample_predictive,
+    update_posterior,
 )
 from arbora.infer.mcmc.chains import ChainSchedule
 from arbora.infer.mixture.loop import MixtureModel

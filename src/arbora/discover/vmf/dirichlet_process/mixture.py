@@ -63,8 +63,8 @@ from arbora.discover.vmf.dirichlet_process.posterior import (
 )
 from arbora.discover.vmf.dirichlet_process.stick_breaking import Sticks, update_sticks
 from arbora.discover.vmf.mixture import VMFMixture
-from arbora.discover.vmf.posterior import Inference
-from arbora.discover.vmf.predictive import (
+from arbora.discover.vmf.posterior import (
+    Inference,
     left_out_mixture_log_density,
     mixture_log_density,
     sample_predictive,

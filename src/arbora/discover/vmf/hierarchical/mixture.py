@@ -66,14 +66,12 @@ from arbora.discover.vmf.posterior import (
     Inference,
     VMFPosterior,
     VMFPrior,
-    posterior_extra,
-    posterior_scores,
-    update_posterior,
-)
-from arbora.discover.vmf.predictive import (
     left_out_mixture_log_density,
     mixture_log_density,
+    posterior_extra,
+    posterior_scores,
     sample_predictive,
+    update_posterior,
 )
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, run
 from arbora.infer.mixture.statistics import Stats, WeightedRows

@@ -49,11 +49,12 @@ from arbora.discover.vmf.posterior import (
     Inference,
     VMFPosterior,
     VMFPrior,
+    left_out_mixture_log_density,
+    mixture_log_density,
     posterior_extra,
     posterior_scores,
     update_posterior,
 )
-from arbora.discover.vmf.predictive import left_out_mixture_log_density, mixture_log_density
 from arbora.discover.vmf.temporal.posterior import (
     ChainPosterior,
     at_time,

@@ -26,7 +26,7 @@ from arbora.discover.mixture.prediction import (
     probabilities,
 )
 from arbora.discover.vmf.concentration import KappaPosterior
-from arbora.discover.vmf.predictive import sample_predictive
+from arbora.discover.vmf.posterior import sample_predictive
 from arbora.discover.vmf.temporal.dynamics import ClusterDynamics, Vocabulary, cluster_dynamics
 from arbora.discover.vmf.temporal.posterior import at_time, marginal_concentrations, to_blocks
 from arbora.discover.vmf.temporal.timeline import Timeline, points_of, read_times
