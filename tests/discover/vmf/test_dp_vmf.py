@@ -7,7 +7,7 @@ from scipy.stats import beta as beta_law
 
 from arbora.datasets import make_vmf_mixture
 from arbora.discover import DirichletProcessVMFMixture
-from arbora.discover.vmf.dirichlet_process.stick_breaking import (
+from arbora.discover.vmf.dirichlet_process import (
     Sticks,
     stick_extra,
     stick_log_weights,

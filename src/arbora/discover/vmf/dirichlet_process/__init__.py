@@ -1,1 +1,0 @@
-"""Dirichlet-process mixtures of von Mises-Fisher distributions."""
