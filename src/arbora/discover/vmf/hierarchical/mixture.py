@@ -40,14 +40,6 @@ from arbora.discover.vmf.bayesian import (
     posterior_log_joint,
 )
 from arbora.discover.vmf.concentration import KappaPosterior, point_posterior
-from arbora.discover.vmf.hierarchical.initialization import (
-    Seeds,
-    arrange,
-    find_seeds,
-    random_leaves,
-    scattered_leaves,
-    split_leaves,
-)
 from arbora.discover.vmf.hierarchical.mean_update import unit_vectors
 from arbora.discover.vmf.hierarchical.posterior import (
     Nodes,
@@ -60,6 +52,14 @@ from arbora.discover.vmf.hierarchical.posterior import (
 )
 from arbora.discover.vmf.hierarchical.prediction import NodePredictionMixture, node_probabilities
 from arbora.discover.vmf.hierarchical.tree import Tree, as_tree, one_root, pruned_tree, regular_tree
+from arbora.discover.vmf.hierarchical_start import (
+    Seeds,
+    arrange,
+    find_seeds,
+    random_leaves,
+    scattered_leaves,
+    split_leaves,
+)
 from arbora.discover.vmf.mixture import VMFMixture, VMFParams, annealed, broad_concentration, start_components
 from arbora.discover.vmf.posterior import (
     CERTAIN,
