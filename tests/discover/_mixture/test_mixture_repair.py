@@ -16,7 +16,7 @@ from arbora.discover import (
     VMFMixture,
 )
 from arbora.discover.mixture.starts import fill_up, without_clones
-from arbora.discover.vmf.hierarchical.tree import pruned_tree, regular_tree
+from arbora.discover.vmf.hierarchical_posterior import pruned_tree, regular_tree
 from arbora.infer.mixture.statistics import WeightedRows
 from arbora.special import sample_vmf, vmf_log_normalizer
 from arbora.text import LtcVectorizer

@@ -8,8 +8,7 @@ from scipy.optimize import minimize
 from arbora.datasets import make_hierarchical_vmf
 from arbora.discover import BayesianVMFMixture, HierarchicalVMFMixture
 from arbora.discover.vmf.concentration import KappaPosterior
-from arbora.discover.vmf.hierarchical.posterior import start_tree, tree_extra, update_tree
-from arbora.discover.vmf.hierarchical.tree import as_tree
+from arbora.discover.vmf.hierarchical_posterior import as_tree, start_tree, tree_extra, update_tree
 from arbora.discover.vmf.hierarchical_start import Seeds, arrange
 from arbora.discover.vmf.posterior import VMFPosterior, VMFPrior
 from arbora.infer.mixture.statistics import Stats

@@ -22,7 +22,7 @@ from scipy.optimize import linear_sum_assignment
 from arbora.core.products import csr_matmul
 from arbora.discover.kmeans import split_rows
 from arbora.discover.mixture.starts import label_sums, plus_plus
-from arbora.discover.vmf.hierarchical.mean_update import unit_vectors
+from arbora.discover.vmf.hierarchical_posterior import unit_vectors
 from arbora.infer.mixture.statistics import WeightedRows
 from arbora.structure import Hierarchy
 

@@ -40,18 +40,22 @@ from arbora.discover.vmf.bayesian import (
     posterior_log_joint,
 )
 from arbora.discover.vmf.concentration import KappaPosterior, point_posterior
-from arbora.discover.vmf.hierarchical.mean_update import unit_vectors
-from arbora.discover.vmf.hierarchical.posterior import (
+from arbora.discover.vmf.hierarchical.prediction import NodePredictionMixture, node_probabilities
+from arbora.discover.vmf.hierarchical_posterior import (
     Nodes,
+    Tree,
     TreePosterior,
+    as_tree,
     leaf_posterior,
+    one_root,
+    pruned_tree,
+    regular_tree,
     start_tree,
     tree_extra,
+    unit_vectors,
     update_tree,
     with_leaves,
 )
-from arbora.discover.vmf.hierarchical.prediction import NodePredictionMixture, node_probabilities
-from arbora.discover.vmf.hierarchical.tree import Tree, as_tree, one_root, pruned_tree, regular_tree
 from arbora.discover.vmf.hierarchical_start import (
     Seeds,
     arrange,

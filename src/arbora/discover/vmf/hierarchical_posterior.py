@@ -20,9 +20,11 @@ with the highest bound: that of :math:`S_{root}`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.discover.vmf.concentration import (
@@ -31,21 +33,248 @@ from arbora.discover.vmf.concentration import (
     point_posterior,
     prior_divergence,
 )
-from arbora.discover.vmf.hierarchical.mean_update import Links, joint_update, row_products, unit_vectors
-from arbora.discover.vmf.hierarchical.tree import Tree
 from arbora.discover.vmf.posterior import (
     CERTAIN,
     Inference,
+    Products,
     VMFPosterior,
     VMFPrior,
     dirichlet_gain,
     empirical_bayes,
+    settle,
 )
 from arbora.infer.mixture.statistics import Stats
 from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normalizer
+from arbora.structure import Hierarchy
+
+# --- Trees of clusters: as a `Hierarchy` with one root, and as the arrays of the updates --------------------
+
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
+
+_ROOT = "root"
+
+
+class Tree(NamedTuple):
+    """The tree as arrays by node id.
+
+    Attributes
+    ----------
+    parent : ndarray of shape (n_nodes,)
+        -1 for the root.
+    levels : tuple of ndarray
+        Nodes of each depth.
+    leaves : ndarray of shape (n_leaves,)
+    children : sparse array of shape (n_nodes, n_nodes)
+        1 where the column is a child of the row.
+    counts : ndarray of shape (n_nodes,)
+        Number of children and seeds of each node.
+    seeds : sparse array of shape (n_nodes, n_features)
+        Sums of the seeds.
+    """
+
+    parent: Ids
+    levels: tuple[Ids, ...]
+    leaves: Ids
+    children: sp.csr_array
+    counts: Array
+    seeds: sp.csr_array
+
+    @property
+    def inner(self) -> NDArray[np.bool_]:
+        """Whether each node has children."""
+        return np.diff(self.children.indptr) > 0
+
+
+def regular_tree(branching: Sequence[int]) -> Hierarchy:
+    """Return a tree whose nodes at depth d have ``branching[d]`` children, named by their paths: 0, 0/0, 0/1, ...
+
+    Examples
+    --------
+    >>> regular_tree((2, 2)).leaves()
+    ['0/0', '0/1', '1/0', '1/1']
+    """
+    edges: list[tuple[str, str]] = []
+    above = [_ROOT]
+    for width in branching:
+        level = [(name, f"{i}" if name == _ROOT else f"{name}/{i}") for name in above for i in range(width)]
+        edges += level
+        above = [child for _, child in level]
+    return Hierarchy.from_edges(edges, nodes=[_ROOT])
+
+
+def pruned_tree(tree: Hierarchy, kept: Sequence[int]) -> tuple[Hierarchy, Ids]:
+    """Return a tree with some of the leaves: a node that has lost all children but one is replaced by that child.
+
+    Parameters
+    ----------
+    tree : Hierarchy
+        With one root.
+    kept : sequence of int
+        Positions in `leaf_ids` of the leaves to keep; at least one.
+
+    Returns
+    -------
+    tree : Hierarchy
+        Nodes are named by their paths, as in `regular_tree`.
+    leaves : ndarray of shape (n_kept,)
+        For each leaf of the new tree, in the order of its `leaf_ids`, its position among the old leaves.
+
+    Examples
+    --------
+    >>> tree, leaves = pruned_tree(regular_tree((2, 2)), [0, 3, 2])
+    >>> tree.leaves(), leaves
+    (['0', '1/0', '1/1'], array([0, 2, 3]))
+    """
+    place = {int(tree.leaf_ids[k]): k for k in kept}
+    edges: list[tuple[str, str]] = []
+    leaves: dict[str, int] = {}
+
+    def survivors(node: int) -> list[int]:
+        """Return the children of a node in the new tree."""
+        children = tree.child_indices[tree.child_indptr[node] : tree.child_indptr[node + 1]].tolist()
+        alive = [child for child in children if child in place or survivors(child)]
+        if len(alive) == 1 < len(children):
+            return survivors(alive[0]) or alive
+        return [_only(child) for child in alive]
+
+    def _only(node: int) -> int:
+        below = survivors(node)
+        return below[0] if len(below) == 1 and below[0] in place else node
+
+    waiting = [(int(tree.root_ids[0]), _ROOT)]
+    while waiting:
+        node, name = waiting.pop(0)
+        if node in place:
+            leaves[name] = place[node]
+            continue
+        below = [
+            (child, f"{i}" if name == _ROOT else f"{name}/{i}") for i, child in enumerate(survivors(node))
+        ]
+        edges += [(name, child) for _, child in below]
+        waiting += below
+    new = Hierarchy.from_edges(edges, nodes=[_ROOT])
+    return new, np.array([leaves[name] for name in new.names[new.leaf_ids].tolist()])
+
+
+def one_root(structure: Hierarchy) -> Hierarchy:
+    """Return the tree, with a new root above several ones."""
+    name = _ROOT
+    while name in structure:
+        name += "*"
+    tree = structure.join_roots(name)
+    tree.parent  # noqa: B018  raises an error that names the node, if the structure is not a tree
+    return tree
+
+
+def as_tree(structure: Hierarchy, seeds: sp.csr_array, seed_counts: Array, dtype: Any) -> Tree:
+    """Return the arrays of a tree with one root and seeds at some nodes."""
+    parent, children = np.asarray(structure.parent), structure.child_indices
+    ones = np.ones(len(children), dtype)
+    matrix = sp.csr_array((ones, children, structure.child_indptr), shape=(len(parent), len(parent)))
+    counts = np.diff(structure.child_indptr) + seed_counts
+    return Tree(
+        parent, structure.levels, structure.leaf_ids, matrix, counts, sp.csr_array(seeds, dtype=dtype)
+    )
+
+
+# --- Joint update of the means of nodes and their concentrations --------------------------------------------
+#
+# The mean of a node has N children or rows with the sum S, distributed around it with its concentration
+# :math:`\kappa`, and a term P from its parent. Then :math:`\gamma \psi = E[\kappa] S + P`. Given S and P, the mean
+# and its concentration depend on each other only through :math:`\|S\|^2, S^\top P` and :math:`\|P\|^2`, and are
+# iterated together at no cost.
+
+
+class Links(NamedTuple):
+    """Sums S of children or rows, and terms P of parents: both (n_means, n_features)."""
+
+    around: NDArray[Any]
+    above: NDArray[Any]
+
+
+class UpdatedMeans(NamedTuple):
+    """Directions and concentrations of means, and posteriors of the concentrations around them."""
+
+    directions: NDArray[Any]
+    mean_concentrations: Array
+    kappa: KappaPosterior
+
+
+def row_products(left: NDArray[Any], right: NDArray[Any]) -> Array:
+    """Return scalar products of the rows of two matrices, in double precision.
+
+    Examples
+    --------
+    >>> row_products(np.eye(2), np.array([[2.0, 1.0], [0.0, 3.0]]))
+    array([2., 3.])
+    """
+    return np.asarray(np.einsum("nd,nd->n", left, right, dtype=np.float64))
+
+
+def unit_vectors(vectors: NDArray[Any], before: NDArray[Any]) -> tuple[NDArray[Any], Array]:
+    """Divide rows by their lengths and return both; a row of zeros becomes that of `before`.
+
+    Examples
+    --------
+    >>> unit_vectors(np.array([[0.0, 4.0], [0.0, 0.0]]), np.eye(2))
+    (array([[0., 1.],
+           [0., 1.]]), array([4., 0.]))
+    """
+    lengths = np.sqrt(row_products(vectors, vectors))
+    empty = lengths == 0
+    directions = vectors / np.where(empty, 1.0, lengths).astype(vectors.dtype)[:, None]
+    directions[empty] = before[empty]
+    return directions, lengths
+
+
+def joint_update(
+    how: Inference,
+    likelihood: KappaLikelihood,
+    links: Links,
+    kappa: KappaPosterior,
+    free: NDArray[np.bool_],
+    before: NDArray[Any],
+) -> UpdatedMeans:
+    """Update means and their concentrations, given all others.
+
+    Parameters
+    ----------
+    how : Inference
+        If it is shared, these means have one concentration.
+    likelihood : KappaLikelihood
+        Numbers N of children or rows of each mean, and the prior of the concentrations; its `pulls` are computed
+        here.
+    links : Links
+    kappa : KappaPosterior
+        Current posterior of the concentrations.
+    free : ndarray of bool, shape (n_means,)
+        Which concentrations are updated; the others are given.
+    before : ndarray of shape (n_means, n_features)
+        Directions of means without children, rows or a parent's term.
+
+    Returns
+    -------
+    UpdatedMeans
+    """
+    around, above = links
+    square, along = row_products(around, around), row_products(around, above)
+    products = Products(square, along, row_products(above, above))
+
+    def posterior(likelihood: KappaLikelihood, before: KappaPosterior) -> KappaPosterior:
+        found = how.posterior(likelihood, before) if how.shared else how.kappa_posterior(likelihood, before)
+        return KappaPosterior(*(np.where(free, new, old) for new, old in zip(found, before, strict=True)))
+
+    used, kappa = settle(posterior, likelihood, products, kappa)
+    directions, mean_concentrations = unit_vectors(
+        around * used.astype(around.dtype)[:, None] + above, before
+    )
+    return UpdatedMeans(directions, mean_concentrations, kappa)
+
+
+# --- Variational inference of the hierarchical von Mises-Fisher mixture: factors, updates, bound ------------
+
 
 _LEAST, _MOST_ALIKE = 1e-3, 0.999  # limits of the concentration and the resultant of children at the start
 
