@@ -8,7 +8,7 @@ from arbora.discover.topics.max_margin import MaxMarginClusterTopicModel
 from arbora.discover.topics.model import ClusterTopicModel
 from arbora.discover.vmf.bayesian import BayesianVMFMixture
 from arbora.discover.vmf.dirichlet_process import DirichletProcessVMFMixture
-from arbora.discover.vmf.hierarchical.mixture import HierarchicalVMFMixture
+from arbora.discover.vmf.hierarchical import HierarchicalVMFMixture
 from arbora.discover.vmf.mixture import VMFMixture
 from arbora.discover.vmf.temporal.mixture import TemporalVMFMixture
 
