@@ -9,20 +9,18 @@ from scipy.optimize import check_grad
 
 from arbora.datasets import make_temporal_vmf
 from arbora.discover import BayesianVMFMixture, TemporalVMFMixture
-from arbora.discover.vmf.temporal.posterior import (
+from arbora.discover.vmf.temporal.timeline import make_timeline, points_of, read_times
+from arbora.discover.vmf.temporal_posterior import (
     Chain,
     Pulls,
+    WeightWalk,
     chain_value,
     from_blocks,
     marginal_concentrations,
     smoothed,
+    start_walk,
     sweep,
     to_blocks,
-)
-from arbora.discover.vmf.temporal.timeline import make_timeline, points_of, read_times
-from arbora.discover.vmf.temporal.weight_walk import (
-    WeightWalk,
-    start_walk,
     update_walk,
     walk_extra,
     walk_value,

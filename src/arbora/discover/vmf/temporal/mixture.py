@@ -55,20 +55,21 @@ from arbora.discover.vmf.posterior import (
     posterior_scores,
     update_posterior,
 )
-from arbora.discover.vmf.temporal.posterior import (
+from arbora.discover.vmf.temporal.prediction import TimedPredictionMixture
+from arbora.discover.vmf.temporal.timeline import UNITS, make_timeline, points_of, read_times
+from arbora.discover.vmf.temporal_posterior import (
     ChainPosterior,
+    WeightWalk,
     at_time,
     chain_extra,
     chain_scores,
     from_blocks,
     marginal_concentrations,
     share_counts,
+    start_walk,
     to_blocks,
     update_chain,
 )
-from arbora.discover.vmf.temporal.prediction import TimedPredictionMixture
-from arbora.discover.vmf.temporal.timeline import UNITS, make_timeline, points_of, read_times
-from arbora.discover.vmf.temporal.weight_walk import WeightWalk, start_walk
 from arbora.infer.mixture.loop import MixtureModel, run
 from arbora.infer.mixture.statistics import Stats, WeightedRows
 from arbora.special import bessel_ratio, kappa_mle

@@ -27,9 +27,15 @@ from arbora.discover.mixture.prediction import (
 )
 from arbora.discover.vmf.concentration import KappaPosterior
 from arbora.discover.vmf.posterior import sample_predictive
-from arbora.discover.vmf.temporal.dynamics import ClusterDynamics, Vocabulary, cluster_dynamics
-from arbora.discover.vmf.temporal.posterior import at_time, marginal_concentrations, to_blocks
 from arbora.discover.vmf.temporal.timeline import Timeline, points_of, read_times
+from arbora.discover.vmf.temporal_posterior import (
+    ClusterDynamics,
+    Vocabulary,
+    at_time,
+    cluster_dynamics,
+    marginal_concentrations,
+    to_blocks,
+)
 
 NEXT = "next"
 

@@ -1,23 +1,4 @@
-r"""Variational inference of the temporal von Mises-Fisher mixture: layout, factors, updates, bound.
-
-With :math:`q(\mu_{tk}) = \mathrm{vMF}(\psi_{tk}, \gamma_{tk})`, :math:`S_{tk}` the sum of the rows of time t
-weighted by their responsibilities, and C the concentration of a mean around the one before it,
-
-.. math:: \gamma_{tk} \psi_{tk} = E[\kappa_k] S_{tk} + C\, E[\mu_{t-1,k}] + C\, E[\mu_{t+1,k}],
-
-without the last term at the last time, and with :math:`C_0 \mu_0` instead of the term before at the first time. All
-components of a time are updated at once: forward in time, then all times together (`smoothed`), then backward.
-:math:`q(\kappa_k)` is computed from :math:`\sum_t n_{tk}` and :math:`\sum_t S_{tk}^\top E[\mu_{tk}]` (the papers omit
-the factor :math:`\kappa` of the latter). Every step maximises the bound over its factors, or is undone.
-
-**Layout.** A row of time t has its features in the t-th of T blocks of columns, and a one in the t-th of T + 1
-further columns. Then the log-joint of rows and components is linear in the row at any time, and the E-step that all
-mixtures share gives the sums and the counts of all times at once.
-
-References
-----------
-R. Giordano, T. Broderick and M. Jordan (2018). Covariances, robustness, and variational Bayes. JMLR 19.
-"""
+"""Dynamics of clusters over time: birth, rise, peak, decline and end, and changes of their features."""
 
 from __future__ import annotations
 
@@ -26,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from arbora.discover.mixture.rows import unit_columns
 from arbora.discover.vmf.concentration import KappaLikelihood, KappaPosterior, prior_divergence
@@ -37,17 +19,143 @@ from arbora.discover.vmf.posterior import (
     empirical_bayes,
     expected_log_weights,
 )
-from arbora.discover.vmf.temporal.weight_walk import (
-    WeightWalk,
-    update_walk,
-    walk_extra,
-    walk_log_weights,
-    walk_weights,
-)
 from arbora.infer.mixture.statistics import LinearScores, Stats
 from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normalizer
 
+# --- Evolving weights of components: the softmax of a random walk -------------------------------------------
+#
+# .. math:: \eta_{1k} \sim N(0, \tau^2), \quad \eta_{tk} \sim N(\eta_{t-1,k}, s^2), \quad
+#           \pi_t = \mathrm{softmax}(\eta_t).
+#
+# The factors are :math:`q(\eta_{tk}) = N(m_{tk}, v_{tk})`. The mean of the log-weights has a lower bound (Jensen),
+#
+# .. math:: E[\log \pi_{tk}] \ge m_{tk} - \log \sum_j \exp(m_{tj} + v_{tj} / 2),
+#
+# so the bound is concave in m. All m and log v are optimised together by L-BFGS; the variances are learned in closed
+# form. The thesis has a Dirichlet draw with parameters softmax(eta) between the walk and the weights. Those
+# parameters sum to one: such a draw has nearly all its mass on one component, and ties the weights of neighbours in
+# time by no more than one row. It is omitted here.
+
+
 Array = NDArray[np.float64]
+
+_LEAST_VARIANCE = 1e-4  # lower limit for the variances of the walk, which could shrink to zero
+_MOST_STEPS = 30
+
+
+class WeightWalk(NamedTuple):
+    """Means and variances of eta (n_times, n_components), and the variances tau^2 (first) and s^2 (step)."""
+
+    mean: Array
+    variance: Array
+    first: float
+    step: float
+
+
+def _log_sum(values: Array) -> Array:
+    """Return the logarithm of the sum of the exponentials in each row, kept as a column."""
+    top = values.max(axis=1, keepdims=True)
+    return np.asarray(top + np.log(np.exp(values - top).sum(axis=1, keepdims=True)))
+
+
+def start_walk(weights: Array, n_times: int) -> WeightWalk:
+    """Return a walk with constant weights.
+
+    Examples
+    --------
+    >>> walk_weights(start_walk(np.array([0.25, 0.75]), 2))
+    array([[0.25, 0.75],
+           [0.25, 0.75]])
+    """
+    eta = np.log(np.maximum(weights, 1e-6))
+    mean = np.tile(eta - eta.mean(), (n_times, 1))
+    return WeightWalk(mean, np.full(mean.shape, 0.1), 1.0, 0.1)
+
+
+def walk_log_weights(walk: WeightWalk) -> Array:
+    """Return lower bounds of the expected log-weights."""
+    return walk.mean - _log_sum(walk.mean + walk.variance / 2)
+
+
+def walk_weights(walk: WeightWalk) -> Array:
+    """Return the weights at the means of eta."""
+    return np.exp(walk.mean - _log_sum(walk.mean))
+
+
+def walk_extra(walk: WeightWalk) -> float:
+    """Return minus the divergence of the factors from the random walk."""
+    m, v, first, step = walk
+    value = (
+        0.5 * np.sum(1 + np.log(v))
+        - 0.5 * m.shape[1] * np.log(first)
+        - np.sum(m[0] ** 2 + v[0]) / (2 * first)
+    )
+    moved = (m[1:] - m[:-1]) ** 2 + v[1:] + v[:-1]
+    return float(value - 0.5 * moved.size * np.log(step) - moved.sum() / (2 * step))
+
+
+def walk_value(walk: WeightWalk, counts: Array) -> tuple[float, Array, Array]:
+    """Return the bound of the walk given counts of rows, and its gradients by the means and by the log-variances."""
+    m, v, first, step = walk
+    total, share = counts.sum(axis=1, keepdims=True), np.exp(m + v / 2 - _log_sum(m + v / 2))
+    value = float(np.sum(counts * walk_log_weights(walk))) + walk_extra(walk)
+    pull = (m[1:] - m[:-1]) / step
+    by_mean = counts - total * share
+    by_mean[0] -= m[0] / first
+    by_mean[1:] -= pull
+    by_mean[:-1] += pull
+    precision = np.zeros_like(v)
+    precision[0] += 1 / first
+    precision[1:] += 1 / step
+    precision[:-1] += 1 / step
+    return value, by_mean, 0.5 - 0.5 * v * (total * share + precision)
+
+
+def update_walk(walk: WeightWalk, counts: Array) -> WeightWalk:
+    """Optimise means and variances of eta, then learn the variances of the walk."""
+    shape = walk.mean.shape
+
+    def unpack(x: Array) -> WeightWalk:
+        m, log_v = x.reshape(2, *shape)
+        return walk._replace(mean=m, variance=np.exp(np.clip(log_v, -30.0, 5.0)))
+
+    def negative(x: Array) -> tuple[float, Array]:
+        value, *gradient = walk_value(unpack(x), counts)
+        return -value, -np.concatenate([part.ravel() for part in gradient])
+
+    here = np.concatenate([walk.mean.ravel(), np.log(walk.variance).ravel()])
+    found = minimize(negative, here, jac=True, method="L-BFGS-B", options={"maxiter": _MOST_STEPS})
+    if found.fun <= negative(here)[0]:
+        walk = unpack(found.x)
+    m, v = walk.mean, walk.variance
+    first = max(float(np.mean(m[0] ** 2 + v[0])), _LEAST_VARIANCE)
+    if len(m) == 1:
+        return walk._replace(first=first)
+    step = max(float(np.mean((m[1:] - m[:-1]) ** 2 + v[1:] + v[:-1])), _LEAST_VARIANCE)
+    return walk._replace(first=first, step=step)
+
+
+# --- Variational inference of the temporal von Mises-Fisher mixture: layout, factors, updates, bound --------
+#
+# With :math:`q(\mu_{tk}) = \mathrm{vMF}(\psi_{tk}, \gamma_{tk})`, :math:`S_{tk}` the sum of the rows of time t
+# weighted by their responsibilities, and C the concentration of a mean around the one before it,
+#
+# .. math:: \gamma_{tk} \psi_{tk} = E[\kappa_k] S_{tk} + C\, E[\mu_{t-1,k}] + C\, E[\mu_{t+1,k}],
+#
+# without the last term at the last time, and with :math:`C_0 \mu_0` instead of the term before at the first time.
+# All components of a time are updated at once: forward in time, then all times together (`smoothed`), then backward.
+# :math:`q(\kappa_k)` is computed from :math:`\sum_t n_{tk}` and :math:`\sum_t S_{tk}^\top E[\mu_{tk}]` (the papers
+# omit the factor :math:`\kappa` of the latter). Every step maximises the bound over its factors, or is undone.
+#
+# **Layout.** A row of time t has its features in the t-th of T blocks of columns, and a one in the t-th of T + 1
+# further columns. Then the log-joint of rows and components is linear in the row at any time, and the E-step that
+# all mixtures share gives the sums and the counts of all times at once.
+#
+# References
+# ----------
+# R. Giordano, T. Broderick and M. Jordan (2018). Covariances, robustness, and variational Bayes. JMLR 19.
+
+
 Ids = NDArray[np.int64]
 
 _MOST_ALIKE = 1 - 1e-9
@@ -324,3 +432,96 @@ def at_time(q: ChainPosterior, t: int, mean_concentrations: Array) -> VMFPosteri
         order = n_features / 2 - 1
         found = kappa_mle(bessel_ratio(order, found) * bessel_ratio(order, q.transition), n_features)
     return VMFPosterior(q.directions[now], found, share_counts(q)[now], q.predictive, q.prior)
+
+
+# --- Dynamics of clusters over time: birth, rise, peak, decline and end, and changes of their features ------
+
+
+class ClusterDynamics(NamedTuple):
+    """The course of a cluster over time.
+
+    Attributes
+    ----------
+    cluster : int
+    rows : float
+        Expected number of rows at all times.
+    birth : time
+        The first point of time at which the share of the cluster reaches `level` times its largest share.
+    rise : time or None
+        The point of time with rows at which its share grew most.
+    peak : time
+        The point of time with its largest share.
+    decline : time or None
+        The point of time with rows at which its share fell most.
+    end : time or None
+        The last point of time at which its share reaches `level` times its largest share; None if this is the last
+        point of time with rows.
+    trend : float
+        Least-squares slope of its share per point of time.
+    share : ndarray of shape (n_times,)
+        Its share of the rows at each time; NaN for times without rows.
+    """
+
+    cluster: int
+    rows: float
+    birth: Any
+    rise: Any
+    peak: Any
+    decline: Any
+    end: Any
+    trend: float
+    share: NDArray[np.float64]
+
+
+class Vocabulary(NamedTuple):
+    """Largest features of a cluster at a time: the time, rows of the cluster, and (name, weight), largest first."""
+
+    time: Any
+    rows: float
+    features: list[tuple[Any, float]]
+
+
+def cluster_dynamics(times: NDArray[Any], counts: NDArray[np.float64], level: float) -> list[ClusterDynamics]:
+    """Describe the course of each cluster.
+
+    Parameters
+    ----------
+    times : ndarray of shape (n_times,)
+    counts : ndarray of shape (n_times, n_components)
+        Rows of each cluster at each time.
+    level : float
+        Part of its largest share above which a cluster is alive.
+
+    Returns
+    -------
+    list of ClusterDynamics
+
+    Examples
+    --------
+    >>> first, second = cluster_dynamics(np.array([2000, 2001, 2002]), np.array([[9, 1], [5, 5], [0, 9]]), 0.1)
+    >>> int(first.peak), int(first.end), int(second.rise), second.end is None
+    (2000, 2001, 2002, True)
+    """
+    total = counts.sum(axis=1)
+    seen = np.flatnonzero(total > 0)
+    shares = counts[seen] / total[seen, None]
+    found = []
+    for k, share in enumerate(shares.T):
+        change, alive = np.diff(share), np.flatnonzero(share >= level * share.max())
+        path = np.full(len(times), np.nan)
+        path[seen] = share
+        known = times[seen]
+        found.append(
+            ClusterDynamics(
+                k,
+                float(counts[:, k].sum()),
+                birth=known[alive[0]],
+                rise=known[change.argmax() + 1] if change.size and change.max() > 0 else None,
+                peak=known[share.argmax()],
+                decline=known[change.argmin() + 1] if change.size and change.min() < 0 else None,
+                end=None if alive[-1] == len(seen) - 1 else known[alive[-1]],
+                trend=float(np.polyfit(seen, share, 1)[0]) if len(seen) > 1 else 0.0,
+                share=path,
+            )
+        )
+    return found
