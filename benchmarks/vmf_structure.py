@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from arbora.datasets import load
 from arbora.discover import BayesianVMFMixture, HierarchicalVMFMixture, TemporalVMFMixture, VMFMixture
-from arbora.discover.vmf.temporal.timeline import make_timeline, points_of, read_times
+from arbora.discover.vmf.temporal import make_timeline, points_of, read_times
 from arbora.metrics.table import Table
 from arbora.text import LtcTransformer, LtcVectorizer
 from benchmarks._common.cells import DONE, Cells, one_thread, parse, summary

@@ -10,7 +10,7 @@ from arbora.discover.vmf.bayesian import BayesianVMFMixture
 from arbora.discover.vmf.dirichlet_process import DirichletProcessVMFMixture
 from arbora.discover.vmf.hierarchical import HierarchicalVMFMixture
 from arbora.discover.vmf.mixture import VMFMixture
-from arbora.discover.vmf.temporal.mixture import TemporalVMFMixture
+from arbora.discover.vmf.temporal import TemporalVMFMixture
 
 __all__ = [
     "BayesianVMFMixture",

@@ -9,7 +9,7 @@ from scipy.optimize import check_grad
 
 from arbora.datasets import make_temporal_vmf
 from arbora.discover import BayesianVMFMixture, TemporalVMFMixture
-from arbora.discover.vmf.temporal.timeline import make_timeline, points_of, read_times
+from arbora.discover.vmf.temporal import make_timeline, points_of, read_times
 from arbora.discover.vmf.temporal_posterior import (
     Chain,
     Pulls,

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.app.answers import known_rows, topic_means
 from arbora.core.estimator import Explorable
-from arbora.discover.vmf.temporal.prediction import TimedPredictionMixture
+from arbora.discover.vmf.temporal import TimedPredictionMixture
 from arbora.structure import Hierarchy
 
 Array = NDArray[np.float64]

@@ -24,16 +24,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.engine import Engine
 from arbora.discover.mixture.base import Mixture
-from arbora.discover.mixture.prediction import log_weights
+from arbora.discover.mixture.prediction import (
+    Features,
+    akaike_criterion,
+    are_zero,
+    bayesian_criterion,
+    below_quantile,
+    check_count,
+    draw_seed,
+    largest_features,
+    log_densities,
+    log_weights,
+    most_probable,
+    nearest_rows,
+    probabilities,
+)
 from arbora.discover.mixture.rows import unit_rows
 from arbora.discover.mixture.selection import Halves
 from arbora.discover.mixture.starts import Init
@@ -53,16 +68,18 @@ from arbora.discover.vmf.posterior import (
     mixture_log_density,
     posterior_extra,
     posterior_scores,
+    sample_predictive,
     update_posterior,
 )
-from arbora.discover.vmf.temporal.prediction import TimedPredictionMixture
-from arbora.discover.vmf.temporal.timeline import UNITS, make_timeline, points_of, read_times
 from arbora.discover.vmf.temporal_posterior import (
     ChainPosterior,
+    ClusterDynamics,
+    Vocabulary,
     WeightWalk,
     at_time,
     chain_extra,
     chain_scores,
+    cluster_dynamics,
     from_blocks,
     marginal_concentrations,
     share_counts,
@@ -73,6 +90,361 @@ from arbora.discover.vmf.temporal_posterior import (
 from arbora.infer.mixture.loop import MixtureModel, run
 from arbora.infer.mixture.statistics import Stats, WeightedRows
 from arbora.special import bessel_ratio, kappa_mle
+
+# --- Points of time: dates, numbers or bins of them, in ascending order; bins may be empty ------------------
+
+
+Ids = NDArray[np.int64]
+
+UNITS = ("year", "month", "week", "day")
+_CODES = {"year": "Y", "month": "M", "day": "D"}
+_MONDAY = np.datetime64("1970-01-05", "D")
+_SECOND = "datetime64[s]"
+
+
+class Timeline(NamedTuple):
+    """Points of time: the begin of each (numbers, or dates to the second), and the end of the last."""
+
+    starts: NDArray[Any]
+    end: Any
+
+    @property
+    def is_dates(self) -> bool:
+        """Whether times are dates."""
+        return bool(self.starts.dtype.kind == "M")
+
+
+def read_times(times: Any, n_samples: int) -> NDArray[Any]:
+    """Read a time for each row: float64, or datetime64[s] for dates and texts in the form of ISO 8601.
+
+    Examples
+    --------
+    >>> read_times(["1999", "2000-02-03"], 2)
+    array(['1999-01-01T00:00:00', '2000-02-03T00:00:00'], dtype='datetime64[s]')
+    """
+    given = np.asarray(times)
+    if given.shape != (n_samples,):
+        raise ValueError(
+            f"times must have one time for each of the {n_samples} rows, got shape {given.shape}."
+        )
+    if given.dtype.kind == "O" and all(isinstance(time, Real) for time in given):
+        given = given.astype(np.float64)  # otherwise they would be read as seconds since 1970
+    try:
+        read = given.astype(np.float64 if given.dtype.kind in "biuf" else _SECOND)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"times must be numbers, dates, or texts like '1999-12-31' ({error}); pandas.to_datetime converts others."
+        ) from None
+    missing = np.flatnonzero(~np.isfinite(read))
+    if len(missing):
+        raise ValueError(
+            f"row {missing[0]} has no time, or an infinite one ({len(missing)} rows in all): drop these rows."
+        )
+    return read
+
+
+def make_timeline(times: NDArray[Any], bins: Any = None) -> Timeline:
+    """Choose points of time for given times.
+
+    Parameters
+    ----------
+    times : ndarray of shape (n_samples,)
+    bins : None, int, str or array-like
+        None: every time that occurs is a point. A number of bins of equal width; "year", "month", "week" or "day";
+        or edges.
+
+    Returns
+    -------
+    Timeline
+
+    Examples
+    --------
+    >>> make_timeline(np.array([1.0, 5.0, 9.0]), 4).starts
+    array([1., 3., 5., 7.])
+    >>> make_timeline(read_times(["1999-01-05", "1999-04-02"], 2), "month").starts.astype("datetime64[M]")
+    array(['1999-01', '1999-02', '1999-03', '1999-04'], dtype='datetime64[M]')
+    """
+    if bins is None:
+        starts = np.unique(times)
+        return Timeline(starts, starts[-1])
+    if isinstance(bins, str):
+        return _calendar(times, bins)
+    if np.ndim(bins) == 0:
+        first, last = times.min(), times.max()
+        if first == last:
+            return Timeline(np.array([first]), last)
+        # Dates are converted to integer seconds and back.
+        edges = np.linspace(_number(first), _number(last), int(bins) + 1).astype(_number(times).dtype)
+        return Timeline(edges[:-1].astype(times.dtype), last)
+    edges = read_times(bins, len(np.asarray(bins)))
+    if edges.dtype != times.dtype:
+        raise ValueError(
+            "bins and times must both be dates or both be numbers: give edges of the type of times."
+        )
+    if len(edges) < 2 or not np.all(edges[1:] > edges[:-1]):
+        raise ValueError("bins must be at least two edges, each greater than the one before.")
+    return Timeline(edges[:-1], edges[-1])
+
+
+def _calendar(times: NDArray[Any], unit: str) -> Timeline:
+    if times.dtype.kind != "M":
+        raise ValueError(f"bins={unit!r} needs dates, but times are numbers: give edges or a number of bins.")
+    if unit == "week":
+        weeks = (times.astype("datetime64[D]") - _MONDAY) // np.timedelta64(7, "D")
+        first, last = int(weeks.min()), int(weeks.max())
+        edges = (_MONDAY + 7 * np.arange(first, last + 2)).astype(_SECOND)
+    else:
+        units = times.astype(f"datetime64[{_CODES[unit]}]")
+        edges = np.arange(units.min(), units.max() + 2).astype(_SECOND)
+    return Timeline(edges[:-1], edges[-1] - np.timedelta64(1, "s"))
+
+
+def _number(times: Any) -> Any:
+    return np.asarray(times).astype(np.int64) if np.asarray(times).dtype.kind == "M" else np.asarray(times)
+
+
+def points_of(timeline: Timeline, times: NDArray[Any]) -> Ids:
+    """Return the point of time of each given time: the last that does not begin after it."""
+    if (times.dtype.kind == "M") != timeline.is_dates:
+        kind = "dates" if timeline.is_dates else "numbers"
+        raise ValueError(f"times must be {kind}, like the times of the fit.")
+    outside = np.flatnonzero((times < timeline.starts[0]) | (times > timeline.end))
+    if len(outside):
+        raise ValueError(
+            f"the time of row {outside[0]}, {times[outside[0]]}, is not between {timeline.starts[0]} and "
+            f"{timeline.end}; for later rows give times='next'."
+        )
+    return np.searchsorted(timeline.starts, times, side="right") - 1
+
+
+# --- Prediction and description of a mixture over time. Times are the second argument of its methods --------
+
+
+NEXT = "next"
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+_ROWS = """
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+"""
+_TIMES = """        times : array-like of shape (n_samples,), None or "next"
+            None: the last point of time. "next": the one after it.
+"""
+
+
+def documented(returns: str, *, times: bool = True, more: str = "") -> Callable[[Method], Method]:
+    """Add the sections on parameters and returns to the docstring of a method."""
+
+    def decorate(method: Method) -> Method:
+        sections = _ROWS + (_TIMES if times else "") + more
+        method.__doc__ = (
+            f"{method.__doc__ or ''}{sections}\n        Returns\n        -------\n        {returns}\n"
+        )
+        return method
+
+    return decorate
+
+
+class TimedPredictionMixture(Mixture):
+    """Base class of mixtures over time; see `TemporalVMFMixture`."""
+
+    # --- rows and their times -------------------------------------------------------------------------------------
+
+    def _checked(self, X: Any, times: Any = None) -> sp.csr_array:
+        """Validate rows and their times, and put rows into blocks."""
+        checked, n_times = super()._checked(X), len(self.times_)
+        if times is None or isinstance(times, str):
+            if times not in (None, NEXT):
+                raise ValueError(f"times must be one time for each row, None or 'next', got {times!r}.")
+            points = np.full(checked.shape[0], n_times - (times is None))
+        else:
+            points = points_of(Timeline(self.times_, self.time_end_), read_times(times, checked.shape[0]))
+        return to_blocks(checked, points, n_times)
+
+    def _point(self, time: Any) -> int:
+        """Return the number of a point of time; the last one for None."""
+        check_is_fitted(self)
+        if time is None:
+            return len(self.times_) - 1
+        return int(points_of(Timeline(self.times_, self.time_end_), read_times([time], 1))[0])
+
+    # --- prediction -----------------------------------------------------------------------------------------------
+
+    @documented(
+        "ndarray of shape (n_samples,)",
+        more="        sample_weight : array-like of shape (n_samples,), optional\n",
+    )
+    def fit_predict(self, X: Any, times: Any = None, sample_weight: Any = None) -> NDArray[np.int64]:
+        """Find the clusters and return the cluster of each row."""
+        return self.fit(X, times, sample_weight).predict(X, times)
+
+    @documented("ndarray of shape (n_samples,)")
+    def predict(self, X: Any, times: Any = None) -> NDArray[np.int64]:
+        """Return the most probable cluster of each row; -1 for a zero row."""
+        return most_probable(self, self._checked(X, times))
+
+    @documented("ndarray of shape (n_samples,)", times=False)
+    def predict_next(self, X: Any) -> NDArray[np.int64]:
+        """Return the most probable cluster of each row at the next point of time."""
+        return self.predict(X, NEXT)
+
+    @documented("ndarray of shape (n_samples, n_components)")
+    def predict_proba(self, X: Any, times: Any = None) -> NDArray[np.float64]:
+        """Return the probability of each cluster given the row and its time."""
+        return probabilities(self, self._checked(X, times))
+
+    @documented("ndarray of shape (n_samples,)")
+    def score_samples(self, X: Any, times: Any = None) -> NDArray[np.float64]:
+        """Return the log-density of each row at its time, with all constants."""
+        return log_densities(self, self._checked(X, times))
+
+    @documented("float")
+    def score(self, X: Any, times: Any = None) -> float:
+        """Return the mean log-density of the rows at their times."""
+        return float(self.score_samples(X, times).mean())
+
+    @documented("float", times=False)
+    def score_next(self, X: Any) -> float:
+        """Return the mean log-density of rows at the next point of time."""
+        return self.score(X, NEXT)
+
+    @documented("float")
+    def bic(self, X: Any, times: Any = None) -> float:
+        """Return the Bayesian information criterion on X; lower is better."""
+        return bayesian_criterion(self.score_samples(X, times), self._n_parameters())
+
+    @documented("float")
+    def aic(self, X: Any, times: Any = None) -> float:
+        """Return Akaike's information criterion on X; lower is better."""
+        return akaike_criterion(self.score_samples(X, times), self._n_parameters())
+
+    @documented(
+        "ndarray of bool, shape (n_samples,)",
+        more="        level : float\n            Share of false alarms, between 0 and 1.\n",
+    )
+    def is_novel(self, X: Any, times: Any = None, *, level: float = 0.05) -> NDArray[np.bool_]:
+        """Return which rows are unlike the training data of their time; a zero row is."""
+        checked = self._checked(X, times)
+        below = below_quantile(log_densities(self, checked), self.density_quantiles_, level)
+        return below | are_zero(self, checked)
+
+    def sample(self, n_samples: int = 1, time: Any = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Draw rows from the posterior predictive distribution of a time.
+
+        Parameters
+        ----------
+        n_samples : int
+        time : date, number, None or "next"
+            The last point of time by default.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        labels : ndarray of shape (n_samples,)
+            The cluster of each row.
+        """
+        check_is_fitted(self)
+        params, is_next = self._params(), isinstance(time, str) and time == NEXT
+        point = len(self.times_) if is_next else self._point(time)
+        q = at_time(params, point, marginal_concentrations(params))
+        rng = np.random.default_rng(draw_seed(self.random_state))
+        labels = rng.choice(len(q.dirichlet), size=n_samples, p=q.dirichlet / q.dirichlet.sum())
+        kappa = KappaPosterior(*(part[labels] for part in q.kappa))
+        return sample_predictive(q.directions.T[labels], q.mean_concentrations[labels], kappa, rng), labels
+
+    # --- description ----------------------------------------------------------------------------------------------
+
+    def top_features(self, feature_names: Any = None, n: int = 10, time: Any = None) -> Features:
+        """List the largest features of each cluster at a time.
+
+        Parameters
+        ----------
+        feature_names : sequence of n_features names, optional
+            By default the column names of the data frame of the fit, or column numbers.
+        n : int
+            Number of features in each list.
+        time : date or number, optional
+            The last point of time by default.
+
+        Returns
+        -------
+        list of lists of (name, weight)
+            One list for each cluster, largest weights first. Only positive weights are listed.
+        """
+        return largest_features(self, self.means_[self._point(time)], feature_names, n)
+
+    @documented(
+        "list of ndarray of int\n            Row numbers for each cluster, nearest first.",
+        more="        n : int\n            Number of rows for each cluster; fewer if the cluster has fewer.\n",
+    )
+    def representatives(  # type: ignore[override]  # times come second in all methods
+        self, X: Any, times: Any = None, n: int = 5
+    ) -> list[NDArray[np.int64]]:
+        """Find the most typical rows of each cluster: those nearest to its mean of their time."""
+        check_count(n)
+        checked, n_components = self._checked(X, times), self.n_components_
+        blocks = np.zeros(
+            (n_components, checked.shape[1])
+        )  # the means of all times, in the blocks of the rows
+        blocks[:, : -len(self.times_) - 1] = self.means_.transpose(1, 0, 2).reshape(n_components, -1)
+        return nearest_rows(checked, most_probable(self, checked), blocks, n)
+
+    def vocabulary(
+        self, cluster: int, feature_names: Any = None, n: int = 6, times: Any = None
+    ) -> list[Vocabulary]:
+        """List the largest features of a cluster at each time.
+
+        Parameters
+        ----------
+        cluster : int
+        feature_names : sequence of n_features names, optional
+            By default the column names of the data frame of the fit, or column numbers.
+        n : int
+            Number of features at each time.
+        times : sequence of dates or numbers, optional
+            All points of time by default.
+
+        Returns
+        -------
+        list of Vocabulary
+            In the order of time.
+        """
+        check_is_fitted(self)
+        if not 0 <= cluster < self.n_components_:
+            raise ValueError(f"cluster must be a number from 0 to {self.n_components_ - 1}, got {cluster}.")
+        points = range(len(self.times_)) if times is None else sorted({self._point(time) for time in times})
+        listed = largest_features(self, self.means_[list(points), cluster], feature_names, n)
+        return [
+            Vocabulary(self.times_[t], float(self.counts_[t, cluster]), features)
+            for t, features in zip(points, listed, strict=True)
+        ]
+
+    def dynamics(self, level: float = 0.1) -> list[ClusterDynamics]:
+        """Describe the course of each cluster: its birth, rise, peak, decline and end.
+
+        Parameters
+        ----------
+        level : float
+            Part of its largest share of the rows above which a cluster is alive, between 0 and 1.
+
+        Returns
+        -------
+        list of ClusterDynamics
+            One for each cluster; ``pandas.DataFrame(model.dynamics())`` is a table.
+        """
+        check_is_fitted(self)
+        if not 0 <= level <= 1:
+            raise ValueError(
+                f"level must be between 0 and 1, got {level}: it is a part of the largest share of a cluster."
+            )
+        return cluster_dynamics(self.times_, self.counts_, level)
+
+
+# --- Temporal mixtures of von Mises-Fisher distributions: clusters whose means change over time -------------
+
 
 _FLAT_ITERATIONS = 15  # iterations of the start, a mixture without times
 _LEARN = "learn"

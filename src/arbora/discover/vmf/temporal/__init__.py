@@ -1,1 +1,0 @@
-"""Von Mises-Fisher mixtures over time."""
