@@ -14,7 +14,7 @@ from arbora.core.checkpoint import CheckpointError
 from arbora.discover import DirichletProcessGaussianMixture, MaxMarginGaussianMixture
 from arbora.discover.gaussian import partitions, sampler
 from arbora.discover.gaussian.predictive import Predictive, log_density, make_predictive
-from arbora.discover.gaussian.starts import Standardizer, default_scale
+from arbora.discover.gaussian.sampler import Standardizer, default_scale
 
 MODELS = DirichletProcessGaussianMixture, MaxMarginGaussianMixture
 SHORT = {"n_warmup": 20, "n_samples": 20, "random_state": 0}

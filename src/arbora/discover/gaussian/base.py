@@ -26,9 +26,11 @@ from arbora.discover.gaussian.normal_wishart import FORMS, HyperPrior, n_dimensi
 from arbora.discover.gaussian.predictive import (
     make_predictive,
 )
-from arbora.discover.gaussian.sampler import PartitionModel, PartitionState, canonical
-from arbora.discover.gaussian.starts import (
+from arbora.discover.gaussian.sampler import (
+    PartitionModel,
+    PartitionState,
     Standardizer,
+    canonical,
     check_scale,
     check_shape,
     default_scale,

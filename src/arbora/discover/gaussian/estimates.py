@@ -14,7 +14,7 @@ from arbora.core.validation import check_features
 from arbora.discover.gaussian import partitions
 from arbora.discover.gaussian.normal_wishart import HyperPrior
 from arbora.discover.gaussian.predictive import Predictive, cluster_probabilities, draw_rows, log_density
-from arbora.discover.gaussian.starts import Standardizer, dense_rows
+from arbora.discover.gaussian.sampler import Standardizer, dense_rows
 from arbora.discover.mixture.prediction import (
     Features,
     below_quantile,
