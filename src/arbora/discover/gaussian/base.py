@@ -23,6 +23,13 @@ from arbora.core.validation import check_features
 from arbora.discover.gaussian import partitions
 from arbora.discover.gaussian.estimates import PartitionEstimates
 from arbora.discover.gaussian.normal_wishart import FORMS, HyperPrior, n_dimensions
+from arbora.discover.gaussian.partitions import (
+    RHAT_LIMIT,
+    cluster_moments,
+    diagnose,
+    invariant_summaries,
+    worst_of,
+)
 from arbora.discover.gaussian.predictive import (
     make_predictive,
 )
@@ -37,13 +44,6 @@ from arbora.discover.gaussian.sampler import (
     dense_rows,
     fit_standardizer,
     start_labels,
-)
-from arbora.discover.gaussian.summaries import (
-    RHAT_LIMIT,
-    cluster_moments,
-    diagnose,
-    invariant_summaries,
-    worst_of,
 )
 from arbora.discover.mixture.prediction import density_quantiles
 from arbora.engine import ThreadEngine
