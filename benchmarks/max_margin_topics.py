@@ -22,10 +22,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from arbora.classify import OneVsRestSVC, SemiSupervisedSVC
 from arbora.datasets import load
 from arbora.discover import ClusterTopicModel, MaxMarginClusterTopicModel
-from arbora.discover.topics.concentrations import Concentrations
-from arbora.discover.topics.corpus import make_corpus
-from arbora.discover.topics.sampler import ClusterTopics
-from arbora.discover.topics.start import start_state
+from arbora.discover.topics.sampler import ClusterTopics, Concentrations, make_corpus, start_state
 from arbora.infer.mcmc.max_margin import Margin
 from arbora.metrics.table import Table
 from arbora.text import LtcTransformer

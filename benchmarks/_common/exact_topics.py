@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from arbora.discover.topics.concentrations import Concentrations
-from arbora.discover.topics.corpus import Corpus
-from arbora.discover.topics.sampler import ClusterTopics, count_state, topic_shares
-from arbora.discover.topics.start import start_state
+from arbora.discover.topics.sampler import (
+    ClusterTopics,
+    Concentrations,
+    Corpus,
+    count_state,
+    start_state,
+    topic_shares,
+)
 from arbora.infer.mcmc.diagnostics import ess_bulk, geweke_test
 from arbora.infer.mcmc.max_margin import Margin, hinge_losses
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from arbora.discover.topics.corpus import Corpus
-from arbora.discover.topics.sampler import log_rising_table, padded
+from arbora.discover.topics.sampler import Corpus, log_rising_table, padded
 from arbora.kernels.gibbs.topics import (
     count_histogram,
     count_tables,

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from arbora.discover import ClusterTopicModel, MaxMarginClusterTopicModel
 from arbora.discover.topics import sampler
 from arbora.discover.topics.fitting import read_landmarks
-from arbora.discover.topics.start import starting_labels, starting_topics
+from arbora.discover.topics.sampler import starting_labels, starting_topics
 
 QUICK = {"n_samples": 8, "n_warmup": 8, "n_fold_in": 12, "random_state": 0}
 both = pytest.mark.parametrize("cls", [ClusterTopicModel, MaxMarginClusterTopicModel])

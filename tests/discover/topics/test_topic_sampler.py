@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from arbora.discover.topics.concentrations import Concentrations
-from arbora.discover.topics.corpus import Corpus
 from arbora.discover.topics.sampler import (
     ClusterTopics,
+    Concentrations,
+    Corpus,
     count_state,
     draw_dirichlet,
     log_dirichlet,
+    start_state,
     topic_shares,
 )
-from arbora.discover.topics.start import start_state
 from arbora.infer.mcmc.diagnostics import geweke_test
 from arbora.infer.mcmc.max_margin import Margin, hinge_losses
 from support.topic_posterior import exact_posterior

@@ -15,9 +15,15 @@ from arbora.core.chunks import require_memory
 from arbora.core.labels import Groups, read_groups
 from arbora.core.monitor import Progress
 from arbora.discover.mixture.prediction import UNKNOWN, draw_seed
-from arbora.discover.topics.corpus import Corpus, make_corpus
-from arbora.discover.topics.sampler import ClusterTopics, TopicState, padded
-from arbora.discover.topics.start import start_state, starting_labels
+from arbora.discover.topics.sampler import (
+    ClusterTopics,
+    Corpus,
+    TopicState,
+    make_corpus,
+    padded,
+    start_state,
+    starting_labels,
+)
 from arbora.engine import ThreadEngine
 from arbora.infer.mcmc.chains import Chains, ChainSchedule, sample_chains
 from arbora.infer.mcmc.diagnostics import ess_bulk, ess_tail, rhat

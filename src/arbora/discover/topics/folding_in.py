@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from arbora.core.chunks import split
 from arbora.core.engine import Engine
-from arbora.discover.topics.corpus import Corpus
-from arbora.discover.topics.sampler import log_rising_table, padded, padded_prior
+from arbora.discover.topics.sampler import Corpus, log_rising_table, padded, padded_prior
 from arbora.kernels.gibbs.topics import fold_in
 
 Floats = NDArray[np.float64]

@@ -39,22 +39,23 @@ Y. W. Teh, M. Jordan, M. Beal and D. Blei (2006). Hierarchical Dirichlet process
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from arbora.discover.topics.concentrations import (
-    Concentrations,
-    draw_concentrations,
-    log_prior,
-    sample_prior,
-)
-from arbora.discover.topics.corpus import Corpus
+from arbora.core.chunks import require_memory
+from arbora.core.validation import check_not_above, check_not_negative, check_rows, refuse_entries
+from arbora.discover.kmeans import split_rows
+from arbora.infer.linear.flat import solve_block
+from arbora.infer.linear.rows import class_blocks, prepare_rows
+from arbora.infer.mcmc.hmc import slice_step
 from arbora.infer.mcmc.max_margin import Margin, draw_projections, hinge_losses
+from arbora.infer.mixture.statistics import WeightedRows
 from arbora.kernels.gibbs.topics import (
     BLOCK,
     count_histogram,
@@ -65,6 +66,204 @@ from arbora.kernels.gibbs.topics import (
     sweep_labels,
     sweep_tokens,
 )
+from arbora.text import LtcTransformer
+
+# --- Documents as tokens: counts in, one entry for every occurrence of a word -------------------------------
+
+
+_MOST = 2**30  # tokens of a document and of all documents that counts of 32 bits hold without care
+
+
+class Corpus(NamedTuple):
+    """Tokens of documents: those of document i are words[indptr[i]:indptr[i + 1]].
+
+    `landmarks` has the cluster of each document whose cluster is known, and -1 for the others.
+    """
+
+    indptr: NDArray[np.int64]
+    words: NDArray[np.int32]
+    landmarks: NDArray[np.int64]
+    n_words: int
+
+    @property
+    def n_documents(self) -> int:
+        """Number of documents."""
+        return len(self.indptr) - 1
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of tokens of each document."""
+        return np.diff(self.indptr)
+
+
+def read_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
+    """Check a matrix of counts.
+
+    Parameters
+    ----------
+    estimator : estimator
+        `estimator.fractions` says what to do with values that are not whole: "error" or "round".
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+    reset : bool
+        True in `fit`, False afterwards.
+
+    Returns
+    -------
+    CSR array of float64 with whole numbers
+    """
+    name = type(estimator).__name__
+    rows = check_rows(estimator, X, reset=reset)
+    check_not_negative(rows, name, "Give counts of words")
+    check_not_above(rows, _MOST, "Give counts of words: a document cannot have so many")
+    if estimator.fractions == "round":
+        rounded = rows.copy()
+        rounded.data = np.rint(rows.data)
+        return sp.csr_array(rounded)
+    refuse_entries(
+        rows,
+        lambda values: values != np.rint(values),
+        lambda value: f"contains {value:g}, which is not a count,",
+        f"{name} draws a topic for every occurrence of a word: give counts (scikit-learn's CountVectorizer), or set "
+        "fractions='round'",
+    )
+    return rows
+
+
+def make_corpus(X: sp.csr_array, landmarks: NDArray[np.int64] | None = None) -> Corpus:
+    """Repeat every word as often as it occurs.
+
+    Examples
+    --------
+    >>> corpus = make_corpus(sp.csr_array([[2.0, 0.0, 1.0], [0.0, 1.0, 0.0]]))
+    >>> corpus.indptr, corpus.words
+    (array([0, 3, 4]), array([0, 0, 2, 1], dtype=int32))
+    """
+    counts = X.data.astype(np.int64)
+    n_tokens = int(counts.sum())
+    if n_tokens > _MOST:
+        raise ValueError(
+            f"X has {n_tokens:,} occurrences of words, but at most {_MOST:,} are possible: give fewer documents, or "
+            "leave out the most frequent words."
+        )
+    require_memory(12 * n_tokens, f"A corpus of {n_tokens:,} tokens", "Give fewer documents or words.")
+    owner = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    lengths = np.bincount(owner, weights=counts, minlength=X.shape[0]).astype(np.int64)
+    indptr = np.append(0, np.cumsum(lengths)).astype(np.int64)
+    words = np.repeat(X.indices.astype(np.int32), counts)
+    known = np.full(X.shape[0], -1, np.int64) if landmarks is None else landmarks
+    return Corpus(indptr, words, known, X.shape[1])
+
+
+# --- Concentrations of a cluster topic model: their priors, and their draws given table counts --------------
+#
+# Each has an exponential prior with a given mean. Conditional densities are one-dimensional and cheap, because equal
+# counts are grouped; they are slice sampled on the logarithmic scale.
+
+
+_WIDTH = 1.0  # first guess of the width of the density of a logarithm
+_LIMIT = 50.0  # of the logarithms of the concentrations
+
+
+class Concentrations(NamedTuple):
+    """Concentrations of topics in documents, in clusters, in all clusters; of words; and of labels."""
+
+    alpha: float
+    alpha1: float
+    alpha0: float
+    beta: float
+    omega: float
+
+
+def log_prior(now: Concentrations, mean: Concentrations) -> float:
+    """Log-density of the logarithms of concentrations with exponential priors."""
+    value, scale = np.array(now), np.array(mean)
+    return float(np.sum(np.log(value / scale) - value / scale))
+
+
+def sample_prior(mean: Concentrations, rng: np.random.Generator) -> Concentrations:
+    """Draw concentrations from their priors."""
+    return Concentrations(*(np.array(mean) * rng.standard_exponential(len(mean))).tolist())
+
+
+def log_table_density(a: float, n_tables: int, sizes: NDArray[Any], counts: NDArray[Any]) -> float:
+    """Log of a^n_tables prod (Gamma(a) / Gamma(a + size))^count: restaurants of customers, and all their tables."""
+    return float(n_tables * np.log(a) + counts @ (gammaln(a) - gammaln(a + sizes)))
+
+
+def log_symmetric_density(a: float, n: int, totals: NDArray[Any], histogram: NDArray[Any]) -> float:
+    """Log-density of counts of symmetric Dirichlet-multinomials with n categories.
+
+    `totals` are their numbers of draws, `histogram[m]` is the number of categories with count m, over all of them.
+    """
+    value = len(totals) * gammaln(n * a) - gammaln(n * a + totals).sum()
+    return float(value + histogram @ (gammaln(a + np.arange(len(histogram))) - gammaln(a)))
+
+
+def draw_concentrations(
+    now: Concentrations,
+    mean: Concentrations,
+    lengths: NDArray[Any],
+    tables: NDArray[np.int64],
+    upper: NDArray[np.int64],
+    histogram: NDArray[np.int64],
+    totals: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> Concentrations:
+    """Draw all concentrations, each given all else but mu and mu_0.
+
+    Parameters
+    ----------
+    now, mean : Concentrations
+        Current values, and means of the priors.
+    lengths : ndarray of shape (n_documents,)
+    tables, upper : ndarray of shape (n_clusters, n_topics)
+        Table counts of the documents of each cluster, and of the clusters.
+    histogram : ndarray
+        Number of pairs (word, topic) with each count.
+    totals : ndarray
+        Tokens of each topic; zeros in the padding.
+    sizes : ndarray of shape (n_clusters,)
+        Documents of each cluster.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    Concentrations
+    """
+    n_topics = tables.shape[1]
+    n_words = int(histogram.sum()) // n_topics
+    length, with_length = np.unique(lengths, return_counts=True)
+    per_cluster, ones = tables.sum(axis=1), np.ones(len(tables))
+    base = upper.sum(axis=0)
+    n_tables, n_upper = int(tables.sum()), int(upper.sum())
+    densities: tuple[Callable[[float], float], ...] = (
+        lambda a: log_table_density(a, n_tables, length, with_length),
+        lambda a: log_table_density(a, n_upper, per_cluster, ones),
+        lambda a: log_symmetric_density(a, n_topics, np.array([n_upper]), np.bincount(base)),
+        lambda a: log_symmetric_density(a, n_words, totals[:n_topics], histogram),
+        lambda a: log_symmetric_density(a, len(sizes), np.array([sizes.sum()]), np.bincount(sizes)),
+    )
+    drawn = [
+        _draw(value, scale, density, rng) for value, scale, density in zip(now, mean, densities, strict=True)
+    ]
+    return Concentrations(*drawn)
+
+
+def _draw(
+    value: float, scale: float, log_density: Callable[[float], float], rng: np.random.Generator
+) -> float:
+    def of_logarithm(log_a: float) -> float:
+        if abs(log_a) > _LIMIT:
+            return -np.inf
+        a = float(np.exp(log_a))
+        return log_a - a / scale + log_density(a)
+
+    return float(np.exp(slice_step(of_logarithm, float(np.log(value)), _WIDTH, rng)))
+
+
+# --- Sampler of the cluster topic model (CTM) and of its max-margin form (MMCTM) ----------------------------
+
 
 Floats = NDArray[np.float64]
 
@@ -303,3 +502,122 @@ def _normalised(shares: Floats) -> Floats:
 
 def _seed(rng: np.random.Generator) -> np.uint64:
     return np.uint64(rng.integers(2**63))
+
+
+# --- Starts of the chains: labels from landmarks, topics from sweeps that keep these labels -----------------
+#
+# Chains of cluster topic models do not find good labels from random ones in any reasonable time. With landmarks of
+# two clusters or more, a linear support vector machine of the landmarks labels the other documents. Clusters without
+# landmarks, and corpora without any, start from spherical k-means. Documents are unit rows of ltc weights.
+
+
+Labels = NDArray[np.int64]
+
+_K_MEANS_ITERATIONS = 20
+START_SWEEPS = 10  # sweeps of the topics that keep the labels, without a margin
+
+
+def weighted_rows(X: sp.csr_array) -> sp.csr_array:
+    """Return unit rows of ltc weights; empty documents stay zero.
+
+    Examples
+    --------
+    >>> weighted_rows(sp.csr_array([[3.0, 0.0], [0.0, 0.0]])).toarray()
+    array([[1., 0.],
+           [0., 0.]])
+    """
+    return sp.csr_array(LtcTransformer(smooth_idf=True).fit_transform(X))
+
+
+def labels_of_svm(rows: sp.csr_array, landmarks: Labels, n_clusters: int) -> Labels:
+    """Label documents by one-vs-rest support vector machines of the landmarks, which keep their labels."""
+    known = np.flatnonzero(landmarks >= 0)
+    prepared = prepare_rows(rows[known], np.float64)
+    scores = np.empty((rows.shape[0], n_clusters))
+    for block in class_blocks(n_clusters):
+        cost = np.where(landmarks[known, None] == np.array(block), 1.0, -1.0)
+        weights = solve_block(prepared, cost, tol=1e-3).weights
+        scores[:, block.start : block.stop] = rows @ weights[:-1] + weights[-1]
+    return np.where(landmarks >= 0, landmarks, scores.argmax(axis=1))
+
+
+def labels_of_k_means(rows: sp.csr_array, landmarks: Labels, n_clusters: int, seed: int) -> Labels:
+    """Label documents by spherical k-means from the centres of the landmarks and rows far from all centres."""
+    rng = np.random.default_rng(seed)
+    full = np.flatnonzero(np.diff(rows.indptr) > 0)
+    labels = rng.integers(n_clusters, size=rows.shape[0])
+    if len(full) >= n_clusters and rows.shape[1] > 1:
+        centres = [rows[landmarks == k].sum(axis=0) for k in range(n_clusters) if (landmarks == k).any()]
+        nearest = np.zeros(len(full))
+        for centre in centres:
+            nearest = np.maximum(nearest, rows[full] @ centre / max(float(np.linalg.norm(centre)), 1e-300))
+        while len(centres) < n_clusters:
+            distance = np.maximum(1.0 - nearest, 0.0) + 1e-12
+            chosen = rows[[full[rng.choice(len(full), p=distance / distance.sum())]]].toarray()[0]
+            nearest = np.maximum(nearest, rows[full] @ chosen)
+            centres.append(chosen)
+        own = WeightedRows(rows[full], np.ones(len(full)))
+        labels[full] = split_rows(own, np.array(centres), _K_MEANS_ITERATIONS)
+    return np.where(landmarks >= 0, landmarks, labels)
+
+
+def starting_labels(X: sp.csr_array, landmarks: Labels, n_clusters: int, seed: int) -> Labels:
+    """Return a label for each document: by support vector machines if every cluster has landmarks, else by k-means.
+
+    Parameters
+    ----------
+    X : CSR array of shape (n_documents, n_words)
+    landmarks : ndarray of shape (n_documents,)
+        Known labels, -1 for the others.
+    n_clusters : int
+    seed : int
+
+    Returns
+    -------
+    ndarray of shape (n_documents,)
+    """
+    if n_clusters == 1:
+        return np.zeros(X.shape[0], np.int64)
+    rows = weighted_rows(X)
+    if len(np.unique(landmarks[landmarks >= 0])) == n_clusters:
+        return labels_of_svm(rows, landmarks, n_clusters)
+    return labels_of_k_means(rows, landmarks, n_clusters, seed)
+
+
+def starting_topics(
+    labels: Labels, lengths: Labels, n_topics: int, n_clusters: int, rng: np.random.Generator
+) -> NDArray[np.int32]:
+    """Draw topics of tokens: half of them from topics of the cluster of their document, half from common topics.
+
+    The chains then start with topics that tell the clusters apart. Every cluster has the same number of own topics;
+    with fewer topics than clusters, clusters share them.
+    """
+    owner = np.repeat(labels, lengths)
+    n_own = max(1, n_topics // (n_clusters + 1))
+    n_common = max(0, n_topics - n_own * n_clusters)
+    own = (owner * n_own + rng.integers(n_own, size=len(owner))) % n_topics
+    if not n_common:
+        return own.astype(np.int32)
+    common = n_topics - n_common + rng.integers(n_common, size=len(owner))
+    return np.where(rng.random(len(owner)) < 0.5, own, common).astype(np.int32)
+
+
+def start_state(model: ClusterTopics, data: Corpus, labels: Labels, rng: np.random.Generator) -> TopicState:
+    """Return the state of a chain after some sweeps that keep the labels."""
+    T, K, D = model.n_topics, model.n_clusters, data.n_documents
+    state = TopicState(
+        topics=starting_topics(labels, data.lengths, T, K, rng),
+        labels=labels.copy(),
+        base=np.full(T, 1 / T),
+        clusters=np.full((K, T), 1 / T),
+        projections=np.zeros((K, T)),
+        concentrations=np.array(model.prior),
+        doc_topics=np.zeros((D, padded(T)), np.int32),
+        word_topics=np.zeros((data.n_words, padded(T)), np.int32),
+        proba=np.eye(K, dtype=np.float32)[labels],
+    )
+    state = count_state(state, data)
+    plain = ClusterTopics(T, K, model.prior)
+    for _ in range(START_SWEEPS):
+        state, _ = plain.sweep(state, data, rng, labels=False)
+    return state
