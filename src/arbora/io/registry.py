@@ -60,7 +60,7 @@ _registry: dict[str, str | type] = {
         "arbora.discover:SphericalKMeans",
         "arbora.discover:TemporalVMFMixture",
         "arbora.discover:VMFMixture",
-        "arbora.discover.topics.folding_in:TopicParameters",
+        "arbora.discover.topics.fitting:TopicParameters",
         "arbora.expand:BayesianPriorMixture",
         "arbora.expand:DiscriminativeClustering",
         "arbora.expand:ExpandClusters",

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController
 
 from arbora.core.checkpoint import Checkpoint, fingerprint
-from arbora.core.chunks import require_memory
+from arbora.core.chunks import require_memory, split
+from arbora.core.engine import Engine
 from arbora.core.labels import Groups, read_groups
 from arbora.core.monitor import Progress
 from arbora.discover.mixture.prediction import UNKNOWN, draw_seed
@@ -19,14 +20,108 @@ from arbora.discover.topics.sampler import (
     ClusterTopics,
     Corpus,
     TopicState,
+    log_rising_table,
     make_corpus,
     padded,
+    padded_prior,
     start_state,
     starting_labels,
 )
 from arbora.engine import ThreadEngine
 from arbora.infer.mcmc.chains import Chains, ChainSchedule, sample_chains
 from arbora.infer.mcmc.diagnostics import ess_bulk, ess_tail, rhat
+from arbora.kernels.gibbs.topics import fold_in
+
+# --- New documents in a fitted cluster topic model: their topics and labels are sampled given the parameters ---
+
+
+Floats = NDArray[np.float64]
+
+_DOCUMENTS = 256  # documents of a task
+
+
+class TopicParameters(NamedTuple):
+    """Posterior means of one chain: words of topics, topics of clusters, sizes of clusters, projections."""
+
+    components: Floats  # (n_topics, n_words)
+    base: Floats  # (n_topics,)
+    clusters: Floats  # (n_clusters, n_topics)
+    shares: Floats  # (n_clusters,)
+    projections: Floats  # (n_clusters, n_topics)
+    alpha: float
+
+
+class Folded(NamedTuple):
+    """Probabilities of the clusters, and shares of the topics, of documents."""
+
+    proba: Floats
+    topics: Floats
+
+
+def fold_documents(
+    parameters: TopicParameters,
+    data: Corpus,
+    strength: tuple[float, float],
+    n_sweeps: int,
+    seed: int,
+    engine: Engine,
+) -> Folded:
+    """Sample topics and labels of documents, and average over the last two thirds of the sweeps.
+
+    Parameters
+    ----------
+    parameters : TopicParameters
+    data : Corpus
+    strength : tuple of float
+        Weight c and width of the margin.
+    n_sweeps : int
+    seed : int
+    engine : Engine
+        Runs chunks of documents at the same time. The draws of a document depend on its words and the seed only.
+
+    Returns
+    -------
+    Folded
+    """
+    n_clusters, n_topics = parameters.clusters.shape
+    phi = np.zeros((data.n_words, padded(n_topics)))
+    phi[:, :n_topics] = parameters.components.T
+    prior = padded_prior(parameters.clusters, parameters.alpha)
+    base = padded_prior(parameters.base[None], parameters.alpha)[0]
+    table, eta = log_rising_table(prior, n_topics), np.ascontiguousarray(parameters.projections.T)
+    proba, topics = np.zeros((data.n_documents, n_clusters)), np.zeros((data.n_documents, n_topics))
+    n_burn = n_sweeps // 3
+
+    def fold(part: slice) -> None:
+        fold_in(
+            data.indptr[part.start : part.stop + 1], data.words, phi, prior, base, table,
+            np.log(parameters.shares), eta, *strength, n_burn, n_sweeps - n_burn, np.uint64(seed),
+            proba[part], topics[part],
+        )  # fmt: skip
+
+    engine.map(fold, split(data.n_documents, size=_DOCUMENTS))
+    proba /= proba.sum(axis=1, keepdims=True)
+    return Folded(proba, topics)
+
+
+def mean_parameters(draws: dict[str, Any], means: dict[str, Any], chain: int) -> TopicParameters:
+    """Return the posterior means of a chain from its draws and averages."""
+    alpha, _, _, beta, omega = draws["concentrations"][chain].mean(axis=0).tolist()
+    clusters = draws["clusters"][chain].mean(axis=0)
+    counts = means["word_topics"][chain, :, : clusters.shape[1]].T + beta
+    sizes = draws["sizes"][chain].mean(axis=0) + omega
+    return TopicParameters(
+        counts / counts.sum(axis=1, keepdims=True),
+        draws["base"][chain].mean(axis=0),
+        clusters,
+        sizes / sizes.sum(),
+        draws["projections"][chain].mean(axis=0),
+        alpha,
+    )
+
+
+# --- Fits of cluster topic models: landmarks, chains, posterior means and diagnostics -----------------------
+
 
 DEFAULT_CLUSTERS = 8  # without landmarks
 _NOT_PART_OF_THE_MODEL = (

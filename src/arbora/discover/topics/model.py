@@ -21,8 +21,17 @@ from arbora.core.estimator import Explorable, all_or_nothing
 from arbora.discover.mixture.prediction import Features, draw_seed, largest_features
 from arbora.discover.mixture.rows import zero_rows
 from arbora.discover.topics.cluster_tree import ClusterTree, make_tree, node_means, node_probabilities
-from arbora.discover.topics.fitting import agreement, diagnose, named, read_landmarks, run_chains
-from arbora.discover.topics.folding_in import Folded, TopicParameters, fold_documents, mean_parameters
+from arbora.discover.topics.fitting import (
+    Folded,
+    TopicParameters,
+    agreement,
+    diagnose,
+    fold_documents,
+    mean_parameters,
+    named,
+    read_landmarks,
+    run_chains,
+)
 from arbora.discover.topics.sampler import ClusterTopics, Concentrations, make_corpus, read_counts
 from arbora.engine import ThreadEngine
 from arbora.infer.mcmc.chains import Chains, ChainSchedule, mean_trace
