@@ -89,7 +89,7 @@ _registry: dict[str, str | type] = {
         "arbora.expand._fit.running:RunningSums",
         "arbora.expand._cluster.neighbours:NeighbourClustering",
         "arbora.expand._cluster.n_new:NumberOfGroups",
-        "arbora.expand._cluster.new_groups:NewGroup",
+        "arbora.expand.clusters.estimator:NewGroup",
         "arbora.text:LtcTransformer",
         "arbora.text:LtcVectorizer",
         "sklearn.pipeline:Pipeline",

@@ -1,0 +1,1 @@
+"""`ExpandClusters`: learn a metric from labelled groups, cluster the other rows, find new groups."""
