@@ -39,7 +39,6 @@ from arbora.core.estimator import all_or_nothing
 from arbora.core.monitor import Monitor
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
-from arbora.expand._cluster.base import normalized
 from arbora.expand._cluster.discriminant import (
     DiscriminantMixture,
     Prior,
@@ -51,6 +50,7 @@ from arbora.expand._cluster.discriminant import (
 from arbora.expand._common.groups import group_moments, read_groups
 from arbora.expand._common.space import fit_space, to_space
 from arbora.expand._common.transform import Learned, warn_unless_converged
+from arbora.expand.clusters.constrained import normalized
 from arbora.expand.transforms.within_class import whitening
 
 Matrix = NDArray[Any]

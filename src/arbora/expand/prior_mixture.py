@@ -32,11 +32,11 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.core.estimator import all_or_nothing
 from arbora.core.monitor import Monitor
 from arbora.core.validation import check_features
-from arbora.expand._cluster.base import Pool, cluster_means, normalized
 from arbora.expand._cluster.kmeans import fit_kmeans
 from arbora.expand._common.groups import read_groups
 from arbora.expand._common.space import fit_space, to_space
 from arbora.expand._common.transform import Learned, warn_unless_converged
+from arbora.expand.clusters.constrained import Pool, cluster_means, normalized
 from arbora.expand.clusters.estimator import describe_new_groups, name_new_groups
 
 Matrix = NDArray[Any]

@@ -15,8 +15,8 @@ from scipy.special import xlogy
 
 from arbora.core.chunks import split
 from arbora.core.monitor import Monitor
-from arbora.expand._cluster.base import Pool, one_hot
 from arbora.expand._cluster.kmeans import run_kmeans, seed_centres
+from arbora.expand.clusters.constrained import Pool, one_hot
 
 Matrix = NDArray[Any]
 _ROWS_AT_ONCE = 8192

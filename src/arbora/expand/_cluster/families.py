@@ -11,18 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.expand._cluster.base import Clustering, Pool
-from arbora.expand._cluster.constrained import (
+from arbora.expand._cluster.kmeans import KMeansClustering
+from arbora.expand._cluster.mixture import GaussianClustering, SphericalClustering, unit_rows
+from arbora.expand._cluster.neighbours import file_rows
+from arbora.expand.clusters.constrained import (
+    Clustering,
     Directions,
     Gaussians,
+    Pool,
     Problem,
     direction_model,
     gaussian_model,
     kmeans_model,
 )
-from arbora.expand._cluster.kmeans import KMeansClustering
-from arbora.expand._cluster.mixture import GaussianClustering, SphericalClustering, unit_rows
-from arbora.expand._cluster.neighbours import file_rows
 from arbora.infer.mixture.loop import MixtureModel
 from arbora.infer.mixture.statistics import Stats, WeightedRows
 

@@ -19,14 +19,17 @@ from numpy.typing import NDArray
 
 from arbora.core.chunks import split
 from arbora.core.engine import Engine, SerialEngine
-from arbora.expand._cluster.base import Pool, cluster_means, normalized, relabelled
-from arbora.expand._cluster.constrained import (
+from arbora.expand.clusters.constrained import (
+    Pool,
     Problem,
     assign,
     centre_scores,
+    cluster_means,
     iterate,
     kmeans_model,
+    normalized,
     pose_pool,
+    relabelled,
 )
 from arbora.infer.mixture.loop import MixtureFit, Schedule, best_of, place_rows
 

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.engine import Engine, SerialEngine
-from arbora.expand._cluster.base import Pool, normalized, relabelled
-from arbora.expand._cluster.constrained import (
+from arbora.expand._cluster.kmeans import KMeansClustering, fit_kmeans
+from arbora.expand.clusters.constrained import (
     Directions,
     Gaussians,
+    Pool,
     Problem,
     assign,
     centre_scores,
@@ -26,9 +27,10 @@ from arbora.expand._cluster.constrained import (
     gaussian_model,
     gaussian_scores,
     iterate,
+    normalized,
     pose_pool,
+    relabelled,
 )
-from arbora.expand._cluster.kmeans import KMeansClustering, fit_kmeans
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, place_rows
 from arbora.infer.mixture.statistics import LinearScores, Stats, e_step
 

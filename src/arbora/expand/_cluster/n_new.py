@@ -33,10 +33,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.expand._cluster.base import Pool, cluster_means
 from arbora.expand._cluster.kmeans import fit_kmeans
 from arbora.expand._cluster.neighbours import N_NEIGHBORS, Neighbours, neighbour_graph
 from arbora.expand._cluster.spectral import leading_eigenvectors
+from arbora.expand.clusters.constrained import Pool, cluster_means
 
 Matrix = NDArray[Any]
 RULES = (

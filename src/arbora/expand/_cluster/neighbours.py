@@ -23,7 +23,7 @@ from sklearn.cluster import MiniBatchKMeans
 from sklearn.neighbors import NearestNeighbors
 
 from arbora.core.chunks import split
-from arbora.expand._cluster.base import Pool, one_hot, relabelled
+from arbora.expand.clusters.constrained import Pool, one_hot, relabelled
 
 Matrix = NDArray[Any]
 MOST_EXACT = 20_000

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 
 from arbora.core.engine import Engine
-from arbora.expand._cluster.base import Pool
 from arbora.expand._cluster.kmeans import fit_kmeans
 from arbora.expand._cluster.mixture import unit_rows
 from arbora.expand._cluster.neighbours import (
@@ -28,6 +27,7 @@ from arbora.expand._cluster.neighbours import (
     neighbour_graph,
     votes_of,
 )
+from arbora.expand.clusters.constrained import Pool
 
 Matrix = NDArray[Any]
 _TINY = float(np.finfo(np.float64).tiny)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
 from arbora.engine import ThreadEngine
-from arbora.expand._cluster.constrained import assign, centre_scores, iterate, pose
 from arbora.expand._cluster.families import FAMILIES, Family
 from arbora.expand._cluster.neighbours import MOST_EXACT
 from arbora.expand._cluster.search import Candidate
@@ -26,6 +25,7 @@ from arbora.expand._fit.choosing import Chosen, Options, choose, learnable
 from arbora.expand._fit.fitting import Expanded, expand, ordered
 from arbora.expand._fit.group_model import GroupModel, MappedRows, by_blocks, own_probability
 from arbora.expand._fit.running import RunningSums, running_sums
+from arbora.expand.clusters.constrained import assign, centre_scores, iterate, pose
 from arbora.infer.mixture.loop import Schedule, place_rows
 
 Matrix = NDArray[Any]

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment, minimize_scalar
 
-from arbora.expand._cluster.base import Pool, normalized
 from arbora.expand._cluster.families import FAMILIES, filed
 from arbora.expand._cluster.kmeans import mean_scores
 from arbora.expand._cluster.mixture import unit_rows
@@ -29,6 +28,7 @@ from arbora.expand._cluster.search import ALONE, CLUSTERERS, Candidate, learn_ma
 from arbora.expand._common.groups import group_moments
 from arbora.expand._common.transform import Labelled
 from arbora.expand._fit.group_model import GroupModel
+from arbora.expand.clusters.constrained import Pool, normalized
 
 Matrix = NDArray[Any]
 _N_FOLDS = 4

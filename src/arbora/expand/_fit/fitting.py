@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
-from arbora.expand._cluster.base import Clustering, Pool
 from arbora.expand._cluster.families import FAMILIES, NO_LABELS, filed
 from arbora.expand._cluster.kmeans import nearest
 from arbora.expand._cluster.mixture import unit_rows
@@ -21,6 +20,7 @@ from arbora.expand._fit.calibration import calibrate
 from arbora.expand._fit.choosing import Options, labelled_rows, learn_space
 from arbora.expand._fit.group_model import GroupModel, LearnedMap, own_probability
 from arbora.expand._fit.running import RunningSums, running_sums
+from arbora.expand.clusters.constrained import Clustering, Pool
 
 Matrix = NDArray[Any]
 _FAR = 0.9  # share of labelled rows that are nearer to their group than rows that may be new

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
-from arbora.expand._cluster.base import Clustering, normalized
 from arbora.expand._cluster.kmeans import mean_scores
 from arbora.expand._cluster.mixture import unit_rows
 from arbora.expand._cluster.search import mapped
 from arbora.expand._common.space import FeatureSpace, to_space
+from arbora.expand.clusters.constrained import Clustering, normalized
 from arbora.infer.mixture.statistics import blocks, dense_chunks
 
 Matrix = NDArray[Any]
