@@ -8,10 +8,10 @@ from arbora.expand import BayesianPriorMixture, ExpandClusters
 from arbora.expand._cluster.kmeans import fit_kmeans, nearest, run_kmeans, seed_centres
 from arbora.expand._cluster.mixture import fit_gaussian, fit_spherical
 from arbora.expand._cluster.n_new import RULES, calibrate, combine, estimate_n_new
-from arbora.expand._cluster.neighbours import Neighbours, neighbour_graph
 from arbora.expand._cluster.spectral import fit_spectral
 from arbora.expand._fit import fitting
 from arbora.expand.clusters.constrained import Pool
+from arbora.expand.clusters.neighbours import Neighbours, neighbour_graph
 from arbora.metrics import expansion_accuracy, hungarian_accuracy
 from support.expand_problems import partly_labelled
 
@@ -69,7 +69,7 @@ def test_approximate_neighbours_are_nearly_exact(monkeypatch):
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(3000, 5))
     exact = Neighbours(Z, 0).find(Z[:200], 10)
-    monkeypatch.setattr("arbora.expand._cluster.neighbours.MOST_EXACT", 100)
+    monkeypatch.setattr("arbora.expand.clusters.neighbours.MOST_EXACT", 100)
     near = Neighbours(Z, 0).find(Z[:200], 10)
     shared = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact, near, strict=True)])
     assert shared > 0.9

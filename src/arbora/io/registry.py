@@ -87,7 +87,7 @@ _registry: dict[str, str | type] = {
         "arbora.expand._cluster.mixture:GaussianClustering",
         "arbora.expand._cluster.mixture:SphericalClustering",
         "arbora.expand._fit.running:RunningSums",
-        "arbora.expand._cluster.neighbours:NeighbourClustering",
+        "arbora.expand.clusters.neighbours:NeighbourClustering",
         "arbora.expand._cluster.n_new:NumberOfGroups",
         "arbora.expand.clusters.estimator:NewGroup",
         "arbora.text:LtcTransformer",

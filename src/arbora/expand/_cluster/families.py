@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from arbora.expand._cluster.kmeans import KMeansClustering
 from arbora.expand._cluster.mixture import GaussianClustering, SphericalClustering, unit_rows
-from arbora.expand._cluster.neighbours import file_rows
 from arbora.expand.clusters.constrained import (
     Clustering,
     Directions,
@@ -24,6 +23,7 @@ from arbora.expand.clusters.constrained import (
     gaussian_model,
     kmeans_model,
 )
+from arbora.expand.clusters.neighbours import file_rows
 from arbora.infer.mixture.loop import MixtureModel
 from arbora.infer.mixture.statistics import Stats, WeightedRows
 

@@ -20,14 +20,14 @@ from scipy.sparse.linalg import eigsh
 from arbora.core.engine import Engine
 from arbora.expand._cluster.kmeans import fit_kmeans
 from arbora.expand._cluster.mixture import unit_rows
-from arbora.expand._cluster.neighbours import (
+from arbora.expand.clusters.constrained import Pool
+from arbora.expand.clusters.neighbours import (
     N_NEIGHBORS,
     NeighbourClustering,
     Neighbours,
     neighbour_graph,
     votes_of,
 )
-from arbora.expand.clusters.constrained import Pool
 
 Matrix = NDArray[Any]
 _TINY = float(np.finfo(np.float64).tiny)
