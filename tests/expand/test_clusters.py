@@ -7,10 +7,10 @@ import scipy.sparse as sp
 from arbora.expand import BayesianPriorMixture, ExpandClusters
 from arbora.expand._cluster.kmeans import fit_kmeans, nearest, run_kmeans, seed_centres
 from arbora.expand._cluster.mixture import fit_gaussian, fit_spherical
-from arbora.expand._cluster.n_new import RULES, calibrate, combine, estimate_n_new
 from arbora.expand._cluster.spectral import fit_spectral
 from arbora.expand._fit import fitting
 from arbora.expand.clusters.constrained import Pool
+from arbora.expand.clusters.n_new import RULES, calibrate, combine, estimate_n_new
 from arbora.expand.clusters.neighbours import Neighbours, neighbour_graph
 from arbora.metrics import expansion_accuracy, hungarian_accuracy
 from support.expand_problems import partly_labelled

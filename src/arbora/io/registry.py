@@ -88,7 +88,7 @@ _registry: dict[str, str | type] = {
         "arbora.expand._cluster.mixture:SphericalClustering",
         "arbora.expand._fit.running:RunningSums",
         "arbora.expand.clusters.neighbours:NeighbourClustering",
-        "arbora.expand._cluster.n_new:NumberOfGroups",
+        "arbora.expand.clusters.n_new:NumberOfGroups",
         "arbora.expand.clusters.estimator:NewGroup",
         "arbora.text:LtcTransformer",
         "arbora.text:LtcVectorizer",
