@@ -11,7 +11,6 @@ from arbora.engine import ThreadEngine
 from arbora.expand import ExpandClusters
 from arbora.expand._cluster.kmeans import seed_centres
 from arbora.expand._cluster.mixture import unit_rows
-from arbora.expand._common.groups import Groups, group_moments
 from arbora.expand._fit.batches import draw_sample
 from arbora.expand._fit.further import name_groups
 from arbora.expand.clusters.constrained import (
@@ -23,6 +22,7 @@ from arbora.expand.clusters.constrained import (
     kmeans_model,
     pose_pool,
 )
+from arbora.expand.groups import Groups, group_moments
 from arbora.infer.mixture.loop import Schedule
 from arbora.infer.mixture.statistics import LinearScores, WeightedRows, count_dense, e_step
 from arbora.metrics import adjusted_rand_index, expansion_accuracy, hungarian_accuracy

@@ -19,7 +19,7 @@ from arbora.expand import (
     SphericalTransform,
     WithinClassTransform,
 )
-from arbora.expand._common.groups import group_covariances, group_moments
+from arbora.expand.groups import group_covariances, group_moments
 from arbora.expand.transforms.fisher import between_groups
 from arbora.expand.transforms.gamma import GammaProblem, shapes
 from arbora.expand.transforms.gaussian import REGULARIZERS, GaussianProblem, learn_gaussian, psd

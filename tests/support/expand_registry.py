@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from arbora import expand
-from arbora.expand._common.space import to_space
+from arbora.expand.groups import to_space
 from arbora.expand.self_organizing_map import grid_positions, plane_start
 from support.contract import Data, Row
 from support.expand_problems import partly_labelled

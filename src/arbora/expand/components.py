@@ -32,7 +32,6 @@ from sklearn.utils._param_validation import Interval
 
 from arbora.core.chunks import split
 from arbora.core.monitor import Monitor
-from arbora.expand._common.groups import group_moments
 from arbora.expand._common.lbfgs import lbfgs
 from arbora.expand._common.transform import (
     Labelled,
@@ -41,6 +40,7 @@ from arbora.expand._common.transform import (
     require_groups,
     warn_unless_converged,
 )
+from arbora.expand.groups import group_moments
 from arbora.expand.transforms.fisher import between_groups, discriminants
 from arbora.expand.transforms.within_class import whitening
 

@@ -44,7 +44,7 @@ from arbora.classify import MultinomialLogistic
 from arbora.core.chunks import require_memory, split
 from arbora.core.estimator import all_or_nothing
 from arbora.core.validation import check_features
-from arbora.expand._common.groups import read_groups
+from arbora.expand.groups import read_groups
 
 Matrix = NDArray[Any]
 _ENTRIES_AT_ONCE = 1 << 20  # numbers in a block of pairs

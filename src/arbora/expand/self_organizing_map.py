@@ -36,7 +36,7 @@ from arbora.core.chunks import require_memory, split
 from arbora.core.estimator import all_or_nothing
 from arbora.core.monitor import Monitor, Progress
 from arbora.core.validation import check_features
-from arbora.expand._common.groups import UNLABELLED, Groups, read_groups
+from arbora.expand.groups import UNLABELLED, Groups, read_groups
 
 Matrix = NDArray[Any]
 Measure = Callable[[Matrix, Matrix], Matrix]

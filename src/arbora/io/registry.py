@@ -80,7 +80,7 @@ _registry: dict[str, str | type] = {
         "arbora.expand:SphericalTransform",
         "arbora.expand:WithinClassTransform",
         "arbora.expand.prior_mixture:PriorMixture",
-        "arbora.expand._common.space:FeatureSpace",
+        "arbora.expand.groups:FeatureSpace",
         "arbora.expand._fit.group_model:GroupModel",
         "arbora.expand._cluster.discriminant:DiscriminantMixture",
         "arbora.expand._cluster.kmeans:KMeansClustering",

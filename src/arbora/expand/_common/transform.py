@@ -22,8 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.trace import Trace
 from arbora.core.validation import check_features
-from arbora.expand._common.groups import Groups, check_row_weight, read_groups
-from arbora.expand._common.space import FeatureSpace, fit_space, to_space
+from arbora.expand.groups import FeatureSpace, Groups, check_row_weight, fit_space, read_groups, to_space
 
 Matrix = NDArray[Any]
 _NEGLIGIBLE = 1e-12  # eigenvalue of A over the largest one: such a direction is dropped

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.expand._common.groups import Groups, read_groups
+from arbora.expand.groups import Groups, read_groups
 
 Matrix = NDArray[Any]
 

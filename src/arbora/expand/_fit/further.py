@@ -16,11 +16,11 @@ from scipy.optimize import linear_sum_assignment
 
 from arbora.core.engine import Engine
 from arbora.expand._cluster.families import FAMILIES, made_of_sums
-from arbora.expand._common.groups import Groups
 from arbora.expand._fit.group_model import GroupModel, MappedRows, by_blocks, own_probability
 from arbora.expand._fit.running import RunningSums, soft_sums
 from arbora.expand.clusters.constrained import Clustering, one_hot
 from arbora.expand.clusters.neighbours import POOL_VOTE, NeighbourClustering
+from arbora.expand.groups import Groups
 
 Matrix = NDArray[Any]
 MOST_ROWS = 20_000  # of a neighbour graph that further rows are added to

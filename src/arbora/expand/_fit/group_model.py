@@ -12,8 +12,8 @@ from arbora.core.engine import Engine
 from arbora.expand._cluster.kmeans import mean_scores
 from arbora.expand._cluster.mixture import unit_rows
 from arbora.expand._cluster.search import mapped
-from arbora.expand._common.space import FeatureSpace, to_space
 from arbora.expand.clusters.constrained import Clustering, normalized
+from arbora.expand.groups import FeatureSpace, to_space
 from arbora.infer.mixture.statistics import blocks, dense_chunks
 
 Matrix = NDArray[Any]

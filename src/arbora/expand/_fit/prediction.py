@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
-from arbora.expand._common.space import FeatureSpace
 from arbora.expand._fit.group_model import GroupModel, LearnedMap, MappedRows, by_blocks
+from arbora.expand.groups import FeatureSpace
 
 Matrix = NDArray[Any]
 

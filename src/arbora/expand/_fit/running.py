@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from arbora.core.engine import Engine
 from arbora.expand._cluster.families import FAMILIES
 from arbora.expand._cluster.mixture import unit_rows
-from arbora.expand._common.groups import Groups
 from arbora.expand._fit.group_model import GroupModel
 from arbora.expand.clusters.constrained import Sums, pose, sum_rows
+from arbora.expand.groups import Groups
 from arbora.infer.mixture.statistics import e_step
 
 Matrix = NDArray[Any]

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from arbora.expand._cluster.kmeans import fit_kmeans
-from arbora.expand._common.groups import Groups
-from arbora.expand._common.space import FeatureSpace
 from arbora.expand.clusters.constrained import Pool
+from arbora.expand.groups import FeatureSpace, Groups
 
 Matrix = NDArray[Any]
 _NEAR = 0.3

@@ -27,10 +27,8 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.monitor import Monitor, Progress
-from arbora.expand._common.groups import Groups, group_moments
 from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.lbfgs import lbfgs
-from arbora.expand._common.space import FeatureSpace
 from arbora.expand._common.transform import (
     Labelled,
     Learned,
@@ -38,6 +36,7 @@ from arbora.expand._common.transform import (
     require_groups,
     warn_unless_converged,
 )
+from arbora.expand.groups import FeatureSpace, Groups, group_moments
 
 Matrix = NDArray[Any]
 GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)

@@ -40,7 +40,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.chunks import split
 from arbora.core.monitor import Monitor, Progress
-from arbora.expand._common.groups import group_moments
 from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.transform import (
     Labelled,
@@ -49,6 +48,7 @@ from arbora.expand._common.transform import (
     square_root,
     warn_unless_converged,
 )
+from arbora.expand.groups import group_moments
 from arbora.infer.proximal import minimize_composite
 
 Matrix = NDArray[Any]

@@ -28,7 +28,6 @@ from sklearn.cluster import KMeans
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.monitor import Monitor, Progress
-from arbora.expand._common.groups import group_moments
 from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.transform import (
     Labelled,
@@ -38,6 +37,7 @@ from arbora.expand._common.transform import (
     square_root,
     warn_unless_converged,
 )
+from arbora.expand.groups import group_moments
 from arbora.expand.transforms.gaussian import psd
 from arbora.metrics import normalized_mutual_information
 

@@ -29,10 +29,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples
 
 from arbora.core.validation import check_features
-from arbora.expand._common.groups import GroupMoments, group_covariances, group_moments
 from arbora.expand._common.hiding import strength_of
-from arbora.expand._common.space import to_space
 from arbora.expand._common.transform import Labelled, Learned, MetricTransform, solved, square_root
+from arbora.expand.groups import GroupMoments, group_covariances, group_moments, to_space
 
 Matrix = NDArray[Any]
 CANNOT_WEIGHTS = (0.0, 0.03, 0.1, 0.3)

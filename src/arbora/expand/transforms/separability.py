@@ -29,7 +29,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.estimator import warn_caller
 from arbora.core.trace import Trace
-from arbora.expand._common.groups import group_covariances, group_moments
 from arbora.expand._common.hiding import strength_of
 from arbora.expand._common.lbfgs import lbfgs
 from arbora.expand._common.transform import (
@@ -40,6 +39,7 @@ from arbora.expand._common.transform import (
     square_root,
     warn_unless_converged,
 )
+from arbora.expand.groups import group_covariances, group_moments
 from arbora.expand.transforms.gaussian import psd
 
 Matrix = NDArray[Any]

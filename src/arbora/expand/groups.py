@@ -1,0 +1,232 @@
+"""Partial labels: which rows carry a group, which are unlabelled, and the statistics of the groups."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.extmath import randomized_svd
+from sklearn.utils.validation import _check_sample_weight
+
+from arbora.core import labels as partial_labels
+from arbora.core.chunks import split
+from arbora.core.labels import UNLABELLED as UNLABELLED
+from arbora.core.labels import Groups as Groups
+from arbora.core.labels import kind_of
+
+_ROWS_AT_ONCE = 4096
+Matrix = NDArray[Any]
+
+_NONE_LABELLED = (
+    "no row of y carries a label: a transformation is learned from labelled groups. To find groups without any "
+    "labels use arbora.discover."
+)
+
+
+def read_groups(y: Any, n_samples: int, *, require: bool = True) -> Groups:
+    """Read labels in which -1, None or NaN means unlabelled; with `require` at least one row must carry a label.
+
+    Examples
+    --------
+    >>> read_groups([7, -1, 3], 3)
+    Groups(codes=array([ 1, -1,  0]), classes=array([3, 7]))
+    """
+    return partial_labels.read_groups(y, n_samples, none_labelled=_NONE_LABELLED if require else "")
+
+
+def read_further(y: Any, n_samples: int, known: NDArray[Any]) -> Groups:
+    """Read labels of further rows: all may be missing, and they must be of the type of the known ones.
+
+    Examples
+    --------
+    >>> read_further(None, 2, np.array([0, 1])).codes
+    array([-1, -1])
+    """
+    if y is None:
+        return Groups(np.full(n_samples, UNLABELLED, np.int64), known[:0])
+    groups = read_groups(y, n_samples, require=False)
+    kinds = {kind_of(label) for label in [*groups.classes.tolist(), *known.tolist()]}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"y mixes labels of several types ({', '.join(sorted(kinds))}) with those of the fit: use labels of one "
+            "type."
+        )
+    return groups
+
+
+def check_row_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
+    """Weights of rows as float64; a weight counts like repetitions of a row."""
+    weight: NDArray[np.float64] = _check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True
+    )
+    return weight
+
+
+class GroupMoments(NamedTuple):
+    """Weight, mean and pooled within-group covariance of labelled rows."""
+
+    weight: NDArray[np.float64]  # n_groups
+    mean: Matrix  # n_groups x n_features
+    within: Matrix  # n_features x n_features: mean over all rows of (x - m)(x - m)'
+
+
+def group_moments(Z: Matrix, codes: NDArray[np.int64], n_groups: int, row_weight: Matrix) -> GroupMoments:
+    """Moments of the groups, in double precision; all rows of Z are labelled.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Z = np.array([[0.0], [2.0], [5.0], [5.0]])
+    >>> group_moments(Z, np.array([0, 0, 1, 1]), 2, np.ones(4))
+    GroupMoments(weight=array([2., 2.]), mean=array([[1.],
+           [5.]]), within=array([[0.5]]))
+    """
+    width, tiny = Z.shape[1], np.finfo(np.float64).tiny
+    weight = np.bincount(codes, weights=row_weight, minlength=n_groups).astype(np.float64)
+    sums, within = np.zeros((n_groups, width)), np.zeros((width, width))
+    chunks = split(len(Z), size=_ROWS_AT_ONCE)
+    for rows in chunks:
+        there = sp.csr_array(
+            (row_weight[rows], (codes[rows], np.arange(rows.stop - rows.start))),
+            shape=(n_groups, rows.stop - rows.start),
+        )
+        sums += there @ Z[rows]
+    mean = sums / np.maximum(weight, tiny)[:, None]
+    near = mean.astype(Z.dtype, copy=False)
+    for rows in chunks:
+        away = (Z[rows] - near[codes[rows]]) * np.sqrt(row_weight[rows]).astype(Z.dtype)[:, None]
+        within += away.T @ away
+    return GroupMoments(weight, mean, within / max(float(row_weight.sum()), tiny))
+
+
+def group_covariances(
+    Z: Matrix, codes: NDArray[np.int64], moments: GroupMoments, row_weight: Matrix
+) -> NDArray[np.float64]:
+    """Covariance of each group, n_groups x n_features x n_features, divided by the weight of the group."""
+    n_groups, width = moments.mean.shape
+    found = np.empty((n_groups, width, width))
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(n_groups + 1))
+    for group in range(n_groups):  # one product of matrices each; groups are few
+        rows = order[bounds[group] : bounds[group + 1]]
+        away = (Z[rows] - moments.mean[group]) * np.sqrt(row_weight[rows])[:, None]
+        found[group] = away.T @ away / max(moments.weight[group], np.finfo(np.float64).tiny)
+    return found
+
+
+# --- The feature space in which transformations are learned: centred, reduced if wide, one common scale -----
+#
+# All features are divided by one number, such that the mean squared distance of labelled rows from their group mean
+# is 1. (Features scaled each by its own deviation lose what pixels or coordinates have in common.) Sparse rows, and
+# dense rows with more than `MOST_DIMS` features, are reduced by a truncated SVD first; reduced rows of text are
+# divided by their lengths, which helps more on text than supervision does. Rows of single precision stay in it.
+
+
+MOST_DIMS = 200  # features that are not reduced
+REDUCED_DIMS = 30
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class FeatureSpace(NamedTuple):
+    """Maps rows to the space: z = unit((x - mean) * gain basis) / scale, without `unit` for dense rows."""
+
+    mean: Matrix  # n_features: zeros for sparse rows
+    basis: Matrix | None  # n_features x n_dims: None keeps all features
+    unit: bool  # whether reduced rows are divided by their lengths
+    scale: float
+    gain: Matrix | None = None  # n_features: factors of single features, where each has its own
+
+    @property
+    def n_dims(self) -> int:
+        """Dimensions of the space."""
+        return len(self.mean) if self.basis is None else int(self.basis.shape[1])
+
+
+def fit_space(
+    X: Any,
+    groups: Groups,
+    row_weight: Matrix,
+    *,
+    n_dims: Any,
+    seed: int,
+    scale: str = "common",
+) -> FeatureSpace:
+    """Learn the space from all rows, labelled or not; the scale from the labelled ones.
+
+    Parameters
+    ----------
+    X : ndarray or CSR array of shape (n_samples, n_features)
+    groups : Groups
+    row_weight : ndarray of shape (n_samples,)
+    n_dims : int, "auto" or None
+        Dimensions after the SVD. "auto" reduces sparse rows and those with more than 200 features to 30; None
+        keeps all features, as dense rows.
+    seed : int
+        Of the randomised SVD.
+    scale : {"common", "each"}
+        "each" divides dense features by their own deviations first.
+
+    Returns
+    -------
+    FeatureSpace
+        In the precision of X.
+    """
+    sparse, n_features = sp.issparse(X), int(X.shape[1])
+    if n_dims == "auto":
+        reduce = n_features > MOST_DIMS or (sparse and n_features > REDUCED_DIMS)
+        n_dims = REDUCED_DIMS if reduce else None
+    mean, gain, dtype = np.zeros(n_features), None, X.dtype
+    if not sparse:
+        mean, variance = column_moments(X, row_weight)
+        if scale == "each":
+            gain = np.where(variance > 0, 1 / np.sqrt(np.maximum(variance, _TINY)), 0.0).astype(dtype)
+    mean, basis = mean.astype(dtype), None
+    if n_dims is not None and n_dims < min(X.shape):
+        rows = X if sparse else (X - mean) * (1.0 if gain is None else gain)
+        basis = randomized_svd(rows, int(n_dims), n_iter=4, random_state=seed)[2].T
+    basis = None if basis is None else basis.astype(dtype)
+    space = FeatureSpace(mean, basis, bool(sparse), 1.0, gain)
+    Z = to_space(space, X[groups.labelled])
+    moments = group_moments(Z, groups.codes[groups.labelled], groups.n_groups, row_weight[groups.labelled])
+    spread = float(np.trace(moments.within))
+    if spread <= _TINY:  # groups of one row, or of equal rows: the distances between groups are all there is
+        spread = float(np.trace(np.cov(Z, rowvar=False, ddof=0).reshape(space.n_dims, -1)))
+    return space._replace(scale=float(np.sqrt(spread)) if spread > _TINY else 1.0)
+
+
+def column_moments(X: Matrix, row_weight: Matrix) -> tuple[Matrix, Matrix]:
+    """Weighted mean and variance of dense columns, in double precision, without a copy of X.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> column_moments(np.array([[0.0], [4.0]], np.float32), np.array([3.0, 1.0]))
+    (array([1.]), array([3.]))
+    """
+    total, sums, squares = float(row_weight.sum()), np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    chunks = split(len(X), size=_ROWS_AT_ONCE)
+    for rows in chunks:
+        sums += row_weight[rows] @ np.asarray(X[rows], np.float64)
+    mean = sums / total
+    for rows in chunks:
+        squares += row_weight[rows] @ (X[rows] - mean) ** 2
+    return mean, squares / total
+
+
+def to_space(space: FeatureSpace, X: Any) -> Matrix:
+    """Map rows to the space, as a dense array in the precision of the space."""
+    dtype = space.mean.dtype
+    if bool(sp.issparse(X)) and space.basis is not None:
+        basis = space.basis if space.gain is None else space.gain[:, None] * space.basis
+        Z = np.asarray(X @ basis, dtype) - np.asarray(space.mean @ basis, dtype)
+    else:
+        rows: Any = X.toarray() if hasattr(X, "toarray") else X
+        Z = np.asarray(rows, dtype) - space.mean
+        Z = Z if space.gain is None else Z * space.gain
+        Z = Z if space.basis is None else Z @ space.basis
+    if space.unit:
+        length = np.linalg.norm(Z, axis=1, keepdims=True)
+        Z = Z / np.where(length > 0, length, 1)
+    return np.ascontiguousarray(Z / Z.dtype.type(space.scale))
