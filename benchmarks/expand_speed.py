@@ -28,7 +28,7 @@ from arbora.expand import (
     SeparabilityTransform,
     WithinClassTransform,
 )
-from arbora.expand._common.transform import Labelled
+from arbora.expand.transforms.base import Labelled
 from arbora.expand.transforms.gaussian import GaussianProblem
 from arbora.expand.transforms.large_margin import LargeMarginProblem, target_neighbours
 from arbora.metrics.table import Table

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from arbora.expand._common.transform import Labelled
 from arbora.expand.groups import Groups
+from arbora.expand.transforms.base import Labelled
 
 
 def labelled_groups(n_groups=4, n_dims=5, n_rows=60, seed=0, spread=1.0, positive=False):

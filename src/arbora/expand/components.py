@@ -32,15 +32,15 @@ from sklearn.utils._param_validation import Interval
 
 from arbora.core.chunks import split
 from arbora.core.monitor import Monitor
-from arbora.expand._common.lbfgs import lbfgs
-from arbora.expand._common.transform import (
+from arbora.expand.groups import group_moments
+from arbora.expand.transforms.base import (
     Labelled,
     Learned,
     MetricTransform,
+    lbfgs,
     require_groups,
     warn_unless_converged,
 )
-from arbora.expand.groups import group_moments
 from arbora.expand.transforms.fisher import between_groups, discriminants
 from arbora.expand.transforms.within_class import whitening
 

@@ -47,9 +47,9 @@ from arbora.expand._cluster.discriminant import (
     run_em,
     start_stats,
 )
-from arbora.expand._common.transform import Learned, warn_unless_converged
 from arbora.expand.clusters.constrained import normalized
 from arbora.expand.groups import fit_space, group_moments, read_groups, to_space
+from arbora.expand.transforms.base import Learned, warn_unless_converged
 from arbora.expand.transforms.within_class import whitening
 
 Matrix = NDArray[Any]

@@ -33,10 +33,10 @@ from arbora.core.estimator import all_or_nothing
 from arbora.core.monitor import Monitor
 from arbora.core.validation import check_features
 from arbora.expand._cluster.kmeans import fit_kmeans
-from arbora.expand._common.transform import Learned, warn_unless_converged
 from arbora.expand.clusters.constrained import Pool, cluster_means, normalized
 from arbora.expand.clusters.estimator import describe_new_groups, name_new_groups
 from arbora.expand.groups import fit_space, read_groups, to_space
+from arbora.expand.transforms.base import Learned, warn_unless_converged
 
 Matrix = NDArray[Any]
 _SMALLEST = 1e-8  # variance of the means, in units of the variance of the rows

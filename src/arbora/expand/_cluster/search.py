@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from arbora.expand._cluster.kmeans import fit_kmeans
 from arbora.expand._cluster.mixture import fit_gaussian, fit_spherical
 from arbora.expand._cluster.spectral import fit_spectral
-from arbora.expand._common.hiding import hidden_groups, take_groups
-from arbora.expand._common.transform import Labelled
 from arbora.expand.clusters.constrained import Clustering, Pool
 from arbora.expand.groups import group_moments
+from arbora.expand.transforms.base import Labelled, hidden_groups, take_groups
 from arbora.expand.transforms.fisher import between_groups, discriminants
 from arbora.expand.transforms.gaussian import learn_gaussian
 from arbora.expand.transforms.separability import learn_separability

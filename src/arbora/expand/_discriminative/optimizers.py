@@ -20,9 +20,9 @@ from scipy.optimize import minimize
 from scipy.special import gammaln
 
 from arbora.core.monitor import Monitor
-from arbora.expand._common.lbfgs import lbfgs
 from arbora.expand._discriminative.cells import linear_gradient, prototype_gradient, unpack_linear
 from arbora.expand._discriminative.cost import Problem, cells_of, cost_of_counts, slopes
+from arbora.expand.transforms.base import lbfgs
 from arbora.kernels.discriminative import adapt, anneal, score_gradient, softmax_counts
 
 Matrix = NDArray[Any]

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Progress
 from arbora.expand._cluster.search import ALONE, SCALES, SHRINKAGES, Candidate, candidate_maps, search
-from arbora.expand._common.hiding import hidden_size
-from arbora.expand._common.transform import Labelled
 from arbora.expand.groups import FeatureSpace, Groups, fit_space, to_space
+from arbora.expand.transforms.base import Labelled, hidden_size
 
 Matrix = NDArray[Any]
 TRANSFORMS = ("identity", "within", "gaussian", "separability", "fisher", "spherical")

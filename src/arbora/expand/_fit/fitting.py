@@ -12,7 +12,6 @@ from arbora.expand._cluster.families import FAMILIES, NO_LABELS, filed
 from arbora.expand._cluster.kmeans import nearest
 from arbora.expand._cluster.mixture import unit_rows
 from arbora.expand._cluster.search import CLUSTERERS, Candidate, learn_map
-from arbora.expand._common.transform import Labelled
 from arbora.expand._fit.calibration import calibrate
 from arbora.expand._fit.choosing import Options, labelled_rows, learn_space
 from arbora.expand._fit.group_model import GroupModel, LearnedMap, own_probability
@@ -20,6 +19,7 @@ from arbora.expand._fit.running import RunningSums, running_sums
 from arbora.expand.clusters.constrained import Clustering, Pool
 from arbora.expand.clusters.n_new import NumberOfGroups, estimate_n_new
 from arbora.expand.groups import Groups, group_moments, to_space
+from arbora.expand.transforms.base import Labelled
 
 Matrix = NDArray[Any]
 _FAR = 0.9  # share of labelled rows that are nearer to their group than rows that may be new

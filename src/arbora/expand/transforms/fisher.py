@@ -20,9 +20,15 @@ from scipy.linalg import eigh
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.estimator import warn_caller
-from arbora.expand._common.hiding import strength_of
-from arbora.expand._common.transform import Labelled, Learned, MetricTransform, require_groups, solved
 from arbora.expand.groups import GroupMoments, group_moments
+from arbora.expand.transforms.base import (
+    Labelled,
+    Learned,
+    MetricTransform,
+    require_groups,
+    solved,
+    strength_of,
+)
 
 Matrix = NDArray[Any]
 RIDGES = (1e-2, 1e-1, 1.0, 10.0)

@@ -27,16 +27,16 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.monitor import Monitor, Progress
-from arbora.expand._common.hiding import strength_of
-from arbora.expand._common.lbfgs import lbfgs
-from arbora.expand._common.transform import (
+from arbora.expand.groups import FeatureSpace, Groups, group_moments
+from arbora.expand.transforms.base import (
     Labelled,
     Learned,
     MetricTransform,
+    lbfgs,
     require_groups,
+    strength_of,
     warn_unless_converged,
 )
-from arbora.expand.groups import FeatureSpace, Groups, group_moments
 
 Matrix = NDArray[Any]
 GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)

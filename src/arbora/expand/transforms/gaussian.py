@@ -40,15 +40,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.chunks import split
 from arbora.core.monitor import Monitor, Progress
-from arbora.expand._common.hiding import strength_of
-from arbora.expand._common.transform import (
+from arbora.expand.groups import group_moments
+from arbora.expand.transforms.base import (
     Labelled,
     Learned,
     MetricTransform,
     square_root,
+    strength_of,
     warn_unless_converged,
 )
-from arbora.expand.groups import group_moments
 from arbora.infer.proximal import minimize_composite
 
 Matrix = NDArray[Any]

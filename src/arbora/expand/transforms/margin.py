@@ -28,16 +28,16 @@ from sklearn.cluster import KMeans
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.monitor import Monitor, Progress
-from arbora.expand._common.hiding import strength_of
-from arbora.expand._common.transform import (
+from arbora.expand.groups import group_moments
+from arbora.expand.transforms.base import (
     Labelled,
     Learned,
     MetricTransform,
     require_groups,
     square_root,
+    strength_of,
     warn_unless_converged,
 )
-from arbora.expand.groups import group_moments
 from arbora.expand.transforms.gaussian import psd
 from arbora.metrics import normalized_mutual_information
 

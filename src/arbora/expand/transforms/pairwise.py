@@ -29,9 +29,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples
 
 from arbora.core.validation import check_features
-from arbora.expand._common.hiding import strength_of
-from arbora.expand._common.transform import Labelled, Learned, MetricTransform, solved, square_root
 from arbora.expand.groups import GroupMoments, group_covariances, group_moments, to_space
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, solved, square_root, strength_of
 
 Matrix = NDArray[Any]
 CANNOT_WEIGHTS = (0.0, 0.03, 0.1, 0.3)

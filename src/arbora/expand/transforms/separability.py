@@ -29,17 +29,17 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.estimator import warn_caller
 from arbora.core.trace import Trace
-from arbora.expand._common.hiding import strength_of
-from arbora.expand._common.lbfgs import lbfgs
-from arbora.expand._common.transform import (
+from arbora.expand.groups import group_covariances, group_moments
+from arbora.expand.transforms.base import (
     Labelled,
     Learned,
     MetricTransform,
+    lbfgs,
     require_groups,
     square_root,
+    strength_of,
     warn_unless_converged,
 )
-from arbora.expand.groups import group_covariances, group_moments
 from arbora.expand.transforms.gaussian import psd
 
 Matrix = NDArray[Any]

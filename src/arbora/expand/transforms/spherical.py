@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.core.monitor import Monitor, Progress
-from arbora.expand._common.hiding import strength_of
-from arbora.expand._common.lbfgs import lbfgs
-from arbora.expand._common.transform import (
+from arbora.expand.transforms.base import (
     Labelled,
     Learned,
     MetricTransform,
+    lbfgs,
     require_groups,
+    strength_of,
     warn_unless_converged,
 )
 

@@ -23,9 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.expand._common.hiding import strength_of
-from arbora.expand._common.transform import Labelled, Learned, MetricTransform, solved
 from arbora.expand.groups import group_moments
+from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, solved, strength_of
 
 Matrix = NDArray[Any]
 SHRINKAGES = (0.01, 0.03, 0.1, 0.3, 0.6, 1.0)

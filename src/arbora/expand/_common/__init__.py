@@ -1,1 +1,0 @@
-"""What the transformers and clusterers of `arbora.expand` share."""
