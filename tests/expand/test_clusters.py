@@ -5,10 +5,16 @@ import pytest
 import scipy.sparse as sp
 
 from arbora.expand import BayesianPriorMixture, ExpandClusters
-from arbora.expand._cluster.kmeans import fit_kmeans, nearest, run_kmeans, seed_centres
-from arbora.expand._cluster.mixture import fit_gaussian, fit_spherical
-from arbora.expand._cluster.spectral import fit_spectral
 from arbora.expand._fit import fitting
+from arbora.expand.clusters.clusterers import (
+    fit_gaussian,
+    fit_kmeans,
+    fit_spectral,
+    fit_spherical,
+    nearest,
+    run_kmeans,
+    seed_centres,
+)
 from arbora.expand.clusters.constrained import Pool
 from arbora.expand.clusters.n_new import RULES, calibrate, combine, estimate_n_new
 from arbora.expand.clusters.neighbours import Neighbours, neighbour_graph

@@ -9,10 +9,9 @@ from arbora import expand
 from arbora.core.engine import SerialEngine
 from arbora.engine import ThreadEngine
 from arbora.expand import ExpandClusters
-from arbora.expand._cluster.kmeans import seed_centres
-from arbora.expand._cluster.mixture import unit_rows
 from arbora.expand._fit.batches import draw_sample
 from arbora.expand._fit.further import name_groups
+from arbora.expand.clusters.clusterers import seed_centres, unit_rows
 from arbora.expand.clusters.constrained import (
     Gaussians,
     Pool,

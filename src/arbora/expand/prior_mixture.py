@@ -32,7 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.core.estimator import all_or_nothing
 from arbora.core.monitor import Monitor
 from arbora.core.validation import check_features
-from arbora.expand._cluster.kmeans import fit_kmeans
+from arbora.expand.clusters.clusterers import fit_kmeans
 from arbora.expand.clusters.constrained import Pool, cluster_means, normalized
 from arbora.expand.clusters.estimator import describe_new_groups, name_new_groups
 from arbora.expand.groups import fit_space, read_groups, to_space

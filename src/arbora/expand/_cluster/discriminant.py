@@ -15,7 +15,7 @@ from scipy.special import xlogy
 
 from arbora.core.chunks import split
 from arbora.core.monitor import Monitor
-from arbora.expand._cluster.kmeans import run_kmeans, seed_centres
+from arbora.expand.clusters.clusterers import run_kmeans, seed_centres
 from arbora.expand.clusters.constrained import Pool, one_hot
 
 Matrix = NDArray[Any]

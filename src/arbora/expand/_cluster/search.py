@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.expand._cluster.kmeans import fit_kmeans
-from arbora.expand._cluster.mixture import fit_gaussian, fit_spherical
-from arbora.expand._cluster.spectral import fit_spectral
+from arbora.expand.clusters.clusterers import fit_gaussian, fit_kmeans, fit_spectral, fit_spherical
 from arbora.expand.clusters.constrained import Clustering, Pool
 from arbora.expand.groups import group_moments
 from arbora.expand.transforms.base import Labelled, hidden_groups, take_groups

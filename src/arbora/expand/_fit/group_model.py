@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
-from arbora.expand._cluster.kmeans import mean_scores
-from arbora.expand._cluster.mixture import unit_rows
 from arbora.expand._cluster.search import mapped
+from arbora.expand.clusters.clusterers import mean_scores, unit_rows
 from arbora.expand.clusters.constrained import Clustering, normalized
 from arbora.expand.groups import FeatureSpace, to_space
 from arbora.infer.mixture.statistics import blocks, dense_chunks

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
-from arbora.expand._cluster.families import FAMILIES
-from arbora.expand._cluster.mixture import unit_rows
 from arbora.expand._fit.group_model import GroupModel
+from arbora.expand.clusters.clusterers import FAMILIES, unit_rows
 from arbora.expand.clusters.constrained import Sums, pose, sum_rows
 from arbora.expand.groups import Groups
 from arbora.infer.mixture.statistics import e_step

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from arbora.expand._cluster.kmeans import fit_kmeans
+from arbora.expand.clusters.clusterers import fit_kmeans
 from arbora.expand.clusters.constrained import Pool
 from arbora.expand.groups import FeatureSpace, Groups
 

@@ -33,8 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.expand._cluster.kmeans import fit_kmeans
-from arbora.expand._cluster.spectral import leading_eigenvectors
+from arbora.expand.clusters.clusterers import fit_kmeans, leading_eigenvectors
 from arbora.expand.clusters.constrained import Pool, cluster_means
 from arbora.expand.clusters.neighbours import N_NEIGHBORS, Neighbours, neighbour_graph
 

@@ -1,0 +1,488 @@
+"""Clusterers that are made of sums over rows: k-means, Gaussians with one covariance, von Mises-Fisher components.
+
+They can be refined by passes over rows that are not in memory, and updated with further rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import eigsh
+
+from arbora.core.chunks import split
+from arbora.core.engine import Engine, SerialEngine
+from arbora.expand.clusters.constrained import (
+    Clustering,
+    Directions,
+    Gaussians,
+    Pool,
+    Problem,
+    assign,
+    centre_scores,
+    cluster_means,
+    direction_model,
+    direction_scores,
+    gaussian_model,
+    gaussian_scores,
+    iterate,
+    kmeans_model,
+    normalized,
+    pose_pool,
+    relabelled,
+)
+from arbora.expand.clusters.neighbours import (
+    N_NEIGHBORS,
+    NeighbourClustering,
+    Neighbours,
+    file_rows,
+    neighbour_graph,
+    votes_of,
+)
+from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, best_of, place_rows
+from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, e_step
+
+# --- k-means in which labelled rows stay in their groups (Basu, Banerjee and Mooney 2002, constrained k-means) ---
+#
+# New centres start by k-means++ among the rows without a label, at distances that count the centres of the known
+# groups. The iterations are those of `constrained`: memory does not grow with rows x clusters.
+#
+# Reference
+# ---------
+# S. Basu, A. Banerjee and R. Mooney (2002). Semi-supervised clustering by seeding. ICML.
+
+
+Matrix = NDArray[Any]
+_ROWS_AT_ONCE = 4096
+_SMALLEST_VARIANCE = 1e-10  # of a feature, in the units of the feature space
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class KMeansClustering(NamedTuple):
+    """Centres with the weights of the clusters and the common variance of a feature."""
+
+    labels: NDArray[np.int64]
+    objective: float
+    centres: Matrix
+    size: Matrix
+    variance: float
+
+    def log_proba(self, Z: Matrix) -> Matrix:
+        """Posterior of spherical Gaussians of one variance."""
+        scores = np.empty((len(Z), len(self.centres)), Z.dtype)
+        offset = np.log(np.maximum(self.size, _TINY) / max(self.size.sum(), _TINY)).astype(Z.dtype)
+        for rows in split(len(Z), size=_ROWS_AT_ONCE):
+            distance = _relative_distances(Z[rows], self.centres)
+            scores[rows] = offset - distance / (2 * max(self.variance, _SMALLEST_VARIANCE))
+        return normalized(scores)
+
+    def scorer(self) -> Callable[[Matrix], Matrix]:
+        """Return `log_proba`."""
+        return self.log_proba
+
+    def take(self, clusters: NDArray[np.int64]) -> KMeansClustering:
+        """Take some of the clusters, in a new order."""
+        labels = relabelled(self.labels, clusters, len(self.size))
+        return self._replace(labels=labels, centres=self.centres[clusters], size=self.size[clusters])
+
+
+class Start(NamedTuple):
+    """Centres to start from, and the mean squared distance of rows to them."""
+
+    centres: Matrix
+    spread: float
+
+
+def _relative_distances(Z: Matrix, centres: Matrix) -> Matrix:
+    """Squared distances to the centres minus the squared length of the row, in the precision of the rows."""
+    near = centres.astype(Z.dtype, copy=False)
+    return np.asarray(np.sum(near**2, axis=1) - 2 * (Z @ near.T))
+
+
+def nearest(Z: Matrix, centres: Matrix) -> tuple[NDArray[np.int64], Matrix]:
+    """Nearest centre of each row and the squared distance to it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> nearest(np.array([[0.0], [7.0]]), np.array([[1.0], [5.0]]))
+    (array([0, 1]), array([1., 4.]))
+    """
+    labels, distance = np.empty(len(Z), np.int64), np.empty(len(Z), Z.dtype)
+    for rows in split(len(Z), size=_ROWS_AT_ONCE):
+        D = _relative_distances(Z[rows], centres)
+        labels[rows] = D.argmin(axis=1)
+        distance[rows] = np.take_along_axis(D, labels[rows, None], axis=1).ravel() + np.sum(
+            Z[rows] ** 2, axis=1
+        )
+    return labels, np.maximum(distance, 0.0)
+
+
+def mean_scores(Z: Matrix, centres: Matrix, variance: float) -> Matrix:
+    """Log-probabilities of centres for rows, under spherical Gaussians of one variance and equal weights."""
+    return normalized(-_relative_distances(Z, centres) / (2 * max(variance, _SMALLEST_VARIANCE)))
+
+
+def known_means(pool: Pool) -> Matrix:
+    """Means of the labelled rows of the known groups."""
+    fixed = np.flatnonzero(pool.fixed >= 0)
+    return cluster_means(pool.Z[fixed], pool.fixed[fixed], pool.row_weight[fixed], pool.n_known)[1]
+
+
+def draw_start(free: Matrix, weight: Matrix, known: Matrix, n_new: int, rng: np.random.Generator) -> Start:
+    """Means of the known groups, then new centres by k-means++ among the rows without a label."""
+    chosen = list[Matrix]()
+    distance = nearest(free, known)[1] if len(known) else np.ones(len(free), free.dtype)
+    squares = np.sum(free**2, axis=1)
+    for _ in range(n_new):
+        chance = np.cumsum(weight * distance, dtype=np.float64)
+        total = float(chance[-1])
+        row = (
+            int(np.searchsorted(chance, rng.random() * total)) if total > 0 else int(rng.integers(len(free)))
+        )
+        centre = free[min(row, len(free) - 1)]
+        chosen.append(centre)
+        away = np.maximum(squares + float(centre @ centre) - 2 * (free @ centre), 0.0)
+        distance = np.minimum(distance, away) if len(chosen) + len(known) > 1 else away
+    spread = float(weight @ distance) / max(float(weight.sum()), _TINY) if len(free) else 0.0
+    return Start(np.vstack([known, *chosen]) if chosen else known, spread)
+
+
+def seed_centres(pool: Pool, n_new: int, rng: np.random.Generator) -> Matrix:
+    """Centres to start from: known groups, then new ones."""
+    free = pool.free
+    return draw_start(pool.Z[free], pool.row_weight[free], known_means(pool), n_new, rng).centres
+
+
+def _reseat(pool: Pool, centres: Matrix, counts: Matrix) -> Matrix:
+    """Move the centres of empty new clusters to the rows without a label that are farthest from theirs."""
+    empty = np.flatnonzero(counts[pool.n_known :] == 0) + pool.n_known
+    if not len(empty) or len(pool.free) <= len(empty):
+        return centres
+    distance = nearest(pool.Z[pool.free], centres.T)[1]
+    moved = centres.copy()
+    moved[:, empty] = pool.Z[pool.free[np.argsort(distance, kind="stable")[::-1][: len(empty)]]].T
+    return moved
+
+
+def finish_kmeans(
+    problem: Problem, fit: MixtureFit, labels: NDArray[np.int64], size: Matrix
+) -> KMeansClustering:
+    """Clustering of a run."""
+    inertia = max(-2 * float(fit.bounds[-1]), 0.0)
+    variance = inertia / max(problem.total * len(problem.outer), _TINY)
+    return KMeansClustering(labels, -inertia, fit.params.T, size, variance)
+
+
+def _labels(pool: Pool, centres: Matrix, engine: Engine) -> NDArray[np.int64]:
+    found = assign(centre_scores(centres), pool.Z, engine)
+    return np.where(pool.fixed >= 0, pool.fixed, found)
+
+
+def run_starts(
+    pool: Pool, starts: list[Start], max_iter: int, tol: float, engine: Engine
+) -> KMeansClustering:
+    """Lloyd iterations from several starts, in parallel; the lowest inertia is kept."""
+    n_clusters = len(starts[0].centres)
+    problem = pose_pool(pool, n_clusters - pool.n_known, engine)
+    model = kmeans_model(problem, partial(_reseat, pool))
+    schedule = Schedule(tol, max_iter, (0.0,))
+
+    def fit(at: int) -> MixtureFit:
+        start = starts[at]
+        own = schedule._replace(tol=max(tol * start.spread / 2, _TINY))
+        return iterate(model, placed, np.asarray(start.centres.T, np.float64), own, engine)
+
+    with place_rows(problem.rows, schedule, n_clusters, engine, ("kmeans", n_clusters)) as rows:
+        placed = problem._replace(rows=rows)
+        best = best_of(fit, len(starts), engine if rows.remote is None else SerialEngine())
+    labels = _labels(pool, best.params, engine)
+    size = np.bincount(labels, weights=pool.row_weight, minlength=n_clusters)
+    return finish_kmeans(problem, best, labels, size)
+
+
+def run_kmeans(
+    pool: Pool, centres: Matrix, max_iter: int = 100, tol: float = 1e-4, engine: Engine | None = None
+) -> KMeansClustering:
+    """Lloyd iterations from given centres until the inertia falls by less than `tol` of the first one."""
+    spread = float(np.mean(nearest(pool.Z, centres)[1])) if len(pool.Z) else 0.0
+    return run_starts(pool, [Start(centres, spread)], max_iter, tol, engine or SerialEngine())
+
+
+def fit_kmeans(
+    pool: Pool,
+    n_new: int,
+    rng: np.random.Generator,
+    n_init: int = 20,
+    max_iter: int = 100,
+    engine: Engine | None = None,
+) -> KMeansClustering:
+    """Run from several starts; keep the lowest inertia."""
+    free, weight, known = pool.Z[pool.free], pool.row_weight[pool.free], known_means(pool)
+    starts = [draw_start(free, weight, known, n_new, rng) for _ in range(n_init if n_new else 1)]
+    return run_starts(pool, starts, max_iter, 1e-4, engine or SerialEngine())
+
+
+# --- Mixtures in which labelled rows stay in their groups: Gaussian and von Mises-Fisher --------------------
+#
+# Gaussian components share one covariance, von Mises-Fisher components one concentration. Both start from
+# constrained k-means and take EM steps; responsibilities of labelled rows are fixed (`constrained`). What known
+# groups look like carries over to new ones through what is shared.
+
+
+class GaussianClustering(NamedTuple):
+    """Gaussians with one covariance."""
+
+    labels: NDArray[np.int64]
+    objective: float
+    means: Matrix
+    log_weights: Matrix
+    covariance: Matrix
+
+    def log_proba(self, Z: Matrix) -> Matrix:
+        """Posterior of the components."""
+        return self.scorer()(Z)
+
+    def scorer(self) -> Callable[[Matrix], Matrix]:
+        """Return `log_proba`, with the covariance factored once."""
+        return _posterior(gaussian_scores(Gaussians(self.means.T, self.log_weights, self.covariance)))
+
+    def take(self, clusters: NDArray[np.int64]) -> GaussianClustering:
+        """Take some of the components, in a new order."""
+        labels = relabelled(self.labels, clusters, len(self.means))
+        return self._replace(
+            labels=labels, means=self.means[clusters], log_weights=self.log_weights[clusters]
+        )
+
+
+class SphericalClustering(NamedTuple):
+    """Von Mises-Fisher components with one concentration."""
+
+    labels: NDArray[np.int64]
+    objective: float
+    directions: Matrix
+    log_weights: Matrix
+    kappa: float
+
+    def log_proba(self, Z: Matrix) -> Matrix:
+        """Posterior of the components."""
+        linear = direction_scores(Directions(self.directions.T, self.log_weights, self.kappa))
+        return _posterior(linear)(unit_rows(Z))
+
+    def scorer(self) -> Callable[[Matrix], Matrix]:
+        """Return `log_proba`."""
+        return self.log_proba
+
+    def take(self, clusters: NDArray[np.int64]) -> SphericalClustering:
+        """Take some of the components, in a new order."""
+        labels = relabelled(self.labels, clusters, len(self.directions))
+        return self._replace(
+            labels=labels, directions=self.directions[clusters], log_weights=self.log_weights[clusters]
+        )
+
+
+def _posterior(linear: LinearScores) -> Callable[[Matrix], Matrix]:
+    """Log-probabilities by linear scores, in the precision of the rows."""
+
+    def log_proba(Z: Matrix) -> Matrix:
+        weights, offset = linear.weights.astype(Z.dtype), linear.offset.astype(Z.dtype)
+        return normalized(Z @ weights + offset)
+
+    return log_proba
+
+
+def unit_rows(Z: Matrix) -> Matrix:
+    """Rows of unit length; a zero row stays zero."""
+    length = np.linalg.norm(Z, axis=1, keepdims=True)
+    return np.asarray(Z / np.where(length > 0, length, Z.dtype.type(1)))
+
+
+def _run_from(
+    pool: Pool,
+    start: KMeansClustering,
+    make: Callable[[Problem], MixtureModel],
+    schedule: Schedule,
+    engine: Engine,
+) -> tuple[MixtureFit, NDArray[np.int64]]:
+    """EM from the clusters of k-means; return the run and the labels of all rows."""
+    n_clusters = len(start.centres)
+    problem = pose_pool(pool, n_clusters - pool.n_known, engine)
+    model = make(problem)
+    about = (make.__name__, n_clusters)
+    with place_rows(problem.rows, schedule, n_clusters, engine, about) as rows:
+        placed = problem._replace(rows=rows)
+        stats = Stats(np.zeros(n_clusters), np.zeros(problem.held.sums.shape))
+        if rows.X.shape[0]:
+            stats = e_step(centre_scores(start.centres.T), rows, engine)[0]
+        fit = iterate(model, placed, model.update(None, stats), schedule, engine)
+    labels = assign(model.scores(fit.params), pool.Z, engine)
+    return fit, np.where(pool.fixed >= 0, pool.fixed, labels)
+
+
+def fit_gaussian(
+    pool: Pool,
+    n_new: int,
+    rng: np.random.Generator,
+    n_init: int = 20,
+    max_iter: int = 100,
+    tol: float = 1e-4,
+    engine: Engine | None = None,
+) -> GaussianClustering:
+    """EM from constrained k-means until the likelihood gains less than `tol` a row."""
+    engine = engine or SerialEngine()
+    start = fit_kmeans(pool, n_new, rng, n_init, engine=engine)
+    fit, labels = _run_from(pool, start, gaussian_model, Schedule(tol, max_iter), engine)
+    params: Gaussians = fit.params
+    return GaussianClustering(
+        labels, float(fit.bounds[-1]), params.means.T, params.log_weights, params.covariance
+    )
+
+
+def fit_spherical(
+    pool: Pool,
+    n_new: int,
+    rng: np.random.Generator,
+    n_init: int = 20,
+    max_iter: int = 100,
+    tol: float = 1e-4,
+    engine: Engine | None = None,
+) -> SphericalClustering:
+    """EM of von Mises-Fisher components with one concentration, from constrained k-means on the sphere."""
+    engine = engine or SerialEngine()
+    pool = pool._replace(Z=unit_rows(pool.Z))
+    start = fit_kmeans(pool, n_new, rng, n_init, engine=engine)
+    fit, labels = _run_from(pool, start, direction_model, Schedule(tol, max_iter), engine)
+    params: Directions = fit.params
+    return SphericalClustering(
+        labels, float(fit.bounds[-1]), params.directions.T, params.log_weights, params.kappa
+    )
+
+
+# --- Spectral clustering of a nearest-neighbour graph, with known groups (Ng, Jordan and Weiss 2001) --------
+#
+# Rows are linked to their nearest ones; the leading eigenvectors of the normalised adjacency matrix, with rows of
+# unit length, are clustered by constrained k-means. New rows get the clusters of their nearest fitted rows.
+#
+# Reference
+# ---------
+# A. Ng, M. Jordan and Y. Weiss (2001). On spectral clustering: analysis and an algorithm. NIPS.
+
+
+def leading_eigenvectors(graph: sp.csr_array, n_dims: int, seed: int) -> tuple[Matrix, Matrix]:
+    """Largest eigenvalues of the normalised adjacency matrix, falling, and their eigenvectors as columns."""
+    degree = np.maximum(np.asarray(graph.sum(axis=1)).ravel(), _TINY)
+    root = 1 / np.sqrt(degree)
+    matrix: Any = sp.csr_array(graph.multiply(root[:, None]).multiply(root[None, :]))
+    n = graph.shape[0]
+    if n_dims >= n - 1 or n < 50:
+        values, vectors = np.linalg.eigh(matrix.toarray())
+    else:
+        start = np.random.default_rng(seed).random(n)
+        call: Any = eigsh
+        values, vectors = call(matrix, k=n_dims, which="LA", v0=start, tol=1e-6)
+    order = np.argsort(-values)[:n_dims]
+    return np.asarray(values)[order], np.asarray(vectors)[:, order]
+
+
+def embed(graph: sp.csr_array, n_dims: int, seed: int) -> Matrix:
+    """Leading eigenvectors of the normalised adjacency matrix, rows of unit length."""
+    return unit_rows(leading_eigenvectors(graph, n_dims, seed)[1])
+
+
+def fit_spectral(
+    pool: Pool,
+    n_new: int,
+    rng: np.random.Generator,
+    n_init: int = 20,
+    n_neighbors: int = N_NEIGHBORS,
+    engine: Engine | None = None,
+) -> NeighbourClustering:
+    """Cluster the rows of the pool by their neighbour graph."""
+    seed = int(rng.integers(2**31 - 1))
+    neighbours = Neighbours(pool.Z, seed)
+    n_clusters = pool.n_known + n_new
+    embedding = embed(neighbour_graph(neighbours, n_neighbors), n_clusters, seed)
+    found = fit_kmeans(pool._replace(Z=embedding), n_new, rng, n_init, engine=engine)
+    return NeighbourClustering(
+        found.labels,
+        found.objective,
+        pool.Z,
+        n_clusters,
+        n_neighbors,
+        seed,
+        votes_of(pool.fixed, pool.Z.dtype),
+    )
+
+
+# --- Clusterers that are made of sums over rows: k-means, Gaussians with one covariance, von Mises-Fisher components ---
+
+
+NO_LABELS: NDArray[np.int64] = np.zeros(0, np.int64)
+
+
+class Family(NamedTuple):
+    """How a clusterer is made of sums.
+
+    `params` reads the parameters of a fitted clustering; `make` builds a clustering of parameters, counts, the mean
+    squared distance of a feature from the means, and the objective.
+    """
+
+    model: Callable[[Problem], MixtureModel]
+    params: Callable[[Any], Any]
+    make: Callable[[Any, Matrix, float, float], Clustering]
+    temperature: float
+    unit: bool
+
+
+FAMILIES = {
+    "kmeans": Family(
+        kmeans_model,
+        lambda found: np.asarray(found.centres.T, np.float64),
+        lambda centres, counts, variance, value: KMeansClustering(
+            NO_LABELS, value, centres.T, counts, variance
+        ),
+        0.0,
+        False,
+    ),
+    "gaussian": Family(
+        gaussian_model,
+        lambda found: Gaussians(found.means.T, found.log_weights, found.covariance),
+        lambda params, counts, variance, value: GaussianClustering(
+            NO_LABELS, value, params.means.T, params.log_weights, params.covariance
+        ),
+        1.0,
+        False,
+    ),
+    "vmf": Family(
+        direction_model,
+        lambda found: Directions(found.directions.T, found.log_weights, found.kappa),
+        lambda params, counts, variance, value: SphericalClustering(
+            NO_LABELS, value, params.directions.T, params.log_weights, params.kappa
+        ),
+        1.0,
+        True,
+    ),
+}
+
+
+def made_of_sums(family: Family, counts: Matrix, sums: Matrix, outer: Matrix) -> Clustering:
+    """Clustering of sums over rows: one M-step."""
+    none = WeightedRows(np.zeros((0, len(outer))), np.zeros(0))
+    held = Stats(np.zeros_like(counts), np.zeros_like(sums))
+    model = family.model(Problem(none, held, outer, float(counts.sum())))
+    means = sums / np.maximum(counts, _TINY)
+    within = float(np.trace(outer)) - float(np.sum(counts * np.sum(means**2, axis=0)))
+    variance = max(within, 0.0) / max(float(counts.sum()) * len(outer), _TINY)
+    return family.make(model.update(means, Stats(counts, sums)), counts, variance, np.nan)
+
+
+def filed(pool: Pool, found: Clustering, n_new: int, clusterer: str, seed: int) -> Clustering:
+    """Rows of the pool by the votes of their neighbours, after the clusters of a clusterer."""
+    family = FAMILIES.get(clusterer)
+    if family is not None and family.unit:
+        pool = pool._replace(Z=unit_rows(pool.Z))
+    return file_rows(pool, found.labels, pool.n_known + n_new, seed)
