@@ -204,7 +204,7 @@ def test_memory_mapped_rows_are_read_in_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("arbora.infer.mixture.statistics.ROWS_AT_ONCE", 100)
     real = expand._fit.group_model.to_space
     monkeypatch.setattr(
-        "arbora.expand._fit.group_model.to_space",
+        "arbora.expand.clusters.group_model.to_space",
         lambda space, rows: largest.append(len(rows)) or real(space, rows),
     )
     options = {"n_new": 4, "batch_size": 300, "random_state": 0}

@@ -19,10 +19,16 @@ from arbora.engine import ThreadEngine
 from arbora.expand._cluster.search import Candidate
 from arbora.expand._fit.choosing import Chosen, Options, choose, learnable
 from arbora.expand._fit.fitting import Expanded, expand, ordered
-from arbora.expand._fit.group_model import GroupModel, MappedRows, by_blocks, own_probability
-from arbora.expand._fit.running import RunningSums, running_sums
 from arbora.expand.clusters.clusterers import FAMILIES, Family
 from arbora.expand.clusters.constrained import assign, centre_scores, iterate, pose
+from arbora.expand.clusters.group_model import (
+    GroupModel,
+    MappedRows,
+    RunningSums,
+    by_blocks,
+    own_probability,
+    running_sums,
+)
 from arbora.expand.clusters.neighbours import MOST_EXACT
 from arbora.expand.groups import MOST_DIMS, REDUCED_DIMS, Groups
 from arbora.infer.mixture.loop import Schedule, place_rows

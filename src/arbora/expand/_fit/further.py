@@ -15,10 +15,16 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from arbora.core.engine import Engine
-from arbora.expand._fit.group_model import GroupModel, MappedRows, by_blocks, own_probability
-from arbora.expand._fit.running import RunningSums, soft_sums
 from arbora.expand.clusters.clusterers import FAMILIES, made_of_sums
 from arbora.expand.clusters.constrained import Clustering, one_hot
+from arbora.expand.clusters.group_model import (
+    GroupModel,
+    MappedRows,
+    RunningSums,
+    by_blocks,
+    own_probability,
+    soft_sums,
+)
 from arbora.expand.clusters.neighbours import POOL_VOTE, NeighbourClustering
 from arbora.expand.groups import Groups
 

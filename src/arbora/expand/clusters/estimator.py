@@ -37,8 +37,8 @@ from arbora.expand._fit.batches import fit_groups
 from arbora.expand._fit.choosing import TRANSFORMS, Options
 from arbora.expand._fit.fitting import Expanded
 from arbora.expand._fit.further import Updated, update_groups
-from arbora.expand._fit.prediction import GroupPredictor
 from arbora.expand.clusters.explanation import Explanation, explain_groups
+from arbora.expand.clusters.group_model import GroupPredictor
 from arbora.expand.groups import Groups, read_further, read_groups
 
 # --- What is said about new groups: names, sizes, confidence, rows that stand for them ----------------------
