@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
 from arbora.engine import ThreadEngine
-from arbora.expand._cluster.search import Candidate
-from arbora.expand._fit.choosing import Chosen, Options, choose, learnable
 from arbora.expand._fit.fitting import Expanded, expand, ordered
 from arbora.expand.clusters.clusterers import FAMILIES, Family
 from arbora.expand.clusters.constrained import assign, centre_scores, iterate, pose
@@ -30,6 +28,7 @@ from arbora.expand.clusters.group_model import (
     running_sums,
 )
 from arbora.expand.clusters.neighbours import MOST_EXACT
+from arbora.expand.clusters.search import Candidate, Chosen, Options, choose, learnable
 from arbora.expand.groups import MOST_DIMS, REDUCED_DIMS, Groups
 from arbora.infer.mixture.loop import Schedule, place_rows
 

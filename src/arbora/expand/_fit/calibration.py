@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment, minimize_scalar
 
-from arbora.expand._cluster.search import ALONE, CLUSTERERS, Candidate, learn_map, mapped
 from arbora.expand.clusters.clusterers import FAMILIES, filed, mean_scores, unit_rows
 from arbora.expand.clusters.constrained import Pool, normalized
 from arbora.expand.clusters.group_model import GroupModel
+from arbora.expand.clusters.search import ALONE, CLUSTERERS, Candidate, learn_map, mapped
 from arbora.expand.groups import group_moments
 from arbora.expand.transforms.base import Labelled
 

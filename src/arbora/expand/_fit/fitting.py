@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
-from arbora.expand._cluster.search import CLUSTERERS, Candidate, learn_map
 from arbora.expand._fit.calibration import calibrate
-from arbora.expand._fit.choosing import Options, labelled_rows, learn_space
 from arbora.expand.clusters.clusterers import FAMILIES, NO_LABELS, filed, nearest, unit_rows
 from arbora.expand.clusters.constrained import Clustering, Pool
 from arbora.expand.clusters.group_model import (
@@ -21,6 +19,14 @@ from arbora.expand.clusters.group_model import (
     running_sums,
 )
 from arbora.expand.clusters.n_new import NumberOfGroups, estimate_n_new
+from arbora.expand.clusters.search import (
+    CLUSTERERS,
+    Candidate,
+    Options,
+    labelled_rows,
+    learn_map,
+    learn_space,
+)
 from arbora.expand.groups import Groups, group_moments, to_space
 from arbora.expand.transforms.base import Labelled
 

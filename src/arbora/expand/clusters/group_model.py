@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.core.engine import Engine
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
-from arbora.expand._cluster.search import mapped
 from arbora.expand.clusters.clusterers import FAMILIES, mean_scores, unit_rows
 from arbora.expand.clusters.constrained import Clustering, Sums, normalized, pose, sum_rows
+from arbora.expand.clusters.search import mapped
 from arbora.expand.groups import FeatureSpace, Groups, to_space
 from arbora.infer.mixture.statistics import blocks, dense_chunks, e_step
 
