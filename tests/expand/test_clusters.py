@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from arbora.expand import BayesianPriorMixture, ExpandClusters
-from arbora.expand._fit import fitting
+from arbora.expand.clusters import fitting
 from arbora.expand.clusters.clusterers import (
     fit_gaussian,
     fit_kmeans,

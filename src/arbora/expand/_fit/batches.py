@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
 from arbora.engine import ThreadEngine
-from arbora.expand._fit.fitting import Expanded, expand, ordered
 from arbora.expand.clusters.clusterers import FAMILIES, Family
 from arbora.expand.clusters.constrained import assign, centre_scores, iterate, pose
+from arbora.expand.clusters.fitting import Expanded, expand, ordered
 from arbora.expand.clusters.group_model import (
     GroupModel,
     MappedRows,

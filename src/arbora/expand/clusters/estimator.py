@@ -33,9 +33,9 @@ from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
 from arbora.core.validation import check_features
 from arbora.engine import ENGINE_PARAMETER, choose_engine
 from arbora.expand._fit.batches import fit_groups
-from arbora.expand._fit.fitting import Expanded
 from arbora.expand._fit.further import Updated, update_groups
 from arbora.expand.clusters.explanation import Explanation, explain_groups
+from arbora.expand.clusters.fitting import Expanded
 from arbora.expand.clusters.group_model import GroupPredictor
 from arbora.expand.clusters.search import CLUSTERERS, SCALES, TRANSFORMS, Candidate, Options
 from arbora.expand.groups import Groups, read_further, read_groups

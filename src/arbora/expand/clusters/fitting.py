@@ -1,0 +1,420 @@
+"""The steps of a fit of `ExpandClusters` after the choice: learn the map, count the new groups, cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment, minimize_scalar
+
+from arbora.core.engine import Engine
+from arbora.expand.clusters.clusterers import FAMILIES, NO_LABELS, filed, mean_scores, nearest, unit_rows
+from arbora.expand.clusters.constrained import Clustering, Pool, normalized
+from arbora.expand.clusters.group_model import (
+    GroupModel,
+    LearnedMap,
+    RunningSums,
+    own_probability,
+    running_sums,
+)
+from arbora.expand.clusters.n_new import NumberOfGroups, estimate_n_new
+from arbora.expand.clusters.search import (
+    ALONE,
+    CLUSTERERS,
+    Candidate,
+    Options,
+    labelled_rows,
+    learn_map,
+    learn_space,
+    mapped,
+)
+from arbora.expand.groups import Groups, group_moments, to_space
+from arbora.expand.transforms.base import Labelled
+
+# --- Honest probabilities: temperatures that are found by hiding labels -------------------------------------
+#
+# The posterior of a clustering is that of its model: it ignores that clusters may be wrong. Some known groups are
+# hidden, and some rows of the others; the map is learned from the rest, the hidden rows are clustered, and the
+# groups are matched with clusters (Hungarian). The temperature T of p^(1/T) maximises the mean log-probability of
+# the true group of the hidden rows. Rows whose best group is known and rows whose best group is new have their own
+# temperatures: known groups are found far more reliably. A temperature does not change the most probable group.
+#
+# Votes of ten neighbours are coarse: a row in the middle of a group and one at its border may both have all ten.
+# Where rows are filed by neighbours, the distances to the means of the groups join the logarithms of the votes, with
+# the weight, of those in `MEAN_WEIGHTS`, that gives the hidden rows the highest probability at its best temperature.
+
+
+Matrix = NDArray[Any]
+_N_FOLDS = 4
+_STARTS = 5
+_MOST_ROWS = 3000
+_LEAST, _MOST = 0.2, 200.0  # of the temperature
+MEAN_WEIGHTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
+
+
+class HiddenRows(NamedTuple):
+    """Log-probabilities of hidden rows, the columns of their true groups, and scores by the means of the groups."""
+
+    log_proba: Matrix
+    truth: NDArray[np.int64]
+    n_known: int
+    by_means: Matrix | None = None
+
+    def with_means(self, weight: float) -> HiddenRows:
+        """Hidden rows whose log-probabilities include the scores by the means, with a weight."""
+        if not weight or self.by_means is None:
+            return self
+        return self._replace(log_proba=self.log_proba + weight * self.by_means)
+
+
+class Calibrated(NamedTuple):
+    """Temperatures, weight of the means, and the sum of the log-probabilities that they give to the hidden rows."""
+
+    temperature: tuple[float, float]  # of rows whose best group is known, and new
+    mean_weight: float
+    value: float
+
+
+def temperature_of(log_proba: list[Matrix], truth: list[NDArray[np.int64]]) -> tuple[float, float]:
+    """Temperature that maximises the log-probability of the true groups of several folds, and that sum.
+
+    Examples
+    --------
+    Probabilities 0.99 that are right in three of four cases:
+
+    >>> import numpy as np
+    >>> p = np.log(np.tile([0.99, 0.01], (4, 1)))
+    >>> T, _ = temperature_of([p], [np.array([0, 0, 0, 1])])
+    >>> np.exp(normalized(p / T))[0].round(3)
+    array([0.75, 0.25])
+    """
+    if not sum(map(len, truth)):
+        return 1.0, 0.0
+
+    def loss(log_temperature: float) -> float:
+        return -sum(
+            float(
+                np.take_along_axis(normalized(scores / np.exp(log_temperature)), own[:, None], axis=1).sum()
+            )
+            for scores, own in zip(log_proba, truth, strict=True)
+            if len(own)
+        )
+
+    found: Any = minimize_scalar(loss, bounds=(np.log(_LEAST), np.log(_MOST)), method="bounded")
+    return float(np.exp(found.x)), -float(found.fun)
+
+
+def calibrate_folds(folds: list[HiddenRows], mean_weight: float = 0.0) -> Calibrated:
+    """Temperatures of rows whose best group is known, and new, for one weight of the means."""
+    folds = [fold.with_means(mean_weight) for fold in folds]
+    parts = []
+    for new in (False, True):
+        rows = [(fold.log_proba.argmax(axis=1) >= fold.n_known) == new for fold in folds]
+        parts.append(
+            temperature_of(
+                [fold.log_proba[kept] for fold, kept in zip(folds, rows, strict=True)],
+                [fold.truth[kept] for fold, kept in zip(folds, rows, strict=True)],
+            )
+        )
+    (known, of_known), (new_one, of_new) = parts
+    return Calibrated((known, new_one), mean_weight, of_known + of_new)
+
+
+def match_columns(
+    truth: NDArray[np.int64], found: NDArray[np.int64], n_true: int, n_found: int
+) -> NDArray[np.int64]:
+    """Cluster of each true group by Hungarian matching; -1 for groups without one.
+
+    Examples
+    --------
+    >>> match_columns(np.array([0, 0, 1]), np.array([1, 1, 0]), 2, 2)
+    array([1, 0])
+    """
+    overlap = np.zeros((n_true, n_found))
+    np.add.at(overlap, (truth, found), 1.0)
+    rows, columns = linear_sum_assignment(overlap, maximize=True)
+    match = np.full(n_true, -1, np.int64)
+    match[rows] = columns
+    return match
+
+
+def hide(
+    labelled: Labelled, n_hidden: int, share: float, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Draw groups to hide, and rows to hide: theirs and a share of the others, but never all of a group."""
+    hidden = np.sort(rng.permutation(labelled.n_groups)[:n_hidden])
+    rows = np.isin(labelled.codes, hidden) | (rng.random(len(labelled.codes)) < share)
+    order = rng.permutation(len(labelled.codes))
+    first = order[np.unique(labelled.codes[order], return_index=True)[1]]
+    rows[first[~np.isin(labelled.codes[first], hidden)]] = False
+    return hidden, rows
+
+
+def _folds(
+    labelled: Labelled, candidate: Candidate, pool: str, n_new: int, filing: str, rng: np.random.Generator
+) -> Iterator[HiddenRows]:
+    n_groups = labelled.n_groups
+    fewest = 1 if candidate.transform in ALONE else 2  # groups that must stay shown
+    n_hidden = 0
+    if n_new:
+        share_new = n_new / (n_new + n_groups)
+        n_hidden = int(np.clip(round(share_new * n_groups), 1, max(n_groups - fewest, 0)))
+    if pool == "new" and not n_hidden:
+        return
+    for _ in range(_N_FOLDS):
+        hidden, free = hide(labelled, n_hidden, 0.5 if pool == "mixed" else 0.0, rng)
+        if free.sum() <= n_hidden:
+            continue
+        shown = np.setdiff1d(np.arange(n_groups), hidden)
+        code = np.full(n_groups, -1, np.int64)
+        code[shown] = np.arange(len(shown))
+        own = code[labelled.codes]
+        base = Labelled(labelled.Z[~free], own[~free], len(shown), labelled.row_weight[~free], labelled.seed)
+        L = learn_map(candidate.transform, candidate.strength, base).astype(labelled.Z.dtype)
+        Z = mapped(L, labelled.Z, candidate.transform)
+        yield _clustered(
+            Z, np.where(free, -1, own), labelled.codes, code, n_hidden, candidate, pool, filing, rng
+        )
+
+
+def _clustered(
+    Z: Matrix,
+    fixed: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    code: NDArray[np.int64],
+    n_hidden: int,
+    candidate: Candidate,
+    pool: str,
+    filing: str,
+    rng: np.random.Generator,
+) -> HiddenRows:
+    """Cluster hidden rows; `code` numbers the groups that are shown, and is -1 for those that are hidden."""
+    free, n_shown = np.flatnonzero(fixed < 0), int(code.max()) + 1
+    fit = CLUSTERERS[candidate.clusterer]
+    covers_known = pool == "mixed" or not n_hidden
+    found_codes = fixed.copy()
+    if covers_known:
+        rows = Pool(Z, fixed, n_shown, np.ones(len(Z)))
+        found = fit(rows, n_hidden, rng, _STARTS)
+        if filing == "neighbours":
+            found = filed(rows, found, n_hidden, candidate.clusterer, 0)
+        found_codes = found.labels
+    else:
+        found = fit(Pool(Z[free], np.full(len(free), -1), 0, np.ones(len(free))), n_hidden, rng, _STARTS)
+        found_codes[free] = n_shown + found.labels
+    family = FAMILIES.get(candidate.clusterer)
+    unit = family is not None and family.unit
+    Z = unit_rows(Z) if unit else Z
+    moments = group_moments(Z, found_codes, n_shown + n_hidden, np.ones(len(Z)))
+    variance = max(float(np.trace(moments.within)) / Z.shape[1], np.finfo(np.float64).tiny)
+    model = GroupModel(found, covers_known, n_shown, moments.mean, variance, unit, candidate.clusterer)
+    columns = code.copy()
+    new = free[code[codes[free]] < 0]
+    if len(new):
+        hidden = np.flatnonzero(code < 0)
+        there = found_codes[new] >= n_shown
+        truth = np.searchsorted(hidden, codes[new])
+        match = match_columns(truth[there], found_codes[new][there] - n_shown, len(hidden), n_hidden)
+        columns[hidden] = np.where(match >= 0, n_shown + match, -1)
+    target = columns[codes[free]]
+    matched = target >= 0
+    kept = Z[free[matched]]
+    by_means = mean_scores(kept, model.means, variance) if covers_known and filing == "neighbours" else None
+    return HiddenRows(np.asarray(model.scorer()(kept), np.float64), target[matched], n_shown, by_means)
+
+
+def calibrate(labelled: Labelled, candidate: Candidate, pool: str, n_new: int, filing: str) -> Calibrated:
+    """Temperatures and weight of the means for a choice; 1 and 0 where nothing can be hidden."""
+    rng = np.random.default_rng(labelled.seed)
+    if len(labelled.Z) > _MOST_ROWS:
+        kept = np.sort(rng.permutation(len(labelled.Z))[:_MOST_ROWS])
+        codes, own = np.unique(labelled.codes[kept], return_inverse=True)
+        labelled = Labelled(labelled.Z[kept], own, len(codes), labelled.row_weight[kept], labelled.seed)
+    if labelled.n_groups < 2:
+        return Calibrated((1.0, 1.0), 0.0, 0.0)
+    folds = list(_folds(labelled, candidate, pool, n_new, filing, rng))
+    tried = MEAN_WEIGHTS if folds and folds[0].by_means is not None else (0.0,)
+    return max((calibrate_folds(folds, weight) for weight in tried), key=lambda found: found.value)
+
+
+# --- The steps of a fit of `ExpandClusters` after the choice: learn the map, count the new groups, cluster ---
+
+
+_FAR = 0.9  # share of labelled rows that are nearer to their group than rows that may be new
+_BEYOND = 1.5  # squared distance, in units of the largest one of a labelled row, that is clearly outside
+_SURE = 0.9  # probability of pool rows that take part in further rounds
+
+
+class Clusters(NamedTuple):
+    """A clustering, and the code of every row: known groups, then new ones."""
+
+    found: Clustering
+    codes: NDArray[np.int64]
+    clusterer: str  # "neighbours" after filing
+
+
+class Expanded(NamedTuple):
+    """Result of a fit."""
+
+    learned: LearnedMap
+    candidate: Candidate
+    model: GroupModel
+    running: RunningSums
+    codes: NDArray[np.int64]  # of all rows, new groups by falling size
+    own: NDArray[np.float64]  # probability of the group of each row
+    estimate: NumberOfGroups | None
+
+    @property
+    def n_new(self) -> int:
+        """New groups that have rows."""
+        return self.model.n_new
+
+
+def expand(
+    X: Any, groups: Groups, candidate: Candidate, options: Options, seed: int, engine: Engine
+) -> Expanded:
+    """Learn the map, count the new groups, cluster; repeat with confident rows for `n_rounds`."""
+    space = learn_space(X, groups, candidate.scale, options.n_dims, seed)
+    labelled = labelled_rows(X, groups, space, seed)
+    learned = LearnedMap(space, _learn(candidate, labelled), candidate.transform)
+    Z = learned.map(X)
+    rng = np.random.default_rng(seed)
+    estimate = count_new(Z, groups, options, rng)
+    n_new = estimate.value if isinstance(estimate, NumberOfGroups) else estimate
+    clusters = cluster(Z, groups, n_new, candidate, options, rng, engine)
+    for _ in range(options.n_rounds if n_new else 0):
+        labelled = with_confident(
+            to_space(space, X), _as_clustered(Z, candidate), groups, clusters, options.pool, seed
+        )
+        learned = learned._replace(L=_learn(candidate, labelled))
+        Z = learned.map(X)
+        clusters = cluster(Z, groups, n_new, candidate, options, rng, engine)
+    model, codes = summarize(Z, groups.n_groups, candidate, clusters, options.pool)
+    known = labelled_rows(X, groups, space, seed)
+    honest = calibrate(known, candidate, options.pool, n_new, options.filing)
+    model = model._replace(temperature=honest.temperature, mean_weight=honest.mean_weight)
+    own = own_probability(model, Z, codes, engine)
+    running = running_sums(Z, groups, codes, own, model, engine)
+    given = estimate if isinstance(estimate, NumberOfGroups) else None
+    return Expanded(learned, candidate, model, running, codes, own, given)
+
+
+def _learn(candidate: Candidate, labelled: Labelled) -> Matrix:
+    """Learn the map, in the precision of the rows."""
+    return learn_map(candidate.transform, candidate.strength, labelled).astype(labelled.Z.dtype, copy=False)
+
+
+def count_new(Z: Matrix, groups: Groups, options: Options, rng: np.random.Generator) -> NumberOfGroups | int:
+    """Return the number of new groups: the one given, or an estimate from the rows that may be new."""
+    free = np.flatnonzero(~groups.labelled)
+    if options.n_new != "auto" or not len(free):
+        return min(int(options.n_new), len(free)) if options.n_new != "auto" else 0
+    known, codes = Z[groups.labelled], groups.codes[groups.labelled]
+    candidates = free
+    if options.pool == "mixed":
+        means = group_moments(known, codes, groups.n_groups, np.ones(len(known))).mean
+        own = np.sum((known - means[codes]) ** 2, axis=1)
+        away = nearest(Z[free], means)[1]
+        candidates = free[far_rows(own, away)]
+        if len(candidates) < 2:
+            return NumberOfGroups(0, 0, 1, {"far rows": float(np.sum(away > np.quantile(own, _FAR)))}, {})
+    return estimate_n_new(known, codes, groups.n_groups, Z[candidates], rng)
+
+
+def far_rows(own: Matrix, away: Matrix) -> NDArray[np.bool_]:
+    """Find the rows of a mixed pool that may be new, by squared distances to the nearest known group.
+
+    The distances of labelled rows from their own groups (`own`) tell how many rows are far by chance. A tenth of them
+    is farther than the .9 quantile: at least twice as many far rows must be there. A few new rows far away from all
+    groups are seen beyond a distance that labelled rows hardly ever have.
+
+    Examples
+    --------
+    >>> own = np.linspace(0.0, 1.0, 200)
+    >>> int(far_rows(own, own).sum()), int(far_rows(own, np.append(own, np.full(12, 9.0))).sum())
+    (0, 12)
+    """
+    near = np.asarray(away > np.quantile(own, _FAR))
+    if near.sum() >= 2 * (1 - _FAR) * len(away):
+        return near
+    beyond = np.asarray(away > _BEYOND * own.max(initial=0.0))
+    chance = len(away) / (len(own) + 1)
+    return beyond if beyond.sum() > chance + 3 * np.sqrt(chance) + 1 else np.zeros(len(away), bool)
+
+
+def cluster(
+    Z: Matrix,
+    groups: Groups,
+    n_new: int,
+    candidate: Candidate,
+    options: Options,
+    rng: np.random.Generator,
+    engine: Engine,
+) -> Clusters:
+    """Cluster all rows, and file those without a label by their neighbours; or cluster the pool alone."""
+    name = candidate.clusterer
+    fit = CLUSTERERS[name]
+    if options.pool == "mixed" or not n_new:
+        pool = Pool(Z, groups.codes, groups.n_groups, np.ones(len(Z)))
+        found = fit(pool, n_new, rng, options.n_init, engine=engine)
+        if options.filing == "neighbours":
+            found, name = filed(pool, found, n_new, name, int(rng.integers(2**31 - 1))), "neighbours"
+        return Clusters(found, found.labels, name)
+    free = np.flatnonzero(~groups.labelled)
+    pool = Pool(Z[free], np.full(len(free), -1), 0, np.ones(len(free)))
+    found = fit(pool, n_new, rng, options.n_init, engine=engine)
+    codes = groups.codes.copy()
+    codes[free] = groups.n_groups + found.labels
+    return Clusters(found, codes, name)
+
+
+def _as_clustered(Z: Matrix, candidate: Candidate) -> Matrix:
+    """Rows of the learned space as the clusterer takes them: of unit length for von Mises-Fisher components."""
+    family = FAMILIES.get(candidate.clusterer)
+    return unit_rows(Z) if family is not None and family.unit else Z
+
+
+def with_confident(
+    F: Matrix, Z: Matrix, groups: Groups, clusters: Clusters, pool: str, seed: int
+) -> Labelled:
+    """Labelled rows and the pool rows whose cluster is sure, as rows of the feature space F to learn from."""
+    sure = np.exp(clusters.found.log_proba(Z).max(axis=1)) >= _SURE
+    rows = groups.labelled | (sure & (~groups.labelled if pool == "new" else True))
+    codes = np.unique(clusters.codes[rows], return_inverse=True)[1]
+    return Labelled(F[rows], codes, int(codes.max()) + 1, np.ones(int(rows.sum())), seed)
+
+
+def ordered(codes: NDArray[np.int64], n_known: int, n_groups: int) -> NDArray[np.int64]:
+    """Known groups, then new ones by falling size; empty new ones are dropped.
+
+    Examples
+    --------
+    >>> ordered(np.array([0, 2, 3, 3]), 1, 4)
+    array([0, 3, 2])
+    """
+    size = np.bincount(codes, minlength=n_groups)[n_known:]
+    order = np.argsort(-size, kind="stable")
+    return np.concatenate([np.arange(n_known), n_known + order[size[order] > 0]]).astype(np.int64)
+
+
+def summarize(
+    Z: Matrix, n_known: int, candidate: Candidate, clusters: Clusters, pool: str
+) -> tuple[GroupModel, NDArray[np.int64]]:
+    """Drop empty new groups, order the others by size; return the model of the groups and the codes of the rows."""
+    n_groups = max(int(clusters.codes.max(initial=-1)) + 1, n_known)
+    order = ordered(clusters.codes, n_known, n_groups)
+    code = np.zeros(n_groups, np.int64)
+    code[order] = np.arange(len(order))
+    codes = code[clusters.codes]
+    family = FAMILIES.get(candidate.clusterer)
+    by_sums = clusters.clusterer in FAMILIES
+    covers_known = pool == "mixed" or len(order) == n_known
+    found = clusters.found.take(order if covers_known else order[n_known:] - n_known)
+    if by_sums:
+        found = found._replace(labels=NO_LABELS)  # type: ignore[attr-defined]
+    unit = family is not None and family.unit
+    moments = group_moments(unit_rows(Z) if unit else Z, codes, len(order), np.ones(len(Z)))
+    variance = max(float(np.trace(moments.within)) / Z.shape[1], np.finfo(np.float64).tiny)
+    return GroupModel(found, covers_known, n_known, moments.mean, variance, unit, clusters.clusterer), codes
