@@ -9,8 +9,6 @@ from arbora import expand
 from arbora.core.engine import SerialEngine
 from arbora.engine import ThreadEngine
 from arbora.expand import ExpandClusters
-from arbora.expand._fit.batches import draw_sample
-from arbora.expand._fit.further import name_groups
 from arbora.expand.clusters.clusterers import seed_centres, unit_rows
 from arbora.expand.clusters.constrained import (
     Gaussians,
@@ -21,6 +19,7 @@ from arbora.expand.clusters.constrained import (
     kmeans_model,
     pose_pool,
 )
+from arbora.expand.clusters.partial_fit import draw_sample, name_groups
 from arbora.expand.groups import Groups, group_moments
 from arbora.infer.mixture.loop import Schedule
 from arbora.infer.mixture.statistics import LinearScores, WeightedRows, count_dense, e_step

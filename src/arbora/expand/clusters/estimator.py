@@ -32,11 +32,10 @@ from arbora.core.engine import Engine
 from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
 from arbora.core.validation import check_features
 from arbora.engine import ENGINE_PARAMETER, choose_engine
-from arbora.expand._fit.batches import fit_groups
-from arbora.expand._fit.further import Updated, update_groups
 from arbora.expand.clusters.explanation import Explanation, explain_groups
 from arbora.expand.clusters.fitting import Expanded
 from arbora.expand.clusters.group_model import GroupPredictor
+from arbora.expand.clusters.partial_fit import Updated, fit_groups, update_groups
 from arbora.expand.clusters.search import CLUSTERERS, SCALES, TRANSFORMS, Candidate, Options
 from arbora.expand.groups import Groups, read_further, read_groups
 
