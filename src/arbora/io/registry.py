@@ -82,7 +82,7 @@ _registry: dict[str, str | type] = {
         "arbora.expand.prior_mixture:PriorMixture",
         "arbora.expand.groups:FeatureSpace",
         "arbora.expand.clusters.group_model:GroupModel",
-        "arbora.expand._cluster.discriminant:DiscriminantMixture",
+        "arbora.expand.mixture_discriminant:DiscriminantMixture",
         "arbora.expand.clusters.clusterers:KMeansClustering",
         "arbora.expand.clusters.clusterers:GaussianClustering",
         "arbora.expand.clusters.clusterers:SphericalClustering",
