@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from arbora.datasets import load
 from arbora.discover import SphericalKMeans
 from arbora.expand import InformationBottleneck
-from arbora.expand._cluster.information import Counts, information, make_clusters
+from arbora.expand.bottleneck import Counts, information, make_clusters
 from arbora.metrics import normalized_mutual_information
 from arbora.metrics.table import Table
 from arbora.text import LtcTransformer

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.metrics import mutual_info_score
 
 from arbora.expand import InformationBottleneck
-from arbora.expand._cluster.information import cut_tree, information
+from arbora.expand.bottleneck import cut_tree, information
 from arbora.metrics import normalized_mutual_information
 
 
