@@ -7,7 +7,7 @@ map, keeps the known groups by name and says how many new ones there are.
 from arbora.expand.bottleneck import InformationBottleneck
 from arbora.expand.clusters.estimator import ExpandClusters
 from arbora.expand.components import InformativeComponents
-from arbora.expand.discriminative import DiscriminativeClustering
+from arbora.expand.discriminative.estimator import DiscriminativeClustering
 from arbora.expand.fisher_metric import FisherMetric
 from arbora.expand.mixture_discriminant import MixtureDiscriminantClustering
 from arbora.expand.prior_mixture import BayesianPriorMixture
