@@ -15,8 +15,8 @@ from arbora.expand._discriminative.cells import (
     unpack_linear,
 )
 from arbora.expand._discriminative.cost import Problem, cells_of, cost_of_counts
-from arbora.expand._discriminative.labels import read_labels
 from arbora.expand._discriminative.rows import Rows, fit_scaling, standardised
+from arbora.expand.discriminative.labels import read_labels
 from arbora.kernels.discriminative import adapt, anneal, count_cells, score_gradient, softmax_counts
 from arbora.metrics import discriminative_cost
 

@@ -12,8 +12,8 @@ from arbora.core.folds import deal_folds
 from arbora.expand._discriminative.cost import cells_of
 from arbora.expand._discriminative.evidence import log_evidence
 from arbora.expand._discriminative.fitting import Options, fit_cells
-from arbora.expand._discriminative.labels import Labels
 from arbora.expand._discriminative.rows import Rows
+from arbora.expand.discriminative.labels import Labels
 
 Matrix = NDArray[Any]
 DEFAULTS = {"l2": 0.3, "entropy": 0.1, "vq": 0.1, "mog": 0.3, None: 0.0}

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
-from arbora.expand._discriminative.labels import Labels
 from arbora.expand._discriminative.rows import Rows, column_sums
+from arbora.expand.discriminative.labels import Labels
 from arbora.kernels.discriminative import count_cells, score_gradient, softmax_counts
 
 Matrix = NDArray[Any]

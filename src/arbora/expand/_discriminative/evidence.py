@@ -19,7 +19,7 @@ from scipy.special import gammaln, xlogy
 from scipy.stats import chi2
 
 from arbora.expand._discriminative.cost import cost_of_counts
-from arbora.expand._discriminative.labels import Labels
+from arbora.expand.discriminative.labels import Labels
 from arbora.metrics.significance import Interval
 from arbora.metrics.table import Table
 

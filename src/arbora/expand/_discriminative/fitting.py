@@ -11,7 +11,6 @@ from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
 from arbora.expand._discriminative.cells import prototype_scores, unpack_linear
 from arbora.expand._discriminative.cost import Problem, cells_of
-from arbora.expand._discriminative.labels import Labels
 from arbora.expand._discriminative.optimizers import (
     Descent,
     adapt_linear,
@@ -30,6 +29,7 @@ from arbora.expand._discriminative.starts import (
     posteriors,
     quantized,
 )
+from arbora.expand.discriminative.labels import Labels
 
 Matrix = NDArray[Any]
 GRADIENT_METHODS = ("lbfgs", "cg")

@@ -16,8 +16,8 @@ from arbora.expand._discriminative.evidence import (
     log_bayes_factor,
     log_evidence,
 )
-from arbora.expand._discriminative.labels import Labels, code_labels
 from arbora.expand._discriminative.profile import Profile, profile_clusters
+from arbora.expand.discriminative.labels import Labels, code_labels
 from arbora.metrics.significance import Interval
 
 Matrix = NDArray[Any]

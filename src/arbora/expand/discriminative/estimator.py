@@ -56,9 +56,9 @@ from arbora.expand._discriminative.fitting import (
     fit_cells,
     without_empty,
 )
-from arbora.expand._discriminative.labels import Labels, read_labels
 from arbora.expand._discriminative.reports import ClusterReports
 from arbora.expand._discriminative.rows import Rows, Scaling, fit_scaling, standardised
+from arbora.expand.discriminative.labels import Labels, read_labels
 
 Matrix = NDArray[Any]
 _STARTS = 10  # of gradient methods
