@@ -14,9 +14,8 @@ from arbora import io
 from arbora.core.monitor import Monitor
 from arbora.expand import DiscriminativeClustering
 from arbora.expand._discriminative import fitting, starts
-from arbora.expand._discriminative.cost import cost_of_counts
 from arbora.expand._discriminative.evidence import information_interval, log_evidence
-from arbora.expand._discriminative.rows import Rows
+from arbora.expand.discriminative.cost import Rows, cost_of_counts
 from arbora.expand.discriminative.labels import Labels
 from arbora.metrics import adjusted_rand_index, discriminative_cost
 

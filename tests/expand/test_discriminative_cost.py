@@ -6,16 +6,20 @@ import scipy.sparse as sp
 from scipy.optimize import approx_fprime
 from scipy.special import digamma, gammaln, softmax
 
-from arbora.expand._discriminative import cost as cost_module
-from arbora.expand._discriminative.cells import (
+from arbora.expand.discriminative import cost as cost_module
+from arbora.expand.discriminative.cost import (
+    Problem,
+    Rows,
+    cells_of,
+    cost_of_counts,
+    fit_scaling,
     linear_gradient,
     prototype_gradient,
     prototype_scores,
     prototypes_of,
+    standardised,
     unpack_linear,
 )
-from arbora.expand._discriminative.cost import Problem, cells_of, cost_of_counts
-from arbora.expand._discriminative.rows import Rows, fit_scaling, standardised
 from arbora.expand.discriminative.labels import read_labels
 from arbora.kernels.discriminative import adapt, anneal, count_cells, score_gradient, softmax_counts
 from arbora.metrics import discriminative_cost

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 from scipy.stats import chi2
 
-from arbora.expand._discriminative.cost import cost_of_counts
+from arbora.expand.discriminative.cost import cost_of_counts
 from arbora.expand.discriminative.labels import Labels
 from arbora.metrics.significance import Interval
 from arbora.metrics.table import Table

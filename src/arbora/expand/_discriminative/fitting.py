@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
-from arbora.expand._discriminative.cells import prototype_scores, unpack_linear
-from arbora.expand._discriminative.cost import Problem, cells_of
 from arbora.expand._discriminative.optimizers import (
     Descent,
     adapt_linear,
@@ -19,7 +17,6 @@ from arbora.expand._discriminative.optimizers import (
     descend,
     hard_cost,
 )
-from arbora.expand._discriminative.rows import Rows
 from arbora.expand._discriminative.split_merge import improve
 from arbora.expand._discriminative.starts import (
     START_ROWS,
@@ -29,6 +26,7 @@ from arbora.expand._discriminative.starts import (
     posteriors,
     quantized,
 )
+from arbora.expand.discriminative.cost import Problem, Rows, cells_of, prototype_scores, unpack_linear
 from arbora.expand.discriminative.labels import Labels
 
 Matrix = NDArray[Any]

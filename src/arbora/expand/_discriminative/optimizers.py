@@ -20,8 +20,15 @@ from scipy.optimize import minimize
 from scipy.special import gammaln
 
 from arbora.core.monitor import Monitor
-from arbora.expand._discriminative.cells import linear_gradient, prototype_gradient, unpack_linear
-from arbora.expand._discriminative.cost import Problem, cells_of, cost_of_counts, slopes
+from arbora.expand.discriminative.cost import (
+    Problem,
+    cells_of,
+    cost_of_counts,
+    linear_gradient,
+    prototype_gradient,
+    slopes,
+    unpack_linear,
+)
 from arbora.expand.transforms.base import lbfgs
 from arbora.kernels.discriminative import adapt, anneal, score_gradient, softmax_counts
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.core.chunks import split
-from arbora.expand._discriminative.rows import is_sparse
+from arbora.expand.discriminative.cost import is_sparse
 from arbora.metrics.table import Table
 
 Matrix = NDArray[Any]

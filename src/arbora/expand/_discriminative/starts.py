@@ -19,8 +19,7 @@ from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestNeighbors
 
-from arbora.expand._discriminative.cost import Problem
-from arbora.expand._discriminative.rows import Rows, is_sparse
+from arbora.expand.discriminative.cost import Problem, Rows, is_sparse
 
 Matrix = NDArray[Any]
 Codes = NDArray[np.int64]

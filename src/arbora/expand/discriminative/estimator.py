@@ -37,7 +37,6 @@ from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
 from arbora.core.monitor import Progress
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
-from arbora.expand._discriminative.cells import prototypes_of
 from arbora.expand._discriminative.choice import (
     DEFAULTS,
     FEW_FEATURES,
@@ -48,7 +47,6 @@ from arbora.expand._discriminative.choice import (
     choose_alpha,
     choose_n_clusters,
 )
-from arbora.expand._discriminative.cost import cells_of, totals
 from arbora.expand._discriminative.fitting import (
     GRADIENT_METHODS,
     Options,
@@ -57,7 +55,15 @@ from arbora.expand._discriminative.fitting import (
     without_empty,
 )
 from arbora.expand._discriminative.reports import ClusterReports
-from arbora.expand._discriminative.rows import Rows, Scaling, fit_scaling, standardised
+from arbora.expand.discriminative.cost import (
+    Rows,
+    Scaling,
+    cells_of,
+    fit_scaling,
+    prototypes_of,
+    standardised,
+    totals,
+)
 from arbora.expand.discriminative.labels import Labels, read_labels
 
 Matrix = NDArray[Any]
