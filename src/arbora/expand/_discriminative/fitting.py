@@ -18,7 +18,9 @@ from arbora.expand._discriminative.optimizers import (
     hard_cost,
 )
 from arbora.expand._discriminative.split_merge import improve
-from arbora.expand._discriminative.starts import (
+from arbora.expand.discriminative.cost import Problem, Rows, cells_of, prototype_scores, unpack_linear
+from arbora.expand.discriminative.labels import Labels
+from arbora.expand.discriminative.starts import (
     START_ROWS,
     cell_means,
     gate,
@@ -26,8 +28,6 @@ from arbora.expand._discriminative.starts import (
     posteriors,
     quantized,
 )
-from arbora.expand.discriminative.cost import Problem, Rows, cells_of, prototype_scores, unpack_linear
-from arbora.expand.discriminative.labels import Labels
 
 Matrix = NDArray[Any]
 GRADIENT_METHODS = ("lbfgs", "cg")

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from arbora.expand._discriminative.optimizers import Descent, descend
-from arbora.expand._discriminative.starts import cluster_by_divergence, gate, information
 from arbora.expand.discriminative.cost import Problem, cells_of, totals, unpack_linear
+from arbora.expand.discriminative.starts import cluster_by_divergence, gate, information
 
 Matrix = NDArray[Any]
 _FEWEST_ROWS = 10  # of a cell to split
