@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from arbora.core.engine import Engine, SerialEngine
 from arbora.core.folds import deal_folds
 from arbora.expand._discriminative.evidence import log_evidence
-from arbora.expand._discriminative.fitting import Options, fit_cells
 from arbora.expand.discriminative.cost import Rows, cells_of
+from arbora.expand.discriminative.fitting import Options, fit_cells
 from arbora.expand.discriminative.labels import Labels
 
 Matrix = NDArray[Any]

@@ -47,13 +47,6 @@ from arbora.expand._discriminative.choice import (
     choose_alpha,
     choose_n_clusters,
 )
-from arbora.expand._discriminative.fitting import (
-    GRADIENT_METHODS,
-    Options,
-    Solution,
-    fit_cells,
-    without_empty,
-)
 from arbora.expand._discriminative.reports import ClusterReports
 from arbora.expand.discriminative.cost import (
     Rows,
@@ -64,6 +57,7 @@ from arbora.expand.discriminative.cost import (
     standardised,
     totals,
 )
+from arbora.expand.discriminative.fitting import GRADIENT_METHODS, Options, Solution, fit_cells, without_empty
 from arbora.expand.discriminative.labels import Labels, read_labels
 
 Matrix = NDArray[Any]
