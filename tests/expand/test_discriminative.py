@@ -13,8 +13,8 @@ from sklearn.metrics import mutual_info_score
 from arbora import io
 from arbora.core.monitor import Monitor
 from arbora.expand import DiscriminativeClustering
-from arbora.expand._discriminative.evidence import information_interval, log_evidence
 from arbora.expand.discriminative import fitting, starts
+from arbora.expand.discriminative.choice import information_interval, log_evidence
 from arbora.expand.discriminative.cost import Rows, cost_of_counts
 from arbora.expand.discriminative.labels import Labels
 from arbora.metrics import adjusted_rand_index, discriminative_cost

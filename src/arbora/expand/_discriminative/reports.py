@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.core.estimator import warn_caller
-from arbora.expand._discriminative.evidence import (
+from arbora.expand._discriminative.profile import Profile, profile_clusters
+from arbora.expand.discriminative.choice import (
     Contingency,
     contingency,
     information_interval,
     log_bayes_factor,
     log_evidence,
 )
-from arbora.expand._discriminative.profile import Profile, profile_clusters
 from arbora.expand.discriminative.cost import cells_of, cost_of_counts
 from arbora.expand.discriminative.labels import Labels, code_labels
 from arbora.metrics.significance import Interval

@@ -37,7 +37,8 @@ from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
 from arbora.core.monitor import Progress
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
-from arbora.expand._discriminative.choice import (
+from arbora.expand._discriminative.reports import ClusterReports
+from arbora.expand.discriminative.choice import (
     DEFAULTS,
     FEW_FEATURES,
     GRIDS,
@@ -47,7 +48,6 @@ from arbora.expand._discriminative.choice import (
     choose_alpha,
     choose_n_clusters,
 )
-from arbora.expand._discriminative.reports import ClusterReports
 from arbora.expand.discriminative.cost import (
     Rows,
     Scaling,
