@@ -37,7 +37,6 @@ from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
 from arbora.core.monitor import Progress
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
-from arbora.expand._discriminative.reports import ClusterReports
 from arbora.expand.discriminative.choice import (
     DEFAULTS,
     FEW_FEATURES,
@@ -59,6 +58,7 @@ from arbora.expand.discriminative.cost import (
 )
 from arbora.expand.discriminative.fitting import GRADIENT_METHODS, Options, Solution, fit_cells, without_empty
 from arbora.expand.discriminative.labels import Labels, read_labels
+from arbora.expand.discriminative.reports import ClusterReports
 
 Matrix = NDArray[Any]
 _STARTS = 10  # of gradient methods

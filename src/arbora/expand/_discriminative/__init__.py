@@ -1,1 +1,0 @@
-"""Pure functions of `arbora.expand.DiscriminativeClustering`: rows, cost, starts, optimisers, evidence, reports."""
