@@ -10,7 +10,7 @@ import pytest
 
 import arbora.datasets
 from arbora.cli import build_parser, main
-from arbora.io import registry
+from arbora.io import encode as registry
 from support.pages import read_blocks, run_page
 from support.paths import ROOT
 

@@ -11,8 +11,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from arbora.core.trace import Trace
-from arbora.io import load, register, renamed, save
-from arbora.io.renamed import Renamed
+from arbora.io import encode as renamed
+from arbora.io import load, register, save
+from arbora.io.encode import Renamed
 
 FOLDER = Path(__file__).parent / "models_of_0_1"
 MODELS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())

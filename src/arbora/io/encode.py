@@ -1,4 +1,4 @@
-"""Encode objects as JSON values and arrays; :mod:`arbora.io.decode` is the inverse.
+"""Encode objects as JSON values and arrays; :mod:`arbora.io.encode` is the inverse.
 
 None, booleans, integers, finite floats, strings, lists and dicts with string keys are JSON values. Everything else is
 a JSON object whose key ``"$"`` names its kind. An object with two references (a hierarchy that is a parameter and an
@@ -9,14 +9,229 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from arbora.io.registry import full_name, kind_of, name_of
+from arbora.core.trace import Trace
+from arbora.core.validation import structure_problem
+
+# --- The exception for model files --------------------------------------------------------------------------
+
+
+class ModelFileError(ValueError):
+    """A folder is not a model, is damaged, or cannot be read by this version of Arbora.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from arbora.io import ModelFileError, load
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     try:
+    ...         load(folder)
+    ...     except ModelFileError as error:
+    ...         print("manifest.json" in str(error))
+    True
+    """
+
+
+# --- The classes that model files may use -------------------------------------------------------------------
+#
+# A file cannot make Arbora import a module or call a class that is not listed here; therefore models from untrusted
+# sources are safe to open. Classes are listed as text and imported when they are first needed, so that this package
+# imports no model.
+
+
+Class = TypeVar("Class", bound=type)
+
+# Name in files -> "module:class" to import, or the class itself if a user registered it.
+_registry: dict[str, str | type] = {
+    target.replace(":", "."): target
+    for target in (
+        "arbora.structure:Hierarchy",
+        "arbora.structure:LabelGraph",
+        "arbora.core.trace:Trace",
+        "arbora.engine:ThreadEngine",
+        "arbora.engine:RayEngine",
+        "arbora.app.text_classifier:TextClassifier",
+        "arbora.app.text_classifier:Recipe",
+        "arbora.app.topic_model:TopicModel",
+        "arbora.app.topic_model.edits:EditedTopics",
+        "arbora.app.topic_model.edits:Merge",
+        "arbora.app.topic_model.edits:Split",
+        "arbora.app.contents.words:GroupForms",
+        "arbora.app.text_rows:TextOptions",
+        "arbora.classify:OneVsRestSVC",
+        "arbora.classify:OneVsRestLogistic",
+        "arbora.classify:TopDownSVC",
+        "arbora.classify:RecursiveSVC",
+        "arbora.classify:RecursiveLogisticRegression",
+        "arbora.classify:HierarchicalBayesClassifier",
+        "arbora.classify:HierarchicalCostClassifier",
+        "arbora.classify:HierarchicalSVM",
+        "arbora.classify:OrthogonalTransfer",
+        "arbora.classify:CorrelatedMultinomialLogit",
+        "arbora.classify:MultinomialLogistic",
+        "arbora.classify:SemiSupervisedSVC",
+        "arbora.classify.thresholds:ZeroThreshold",
+        "arbora.classify.thresholds:GlobalCut",
+        "arbora.classify.thresholds:RCut",
+        "arbora.classify.thresholds:SCut",
+        "arbora.classify.thresholds:InstanceCut",
+        "arbora.discover:BayesianVMFMixture",
+        "arbora.discover:DirichletProcessGaussianMixture",
+        "arbora.discover:DirichletProcessVMFMixture",
+        "arbora.discover:HierarchicalVMFMixture",
+        "arbora.discover:MaxMarginGaussianMixture",
+        "arbora.discover:ClusterTopicModel",
+        "arbora.discover:MaxMarginClusterTopicModel",
+        "arbora.discover:MultinomialMixture",
+        "arbora.discover:SphericalKMeans",
+        "arbora.discover:TemporalVMFMixture",
+        "arbora.discover:VMFMixture",
+        "arbora.discover.topics.fitting:TopicParameters",
+        "arbora.expand:BayesianPriorMixture",
+        "arbora.expand:DiscriminativeClustering",
+        "arbora.expand:ExpandClusters",
+        "arbora.expand:FisherMetric",
+        "arbora.expand:FisherTransform",
+        "arbora.expand:GammaTransform",
+        "arbora.expand:GaussianTransform",
+        "arbora.expand:InformationBottleneck",
+        "arbora.expand:InformativeComponents",
+        "arbora.expand:LargeMarginTransform",
+        "arbora.expand:MaxMarginTransform",
+        "arbora.expand:MixtureDiscriminantClustering",
+        "arbora.expand:PairwiseConstraintTransform",
+        "arbora.expand:PairwiseFisherTransform",
+        "arbora.expand:SelfOrganizingMap",
+        "arbora.expand:SeparabilityTransform",
+        "arbora.expand:SphericalTransform",
+        "arbora.expand:WithinClassTransform",
+        "arbora.expand.prior_mixture:PriorMixture",
+        "arbora.expand.groups:FeatureSpace",
+        "arbora.expand.clusters.group_model:GroupModel",
+        "arbora.expand.mixture_discriminant:DiscriminantMixture",
+        "arbora.expand.clusters.clusterers:KMeansClustering",
+        "arbora.expand.clusters.clusterers:GaussianClustering",
+        "arbora.expand.clusters.clusterers:SphericalClustering",
+        "arbora.expand.clusters.group_model:RunningSums",
+        "arbora.expand.clusters.neighbours:NeighbourClustering",
+        "arbora.expand.clusters.n_new:NumberOfGroups",
+        "arbora.expand.clusters.estimator:NewGroup",
+        "arbora.text:LtcTransformer",
+        "arbora.text:LtcVectorizer",
+        "sklearn.pipeline:Pipeline",
+        "sklearn.preprocessing:StandardScaler",
+        "sklearn.preprocessing:MaxAbsScaler",
+        "sklearn.preprocessing:Normalizer",
+        "sklearn.feature_extraction.text:TfidfTransformer",
+        "sklearn.decomposition:TruncatedSVD",
+    )
+}
+
+
+def kind_of(cls: type) -> str | None:
+    """Return how objects of a class are saved: "state", "tuple", "estimator"; None if they cannot be saved."""
+    if hasattr(cls, "to_state") and hasattr(cls, "from_state"):
+        return "state"
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return "tuple"
+    if hasattr(cls, "get_params"):
+        return "estimator"
+    return None
+
+
+def full_name(cls: type) -> str:
+    """Return the module and the name of a class."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def register(cls: Class) -> Class:
+    """Register a class for model files; usable as a decorator.
+
+    Parameters
+    ----------
+    cls : type
+        A scikit-learn estimator with its parameters in ``get_params`` and learned attributes that end with ``_`` (and
+        do not begin with it); or a named tuple; or a class with ``to_state()`` and a class method
+        ``from_state(state)``. An estimator with parameters that cannot be saved can define ``__arbora_params__()``,
+        which returns all parameters as values that can be saved.
+
+    Returns
+    -------
+    type
+        The class. A program that loads the model must register the class too, from the same module.
+
+    Examples
+    --------
+    >>> from sklearn.base import BaseEstimator
+    >>> from arbora.io import register
+    >>> @register
+    ... class Constant(BaseEstimator):
+    ...     def __init__(self, value=0.0):
+    ...         self.value = value
+    """
+    if not isinstance(cls, type) or kind_of(cls) is None:
+        raise TypeError(
+            f"{cls!r} cannot be registered: it must be an estimator (get_params), a named tuple, or a "
+            "class with to_state and from_state"
+        )
+    # A class that is defined again (a notebook cell run twice) replaces the old one, but never a listed class.
+    if isinstance(_registry.get(full_name(cls)), str) and class_of(full_name(cls)) is not cls:
+        raise ValueError(f"the name {full_name(cls)} is used by another class of the registry")
+    if name_of(cls) is None:
+        _registry[full_name(cls)] = cls
+    return cls
+
+
+def name_of(cls: type) -> str | None:
+    """Return the registered name of a class, or None."""
+    for name, target in list(_registry.items()):
+        if target is cls:
+            return name
+        # Importing a class of this name is free: an object of it exists.
+        same_name = isinstance(target, str) and target.endswith(f":{cls.__name__}")
+        if same_name and _imported(target) is cls:
+            return name
+    return None
+
+
+def class_of(name: Any) -> type:
+    """Return the class with a registered name."""
+    target = _registry.get(name) if isinstance(name, str) else None
+    if target is None:
+        near = get_close_matches(str(name), _registry, n=1)
+        hint = f" (the nearest known class is {near[0]})" if near else ""
+        raise ModelFileError(
+            f"the model needs the class {name!r}, which is not registered{hint}: if you trust it, import "
+            "it and call arbora.io.register(...) on it before load"
+        )
+    cls = _imported(target)
+    if cls is None:
+        raise ModelFileError(f"the model needs the class {name!r}, which this installation does not have")
+    return cls
+
+
+def _imported(target: str | type) -> type | None:
+    if isinstance(target, type):
+        return target
+    module, _, attribute = target.partition(":")
+    try:
+        cls = getattr(import_module(module), attribute, None)
+    except ImportError:
+        return None
+    return cls if isinstance(cls, type) else None
+
+
+# --- Encode objects as JSON values and arrays; :mod:`arbora.io.encode` is the inverse -----------------------
+
 
 SCALAR_KINDS = "biufcMm"
 ARRAY_KINDS = "biufcMmUS"
@@ -191,3 +406,264 @@ def _why_not(value: Any) -> str:
         f"it is a {name}; model files can contain None, numbers, strings, lists, tuples, sets, dicts, arrays, CSR, "
         "CSC and COO matrices, and objects of registered classes"
     )
+
+
+# --- Names that changed since older model files were written ------------------------------------------------
+#
+# Format 2 is the current format. Its layout is that of format 1; the formats differ only in names. A file of format
+# 1 is decoded with the tables below: `CLASSES` for classes, `SINCE_FORMAT_1` for parameters, learned attributes and
+# trace columns. A change of name adds a row here, together with a test that loads a model saved under the old name.
+#
+# A parameter that a file of any format does not have was added after the file was written. `ADDED` has the value
+# with which the model predicts as it did then, where this is not the default.
+
+
+Columns = Mapping[str, str]
+
+
+class Renamed(NamedTuple):
+    """What changed in one class. All renames of a class apply at once, so two names can be exchanged.
+
+    Attributes
+    ----------
+    parameters : mapping of str to str or None
+        Old parameter name to new one; None removes the parameter.
+    values : mapping of str to callable
+        Old parameter name to a function from its old value to its new one.
+    attributes : mapping of str to str or None
+        Old name of a learned attribute to the new one; None removes the attribute.
+    trace_columns : mapping of str to str, or callable
+        Old name of a column of ``trace_`` to the new one; or a function of the parameters that returns the mapping.
+    """
+
+    parameters: Mapping[str, str | None] = {}
+    values: Mapping[str, Callable[[Any], Any]] = {}
+    attributes: Mapping[str, str | None] = {}
+    trace_columns: Columns | Callable[[Mapping[str, Any]], Columns] = MappingProxyType({})
+
+
+# Old class name in files -> current one.
+CLASSES: dict[str, str] = {
+    "arbora.infer.Trace": "arbora.core.trace.Trace",
+}
+
+# Current class name in files -> what changed in the class since format 1.
+_BAYESIAN_VMF = Renamed(
+    parameters={"concentration": "concentration_posterior", "shared_concentration": "concentration"},
+    values={"shared_concentration": lambda shared: "shared" if shared else "own"},
+    trace_columns={"gap": "gain"},
+)
+SINCE_FORMAT_1: dict[str, Renamed] = {
+    "arbora.classify.HierarchicalBayesClassifier": Renamed(
+        trace_columns=lambda params: {"gap": "gain" if params["inference"] == "variational" else "change"}
+    ),
+    "arbora.discover.SphericalKMeans": Renamed(trace_columns={"gap": "gain"}),
+    "arbora.discover.MultinomialMixture": Renamed(trace_columns={"gap": "gain"}),
+    "arbora.discover.VMFMixture": Renamed(trace_columns={"gap": "gain"}),
+    "arbora.discover.BayesianVMFMixture": _BAYESIAN_VMF,
+    "arbora.discover.DirichletProcessVMFMixture": _BAYESIAN_VMF,
+    "arbora.discover.TemporalVMFMixture": _BAYESIAN_VMF,
+    "arbora.discover.HierarchicalVMFMixture": Renamed(
+        parameters={"concentration": "concentration_posterior"}, trace_columns={"gap": "gain"}
+    ),
+}
+
+# Current class name in files -> parameters added since, with the value that keeps the predictions of older models.
+ADDED: dict[str, Mapping[str, Any]] = {
+    "arbora.classify.RecursiveLogisticRegression": {"close_calls": "class"},
+    "arbora.classify.RecursiveSVC": {"close_calls": "class"},
+}
+
+
+def current_class(name: str) -> str:
+    """Return the current name of a class.
+
+    Examples
+    --------
+    >>> current_class("arbora.infer.Trace")
+    'arbora.core.trace.Trace'
+    """
+    return CLASSES.get(name, name)
+
+
+def current_names(
+    class_name: str, params: Mapping[str, Any], fitted: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Translate the decoded parameters and learned attributes of an estimator of format 1.
+
+    Parameters
+    ----------
+    class_name : str
+        The current name of the class.
+    params, fitted : mapping of str to object
+        As the file has them.
+
+    Returns
+    -------
+    params, fitted : dict of str to object
+        Under their current names.
+
+    Examples
+    --------
+    >>> current_names("arbora.classify.RecursiveSVC", {"C": 1.0}, {"n_iter_": 3})
+    ({'C': 1.0}, {'n_iter_': 3})
+    """
+    renamed = SINCE_FORMAT_1.get(class_name, Renamed())
+    values = {name: renamed.values.get(name, _unchanged)(value) for name, value in params.items()}
+    new_fitted = _rename(fitted, renamed.attributes)
+    trace = new_fitted.get("trace_")
+    columns = renamed.trace_columns(params) if callable(renamed.trace_columns) else renamed.trace_columns
+    if columns and isinstance(trace, Trace):
+        new_fitted["trace_"] = _rename_columns(trace, columns)
+    return _rename(values, renamed.parameters), new_fitted
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _rename(members: Mapping[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]:
+    renamed = ((names.get(name, name), member) for name, member in members.items())
+    return {name: member for name, member in renamed if name is not None}
+
+
+def _rename_columns(trace: Trace, names: Mapping[str, str]) -> Trace:
+    state = trace.to_state()
+    state["columns"] = [names.get(column, column) for column in state["columns"]]
+    return Trace.from_state(state)
+
+
+# --- Decode JSON values and arrays into objects; the inverse of :mod:`arbora.io.encode` ---------------------
+
+
+_CONTAINERS: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
+_FLOATS = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
+
+
+def _dtype(text: str, kinds: str) -> np.dtype[Any]:
+    dtype = np.dtype(text)
+    if dtype.kind not in kinds:
+        raise ModelFileError(f"dtype {text!r} is not expected here")
+    return dtype
+
+
+def _check_lengths(format: str, shape: tuple[int, ...], parts: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse a shape that its index pointers do not have, before anything of that length is allocated."""
+    if min(shape, default=0) < 0 or (format != "coo" and len(shape) != 2):
+        raise ModelFileError(f"a sparse matrix has the shape {shape}")
+    if format != "coo" and len(parts["indptr"]) != shape[0 if format == "csr" else 1] + 1:
+        raise ModelFileError(
+            f"a sparse matrix of shape {shape} has {len(parts['indptr'])} entries in its indptr"
+        )
+
+
+class Decoder:
+    """Decoder of one model.
+
+    Parameters
+    ----------
+    arrays : dict of str to ndarray
+        The arrays of the model.
+    format_version : int
+        Format of the file; names of older formats are translated by `arbora.io.encode`.
+    """
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], format_version: int) -> None:
+        self._arrays = arrays
+        self._renames = format_version < 2
+        self._objects: dict[int, Any] = {}
+        self._decoders: dict[str, Callable[[Any], Any]] = {
+            "float": lambda node: _FLOATS[node["value"]],
+            "dict": self._dict,
+            "numpy str": lambda node: np.str_(node["value"]),
+            "scalar": self._scalar,
+            "dtype": lambda node: _dtype(node["value"], ARRAY_KINDS + "O"),
+            "numpy type": lambda node: _dtype(node["value"], ARRAY_KINDS + "O").type,
+            "array": self._array,
+            "object array": self._object_array,
+            "sparse": self._sparse,
+            "same": lambda node: self._objects[node["number"]],
+            **dict.fromkeys(_CONTAINERS, self._container),
+            **dict.fromkeys(("state", "estimator"), self._object),
+        }
+
+    def decode(self, node: Any) -> Any:
+        """Decode a JSON value."""
+        if isinstance(node, list):
+            return [self.decode(member) if isinstance(member, list | dict) else member for member in node]
+        if not isinstance(node, dict):
+            return node
+        if "$" not in node:
+            return {key: self.decode(member) for key, member in node.items()}
+        kind = node["$"]
+        if kind == "tuple" and "class" in node:
+            return self._object(node)
+        if kind not in self._decoders:
+            raise ModelFileError(f"unknown kind of value {kind!r}")
+        return self._decoders[kind](node)
+
+    def _container(self, node: dict[str, Any]) -> Any:
+        return _CONTAINERS[node["$"]](self.decode(node["values"]))
+
+    def _dict(self, node: dict[str, Any]) -> dict[Any, Any]:
+        return dict(zip(self.decode(node["keys"]), self.decode(node["values"]), strict=True))
+
+    def _scalar(self, node: dict[str, Any]) -> Any:
+        return np.frombuffer(bytes.fromhex(node["hex"]), _dtype(node["dtype"], SCALAR_KINDS))[0]
+
+    def _array(self, node: dict[str, Any]) -> NDArray[Any]:
+        if node["name"] not in self._arrays:
+            raise ModelFileError(f"the array {node['name']!r} is missing")
+        return self._arrays[node["name"]]
+
+    def _object_array(self, node: dict[str, Any]) -> NDArray[Any]:
+        values = self.decode(node["values"])
+        array = np.empty(len(values), dtype=object)
+        for index, value in enumerate(values):  # one by one: assigned at once, lists would become rows
+            array[index] = value
+        return array.reshape([int(length) for length in node["shape"]])
+
+    def _sparse(self, node: dict[str, Any]) -> Any:
+        if node["format"] not in ("coo", *SPARSE_PARTS) or node["container"] not in ("array", "matrix"):
+            raise ModelFileError(f"unknown sparse {node['container']} of format {node['format']!r}")
+        parts = {name: self._array(part) for name, part in node["parts"].items()}
+        shape = tuple(int(length) for length in node["shape"])
+        _check_lengths(node["format"], shape, parts)
+        # Set the arrays directly: the constructor would copy the indices to another integer type.
+        matrix = getattr(sparse, f"{node['format']}_{node['container']}")(shape, dtype=parts["data"].dtype)
+        matrix.data = parts["data"]
+        if node["format"] == "coo":
+            matrix.coords = tuple(parts[f"coords{axis}"] for axis in range(len(shape)))
+            matrix.has_canonical_format = False
+        else:
+            matrix.indices, matrix.indptr = parts["indices"], parts["indptr"]
+        problem = structure_problem(matrix)  # always: compiled code trusts the indices
+        if problem is not None:
+            raise ModelFileError(f"a sparse matrix is damaged: {problem}")
+        return matrix
+
+    def _object(self, node: dict[str, Any]) -> Any:
+        name = current_class(node["class"]) if self._renames else node["class"]
+        cls = class_of(name)
+        if kind_of(cls) != node["$"]:
+            raise ModelFileError(f"{node['class']} is not saved as {node['$']!r} in this version")
+        if node["$"] == "state":
+            value = cls.from_state(self.decode(node["state"]))  # type: ignore[attr-defined]
+        elif node["$"] == "tuple":
+            value = cls(*self.decode(node["values"]))
+        else:
+            value = self._estimator(cls, name, node)
+        self._objects[node["number"]] = value
+        return value
+
+    def _estimator(self, cls: type, class_name: str, node: dict[str, Any]) -> Any:
+        params = {name: self.decode(member) for name, member in node["params"].items()}
+        fitted = {name: self.decode(member) for name, member in node["fitted"].items()}
+        if self._renames:
+            params, fitted = current_names(class_name, params, fitted)
+        value = cls(**{**ADDED.get(class_name, {}), **params})
+        for name, member in fitted.items():
+            if not is_fitted_name(name):  # a file must not replace a method
+                raise ModelFileError(f"{class_name} cannot have learned an attribute {name!r}")
+            setattr(value, name, member)
+        return value

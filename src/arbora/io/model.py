@@ -35,9 +35,7 @@ from arbora.core.files import (
     remove_stray_files,
     temporary_file,
 )
-from arbora.io.decode import Decoder
-from arbora.io.encode import Encoder
-from arbora.io.errors import ModelFileError
+from arbora.io.encode import Decoder, Encoder, ModelFileError
 from arbora.io.npz import view_npz, write_npz
 
 FORMAT_VERSION = 2

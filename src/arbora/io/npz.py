@@ -20,8 +20,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from arbora.core.files import HashingWriter
-from arbora.io.encode import ARRAY_KINDS
-from arbora.io.errors import ModelFileError
+from arbora.io.encode import ARRAY_KINDS, ModelFileError
 
 _ALIGNMENT = 64
 _LOCAL_HEADER = 30  # bytes of the fixed part of a local header
