@@ -6,10 +6,9 @@ import warnings
 import pytest
 
 from arbora.app.classifiers import ClassifierOptions
-from arbora.app.documents import Documents, join_documents, make_source, read_documents, read_labelled
-from arbora.app.documents.checks import warn_split
-from arbora.app.documents.labels import find_hierarchy
-from arbora.app.documents.times import read_times
+from arbora.app.documents import Documents, join_documents, warn_split
+from arbora.app.labels import find_hierarchy
+from arbora.app.reading import make_source, read_documents, read_labelled, read_times
 from arbora.app.training import train_classifier
 from arbora.datasets import DataFormatError, SkippedWarning
 

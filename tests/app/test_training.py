@@ -6,10 +6,10 @@ import pytest
 from arbora.app import tuning
 from arbora.app.classifiers import MODELS, ClassifierOptions, make_baseline, make_classifier
 from arbora.app.documents import Documents
-from arbora.app.documents.labels import find_hierarchy
 from arbora.app.evaluation import evaluate_folder
 from arbora.app.filing import Filer
 from arbora.app.folder import open_folder, write_folder
+from arbora.app.labels import find_hierarchy
 from arbora.app.text_classifier import TextClassifier
 from arbora.app.text_rows import TextOptions, transform_rows
 from arbora.app.topics import TopicOptions, discover_topics

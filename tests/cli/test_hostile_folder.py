@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 
-from arbora.app.documents import make_source, read_documents
 from arbora.app.folder import open_folder
+from arbora.app.reading import make_source, read_documents
 from arbora.cli import main
 from arbora.datasets import DataFormatError
 from support.hostile_folder import hostile_files, make_hostile_folder

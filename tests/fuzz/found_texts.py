@@ -7,8 +7,7 @@ import random
 import warnings
 from pathlib import Path
 
-from arbora.app.documents.reader import read_documents
-from arbora.app.documents.source import make_source
+from arbora.app.reading import make_source, read_documents
 from arbora.datasets import DataFormatError, SkippedRecords, read_csv, read_folder, read_json
 from arbora.datasets.readers.texts.html_text import html_text
 from fuzz.mutate import mutate

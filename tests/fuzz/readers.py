@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from arbora.app.documents.reader import read_documents
-from arbora.app.documents.source import make_source
+from arbora.app.reading import make_source, read_documents
 from arbora.datasets import (
     DataFormatError,
     read_cluto,

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora.app.answers import Predictions, predict_with_probability
-from arbora.app.documents.collection import Documents
-from arbora.app.documents.labels import check_labels, rooted_tree
+from arbora.app.documents import Documents
 from arbora.app.folder import Folder, FolderError
+from arbora.app.labels import check_labels, rooted_tree
 from arbora.app.text_rows import transform_rows
 from arbora.metrics import (
     calibration_by_level,

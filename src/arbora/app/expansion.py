@@ -28,7 +28,7 @@ from arbora.app.contents.groups import SURE, Membership, groups_content
 from arbora.app.contents.nodes import SAMPLE
 from arbora.app.contents.subject import Subject
 from arbora.app.contents.topics import without_empty
-from arbora.app.documents.collection import Documents, join_documents
+from arbora.app.documents import Documents, join_documents
 from arbora.app.folder import Content
 from arbora.app.text_rows import TextOptions, feature_names, fit_rows
 from arbora.core.estimator import warn_caller

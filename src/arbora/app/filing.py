@@ -10,8 +10,9 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from arbora.app.answers import answer, titles_of
-from arbora.app.documents.reader import read_documents
-from arbora.app.documents.source import (
+from arbora.app.folder import Folder, FolderError
+from arbora.app.marking import mark_words
+from arbora.app.reading import (
     ID,
     MATRIX_FORMATS,
     STDIN,
@@ -19,9 +20,8 @@ from arbora.app.documents.source import (
     check_format,
     document_id,
     iter_found,
+    read_documents,
 )
-from arbora.app.folder import Folder, FolderError
-from arbora.app.marking import mark_words
 from arbora.app.text_rows import feature_names, transform_rows
 from arbora.core.estimator import warn_caller
 from arbora.datasets.base import DataFormatError

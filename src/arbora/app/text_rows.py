@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import scipy.sparse as sp
 
-from arbora.app.documents.collection import Documents
+from arbora.app.documents import Documents
 from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Progress
 from arbora.text import ENGLISH_STOP_WORDS, LtcVectorizer

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from arbora.app.contents.nodes import SAMPLE
-from arbora.app.documents.collection import Documents
-from arbora.app.documents.times import read_times
+from arbora.app.documents import Documents
 from arbora.app.folder import Content
+from arbora.app.reading import read_times
 from arbora.app.text_rows import TextOptions
 from arbora.app.topic_model import AUTO, MODELS, TopicModel
 

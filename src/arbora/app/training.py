@@ -28,11 +28,10 @@ from arbora.app.classifiers import AUTO, FLAT, ClassifierOptions, make_baseline
 from arbora.app.contents.classifier import classifier_content
 from arbora.app.contents.nodes import SAMPLE
 from arbora.app.contents.subject import Subject
-from arbora.app.documents.checks import warn_split
-from arbora.app.documents.collection import Documents, join_documents
-from arbora.app.documents.labels import check_labels, rooted_tree
+from arbora.app.documents import Documents, join_documents, warn_split
 from arbora.app.evaluation import Trial, level_calibration
 from arbora.app.folder import Content
+from arbora.app.labels import check_labels, rooted_tree
 from arbora.app.text_classifier import TextClassifier
 from arbora.app.text_rows import TextOptions, feature_names, transform_rows
 from arbora.core.estimator import warn_caller
@@ -151,7 +150,7 @@ def train_classifier(
     features, language : str
         See `arbora.TextClassifier`.
     structure : Hierarchy, optional
-        Hierarchy of the labels, see `arbora.app.documents.labels.find_hierarchy`; None: flat labels.
+        Hierarchy of the labels, see `arbora.app.labels.find_hierarchy`; None: flat labels.
     test : Documents, optional
         Test documents; without them, some of the documents are held out.
     test_size : float

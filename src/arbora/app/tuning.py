@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.app.classifiers import AUTO, COUPLED, FLAT, ClassifierOptions, make_classifier
-from arbora.app.documents.collection import Documents
+from arbora.app.documents import Documents
 from arbora.app.text_rows import TextOptions
 from arbora.app.training import make_text_classifier
 from arbora.core.folds import deal_folds, group_codes

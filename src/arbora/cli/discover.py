@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from arbora.app.documents import make_source, read_documents
 from arbora.app.folder import check_target, write_folder
+from arbora.app.reading import make_source, read_documents
 from arbora.app.text_rows import TextOptions
 from arbora.app.topics import DEFAULT_TOPICS, TopicOptions, discover_topics, make_topic_model
 from arbora.cli.arguments import READING, TEXT, TOPICS, pick

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from arbora.app.documents import make_source, read_documents
 from arbora.app.expansion import ExpansionOptions, expand_documents
 from arbora.app.folder import check_target, write_folder
+from arbora.app.reading import make_source, read_documents
 from arbora.app.text_rows import TextOptions
 from arbora.cli.arguments import EXPANSION, READING, TEXT, pick
 from arbora.cli.reports import groups_json, groups_text, to_json

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from arbora.app.documents import STDIN, make_source
 from arbora.app.filing import Filer
 from arbora.app.folder import open_folder
+from arbora.app.reading import STDIN, make_source
 from arbora.cli.reports import to_json
 from arbora.core.monitor import Progress
 

@@ -19,10 +19,10 @@ from arbora.app.contents.groups import SURE, Membership, groups_content
 from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.subject import Subject
 from arbora.app.contents.topics import topics_content, without_empty
-from arbora.app.documents.collection import Documents
-from arbora.app.documents.labels import tree_of_model
+from arbora.app.documents import Documents
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content, full_about
+from arbora.app.labels import tree_of_model
 from arbora.core.validation import check_size, check_structure
 from arbora.datasets.base import did_you_mean, name_array
 from arbora.structure import Hierarchy

@@ -14,8 +14,8 @@ from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.sample import snippet
 from arbora.app.contents.subject import Subject, base_content
 from arbora.app.contents.topics import top_words
-from arbora.app.documents.labels import rooted_tree, tree_of_labels
 from arbora.app.folder import Content
+from arbora.app.labels import rooted_tree, tree_of_labels
 from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
 

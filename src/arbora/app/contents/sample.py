@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.app.documents.collection import Documents
+from arbora.app.documents import Documents
 
 SNIPPET = 300  # characters
 N_ENTRIES = 12

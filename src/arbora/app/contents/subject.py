@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from arbora.app.contents.nodes import Description
 from arbora.app.contents.sample import describe_documents
-from arbora.app.documents.collection import Documents
+from arbora.app.documents import Documents
 from arbora.app.folder import Content
 
 

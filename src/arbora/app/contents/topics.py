@@ -16,7 +16,7 @@ from arbora.app.contents.relevance import Terms, relevance_terms
 from arbora.app.contents.subject import Subject, base_content
 from arbora.app.contents.topic_times import bin_of, describe_time
 from arbora.app.contents.words import forms_of, group_forms, typical_members, typical_words
-from arbora.app.documents.collection import Documents
+from arbora.app.documents import Documents
 from arbora.app.folder import Content
 from arbora.core.estimator import warn_caller
 from arbora.datasets.base import ROOT

@@ -23,9 +23,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.app.classifiers import AUTO, COUPLED, FLAT, ClassifierOptions, make_classifier
-from arbora.app.documents.collection import Documents
-from arbora.app.documents.given import as_documents
-from arbora.app.documents.labels import tree_of_labels
+from arbora.app.documents import Documents, as_documents
+from arbora.app.labels import tree_of_labels
 from arbora.app.text_classifier.choice import (
     LEAST_ROWS,
     MOST_ROWS,

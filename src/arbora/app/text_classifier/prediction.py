@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from arbora.app.documents.given import as_documents
+from arbora.app.documents import as_documents
 from arbora.app.text_rows import transform_rows
 from arbora.structure import Hierarchy
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from arbora import discover
 from arbora.app.contents.words import forms_of, group_forms, typical_members
-from arbora.app.documents.given import as_documents
+from arbora.app.documents import as_documents
 from arbora.app.topic_model.edits import Merge, Split, closest_merges
 
 

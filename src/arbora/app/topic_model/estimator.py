@@ -21,9 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from arbora import discover
 from arbora.app.answers import known_rows, topic_probabilities
 from arbora.app.contents.words import GroupForms, forms_of, group_forms, typical_members, typical_words
-from arbora.app.documents.collection import Documents
-from arbora.app.documents.given import as_documents, as_stamps
-from arbora.app.documents.times import choose_bins
+from arbora.app.documents import Documents, as_documents, as_stamps
+from arbora.app.reading import choose_bins
 from arbora.app.text_rows import TextOptions, feature_names, fit_rows, text_language, transform_rows
 from arbora.app.topic_model.content import TopicContent
 from arbora.app.topic_model.editing import TopicEditing

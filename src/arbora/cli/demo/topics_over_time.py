@@ -16,8 +16,8 @@ from scipy.optimize import linear_sum_assignment
 from arbora.app.contents.subject import Subject
 from arbora.app.contents.topics import topics_content
 from arbora.app.documents import Documents
-from arbora.app.documents.times import read_times
 from arbora.app.folder import Content
+from arbora.app.reading import read_times
 from arbora.cli.demo.printing import print_paragraph, shorten_list
 from arbora.discover import TemporalVMFMixture
 from arbora.metrics import normalized_mutual_information

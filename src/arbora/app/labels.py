@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from arbora.app.documents.collection import Documents
+from arbora.app.documents import Documents
 from arbora.core.estimator import warn_caller
 from arbora.datasets.base import ROOT, DataFormatError, did_you_mean, label_names
 from arbora.structure import Hierarchy

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.datasets.base import label_names
+from arbora.core.estimator import warn_caller
+from arbora.core.labels import is_missing
+from arbora.datasets.base import DataFormatError, label_names
 from arbora.datasets.readers.skipped import SkippedRecords
 from arbora.datasets.readers.texts.collect import describe_texts
 from arbora.datasets.readers.texts.records import join_labels
 from arbora.structure import Hierarchy
+
+# --- `Documents`: a collection of texts or rows of numbers, with ids, labels and further fields -------------
 
 
 @dataclass(frozen=True, repr=False)
@@ -183,3 +189,139 @@ def join_documents(first: Documents, second: Documents) -> Documents:
         first.feature_names,
         skipped,
     )
+
+
+# --- Texts and times that users give to `TopicModel` and `TextClassifier` -----------------------------------
+
+
+def as_documents(texts: Any, y: Any = None, name: str = "texts") -> Documents:
+    """Return texts as a collection; a missing text (None, NaN) is an empty one.
+
+    Examples
+    --------
+    >>> as_documents(["old trees", None, float("nan")]).texts
+    ['old trees', '', '']
+    """
+    if isinstance(texts, Documents):
+        return texts
+    if isinstance(texts, str):
+        raise ValueError("texts must be a sequence of texts, not a single text: give [text]")
+    values = ["" if is_missing(text) else text for text in texts]
+    unread = next((at for at, text in enumerate(values) if isinstance(text, bytes)), None)
+    if unread is not None:
+        raise ValueError(f"text {unread} is bytes: decode it, for instance with text.decode('utf-8')")
+    return Documents.from_texts([str(text) for text in values], y, name=name)
+
+
+def as_stamps(times: Any, over_time: Any) -> NDArray[Any] | None:
+    """Return times as numbers or dates."""
+    if times is None:
+        return None
+    if over_time is None:
+        raise ValueError("times are for topics over time: TopicModel(over_time=True)")
+    given = np.asarray(times)
+    return given.astype(np.float64 if given.dtype.kind in "biuf" else "datetime64[s]")
+
+
+# --- Documents with the same text: find them, leave them out ------------------------------------------------
+#
+# Two texts are the same if they have the same words in the same order: case and white space do not count.
+
+
+DUPLICATE = "the text is that of an earlier document"
+OTHER_LABEL = "the text is that of an earlier document with another label"
+
+
+def text_key(text: str) -> bytes:
+    r"""Return a key that is the same for texts that differ in case and white space only.
+
+    Examples
+    --------
+    >>> text_key("Two  words\n") == text_key("two words")
+    True
+    """
+    plain = " ".join(text.casefold().split())
+    return blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def drop_duplicates(documents: Documents) -> Documents:
+    """Keep the first document of each text; the others are counted in ``documents.skipped``.
+
+    Examples
+    --------
+    >>> drop_duplicates(Documents.from_texts(["a fish", "A  fish", "a tree"])).ids
+    ['1', '3']
+    """
+    if documents.texts is None:
+        return documents
+    first: dict[bytes, int] = {}
+    keep = np.ones(len(documents), dtype=bool)
+    for row, text in enumerate(documents.texts):
+        before = first.setdefault(text_key(text), row)
+        if before != row:
+            keep[row] = False
+            same = documents.y is None or documents.y[before] == documents.y[row]
+            problem = f"the text is that of {documents.ids[before]!r}"
+            error = DataFormatError(*documents.places[row], problem, DUPLICATE if same else OTHER_LABEL)
+            documents.skipped.add(error)
+    return documents if keep.all() else documents.take(np.flatnonzero(keep))
+
+
+# --- Warnings about a test: too few documents, or texts that were trained on --------------------------------
+
+
+FEW = 50  # test documents that make a score vague
+
+
+def warn_split(train: Documents, test: Documents) -> None:
+    """Warn if the scores of a test will mislead: few test documents, classes without any, texts that were trained on.
+
+    Parameters
+    ----------
+    train, test : Documents
+        With labels.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_split(Documents.from_texts(["a fish"], ["sea"]), Documents.from_texts(["A fish"], ["sea"]))
+    >>> [str(one.message).partition(":")[0] for one in caught]
+    ['1 of 1 test documents is also in the training documents', 'there are only 1 test documents']
+    """
+    for message in (*_duplicates(train, test), *_few(train, test)):
+        warn_caller(message)
+
+
+def _duplicates(train: Documents, test: Documents) -> list[str]:
+    if train.texts is None or test.texts is None:
+        return []
+    known = {text_key(text) for text in train.texts if text.strip()}
+    twice = [name for name, text in zip(test.ids, test.texts, strict=True) if text_key(text) in known]
+    if not twice:
+        return []
+    verb = "is" if len(twice) == 1 else "are"
+    return [
+        f"{len(twice):,} of {len(test):,} test documents {verb} also in the training documents: the scores are too "
+        f"high (first: {twice[0]}); --dedupe (dedupe=True) leaves out duplicates"
+    ]
+
+
+def _few(train: Documents, test: Documents) -> list[str]:
+    trained, tested = (set(label_names(documents.y)) for documents in (train, test))
+    n_without = len(trained - tested)
+    vague = len(test) < FEW
+    if not vague and not n_without:
+        return []
+    parts = []
+    if vague:
+        points = math.ceil(
+            100 * math.sqrt(1 / max(1, len(test)))
+        )  # two standard deviations of a share of 1/2
+        parts.append(
+            f"there are only {len(test)} test documents: scores can be off by {min(points, 100)} points"
+        )
+    if n_without:
+        parts.append(f"{n_without:,} of {len(trained):,} classes have no test document")
+    return ["; ".join(parts)]
