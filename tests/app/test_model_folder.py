@@ -8,8 +8,8 @@ import stat
 import numpy as np
 import pytest
 
+from arbora.app import folder as module
 from arbora.app.folder import Content, FolderError, check_target, open_folder, write_folder
-from arbora.app.folder import writer as module
 from arbora.text import LtcVectorizer
 
 

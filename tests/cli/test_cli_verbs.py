@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
+from arbora.app import folder as writer
 from arbora.app.contents.topic_times import bin_names
 from arbora.app.documents import Documents
-from arbora.app.folder import open_folder, writer
+from arbora.app.folder import open_folder
 from arbora.app.reading import read_times
 from arbora.cli import build_parser, main
 from arbora.datasets import DataFormatError

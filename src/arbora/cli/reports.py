@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from arbora.app.folder import Content
-from arbora.app.folder.layout import PLAN
+from arbora.app.folder import PLAN, Content
 from arbora.app.topic_model.choice import choice_text
 from arbora.app.tuning import Tuning
 from arbora.metrics.table import Table

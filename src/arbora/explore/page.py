@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from arbora._version import __version__
-from arbora.app.folder import open_folder
-from arbora.app.folder.checks import reading
+from arbora.app.folder import open_folder, reading
 from arbora.core.files import publish, temporary_file
 from arbora.explore.page_data import MOST_DOCUMENTS, model_data
 

@@ -21,8 +21,7 @@ from arbora.app.contents.nodes import SAMPLE
 from arbora.app.contents.subject import Subject
 from arbora.app.documents import Documents, as_documents
 from arbora.app.evaluation import Trial
-from arbora.app.folder import Content
-from arbora.app.folder.text_model import TextModel
+from arbora.app.folder import Content, TextModel
 from arbora.app.labels import tree_of_model
 from arbora.app.text_rows import feature_names, transform_rows
 from arbora.datasets.readers.texts import join_labels

@@ -15,8 +15,7 @@ from arbora.app.contents.subject import Subject
 from arbora.app.contents.topics import topics_content, topics_of, without_empty
 from arbora.app.contents.words import typical_words
 from arbora.app.documents import as_documents, as_stamps
-from arbora.app.folder import Content
-from arbora.app.folder.text_model import TextModel
+from arbora.app.folder import Content, TextModel
 from arbora.app.text_rows import feature_names, transform_rows
 
 
