@@ -6,9 +6,15 @@ import scipy.sparse as sp
 from sklearn.metrics import precision_recall_fscore_support
 
 from arbora.app.answers import Predictions, answer, chunks, predict_with_probability
-from arbora.app.contents.nodes import DocumentTree, describe_tree, representatives, topic_titles
+from arbora.app.contents.nodes import (
+    DocumentTree,
+    describe_tree,
+    draw_sample,
+    representatives,
+    snippet,
+    topic_titles,
+)
 from arbora.app.contents.positions import project
-from arbora.app.contents.sample import draw_sample, snippet
 from arbora.app.evaluation import Trial, evaluate
 from arbora.app.evaluation_tables import evaluation_text
 from arbora.classify import OneVsRestSVC

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from arbora.app.answers import known_rows
 from arbora.app.contents.groups import SURE, Membership, groups_content
-from arbora.app.contents.nodes import SAMPLE
-from arbora.app.contents.subject import Subject
+from arbora.app.contents.nodes import SAMPLE, Subject
 from arbora.app.contents.topics import without_empty
 from arbora.app.documents import Documents, join_documents
 from arbora.app.folder import Content

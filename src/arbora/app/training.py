@@ -26,8 +26,7 @@ import numpy as np
 from arbora.app.answers import predict_with_probability
 from arbora.app.classifiers import AUTO, FLAT, ClassifierOptions, make_baseline
 from arbora.app.contents.classifier import classifier_content
-from arbora.app.contents.nodes import SAMPLE
-from arbora.app.contents.subject import Subject
+from arbora.app.contents.nodes import SAMPLE, Subject
 from arbora.app.documents import Documents, join_documents, warn_split
 from arbora.app.evaluation import Trial, level_calibration
 from arbora.app.folder import Content

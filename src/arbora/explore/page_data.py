@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.app.contents.sample import draw_sample
+from arbora.app.contents.nodes import draw_sample
 
 MOST_DOCUMENTS = 50_000
 POSITION_SCALE = 1e-4  # unit of positions, which are written as integers: five characters instead of ten

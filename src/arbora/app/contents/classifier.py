@@ -10,10 +10,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.app.answers import predict_with_probability, whole_words
-from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, path_titles
+from arbora.app.contents.nodes import (
+    N_WORDS,
+    SAMPLE,
+    DocumentTree,
+    Subject,
+    base_content,
+    describe_tree,
+    path_titles,
+)
 from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.relevance import relevance_terms
-from arbora.app.contents.subject import Subject, base_content
 from arbora.app.contents.words import GroupForms, forms_of, group_forms, typical_words
 from arbora.app.evaluation import Trial, evaluate
 from arbora.app.evaluation_tables import evaluation_text

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from arbora.app.contents.nodes import SAMPLE, DocumentTree, describe_tree
+from arbora.app.contents.nodes import SAMPLE, DocumentTree, Subject, base_content, describe_tree
 from arbora.app.contents.positions import LAYOUTS
-from arbora.app.contents.subject import Subject, base_content
 from arbora.app.folder import Content
 from arbora.datasets.base import ROOT
 from arbora.metrics.table import Table

@@ -16,8 +16,8 @@ from arbora.app.answers import known_rows, label_names_of, predict_with_probabil
 from arbora.app.contents.classifier import as_text, classifier_content
 from arbora.app.contents.clusters import clusters_content
 from arbora.app.contents.groups import SURE, Membership, groups_content
+from arbora.app.contents.nodes import Subject
 from arbora.app.contents.positions import LAYOUTS
-from arbora.app.contents.subject import Subject
 from arbora.app.contents.topics import topics_content, without_empty
 from arbora.app.documents import Documents
 from arbora.app.evaluation import Trial

@@ -9,10 +9,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, path_titles
+from arbora.app.contents.nodes import (
+    N_WORDS,
+    SAMPLE,
+    DocumentTree,
+    Subject,
+    base_content,
+    describe_tree,
+    path_titles,
+    snippet,
+)
 from arbora.app.contents.positions import LAYOUTS
-from arbora.app.contents.sample import snippet
-from arbora.app.contents.subject import Subject, base_content
 from arbora.app.contents.topics import top_words
 from arbora.app.folder import Content
 from arbora.app.labels import rooted_tree, tree_of_labels

@@ -10,10 +10,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora.app.answers import known_rows, topic_means, topic_probabilities
-from arbora.app.contents.nodes import N_WORDS, SAMPLE, DocumentTree, describe_tree, topic_titles
+from arbora.app.contents.nodes import (
+    N_WORDS,
+    SAMPLE,
+    DocumentTree,
+    Subject,
+    base_content,
+    describe_tree,
+    topic_titles,
+)
 from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.relevance import Terms, relevance_terms
-from arbora.app.contents.subject import Subject, base_content
 from arbora.app.contents.topic_times import bin_of, describe_time
 from arbora.app.contents.words import forms_of, group_forms, typical_members, typical_words
 from arbora.app.documents import Documents

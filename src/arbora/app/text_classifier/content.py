@@ -17,8 +17,7 @@ from arbora.app.contents.classifier import (
     typical_words_of_nodes,
     words_with_weight,
 )
-from arbora.app.contents.nodes import SAMPLE
-from arbora.app.contents.subject import Subject
+from arbora.app.contents.nodes import SAMPLE, Subject
 from arbora.app.documents import Documents, as_documents
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content, TextModel

@@ -11,7 +11,7 @@ import numpy as np
 
 from arbora.app.answers import predict_with_probability
 from arbora.app.contents.classifier import classifier_content
-from arbora.app.contents.subject import Subject
+from arbora.app.contents.nodes import Subject
 from arbora.app.documents import Documents
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content, check_target, write_folder

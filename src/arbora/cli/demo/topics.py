@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arbora.app.contents.subject import Subject
+from arbora.app.contents.nodes import Subject
 from arbora.app.contents.topics import topics_content, topics_text, without_empty
 from arbora.app.documents import Documents
 from arbora.app.folder import Content

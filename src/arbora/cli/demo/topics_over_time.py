@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from arbora.app.contents.subject import Subject
+from arbora.app.contents.nodes import Subject
 from arbora.app.contents.topics import topics_content
 from arbora.app.documents import Documents
 from arbora.app.folder import Content
