@@ -20,8 +20,7 @@ from arbora.app.contents.nodes import (
     path_titles,
 )
 from arbora.app.contents.positions import LAYOUTS
-from arbora.app.contents.relevance import relevance_terms
-from arbora.app.contents.words import GroupForms, forms_of, group_forms, typical_words
+from arbora.app.contents.words import GroupForms, forms_of, group_forms, relevance_terms, typical_words
 from arbora.app.evaluation import Trial, evaluate
 from arbora.app.evaluation_tables import evaluation_text
 from arbora.app.folder import Content

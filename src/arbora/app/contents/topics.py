@@ -20,9 +20,15 @@ from arbora.app.contents.nodes import (
     topic_titles,
 )
 from arbora.app.contents.positions import LAYOUTS
-from arbora.app.contents.relevance import Terms, relevance_terms
 from arbora.app.contents.topic_times import bin_of, describe_time
-from arbora.app.contents.words import forms_of, group_forms, typical_members, typical_words
+from arbora.app.contents.words import (
+    Terms,
+    forms_of,
+    group_forms,
+    relevance_terms,
+    typical_members,
+    typical_words,
+)
 from arbora.app.documents import Documents
 from arbora.app.folder import Content
 from arbora.core.estimator import warn_caller
@@ -134,7 +140,7 @@ def topics_content(
     names : mapping of int to str, optional
         Titles of topics that the user gave, by number.
     terms : sequence of lists, optional
-        Words of each node for the slider of relevance, see `arbora.app.contents.relevance`.
+        Words of each node for the slider of relevance, see `arbora.app.contents.words`.
 
     Returns
     -------

@@ -10,9 +10,8 @@ import scipy.sparse as sp
 
 from arbora.app.answers import known_rows
 from arbora.app.contents.nodes import SAMPLE, Subject
-from arbora.app.contents.relevance import Terms, relevance_terms
 from arbora.app.contents.topics import topics_content, topics_of, without_empty
-from arbora.app.contents.words import typical_words
+from arbora.app.contents.words import Terms, relevance_terms, typical_words
 from arbora.app.documents import as_documents, as_stamps
 from arbora.app.folder import Content, TextModel
 from arbora.app.text_rows import feature_names, transform_rows
