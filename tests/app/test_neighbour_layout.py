@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from arbora.app.contents import neighbour_layout
-from arbora.app.contents.neighbour_layout import lay_out
-from arbora.app.contents.positions import NO_LIBRARY, place_documents, unit_rows
+from arbora.app.contents import positions as neighbour_layout
+from arbora.app.contents.positions import NO_LIBRARY, lay_out, place_documents, unit_rows
 
 N_GROUPS, N_EACH = 5, 30
 
