@@ -17,7 +17,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from arbora.app import folder as writer
-from arbora.app.contents.topic_times import bin_names
+from arbora.app.contents.topics import bin_names
 from arbora.app.documents import Documents
 from arbora.app.folder import open_folder
 from arbora.app.reading import read_times

@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 
 from arbora.app.contents.nodes import N_REPRESENTATIVES, N_WORDS, topic_titles
 from arbora.app.contents.positions import mean_positions
-from arbora.app.contents.topic_times import describe_time
-from arbora.app.contents.topics import topics_of, topics_text
+from arbora.app.contents.topics import describe_time, topics_of, topics_text
 from arbora.app.folder import Content, Folder, FolderError, open_folder, write_folder
 from arbora.app.text_rows import feature_names
 from arbora.app.topic_model.edits import Merge, columns_after
