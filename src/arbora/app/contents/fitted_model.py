@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from arbora.app.answers import known_rows, label_names_of, predict_with_probability
 from arbora.app.contents.classifier import as_text, classifier_content
-from arbora.app.contents.clusters import clusters_content
-from arbora.app.contents.groups import SURE, Membership, groups_content
+from arbora.app.contents.groups import SURE, Membership, clusters_content, groups_content
 from arbora.app.contents.nodes import Subject
 from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.topics import topics_content, without_empty
