@@ -1,6 +1,6 @@
 """Deciding words in a text: stems, phrases, and characters that are not words."""
 
-from arbora.app.marking import mark_words
+from arbora.app.answers import mark_words
 from arbora.text import LtcVectorizer
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-from arbora.app.answers import answer, titles_of
+from arbora.app.answers import answer, mark_words, titles_of
 from arbora.app.folder import Folder, FolderError
-from arbora.app.marking import mark_words
 from arbora.app.reading import (
     ID,
     MATRIX_FORMATS,
@@ -86,7 +85,7 @@ class Filer:
         return self.file_rows(X)
 
     def mark(self, text: str, words: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        """Find the deciding words of an answer in its text; see `arbora.app.marking.mark_words`."""
+        """Find the deciding words of an answer in its text; see `arbora.app.answers.mark_words`."""
         with self._lock:
             return mark_words(text, words, self._names, self.vectorizer)
 
