@@ -15,8 +15,7 @@ from arbora.app.contents.nodes import (
     topic_titles,
 )
 from arbora.app.contents.positions import project
-from arbora.app.evaluation import Trial, evaluate
-from arbora.app.evaluation_tables import evaluation_text
+from arbora.app.evaluation import Trial, evaluate, evaluation_text
 from arbora.classify import OneVsRestSVC
 from arbora.kernels.products import centre_products
 from arbora.structure import Hierarchy

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from arbora.app.classifiers import AUTO, FLAT, ClassifierOptions
-from arbora.app.evaluation import evaluate_folder, name_evaluation, require_classifier
-from arbora.app.evaluation_tables import evaluation_text
+from arbora.app.evaluation import evaluate_folder, evaluation_text, name_evaluation, require_classifier
 from arbora.app.folder import check_target, open_folder, write_folder
 from arbora.app.labels import find_hierarchy
 from arbora.app.reading import make_source, read_labelled

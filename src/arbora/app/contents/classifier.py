@@ -21,8 +21,7 @@ from arbora.app.contents.nodes import (
 )
 from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.words import GroupForms, forms_of, group_forms, relevance_terms, typical_words
-from arbora.app.evaluation import Trial, evaluate
-from arbora.app.evaluation_tables import evaluation_text
+from arbora.app.evaluation import Trial, evaluate, evaluation_text
 from arbora.app.folder import Content
 from arbora.classify import words_of_nodes
 from arbora.structure import Hierarchy
