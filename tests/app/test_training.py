@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from arbora.app import tuning
+from arbora.app import training as tuning
 from arbora.app.classifiers import MODELS, ClassifierOptions, make_baseline, make_classifier
 from arbora.app.documents import Documents
 from arbora.app.evaluation import evaluate_folder
@@ -13,8 +13,7 @@ from arbora.app.labels import find_hierarchy
 from arbora.app.text_classifier import TextClassifier
 from arbora.app.text_rows import TextOptions, transform_rows
 from arbora.app.topics import TopicOptions, discover_topics
-from arbora.app.training import train_classifier
-from arbora.app.tuning import tune_classifier
+from arbora.app.training import train_classifier, tune_classifier
 from arbora.classify import OneVsRestSVC
 from arbora.structure import Hierarchy
 

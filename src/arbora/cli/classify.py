@@ -14,8 +14,7 @@ from arbora.app.labels import find_hierarchy
 from arbora.app.reading import make_source, read_labelled
 from arbora.app.text_classifier import TextClassifier
 from arbora.app.text_rows import TextOptions
-from arbora.app.training import make_text_classifier, train_classifier
-from arbora.app.tuning import FOLDS, tune_classifier
+from arbora.app.training import FOLDS, make_text_classifier, train_classifier, tune_classifier
 from arbora.cli.arguments import CLASSIFIER, FEATURES, READING, TEXT, pick
 from arbora.cli.reports import to_json, training_json, training_text, tuning_json, tuning_text
 from arbora.metrics.table import Table

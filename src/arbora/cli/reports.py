@@ -12,7 +12,7 @@ import numpy as np
 
 from arbora.app.folder import PLAN, Content
 from arbora.app.topic_model.choice import choice_text
-from arbora.app.tuning import Tuning
+from arbora.app.training import Tuning
 from arbora.metrics.table import Table
 
 _EVALUATION_KEYS = ("n_train", "n_test", "how", "scores", "baseline", "sign_test", "levels")

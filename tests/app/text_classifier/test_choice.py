@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from arbora import TextClassifier
-from arbora.app import tuning
+from arbora.app import training as tuning
 from arbora.app.classifiers import ClassifierOptions
 from arbora.app.documents import Documents
 from arbora.app.text_classifier import search
