@@ -8,15 +8,24 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from arbora import TextClassifier
+from arbora.app import text_choice as search
 from arbora.app import training as tuning
 from arbora.app.classifiers import ClassifierOptions
 from arbora.app.documents import Documents
-from arbora.app.text_classifier import search
-from arbora.app.text_classifier.choice import choose, choose_cost, families_of, sample_rows
-from arbora.app.text_classifier.labels import Labels
-from arbora.app.text_classifier.recipes import SAFE, Recipe, SplitTexts, parse_recipe
-from arbora.app.text_classifier.search import Candidate, Search
-from arbora.app.text_classifier.work import Whole
+from arbora.app.text_choice import (
+    SAFE,
+    Candidate,
+    Labels,
+    Recipe,
+    Search,
+    SplitTexts,
+    Whole,
+    choose,
+    choose_cost,
+    families_of,
+    parse_recipe,
+    sample_rows,
+)
 from arbora.classify import OneVsRestSVC, RecursiveSVC
 from arbora.structure import Hierarchy
 

@@ -10,7 +10,7 @@
 """
 
 from arbora.app.classifiers import AUTO
+from arbora.app.text_choice import Recipe
 from arbora.app.text_classifier.estimator import TextClassifier
-from arbora.app.text_classifier.recipes import Recipe
 
 __all__ = ["AUTO", "Recipe", "TextClassifier"]

@@ -25,21 +25,25 @@ from sklearn.utils.validation import check_is_fitted
 from arbora.app.classifiers import AUTO, COUPLED, FLAT, ClassifierOptions, make_classifier
 from arbora.app.documents import Documents, as_documents
 from arbora.app.labels import tree_of_labels
-from arbora.app.text_classifier.choice import (
+from arbora.app.text_choice import (
     LEAST_ROWS,
     MOST_ROWS,
+    SAFE,
+    Labels,
+    Recipe,
+    Search,
+    SplitTexts,
+    Whole,
     choose,
     describe_choice,
     families_of,
+    parse_recipe,
     sample_rows,
     sample_size,
+    vectorizer_of,
 )
 from arbora.app.text_classifier.content import ClassifierContent
-from arbora.app.text_classifier.labels import Labels
 from arbora.app.text_classifier.prediction import TextPrediction
-from arbora.app.text_classifier.recipes import SAFE, Recipe, SplitTexts, parse_recipe, vectorizer_of
-from arbora.app.text_classifier.search import Search
-from arbora.app.text_classifier.work import Whole
 from arbora.app.text_rows import TextOptions, feature_names, text_language, warn_of_script
 from arbora.core.estimator import all_or_nothing
 from arbora.structure import Hierarchy
@@ -60,7 +64,7 @@ class TextClassifier(TextPrediction, ClassifierContent, ClassifierMixin, BaseEst
         its own parameters, and with the structure of the labels unless it has one.
     features : "auto", str, TextOptions or vectorizer
         "auto": the best of words or stems, with or without stop words, bigrams and character n-grams. A name such as
-        "words+bigrams", see `arbora.app.text_classifier.recipes`; or an unfitted `LtcVectorizer`, which is cloned.
+        "words+bigrams", see `arbora.app.text_choice`; or an unfitted `LtcVectorizer`, which is cloned.
     language : str
         Language of stems; "none": words as they are. "auto": English if the texts look English. Not used with a
         vectorizer or `TextOptions`, which have their own.
