@@ -12,19 +12,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.app.answers import label_names_of, predict_with_probability
 from arbora.app.classifiers import AUTO, COUPLED, FLAT, ClassifierOptions, make_classifier
+from arbora.app.contents.classifier import (
+    as_text,
+    classifier_content,
+    typical_words_of_nodes,
+    words_with_weight,
+)
+from arbora.app.contents.nodes import SAMPLE, Subject
 from arbora.app.documents import Documents, as_documents
-from arbora.app.labels import tree_of_labels
+from arbora.app.evaluation import Trial
+from arbora.app.folder import Content, TextModel
+from arbora.app.labels import tree_of_labels, tree_of_model
 from arbora.app.text_choice import (
     LEAST_ROWS,
     MOST_ROWS,
@@ -42,11 +55,288 @@ from arbora.app.text_choice import (
     sample_size,
     vectorizer_of,
 )
-from arbora.app.text_classifier.content import ClassifierContent
-from arbora.app.text_classifier.prediction import TextPrediction
-from arbora.app.text_rows import TextOptions, feature_names, text_language, warn_of_script
+from arbora.app.text_rows import TextOptions, feature_names, text_language, transform_rows, warn_of_script
 from arbora.core.estimator import all_or_nothing
+from arbora.datasets.readers.texts import join_labels
 from arbora.structure import Hierarchy
+
+# --- Predictions of a fitted `TextClassifier`: labels, probabilities, paths and scores of texts -------------
+
+
+class TextPrediction:
+    """Methods of `TextClassifier` that answer for new texts, by the classifier of rows."""
+
+    vectorizer_: Any
+    estimator_: Any
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels, sorted."""
+        return np.asarray(self._fitted().classes_)
+
+    @property
+    def nodes_(self) -> NDArray[Any]:
+        """Names of the nodes of the structure."""
+        return np.asarray(self._fitted().nodes_)
+
+    @property
+    def hierarchy_(self) -> Hierarchy:
+        """The structure; without one, a root for each class."""
+        tree: Hierarchy = self._fitted().hierarchy_
+        return tree
+
+    def _fitted(self) -> Any:
+        if "estimator_" not in vars(self):  # a property must not hide that the model is not fitted
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit(texts, y)")
+        return self.estimator_
+
+    def _rows(self, texts: Any) -> Any:
+        check_is_fitted(self)
+        return transform_rows(as_documents(texts), self.vectorizer_, self.estimator_.n_features_in_)
+
+    def _ask(self, method: str, texts: Any, *arguments: Any) -> Any:
+        """Call a method of the classifier of rows."""
+        X = self._rows(texts)
+        return getattr(self.estimator_, method)(X, *arguments)
+
+    def predict(self, texts: Any) -> Any:
+        """Predict labels in the form in which they were given to `fit`.
+
+        Parameters
+        ----------
+        texts : sequence of str
+
+        Returns
+        -------
+        ndarray, list of lists, or indicator matrix
+        """
+        return self._ask("predict", texts)
+
+    def predict_proba(self, texts: Any) -> NDArray[np.float64]:
+        """Return the probability of every class; with one label per text they sum to 1.
+
+        Parameters
+        ----------
+        texts : sequence of str
+
+        Returns
+        -------
+        ndarray of shape (n_texts, n_classes)
+        """
+        return np.asarray(self._ask("predict_proba", texts))
+
+    def predict_node_proba(self, texts: Any) -> NDArray[np.float64]:
+        """Return the probability of every node of the structure; that of a parent covers its children.
+
+        Parameters
+        ----------
+        texts : sequence of str
+
+        Returns
+        -------
+        ndarray of shape (n_texts, n_nodes)
+            Columns in the order of `nodes_`.
+        """
+        return np.asarray(self._ask("predict_node_proba", texts))
+
+    def predict_path(self, texts: Any) -> list[Any]:
+        """Return the path of names from a root to the predicted node, for each text.
+
+        Parameters
+        ----------
+        texts : sequence of str
+
+        Returns
+        -------
+        list of lists of names
+            For several labels, a list of such paths for each text.
+        """
+        found: list[Any] = self._ask("predict_path", texts)
+        return found
+
+    def predict_backoff(self, texts: Any, threshold: float = 0.5) -> NDArray[Any]:
+        """Return the deepest node whose probability reaches a threshold: a broader answer where the model is unsure.
+
+        Parameters
+        ----------
+        texts : sequence of str
+        threshold : float in (0, 1]
+
+        Returns
+        -------
+        ndarray of names of shape (n_texts,)
+        """
+        return np.asarray(self._ask("predict_backoff", texts, threshold))
+
+    def predict_top_k(self, texts: Any, k: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Return the k most probable classes of each text, best first, and their probabilities.
+
+        Parameters
+        ----------
+        texts : sequence of str
+        k : int
+
+        Returns
+        -------
+        labels, probabilities : ndarrays of shape (n_texts, k)
+        """
+        labels, values = self._ask("predict_top_k", texts, k)
+        return np.asarray(labels), np.asarray(values)
+
+    def decision_function(self, texts: Any) -> NDArray[np.float64]:
+        """Return the scores of the classes, as scikit-learn's linear classifiers do.
+
+        Parameters
+        ----------
+        texts : sequence of str
+
+        Returns
+        -------
+        ndarray of shape (n_texts, n_classes), or (n_texts,) for two classes
+        """
+        return np.asarray(self._ask("decision_function", texts))
+
+    def score(self, texts: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of the texts whose label, or set of labels, is predicted exactly.
+
+        Parameters
+        ----------
+        texts : sequence of str
+        y : labels in the form in which they were given to `fit`
+        sample_weight : array-like of shape (n_texts,), optional
+
+        Returns
+        -------
+        float
+        """
+        return float(self._ask("score", texts, y, sample_weight))
+
+
+# --- The content of a fitted `TextClassifier`: its words, the page, and model folders -----------------------
+
+
+DECIDING, TYPICAL = "deciding", "typical"
+_MOST_TEXTS = 4000  # training texts whose typical words are counted
+
+
+class ClassifierContent(TextModel):
+    """Methods of `TextClassifier` that describe, show, save and load it."""
+
+    _kind = "text classifier"
+    _command = "arbora classify train"
+    estimator_: Any
+    vectorizer_: Any
+    feature_names_: Any
+    typical_: dict[str, list[tuple[str, float]]]
+    choice_: dict[str, Any]
+    seconds_: dict[str, float]
+
+    def top_words(self, n_words: int = 10, *, kind: str = DECIDING) -> dict[Any, list[str]]:
+        """Return words of each node of the structure (without one: of each class).
+
+        Parameters
+        ----------
+        n_words : int
+            Largest number of words of a node.
+        kind : {"deciding", "typical"}
+            "deciding": words with the largest weights, which raise the score of a class most. "typical": words and
+            phrases that the training texts of a class have and other classes do not have; at most 12.
+
+        Returns
+        -------
+        dict of name to list of str
+        """
+        check_is_fitted(self)
+        if kind not in (DECIDING, TYPICAL):
+            raise ValueError(f"kind must be {DECIDING!r} or {TYPICAL!r}, got {kind!r}")
+        names = self.estimator_.nodes_.tolist()
+        if kind == TYPICAL:
+            weighed = [self.typical_.get(str(name), []) for name in names]
+        else:
+            weighed = words_with_weight(self.estimator_, self._column_names(), n_words)
+        return {
+            name: [word for word, _ in words[:n_words]] for name, words in zip(names, weighed, strict=True)
+        }
+
+    def _column_names(self) -> list[str]:
+        return self.feature_names_ or feature_names(None, self.vectorizer_, self.estimator_.n_features_in_)
+
+    def _find_typical(self, documents: Documents, X: Any, y: Any) -> dict[str, list[tuple[str, float]]]:
+        """Return the typical words of the nodes, by name."""
+        tree = tree_of_model(self.estimator_)
+        labels = as_text(label_names_of(self.estimator_, y))
+        sets = [one if isinstance(one, list) else [one] for one in labels]
+        subject = Subject(self.estimator_, sp.csr_array(X), documents, self._column_names(), self.vectorizer_)
+        found = typical_words_of_nodes(subject, tree, sets, _MOST_TEXTS)
+        return dict(zip(map(str, tree.names.tolist()), found, strict=True))
+
+    def content(
+        self,
+        texts: Any = None,
+        y: Any = None,
+        *,
+        times: Any = None,
+        name: str | None = None,
+        sample: int = SAMPLE,
+        settings: Mapping[str, Any] | None = None,
+        notices: Sequence[str] = (),
+    ) -> Content:
+        """Describe the classes and documents: the content of a model folder and of the page.
+
+        Parameters
+        ----------
+        texts : sequence of str or Documents, optional
+            Documents to show; without them only classes and words are shown.
+        y : labels, optional
+            As for `fit`. The content then has an evaluation on these texts, which should not be training texts.
+        times : None
+            Texts of classifiers have no times.
+        name : str, optional
+        sample : int
+            Largest number of documents to keep.
+        settings : mapping, optional
+            How the model was made.
+        notices : sequence of str
+            Messages for the user.
+
+        Returns
+        -------
+        Content
+        """
+        if times is not None:
+            raise ValueError("times are for topics over time")
+        check_is_fitted(self)
+        documents = as_documents([] if texts is None else texts, name=name or type(self).__name__)
+        model, n_features = self.estimator_, self.estimator_.n_features_in_
+        X = sp.csr_array((0, n_features))
+        if len(documents):
+            X = sp.csr_array(transform_rows(documents, self.vectorizer_, n_features))
+        tree, trial = tree_of_model(model), None
+        if y is not None:
+            labels = as_text(label_names_of(model, y))
+            found = predict_with_probability(model, X)
+            found = found._replace(labels=as_text(found.labels), likeliest=as_text(found.likeliest))
+            trial = Trial(labels, found, None, np.arange(len(labels)), None, "given")
+            documents = dataclasses.replace(documents, y=join_labels(labels))
+        subject = Subject(model, X, documents, self._column_names(), self.vectorizer_)
+        content = classifier_content(
+            subject, tree, trial, sample=sample, settings=settings or {}, notices=notices
+        )
+        return content._replace(model={**content.model, "text_classifier": self})
+
+    @classmethod
+    def _from_parts(cls, kept: dict[str, Any]) -> Self | None:
+        """Make the model of a folder of version 0.1."""
+        if not hasattr(kept.get("estimator"), "classes_"):
+            return None
+        model = cls()
+        model.vectorizer_, model.estimator_ = kept["vectorizer"], kept["estimator"]
+        model.feature_names_, model.typical_ = kept.get("feature_names"), {}
+        model.choice_, model.seconds_ = {}, {}
+        return model
+
+
+# --- `TextClassifier`: an estimator that files raw texts into classes ---------------------------------------
 
 
 class TextClassifier(TextPrediction, ClassifierContent, ClassifierMixin, BaseEstimator):
