@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from arbora import discover
 from arbora.app.contents.words import forms_of, group_forms, typical_members
 from arbora.app.documents import as_documents
-from arbora.app.topic_model.edits import Merge, Split, closest_merges
+from arbora.app.topic_edits import Merge, Split, closest_merges
 
 
 class TopicEditing:
-    """Methods of `TopicModel` that change its topics; see `arbora.app.topic_model.edits`."""
+    """Methods of `TopicModel` that change its topics; see `arbora.app.topic_edits`."""
 
     edits_: list[Any]
     edit_forms_: list[Any]

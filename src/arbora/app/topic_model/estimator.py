@@ -24,9 +24,9 @@ from arbora.app.contents.words import GroupForms, forms_of, group_forms, typical
 from arbora.app.documents import Documents, as_documents, as_stamps
 from arbora.app.reading import choose_bins
 from arbora.app.text_rows import TextOptions, feature_names, fit_rows, text_language, transform_rows
+from arbora.app.topic_edits import EditedTopics, edit_leaves, edit_sums, leaves_of
 from arbora.app.topic_model.content import TopicContent
 from arbora.app.topic_model.editing import TopicEditing
-from arbora.app.topic_model.edits import EditedTopics, edit_leaves, edit_sums, leaves_of
 from arbora.core.estimator import all_or_nothing
 from arbora.text import LtcVectorizer
 

@@ -31,7 +31,7 @@ from arbora.app.contents.positions import mean_positions
 from arbora.app.contents.topics import describe_time, topics_of, topics_text
 from arbora.app.folder import Content, Folder, FolderError, open_folder, write_folder
 from arbora.app.text_rows import feature_names
-from arbora.app.topic_model.edits import Merge, columns_after
+from arbora.app.topic_edits import Merge, columns_after
 from arbora.app.topic_model.estimator import TopicModel
 
 FORMAT, VERSION = "arbora-edits", 1
