@@ -7,7 +7,7 @@ import pytest
 
 from arbora import TopicModel
 from arbora.app.folder import open_folder
-from arbora.app.topic_model.stored_edits import check_edits, edit_folder, edited_content, read_edits
+from arbora.app.stored_edits import check_edits, edit_folder, edited_content, read_edits
 from support.topic_folders import topic_texts, topics_folder
 
 

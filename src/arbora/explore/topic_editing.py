@@ -6,8 +6,8 @@ from threading import Lock
 from typing import Any
 
 from arbora.app.folder import Folder, FolderError, full_about, open_folder, write_folder
+from arbora.app.stored_edits import check_edits, edited_content
 from arbora.app.topic_model import TopicModel
-from arbora.app.topic_model.stored_edits import check_edits, edited_content
 from arbora.explore.page_data import MOST_DOCUMENTS, model_data
 
 
@@ -32,7 +32,7 @@ class TopicEditor:
         Parameters
         ----------
         edits : list of dict
-            See `arbora.app.topic_model.stored_edits.check_edits`.
+            See `arbora.app.stored_edits.check_edits`.
         save : bool
             Write the folder too.
 

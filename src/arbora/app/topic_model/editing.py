@@ -146,7 +146,7 @@ class TopicEditing:
         Parameters
         ----------
         edits : path or list of dict
-            A file of edits, or its content; see `arbora.app.topic_model.stored_edits`.
+            A file of edits, or its content; see `arbora.app.stored_edits`.
         texts : sequence of str, optional
             Texts for splits.
 
@@ -154,7 +154,7 @@ class TopicEditing:
         -------
         self
         """
-        from arbora.app.topic_model import stored_edits  # it needs TopicModel
+        from arbora.app import stored_edits  # it needs TopicModel
 
         given = stored_edits.read_edits(edits) if isinstance(edits, str | os.PathLike) else edits
         stored_edits.apply_edits(self, stored_edits.check_edits(given), texts)  # type: ignore[arg-type]
