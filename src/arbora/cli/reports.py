@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from arbora.app.folder import PLAN, Content
-from arbora.app.topic_model.choice import choice_text
+from arbora.app.topics import choice_text
 from arbora.app.training import Tuning
 from arbora.metrics.table import Table
 
