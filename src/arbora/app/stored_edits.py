@@ -32,7 +32,7 @@ from arbora.app.contents.topics import describe_time, topics_of, topics_text
 from arbora.app.folder import Content, Folder, FolderError, open_folder, write_folder
 from arbora.app.text_rows import feature_names
 from arbora.app.topic_edits import Merge, columns_after
-from arbora.app.topic_model.estimator import TopicModel
+from arbora.app.topic_model import TopicModel
 
 FORMAT, VERSION = "arbora-edits", 1
 MOST_EDITS = 1_000
