@@ -9,7 +9,7 @@ pytest.importorskip("plotly")
 
 from arbora.app.contents.fitted_model import model_content
 from arbora.expand import DiscriminativeClustering
-from arbora.explore import cluster_figures
+from arbora.explore import figures as cluster_figures
 from arbora.explore.page_data import model_data
 
 

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("plotly")
 
 from arbora.discover import DirichletProcessGaussianMixture
-from arbora.explore import partition_figures
+from arbora.explore import figures as partition_figures
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.cluster.hierarchy import dendrogram, leaves_list, linkage
+from scipy.spatial.distance import squareform
 
 from arbora.app.contents.fitted_model import model_content
 from arbora.core.trace import LOG_COLUMNS
@@ -469,3 +471,332 @@ def _sizes_of(hierarchy: Hierarchy, sizes: ArrayLike | None) -> NDArray[np.float
     if counts.shape != (hierarchy.n_nodes,):
         raise ValueError(f"sizes has shape {counts.shape}, but the hierarchy has {hierarchy.n_nodes} nodes")
     return counts
+
+
+# --- Figures of discriminative clusters: heat map of labels, cost against distortion, cells of two features ---
+#
+# ========================  =============================================================================
+# `label_heat_map`          share of each label in each cluster (Figure 6.5 of Klami's thesis)
+# `cost_plane`              cost of the labels against squared distances (Figure 6.3)
+# `cells_of_two_features`   cells, rows and prototypes (Figure 6.1)
+# ========================  =============================================================================
+
+
+_MOST_DRAWN = 2000  # rows in a picture of cells
+_STEPS = 200  # of the grid of a picture of cells
+_WHAT = {
+    "labels": ("share of the label", "Blues"),
+    "clusters": ("share of the cluster", "Blues"),
+    "residuals": ("adjusted residual", "RdBu"),
+}
+
+
+def label_heat_map(table: Any, *, of: str = "labels") -> Any:
+    """Draw how labels are distributed over clusters.
+
+    Parameters
+    ----------
+    table : Contingency
+        Of ``model.contingency_table(X, y)``.
+    of : {"labels", "clusters", "residuals"}
+        "labels": each column adds up to 1, as in the thesis; "clusters": each row does; "residuals": adjusted
+        residuals, above 2 or below -2 where a label is more or less frequent in a cluster than by chance.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Labels are ordered by their main cluster.
+
+    Examples
+    --------
+    >>> from arbora.expand import DiscriminativeClustering
+    >>> X, y = np.arange(40.0)[:, None], np.repeat(["no", "yes"], 20)
+    >>> figure = label_heat_map(DiscriminativeClustering(2, random_state=0).fit(X, y).contingency_table(X, y))
+    >>> sorted(figure.data[0].x)
+    ['no', 'yes']
+    """
+    if of not in _WHAT:
+        raise ValueError(f"of must be one of {', '.join(_WHAT)}, got {of!r}")
+    go = _graph_objects()
+    counts = table.counts.astype(np.float64)
+    values = {
+        "labels": counts / np.maximum(counts.sum(axis=0), 1),
+        "clusters": table.shares,
+        "residuals": table.residuals,
+    }[of]
+    order = np.lexsort((-values.max(axis=0), values.argmax(axis=0)))
+    title, colours = _WHAT[of]
+    limit = float(np.abs(values).max()) or 1.0
+    figure = go.Figure(
+        go.Heatmap(
+            z=values[:, order],
+            x=[plain(name) for name in table.classes[order].tolist()],
+            y=[f"cluster {name}" for name in table.clusters.tolist()],
+            customdata=counts[:, order],
+            colorscale=colours,
+            zmin=-limit if of == "residuals" else 0.0,
+            zmax=limit,
+            reversescale=of == "residuals",
+            colorbar={"title": title, "title_side": "right"},
+            texttemplate="%{z:.1f}" if of == "residuals" else "%{z:.0%}",
+            hovertemplate="%{y}, %{x}<br>%{customdata:,.0f} rows<br>%{z:.3f}<extra></extra>",
+            xgap=1,
+            ygap=1,
+        )
+    )
+    figure.update_xaxes(type="category")
+    figure.update_yaxes(autorange="reversed")
+    return _layout(figure, x="label")
+
+
+def cost_plane(points: Mapping[str, Any], *, path: Any = None) -> Any:
+    """Draw costs of the labels against squared distances within clusters, one point for each clustering.
+
+    Parameters
+    ----------
+    points : mapping of str to (distortion, cost)
+        Single clusterings by name.
+    path : sequence of (alpha, distortion, cost), optional
+        Clusterings of one regulariser by strength; joined by a line.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Both costs are better when lower.
+
+    Examples
+    --------
+    >>> figure = cost_plane({"k-means": (1.0, 2.0)}, path=[(0.1, 3.0, 1.0), (1.0, 2.0, 1.5)])
+    >>> [trace.name for trace in figure.data]
+    ['by strength', 'k-means']
+    """
+    go = _graph_objects()
+    figure = go.Figure()
+    if path is not None:
+        alphas, x, y = (list(column) for column in zip(*path, strict=True))
+        figure.add_scatter(
+            x=x,
+            y=y,
+            name="by strength",
+            mode="lines+markers+text",
+            text=[f"{alpha:g}" for alpha in alphas],
+            textposition="top center",
+            line={"color": COLOURS[0]},
+        )
+    for number, (name, (distortion, cost)) in enumerate(points.items()):
+        figure.add_scatter(
+            x=[distortion],
+            y=[cost],
+            name=plain(name),
+            mode="markers",
+            marker={
+                "size": 12,
+                "color": COLOURS[(number + 1) % len(COLOURS)],
+                "symbol": SYMBOLS[(number + 1) % len(SYMBOLS)],
+            },
+        )
+    return _layout(figure, x="squared distance within clusters", y="cost of the labels per row")
+
+
+def cells_of_two_features(model: Any, X: Any, y: Any = None, *, features: tuple[int, int] = (0, 1)) -> Any:
+    """Draw the cells of a model, with rows and prototypes, over two of its features.
+
+    Parameters
+    ----------
+    model : fitted DiscriminativeClustering
+    X : ndarray of shape (n_samples, n_features)
+        Rows to draw (at most 2,000 of them).
+    y : array-like of shape (n_samples,), optional
+        Labels of the rows, drawn as symbols. None and NaN mark rows without a label.
+    features : pair of int
+        Columns to draw. Others are held at their means, so that with more than two features the picture is a section.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Examples
+    --------
+    >>> from arbora.expand import DiscriminativeClustering
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> y = X[:, 0] > 0
+    >>> figure = cells_of_two_features(DiscriminativeClustering(2, random_state=0).fit(X, y), X, y)
+    >>> figure.data[0].z.shape
+    (200, 200)
+    """
+    go = _graph_objects()
+    X = np.asarray(X, np.float64)
+    a, b = features
+    names = getattr(model, "feature_names_in_", [f"feature {j}" for j in range(X.shape[1])])
+    axes = [np.linspace(X[:, j].min(), X[:, j].max(), _STEPS) for j in (a, b)]
+    grid = np.repeat(model.mean_[None, :], _STEPS**2, axis=0)
+    grid[:, a], grid[:, b] = (part.ravel() for part in np.meshgrid(*axes))
+    cells = np.asarray(model.predict(grid)).reshape(_STEPS, _STEPS)
+    n_clusters = len(model.coef_)
+    shades = [[k / max(n_clusters - 1, 1), COLOURS[k % len(COLOURS)]] for k in range(n_clusters)]
+    figure = go.Figure(
+        go.Heatmap(
+            z=cells, x=axes[0], y=axes[1], opacity=0.35, showscale=False, zmin=0, zmax=max(n_clusters - 1, 1),
+            colorscale=shades if n_clusters > 1 else None, hovertemplate="cluster %{z}<extra></extra>",
+        )
+    )  # fmt: skip
+    chosen = np.random.default_rng(0).permutation(len(X))[:_MOST_DRAWN]
+    labels = np.zeros(len(X), int) if y is None else np.asarray(y)
+    if labels.dtype == object:  # None and NaN cannot be sorted among strings
+        labels = np.array(["no label" if one is None or one != one else str(one) for one in labels.tolist()])
+    for number, label in enumerate(np.unique(labels[chosen])):
+        rows = chosen[labels[chosen] == label]
+        figure.add_scatter(
+            x=X[rows, a], y=X[rows, b], mode="markers", name=plain(label), showlegend=y is not None,
+            marker={"size": 4, "opacity": 0.6, "color": "#333" if number == 0 else "#fff",
+                    "line": {"width": 1, "color": "#333"}, "symbol": SYMBOLS[number % len(SYMBOLS)]},
+        )  # fmt: skip
+    if model.prototypes_ is not None and X.shape[1] == 2:
+        inside = np.all((model.prototypes_ >= X.min(axis=0)) & (model.prototypes_ <= X.max(axis=0)), axis=1)
+        drawn = model.prototypes_[inside]
+        figure.add_scatter(
+            x=drawn[:, a], y=drawn[:, b], mode="markers", name="prototypes",
+            marker={"size": 14, "symbol": "circle-open", "color": "#000", "line": {"width": 3}},
+        )  # fmt: skip
+    figure.update_xaxes(range=[axes[0][0], axes[0][-1]])
+    figure.update_yaxes(range=[axes[1][0], axes[1][-1]])
+    return _layout(figure, x=plain(names[a]), y=plain(names[b]))
+
+
+# --- Plotly figures of a posterior over partitions: which rows belong together, and which clusters could be one ---
+#
+# ========================  =============================================================================
+# `similarity_matrix`       shares of draws in which two rows are in one cluster, rows sorted by cluster
+# `merge_tree`              the tree of merges of the clusters, by their mean similarity
+# ========================  =============================================================================
+
+
+_SCALE = ((0.0, "#ffffff"), (0.25, "#d5e1f5"), (0.5, "#8fb0e3"), (1.0, "#1d3f8f"))
+
+
+def similarity_matrix(model: Any, *, most: int = 400) -> Any:
+    """Draw the similarity matrix of a fitted mixture: dark where two rows are in one cluster in most draws.
+
+    Lines separate the clusters of `labels_`, which are in the order of the tree of merges. Within a cluster, rows
+    that are together in more draws are nearer, so that groups inside a cluster show as blocks.
+
+    Parameters
+    ----------
+    model : fitted DirichletProcessGaussianMixture or MaxMarginGaussianMixture
+    most : int
+        Rows to draw, spread evenly over the clusters.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arbora.discover import DirichletProcessGaussianMixture
+    >>> X = np.random.default_rng(0).normal([[-5.0], [5.0]] * 20, 1.0)
+    >>> model = DirichletProcessGaussianMixture(n_warmup=20, n_samples=20, random_state=0).fit(X)
+    >>> similarity_matrix(model).data[0].z.shape
+    (40, 40)
+    """
+    go = _graph_objects()
+    rank = np.empty(model.n_clusters_, np.int64)
+    rank[_leaf_order(model)] = np.arange(model.n_clusters_)
+    order = np.lexsort((np.arange(len(model.labels_)), rank[model.labels_]))
+    shown = order[np.unique(np.linspace(0, len(order) - 1, min(most, len(order))).astype(np.int64))]
+    labels, together = model.labels_[shown], model.similarity_matrix(shown, shown)
+    inner = _block_order(labels, together)
+    shown, together = shown[inner], together[np.ix_(inner, inner)]
+    names = [f"row {row}, cluster {label}" for row, label in zip(shown, labels, strict=True)]
+    figure = go.Figure(
+        go.Heatmap(
+            z=together,
+            zmin=0,
+            zmax=1,
+            colorscale=_SCALE,
+            colorbar={"title": "share of draws", "thickness": 14},
+            customdata=np.array(names)[:, None].repeat(len(names), axis=1),
+            text=[names] * len(names),
+            hovertemplate="%{customdata}<br>%{text}<br>%{z:.2f}<extra></extra>",
+        )
+    )
+    starts = np.flatnonzero(np.diff(labels)) + 0.5
+    line = {"color": COLOURS[2], "width": 1}
+    for at in starts.tolist():
+        figure.add_shape(type="line", x0=at, x1=at, y0=-0.5, y1=len(labels) - 0.5, line=line)
+        figure.add_shape(type="line", y0=at, y1=at, x0=-0.5, x1=len(labels) - 0.5, line=line)
+    edges = np.concatenate([[-0.5], starts, [len(labels) - 0.5]])
+    places, ticks = (edges[1:] + edges[:-1]) / 2, labels[np.ceil(edges[:-1]).astype(np.int64)]
+    for update in (figure.update_xaxes, figure.update_yaxes):
+        update(tickvals=places, ticktext=[str(tick) for tick in ticks], showgrid=False, zeroline=False)
+    figure.update_yaxes(autorange="reversed", scaleanchor="x", constrain="domain")
+    figure.update_xaxes(constrain="domain")
+    return _layout(figure, x="rows, by cluster", y="rows, by cluster")
+
+
+def merge_tree(model: Any, names: Sequence[Any] | None = None) -> Any:
+    """Draw the tree of merges of the clusters of a fitted mixture.
+
+    The height of a merge is 1 minus the mean similarity of its sides: low merges join clusters that many draws do
+    not separate.
+
+    Parameters
+    ----------
+    model : fitted DirichletProcessGaussianMixture or MaxMarginGaussianMixture
+    names : sequence of n_clusters_ names, optional
+        By default the number and the size of each cluster.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arbora.discover import DirichletProcessGaussianMixture
+    >>> X = np.random.default_rng(0).normal([[-9.0], [0.0], [9.0]] * 20, 1.0)
+    >>> model = DirichletProcessGaussianMixture(n_warmup=20, n_samples=20, random_state=0).fit(X)
+    >>> len(merge_tree(model).data) == model.n_clusters_ - 1
+    True
+    """
+    go, K = _graph_objects(), model.n_clusters_
+    titles = [f"{k} ({count:,} rows)" for k, count in enumerate(model.counts_)] if names is None else names
+    if len(titles) != K:
+        raise ValueError(f"names has {len(titles)} names for {K} clusters: give one for each.")
+    figure, order = go.Figure(), _leaf_order(model)
+    if K > 1:
+        drawn = dendrogram(model.merge_tree(), no_plot=True)
+        for across, heights in zip(drawn["icoord"], drawn["dcoord"], strict=True):
+            text = f"similarity {1 - heights[1]:.2f}"
+            figure.add_scatter(
+                x=heights,
+                y=(np.array(across) - 5) / 10,
+                mode="lines",
+                line={"color": COLOURS[0], "width": 2},
+                hovertemplate=f"{text}<extra></extra>",
+                showlegend=False,
+            )
+    figure.update_yaxes(
+        tickvals=np.arange(K), ticktext=[plain(titles[k]) for k in order], showgrid=False, zeroline=False
+    )
+    figure.update_xaxes(range=[-0.02, 1.02], zeroline=False)
+    return _layout(figure, x="1 - mean similarity", y="cluster")
+
+
+def _block_order(labels: Any, together: Any) -> Any:
+    """Return an order of rows, already sorted by label, that has similar rows of a label side by side."""
+    order = []
+    for part in np.split(np.arange(len(labels)), np.flatnonzero(np.diff(labels)) + 1):
+        if len(part) > 2:
+            distances = np.clip(1.0 - together[np.ix_(part, part)], 0.0, 1.0)
+            np.fill_diagonal(distances, 0.0)
+            part = part[leaves_list(linkage(squareform(distances, checks=False), method="average"))]
+        order.append(part)
+    return np.concatenate(order)
+
+
+def _leaf_order(model: Any) -> Any:
+    """Return the clusters in the order of the tree of merges."""
+    if model.n_clusters_ < 2:
+        return np.arange(model.n_clusters_)
+    return np.array(dendrogram(model.merge_tree(), no_plot=True)["leaves"])
