@@ -13,7 +13,7 @@ from arbora.app.expansion import ExpansionOptions, expand_documents, plan_text
 from arbora.app.filing import Filer
 from arbora.app.folder import open_folder, write_folder
 from arbora.expand import ExpandClusters
-from arbora.explore.page_data import model_data
+from arbora.explore.page import model_data
 from support.expand_problems import partly_labelled
 
 WORDS = {

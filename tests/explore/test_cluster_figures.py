@@ -10,7 +10,7 @@ pytest.importorskip("plotly")
 from arbora.app.contents.fitted_model import model_content
 from arbora.expand import DiscriminativeClustering
 from arbora.explore import figures as cluster_figures
-from arbora.explore.page_data import model_data
+from arbora.explore.page import model_data
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from arbora.classify import OneVsRestSVC
 from arbora.cli import main
 from arbora.discover import HierarchicalVMFMixture, SphericalKMeans, TemporalVMFMixture, VMFMixture
 from arbora.explore import open_folder, show_model
-from arbora.explore.page_data import model_data
+from arbora.explore.page import model_data
 from arbora.metrics import macro_f1
 from arbora.structure import Hierarchy
 

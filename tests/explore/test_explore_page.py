@@ -11,8 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from arbora.app.folder import open_folder
-from arbora.explore.page import as_json, make_page, policy, show, write_page
-from arbora.explore.page_data import model_data
+from arbora.explore.page import as_json, make_page, model_data, policy, show, write_page
 from support.explore_folders import HOSTILE, classifier_folder, large_folder, temporal_folder
 
 pytest.importorskip("plotly")

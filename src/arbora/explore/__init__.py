@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 _MODULES = {
-    "show_model": "arbora.explore.model_page",
+    "show_model": "arbora.explore.page",
     "open_folder": "arbora.app.folder",
     "make_page": "arbora.explore.page",
     "write_page": "arbora.explore.page",

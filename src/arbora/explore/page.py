@@ -19,10 +19,167 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from arbora._version import __version__
+from arbora.app.contents.fitted_model import model_content
+from arbora.app.contents.nodes import draw_sample
 from arbora.app.folder import open_folder, reading
 from arbora.core.files import publish, temporary_file
-from arbora.explore.page_data import MOST_DOCUMENTS, model_data
+
+# --- The data of a page: the content of a model folder in columns, with no more documents than a browser can draw ---
+#
+# Text is not escaped here: `page` escapes the JSON, and the JavaScript of the page inserts text as text.
+
+
+MOST_DOCUMENTS = 50_000
+POSITION_SCALE = 1e-4  # unit of positions, which are written as integers: five characters instead of ten
+
+_ABOUT = (
+    "kind",
+    "name",
+    "arbora",
+    "created",
+    "settings",
+    "estimator",
+    "n_documents",
+    "n_nodes",
+    "n_features",
+    "has_text",
+    "multilabel",
+)
+_NODE_COLUMNS = ("name", "title", "parent", "size", "own", "words")
+_OPTIONAL_NODE_COLUMNS = (
+    "more_parents",
+    "topic",
+    "typical",
+    "terms",
+    "concentration",
+    "new",
+    "confidence",
+    "states",
+    "labels",
+    "profile",
+)
+_DOCUMENT_COLUMNS = ("id", "text", "label", "node", "probability")
+_OPTIONAL_DOCUMENT_COLUMNS = ("words", "time", "state")
+
+
+def model_data(folder: Any, most_documents: int = MOST_DOCUMENTS, seed: int = 0) -> dict[str, Any]:
+    """Make the data of one model.
+
+    Parameters
+    ----------
+    folder : Folder or Content
+        See `arbora.app.folder.open_folder`.
+    most_documents : int
+        If there are more documents, a random sample is kept, with a notice. Documents that nodes and confusions refer
+        to are always kept.
+    seed : int
+        Random seed of the sample.
+
+    Returns
+    -------
+    dict
+        Values for JSON.
+    """
+    kept = kept_documents(folder, most_documents, seed)
+    place = {int(old): new for new, old in enumerate(kept)}
+    documents = [folder.documents[line] for line in kept.tolist()]
+    about = {key: folder.about.get(key) for key in _ABOUT}
+    about["notices"] = list(folder.about.get("notices") or ())
+    if len(kept) < len(folder.documents):
+        about["notices"].append(
+            f"This page shows a random sample of {len(kept):,} of the {len(folder.documents):,} documents."
+        )
+    nodes = columns(folder.nodes, _NODE_COLUMNS, _OPTIONAL_NODE_COLUMNS)
+    for name in ("documents", "borderline"):
+        if name == "documents" or any(name in node for node in folder.nodes):
+            nodes[name] = [_moved(node.get(name, ()), place) for node in folder.nodes]
+    return {
+        "about": about,
+        "nodes": nodes,
+        "documents": columns(documents, _DOCUMENT_COLUMNS, _OPTIONAL_DOCUMENT_COLUMNS),
+        "positions": whole_positions(folder.positions[kept]),
+        "nodePositions": whole_positions(folder.node_positions),
+        "evaluation": _moved_evaluation(folder.evaluation, place),
+        "time": folder.time,
+        "expansion": _moved_expansion(folder.expansion, place),
+    }
+
+
+def kept_documents(folder: Any, most: int, seed: int) -> NDArray[np.int64]:
+    """Choose the documents of a page: all that are referred to, and a random sample; ascending."""
+    n_documents = len(folder.documents)
+    if n_documents <= most:
+        return np.arange(n_documents)
+    needed = {
+        line for node in folder.nodes for name in ("documents", "borderline") for line in node.get(name, ())
+    }
+    if folder.evaluation:
+        needed |= {line for row in folder.evaluation["confusions"] for line in row["documents"]}
+    if folder.expansion:
+        proposals = (*folder.expansion["splits"], *folder.expansion["merges"])
+        needed |= {line for one in proposals for side in one["documents"] for line in side}
+    return draw_sample(n_documents, most, np.array(sorted(needed), np.int64), np.random.default_rng(seed))
+
+
+def columns(rows: Sequence[dict[str, Any]], names: Sequence[str], optional: Sequence[str]) -> dict[str, Any]:
+    """Convert rows to columns; an optional column is included if any row has a value.
+
+    Examples
+    --------
+    >>> columns([{"id": "a", "time": 3}, {"id": "b"}], ["id"], ["time", "words"])
+    {'id': ['a', 'b'], 'time': [3, None]}
+    """
+    found = {name: [row.get(name) for row in rows] for name in (*names, *optional)}
+    return {
+        name: values
+        for name, values in found.items()
+        if name in names or any(value is not None for value in values)
+    }
+
+
+def whole_positions(positions: NDArray[Any]) -> list[int | None]:
+    """Flatten positions to integers; None for NaN.
+
+    Examples
+    --------
+    >>> whole_positions(np.array([[0.5, -0.25, np.nan]]))
+    [5000, -2500, None]
+    """
+    flat = np.asarray(positions, np.float64).ravel() / POSITION_SCALE
+    known = np.isfinite(flat)
+    whole = np.rint(np.where(known, flat, 0.0)).astype(np.int64).tolist()
+    return [value if there else None for value, there in zip(whole, known.tolist(), strict=True)]
+
+
+def _moved(lines: Sequence[int], place: dict[int, int]) -> list[int]:
+    return [place[line] for line in lines if line in place]
+
+
+def _moved_evaluation(evaluation: dict[str, Any] | None, place: dict[int, int]) -> dict[str, Any] | None:
+    if evaluation is None:
+        return None
+    confusions = [{**row, "documents": _moved(row["documents"], place)} for row in evaluation["confusions"]]
+    return {**evaluation, "confusions": confusions}
+
+
+def _moved_expansion(expansion: dict[str, Any] | None, place: dict[int, int]) -> dict[str, Any] | None:
+    if expansion is None:
+        return None
+    proposals = {
+        key: [
+            {**one, "documents": [_moved(side, place) for side in one["documents"]]} for one in expansion[key]
+        ]
+        for key in ("splits", "merges")
+    }
+    return {**expansion, **proposals}
+
+
+# --- One HTML file with models, views and all code; it loads nothing when it is opened ----------------------
+
 
 _SCRIPTS = (
     "model",
@@ -276,3 +433,73 @@ def _as_list(folders: Any) -> list[Any]:
 
 def _opened(folder: Any) -> Any:
     return open_folder(folder) if isinstance(folder, str | os.PathLike) else folder
+
+
+# --- The page of a fitted model in memory: what ``model.explore(...)`` returns. Nothing is written to disk ---
+
+
+def show_model(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    documents: Sequence[str] | None = None,
+    words: Sequence[str] | None = None,
+    times: Any = None,
+    baseline: Any = None,
+    name: str | None = None,
+    height: int = 760,
+    layout: str = "neighbours",
+) -> Page:
+    """Make the page of a fitted classifier, mixture or k-means; ``model.explore(...)`` does the same.
+
+    Parameters
+    ----------
+    model : fitted estimator of this package
+    X : array-like or sparse matrix of shape (n_samples, n_features), optional
+        Rows to show.
+    y : labels, optional
+        Classifiers: as for `fit`; the page then shows the quality on these rows. Topics: a label to show with each
+        row.
+    documents : sequence of n_samples str, optional
+        Texts of the rows.
+    words : sequence of n_features names, optional
+        Names of the columns; by default the column names of the data frame of the fit, or numbers.
+    times : array-like of shape (n_samples,), optional
+        Topics over time: times of the rows.
+    baseline : fitted classifier, optional
+        With y: a flat model, to show where the hierarchy helps.
+    name : str, optional
+        Name of the model; by default the name of its class.
+    height : int
+        Height of the frame in pixels.
+    layout : {"neighbours", "linear"}
+        Map of the rows: similar rows near each other (needs openTSNE), or a linear projection.
+
+    Returns
+    -------
+    Page
+        Notebooks display it; `save` writes it to a file.
+
+    Examples
+    --------
+    >>> from arbora.classify import OneVsRestSVC
+    >>> model = OneVsRestSVC(random_state=0).fit([[1.0, 0.0], [0.0, 1.0]], ["sea", "land"])
+    >>> page = show_model(model, [[0.9, 0.1]], documents=["fish in a tree"], words=["fish", "tree"])
+    >>> page.html[:15]
+    '<!doctype html>'
+    """
+    content = model_content(
+        model,
+        X,
+        y,
+        documents=documents,
+        words=words,
+        times=times,
+        baseline=baseline,
+        name=name,
+        layout=layout,
+    )
+    page = make_page([content])
+    page.height = height
+    return page

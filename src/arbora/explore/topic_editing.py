@@ -8,7 +8,7 @@ from typing import Any
 from arbora.app.folder import Folder, FolderError, full_about, open_folder, write_folder
 from arbora.app.stored_edits import check_edits, edited_content
 from arbora.app.topic_model import TopicModel
-from arbora.explore.page_data import MOST_DOCUMENTS, model_data
+from arbora.explore.page import MOST_DOCUMENTS, model_data
 
 
 class TopicEditor:
