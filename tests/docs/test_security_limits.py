@@ -7,7 +7,7 @@ import h11._connection
 
 from arbora.datasets import base
 from arbora.datasets.readers import files, svmlight
-from arbora.explore.limits import Limits
+from arbora.explore.guard import Limits
 from arbora.structure import build as read
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"

@@ -19,7 +19,7 @@ from starlette.requests import Request  # noqa: E402
 
 from arbora.app.filing import Filer  # noqa: E402
 from arbora.app.folder import open_folder  # noqa: E402
-from arbora.explore.request_log import JsonLines  # noqa: E402
+from arbora.explore.guard import JsonLines  # noqa: E402
 from arbora.explore.server import Handlers, Limits, make_app, serve  # noqa: E402
 from support.explore_folders import SUBJECTS  # noqa: E402
 from support.serving import started, trained_folder  # noqa: E402

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from arbora.app.folder import open_folder
-from arbora.explore.connections import listen
-from arbora.explore.limits import Limits
+from arbora.explore.guard import Limits, listen
 from arbora.explore.page import make_page
 from arbora.explore.server import make_app, make_server
 from fuzz.mutate import mutate

@@ -9,8 +9,7 @@ from typing import Any
 
 from arbora.app.folder import open_folder
 from arbora.classify import OneVsRestSVC
-from arbora.explore.connections import listen
-from arbora.explore.limits import Limits
+from arbora.explore.guard import Limits, listen
 from arbora.explore.server import make_server
 from arbora.structure import Hierarchy
 from arbora.text import LtcVectorizer

@@ -13,7 +13,7 @@ Security: a request never names a file. A server on a loopback address accepts o
 loopback name, which prevents DNS rebinding; any other address, and edits, need a token, and `serve` always makes one.
 POST requests of other origins are refused, and need a content type that a page of another origin cannot send without
 a preflight. The size of a body is checked while it is read; `Limits` has
-all limits. `arbora.explore.connections` disconnects slow clients, `arbora.explore.request_log` writes the log.
+all limits. `arbora.explore.guard` disconnects slow clients, `arbora.explore.guard` writes the log.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from urllib.parse import urlencode
 
 from arbora.app.filing import Filer
 from arbora.app.folder import Folder, open_folder
-from arbora.explore.limits import Limits
+from arbora.explore.guard import Limits, log, start_log
 from arbora.explore.page import as_json, make_page
 from arbora.explore.request_batches import BusyError, RequestBatches
-from arbora.explore.request_log import log, start_log
 from arbora.explore.topic_editing import TopicEditor
 
 try:
@@ -43,8 +42,7 @@ try:
     from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
     from starlette.routing import Route
 
-    from arbora.explore.connections import listen, with_limits
-    from arbora.explore.guard import Guard, busy, is_local, problem
+    from arbora.explore.guard import Guard, busy, is_local, listen, problem, with_limits
 except ImportError as error:
     raise ImportError("the server needs starlette and uvicorn: pip install arbora[serve]") from error
 
