@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from arbora.app.folder import open_folder
-from arbora.explore.topic_editing import TopicEditor
+from arbora.explore.server import TopicEditor
 from fuzz.mutate import mutate_json
 from fuzz.target import ACCEPTED, REFUSED, Unclean
 from support.topic_folders import topics_folder

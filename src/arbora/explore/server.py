@@ -23,15 +23,120 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from threading import Lock
 from typing import Any
 from urllib.parse import urlencode
 
-from arbora.app.filing import Filer
-from arbora.app.folder import Folder, open_folder
+from arbora.app.filing import BATCH, Filer
+from arbora.app.folder import Folder, FolderError, full_about, open_folder, write_folder
+from arbora.app.stored_edits import check_edits, edited_content
+from arbora.app.topic_model import TopicModel
 from arbora.explore.guard import Limits, log, start_log
-from arbora.explore.page import as_json, make_page
-from arbora.explore.request_batches import BusyError, RequestBatches
-from arbora.explore.topic_editing import TopicEditor
+from arbora.explore.page import MOST_DOCUMENTS, as_json, make_page, model_data
+
+# --- Answer concurrent requests together: most of the cost of an answer is the cost of the call -------------
+
+
+class BusyError(RuntimeError):
+    """Too many texts wait for their answer."""
+
+
+class RequestBatches:
+    """Collects the texts of concurrent requests and files them in batches.
+
+    Parameters
+    ----------
+    filer : Filer
+    most : int
+        Most texts that wait for their answer; further ones raise a BusyError.
+    """
+
+    def __init__(self, filer: Filer, most: int) -> None:
+        self._filer, self._most = filer, most
+        self._waiting: list[tuple[str, asyncio.Future[dict[str, Any]]]] = []
+        self._work: asyncio.Task[None] | None = None
+
+    async def file(self, text: str) -> dict[str, Any]:
+        """Return the answer for a text; all texts that wait at the same time are filed in one call."""
+        if len(self._waiting) >= self._most:
+            raise BusyError(f"{len(self._waiting)} documents wait for their answer")
+        reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((text, reply))
+        if self._work is None or self._work.done():
+            self._work = asyncio.create_task(self._file_all())
+        return await reply
+
+    async def _file_all(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+            try:
+                texts = [text for text, _ in batch]
+                found: Sequence[Any] = await asyncio.to_thread(self._filer.file_texts, texts)
+            except Exception as error:
+                found = [error] * len(batch)
+            for (_, reply), one in zip(batch, found, strict=True):
+                if reply.done():  # the client has disconnected
+                    continue
+                if isinstance(one, Exception):
+                    reply.set_exception(one)
+                else:
+                    reply.set_result(one)
+
+
+# --- Edits of topics that the page sends to the server: shown at once, written to the folder on request -----
+
+
+class TopicEditor:
+    """The topic model of a folder as it was when the server started; every request sends all edits since then.
+
+    So the page can undo any number of edits, also after they were saved, and a lost request does no harm.
+
+    Parameters
+    ----------
+    folder : Folder
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._kept: dict[str, Any] | None = None
+        self._lock = Lock()
+
+    def edit(self, edits: Any, *, save: bool) -> dict[str, Any]:
+        """Apply edits; return the data of the edited model for the page.
+
+        Parameters
+        ----------
+        edits : list of dict
+            See `arbora.app.stored_edits.check_edits`.
+        save : bool
+            Write the folder too.
+
+        Returns
+        -------
+        dict
+        """
+        edits = check_edits(edits)
+        with self._lock:
+            if self._kept is None:
+                self._kept = self._folder.load_model()
+                # Read all parts now: a save replaces the files.
+                _ = (self._folder.nodes, self._folder.documents, self._folder.positions, self._folder.time)
+            if not isinstance(self._kept.get("topic_model"), TopicModel):
+                raise FolderError(
+                    f"{self._folder.about['name']} is not a topic model: its nodes cannot be edited"
+                )
+            content = edited_content(self._folder, edits, self._kept)
+            if save:
+                write_folder(self._folder.path, content)
+            return model_data(content._replace(about=full_about(content)), MOST_DOCUMENTS)
+
+    def reopen(self) -> Folder:
+        """Open the folder again after a save."""
+        return open_folder(self._folder.path)
+
+
+# --- A small HTTP server: the page of ``arbora explore``, and answers for new documents ---------------------
+
 
 try:
     import uvicorn
