@@ -589,7 +589,7 @@ VERBS = (
         arbora classify predict model/ new/ > filed.jsonl
         arbora classify predict model/ new.csv --text body --words 5
         """,
-        "arbora.cli.predict:predict",
+        "arbora.cli.verbs:predict",
         _predict,
     ),
     Verb(
@@ -621,7 +621,7 @@ VERBS = (
         arbora discover news.jsonl --topics auto --out topics/
         arbora discover papers.csv --topics 12 --over-time year --out topics/
         """,
-        "arbora.cli.discover:discover",
+        "arbora.cli.verbs:discover",
         _discover,
         TOPIC_MODELS,
     ),
@@ -633,7 +633,7 @@ VERBS = (
         arbora expand docs/ --unsorted pile.jsonl --new 3 --sure 0.9 --out grown/
         arbora expand partly_labelled.csv --text body --label topic --out grown/
         """,
-        "arbora.cli.expand:expand",
+        "arbora.cli.verbs:expand",
         _expand,
     ),
     Verb(
@@ -643,7 +643,7 @@ VERBS = (
         cat new.jsonl | arbora predict model/ > filed.jsonl
         arbora predict topics/ new.csv --text body --words 5
         """,
-        "arbora.cli.predict:predict",
+        "arbora.cli.verbs:predict",
         _predict,
     ),
     Verb(
@@ -653,7 +653,7 @@ VERBS = (
         arbora explore model/ topics/ --out page.html
         arbora explore model/ --serve
         """,
-        "arbora.cli.explore:explore",
+        "arbora.cli.verbs:explore",
         _explore,
     ),
     Verb(
@@ -673,7 +673,7 @@ VERBS = (
         arbora tree topics.hier
         arbora tree cat_hier.txt.xz --depth 3 --children 5
         """,
-        "arbora.cli.tree:print_tree",
+        "arbora.cli.verbs:print_tree",
         _tree,
     ),
     Verb(
@@ -683,7 +683,7 @@ VERBS = (
         arbora data
         arbora data lshtc_small
         """,
-        "arbora.cli.data:print_data",
+        "arbora.cli.verbs:print_data",
         _data,
     ),
 )
