@@ -8,8 +8,8 @@ import pytest
 
 from arbora.cli import main
 from arbora.cli.demo import demonstration as demo
+from arbora.cli.demo import topics as demo_time
 from arbora.cli.demo import topics as demo_topics
-from arbora.cli.demo import topics_over_time as demo_time
 from arbora.datasets import Dataset
 from arbora.structure import Hierarchy
 

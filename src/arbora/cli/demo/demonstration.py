@@ -23,8 +23,8 @@ from arbora.cli.demo import classifiers as demo_classify
 from arbora.cli.demo import expansion as demo_expand
 from arbora.cli.demo import first_lines as demo_first
 from arbora.cli.demo import page as demo_page
+from arbora.cli.demo import topics as demo_time
 from arbora.cli.demo import topics as demo_topics
-from arbora.cli.demo import topics_over_time as demo_time
 from arbora.cli.demo.printing import heading, print_paragraph, timed
 from arbora.datasets import Dataset, load_python_docs
 from arbora.structure import Hierarchy

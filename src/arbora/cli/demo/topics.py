@@ -5,21 +5,24 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from arbora.app.contents.nodes import Subject
 from arbora.app.contents.topics import topics_content, topics_text, without_empty
 from arbora.app.documents import Documents
 from arbora.app.folder import Content
+from arbora.app.reading import read_times
 from arbora.cli.demo.printing import WIDTH, print_paragraph, shorten_list
 from arbora.datasets import Dataset
-from arbora.discover import BayesianVMFMixture, HierarchicalVMFMixture
+from arbora.discover import BayesianVMFMixture, HierarchicalVMFMixture, TemporalVMFMixture
 from arbora.metrics import normalized_mutual_information
 from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
+from arbora.text import LtcVectorizer
 
 N_TOPICS = 12
 BRANCHING = (4, 2, 2)
@@ -114,3 +117,247 @@ def show_novelty(model: Any, vectorizer: Any, sentences: Sequence[str], X_test: 
         f"documents, which are ordinary, {100 * share:.1f}% are called novel. The first sentence was chosen before "
         "the first run as an example that does not belong to the corpus."
     )
+
+
+# --- Topics over time of the demo, on a generated corpus ----------------------------------------------------
+#
+# The package contains no corpus with dates, so the demo generates one: notes of an invented archive. Each note is
+# about one theme; the share of each theme by year is given, and its words change from early words to late words.
+
+
+FIRST, LAST = 1990, 2014
+N_NOTES = 3000
+WORDS_A_NOTE = 20
+TEMPORAL_STARTS = 5
+PERSISTENCE = 0.995  # words change slowly; with 0.98 a theme that ends may go on as one that begins
+FIELD = "date"
+_OWN = 0.3  # share of the words of a note that come from its theme
+_ALIVE = 0.1  # a theme is alive while its share is at least this fraction of its largest share
+_TEMPORAL_WORDS = 3
+_CELL = 33  # characters of a cell of words; two cells fit on a line
+_COMMON = (
+    "report system company today number part result public change group problem case point plan support week money "
+    "question market test year people time work first new two way day place"
+)
+
+
+class Theme(NamedTuple):
+    """A theme: its early words, its late words, and its weight in some years, linear between them."""
+
+    name: str
+    early: str
+    late: str
+    course: dict[int, float]
+
+
+THEMES = (
+    Theme(
+        "mainframes",
+        "mainframe terminal batch tape operator punch",
+        "mainframe emulator migration legacy terminal archive",
+        {1990: 6, 2002: 0},
+    ),
+    Theme(
+        "databases",
+        "query relational index table transaction lock",
+        "query cluster replica shard index stream",
+        {1990: 2, 2006: 4, 2014: 2},
+    ),
+    Theme(
+        "web pages",
+        "page hypertext browser link modem font",
+        "page browser script style framework layout",
+        {1993: 0, 2001: 6, 2014: 2},
+    ),
+    Theme(
+        "file sharing",
+        "music upload peer folder server swarm",
+        "swarm torrent tracker copyright peer film",
+        {1997: 0, 2002: 5, 2010: 0},
+    ),
+    Theme(
+        "telephones",
+        "handset battery antenna ringtone message keypad",
+        "touch camera battery message application screen",
+        {1996: 0, 2009: 6, 2014: 4},
+    ),
+    Theme(
+        "learning machines",
+        "kernel margin classifier feature label rule",
+        "layer gradient network image label training",
+        {2003: 0, 2014: 8},
+    ),
+)
+
+
+class Life(NamedTuple):
+    """Years of birth, peak and end of a theme or topic; the end is None if it is still alive."""
+
+    birth: int
+    peak: int
+    end: int | None
+
+
+class Archive(NamedTuple):
+    """Notes with dates, the theme of each note, and the share of each theme in each year."""
+
+    documents: Documents
+    theme: NDArray[np.int64]
+    shares: NDArray[np.float64]
+
+
+def true_shares() -> NDArray[np.float64]:
+    """Return the share of each theme in each year, (n_years, n_themes).
+
+    Examples
+    --------
+    >>> bool(np.allclose(true_shares().sum(axis=1), 1))
+    True
+    """
+    years = np.arange(FIRST, LAST + 1)
+    weights = [np.interp(years, list(theme.course), list(theme.course.values())) for theme in THEMES]
+    return np.asarray(np.transpose(weights) / np.sum(weights, axis=0)[:, None])
+
+
+def life_of(share: NDArray[np.float64]) -> Life:
+    """Return birth, peak and end of a theme, by the rule of `TemporalVMFMixture.dynamics`.
+
+    Examples
+    --------
+    >>> life_of(np.array([0.0, 0.2, 0.5, 0.04]))
+    Life(birth=1991, peak=1992, end=1992)
+    """
+    alive = np.flatnonzero(share >= _ALIVE * share.max())
+    end = None if alive[-1] == len(share) - 1 else FIRST + int(alive[-1])
+    return Life(FIRST + int(alive[0]), FIRST + int(share.argmax()), end)
+
+
+def make_archive(n_notes: int | None = None, random_state: int = 0) -> Archive:
+    """Generate the archive.
+
+    Parameters
+    ----------
+    n_notes : int, optional
+        `N_NOTES` by default.
+    random_state : int
+
+    Returns
+    -------
+    Archive
+
+    Examples
+    --------
+    >>> archive = make_archive(100)
+    >>> len(archive.documents), archive.shares.shape
+    (100, (25, 6))
+    """
+    n_notes, rng = n_notes or N_NOTES, np.random.default_rng(random_state)
+    shares = true_shares()
+    days = np.arange(f"{FIRST}-01-01", f"{LAST + 1}-01-01", dtype="datetime64[D]")
+    dates = np.sort(rng.choice(days, n_notes))
+    year = dates.astype("datetime64[Y]").astype(np.int64) + 1970 - FIRST
+    theme = (rng.random(n_notes)[:, None] > shares[year].cumsum(axis=1)).sum(axis=1).clip(max=len(THEMES) - 1)
+    texts, common = [], _COMMON.split()
+    for t, k in zip((year / (LAST - FIRST)).tolist(), theme.tolist(), strict=True):
+        own, is_late = rng.random(WORDS_A_NOTE) < _OWN, rng.random(WORDS_A_NOTE) < t
+        early, late = THEMES[k].early.split(), THEMES[k].late.split()
+        kinds = [(late if b else early) if a else common for a, b in zip(own, is_late, strict=True)]
+        texts.append(" ".join(words[rng.integers(len(words))] for words in kinds))
+    names = np.array([one.name for one in THEMES], dtype=object)
+    documents = Documents.from_texts(
+        texts,
+        names[theme],
+        name="generated archive",
+        ids=[f"note {i + 1}" for i in range(n_notes)],
+        fields={FIELD: dates.astype(str).tolist()},
+    )
+    return Archive(documents, theme, shares)
+
+
+def match(theme: NDArray[np.int64], topic: NDArray[np.int64], n: int) -> list[int]:
+    """Return the topic of each of n themes: the one-to-one assignment with the most matching notes.
+
+    Examples
+    --------
+    >>> match(np.array([0, 0, 1, 2, 2]), np.array([1, 1, 2, 0, 0]), 3)
+    [1, 2, 0]
+    """
+    together = np.zeros((n, n), dtype=np.int64)
+    np.add.at(together, (theme, topic), 1)
+    return [int(column) for column in linear_sum_assignment(-together)[1]]
+
+
+def find_topics(archive: Archive) -> tuple[Subject, NDArray[Any], NDArray[np.int64]]:
+    """Fit the model to the texts and dates; return it with its rows, their times and their topics."""
+    vectorizer = LtcVectorizer()
+    X = vectorizer.fit_transform(archive.documents.texts or [])
+    times = read_times(archive.documents, FIELD)
+    model = TemporalVMFMixture(
+        len(THEMES),
+        bins="year",
+        weights="evolving",
+        persistence=PERSISTENCE,
+        n_init=TEMPORAL_STARTS,
+        n_jobs=-1,
+        random_state=0,
+        verbose=1,
+    ).fit(X, times)
+    names = [str(name) for name in vectorizer.feature_names_]
+    return Subject(model, X, archive.documents, names, vectorizer), times, model.predict(X, times)
+
+
+def lives_table(archive: Archive, model: Any, topics: list[int]) -> Table:
+    """Return a table of the themes: years of birth, peak and end, true and found."""
+    lives, rows = model.dynamics(level=_ALIVE), []
+    for number, topic in enumerate(topics):
+        true, life = life_of(archive.shares[:, number]), lives[topic]
+        pairs = zip(true, map(_year, (life.birth, life.peak, life.end)), strict=True)
+        notes = int((archive.theme == number).sum())
+        rows.append((THEMES[number].name, notes, *(f"{a or '-':>4} / {b or '-':<4}" for a, b in pairs)))
+    columns = ("theme", "notes", "born: true / found", "peak: true / found", "end: true / found")
+    return Table(columns, tuple(rows), ("", ",d", "", "", ""))
+
+
+def words_table(model: Any, names: list[str], topics: list[int]) -> Table:
+    """Return a table of the themes: the first words of the topic at its birth and at its end."""
+    lives, rows = model.dynamics(level=_ALIVE), []
+    for number, topic in enumerate(topics):
+        first, last = lives[topic].birth, lives[topic].end or model.times_[-1]
+        words = model.vocabulary(topic, names, n=_TEMPORAL_WORDS, times=[first, last])
+        lines = [f"{_year(one.time)}: {', '.join(word for word, _ in one.features)}" for one in words]
+        cells = [shorten_list(line, _CELL) for line in lines]
+        rows.append((THEMES[number].name, cells[0], cells[-1]))
+    return Table(("theme", "words at its birth", "words at its end, or now"), tuple(rows))
+
+
+def _year(moment: Any) -> int | None:
+    return None if moment is None else int(moment.astype("datetime64[Y]").astype(np.int64)) + 1970
+
+
+def show_time() -> Content:
+    """Generate the archive, find its topics, print both, and return the content of the topics."""
+    start = time.perf_counter()
+    archive = make_archive()
+    subject, times, found = find_topics(archive)
+    model, notes = subject.estimator, archive.documents
+    topics = match(archive.theme, found, len(THEMES))
+    print(lives_table(archive, model, topics), end="\n\n")
+    print(words_table(model, list(subject.names), topics))
+    right = float(np.mean(np.asarray(topics)[archive.theme] == found))
+    print_paragraph(
+        f"This corpus is generated: {len(notes):,} notes of an invented archive, with dates from {FIRST} to {LAST}, "
+        f"on {len(THEMES)} themes whose shares and words change with time. {type(model).__name__} is fitted to the "
+        f"texts and dates, without the themes: {100 * right:.1f}% of the notes are in the topic of their theme "
+        f"(NMI {normalized_mutual_information(archive.theme, found):.3f}). The persistence is {PERSISTENCE}, above "
+        "the default of 0.98: topics that may change faster can join a theme that ends with one that begins. "
+        f"{time.perf_counter() - start:.1f} s."
+    )
+    settings = {
+        "command": "demo",
+        "model": type(model).__name__,
+        "topics": len(THEMES),
+        "over_time": FIELD,
+        "seed": 0,
+    }
+    notice = "This corpus is generated."
+    return topics_content(subject, times, settings=settings, notices=[notice])
