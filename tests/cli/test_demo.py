@@ -12,8 +12,8 @@ from arbora.classify import OneVsRestSVC, RecursiveSVC, TopDownSVC, deciding_wor
 from arbora.cli import main
 from arbora.cli.demo import classifiers as demo_classify
 from arbora.cli.demo import demonstration as demo
+from arbora.cli.demo import demonstration as demo_page
 from arbora.cli.demo import expansion as demo_expand
-from arbora.cli.demo import page as demo_page
 from arbora.cli.demo import topics as demo_time
 from arbora.cli.demo import topics as demo_topics
 from arbora.cli.demo.printing import WIDTH

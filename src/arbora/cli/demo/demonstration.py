@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,16 +21,165 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from arbora._version import __version__
+from arbora.app.answers import predict_with_probability
+from arbora.app.contents.classifier import classifier_content
+from arbora.app.contents.nodes import Subject
+from arbora.app.documents import Documents
+from arbora.app.evaluation import Trial
+from arbora.app.folder import Content, check_target, write_folder
+from arbora.app.text_classifier import TextClassifier
+from arbora.app.topic_model import TopicModel
 from arbora.cli.demo import classifiers as demo_classify
 from arbora.cli.demo import expansion as demo_expand
-from arbora.cli.demo import first_lines as demo_first
-from arbora.cli.demo import page as demo_page
 from arbora.cli.demo import topics as demo_time
 from arbora.cli.demo import topics as demo_topics
-from arbora.cli.demo.printing import heading, print_paragraph, timed
+from arbora.cli.demo.printing import WIDTH, heading, print_paragraph, shorten_list, timed
 from arbora.datasets import Dataset, load_python_docs
+from arbora.explore.page import write_page
+from arbora.metrics import micro_f1
 from arbora.structure import Hierarchy
 from arbora.text import LtcVectorizer
+
+# --- The first lines of the demo: estimators on raw texts, with no arguments, and topics that are edited ----
+
+
+_CLASSIFY = """\
+from arbora import TextClassifier
+
+model = TextClassifier().fit(texts, labels)
+model.predict(["a new text"])
+print(model.choice_text())
+"""
+MOST_TEXTS = 2000  # of the topics that are edited
+N_TOPICS = 8
+_N_WORDS = 5
+
+
+def show_classifier(data: Dataset, sentences: Sequence[str]) -> None:
+    """Train `TextClassifier` on the training texts; print its lines, its choice, its score, and predictions."""
+    assert data.texts_train is not None
+    assert data.texts_test is not None
+    print(_CLASSIFY)
+    start = time.perf_counter()
+    model = TextClassifier(n_jobs=-1).fit(data.texts_train, data.y_train)
+    seconds = time.perf_counter() - start
+    for line in model.choice_text().splitlines():
+        print_paragraph(line)
+    print()
+    for sentence, label in zip(sentences, model.predict(list(sentences)), strict=True):
+        print_paragraph(f"{label!s}: {sentence}")
+    score = micro_f1(data.y_test, model.predict(data.texts_test))
+    print_paragraph(
+        f"Fitted in {seconds:.1f} s; right on {100 * score:.1f}% of the {len(data.texts_test):,} test documents. The "
+        "next sections do by hand, and compare, what these lines do."
+    )
+
+
+def show_editing(texts: Sequence[str]) -> None:
+    """Find a few topics, merge the two that are most alike, name the result, and undo; print topics and lines."""
+    start = time.perf_counter()
+    step = max(1, len(texts) // MOST_TEXTS)
+    model = TopicModel(N_TOPICS, n_jobs=-1, random_state=0).fit(list(texts[::step]))
+    means = np.asarray(model.topics_.means_)
+    alike = means @ means.T - 2 * np.eye(len(means))
+    a, b = sorted(int(k) for k in np.unravel_index(alike.argmax(), alike.shape))
+
+    def show(k: int) -> None:
+        print(shorten_list(f"  {k}  {', '.join(model.top_words(_N_WORDS)[k])}", WIDTH))
+
+    print(f"model = TopicModel({N_TOPICS}).fit(texts)   # the two topics that are most alike:")
+    show(a)
+    show(b)
+    print(f"model.merge([{a}, {b}])")
+    model.merge([a, b])
+    show(a)
+    print(f'model.rename({a}, "one topic"); model.titles()[{a}]')
+    print(f"  {model.rename(a, 'one topic').titles()[a]!r}")
+    print("model.undo()")
+    model.undo()
+    print_paragraph(
+        f"{model.n_topics_} topics again. Edits are kept in the model folder; the page of `arbora explore --serve` "
+        f"has buttons for them. {time.perf_counter() - start:.1f} s."
+    )
+
+
+# --- The model folders and the page of the demo -------------------------------------------------------------
+
+
+PAGE = "index.html"
+CLASSIFIER, TOPICS, TIME, GROUPS = "classifier", "topics", "time", "groups"
+_TITLE = "Arbora demo"
+_BYTES = 4096  # the first bytes of a page contain its generator
+
+
+def check_out(out: str) -> Path:
+    """Check, before the long work, that the folder can be written and no other file is overwritten.
+
+    Examples
+    --------
+    >>> check_out("no/such/folder").name
+    'folder'
+    """
+    folder = Path(out)
+    for name in (CLASSIFIER, TOPICS, TIME, GROUPS):
+        check_target(folder / name)
+    page = folder / PAGE
+    if page.exists() and b'content="Arbora ' not in page.read_bytes()[:_BYTES]:
+        raise ValueError(
+            f"{page} is not a page of Arbora: nothing was changed; give another folder with --out"
+        )
+    return folder
+
+
+def documents_of(data: Dataset) -> Documents:
+    """Return all documents of the corpus, training documents first."""
+    labels = np.asarray(data.y, dtype=object)
+    ids = [f"{label} #{number}" for number, label in enumerate(labels.tolist(), 1)]
+    return Documents.from_texts(data.texts or [], labels, name=data.name, ids=ids)
+
+
+def describe_classifier(
+    data: Dataset, documents: Documents, X: Any, vectorizer: Any, model: Any, baseline: Any
+) -> Content:
+    """Describe the recursive classifier, with the predictions of the flat one as baseline."""
+    assert data.hierarchy is not None
+    n_train = len(data.texts_train or ())
+    tested = np.arange(n_train, len(documents))
+    trial = Trial(
+        data.y_test, predict_with_probability(model, X[n_train:]), list(baseline), tested, n_train, "given"
+    )
+    names = [str(name) for name in vectorizer.feature_names_]
+    settings = {"command": "demo", "model": type(model).__name__, "C": model.C, "seed": 0}
+    return classifier_content(
+        Subject(model, X, documents, names, vectorizer), data.hierarchy, trial, settings=settings
+    )
+
+
+def write_demo(folder: Path, contents: Mapping[str, Content]) -> Path | None:
+    """Write the model folders, and the page if plotly is installed; print where they are."""
+    for name, content in contents.items():
+        write_folder(folder / name, content)
+    folders = [folder / name for name in contents]
+    if find_spec("plotly") is None:
+        print_paragraph(
+            f"The models are in {folder}/. The page needs plotly, which is not installed: "
+            "pip install 'arbora[explore]', and then:"
+        )
+        print(f"  arbora explore {' '.join(map(str, folders))} --out {folder / PAGE}")
+        return None
+    page = write_page(folders, folder / PAGE, title=_TITLE)
+    print(f"{page.resolve()} ({page.stat().st_size / 1e6:.1f} MB)")
+    print_paragraph(
+        "Open it in a browser: the taxonomy with the quality of every node, the topic tree, topics over time, "
+        "known and new groups, and a map of the documents of each. It needs no network. To file new documents in the "
+        "browser:"
+    )
+    print(f"  arbora explore {folder / CLASSIFIER} {folder / TOPICS} --serve")
+    return page
+
+
+# --- ``arbora demo``: from raw text to a page in the browser, on a corpus that every installation has -------
+
 
 SENTENCES = (
     "Solve a large sparse system of linear equations by iteration",
@@ -141,7 +292,7 @@ def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
         f"Arbora {__version__}: file documents into a tree, find topics and new groups, explore all",
         flush=True,
     )
-    folder = demo_page.check_out(out)
+    folder = check_out(out)
 
     heading("Read the corpus")
     with timed(seconds, "read"):
@@ -151,7 +302,7 @@ def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
     assert data.texts_test is not None
     _show_corpus(data, seconds["read"])
     heading("Start: a classifier of texts in five lines")
-    demo_first.show_classifier(data, sentences)
+    show_classifier(data, sentences)
 
     heading("Turn text into numbers")
     with timed(seconds, "vectorise"):
@@ -171,9 +322,9 @@ def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
     heading("What is new? Sentences unlike the corpus")
     demo_topics.show_novelty(topics, vectorizer, sentences, X_test)
     heading("Edit topics: merge, rename, undo")
-    demo_first.show_editing(data.texts_train)
+    show_editing(data.texts_train)
     heading("Discover a tree of topics")
-    documents, X = demo_page.documents_of(data), sp.vstack([X_train, X_test], format="csr")
+    documents, X = documents_of(data), sp.vstack([X_train, X_test], format="csr")
     tree = demo_topics.show_tree(documents, X, vectorizer, data.hierarchy)
     heading("Expand: hide a third of the modules of a package, and find them again")
     branch = demo_classify.largest_branch(
@@ -186,12 +337,12 @@ def demo(sentences: Sequence[str] = (), out: str = "demo") -> None:
     heading("From threads to a cluster: one argument")
     _show_cluster()
     heading("Explore the results")
-    classifier = demo_page.describe_classifier(data, documents, X, vectorizer, model, flat)
+    classifier = describe_classifier(data, documents, X, vectorizer, model, flat)
     contents = {
-        demo_page.CLASSIFIER: classifier,
-        demo_page.TOPICS: tree,
-        demo_page.TIME: over_time,
-        demo_page.GROUPS: groups,
+        CLASSIFIER: classifier,
+        TOPICS: tree,
+        TIME: over_time,
+        GROUPS: groups,
     }
-    demo_page.write_demo(folder, contents)
+    write_demo(folder, contents)
     print(f'\nAll in {time.perf_counter() - start:.0f} s. File your own: arbora demo "a sentence" ...')
