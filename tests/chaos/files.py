@@ -141,7 +141,7 @@ def usual_fit(there: Path) -> tuple[float, np.ndarray]:
 
 def kill_checkpoint(rng: random.Random, folder: Path) -> Outcome:
     seconds, whole = usual_fit(folder.parent / "usual-fit")
-    action = lambda: fit_with_checkpoint(folder / "c", folder / "c.npy")
+    action = lambda: fit_with_checkpoint(folder / "c", folder / "c.npy")  # noqa: E731
     killed = kill_at(action, rng.random() * seconds)
     if finish(action) != 0:
         return Outcome(killed, "the fit cannot be resumed")

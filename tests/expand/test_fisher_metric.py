@@ -32,7 +32,7 @@ def data():
 
 def log_gradients(model, x, step=1e-5):
     """Gradients of log p(c | x) by central differences, n_classes x n_features."""
-    log_proba = lambda z: np.log(model.estimator_.predict_proba(z[None])[0])
+    log_proba = lambda z: np.log(model.estimator_.predict_proba(z[None])[0])  # noqa: E731
     steps = step * np.eye(len(x))
     return np.array([(log_proba(x + e) - log_proba(x - e)) / (2 * step) for e in steps]).T
 
@@ -139,7 +139,7 @@ def test_sparse_rows_and_rows_without_labels(data):
     X, y = data
     labels = np.where(np.arange(150) % 3 > 0, y.astype(object), None)
     model = FisherMetric(LogisticRegression()).fit(sp.csr_array(X), labels)
-    known = FisherMetric(LogisticRegression()).fit(X[labels != None], y[labels != None])
+    known = FisherMetric(LogisticRegression()).fit(X[labels != None], y[labels != None])  # noqa: E711
     np.testing.assert_allclose(model.transform(sp.csr_array(X)), known.transform(X), rtol=1e-3)
     assert model.get_feature_names_out().tolist() == [f"fishermetric{k}" for k in range(3)]
     np.testing.assert_allclose(

@@ -114,7 +114,7 @@ def test_class_shares(data):
     labels = np.where(np.arange(300) % 3 == 0, None, y)
     model = SelfOrganizingMap((2, 3), n_epochs=5).fit(X, labels)
     for unit in range(6):
-        own = labels[(model.labels_ == unit) & (labels != None)]
+        own = labels[(model.labels_ == unit) & (labels != None)]  # noqa: E711
         known = [np.mean(own == name) if len(own) else np.nan for name in model.classes_]
         np.testing.assert_allclose(model.class_shares_[unit], known)
     again = model.fit(X)

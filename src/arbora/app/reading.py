@@ -162,7 +162,7 @@ def _span(times: NDArray[Any], code: str) -> int:
 # csv, tsv   a header line, then one row per document; separated by a comma, semicolon, tab or bar
 # parquet    columns as in csv; needs pandas and pyarrow
 # svmlight   ``label,label index:value ...``, indices from 1: rows of numbers, without text
-# npz        a matrix written by `scipy.sparse.save_npz`, or an array ``X``; optional arrays ``y`` (names), ``ids`` and
+# npz        a matrix of `scipy.sparse.save_npz`, or an array ``X``; optional arrays ``y`` (names), ``ids`` and
 #            ``feature_names``; further arrays with one entry per row are fields
 # ========== ======================================================================================================
 #

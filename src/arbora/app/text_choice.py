@@ -442,7 +442,7 @@ class Search:
         return gain > noise * error
 
 
-# --- The choice of features, cost and model of a `TextClassifier`, by cross-validation on some of the training texts ---
+# --- The choice of features, cost and model, by cross-validation on some of the training texts ---
 
 
 MOST_ROWS = 3000  # texts in the search

@@ -283,7 +283,7 @@ def stacked(parts: Sequence[HeldOut], fine: bool = False) -> HeldOut:
     )
 
 
-# --- Near-ties between classes, resolved by the tree: several classes are about equally probable, some near each other ---
+# --- Near-ties between classes, resolved by the tree ---
 
 
 # Least probability of a candidate, relative to that of the most probable class. Chosen on the sets of the section

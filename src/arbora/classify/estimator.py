@@ -27,8 +27,8 @@ from arbora.structure.hierarchy import append_leaves, restrict
 
 # --- Decisions of a top-down classifier: one score for each edge of the structure, one choice at each node ---
 #
-# All functions work on matrices of edge scores, with the edges of one parent side by side. Loops run over the levels of
-# the structure, never over rows or nodes.
+# All functions work on matrices of edge scores, with the edges of one parent side by side. Loops run over the
+# levels of the structure, never over rows or nodes.
 
 
 def build_routes(hierarchy: Hierarchy, class_nodes: NDArray[np.int64]) -> tuple[Hierarchy, NDArray[np.int64]]:

@@ -63,15 +63,15 @@ from arbora.infer.linear.rows import LinearRows, prepare_rows
 from arbora.kernels.linear.path_margin import Choices
 from arbora.structure import Hierarchy
 
-# --- The regulariser of orthogonal transfer: pairs of nodes and their ancestors, and the signs of their inner products ---
+# --- The regulariser: pairs of nodes and their ancestors, and the signs of their inner products ---
 #
 # With K_ii = 1, K_ij = coupling / sqrt(r_i r_j) for a node and its ancestor (r_i the number of nodes that i is paired
 # with) and |t| = max_{|s| <= 1} s t,
 #
 #     1/2 sum_ij K_ij |w_i.w_j| = max_S 1/2 tr W' M(S) W,        M(S)_ij = K_ij s_ij, positive definite.
 #
-# For given signs the nodes are sums of parts with independent weights, W = P V with P P' = M(S)^-1. For given sums U of
-# rows (W = M^-1 U) a projected quasi-Newton method maximises the dual over the signs. See `orthogonal`.
+# For given signs the nodes are sums of parts with independent weights, W = P V with P P' = M(S)^-1. For given sums
+# U of rows (W = M^-1 U) a projected quasi-Newton method maximises the dual over the signs. See `orthogonal`.
 
 
 _SIGN_STEPS = 15  # quasi-Newton steps on the signs for each sweep over the rows

@@ -32,17 +32,17 @@ from arbora.structure import Hierarchy
 
 # --- Calibrate scores to probabilities with two parameters --------------------------------------------------
 #
-# Multilabel: ``p(class | x) = sigmoid(scale * score + shift)`` with the same parameters for all classes. Single label:
-# the same sigmoids, divided by their sum. With a low shift, these are ``softmax(scale * scores)``, which is stored as a
-# shift of 0; a higher one makes all classes with a high score equally probable, as is right for classifiers that were
-# trained one against the rest. More parameters cannot be learned from thousands of classes with a few documents each.
-# With row weights, the likelihood is weighted, and the smoothing of the targets uses the effective number of rows
-# (Kish: the square of the sum of the weights over the sum of their squares).
+# Multilabel: ``p(class | x) = sigmoid(scale * score + shift)`` with the same parameters for all classes. Single
+# label: the same sigmoids, divided by their sum. With a low shift, these are ``softmax(scale * scores)``, which is
+# stored as a shift of 0; a higher one makes all classes with a high score equally probable, as is right for
+# classifiers that were trained one against the rest. More parameters cannot be learned from thousands of classes
+# with a few documents each. With row weights, the likelihood is weighted, and the smoothing of the targets uses the
+# effective number of rows (Kish: the square of the sum of the weights over the sum of their squares).
 #
-# The scores must come from models that were not trained on the same rows (see `held_out`). The leave-one-out estimate
-# of Jaakkola and Haussler (1999), which subtracts the contribution of a row to its own score, needs no second training
-# but is far too pessimistic with many classes: on 20 newsgroups the mean confidence was 0.46 at an accuracy of 0.86,
-# and on LSHTC-small it found no signal.
+# The scores must come from models that were not trained on the same rows (see `held_out`). The leave-one-out
+# estimate of Jaakkola and Haussler (1999), which subtracts the contribution of a row to its own score, needs no
+# second training but is far too pessimistic with many classes: on 20 newsgroups the mean confidence was 0.46 at an
+# accuracy of 0.86, and on LSHTC-small it found no signal.
 
 
 _LARGEST_LOG_SCALE = 12.0

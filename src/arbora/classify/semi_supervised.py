@@ -355,7 +355,7 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         with Progress(len(rounds) + 1, "rounds", self.verbose) as progress:
             trained = train(labelled)
             progress.update()
-            for factor in rounds:
+            for factor in rounds:  # noqa: B007  (used by train)
                 scores = np.asarray(linear_scores(problem.pool, trained.model, engine), np.float64)
                 scores = np.hstack([-scores, scores]) if scores.shape[1] == 1 else scores
                 before, codes = (

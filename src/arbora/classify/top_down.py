@@ -57,9 +57,9 @@ from arbora.structure import Hierarchy
 
 # --- The most probable class of a tree of linear choices, without the scores of all edges -------------------
 #
-# A best-first search from the root down (see `arbora.kernels.descent`). Its answer is exact: the probability of a node
-# bounds those of all nodes below it. A document opens a few nodes per level, so the time of a prediction grows with the
-# depth of the tree and not with the number of classes.
+# A best-first search from the root down (see `arbora.kernels.descent`). Its answer is exact: the probability of a
+# node bounds those of all nodes below it. A document opens a few nodes per level, so the time of a prediction grows
+# with the depth of the tree and not with the number of classes.
 
 
 _CHUNK_ROWS = 512

@@ -22,9 +22,9 @@ from arbora.structure import Hierarchy, LabelGraph
 
 # --- Labels as columns: encoding of the labels of a user, and decoding of predictions -----------------------
 #
-# A user gives one label per row, a set of labels per row, or an indicator matrix; with a label structure the labels are
-# names of its nodes, leaves or not. `encode_targets` encodes all of them as one indicator over the classes that have
-# data, together with what is needed to return predictions in the same form.
+# A user gives one label per row, a set of labels per row, or an indicator matrix; with a label structure the labels
+# are names of its nodes, leaves or not. `encode_targets` encodes all of them as one indicator over the classes that
+# have data, together with what is needed to return predictions in the same form.
 
 
 SINGLE, SETS, INDICATOR = "single", "sets", "indicator"

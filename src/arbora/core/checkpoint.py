@@ -40,9 +40,9 @@ from arbora.core.files import (
 
 # --- The fingerprint of data and parameters: equal for equal content, different for different content -------
 #
-# Everything is hashed by SHA-256 with a tag for its kind and its length, so that ``["ab"]`` and ``["a", "b"]`` differ.
-# Large arrays are hashed in place, without a copy. Checkpoints and the journals of clusters use it. (A pickle would not
-# do: it also records which equal objects are identical, and which arrays are writable.)
+# Everything is hashed by SHA-256 with a tag for its kind and its length, so that ``["ab"]`` and ``["a", "b"]``
+# differ. Large arrays are hashed in place, without a copy. Checkpoints and the journals of clusters use it. (A
+# pickle would not do: it also records which equal objects are identical, and which arrays are writable.)
 
 
 _CHUNK_BYTES = 1 << 24

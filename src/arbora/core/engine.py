@@ -230,11 +230,11 @@ class SerialEngine:
 # shard is built once, from common data that all shards read and none writes, and from data of its own. It then takes
 # numbered steps, all shards at the same time. Only the arguments and results of steps travel, never the state.
 #
-# A shard is an object of any class; its methods are its steps. An engine that can lose a worker needs two more methods:
-# `state()` returns what must be kept (anything that pickle can hold), and `restore(state)` sets it. A step must depend
-# only on its arguments and the state, and must not change its arguments. Then a shard that died can be built again,
-# restored to its last state and told the steps since, with the same result to the last bit. A shard whose steps depend
-# on their arguments alone sets `keeps_state = False`: no steps are kept for it.
+# A shard is an object of any class; its methods are its steps. An engine that can lose a worker needs two more
+# methods: `state()` returns what must be kept (anything that pickle can hold), and `restore(state)` sets it. A step
+# must depend only on its arguments and the state, and must not change its arguments. Then a shard that died can be
+# built again, restored to its last state and told the steps since, with the same result to the last bit. A shard
+# whose steps depend on their arguments alone sets `keeps_state = False`: no steps are kept for it.
 #
 # `LocalShards` keeps the shards in this process; `arbora.engine.actors` keeps them on a cluster. A solver is written
 # once, for both.

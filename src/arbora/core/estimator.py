@@ -11,8 +11,8 @@ from typing import Any
 # --- The `explore` method of fitted models ------------------------------------------------------------------
 #
 # Models do not import the packages above them. The top-level package sets the function that shows a model
-# (`set_viewer`). That function imports `arbora.explore` at its first call, so that models which are never shown do not
-# import it.
+# (`set_viewer`). That function imports `arbora.explore` at its first call, so that models which are never shown do
+# not import it.
 
 
 _viewers: list[Callable[..., Any]] = []

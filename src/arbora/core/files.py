@@ -26,14 +26,14 @@ from typing import BinaryIO, Protocol
 
 # --- The owner of a temporary file or folder: a process, in its name ----------------------------------------
 #
-# A killed process leaves its temporary files behind. Their names carry a tag, so that the next run can remove them when
-# the owner is dead:
+# A killed process leaves its temporary files behind. Their names carry a tag, so that the next run can remove them
+# when the owner is dead:
 #
 #     .arbora-tmp-<machine>-<process id>-<start of the process>-<random>
 #
-# The machine (its name and its process namespace) matters on shared file systems: nothing is known about the processes
-# of other machines, so their files stay. The start distinguishes a process from an older one with the same id, also
-# before the last boot.
+# The machine (its name and its process namespace) matters on shared file systems: nothing is known about the
+# processes of other machines, so their files stay. The start distinguishes a process from an older one with the
+# same id, also before the last boot.
 
 
 _TAG = re.compile(r"([0-9a-f]{8})-(\d{1,10})-([0-9a-f]{8})-")

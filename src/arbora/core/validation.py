@@ -208,7 +208,7 @@ def _lists(X: Any) -> str | None:
 
 def _keys(X: Any) -> str | None:
     n_axes = len(X.shape)
-    for key in X.keys():
+    for key in X.keys():  # noqa: SIM118 - iterating over a DOK matrix itself gives its rows
         place = key if isinstance(key, tuple) else (key,)
         whole = len(place) == n_axes and all(isinstance(i, int | np.integer) for i in place)
         if not whole or not all(0 <= i < length for i, length in zip(place, X.shape, strict=True)):

@@ -47,7 +47,7 @@ class DataFormatError(ValueError):
         where = str(path) if line is None else f"{path}, line {line}"
         super().__init__(f"{where}: {problem}")
 
-    def __reduce__(self) -> tuple[type["DataFormatError"], tuple[Path, int | None, str, str]]:
+    def __reduce__(self) -> tuple[type[DataFormatError], tuple[Path, int | None, str, str]]:
         return DataFormatError, (self.path, self.line, self.problem, self.reason)
 
 

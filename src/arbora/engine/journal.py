@@ -26,9 +26,9 @@ from arbora.core.files import publish, temporary_file
 
 # --- Objects in memory-mapped files: written atomically, read without copies --------------------------------
 #
-# An object is pickled (protocol 5) with the bytes of its arrays beside it. Arrays are read as views of the mapped file,
-# so that all processes of a machine share one copy, and pages that are never read take no memory. These are files of
-# a run, for the workers of that run; models are saved by `arbora.io`, which needs no pickle.
+# An object is pickled (protocol 5) with the bytes of its arrays beside it. Arrays are read as views of the mapped
+# file, so that all processes of a machine share one copy, and pages that are never read take no memory. These are
+# files of a run, for the workers of that run; models are saved by `arbora.io`, which needs no pickle.
 #
 # Layout: the number of buffers, then their lengths (unsigned 64 bit), then the buffers: the pickle, and the arrays
 # after it. The table and each buffer start at a multiple of 64 bytes.

@@ -48,7 +48,8 @@ from arbora.expand.groups import fit_space, group_moments, read_groups, to_space
 from arbora.expand.transforms.base import Learned, warn_unless_converged
 from arbora.expand.transforms.within_class import whitening
 
-# --- EM of the mixture of rows and labels (MDA2); `arbora.expand.mixture_discriminant` has the model and objective Q ---
+# --- EM of the mixture of rows and labels (MDA2); `arbora.expand.mixture_discriminant` has the model and objective
+# Q ---
 #
 # Statistics add over rows. All clusters share one covariance, so that the scatter of the rows follows from their
 # second moments, which no step changes, and the sums of each cluster.

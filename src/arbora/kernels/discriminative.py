@@ -254,9 +254,9 @@ def adapt(Z, codes, M, gamma, inverse_width, rate, first, n_steps, rng):  # type
 
 # --- Hinge losses of triplets (row, target neighbour, impostor) under a metric A, with the weights of the pairs ---
 #
-# Distances are d(i, l) = q_i + q_l - 2 y_i.z_l with Y = Z A and q_i = y_i.z_i: one product for each pair. Pairs of row
-# i are (i, targets[s]) and (i, impostors[s]) for s in the range of its pointers. A triplet with the slack
-# s = 1 + d(i, j) - d(i, l) costs
+# Distances are d(i, l) = q_i + q_l - 2 y_i.z_l with Y = Z A and q_i = y_i.z_i: one product for each pair. Pairs of
+# row i are (i, targets[s]) and (i, impostors[s]) for s in the range of its pointers. A triplet with the slack s = 1
+# + d(i, j) - d(i, l) costs
 #
 #     0 if s <= 0,      s^2 / (2 h) if s <= h,      s - h / 2 above,
 #

@@ -131,9 +131,9 @@ def pull_classes(parent, class_at, precision, W, first, stop, U):  # type: ignor
 
 # --- Elimination of a sparse symmetric matrix: its elimination tree, the fill-in, columns of an inverse factor ---
 #
-# In the elimination tree of a matrix with the factor L, the parent of column j is the first row below the diagonal in
-# column j of L. It depends on the pattern of the matrix alone and is found in nearly linear time. Column j of L has its
-# entries on the path from j to the root, and column j of the inverse of L fills all of this path.
+# In the elimination tree of a matrix with the factor L, the parent of column j is the first row below the diagonal
+# in column j of L. It depends on the pattern of the matrix alone and is found in nearly linear time. Column j of L
+# has its entries on the path from j to the root, and column j of the inverse of L fills all of this path.
 
 
 @nb.njit(**FAST)

@@ -141,9 +141,9 @@ def expected_calibration_error(
 #
 # .. math:: \mathrm{log\ loss} = -\log p_t, \qquad \mathrm{Brier} = \sum_u (p_u - [u = t])^2 .
 #
-# With several labels, or in a DAG, where a label may have several nodes above it on one level, each node is a decision
-# of its own: both are sums over the nodes of the level. The expected calibration error is that of the most probable
-# node of the level. All values are means over rows.
+# With several labels, or in a DAG, where a label may have several nodes above it on one level, each node is a
+# decision of its own: both are sums over the nodes of the level. The expected calibration error is that of the most
+# probable node of the level. All values are means over rows.
 
 
 _SMALLEST = 1e-15  # probability in a logarithm

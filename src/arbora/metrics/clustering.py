@@ -356,9 +356,9 @@ def discriminative_cost(
 
 # --- Measures of expanded groups: Hungarian accuracy, over all rows, rows of known classes and rows of new ones ---
 #
-# Clusters have no names. Hungarian accuracy assigns each cluster to one class such that most rows are right, and counts
-# them. In the generalised setting one assignment over all rows serves all three figures; an assignment of its own for
-# each part would overestimate a method that mixes known and new classes.
+# Clusters have no names. Hungarian accuracy assigns each cluster to one class such that most rows are right, and
+# counts them. In the generalised setting one assignment over all rows serves all three figures; an assignment of
+# its own for each part would overestimate a method that mixes known and new classes.
 
 
 class ExpansionScores(NamedTuple):

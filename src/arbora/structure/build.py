@@ -232,7 +232,7 @@ FilePath = str | PathLike[str]
 MAX_UNPACKED = 1 << 30  # default limit of the unpacked size of a compressed file, in bytes
 _OPENERS: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
     b"\x1f\x8b": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)),
-    b"\xfd7zXZ\x00": lambda file: cast(IO[bytes], lzma.LZMAFile(file)),
+    b"\xfd7zXZ\x00": lambda file: cast(IO[bytes], lzma.LZMAFile(file)),  # noqa: SIM115
     b"BZh": lambda file: cast(IO[bytes], bz2.BZ2File(file)),
 }
 _RCV1 = re.compile(r"parent:\s*(\S+)\s+child:\s*(\S+)(?:\s+child-description:.*)?")

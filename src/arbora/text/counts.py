@@ -111,7 +111,7 @@ class LtcTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
            [0., 0., 1.]])
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
         "sublinear_tf": ["boolean"],
         "smooth_idf": ["boolean"],
     }

@@ -52,9 +52,9 @@ from arbora.text.tokens import (
 
 # --- Words to columns of a fitted vocabulary, kept from call to call: a stream of documents stems each word once ---
 #
-# `tokenize` numbers, sorts and stems the distinct words of its documents, which a fit needs. To count the words of a
-# vocabulary that is known, the column of each word is enough. `KnownWords` finds the column of a word when it is first
-# seen and remembers it, up to a limit, so that memory is constant.
+# `tokenize` numbers, sorts and stems the distinct words of its documents, which a fit needs. To count the words of
+# a vocabulary that is known, the column of each word is enough. `KnownWords` finds the column of a word when it is
+# first seen and remembers it, up to a limit, so that memory is constant.
 
 
 _MOST = 1 << 17  # words remembered
@@ -170,7 +170,7 @@ class LtcVectorizer(TransformerMixin, BaseEstimator):
     token_pattern : str, default="auto"
         Regular expression of a token; if it has a capturing group, the group is the token. "auto": words of two or
         more letters, digits or underscores, as scikit-learn's ``r"(?u)\b\w\w+\b"``; emoji are tokens too, and text
-        without spaces between words (Chinese, Japanese, Thai) is cut into n-grams, see `arbora.text.languages`. "all":
+        without spaces between words (Chinese, Japanese, Thai) is cut into n-grams. "all":
         also words of one character.
     vocabulary : list of str or None, default=None
         Words or n-grams to use as columns, in this order, instead of learning them. Each is analysed like the

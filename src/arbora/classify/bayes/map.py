@@ -62,9 +62,9 @@ from arbora.infer.tree.problem import MapProblem, TreeProblem
 # --- Most probable weights for given precisions: Newton's method or the dual, chosen before the fit ---------
 #
 # Newton's method stores several dense matrices of features by classes and of rows by classes. The dual stores the
-# multipliers of the pairs of rows and classes, and makes weights block by block of classes. It is used for independent
-# classes with sparse rows if Newton's method would store more than `MOST_NUMBERS` numbers or does not fit into memory,
-# if the classes are in shards, and for weights that are stored as sparse differences.
+# multipliers of the pairs of rows and classes, and makes weights block by block of classes. It is used for
+# independent classes with sparse rows if Newton's method would store more than `MOST_NUMBERS` numbers or does not
+# fit into memory, if the classes are in shards, and for weights that are stored as sparse differences.
 
 
 MOST_NUMBERS = (

@@ -37,15 +37,15 @@ from arbora.structure.hierarchy import append_leaves
 
 # --- Sparse factor of the covariance that a sparse precision gives to some of its nodes ---------------------
 #
-# A precision Q = L D L' gives its nodes the covariance Q^-1 = F'F with F = D^(-1/2) L^-1. Column c of F has an entry
-# for every node on the path from c to the root of the elimination tree (`kernels.elimination`): its size is the sum of
-# the depths of the classes in this tree, which depends on the order of elimination. A narrow band, the aim of many
-# orders, is the worst choice: its tree is a chain, and F is half full. Minimum degree gives low trees on sparse graphs
-# of labels. In postorder, the classes below a node of the tree are consecutive, so that blocks of classes share few
-# parts.
+# A precision Q = L D L' gives its nodes the covariance Q^-1 = F'F with F = D^(-1/2) L^-1. Column c of F has an
+# entry for every node on the path from c to the root of the elimination tree (`kernels.elimination`): its size is
+# the sum of the depths of the classes in this tree, which depends on the order of elimination. A narrow band, the
+# aim of many orders, is the worst choice: its tree is a chain, and F is half full. Minimum degree gives low trees
+# on sparse graphs of labels. In postorder, the classes below a node of the tree are consecutive, so that blocks of
+# classes share few parts.
 #
-# The tree is known before any number is computed: the memory of the factors is computed first, and refused if it is not
-# available.
+# The tree is known before any number is computed: the memory of the factors is computed first, and refused if it is
+# not available.
 
 
 _FACTOR_BYTES = 44  # per entry of L: SuperLU holds L and U, and each is copied

@@ -68,15 +68,16 @@ from arbora.structure import Hierarchy, LabelGraph
 #
 #     min_W  regulariser(W) + C sum_l sum_i loss(y_il w_l.x_i),
 #
-# where the regulariser is the sum over the edges of 1/2 ||w_child - w_parent||^2 (`_linear/coupling.py` has all of its
-# forms, and the *coupling* that interpolates between flat training and the published model), the losses are those of
-# one-vs-rest, and only classes with documents have a loss. On a structure without edges this is exactly the flat model.
+# where the regulariser is the sum over the edges of 1/2 ||w_child - w_parent||^2 (`_linear/coupling.py` has all of
+# its forms, and the *coupling* that interpolates between flat training and the published model), the losses are
+# those of one-vs-rest, and only classes with documents have a loss. On a structure without edges this is exactly
+# the flat model.
 #
-# The inner nodes are eliminated: given the classes, their weights follow in closed form. The solver works on one joint
-# dual over the pairs of documents and classes (`infer/linear/coupled.py`) with a certified duality gap; for the
-# logistic loss on dense rows with few features it is Newton's method (`infer/linear/newton.py`). (Erratum: the
-# published update of a leaf has `a'.x_i - 1 + y w_parent.x_i`; the gradient is `y w.x_i - 1` with the full weights, so
-# that a `y` is missing there.)
+# The inner nodes are eliminated: given the classes, their weights follow in closed form. The solver works on one
+# joint dual over the pairs of documents and classes (`infer/linear/coupled.py`) with a certified duality gap; for
+# the logistic loss on dense rows with few features it is Newton's method (`infer/linear/newton.py`). (Erratum: the
+# published update of a leaf has `a'.x_i - 1 + y w_parent.x_i`; the gradient is `y w.x_i - 1` with the full weights,
+# so that a `y` is missing there.)
 #
 # The bias is the weight of a constant feature: it is regularised, and shared, like any other weight.
 #

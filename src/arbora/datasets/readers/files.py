@@ -68,7 +68,7 @@ def open_bytes(path: str | Path, max_unpacked: int | None = MAX_UNPACKED) -> Ite
         if magic.startswith(b"\x1f\x8b"):
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=raw))
         elif magic == b"\xfd7zXZ\x00":
-            stream = cast(BinaryIO, lzma.LZMAFile(raw))
+            stream = cast(BinaryIO, lzma.LZMAFile(raw))  # noqa: SIM115 - raw is closed by its own with
         elif magic.startswith(b"BZh"):
             stream = cast(BinaryIO, bz2.BZ2File(raw))
         if stream is not raw and max_unpacked is not None:
@@ -105,10 +105,10 @@ def read_chunks(
 
 # --- Encodings of text: found from the content, and errors that name the file and the line ------------------
 #
-# With the encoding "auto" a byte-order mark decides. Without one, bytes that are valid UTF-8 are UTF-8; bytes with a
-# NUL at every second place are UTF-16; other text is cp1252, the Western encoding of Windows (latin-1 for the five
-# bytes that cp1252 lacks). Text of other scripts in an old encoding has far more bytes above 127 than Western text. It
-# is refused, since cp1252 would give wrong letters: name its encoding.
+# With the encoding "auto" a byte-order mark decides. Without one, bytes that are valid UTF-8 are UTF-8; bytes with
+# a NUL at every second place are UTF-16; other text is cp1252, the Western encoding of Windows (latin-1 for the
+# five bytes that cp1252 lacks). Text of other scripts in an old encoding has far more bytes above 127 than Western
+# text. It is refused, since cp1252 would give wrong letters: name its encoding.
 
 
 AUTO = "auto"

@@ -206,7 +206,8 @@ def start_labels(X: Array, init: Any, n_clusters: int, rng: np.random.Generator)
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-# --- Collapsed Gibbs sampling of partitions: Dirichlet-process and finite mixtures of Gaussians, also with margins ---
+# --- Collapsed Gibbs sampling of partitions: Dirichlet-process and finite mixtures of Gaussians, also with margins
+# ---
 
 
 _SPARE_SLOTS = 8  # for new clusters in a sweep, before the arrays have to grow

@@ -32,13 +32,14 @@ if TYPE_CHECKING:
 
 # --- Halves of the words of documents: how much a part of a document says about the rest of it --------------
 #
-# The features of a row (the words of a text) are divided at random into two halves A and B, each scaled to unit length.
-# The components of the halves, :math:`z_A` and :math:`z_B`, come from different words of the same document. Components
-# that describe subjects agree; components that describe accidents of single words do not. This measures two things:
+# The features of a row (the words of a text) are divided at random into two halves A and B, each scaled to unit
+# length. The components of the halves, :math:`z_A` and :math:`z_B`, come from different words of the same document.
+# Components that describe subjects agree; components that describe accidents of single words do not. This measures
+# two things:
 #
-# **The number of components.** :math:`M(K) = \mathrm{MI}(z_A; z_B) - E[\mathrm{MI}]`, the mutual information minus the
-# value that is expected by chance, grows with K as long as components describe subjects, and falls when a component is
-# too narrow for half of a document. See `selection`.
+# **The number of components.** :math:`M(K) = \mathrm{MI}(z_A; z_B) - E[\mathrm{MI}]`, the mutual information minus
+# the value that is expected by chance, grows with K as long as components describe subjects, and falls when a
+# component is too narrow for half of a document. See `selection`.
 #
 # **The temperature of probabilities.** A text has far fewer degrees of freedom than features, so that posterior
 # probabilities of a mixture are nearly all 0 or 1. Let :math:`j_{ik}` be the log-joint of half A of document i and
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
 #
 # .. math:: \frac1n \sum_i \max_k p_{ik}(T) = \frac1n \sum_i [z_{A_i} = z_{B_i}],
 #
-# for documents that the mixture was not fitted to: a component that half of a document has with probability 0.7 is that
-# of the other half in about 7 of 10 documents. The most probable component is the same at any T.
+# for documents that the mixture was not fitted to: a component that half of a document has with probability 0.7 is
+# that of the other half in about 7 of 10 documents. The most probable component is the same at any T.
 
 
 Labels = NDArray[np.int64]

@@ -418,7 +418,8 @@ def fit_spectral(
     )
 
 
-# --- Clusterers that are made of sums over rows: k-means, Gaussians with one covariance, von Mises-Fisher components ---
+# --- Clusterers that are made of sums over rows: k-means, Gaussians with one covariance, von Mises-Fisher
+# components ---
 
 
 NO_LABELS: NDArray[np.int64] = np.zeros(0, np.int64)

@@ -248,7 +248,8 @@ class MetricTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return len(self.components_)
 
 
-# --- Choosing without labels of the new groups: hide some known groups, cluster their rows, compare with the labels ---
+# --- Choosing without labels of the new groups: hide some known groups, cluster their rows, compare with the labels
+# ---
 
 
 Value = TypeVar("Value")

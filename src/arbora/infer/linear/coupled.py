@@ -73,10 +73,10 @@ from arbora.kernels.triples import from_triples, subtract_triples, to_triples
 
 # --- The state of a coupled fit, and its pieces in a checkpoint ---------------------------------------------
 #
-# A fit proceeds in rounds; a round visits every block of classes once. The shared parts are saved when a round starts,
-# the multipliers of a block when it has been visited. Pieces of odd and even rounds have different names, so that the
-# start of a round stays available until the next round has started. An interrupted fit continues in its last round,
-# without repeating finished visits, and ends with the same bits.
+# A fit proceeds in rounds; a round visits every block of classes once. The shared parts are saved when a round
+# starts, the multipliers of a block when it has been visited. Pieces of odd and even rounds have different names,
+# so that the start of a round stays available until the next round has started. An interrupted fit continues in its
+# last round, without repeating finished visits, and ends with the same bits.
 
 
 _MOST_RESTRICTED = 10  # rounds over the candidates between two over all rows
@@ -276,15 +276,14 @@ class RoundPieces:
 
 # --- Updates of the parts that classes share, from changes of the multipliers of blocks ---------------------
 #
-# When the multipliers of the classes of a block (times their signs) change by D, rows by classes, the shared parts that
-# the block sees change by mix (D'X). Classes with the same shares in all of these parts form a group, and their changes
-# are added up first: in a tree a block of 32 classes has a few groups. The product is computed from the left or from
-# the right, whichever costs less:
+# When the multipliers of the classes of a block (times their signs) change by D, rows by classes, the shared parts
+# that the block sees change by mix (D'X). Classes with the same shares in all of these parts form a group, and
+# their changes are added up first: in a tree a block of 32 classes has a few groups. The product is computed from
+# the left or from the right, whichever costs less:
 #
 # - (mix D') X walks the changed rows once for every part. Best for long sparse rows and few parts, such as the nodes
-#   above the leaves of a tree.
-# - mix (D'X) walks them once for every group, into a dense matrix of the block, which is then added to all parts. Best
-#   for few features or many parts: in a dense graph a block sees nearly all parts.
+# above the leaves of a tree. - mix (D'X) walks them once for every group, into a dense matrix of the block, which
+# is then added to all parts. Best for few features or many parts: in a dense graph a block sees nearly all parts.
 #
 # The batch of blocks is chosen so that these matrices need no more memory than the weights of the blocks did during
 # their visit, and the changes no more than some megabytes. Each part is updated by one thread, blocks in their order,

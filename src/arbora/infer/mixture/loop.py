@@ -222,10 +222,10 @@ def best_of(fit: Callable[[int], MixtureFit], n_init: int, engine: Engine) -> Mi
 
 # --- Rows of a mixture in shards: only parameters and sums travel, never rows -------------------------------
 #
-# An iteration sends the scores to all shards, `n_features x n_components` numbers. Each shard returns as many for 2, 4,
-# 8, ... shards, and a few times as many otherwise. The sums of chunks are added along a fixed binary tree over the
-# chunks (`arbora.infer.tree_sum`), which depends on the data alone: the result has the same bits for any number of
-# shards. Without shards the sums are added in another order and differ by rounding.
+# An iteration sends the scores to all shards, `n_features x n_components` numbers. Each shard returns as many for
+# 2, 4, 8, ... shards, and a few times as many otherwise. The sums of chunks are added along a fixed binary tree
+# over the chunks (`arbora.infer.tree_sum`), which depends on the data alone: the result has the same bits for any
+# number of shards. Without shards the sums are added in another order and differ by rounding.
 
 
 Counted = tuple[Stats, float]

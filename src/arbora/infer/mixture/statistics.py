@@ -29,9 +29,9 @@ from arbora.kernels.mixture import (
 
 # --- The E-step for dense rows: products of matrices over blocks of rows that stay in the cache -------------
 #
-# Rows are an array, or an object whose slices are arrays: it has `shape`, `dtype`, `dense = True` and `about`, which
-# identifies it, and makes its rows on request (rows of a file, rows after a map). Blocks are computed in the precision
-# of the rows and added in double precision.
+# Rows are an array, or an object whose slices are arrays: it has `shape`, `dtype`, `dense = True` and `about`,
+# which identifies it, and makes its rows on request (rows of a file, rows after a map). Blocks are computed in the
+# precision of the rows and added in double precision.
 
 
 Matrix = NDArray[Any]
@@ -166,8 +166,8 @@ class WeightedRows(NamedTuple):
     """Rows of a mixture and their weights, in the working precision.
 
     X is a CSR array, or an object for rows in a file: it has `shape`, `dtype`, `nnz` and `indptr` of a CSR array, and
-    `X[chunk]` is a CSR array in memory. Dense rows: see `arbora.infer.mixture.statistics`. `table` holds the rows prepared
-    for many E-steps. `remote` computes the statistics of rows that are also on the workers of a cluster.
+    `X[chunk]` is a CSR array in memory. Dense rows: see above. `table` holds the rows prepared for
+    many E-steps. `remote` computes the statistics of rows that are also on the workers of a cluster.
     """
 
     X: Any

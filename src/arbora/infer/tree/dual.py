@@ -295,7 +295,8 @@ class TreeDual:
 # ten thousand classes are 10^10 numbers. Nothing here needs one.
 #
 # - The parts v_n of a solution are the differences of the nodes from their parents times sqrt(a_n). For given weights
-#   of the classes they are those with the smallest prior, since v = F u for some u: the conditional means of all nodes.
+# of the classes they are those with the smallest prior, since v = F u for some u: the conditional means of all
+# nodes.
 # - The precisions need, for every node, only sums over the weights: the squared difference, and the Laplace variances
 #
 #       1 / (s_n + h_nj),    s_n = a_n + precisions of the children,    h_cj = sum_i r_i x_ij^2 p_ic (1 - p_ic),

@@ -67,17 +67,18 @@ from arbora.kernels.linear.trees import rows_times_covariance, sweep_logistic_tr
 # --- A start for Newton's method close to the optimum: sparse rows, one precision per node ------------------
 #
 # With the precisions that text has, Newton's method alone takes most of its steps on the way from base rates to the
-# neighbourhood of the optimum. A few sweeps of coordinate ascent in the dual get there at the cost of a few products
-# (`kernels.linear.softmax_tree`, `kernels.linear.logistic_tree`). The dual is soon near its optimum; the weights lag
-# behind, and Newton's method ends in a few steps what sweeps alone do slowly. On the Python documentation (5,644 rows,
-# 9,496 features, 405 classes, precisions of the prior), objective and processor seconds of one thread:
+# neighbourhood of the optimum. A few sweeps of coordinate ascent in the dual get there at the cost of a few
+# products (`kernels.linear.softmax_tree`, `kernels.linear.logistic_tree`). The dual is soon near its optimum; the
+# weights lag behind, and Newton's method ends in a few steps what sweeps alone do slowly. On the Python
+# documentation (5,644 rows, 9,496 features, 405 classes, precisions of the prior), objective and processor seconds
+# of one thread:
 #
 #     softmax                12 sweeps     119.3 in 1.4 s        then 33 products     97.4 in 3.4 s
 #     independent classes    17 sweeps     201.4 in 2.0 s        then 88 products    148.9 in 7.8 s
 #
-# Sweeps may go on with other precisions (`TreeSweeps.couple`), since their probabilities are feasible for any. Partial
-# MAP learns the first precisions from them alone. When Newton's method then begins, after 25 sweeps of independent
-# classes, it takes 41 products.
+# Sweeps may go on with other precisions (`TreeSweeps.couple`), since their probabilities are feasible for any.
+# Partial MAP learns the first precisions from them alone. When Newton's method then begins, after 25 sweeps of
+# independent classes, it takes 41 products.
 
 
 _MAX_SWEEPS, _FEWEST_SWEEPS = 30, 3
@@ -240,7 +241,8 @@ def sweep_start(problem: MapProblem, engine: Engine) -> Matrix:
     return sweeps.weights()
 
 
-# --- Maximum a posteriori weights of all nodes of a tree of classes, for hierarchical Bayesian logistic regression ---
+# --- Maximum a posteriori weights of all nodes of a tree of classes, for hierarchical Bayesian logistic regression
+# ---
 
 
 _MAX_DENSE = 2**26  # numbers in sparse rows that are converted to dense ones, if features are few

@@ -30,10 +30,11 @@ from arbora.kernels.gibbs.normal_wishart import (
 
 # --- Collapsed Gibbs sweeps over the labels of rows: Dirichlet-process and finite mixtures of Gaussians -----
 #
-# A row leaves its cluster and joins cluster k with probability proportional to n_k t_k(x), or (alpha / K + n_k) t_k(x)
-# if the number K of clusters is fixed, and a new one with probability proportional to alpha t_0(x); t is the Student
-# density of `normal_wishart`. The margin multiplies these by exp(-2 c h) of `arbora.infer.mcmc.max_margin`, for the row
-# itself and, where a cluster opens or closes, for all rows: every row then has one more or one fewer competitor.
+# A row leaves its cluster and joins cluster k with probability proportional to n_k t_k(x), or (alpha / K + n_k)
+# t_k(x) if the number K of clusters is fixed, and a new one with probability proportional to alpha t_0(x); t is the
+# Student density of `normal_wishart`. The margin multiplies these by exp(-2 c h) of `arbora.infer.mcmc.max_margin`,
+# for the row itself and, where a cluster opens or closes, for all rows: every row then has one more or one fewer
+# competitor.
 #
 # The projections of new clusters come from a pool of draws from their prior. The projection of a cluster that closes
 # takes a random place of the pool, and one that is used is replaced by a new draw (Favaro and Teh 2013, Reuse).
@@ -302,14 +303,14 @@ def sweep_labels_margin(  # type: ignore[no-untyped-def]
 
 # --- Sequentially allocated merge-split moves (Dahl 2005) of Gaussian clusters, with or without margins -----
 #
-# Two rows are drawn. If they share a cluster, a split is proposed: each of the two starts a cluster, and the other rows
-# join one of them in random order, with probability proportional to n t(x). If they do not, the merge of their clusters
-# is proposed. The move is accepted with the ratio of the posterior to the probability of the allocation. A split of a
-# Dirichlet-process mixture draws the projection of the new cluster from its prior, which cancels; with a fixed number
-# of clusters it takes one of the clusters without rows.
+# Two rows are drawn. If they share a cluster, a split is proposed: each of the two starts a cluster, and the other
+# rows join one of them in random order, with probability proportional to n t(x). If they do not, the merge of their
+# clusters is proposed. The move is accepted with the ratio of the posterior to the probability of the allocation. A
+# split of a Dirichlet-process mixture draws the projection of the new cluster from its prior, which cancels; with a
+# fixed number of clusters it takes one of the clusters without rows.
 #
-# Reference: D. Dahl (2005). Sequentially-allocated merge-split sampler for conjugate and nonconjugate Dirichlet process
-# mixture models. Technical report, Texas A&M University.
+# Reference: D. Dahl (2005). Sequentially-allocated merge-split sampler for conjugate and nonconjugate Dirichlet
+# process mixture models. Technical report, Texas A&M University.
 
 
 @nb.njit(**EXACT)

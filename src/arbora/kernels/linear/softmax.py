@@ -244,8 +244,8 @@ def prox_softmax(S, step, L, first, stop, most, enough):  # type: ignore[no-unty
 #
 #     (n_classes/2 - 1) b - sum_n log(2 cosh(x_n/2)),
 #
-# concave in the shift b. One pass over the classes of a row gives its value, slope and curvature, with one exponential
-# per class and one logarithm for all of them, that of a product of numbers between 1 and 2.
+# concave in the shift b. One pass over the classes of a row gives its value, slope and curvature, with one
+# exponential per class and one logarithm for all of them, that of a product of numbers between 1 and 2.
 
 
 _LONGEST = 10.0  # Newton's step over the safe one: slope over the curvature with fixed widths, never too long

@@ -25,8 +25,8 @@ from arbora.kernels.products import FAST, add_row
 
 # --- Softmax of the classes of a tree, row by row: coordinate ascent in the dual with the exact step of a row ---
 #
-# The problem is that of `softmax`, with the covariance K of the weights of the classes given by a tree: K_kl is the sum
-# of the variances v_n of the nodes n above (or at) both k and l. The weights themselves are updated,
+# The problem is that of `softmax`, with the covariance K of the weights of the classes given by a tree: K_kl is the
+# sum of the variances v_n of the nodes n above (or at) both k and l. The weights themselves are updated,
 #
 #     W = sum_i c_i x_i (K (e_y - p_i))',
 #
@@ -35,9 +35,9 @@ from arbora.kernels.products import FAST, add_row
 #
 #     log p + q K p = s + q K p(old) - nu,        sum_k p_k = 1.
 #
-# The bound of `softmax` adds up whole families, and its steps are as many times too short. Here Newton's method solves
-# for all logarithms and nu together: the linear system is that of a tree, and one pass up and one pass down solve it.
-# If a step does not increase the dual it is halved, so the dual never falls.
+# The bound of `softmax` adds up whole families, and its steps are as many times too short. Here Newton's method
+# solves for all logarithms and nu together: the linear system is that of a tree, and one pass up and one pass down
+# solve it. If a step does not increase the dual it is halved, so the dual never falls.
 #
 # Nodes are in topological order; node 0 is above all others and has no variance, since it moves all scores alike.
 # `place` is the node of each class.
@@ -205,7 +205,8 @@ def sweep_softmax_tree(  # type: ignore[no-untyped-def]
     return total_loss, total_norm / 2, total_gap
 
 
-# --- Independent logistic classes of a tree, row by row: coordinate ascent in the dual with the exact step of a row ---
+# --- Independent logistic classes of a tree, row by row: coordinate ascent in the dual with the exact step of a row
+# ---
 
 
 @nb.njit(**FAST)
