@@ -55,8 +55,8 @@ print(json.dumps(found))
 SHARE = (
     WORK.split("def shortest")[0].replace("from arbora.io import load, save", "from arbora.io import load")
     + """
-from arbora.core.input.sparse_structure import check_structure
-from arbora.core.input.validation import check_size, sum_of_squares
+from arbora.core.validation import check_structure
+from arbora.core.validation import check_size, sum_of_squares
 def shortest(call, repeats):
     call()
     times = []

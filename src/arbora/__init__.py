@@ -11,6 +11,7 @@ from typing import Any
 from arbora._version import __version__
 from arbora.checked_kernels import check_kernels, is_checked
 from arbora.core.estimator import set_viewer
+from arbora.core.running import running
 
 _PACKAGES = (
     "app",
@@ -35,7 +36,7 @@ _MODELS = {  # of raw texts
     "TopicModel": "arbora.app.topic_model",
 }
 
-__all__ = ["__version__", *_MODELS, *_PACKAGES]
+__all__ = ["__version__", "running", *_MODELS, *_PACKAGES]
 
 
 def _view(model: Any, *arguments: Any, **options: Any) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import arbora.text.known_words as known_words
+import arbora.text.ltc as known_words
 from arbora.text import LtcVectorizer
 from arbora.text.counts import ltc_rows
 from arbora.text.tokens import tokenize

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.arrays import Array, Matrix
 from arbora.classify import deciding_words, explain
 from arbora.core.chunks import split
 from arbora.core.validation import check_structure
@@ -44,7 +45,7 @@ class Predictions(NamedTuple):
     labels: list[Any]
     probability: list[Any]
     likeliest: list[Any]
-    confidence: NDArray[np.float64]
+    confidence: Array
 
 
 def chunks(n_rows: int, n_columns: int) -> list[slice]:
@@ -235,7 +236,7 @@ def whole_words(words: Sequence[tuple[str, float]], n_words: int) -> list[tuple[
     return list(whole or words)[:n_words]
 
 
-def topic_probabilities(model: Any, X: Any, times: Any = None) -> NDArray[np.float64]:
+def topic_probabilities(model: Any, X: Any, times: Any = None) -> Array:
     """Return the probabilities of the topics (tree: of all nodes); for k-means, 1 for the nearest centre.
 
     Topics over time use the times of the rows, or the last time bin if no times are given.
@@ -256,7 +257,7 @@ def topic_probabilities(model: Any, X: Any, times: Any = None) -> NDArray[np.flo
     return np.asarray(np.eye(model.n_clusters)[model.predict(X)])
 
 
-def topic_means(model: Any) -> NDArray[Any]:
+def topic_means(model: Any) -> Matrix:
     """Return the mean directions of the topics (tree: of all nodes), averaged over time, or the cluster centres."""
     if not hasattr(model, "means_"):
         return np.asarray(model.cluster_centers_)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from arbora.arrays import Matrix
 from arbora.core.estimator import warn_caller
 from arbora.core.labels import is_missing
 from arbora.datasets.base import DataFormatError, label_names
@@ -60,7 +60,7 @@ class Documents:
     X: Any = None
     hierarchy: Hierarchy | None = None
     fields: dict[str, list[Any]] = field(default_factory=dict)
-    feature_names: NDArray[Any] | None = None
+    feature_names: Matrix | None = None
     skipped: SkippedRecords = field(default_factory=SkippedRecords)
 
     @classmethod
@@ -213,7 +213,7 @@ def as_documents(texts: Any, y: Any = None, name: str = "texts") -> Documents:
     return Documents.from_texts([str(text) for text in values], y, name=name)
 
 
-def as_stamps(times: Any, over_time: Any) -> NDArray[Any] | None:
+def as_stamps(times: Any, over_time: Any) -> Matrix | None:
     """Return times as numbers or dates."""
     if times is None:
         return None

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arbora.app.answers import Predictions, predict_with_probability
 from arbora.app.documents import Documents
 from arbora.app.folder import Folder, FolderError
 from arbora.app.labels import check_labels, rooted_tree
 from arbora.app.text_rows import transform_rows
+from arbora.arrays import Ints
 from arbora.metrics import (
     calibration_by_level,
     expected_calibration_error,
@@ -61,7 +61,7 @@ class Trial(NamedTuple):
     truth: Any
     predictions: Predictions
     baseline: list[Any] | None
-    documents: NDArray[np.int64]
+    documents: Ints
     n_train: int | None
     how: str
     calibration: Table | None = None
@@ -198,9 +198,7 @@ def _nodes(truth: Any, found: Any, baseline: Any, hierarchy: Hierarchy) -> list[
     ]
 
 
-def _confusions(
-    truth: Any, found: Any, hierarchy: Hierarchy, documents: NDArray[np.int64]
-) -> list[dict[str, Any]]:
+def _confusions(truth: Any, found: Any, hierarchy: Hierarchy, documents: Ints) -> list[dict[str, Any]]:
     """Pairs of a missed label and a wrong label of the same document, most frequent first."""
     pairs: Counter[tuple[Any, Any]] = Counter()
     support: Counter[Any] = Counter()

@@ -30,6 +30,7 @@ from arbora.app.contents.topics import without_empty
 from arbora.app.documents import Documents, join_documents
 from arbora.app.folder import Content
 from arbora.app.text_rows import TextOptions, feature_names, fit_rows
+from arbora.arrays import Array, Matrix
 from arbora.core.estimator import warn_caller
 from arbora.datasets.base import ROOT, name_array
 from arbora.expand import ExpandClusters
@@ -99,7 +100,7 @@ class ExpandedDocuments(NamedTuple):
     vectorizer: LtcVectorizer | None
     documents: Documents
     X: Any
-    probability: NDArray[np.float64]
+    probability: Array
     plan: list[PlannedDocument]
     options: ExpansionOptions
     notices: list[str]
@@ -222,11 +223,11 @@ def _one_pile(documents: Documents, unsorted: Documents | None) -> Documents:
     return documents
 
 
-def _unlabelled(y: NDArray[Any]) -> NDArray[np.bool_]:
+def _unlabelled(y: Matrix) -> NDArray[np.bool_]:
     return np.array([label is None for label in y.tolist()], bool)
 
 
-def _probabilities(estimator: ExpandClusters, X: Any, y: NDArray[Any]) -> NDArray[np.float64]:
+def _probabilities(estimator: ExpandClusters, X: Any, y: Matrix) -> Array:
     """Probability of the group that each row is in; 1 where the label was given."""
     column_of = {name: column for column, name in enumerate(estimator.classes_.tolist())}
     columns = np.array([column_of[name] for name in estimator.labels_.tolist()], np.int64)
@@ -235,7 +236,7 @@ def _probabilities(estimator: ExpandClusters, X: Any, y: NDArray[Any]) -> NDArra
 
 
 def _plan(
-    estimator: ExpandClusters, documents: Documents, probability: NDArray[np.float64], sure: float
+    estimator: ExpandClusters, documents: Documents, probability: Array, sure: float
 ) -> list[PlannedDocument]:
     known = set(estimator.known_classes_.tolist())
     return [

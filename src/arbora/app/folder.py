@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora._version import __version__
+from arbora.arrays import Matrix
 from arbora.core.estimator import Explorable
 from arbora.core.files import HashingWriter, publish_folder, temporary_folder, write_synced
 from arbora.datasets.base import DataFormatError
@@ -186,7 +187,7 @@ def check_documents(documents: list[Any], n_nodes: int) -> list[dict[str, Any]]:
     return documents
 
 
-def check_positions(name: str, positions: NDArray[Any], n_rows: int) -> NDArray[np.float32]:
+def check_positions(name: str, positions: Matrix, n_rows: int) -> NDArray[np.float32]:
     """Check positions on the map and return them."""
     _require(positions.shape == (n_rows, 3) and positions.dtype.kind == "f", f"{name!r} has a wrong shape")
     return positions.astype(np.float32, copy=False)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arbora.app.documents import Documents, drop_duplicates
+from arbora.arrays import Matrix
 from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Progress
 from arbora.datasets.base import ROOT, DataFormatError, path_edges
@@ -41,7 +41,7 @@ BAD_TIME = "the time is no number and no date"
 _UNITS = {"year": "Y", "month": "M", "day": "D"}
 
 
-def read_times(documents: Documents, field: str) -> NDArray[Any]:
+def read_times(documents: Documents, field: str) -> Matrix:
     """Read the times of documents from a field: numbers if all values are numbers, dates otherwise.
 
     Parameters
@@ -106,7 +106,7 @@ def _no_time(documents: Documents, field: str, row: int) -> DataFormatError:
     return DataFormatError(*documents.places[row], problem, BAD_TIME)
 
 
-def _as_dates(values: list[Any]) -> NDArray[Any]:
+def _as_dates(values: list[Any]) -> Matrix:
     dates = np.empty(len(values), dtype="datetime64[s]")
     for row, value in enumerate(values):
         try:
@@ -124,7 +124,7 @@ def _as_number(value: Any) -> float | None:
     return number if number is not None and np.isfinite(number) else None
 
 
-def choose_bins(times: NDArray[Any], bins: str | int | None = None) -> str | int | None:
+def choose_bins(times: Matrix, bins: str | int | None = None) -> str | int | None:
     """Choose the time bins: those given, or one per distinct time if these are few, or calendar units, or equal bins.
 
     Examples
@@ -145,7 +145,7 @@ def choose_bins(times: NDArray[Any], bins: str | int | None = None) -> str | int
     return MOST_BINS
 
 
-def _span(times: NDArray[Any], code: str) -> int:
+def _span(times: Matrix, code: str) -> int:
     low, high = (times.min(), times.max())
     return int((high.astype(f"datetime64[{code}]") - low.astype(f"datetime64[{code}]")).astype(np.int64)) + 1
 

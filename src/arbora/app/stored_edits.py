@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from arbora.app.contents.nodes import N_REPRESENTATIVES, N_WORDS, topic_titles
 from arbora.app.contents.positions import mean_positions
@@ -33,6 +32,7 @@ from arbora.app.folder import Content, Folder, FolderError, open_folder, write_f
 from arbora.app.text_rows import feature_names
 from arbora.app.topic_edits import Merge, columns_after
 from arbora.app.topic_model import TopicModel
+from arbora.arrays import Ints, Matrix
 
 FORMAT, VERSION = "arbora-edits", 1
 MOST_EDITS = 1_000
@@ -189,8 +189,8 @@ def _leaves(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _moved(
-    model: TopicModel, done: int, topics: NDArray[np.int64], sizes: NDArray[Any], texts: Sequence[str]
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    model: TopicModel, done: int, topics: Ints, sizes: Matrix, texts: Sequence[str]
+) -> tuple[Ints, Matrix]:
     """Move documents and sizes by the edits after the first `done`; a split divides as it does the documents."""
     for edit in model.edits_[done:]:
         groups = columns_after(edit, len(sizes))
@@ -212,9 +212,7 @@ def _moved(
     return topics, sizes
 
 
-def _content(
-    folder: Folder, kept: dict[str, Any], model: TopicModel, topics: NDArray[np.int64], sizes: NDArray[Any]
-) -> Content:
+def _content(folder: Folder, kept: dict[str, Any], model: TopicModel, topics: Ints, sizes: Matrix) -> Content:
     estimator = model.topics_
     words, terms, leaves = model._node_words(estimator)
     found = topics_of(estimator, sp.csr_array((0, estimator.n_features_in_)))

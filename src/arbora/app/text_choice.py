@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from arbora.app.classifiers import FLAT, ClassifierOptions, make_classifier
 from arbora.app.text_rows import TextOptions, make_vectorizer
+from arbora.arrays import Array, Ints
 from arbora.core.folds import deal_folds, take_per_group
 from arbora.structure import Hierarchy
 from arbora.text import LtcVectorizer
@@ -47,11 +47,11 @@ class Labels:
             self.y = [list(one) for one in values] if self.sets else np.asarray(y)
         self.several = self.matrix or self.sets
 
-    def take(self, rows: NDArray[np.int64]) -> Any:
+    def take(self, rows: Ints) -> Any:
         """Return the labels of rows, in the form of y."""
         return [self.y[row] for row in rows.tolist()] if not self.matrix and self.sets else self.y[rows]
 
-    def groups(self) -> NDArray[np.int64]:
+    def groups(self) -> Ints:
         """Return the class of each row as a number, in the order of `classes`; 0 for several labels."""
         if self.several:
             n_rows = self.y.shape[0] if self.matrix else len(self.y)
@@ -62,7 +62,7 @@ class Labels:
         """Return the names of the groups; one for several labels."""
         return [None] if self.several else np.unique(self.y.astype(str)).tolist()
 
-    def scores(self, rows: NDArray[np.int64], found: Any) -> NDArray[np.float64]:
+    def scores(self, rows: Ints, found: Any) -> Array:
         """Return the score of each prediction: 1 for the right label, or the F1 of the sets of labels."""
         if not self.several:
             return np.asarray(self.y[rows] == found, np.float64)
@@ -294,7 +294,7 @@ class SplitTexts:
         """Whether the texts have few words."""
         return self.length <= SHORT
 
-    def fit(self, recipe: Recipe, rows: NDArray[np.int64] | None = None) -> tuple[LtcVectorizer, Any]:
+    def fit(self, recipe: Recipe, rows: Ints | None = None) -> tuple[LtcVectorizer, Any]:
         """Return the fitted vectorizer of a recipe, and the rows of all or of some texts."""
         tokens = self.tokens if rows is None else take_documents(self.tokens, rows)
         vectorizer = recipe.vectorizer(self.language)
@@ -377,11 +377,11 @@ class Search:
         sizes = np.bincount(groups)
         n_classes = np.count_nonzero(sizes)
         self.weights = (1 - _BY_CLASS) / len(groups) + _BY_CLASS / (n_classes * sizes[groups])
-        self.scores: dict[Candidate, NDArray[np.float64]] = {}
+        self.scores: dict[Candidate, Array] = {}
         self.untried: list[Candidate] = []  # for want of work
         self._rows: dict[Recipe | None, Any] = {}  # of the last two recipes: two candidates race
 
-    def test(self, one: Candidate, n_folds: int = 1) -> NDArray[np.float64]:
+    def test(self, one: Candidate, n_folds: int = 1) -> Array:
         """Test a candidate on the first folds; return the scores of the texts, NaN in other folds."""
         scores = self.scores.setdefault(one, np.full(len(self.fold_of), np.nan))
         options = ClassifierOptions(one.model, one.C, one.coupling, self.n_jobs, self.random_state)
@@ -484,9 +484,7 @@ def sample_size(n_rows: int, length: float, short: bool) -> int:
     return int(np.clip(n_rows / 2, base, _LARGER * base))
 
 
-def sample_rows(
-    groups: NDArray[np.int64], families: NDArray[np.int64], rng: np.random.Generator, most: int = MOST_ROWS
-) -> NDArray[np.int64]:
+def sample_rows(groups: Ints, families: Ints, rng: np.random.Generator, most: int = MOST_ROWS) -> Ints:
     """Choose the rows of the search: all; whole classes, family by family; or a share of every class.
 
     Parameters
@@ -519,7 +517,7 @@ def sample_rows(
     return np.flatnonzero(take_per_group(groups, wanted, rng))
 
 
-def families_of(names: Iterable[Any], structure: Hierarchy | None) -> NDArray[np.int64]:
+def families_of(names: Iterable[Any], structure: Hierarchy | None) -> Ints:
     """Return a number for the parent of each class; without a structure each class is alone."""
     names = list(names)
     if structure is None:

@@ -20,7 +20,6 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -56,6 +55,7 @@ from arbora.app.text_choice import (
     vectorizer_of,
 )
 from arbora.app.text_rows import TextOptions, feature_names, text_language, transform_rows, warn_of_script
+from arbora.arrays import Array, Matrix
 from arbora.core.estimator import all_or_nothing
 from arbora.datasets.readers.texts import join_labels
 from arbora.structure import Hierarchy
@@ -70,12 +70,12 @@ class TextPrediction:
     estimator_: Any
 
     @property
-    def classes_(self) -> NDArray[Any]:
+    def classes_(self) -> Matrix:
         """The labels, sorted."""
         return np.asarray(self._fitted().classes_)
 
     @property
-    def nodes_(self) -> NDArray[Any]:
+    def nodes_(self) -> Matrix:
         """Names of the nodes of the structure."""
         return np.asarray(self._fitted().nodes_)
 
@@ -112,7 +112,7 @@ class TextPrediction:
         """
         return self._ask("predict", texts)
 
-    def predict_proba(self, texts: Any) -> NDArray[np.float64]:
+    def predict_proba(self, texts: Any) -> Array:
         """Return the probability of every class; with one label per text they sum to 1.
 
         Parameters
@@ -125,7 +125,7 @@ class TextPrediction:
         """
         return np.asarray(self._ask("predict_proba", texts))
 
-    def predict_node_proba(self, texts: Any) -> NDArray[np.float64]:
+    def predict_node_proba(self, texts: Any) -> Array:
         """Return the probability of every node of the structure; that of a parent covers its children.
 
         Parameters
@@ -154,7 +154,7 @@ class TextPrediction:
         found: list[Any] = self._ask("predict_path", texts)
         return found
 
-    def predict_backoff(self, texts: Any, threshold: float = 0.5) -> NDArray[Any]:
+    def predict_backoff(self, texts: Any, threshold: float = 0.5) -> Matrix:
         """Return the deepest node whose probability reaches a threshold: a broader answer where the model is unsure.
 
         Parameters
@@ -168,7 +168,7 @@ class TextPrediction:
         """
         return np.asarray(self._ask("predict_backoff", texts, threshold))
 
-    def predict_top_k(self, texts: Any, k: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def predict_top_k(self, texts: Any, k: int) -> tuple[Matrix, Array]:
         """Return the k most probable classes of each text, best first, and their probabilities.
 
         Parameters
@@ -183,7 +183,7 @@ class TextPrediction:
         labels, values = self._ask("predict_top_k", texts, k)
         return np.asarray(labels), np.asarray(values)
 
-    def decision_function(self, texts: Any) -> NDArray[np.float64]:
+    def decision_function(self, texts: Any) -> Array:
         """Return the scores of the classes, as scikit-learn's linear classifiers do.
 
         Parameters

@@ -17,11 +17,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.app.answers import known_rows, topic_means
+from arbora.arrays import Array, Matrix
 from arbora.core.estimator import Explorable
 from arbora.discover.vmf.temporal import TimedPredictionMixture
 from arbora.structure import Hierarchy
-
-Array = NDArray[np.float64]
 
 _ROOT = "root"
 
@@ -227,7 +226,7 @@ class EditedTopics(Explorable, BaseEstimator):
                 proba = np.hstack([proba[:, : edit.topic], parts, proba[:, edit.topic + 1 :]])
         return np.asarray(proba)
 
-    def predict(self, X: Any, times: Any = None) -> NDArray[Any]:
+    def predict(self, X: Any, times: Any = None) -> Matrix:
         """Return the most probable topic of each row; -1 for a zero row."""
         best = self.predict_proba(X, times).argmax(axis=1)
         return np.where(known_rows(X), best, -1)

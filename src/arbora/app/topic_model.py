@@ -47,6 +47,7 @@ from arbora.app.topic_edits import (
     edit_sums,
     leaves_of,
 )
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.estimator import all_or_nothing
 from arbora.text import LtcVectorizer
 
@@ -403,7 +404,7 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         """
         return self.fit_documents(as_documents(texts), as_stamps(times, self.over_time))
 
-    def fit_documents(self, documents: Documents, times: NDArray[Any] | None = None) -> Self:
+    def fit_documents(self, documents: Documents, times: Matrix | None = None) -> Self:
         """Find the topics of a collection, which may also have rows of numbers.
 
         Parameters
@@ -477,7 +478,7 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
             options = TextOptions(language)
         return fit_rows(documents, options, verbose=self.verbose)
 
-    def _fit_topics(self, estimator: Any, X: Any, times: NDArray[Any] | None) -> Any:
+    def _fit_topics(self, estimator: Any, X: Any, times: Matrix | None) -> Any:
         """Fit the model of rows; zero rows take no part in it."""
         auto = isinstance(self.n_topics, str)
         if auto and isinstance(estimator, discover.SphericalKMeans):
@@ -496,7 +497,7 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         self.n_topics_curve_ = _curve(estimator) if auto else None
         return estimator
 
-    def _describe(self, documents: Documents, X: Any, times: NDArray[Any] | None) -> None:
+    def _describe(self, documents: Documents, X: Any, times: Matrix | None) -> None:
         """Set the topic of each document, and the words of the topics."""
         topics = self._topic_of(self.estimator_, X, times)
         self.labels_ = topics
@@ -508,7 +509,7 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         self.feature_names_ = None if documents.texts is not None else list(map(str, names))
 
     @staticmethod
-    def _topic_of(estimator: Any, X: Any, times: NDArray[Any] | None) -> NDArray[np.int64]:
+    def _topic_of(estimator: Any, X: Any, times: Matrix | None) -> Ints:
         proba = topic_probabilities(estimator, X, times)
         if hasattr(estimator, "leaf_ids_"):
             proba = proba[:, estimator.leaf_ids_]
@@ -535,7 +536,7 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         check_is_fitted(self)
         return transform_rows(as_documents(texts), self.vectorizer_, self.estimator_.n_features_in_)
 
-    def predict(self, texts: Any, *, times: Any = None) -> NDArray[np.int64]:
+    def predict(self, texts: Any, *, times: Any = None) -> Ints:
         """Return the topic of each text; -1 for a text without known words.
 
         Parameters
@@ -551,7 +552,7 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         X = self._rows(texts)
         return self._topic_of(self.topics_, X, as_stamps(times, self.over_time))
 
-    def predict_proba(self, texts: Any, *, times: Any = None) -> NDArray[np.float64]:
+    def predict_proba(self, texts: Any, *, times: Any = None) -> Array:
         """Return the probability of each topic given the text; see `calibration` of `arbora.discover.VMFMixture`.
 
         Parameters
@@ -568,7 +569,7 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         proba = topic_probabilities(model, self._rows(texts), as_stamps(times, self.over_time))
         return proba[:, model.leaf_ids_] if hasattr(model, "leaf_ids_") else proba
 
-    def transform(self, texts: Any) -> NDArray[np.float64]:
+    def transform(self, texts: Any) -> Array:
         """Return the probabilities of the topics, as `predict_proba`.
 
         Parameters
@@ -596,7 +597,7 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         """
         return np.asarray(self.topics_.is_novel(self._rows(texts), level=level))
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+    def get_feature_names_out(self, input_features: Any = None) -> Matrix:
         """Return the titles of the topics, the columns of `transform`."""
         return np.array(self.titles(), object)
 

@@ -13,14 +13,13 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any, NamedTuple
 
-from numpy.typing import NDArray
-
 from arbora.app.contents.nodes import SAMPLE
 from arbora.app.documents import Documents
 from arbora.app.folder import Content
 from arbora.app.reading import read_times
 from arbora.app.text_rows import TextOptions
 from arbora.app.topic_model import AUTO, TopicModel
+from arbora.arrays import Matrix
 from arbora.metrics.table import Table
 
 # --- The number of topics in words: how many were asked for and found, and how the number was chosen --------
@@ -132,7 +131,7 @@ class DiscoveredTopics(NamedTuple):
 
     model: TopicModel
     documents: Documents
-    times: NDArray[Any] | None
+    times: Matrix | None
     options: TopicOptions
 
     @property

@@ -37,11 +37,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.estimator import (
     CHECKPOINT_CONSTRAINT,
     LINEAR_CONSTRAINTS,
@@ -63,8 +63,8 @@ _ROWS_AT_A_TIME = 1 << 12  # documents whose labels' costs are laid out at a tim
 class BlockCosts(NamedTuple):
     """Costs in the problems of a block of classes."""
 
-    own: NDArray[np.float64]  # (n_block,): of a document of the class itself
-    other: NDArray[np.float64]  # (n_classes, n_block): of a document of each class; 0 for the class itself
+    own: Array  # (n_block,): of a document of the class itself
+    other: Array  # (n_classes, n_block): of a document of each class; 0 for the class itself
 
 
 def single_root(hierarchy: Hierarchy) -> Hierarchy:
@@ -75,7 +75,7 @@ def single_root(hierarchy: Hierarchy) -> Hierarchy:
     return hierarchy.join_roots(top)
 
 
-def proper_ancestors(hierarchy: Hierarchy, nodes: NDArray[np.int64]) -> sp.csr_array:
+def proper_ancestors(hierarchy: Hierarchy, nodes: Ints) -> sp.csr_array:
     """Mark the ancestors of each node, without the node itself; of shape (len(nodes), n_nodes).
 
     Examples
@@ -92,7 +92,7 @@ def proper_ancestors(hierarchy: Hierarchy, nodes: NDArray[np.int64]) -> sp.csr_a
 
 
 def block_costs(
-    hierarchy: Hierarchy, class_nodes: NDArray[np.int64], columns: slice, cost: str, base: float
+    hierarchy: Hierarchy, class_nodes: Ints, columns: slice, cost: str, base: float
 ) -> BlockCosts:
     """Cost of a document of any class in the problems of some of the classes.
 
@@ -134,7 +134,7 @@ def block_costs(
     return BlockCosts(own, other)
 
 
-def smallest_of_labels(positives: sp.csr_array, values: NDArray[Any], empty: float) -> NDArray[Any]:
+def smallest_of_labels(positives: sp.csr_array, values: Matrix, empty: float) -> Matrix:
     """Smallest value (or row of values) among the classes of each document.
 
     Examples
@@ -151,7 +151,7 @@ def smallest_of_labels(positives: sp.csr_array, values: NDArray[Any], empty: flo
     return smallest
 
 
-def pair_costs(positives: sp.csr_array, costs: BlockCosts, dtype: Any = np.float64) -> NDArray[Any]:
+def pair_costs(positives: sp.csr_array, costs: BlockCosts, dtype: Any = np.float64) -> Matrix:
     """Costs of documents from those of their classes.
 
     Parameters
@@ -183,7 +183,7 @@ def pair_costs(positives: sp.csr_array, costs: BlockCosts, dtype: Any = np.float
     return pairs
 
 
-def imbalance_factors(positives: sp.csr_array, weight: NDArray[Any]) -> NDArray[np.float64]:
+def imbalance_factors(positives: sp.csr_array, weight: Matrix) -> Array:
     """Extra cost of documents of small classes, by their rarest class; 1 for those without a label.
 
     Examples

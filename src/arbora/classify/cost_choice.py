@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import entr, log_expit
 
+from arbora.arrays import Ints, Matrix
 from arbora.classify.flat import train_one_vs_rest
 from arbora.classify.linear import linear_scores
 from arbora.classify.probabilities import fit_sigmoid
@@ -51,7 +51,7 @@ _FEW_ROWS, _N_FOLDS = 1_000, 5  # so few rows are all held out once, in folds
 _COARSE_TOL = 0.05
 
 
-def mean_squared_norm(X: sp.csr_array, weight: NDArray[Any]) -> float:
+def mean_squared_norm(X: sp.csr_array, weight: Matrix) -> float:
     """Weighted mean squared norm of the rows; 1 if all of them are zero.
 
     Examples
@@ -138,9 +138,7 @@ def choose_cost(training: Training, engine: Engine) -> float:
     return best * start
 
 
-def _sampled_classes(
-    training: Training, rows: NDArray[np.int64], rng: np.random.Generator
-) -> NDArray[np.int64]:
+def _sampled_classes(training: Training, rows: Ints, rng: np.random.Generator) -> Ints:
     """Classes of random labels of the given rows: some tens, and more if they have few positives.
 
     A fifth of the positives of 32 classes with a few documents each is too little to tell costs apart.
@@ -175,7 +173,7 @@ def _sampled(training: Training) -> Training:
     return sample.with_columns(chosen)._replace(options=options, pair_weight=None)
 
 
-def held_out_entropy(sample: Training, splits: list[tuple[NDArray[Any], NDArray[Any]]]) -> float:
+def held_out_entropy(sample: Training, splits: list[tuple[Matrix, Matrix]]) -> float:
     """Mean log loss of held-out labels if all of them get the share of the positives as their probability."""
     rows = np.concatenate([unseen for _, unseen in splits])
     weight = sample.row_cost[rows]
@@ -185,7 +183,7 @@ def held_out_entropy(sample: Training, splits: list[tuple[NDArray[Any], NDArray[
 
 
 def held_out_loss(
-    sample: Training, cost: float, splits: list[tuple[NDArray[Any], NDArray[Any]]], engine: Engine
+    sample: Training, cost: float, splits: list[tuple[Matrix, Matrix]], engine: Engine
 ) -> float:
     """Mean log loss of held-out labels, after the scores of all classes were calibrated together."""
     scores, truth, weight = [], [], []

@@ -26,6 +26,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.probabilities import (
     Calibration,
     NestedLogit,
@@ -51,26 +52,26 @@ _FEWEST_ROWS = 5  # fewer rows cannot spare a fifth
 _FEWEST_LABELS = 10  # of held-out rows: fewer cannot place a threshold
 _MOST_LABELS = 3.0  # that a learned threshold may give, in the labels that there are
 
-Score = Callable[[Training, sp.csr_array, str], NDArray[Any]]
+Score = Callable[[Training, sp.csr_array, str], Matrix]
 
 
 class HeldOut(NamedTuple):
     """Scores of rows by a model that was not trained on them, the labels of the rows, and their weights."""
 
-    scores: NDArray[Any]
+    scores: Matrix
     truth: sp.csr_array
-    weight: NDArray[Any]
+    weight: Matrix
 
 
 class LearnedDecisions(NamedTuple):
     """Scale and shift of the scores, the threshold of a multilabel model, and the calibration over a tree."""
 
-    calibration: NDArray[np.float64]
+    calibration: Array
     threshold: Threshold | None
-    levels: NDArray[np.float64] | None = None  # of a `NestedLogit`; None: one scale for all classes
+    levels: Array | None = None  # of a `NestedLogit`; None: one scale for all classes
 
 
-def keep_decisions(estimator: Any, learned: LearnedDecisions, class_counts: NDArray[Any]) -> None:
+def keep_decisions(estimator: Any, learned: LearnedDecisions, class_counts: Matrix) -> None:
     """Set the attributes of a linear classifier from learned decisions."""
     estimator.calibration_, estimator.threshold_, levels = learned
     for name in ("level_calibration_", "class_counts_"):
@@ -93,7 +94,7 @@ def learn_decisions(
     calibration: Any,
     threshold: Any,
     multilabel: bool,
-    weight: NDArray[Any] | None = None,
+    weight: Matrix | None = None,
     tree: NestedLogit | None = None,
     relative: bool = False,
 ) -> LearnedDecisions:
@@ -182,7 +183,7 @@ def fit_calibration(parts: Sequence[HeldOut], multilabel: bool, relative: bool =
     return fit(scores, truth.argmax(axis=1), weight)
 
 
-def fit_tree(parts: Sequence[HeldOut], tree: NestedLogit) -> NDArray[np.float64] | None:
+def fit_tree(parts: Sequence[HeldOut], tree: NestedLogit) -> Array | None:
     """Fit the calibration over a tree to held-out scores; None if no row has a class."""
     scores, labels, weight = stacked(parts)
     known = np.flatnonzero(np.diff(labels.indptr))
@@ -195,7 +196,7 @@ def fit_tree(parts: Sequence[HeldOut], tree: NestedLogit) -> NDArray[np.float64]
 
 def held_out_splits(
     training: Training, how: Any, n_scores: int, *, fine: bool = False, enough: int | None = _HELD_OUT_ROWS
-) -> Iterator[tuple[Training, NDArray[np.int64]]]:
+) -> Iterator[tuple[Training, Ints]]:
     """Yield what to train on and which rows to score then.
 
     Parameters
@@ -258,7 +259,7 @@ def held_out_scores(
     fine: bool = False,
     enough: int | None = _HELD_OUT_ROWS,
     n_scores: int | None = None,
-    weight: NDArray[Any] | None = None,
+    weight: Matrix | None = None,
 ) -> list[HeldOut]:
     """Score the held-out rows of each split with a model of the others.
 
@@ -294,9 +295,7 @@ _SMALLEST = -500.0  # calibrated score whose sigmoid is far from underflow, and 
 _SLACK = 1e-6  # of a cut, relative to the largest calibrated score: far more than its rounding error
 
 
-def settle_close_calls(
-    scores: NDArray[Any], calibration: Calibration, closure: sp.csr_array
-) -> NDArray[np.int64]:
+def settle_close_calls(scores: Matrix, calibration: Calibration, closure: sp.csr_array) -> Ints:
     """Choose a class for each row: the most probable one, or in a close call the one with the largest F(c).
 
     Parameters
@@ -319,7 +318,7 @@ def settle_close_calls(
     >>> settle_close_calls(np.log([[0.4, 0.35, 0.25], [0.8, 0.15, 0.05]]), Calibration(1.0), closure)
     array([1, 0])
     """
-    best: NDArray[np.int64] = scores.argmax(axis=1)
+    best: Ints = scores.argmax(axis=1)
     top = np.take_along_axis(scores, best[:, None], axis=1)
     lowest = _lowest_scores(top, calibration)
     n_near = _count_above(scores, lowest)
@@ -341,8 +340,8 @@ class Paths(NamedTuple):
     """Paths of the classes, and by their length: the length, the classes, and the classes below each node."""
 
     closure: sp.csr_array
-    size: NDArray[Any]  # length of each path
-    of_size: list[tuple[int, NDArray[np.int64], sp.csr_array]]
+    size: Matrix  # length of each path
+    of_size: list[tuple[int, Ints, sp.csr_array]]
 
     @classmethod
     def of(cls, closure: sp.csr_array) -> Paths:
@@ -354,7 +353,7 @@ class Paths(NamedTuple):
         return cls(closure, size, below)
 
 
-def _lowest_scores(top: NDArray[Any], calibration: Calibration) -> NDArray[Any]:
+def _lowest_scores(top: Matrix, calibration: Calibration) -> Matrix:
     """Scores that no candidate is below, given the best score of each row; they are slightly too low."""
     log_least = class_log_odds(top, calibration) + np.log(CLOSE)
     # The inverse of the logarithm of a sigmoid; without a shift, the scores are those of a softmax.
@@ -364,7 +363,7 @@ def _lowest_scores(top: NDArray[Any], calibration: Calibration) -> NDArray[Any]:
     return np.asarray(np.nextafter(lowest.astype(top.dtype), top.dtype.type(-np.inf)))
 
 
-def _count_above(scores: NDArray[Any], lowest: NDArray[Any]) -> NDArray[np.int64]:
+def _count_above(scores: Matrix, lowest: Matrix) -> Ints:
     """Count the scores of each row that are not below a cut."""
     step = max(1, _MOST_VALUES // max(1, scores.shape[1]))
     counts = np.empty(len(scores), np.int64)
@@ -374,7 +373,7 @@ def _count_above(scores: NDArray[Any], lowest: NDArray[Any]) -> NDArray[np.int64
     return counts
 
 
-def _probabilities(scores: NDArray[Any], top: NDArray[Any], calibration: Calibration) -> NDArray[Any]:
+def _probabilities(scores: Matrix, top: Matrix, calibration: Calibration) -> Matrix:
     """Probabilities of the classes as `class_probabilities` has them, with one exponential for each."""
     if calibration.shift == 0:
         proba = calibration.scale * (scores.astype(np.float64) - top)
@@ -387,9 +386,7 @@ def _probabilities(scores: NDArray[Any], top: NDArray[Any], calibration: Calibra
     return np.asarray(proba / proba.sum(axis=1, keepdims=True))
 
 
-def _best_paths(
-    proba: NDArray[Any], row: NDArray[np.int64], column: NDArray[np.int64], paths: Paths
-) -> NDArray[np.int64]:
+def _best_paths(proba: Matrix, row: Ints, column: Ints, paths: Paths) -> Ints:
     """Return the candidate of each row with the largest F(c); `row` and `column` are those of the candidates."""
     # The nodes of the path of each candidate, one after the other; paths are not empty.
     length, closure = paths.size[column], paths.closure

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.linear import LinearModel, PartsModel, by_chunks, linear_scores
 from arbora.classify.probabilities import Calibration, NestedLogit, class_probabilities
 from arbora.classify.thresholds import Threshold, ZeroThreshold, top_columns
@@ -31,7 +31,7 @@ from arbora.structure.hierarchy import append_leaves, restrict
 # levels of the structure, never over rows or nodes.
 
 
-def build_routes(hierarchy: Hierarchy, class_nodes: NDArray[np.int64]) -> tuple[Hierarchy, NDArray[np.int64]]:
+def build_routes(hierarchy: Hierarchy, class_nodes: Ints) -> tuple[Hierarchy, Ints]:
     """Build the structure that documents follow from the root to a class.
 
     An internal node that carries documents of its own gets a leaf for them, several roots get one above them, and
@@ -87,14 +87,14 @@ class Decisions:
         return len(self.child)
 
     @cached_property
-    def _segment_of(self) -> NDArray[np.int64]:
+    def _segment_of(self) -> Ints:
         """Segment of the choice at each node, -1 for leaves."""
         segment = np.full(self.routes.n_nodes, -1)
         segment[self.parents] = np.arange(len(self.parents))
         return segment
 
     @cached_property
-    def _edges_by_level(self) -> list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
+    def _edges_by_level(self) -> list[tuple[Matrix, Matrix, Matrix]]:
         """For each level below the root: edges into it sorted by child, starts of each child's run, children."""
         order = np.lexsort((self.child, self.routes.depth[self.child]))
         depth = self.routes.depth[self.child[order]]
@@ -104,7 +104,7 @@ class Decisions:
             levels.append((edges, starts, children))
         return levels
 
-    def choose(self, scores: NDArray[Any]) -> NDArray[np.int64]:
+    def choose(self, scores: Matrix) -> Ints:
         """Follow the best edge at every node from the root down; return the leaf."""
         best = np.maximum.reduceat(scores, self.starts, axis=1)
         edge = np.where(scores == best[:, self.segment], np.arange(self.n_edges), self.n_edges)
@@ -116,12 +116,12 @@ class Decisions:
             at = np.where(segment >= 0, chosen[rows, segment], at)
         return at
 
-    def log_conditional(self, scores: NDArray[Any]) -> NDArray[Any]:
+    def log_conditional(self, scores: Matrix) -> Matrix:
         """Logarithm of the softmax over the edges of each parent: the probability of the child given it."""
         shifted = scores - np.maximum.reduceat(scores, self.starts, axis=1)[:, self.segment]
         return shifted - np.log(np.add.reduceat(np.exp(shifted), self.starts, axis=1))[:, self.segment]
 
-    def reach(self, conditional: NDArray[Any], exclusive: bool = True) -> NDArray[Any]:
+    def reach(self, conditional: Matrix, exclusive: bool = True) -> Matrix:
         """Probability of each node: products along paths.
 
         In a DAG with exclusive choices, the probabilities of several paths to a node add up; otherwise the paths are
@@ -137,7 +137,7 @@ class Decisions:
                 proba[:, children] = 1 - np.multiply.reduceat(1 - flow, starts, axis=1)
         return proba
 
-    def weakest(self, scores: NDArray[Any]) -> NDArray[Any]:
+    def weakest(self, scores: Matrix) -> Matrix:
         """Smallest score on the path to each node (in a DAG: on the best path); that of the root is infinite."""
         worst = np.full((len(scores), self.routes.n_nodes), np.inf)
         for edges, starts, children in self._edges_by_level:
@@ -154,7 +154,7 @@ class Decisions:
 # classes are independent, and a node is present if any class at or below it is.
 
 
-def node_probabilities(class_proba: NDArray[Any], closure: sp.csr_array, multilabel: bool) -> NDArray[Any]:
+def node_probabilities(class_proba: Matrix, closure: sp.csr_array, multilabel: bool) -> Matrix:
     """Probabilities of all nodes from those of the classes.
 
     Parameters
@@ -182,7 +182,7 @@ def node_probabilities(class_proba: NDArray[Any], closure: sp.csr_array, multila
     return np.asarray(np.minimum(class_proba @ closure.astype(np.float64), 1.0))
 
 
-def one_column(best: NDArray[np.int64], n_classes: int) -> sp.csr_array:
+def one_column(best: Ints, n_classes: int) -> sp.csr_array:
     """Mark one class in each row."""
     shape = (len(best), n_classes)
     return sp.csr_array((np.ones(len(best), bool), best, np.arange(len(best) + 1)), shape=shape)
@@ -198,10 +198,10 @@ def check_X(estimator: Any, X: Any) -> Any:
 class NodePredictor(Explorable):
     """Mixin: predictions of a classifier that implements `_scores` and `_class_proba`."""
 
-    classes_: NDArray[Any]
-    class_nodes_: NDArray[np.int64]
+    classes_: Matrix
+    class_nodes_: Ints
     hierarchy_: Hierarchy
-    nodes_: NDArray[Any]
+    nodes_: Matrix
     label_kind_: str
     sparse_labels_: bool
     threshold_: Threshold | None  # absent in models that cut at zero
@@ -220,19 +220,19 @@ class NodePredictor(Explorable):
     def _check_X(self, X: Any) -> Any:
         return check_X(self, X)
 
-    def _scores(self, X: Any) -> NDArray[Any]:
+    def _scores(self, X: Any) -> Matrix:
         """Scores of the classes; the largest is predicted, unless the estimator settles close calls."""
         raise NotImplementedError
 
-    def _class_proba(self, X: Any) -> NDArray[Any]:
+    def _class_proba(self, X: Any) -> Matrix:
         """Probabilities of the classes."""
         raise NotImplementedError
 
-    def _ranking_values(self, X: Any) -> NDArray[Any]:
+    def _ranking_values(self, X: Any) -> Matrix:
         """Values by which `predict_top_k` ranks the classes."""
         return self._class_proba(X)
 
-    def predict_proba(self, X: Any) -> NDArray[Any]:
+    def predict_proba(self, X: Any) -> Matrix:
         """Probability of every class.
 
         Parameters
@@ -248,7 +248,7 @@ class NodePredictor(Explorable):
         found = by_chunks(X, len(self.classes_), self._class_proba)
         return np.vstack(found or [np.empty((0, len(self.classes_)))])
 
-    def predict_node_proba(self, X: Any) -> NDArray[Any]:
+    def predict_node_proba(self, X: Any) -> Matrix:
         """Probability of every node of the structure.
 
         Parameters
@@ -266,7 +266,7 @@ class NodePredictor(Explorable):
         found = by_chunks(X, closure.shape[1], lambda rows: self._node_proba(rows, closure))
         return np.vstack(found or [np.empty((0, closure.shape[1]))])
 
-    def _node_proba(self, X: Any, closure: sp.csr_array) -> NDArray[Any]:
+    def _node_proba(self, X: Any, closure: sp.csr_array) -> Matrix:
         return node_probabilities(self._class_proba(X), closure, self._multilabel)
 
     def predict_path(self, X: Any) -> list[Any]:
@@ -301,7 +301,7 @@ class NodePredictor(Explorable):
             (columns.data, nodes, columns.indptr), shape=(columns.shape[0], self.hierarchy_.n_nodes)
         )
 
-    def predict_backoff(self, X: Any, threshold: float = 0.5) -> NDArray[Any]:
+    def predict_backoff(self, X: Any, threshold: float = 0.5) -> Matrix:
         """Deepest node whose probability reaches a threshold: a less detailed answer where the model is unsure.
 
         Parameters
@@ -320,7 +320,7 @@ class NodePredictor(Explorable):
         X = self._check_X(X)
         closure = self.hierarchy_.ancestor_matrix[self.class_nodes_]
 
-        def deepest(rows: Any) -> NDArray[np.int64]:
+        def deepest(rows: Any) -> Ints:
             proba = self._node_proba(rows, closure)
             # The probability of a single root is 1 up to rounding.
             rank = np.where(proba >= threshold * (1 - 1e-9), self.hierarchy_.depth + proba / 2, -1.0)
@@ -358,7 +358,7 @@ class NodePredictor(Explorable):
         )
         return Y if self.sparse_labels_ else Y.toarray()
 
-    def predict_top_k(self, X: Any, k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def predict_top_k(self, X: Any, k: int) -> tuple[Matrix, Matrix]:
         """Return the k most probable classes of each row, best first, with their probabilities.
 
         Parameters
@@ -379,7 +379,7 @@ class NodePredictor(Explorable):
         if not isinstance(k, int | np.integer) or not 1 <= k <= n_classes:
             raise ValueError(f"k must be an integer from 1 to the number of classes, {n_classes}; got {k!r}.")
 
-        def best(rows: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        def best(rows: Any) -> tuple[Matrix, Matrix]:
             values = self._ranking_values(rows)
             columns = top_columns(values, int(k))
             return columns, np.take_along_axis(values, columns, axis=1)
@@ -418,7 +418,7 @@ class NodePredictor(Explorable):
         columns: sp.csr_array = sp.vstack(parts, format="csr")
         return columns
 
-    def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
+    def _choose(self, scores: Matrix) -> sp.csr_array:
         if self._multilabel:
             return (vars(self).get("threshold_") or ZeroThreshold()).predict(scores)
         return one_column(scores.argmax(axis=1), scores.shape[1])
@@ -457,15 +457,15 @@ class LinearPredictor:
 
     calibration: Any
     n_jobs: int | None
-    classes_: NDArray[Any]
+    classes_: Matrix
     label_kind_: str
     coef_: Any
-    intercept_: NDArray[Any]
-    calibration_: NDArray[np.float64]
+    intercept_: Matrix
+    calibration_: Array
     hierarchy_: Hierarchy
-    class_nodes_: NDArray[np.int64]
-    level_calibration_: NDArray[np.float64]  # absent without a tree
-    class_counts_: NDArray[np.int64]
+    class_nodes_: Ints
+    level_calibration_: Array  # absent without a tree
+    class_counts_: Ints
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -476,23 +476,23 @@ class LinearPredictor:
     def _linear_model(self) -> LinearModel | PartsModel:
         return LinearModel(self.coef_, self.intercept_)
 
-    def _linear_scores(self, X: Any) -> NDArray[Any]:
+    def _linear_scores(self, X: Any) -> Matrix:
         return linear_scores(X, self._linear_model(), ThreadEngine(self.n_jobs))
 
-    def _scores(self, X: Any) -> NDArray[Any]:
+    def _scores(self, X: Any) -> Matrix:
         """Scores of all classes; the two classes of a binary problem share one classifier."""
         scores = self._linear_scores(X)
         if scores.shape[1] == 1 and not is_multilabel(self.label_kind_):
             return np.hstack([-scores, scores])
         return scores
 
-    def _class_proba(self, X: Any) -> NDArray[Any]:
+    def _class_proba(self, X: Any) -> Matrix:
         if "level_calibration_" in vars(self):
             return np.asarray(np.exp(self._tree_log_proba(X)))
         calibration = Calibration(*self.calibration_)
         return class_probabilities(self._scores(X), calibration, is_multilabel(self.label_kind_))
 
-    def _tree_log_proba(self, X: Any) -> NDArray[Any]:
+    def _tree_log_proba(self, X: Any) -> Matrix:
         tree, scores = NestedLogit(self.hierarchy_, self.class_nodes_, self.class_counts_), self._scores(X)
         step = max(1, _MOST_VALUES // len(tree.parent))
         return np.vstack(
@@ -511,11 +511,11 @@ class LinearPredictor:
         best = by_chunks(X, n_classes, lambda rows: self._tree_log_proba(rows).argmax(axis=1))
         return one_column(np.concatenate([np.empty(0, np.int64), *best]), n_classes)
 
-    def _ranking_values(self, X: Any) -> NDArray[Any]:
+    def _ranking_values(self, X: Any) -> Matrix:
         # Without a calibration the probabilities have no meaning.
         return self._scores(X) if self.calibration is None else self._class_proba(X)
 
-    def decision_function(self, X: Any) -> NDArray[Any]:
+    def decision_function(self, X: Any) -> Matrix:
         """Score of every class, before close calls are settled (by an estimator with `close_calls="path"`).
 
         Parameters

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Ints, Matrix
 from arbora.structure import Hierarchy
 
 _NODES_PER_CHUNK = 64  # nodes whose dense weights are in memory at a time
@@ -26,7 +26,7 @@ class Word(NamedTuple):
     contribution: float
 
 
-def deciding_words(x: Any, weights: NDArray[Any], names: Any, n_words: int = 5) -> list[Word]:
+def deciding_words(x: Any, weights: Matrix, names: Any, n_words: int = 5) -> list[Word]:
     """Words of a document that contribute most to the score of a class, the largest contribution first.
 
     Parameters
@@ -83,7 +83,7 @@ def class_parts(model: Any) -> sp.csr_array:
     return sp.csr_array((np.ones(indptr[-1]), np.concatenate(paths), indptr), shape=(n_classes, n_rows))
 
 
-def _edges_to(routes: Hierarchy, node: int) -> NDArray[np.int64]:
+def _edges_to(routes: Hierarchy, node: int) -> Ints:
     """Numbers of the edges on the path from the root to a node, in the order of `routes.child_indices`."""
     path = np.asarray(routes.encode(routes.path(routes.names[node])))
     parent = np.repeat(np.arange(routes.n_nodes), np.diff(routes.child_indptr))
@@ -91,7 +91,7 @@ def _edges_to(routes: Hierarchy, node: int) -> NDArray[np.int64]:
     return np.searchsorted(keys, path[:-1] * routes.n_nodes + path[1:])
 
 
-def _weights(parts: sp.csr_array, coef: Any) -> NDArray[Any]:
+def _weights(parts: sp.csr_array, coef: Any) -> Matrix:
     """Sum the rows of weights that `parts` selects; the result is dense."""
     rows = np.unique(parts.indices)  # read only these rows, since coef may be large
     total: Any = parts[:, rows] @ coef[rows]
@@ -200,7 +200,7 @@ def words_of_nodes(model: Any, feature_names: Any, n_words: int = 12) -> list[li
     return found
 
 
-def _largest(weights: NDArray[Any], names: Any, n_words: int) -> list[tuple[str, float]]:
+def _largest(weights: Matrix, names: Any, n_words: int) -> list[tuple[str, float]]:
     count = min(n_words, len(weights))
     top = np.argpartition(-weights, count - 1)[:count]
     top = top[np.lexsort((top, -weights[top]))]

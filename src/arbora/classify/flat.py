@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from arbora.arrays import Matrix
 from arbora.classify.decisions import keep_decisions, learn_decisions
 from arbora.classify.linear import BlockScorer, LinearModel, keep_solution, signed_costs
 from arbora.classify.probabilities import NestedLogit
@@ -42,10 +42,10 @@ class Trained(NamedTuple):
     solutions: list[BlockSolution]
 
 
-Take = Callable[[NDArray[Any], slice], None]  # receives the weights of a finished block, and its classes
+Take = Callable[[Matrix, slice], None]  # receives the weights of a finished block, and its classes
 
 
-def fit_one_vs_rest(estimator: Any, training: Training, weight: NDArray[Any]) -> None:
+def fit_one_vs_rest(estimator: Any, training: Training, weight: Matrix) -> None:
     """Train the classes of a flat classifier and set its fitted attributes.
 
     Parameters
@@ -135,7 +135,7 @@ def train_one_vs_rest(
     _, features, rows = view_by_frequency(prepare_rows(training.X, options.dtype, options.bias))
     weights = np.zeros((training.X.shape[1] + 1, n_classes), rows.dtype)
 
-    def take(W: NDArray[Any], columns: slice) -> None:
+    def take(W: Matrix, columns: slice) -> None:
         put_block(W, features, np.arange(columns.start, columns.stop), weights)
 
     solutions = _train_blocks(training, rows, engine, take, checkpoint, progress, key)
@@ -149,7 +149,7 @@ def score_one_vs_rest(
     checkpoint: Checkpoint | None = None,
     key: str = "",
     start: list[BlockSolution] | None = None,
-) -> NDArray[Any]:
+) -> Matrix:
     """Train as `train_one_vs_rest`, and return the scores of other rows; the weights of a block are not kept.
 
     `start` are solutions for the same classes on the rows that those of `training` were taken from (`training.ids`).
@@ -158,7 +158,7 @@ def score_one_vs_rest(
     _, features, rows = view_by_frequency(prepare_rows(training.X, options.dtype, options.bias))
     score, scores = BlockScorer(X, features, rows.bias), np.empty((X.shape[0], n_classes), rows.dtype)
 
-    def take(W: NDArray[Any], columns: slice) -> None:
+    def take(W: Matrix, columns: slice) -> None:
         scores[:, columns] = score(W)
 
     _train_blocks(training, rows, engine, take, checkpoint, key=key, start=start)

@@ -23,12 +23,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 
+from arbora.arrays import Ints
 from arbora.classify.decisions import learn_decisions
 from arbora.classify.estimator import LINEAR_CONSTRAINTS, LinearPredictor, NodePredictor, build_routes
 from arbora.classify.linear import LinearModel, keep_fit, linear_scores
@@ -43,7 +43,7 @@ from arbora.kernels.linear.path_margin import Choices
 from arbora.structure import Hierarchy
 
 
-def shared_paths(routes: Hierarchy, class_leaves: NDArray[np.int64]) -> sp.csr_array:
+def shared_paths(routes: Hierarchy, class_leaves: Ints) -> sp.csr_array:
     """Matrix of the parts of each class.
 
     A node above all classes changes no choice and is left out. A chain of nodes with the same classes below is one

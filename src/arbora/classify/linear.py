@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from arbora.arrays import Ints, Matrix
 from arbora.classify.recursive.coupling import expected_weights
 from arbora.core.chunks import require_memory, split
 from arbora.core.engine import Engine
@@ -38,14 +39,14 @@ class LinearModel(NamedTuple):
     """Weights of n_classes linear scores. `coef` is sparse, or dense with the features contiguous in memory."""
 
     coef: Any
-    intercept: NDArray[Any]
+    intercept: Matrix
 
 
 class PartsModel(NamedTuple):
     """Weights as sparse parts (n_parts x n_features): a class is the sum of parts times its shares in them."""
 
     parts: sp.csc_array
-    intercept: NDArray[Any]
+    intercept: Matrix
     sharing: sp.csc_array  # n_parts x n_classes
 
 
@@ -79,11 +80,11 @@ def as_csr(X: Any) -> sp.csr_array:
 def signed_costs(
     by_class: sp.csc_array,
     block: range,
-    row_cost: NDArray[Any],
-    positive_weight: NDArray[Any],
+    row_cost: Matrix,
+    positive_weight: Matrix,
     dtype: Any,
-    ids: NDArray[np.int64] | None = None,
-) -> NDArray[Any]:
+    ids: Ints | None = None,
+) -> Matrix:
     """Sign times cost of every (row, class): row_cost for negatives, times the weight of the class for positives.
 
     Parameters
@@ -127,9 +128,7 @@ def merged_trace(solutions: Sequence[BlockSolution]) -> Trace:
     return gap_trace(objective, gap, seconds, np.arange(length) == length - 1)
 
 
-def gap_trace(
-    objective: NDArray[Any], gap: NDArray[Any], seconds: NDArray[Any], certified: NDArray[np.bool_]
-) -> Trace:
+def gap_trace(objective: Matrix, gap: Matrix, seconds: Matrix, certified: NDArray[np.bool_]) -> Trace:
     """Make a trace with relative duality gaps, in the column `gap` where certified, else in `gap_estimate`.
 
     Examples
@@ -181,7 +180,7 @@ def keep_solution(
         )
 
 
-def linear_scores(X: Any, model: LinearModel | PartsModel, engine: Engine) -> NDArray[Any]:
+def linear_scores(X: Any, model: LinearModel | PartsModel, engine: Engine) -> Matrix:
     """Scores of all classes: X @ coef.T (or, by parts, X @ parts.T @ sharing) plus the intercept.
 
     A few rows are multiplied by SciPy, more by compiled kernels: the scores of a row in batches of different sizes
@@ -227,12 +226,12 @@ class BlockScorer:
     array([[9.]])
     """
 
-    def __init__(self, X: sp.csr_array, features: NDArray[np.int64], bias: Any) -> None:
+    def __init__(self, X: sp.csr_array, features: Ints, bias: Any) -> None:
         used = features[:-1]
         self.rows = X if np.array_equal(used, np.arange(X.shape[1])) else sp.csr_array(X[:, used])
         self.bias = bias
 
-    def __call__(self, weights: NDArray[Any]) -> NDArray[Any]:
+    def __call__(self, weights: Matrix) -> Matrix:
         """Scores (n_samples, n_block) by the weights (n_used + 1, n_block), bias last."""
         return np.asarray(csr_matmul(self.rows, weights[:-1]) + self.bias * weights[-1])
 
@@ -249,8 +248,8 @@ def by_chunks(X: Any, n_columns: int, function: Callable[[Any], Any]) -> list[An
 def node_weights(
     model: LinearModel | PartsModel,
     structure: Hierarchy | LabelGraph,
-    class_nodes: NDArray[np.int64],
-    wanted: NDArray[np.int64],
+    class_nodes: Ints,
+    wanted: Ints,
     *,
     coupling: Any,
     fade: float | None,
@@ -281,8 +280,8 @@ def node_weights(
 
 def mixing_of(
     structure: Any,
-    class_nodes: NDArray[np.int64],
-    wanted: NDArray[np.int64],
+    class_nodes: Ints,
+    wanted: Ints,
     coupling: Any,
     fade: float | None,
 ) -> sp.csr_array:
@@ -319,7 +318,7 @@ _OCCURRING_SHARE = 0.5  # share of occurring features above which all features a
 _WEIGHTS_PER_CHUNK = 1 << 24  # weights that are copied at a time
 
 
-def design_matrix(X: sp.csr_array, bias: float, dtype: Any) -> tuple[Any, NDArray[np.int64]]:
+def design_matrix(X: sp.csr_array, bias: float, dtype: Any) -> tuple[Any, Ints]:
     """Select the features to train on and append a constant one for the bias.
 
     The result is dense if most of its entries are non-zero.
@@ -359,12 +358,12 @@ def needs_no_copy(n_selected: int, n_features: int, bias: float, engine: Engine)
 
 
 def dense_model(
-    W: NDArray[Any],
-    selected: NDArray[np.int64],
+    W: Matrix,
+    selected: Ints,
     n_features: int,
     bias: float,
     engine: Engine,
-    position: NDArray[np.int64] | None = None,
+    position: Ints | None = None,
 ) -> LinearModel:
     """Expand trained weights to all features, as dense arrays.
 
@@ -412,7 +411,7 @@ def dense_model(
     return LinearModel(weights[:-1].T, weights[-1] * weights.dtype.type(bias))
 
 
-def pruning_limits(n_weights: int, prune_below: float, bias: float, dtype: Any) -> NDArray[Any]:
+def pruning_limits(n_weights: int, prune_below: float, bias: float, dtype: Any) -> Matrix:
     """Return, for each row of the weights, the absolute value above which entries are kept; 0 for the bias."""
     limits = np.full(n_weights, prune_below, dtype)
     if bias:
@@ -422,11 +421,11 @@ def pruning_limits(n_weights: int, prune_below: float, bias: float, dtype: Any) 
 
 def pruned_model(
     W: Any,
-    selected: NDArray[np.int64],
+    selected: Ints,
     n_features: int,
     bias: float,
-    limits: NDArray[Any],
-    position: NDArray[np.int64] | None = None,
+    limits: Matrix,
+    position: Ints | None = None,
 ) -> LinearModel:
     """Expand trained weights to all features, as a sparse matrix of the entries above `limits`.
 

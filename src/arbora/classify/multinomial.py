@@ -24,7 +24,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -32,6 +31,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Ints, Matrix
 from arbora.classify.cost_choice import initial_cost, mean_squared_norm
 from arbora.classify.estimator import (
     AUTO_COST_CONSTRAINT,
@@ -337,7 +337,7 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
             "min_df), or RayEngine(weights=folder), which stores them in a file.",
         )
 
-    def _penalty(self) -> tuple[sp.csr_array | None, NDArray[np.int64]]:
+    def _penalty(self) -> tuple[sp.csr_array | None, Ints]:
         """Return the factor of the recursive penalty and the class of each of its columns; None for flat classes."""
         if self.structure is not None:
             factor, order = couple(self.structure, self.class_nodes_, self.coupling, self.fade)
@@ -364,13 +364,13 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
     def _training_engine(self) -> Engine:
         return choose_engine(self.engine, self.n_jobs)
 
-    def _scores(self, X: Any) -> NDArray[Any]:
+    def _scores(self, X: Any) -> Matrix:
         return linear_scores(X, LinearModel(self.coef_, self.intercept_), ThreadEngine(self.n_jobs))
 
-    def _class_proba(self, X: Any) -> NDArray[Any]:
+    def _class_proba(self, X: Any) -> Matrix:
         return np.asarray(softmax(self._scores(X).astype(np.float64), axis=1))
 
-    def decision_function(self, X: Any) -> NDArray[Any]:
+    def decision_function(self, X: Any) -> Matrix:
         """Score of every class; the softmax of the scores gives the probabilities.
 
         Parameters
@@ -385,7 +385,7 @@ class MultinomialLogistic(NodePredictor, ClassifierMixin, BaseEstimator):
         scores = self._scores(self._check_X(X))
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def node_weights(self, nodes: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    def node_weights(self, nodes: Any) -> tuple[Matrix, Matrix]:
         """Weights of any nodes of the structure, as the penalty implies them given the weights of the classes.
 
         Parameters

@@ -33,7 +33,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -42,6 +41,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from threadpoolctl import ThreadpoolController
 
+from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.classify.estimator import LINEAR_CONSTRAINTS, Decisions, NodePredictor, build_routes
 from arbora.classify.linear import LinearModel, keep_fit, linear_scores
 from arbora.classify.top_down import RoutePredictor, calibrate_choices, mark_nodes
@@ -75,25 +75,24 @@ from arbora.structure import Hierarchy
 
 
 _SIGN_STEPS = 15  # quasi-Newton steps on the signs for each sweep over the rows
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class Kin(NamedTuple):
     """Nodes that are connected by pairs of a node and its ancestor, the deepest first, and these pairs."""
 
-    nodes: NDArray[np.int64]
-    lower: NDArray[np.int64]  # positions in `nodes`
-    upper: NDArray[np.int64]
-    strength: NDArray[np.float64]  # K of each pair
+    nodes: Ints
+    lower: Ints  # positions in `nodes`
+    upper: Ints
+    strength: Array  # K of each pair
 
-    def matrix(self, signs: NDArray[Any]) -> NDArray[np.float64]:
+    def matrix(self, signs: Matrix) -> Array:
         """M(S), positive definite for signs in [-1, 1]."""
         M = np.eye(len(self.nodes))
         M[self.lower, self.upper] = M[self.upper, self.lower] = self.strength * signs
         return M
 
 
-def find_kin(above: sp.csr_array, depth: NDArray[Any], coupling: float) -> list[Kin]:
+def find_kin(above: sp.csr_array, depth: Matrix, coupling: float) -> list[Kin]:
     """Group the nodes that are connected by pairs, directly or not.
 
     Parameters
@@ -130,13 +129,13 @@ def find_kin(above: sp.csr_array, depth: NDArray[Any], coupling: float) -> list[
     ]
 
 
-def path_factor(M: NDArray[np.float64]) -> NDArray[np.float64]:
+def path_factor(M: Array) -> Array:
     """P with P P' the inverse of M. With the deepest nodes first, P has entries between nodes and ancestors only."""
-    factor: NDArray[np.float64] = solve_triangular(np.linalg.cholesky(M), np.eye(len(M)), lower=True).T
+    factor: Array = solve_triangular(np.linalg.cholesky(M), np.eye(len(M)), lower=True).T
     return factor
 
 
-def assemble_paths(kins: list[Kin], factors: list[NDArray[Any]], n_nodes: int) -> sp.csr_array:
+def assemble_paths(kins: list[Kin], factors: list[Matrix], n_nodes: int) -> sp.csr_array:
     """Assemble the factors of all kin in one sparse matrix; a node without kin is a part of its own."""
     alone = np.ones(n_nodes, bool)
     for kin in kins:
@@ -153,18 +152,18 @@ def assemble_paths(kins: list[Kin], factors: list[NDArray[Any]], n_nodes: int) -
     return P
 
 
-def best_signs(kin: Kin, signs: NDArray[Any], gram: NDArray[np.float64]) -> NDArray[np.float64]:
+def best_signs(kin: Kin, signs: Matrix, gram: Array) -> Array:
     """Minimise 1/2 tr(M(S)^-1 G) over the signs, G = U'U: the dual for given multipliers."""
 
-    def value_and_gradient(s: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+    def value_and_gradient(s: Matrix) -> tuple[float, Matrix]:
         inverse, _ = lapack.dpotri(np.linalg.cholesky(kin.matrix(s)), lower=True)
         inverse = np.tril(inverse) + np.tril(inverse, -1).T
         products = inverse @ gram @ inverse  # w_i.w_j
         return float(np.sum(inverse * gram)) / 2, -kin.strength * products[kin.lower, kin.upper]
 
-    scale = max(float(np.trace(gram)), _TINY)
+    scale = max(float(np.trace(gram)), TINY)
 
-    def scaled(s: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+    def scaled(s: Matrix) -> tuple[float, Matrix]:
         value, gradient = value_and_gradient(s)
         return value / scale, gradient / scale
 
@@ -176,13 +175,13 @@ def best_signs(kin: Kin, signs: NDArray[Any], gram: NDArray[np.float64]) -> NDAr
     return np.asarray(np.clip(found.x, -1.0, 1.0))
 
 
-def inner_products(kin: Kin, factor: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.float64]:
+def inner_products(kin: Kin, factor: Matrix, weights: Matrix) -> Array:
     """w_i.w_j of all pairs of nodes of a kin, from the weights of their parts."""
     parts = weights[:, kin.nodes].astype(np.float64)
     return np.asarray(factor @ (parts.T @ parts) @ factor.T)
 
 
-def sign_gap(kin: Kin, signs: NDArray[Any], products: NDArray[Any]) -> float:
+def sign_gap(kin: Kin, signs: Matrix, products: Matrix) -> float:
     """Share of the signs in the duality gap: sum K (|w_i.w_j| - s w_i.w_j)."""
     pair = products[kin.lower, kin.upper]
     return float(np.sum(kin.strength * (np.abs(pair) - signs * pair)))
@@ -196,17 +195,17 @@ class Signs:
         self.n_nodes = n_nodes
         self._set([np.zeros(len(kin.lower)) for kin in kins])
 
-    def _set(self, signs: list[NDArray[Any]]) -> None:
+    def _set(self, signs: list[Matrix]) -> None:
         self.signs = signs
         self.factors = [path_factor(kin.matrix(s)) for kin, s in zip(self.kins, signs, strict=True)]
         self.P = assemble_paths(self.kins, self.factors, self.n_nodes)
 
-    def gap(self, weights: NDArray[Any]) -> float:
+    def gap(self, weights: Matrix) -> float:
         """Share of the signs in the duality gap."""
         each = zip(self.kins, self.signs, self.factors, strict=True)
         return sum(sign_gap(kin, s, inner_products(kin, factor, weights)) for kin, s, factor in each)
 
-    def improve(self, weights: NDArray[Any]) -> None:
+    def improve(self, weights: Matrix) -> None:
         """Improve the dual over the signs; convert the weights of the parts to the new paths, in place."""
         new = []
         for kin, s, factor in zip(self.kins, self.signs, self.factors, strict=True):
@@ -228,7 +227,7 @@ _SIGN_SHARE = 0.1  # signs are improved when their part of the gap is above this
 class OrthogonalSolution(NamedTuple):
     """Weights (n_features + 1, n_nodes), certified relative duality gap, and the monitor of the iterations."""
 
-    weights: NDArray[Any]
+    weights: Matrix
     gap: float
     monitor: Monitor
 
@@ -271,7 +270,7 @@ def solve_orthogonal(
             weights, loss, gap = certify(rows, signs.P, paths, choices, state.masses)
             state, of_signs = PathState(weights, state.masses), signs.gap(weights)
             objective = loss + half_square(weights) + of_signs
-            share = gap / max(estimate, _TINY)
+            share = gap / max(estimate, TINY)
         total = gap + of_signs
         done = monitor.record(
             objective, gap=total, certified=certified, converged=certified and total <= tol * objective
@@ -280,10 +279,10 @@ def solve_orthogonal(
             signs.improve(state.weights)
             paths = as_paths(signs.P, 0.0, 1.0, rows.dtype)
     weights = np.ascontiguousarray(state.weights @ signs.P.T.astype(rows.dtype))
-    return OrthogonalSolution(weights, total / max(objective, _TINY), monitor)
+    return OrthogonalSolution(weights, total / max(objective, TINY), monitor)
 
 
-def child_choices(training: Training, decisions: Decisions, deciding: NDArray[Any]) -> Choices:
+def child_choices(training: Training, decisions: Decisions, deciding: Matrix) -> Choices:
     """Choices on the path of every document, in the numbering of the edges with siblings."""
     n_edges = len(deciding)
     edge_into = np.full(decisions.routes.n_nodes, -1)

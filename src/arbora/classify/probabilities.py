@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_expit, logit, softmax
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.structure import Hierarchy
 
 # --- Calibrate scores to probabilities with two parameters --------------------------------------------------
@@ -78,7 +79,7 @@ def fit_scale(mean_log_likelihood: Callable[[float], float]) -> Calibration:
     return Calibration(float(np.exp(best.x)))
 
 
-def n_effective(weight: NDArray[Any]) -> float:
+def n_effective(weight: Matrix) -> float:
     """Effective number of rows: the square of the sum of the weights over the sum of their squares.
 
     Examples
@@ -92,9 +93,9 @@ def n_effective(weight: NDArray[Any]) -> float:
 
 
 def fit_softmax_scale(
-    scores: NDArray[Any],
-    codes: NDArray[Any],
-    weight: NDArray[Any] | None = None,
+    scores: Matrix,
+    codes: Matrix,
+    weight: Matrix | None = None,
     targets: tuple[float, float] | None = None,
 ) -> Calibration:
     """Maximise the likelihood of the true classes over the scale of a softmax.
@@ -140,9 +141,7 @@ def fit_softmax_scale(
     return fit_scale(mean_log_likelihood)
 
 
-def fit_normalized_sigmoid(
-    scores: NDArray[Any], codes: NDArray[Any], weight: NDArray[Any] | None = None
-) -> Calibration:
+def fit_normalized_sigmoid(scores: Matrix, codes: Matrix, weight: Matrix | None = None) -> Calibration:
     """Maximise the likelihood of the true classes over scale and shift of sigmoids that are divided by their sum.
 
     The targets are smoothed as by `fit_softmax_scale`, which gives the result where a softmax is as likely.
@@ -170,7 +169,7 @@ def fit_normalized_sigmoid(
     few = max(1, _CACHED // s.shape[1])
     parts = [slice(first, first + few) for first in range(0, known.size, few)]
 
-    def part_objective(part: slice, scale: float, shift: float) -> NDArray[Any]:
+    def part_objective(part: slice, scale: float, shift: float) -> Matrix:
         scores, code, weight = s[part], codes[part], share[part]
         row = rows[: len(code)]
         z = np.float32(scale) * scores + np.float32(shift)
@@ -188,7 +187,7 @@ def fit_normalized_sigmoid(
         value = weight @ (np.log(total) + top[:, 0] - likely)
         return np.array([value, slope, weight @ residual.sum(axis=1, dtype=np.float64)])
 
-    def objective(theta: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+    def objective(theta: Matrix) -> tuple[float, Matrix]:
         scale, shift = float(np.exp(theta[0])), float(_SHIFT_UNIT * theta[1])
         value, slope, shift_slope = np.sum([part_objective(part, scale, shift) for part in parts], axis=0)
         return float(value), np.array([slope, _SHIFT_UNIT * shift_slope])
@@ -221,9 +220,9 @@ def smoothed_targets(n_choices: float, n_ways: Any) -> tuple[Any, Any]:
 
 
 def fit_sigmoid(
-    scores: NDArray[Any],
+    scores: Matrix,
     positive: NDArray[np.bool_],
-    weight: NDArray[Any] | None = None,
+    weight: Matrix | None = None,
     n_steps: int = 50,
 ) -> Calibration:
     """Fit ``sigmoid(scale * score + shift)`` to all decisions by Newton's method with step halving.
@@ -276,11 +275,11 @@ class SigmoidObjective(NamedTuple):
         Weighted means of t s and of t, all that the loss depends on t by.
     """
 
-    scores: NDArray[np.float64]
-    share: NDArray[np.float64]
-    linear: NDArray[np.float64]
+    scores: Array
+    share: Array
+    linear: Array
 
-    def __call__(self, theta: NDArray[Any]) -> tuple[float, NDArray[Any], NDArray[Any]]:
+    def __call__(self, theta: Matrix) -> tuple[float, Matrix, Matrix]:
         """Value, gradient and Hessian, in one pass over parts that stay in the cache."""
         ends = range(0, len(self.scores), _CACHED)
         sums = np.sum([self._part(theta, slice(first, first + _CACHED)) for first in ends], axis=0)
@@ -289,7 +288,7 @@ class SigmoidObjective(NamedTuple):
         hessian = np.array([[second[0], second[1]], [second[1], second[2]]])
         return float(value - theta @ self.linear), gradient, hessian
 
-    def _part(self, theta: NDArray[Any], part: slice) -> tuple[float, ...]:
+    def _part(self, theta: Matrix, part: slice) -> tuple[float, ...]:
         s, share = self.scores[part], self.share[part]
         z = theta[0] * s + theta[1]
         small = np.exp(-np.abs(z))
@@ -301,13 +300,13 @@ class SigmoidObjective(NamedTuple):
         return value, first @ s, first.sum(), by_score @ s, by_score.sum(), second.sum()
 
 
-def class_log_odds(scores: NDArray[Any], calibration: Calibration) -> NDArray[Any]:
+def class_log_odds(scores: Matrix, calibration: Calibration) -> Matrix:
     """Logarithms of the probabilities of exclusive classes, up to a constant for each row."""
     scaled = calibration.scale * scores.astype(np.float64) + calibration.shift
     return np.asarray(scaled if calibration.shift == 0 else log_expit(scaled))
 
 
-def class_probabilities(scores: NDArray[Any], calibration: Calibration, multilabel: bool) -> NDArray[Any]:
+def class_probabilities(scores: Matrix, calibration: Calibration, multilabel: bool) -> Matrix:
     """Compute probabilities from scores: sigmoids, which are divided by their sum unless labels are independent."""
     if multilabel:
         return np.asarray(expit(calibration.scale * scores.astype(np.float64) + calibration.shift))
@@ -326,11 +325,11 @@ _FEWEST_ROWS = 300  # ... but at least so many rows
 class Level(NamedTuple):
     """Nodes of one depth, sorted by parent."""
 
-    children: NDArray[np.int64]
-    parents: NDArray[np.int64]  # without repetition
-    starts: NDArray[np.int64]  # first child of each parent
-    segment: NDArray[np.int64]  # position in `parents` of the parent of each child
-    log_share: NDArray[np.float64]  # log(n_u / n_v) of the children
+    children: Ints
+    parents: Ints  # without repetition
+    starts: Ints  # first child of each parent
+    segment: Ints  # position in `parents` of the parent of each child
+    log_share: Array  # log(n_u / n_v) of the children
 
 
 class NestedLogit:
@@ -344,9 +343,7 @@ class NestedLogit:
         Numbers of training documents (or their weights).
     """
 
-    def __init__(
-        self, hierarchy: Hierarchy, class_nodes: NDArray[np.int64], class_counts: NDArray[Any]
-    ) -> None:
+    def __init__(self, hierarchy: Hierarchy, class_nodes: Ints, class_counts: Matrix) -> None:
         n_nodes, top = hierarchy.n_nodes, hierarchy.n_nodes
         parent = np.full(n_nodes, top)
         has = np.diff(hierarchy.parent_indptr) > 0
@@ -371,7 +368,7 @@ class NestedLogit:
             bool((np.diff(level.starts, append=len(level.children)) > 1).any()) for level in self.levels
         )
 
-    def log_proba(self, scores: NDArray[Any], levels: NDArray[Any]) -> NDArray[np.float64]:
+    def log_proba(self, scores: Matrix, levels: Matrix) -> Array:
         """Logarithms of the class probabilities; row k of `levels` has a and b of the k-th level from below."""
         values = self._values(scores)
         conditional = np.zeros_like(values)
@@ -381,14 +378,12 @@ class NestedLogit:
             conditional[:, level.children] += conditional[:, level.parents[level.segment]]
         return np.asarray(conditional[:, self.leaves])
 
-    def _values(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+    def _values(self, scores: Matrix) -> Array:
         values = np.zeros((len(scores), len(self.parent)))
         values[:, self.leaves] = scores
         return values
 
-    def _climb(
-        self, values: NDArray[Any], level: Level, a: float, b: float, conditional: NDArray[Any] | None
-    ) -> None:
+    def _climb(self, values: Matrix, level: Level, a: float, b: float, conditional: Matrix | None) -> None:
         """Compute the values of the parents of a level, and the conditional log-probabilities of its nodes."""
         z = a * values[:, level.children] + b * level.log_share
         top = np.maximum.reduceat(z, level.starts, axis=1)
@@ -397,9 +392,7 @@ class NestedLogit:
             conditional[:, level.children] = z - total[:, level.segment]
         values[:, level.parents] = total / a
 
-    def fit(
-        self, scores: NDArray[Any], codes: NDArray[np.int64], weight: NDArray[Any], scale: float
-    ) -> NDArray[np.float64]:
+    def fit(self, scores: Matrix, codes: Ints, weight: Matrix, scale: float) -> Array:
         """Fit the scales of the levels and the exponent of the shares to held-out scores.
 
         Parameters
@@ -422,7 +415,7 @@ class NestedLogit:
         weight = weight / max(float(weight.sum()), np.finfo(np.float64).tiny)
         truth = self._paths(codes)
 
-        def objective(theta: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+        def objective(theta: Matrix) -> tuple[float, Matrix]:
             value, gradient = self._likelihood(scores, truth, weight, scale * np.exp(theta[:-1]), theta[-1])
             gradient[:-1] *= scale * np.exp(theta[:-1])
             prior = 1 / (_SPREAD**2 * n_rows)
@@ -432,7 +425,7 @@ class NestedLogit:
         found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": _N_STEPS}).x
         return np.column_stack([scale * np.exp(found[:-1]), np.full(len(self.levels), found[-1])])
 
-    def _paths(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _paths(self, codes: Ints) -> NDArray[np.bool_]:
         """Mark the nodes on the path to the true class of each row."""
         on_path, at = np.zeros((len(codes), len(self.parent)), bool), self.leaves[codes]
         for _ in range(int(self.depth.max()) + 1):
@@ -442,8 +435,8 @@ class NestedLogit:
         return on_path
 
     def _likelihood(
-        self, scores: NDArray[Any], truth: NDArray[np.bool_], weight: NDArray[Any], a: NDArray[Any], b: float
-    ) -> tuple[float, NDArray[Any]]:
+        self, scores: Matrix, truth: NDArray[np.bool_], weight: Matrix, a: Matrix, b: float
+    ) -> tuple[float, Matrix]:
         """Mean log-likelihood of the true paths, and its gradient by the scales and the exponent."""
         values, conditional = self._values(scores), np.zeros((len(scores), len(self.parent)))
         for level, scale in zip(self.levels, a.tolist(), strict=True):
@@ -464,7 +457,7 @@ class NestedLogit:
         return total, gradient
 
 
-def _depths(parent: NDArray[np.int64]) -> NDArray[np.int64]:
+def _depths(parent: Ints) -> Ints:
     """Depth of every node; the top, with parent -1, has 0."""
     depth, above = np.zeros(len(parent), np.int64), parent.copy()
     while (inside := above >= 0).any():
@@ -473,7 +466,7 @@ def _depths(parent: NDArray[np.int64]) -> NDArray[np.int64]:
     return depth
 
 
-def _level(nodes: NDArray[np.int64], parent: NDArray[np.int64], count: NDArray[np.float64]) -> Level:
+def _level(nodes: Ints, parent: Ints, count: Array) -> Level:
     children = nodes[np.argsort(parent[nodes], kind="stable")]
     parents, starts, segment = np.unique(parent[children], return_index=True, return_inverse=True)
     log_share = np.log(count[children]) - np.log(count[parent[children]])

@@ -28,6 +28,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
+from arbora.arrays import Array, Ints
 from arbora.classify.decisions import learn_decisions
 from arbora.classify.estimator import LINEAR_CONSTRAINTS, LinearPredictor, NodePredictor
 from arbora.classify.flat import Trained, train_one_vs_rest
@@ -41,16 +42,14 @@ from arbora.core.validation import check_features, check_squares
 from arbora.engine import ThreadEngine
 from arbora.structure import Hierarchy
 
-Labels = NDArray[np.int64]
-
 
 class Problem(NamedTuple):
     """Labelled rows; rows without labels and their costs; weights of labelled rows; which rows have no label."""
 
     labelled: Training
     pool: sp.csr_array
-    cost: NDArray[np.float64]
-    weight: NDArray[np.float64]
+    cost: Array
+    weight: Array
     missing: NDArray[np.bool_]
 
 
@@ -76,7 +75,7 @@ def unlabelled_rows(y: Any) -> NDArray[np.bool_]:
     return np.array(missing, bool)
 
 
-def shares_to_counts(shares: NDArray[np.float64], n: int) -> Labels:
+def shares_to_counts(shares: Array, n: int) -> Ints:
     """Round shares of n rows to whole numbers with the sum n, by largest remainders.
 
     Examples
@@ -85,13 +84,13 @@ def shares_to_counts(shares: NDArray[np.float64], n: int) -> Labels:
     array([3, 1, 1])
     """
     exact = shares / shares.sum() * n
-    counts: Labels = np.floor(exact).astype(np.int64)
+    counts: Ints = np.floor(exact).astype(np.int64)
     order = np.argsort(-(exact - counts), kind="stable")
     counts[order[: n - counts.sum()]] += 1
     return counts
 
 
-def match_shares(scores: NDArray[np.float64], shares: NDArray[np.float64]) -> Labels:
+def match_shares(scores: Array, shares: Array) -> Ints:
     """Give every row a class, so that the classes have given shares and the sum of the scores is large.
 
     Every class has an offset (its dual variable in the assignment problem), and rows take the class with the largest
@@ -117,7 +116,7 @@ def match_shares(scores: NDArray[np.float64], shares: NDArray[np.float64]) -> La
     wanted = shares_to_counts(shares, n)
     moved = scores.astype(np.float64)
     for _ in range(_MOST_PASSES):
-        labels: Labels = moved.argmax(axis=1)
+        labels: Ints = moved.argmax(axis=1)
         if np.array_equal(np.bincount(labels, minlength=n_classes), wanted):
             return labels
         for k in range(n_classes):
@@ -129,9 +128,9 @@ def match_shares(scores: NDArray[np.float64], shares: NDArray[np.float64]) -> La
     return _repaired(moved, wanted)
 
 
-def _repaired(moved: NDArray[np.float64], wanted: Labels) -> Labels:
+def _repaired(moved: Array, wanted: Ints) -> Ints:
     """Move the least certain rows of classes that are too large to the best class that is too small."""
-    labels: Labels = moved.argmax(axis=1)
+    labels: Ints = moved.argmax(axis=1)
     counts = np.bincount(labels, minlength=len(wanted))
     for k in np.flatnonzero(counts > wanted).tolist():
         own = np.flatnonzero(labels == k)
@@ -313,7 +312,7 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         check_squares(rows, training.options.dtype)
         return Problem(training, rows, cost, weight[known], missing)
 
-    def _check_rounds(self) -> tuple[list[float], NDArray[np.float64] | None]:
+    def _check_rounds(self) -> tuple[list[float], Array | None]:
         """Check the pool weights and the shares of the classes."""
         rounds = np.asarray(self.pool_weights, dtype=np.float64)
         if rounds.ndim != 1 or not len(rounds) or not np.isfinite(rounds).all() or rounds.min() <= 0:
@@ -336,9 +335,7 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
             )
         return rounds.tolist(), shares
 
-    def _solve(
-        self, problem: Problem, rounds: list[float], shares: NDArray[np.float64] | None, engine: Engine
-    ) -> None:
+    def _solve(self, problem: Problem, rounds: list[float], shares: Array | None, engine: Engine) -> None:
         """Train in rounds and set the fitted attributes."""
         labelled = problem.labelled
         use = labelled.row_cost > 0
@@ -376,7 +373,7 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         )
         self._keep_pool(problem, codes, changed)
 
-    def _keep_pool(self, problem: Problem, codes: Labels, changed: list[int]) -> None:
+    def _keep_pool(self, problem: Problem, codes: Ints, changed: list[int]) -> None:
         every = np.empty(len(problem.missing), np.int64)
         every[~problem.missing] = problem.labelled.positives.indices
         every[problem.missing] = codes
@@ -386,7 +383,7 @@ class SemiSupervisedSVC(LinearPredictor, NodePredictor, ClassifierMixin, BaseEst
         self.pool_shares_ = np.full(len(self.classes_), count / max(len(codes), 1))
 
 
-def _take(y: Any, rows: NDArray[np.int64]) -> Any:
+def _take(y: Any, rows: Ints) -> Any:
     """Return the labels of some rows, without the type that the missing ones forced on them."""
     values = np.asarray(y, dtype=object)[rows].tolist()
     if all(isinstance(value, Real) and float(value).is_integer() for value in values):
@@ -394,7 +391,7 @@ def _take(y: Any, rows: NDArray[np.int64]) -> Any:
     return values
 
 
-def _joined(labelled: Training, problem: Problem, codes: Labels, factor: float) -> Training:
+def _joined(labelled: Training, problem: Problem, codes: Ints, factor: float) -> Training:
     """Append the rows of the pool, with their current classes and costs, to labelled rows."""
     if factor == 0.0 or not len(codes):
         return labelled

@@ -29,6 +29,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.linear import by_chunks
 from arbora.core.validation import check_structure
 
@@ -38,7 +39,7 @@ from arbora.core.validation import check_structure
 # not depend on the machine.
 
 
-def top_columns(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
+def top_columns(scores: Matrix, k: int) -> Ints:
     """Columns of the k highest scores of each row, best first; equal scores are ranked by column.
 
     Parameters
@@ -73,7 +74,7 @@ def top_columns(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
     return np.take_along_axis(columns, order, axis=1)
 
 
-def label_ranks(scores: NDArray[Any], Y: sp.csr_array) -> NDArray[np.int64]:
+def label_ranks(scores: Matrix, Y: sp.csr_array) -> Ints:
     """Rank of every label in Y among the scores of its row, counted from 0.
 
     Examples
@@ -84,7 +85,7 @@ def label_ranks(scores: NDArray[Any], Y: sp.csr_array) -> NDArray[np.int64]:
     """
     rows, columns = Y.nonzero()
 
-    def ranks(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    def ranks(labels: Ints) -> Ints:
         own, column = scores[rows[labels]], columns[labels, None]
         value = np.take_along_axis(own, column, axis=1)
         before = np.arange(scores.shape[1]) < column
@@ -94,9 +95,7 @@ def label_ranks(scores: NDArray[Any], Y: sp.csr_array) -> NDArray[np.int64]:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def best_cuts(
-    scores: NDArray[Any], rows: NDArray[Any], columns: NDArray[Any]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def best_cuts(scores: Matrix, rows: Matrix, columns: Matrix) -> tuple[Array, Array]:
     """Find the thresholds that maximise the F1 of each column, and that F1; the highest of equally good ones.
 
     Parameters
@@ -136,7 +135,7 @@ def best_cuts(
     return thresholds, best_f1
 
 
-def _first_at_least(ordered: NDArray[Any], line: NDArray[Any], value: NDArray[Any]) -> NDArray[np.int64]:
+def _first_at_least(ordered: Matrix, line: Matrix, value: Matrix) -> Ints:
     """Position of the first number that is at least the value in a line sorted in ascending order.
 
     One such number must exist.
@@ -150,7 +149,7 @@ def _first_at_least(ordered: NDArray[Any], line: NDArray[Any], value: NDArray[An
     return low
 
 
-def _between(lower: NDArray[Any], upper: NDArray[Any]) -> NDArray[np.float64]:
+def _between(lower: Matrix, upper: Matrix) -> Array:
     """Thresholds in [lower, upper): the middle, or `lower` if the middle is not finite or rounds to `upper`."""
     lower, upper = lower.astype(np.float64), upper.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -158,7 +157,7 @@ def _between(lower: NDArray[Any], upper: NDArray[Any]) -> NDArray[np.float64]:
         return np.asarray(np.where((lower <= middle) & (middle < upper), middle, lower))
 
 
-def ridge(features: NDArray[Any], target: NDArray[Any], alpha: float) -> tuple[NDArray[Any], float]:
+def ridge(features: Matrix, target: Matrix, alpha: float) -> tuple[Matrix, float]:
     """Fit a ridge regression on standardised features; return weights of the original features and the intercept."""
     centre, std = features.mean(axis=0), features.std(axis=0)
     std[std <= 1e-12 * np.abs(features).max(axis=0, initial=0.0)] = 1.0  # constant features
@@ -171,7 +170,7 @@ def ridge(features: NDArray[Any], target: NDArray[Any], alpha: float) -> tuple[N
 # --- Thresholds: choose the label set of each row from the scores of its classes ----------------------------
 
 
-def _as_sets(columns: NDArray[np.int64], counts: NDArray[np.int64], n_classes: int) -> sp.csr_array:
+def _as_sets(columns: Ints, counts: Ints, n_classes: int) -> sp.csr_array:
     """Return a CSR matrix that marks the first `counts[i]` of the given columns of each row i."""
     indices = columns[np.arange(columns.shape[1]) < counts[:, None]]
     indptr = np.concatenate([[0], np.cumsum(counts)])
@@ -180,8 +179,8 @@ def _as_sets(columns: NDArray[np.int64], counts: NDArray[np.int64], n_classes: i
     return found
 
 
-def _check_scores(given: Any) -> NDArray[Any]:
-    scores: NDArray[Any] = np.asarray(given)
+def _check_scores(given: Any) -> Matrix:
+    scores: Matrix = np.asarray(given)
     if scores.dtype.kind != "f":
         scores = scores.astype(np.float64)
     if scores.ndim != 2 or not scores.shape[1]:
@@ -274,10 +273,10 @@ class Threshold(BaseEstimator):
         chosen = by_chunks(scores, scores.shape[1], self._choose)
         return sp.vstack(chosen, format="csr") if chosen else sp.csr_array(scores.shape, dtype=bool)
 
-    def _learn(self, scores: NDArray[Any], Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
+    def _learn(self, scores: Matrix, Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
         raise NotImplementedError
 
-    def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
+    def _choose(self, scores: Matrix) -> sp.csr_array:
         raise NotImplementedError
 
 
@@ -297,10 +296,10 @@ class ZeroThreshold(Threshold):
         """False: there is nothing to learn."""
         return False
 
-    def _learn(self, scores: NDArray[Any], Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
+    def _learn(self, scores: Matrix, Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
         pass
 
-    def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
+    def _choose(self, scores: Matrix) -> sp.csr_array:
         return sp.csr_array(scores > 0)
 
 
@@ -319,14 +318,14 @@ class GlobalCut(Threshold):
     0.5
     """
 
-    def _learn(self, scores: NDArray[Any], Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
+    def _learn(self, scores: Matrix, Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
         rows, columns = Y.nonzero()
         position = rows.astype(np.int64) * scores.shape[1] + columns
         # Pool the scores of all classes into one column.
         thresholds, _ = best_cuts(scores.reshape(-1, 1), position, np.zeros_like(position))
         self.threshold_ = float(thresholds[0])
 
-    def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
+    def _choose(self, scores: Matrix) -> sp.csr_array:
         # A Python float would be rounded to the dtype of the scores and could then equal one of them.
         return sp.csr_array(scores > np.float64(self.threshold_))
 
@@ -364,7 +363,7 @@ class RCut(Threshold):
         """Whether r is learned."""
         return self.r is None
 
-    def _learn(self, scores: NDArray[Any], Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
+    def _learn(self, scores: Matrix, Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
         if self.r is not None:
             self.r_ = int(self.r)
             return
@@ -374,7 +373,7 @@ class RCut(Threshold):
         f1 = 2 * hits / (n_samples * np.arange(1, n_classes + 1) + ranks.size)
         self.r_ = int(f1.argmax()) + 1
 
-    def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
+    def _choose(self, scores: Matrix) -> sp.csr_array:
         columns = top_columns(scores, int(self.r_ if self.r is None else self.r))
         return _as_sets(columns, np.full(len(scores), columns.shape[1]), scores.shape[1])
 
@@ -419,14 +418,14 @@ class SCut(Threshold):
         self.fbr = fbr
         self.fallback = fallback
 
-    def _learn(self, scores: NDArray[Any], Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
+    def _learn(self, scores: Matrix, Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
         thresholds, f1 = best_cuts(scores, *Y.nonzero())
         weak = (f1 < self.fbr) | (f1 == 0)
         thresholds[weak] = scores.max(axis=0)[weak] if self.fallback == "highest" else np.inf
         thresholds[~with_data] = np.inf
         self.thresholds_ = thresholds
 
-    def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
+    def _choose(self, scores: Matrix) -> sp.csr_array:
         return sp.csr_array(scores > self.thresholds_)
 
 
@@ -465,19 +464,19 @@ class InstanceCut(Threshold):
         self.n_scores = n_scores
         self.alpha = alpha
 
-    def _learn(self, scores: NDArray[Any], Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
+    def _learn(self, scores: Matrix, Y: sp.csr_array, with_data: NDArray[np.bool_]) -> None:
         features = by_chunks(scores, scores.shape[1], lambda rows: self._features(rows)[1])
         n_labels = np.asarray(Y.sum(axis=1), np.float64).ravel()
         self.coef_, self.intercept_ = ridge(np.vstack(features), n_labels, self.alpha)
 
-    def _features(self, scores: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _features(self, scores: Matrix) -> tuple[Ints, Array]:
         columns = top_columns(scores, self.n_scores)
         features = np.take_along_axis(scores, columns, axis=1).astype(np.float64)
         if not np.isfinite(features).all():
             raise ValueError("a score is infinite: InstanceCut needs finite scores. Use RCut or SCut.")
         return columns, features
 
-    def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
+    def _choose(self, scores: Matrix) -> sp.csr_array:
         columns, features = self._features(scores)
         features = features[:, : len(self.coef_)]  # partial_fit may have added classes
         # einsum, because the rounding of a matrix product may depend on the number of rows.

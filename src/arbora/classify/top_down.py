@@ -17,11 +17,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.cost_choice import initial_cost, with_cost
 from arbora.classify.decisions import HeldOut, Score, held_out_scores, stacked
 from arbora.classify.estimator import (
@@ -69,9 +69,9 @@ _FEW_EDGES = 512  # the scores of so few edges take less time than a search
 class Leaves(NamedTuple):
     """Most probable leaf of each row, the logarithm of its probability, and the number of nodes that were opened."""
 
-    leaf: NDArray[np.int64]
-    log_proba: NDArray[np.float64]
-    n_opened: NDArray[np.int64]
+    leaf: Ints
+    log_proba: Array
+    n_opened: Ints
 
 
 def can_search(X: Any, model: Any, routes: Hierarchy) -> bool:
@@ -133,9 +133,9 @@ def best_leaves(
 class Choice(NamedTuple):
     """Weights of one node, on the features that occur in its documents."""
 
-    features: NDArray[Any]
-    coef: NDArray[Any]  # n_children x len(features)
-    intercept: NDArray[Any]
+    features: Matrix
+    coef: Matrix  # n_children x len(features)
+    intercept: Matrix
     solutions: list[BlockSolution]
 
 
@@ -204,8 +204,8 @@ def train_choices(
 
 
 def _assemble(
-    trained: list[Choice], first_edge: NDArray[Any], shape: tuple[int, int]
-) -> tuple[sp.csc_array, NDArray[Any]]:
+    trained: list[Choice], first_edge: Matrix, shape: tuple[int, int]
+) -> tuple[sp.csc_array, Matrix]:
     """Assemble the weights of all choices in one sparse matrix with a row for each edge."""
     dtype = trained[0].coef.dtype if trained else np.dtype(np.float32)
     intercept = np.zeros(shape[0], dtype)
@@ -240,7 +240,7 @@ def fit_choices(held_out: HeldOut, decisions: Decisions, multilabel: bool) -> Ca
     return fit_scale(mean_log_likelihood)
 
 
-def mark_nodes(training: Training, routes: Hierarchy, class_leaves: NDArray[np.int64], root: int) -> Training:
+def mark_nodes(training: Training, routes: Hierarchy, class_leaves: Ints, root: int) -> Training:
     """Replace the classes of each row by all nodes above them; every row is under the root, even without labels."""
     closure = routes.ancestor_matrix[class_leaves].astype(np.float32)
     n_samples = training.X.shape[0]
@@ -252,7 +252,7 @@ def mark_nodes(training: Training, routes: Hierarchy, class_leaves: NDArray[np.i
 
 def calibrate_choices(
     training: Training, decisions: Decisions, how: Any, multilabel: bool, score: Score
-) -> NDArray[np.float64]:
+) -> Array:
     """Learn the scale and the shift of all choices on held-out rows (see `held_out.learn_decisions`)."""
     parts = held_out_scores(training, how, score, n_scores=decisions.n_edges)
     fitted = fit_choices(stacked(parts), decisions, multilabel) if parts else Calibration(1.0)
@@ -263,19 +263,19 @@ class RoutePredictor(LinearPredictor):
     """Mixin for classifiers with a score for each edge of `routes_`."""
 
     routes_: Hierarchy
-    class_leaves_: NDArray[np.int64]
+    class_leaves_: Ints
     descent_: str  # absent in models that follow the best score at each node
 
-    def _edge_scores(self, X: Any) -> NDArray[Any]:
+    def _edge_scores(self, X: Any) -> Matrix:
         return self._linear_scores(X).astype(np.float64)
 
-    def _class_proba(self, X: Any) -> NDArray[Any]:
+    def _class_proba(self, X: Any) -> Matrix:
         decisions, (scale, shift) = Decisions(self.routes_), self.calibration_
         scores, exclusive = self._edge_scores(X) * scale + shift, not is_multilabel(self.label_kind_)
         conditional = np.exp(decisions.log_conditional(scores)) if exclusive else expit(scores)
         return decisions.reach(conditional, exclusive)[:, self.class_leaves_]
 
-    def _scores(self, X: Any) -> NDArray[Any]:
+    def _scores(self, X: Any) -> Matrix:
         """Logarithms of the class probabilities; multilabel: the smallest score on the path."""
         if is_multilabel(self.label_kind_):
             return Decisions(self.routes_).weakest(self._edge_scores(X))[:, self.class_leaves_]

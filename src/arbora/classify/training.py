@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.linear import as_csr
 from arbora.core.checkpoint import Checkpoint, fingerprint
 from arbora.core.labels import is_missing
@@ -44,10 +44,10 @@ class Targets(NamedTuple):
     the names of its nodes, and `class_nodes` the node ids of the columns of `indicator`.
     """
 
-    classes: NDArray[Any]
-    class_nodes: NDArray[np.int64]
+    classes: Matrix
+    class_nodes: Ints
     hierarchy: Hierarchy
-    nodes: NDArray[Any]
+    nodes: Matrix
     indicator: sp.csr_array
     kind: str
 
@@ -107,12 +107,12 @@ def are_sets(y: Any) -> bool:
     return not (same_length and all(value in (0, 1) for labels in y for value in labels))
 
 
-def _are_names(y: NDArray[Any]) -> bool:
+def _are_names(y: Matrix) -> bool:
     """Whether all labels are strings: classes beyond doubt, even if each has one row."""
     return y.dtype.kind == "U" or (y.dtype == object and all(isinstance(label, str) for label in y.tolist()))
 
 
-def _forest(classes: NDArray[Any], indicator: sp.csr_array, kind: str) -> Targets:
+def _forest(classes: Matrix, indicator: sp.csr_array, kind: str) -> Targets:
     """Targets without a structure: every class is a node of its own."""
     nodes = np.arange(len(classes))
     hierarchy = Hierarchy.from_edges([], nodes=nodes.tolist())
@@ -150,13 +150,13 @@ def _from_single(y: Any, structure: Hierarchy | None) -> Targets:
     return Targets(classes, nodes, structure, structure.names, _one_per_row(codes, len(classes)), SINGLE)
 
 
-def _one_per_row(codes: NDArray[Any], n_classes: int) -> sp.csr_array:
+def _one_per_row(codes: Matrix, n_classes: int) -> sp.csr_array:
     n_rows = len(codes)
     entries = np.ones(n_rows, np.float32), codes, np.arange(n_rows + 1)
     return sp.csr_array(entries, shape=(n_rows, n_classes))
 
 
-def _sorted_order(names: NDArray[Any]) -> NDArray[np.int64]:
+def _sorted_order(names: Matrix) -> Ints:
     """Order that sorts names, as `np.unique` does; names that have no order keep theirs."""
     try:
         return np.array(sorted(range(len(names)), key=names.tolist().__getitem__), dtype=np.int64)
@@ -164,7 +164,7 @@ def _sorted_order(names: NDArray[Any]) -> NDArray[np.int64]:
         return np.arange(len(names))
 
 
-def _positions(y: NDArray[Any], structure: Hierarchy) -> NDArray[Any] | None:
+def _positions(y: Matrix, structure: Hierarchy) -> Matrix | None:
     """Names that integer labels are positions of, or None if the labels are names themselves.
 
     Parts of scikit-learn replace labels by their positions in ``np.unique(y)``. They are read as positions in the
@@ -204,7 +204,7 @@ def _positions(y: NDArray[Any], structure: Hierarchy) -> NDArray[Any] | None:
     )
 
 
-def _are_integers(y: NDArray[Any]) -> bool:
+def _are_integers(y: Matrix) -> bool:
     if y.dtype == object:
         return len(y) > 0 and all(type(label) is int or isinstance(label, np.integer) for label in y.tolist())
     return y.dtype.kind in "iu"
@@ -257,7 +257,7 @@ def _with_data(Y: sp.csr_array, structure: Hierarchy, kind: str) -> Targets:
     return Targets(structure.decode(nodes), nodes, structure, structure.names, indicator, kind)
 
 
-def decode_sets(Y: sp.csr_array, classes: NDArray[Any]) -> list[list[Any]]:
+def decode_sets(Y: sp.csr_array, classes: Matrix) -> list[list[Any]]:
     """Names of the classes set in each row of an indicator."""
     names = classes[Y.indices]
     return [names[start:stop].tolist() for start, stop in zip(Y.indptr[:-1], Y.indptr[1:], strict=True)]
@@ -289,23 +289,21 @@ class Training(NamedTuple):
 
     X: sp.csr_array
     positives: sp.csr_array  # n_samples x n_classes
-    row_cost: NDArray[Any]  # C times the weight of the row
-    positive_weight: NDArray[Any]  # factor on the cost of the positives of each class
+    row_cost: Matrix  # C times the weight of the row
+    positive_weight: Matrix  # factor on the cost of the positives of each class
     options: Options
     # Factors on the costs of the pairs of a block, n_samples x n_block, from the positives of *all* classes (so it
     # must not be combined with `with_columns`) and the columns of the block.
-    pair_weight: Callable[[sp.csr_array, slice], NDArray[Any]] | None = None
-    ids: NDArray[np.int64] | None = (
-        None  # numbers of the rows in the training that `with_rows` took them from
-    )
+    pair_weight: Callable[[sp.csr_array, slice], Matrix] | None = None
+    ids: Ints | None = None  # numbers of the rows in the training that `with_rows` took them from
     multilabel: bool = False  # whether y is of a kind in which a row may have any number of labels
 
-    def with_columns(self, columns: slice | NDArray[np.int64]) -> Training:
+    def with_columns(self, columns: slice | Ints) -> Training:
         """Keep some of the classes."""
         positives: Any = self.positives
         return self._replace(positives=positives[:, columns], positive_weight=self.positive_weight[columns])
 
-    def with_rows(self, rows: NDArray[Any]) -> Training:
+    def with_rows(self, rows: Matrix) -> Training:
         """Keep some of the rows."""
         return self._replace(
             X=self.X[rows], positives=self.positives[rows], row_cost=self.row_cost[rows], ids=rows
@@ -407,9 +405,9 @@ def drop_weightless_rows(training: Training) -> Training:
     return training if counts.all() else training.with_rows(np.flatnonzero(counts))
 
 
-def positive_sample_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
+def positive_sample_weight(sample_weight: Any, X: Any) -> Array:
     """Sample weights of the rows that `drop_weightless_rows` keeps."""
-    weight: NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    weight: Array = _check_sample_weight(sample_weight, X, dtype=np.float64)
     return weight[weight > 0]
 
 
@@ -422,9 +420,7 @@ def refuse_label_sets(estimator: Any) -> None:
         )
 
 
-def positive_weights(
-    class_weight: Any, training: Training, class_names: NDArray[Any], node_names: NDArray[Any]
-) -> NDArray[np.float64]:
+def positive_weights(class_weight: Any, training: Training, class_names: Matrix, node_names: Matrix) -> Array:
     """Weights of the positives of each class, as LIBLINEAR applies `class_weight` in one-vs-rest.
 
     Parameters

@@ -37,6 +37,7 @@ from arbora.core.files import (
     remove_stray_files,
     temporary_file,
 )
+from arbora.core.running import running_checkpoint
 
 # --- The fingerprint of data and parameters: equal for equal content, different for different content -------
 #
@@ -444,3 +445,28 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         return f"Checkpoint({str(self.path)!r}, fingerprint={self.fingerprint[:12]!r}...)"
+
+
+_NO_EFFECT = {"n_jobs", "verbose", "random_state"}  # on the result; the seed stands for `random_state`
+
+
+def open_checkpoint(estimator: Any, *data: Any, seed: int, **instead: Any) -> Checkpoint | None:
+    """Open the checkpoint of the block ``with arbora.running(checkpoint=...)`` for a fit; None without one.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Its class and parameters identify the fit, with the data and the seed.
+    *data
+        Everything else that the result depends on.
+    seed : int
+    **instead
+        Values that identify the fit better than the parameters of the same names.
+    """
+    folder = running_checkpoint()
+    if folder is None:
+        return None
+    params = {
+        name: value for name, value in estimator.get_params(deep=False).items() if name not in _NO_EFFECT
+    }
+    return Checkpoint(folder, fingerprint(type(estimator).__name__, {**params, **instead}, seed, *data))

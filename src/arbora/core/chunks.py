@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from arbora.arrays import Matrix
 
 
 def split(n: int, n_chunks: int | None = None, *, size: int | None = None, even: bool = True) -> list[slice]:
@@ -66,7 +66,7 @@ def split(n: int, n_chunks: int | None = None, *, size: int | None = None, even:
     return [slice(start, stop) for start, stop in pairwise(starts)]
 
 
-def split_nonzeros(indptr: NDArray[Any], n_chunks: int) -> list[slice]:
+def split_nonzeros(indptr: Matrix, n_chunks: int) -> list[slice]:
     """Cut the rows of a CSR array into at most ``n_chunks`` chunks with about the same number of non-zeros.
 
     Examples

@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+
+from arbora.arrays import Matrix
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -113,13 +114,13 @@ class Engine(Protocol):
     def shards(self, make: Make, common: Any, own: Sequence[Any]) -> Shards:
         """Make one resident shard for each element of ``own`` (see `arbora.core.engine`)."""
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Matrix:
         """Return an array of zeros for the weights of a model, in memory or in a mapped file."""
 
-    def settle(self, weights: NDArray[Any]) -> None:
+    def settle(self, weights: Matrix) -> None:
         """Release the memory of the pages of ``weights`` that were written, if it is a mapped file."""
 
-    def discard(self, weights: NDArray[Any]) -> None:
+    def discard(self, weights: Matrix) -> None:
         """Unlink the backing file of ``weights``, if it has one. The array stays valid until it is freed."""
 
     def __enter__(self) -> Self:
@@ -131,31 +132,42 @@ class Engine(Protocol):
         """End the workers."""
 
 
-def require_shared_memory(engine: Engine, option: str, advice: str) -> None:
-    """Refuse an option that needs the data and the whole model in this process.
+_WORDS = {  # what a method may need of a part, in the words of an error
+    "shares_memory": "data and model in this process",
+    "is_smooth": "a differentiable loss",
+}
+
+
+def check_needs(method: str, part: Any, needs: Iterable[str], advice: str) -> None:
+    """Refuse a part (an engine, a loss) that lacks what a method needs.
 
     Parameters
     ----------
-    engine : Engine
-    option : str
-        The option, as the user wrote it: ``"batch_size=10"``.
+    method : str
+        The method, as the user wrote it: ``"batch_size=10"``, ``"solver='dual'"``.
+    part : object
+    needs : iterable of str
+        Attributes of the part that must be true.
     advice : str
-        What to do instead, as a clause: ``"use engine=None"``.
+        What to do instead, as a clause: ``"use threads"``.
 
     Examples
     --------
     >>> from arbora.engine import RayEngine
-    >>> require_shared_memory(SerialEngine(), "batch_size=10", "use engine=None")
-    >>> require_shared_memory(RayEngine(n_shards=2), "batch_size=10", "use engine=None")
+    >>> check_needs("batch_size=10", SerialEngine(), ["shares_memory"], "use threads")
+    >>> check_needs("batch_size=10", RayEngine(n_shards=2), ["shares_memory"], "use threads")
     Traceback (most recent call last):
     ...
-    ValueError: batch_size=10 needs data and model in this process, but RayEngine(n_shards=2) keeps them on its
-    workers: use engine=None.
+    ValueError: batch_size=10 needs data and model in this process, which RayEngine(n_shards=2) lacks: use threads.
     """
-    if not engine.shares_memory:
-        raise ValueError(
-            f"{option} needs data and model in this process, but {engine!r} keeps them on its workers: {advice}."
-        )
+    missing = [_WORDS.get(name, name) for name in needs if not getattr(part, name, False)]
+    if missing:
+        raise ValueError(f"{method} needs {' and '.join(missing)}, which {part!r} lacks: {advice}.")
+
+
+def require_shared_memory(engine: Engine, option: str, advice: str) -> None:
+    """Refuse an option that needs the data and the whole model in this process."""
+    check_needs(option, engine, ["shares_memory"], advice)
 
 
 class SerialEngine:
@@ -205,14 +217,14 @@ class SerialEngine:
         """Make one resident shard for each element of ``own``, in this process."""
         return LocalShards(make, common, own, self)
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Matrix:
         """Return an array of zeros."""
         return np.zeros(shape, dtype)
 
-    def settle(self, weights: NDArray[Any]) -> None:
+    def settle(self, weights: Matrix) -> None:
         """Do nothing: the array is in memory."""
 
-    def discard(self, weights: NDArray[Any]) -> None:
+    def discard(self, weights: Matrix) -> None:
         """Do nothing: the array is in memory."""
 
     def __enter__(self) -> Self:

@@ -1,12 +1,136 @@
-"""Warnings that point at the user's line, however deep inside Arbora they are raised."""
+"""What every estimator does: tags, seed, options, "requires y", rollback, `explore`, warnings at the user's line."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# --- Tags, and arguments that must be given ------------------------------------------------------------------
+
+
+class RowEstimator:
+    """Mixin, first among the base classes: an estimator of dense or sparse rows.
+
+    `_tags` names further tags of scikit-learn. The tags of all base classes apply, those of the class last.
+
+    Examples
+    --------
+    >>> from sklearn.base import BaseEstimator, ClassifierMixin
+    >>> from sklearn.utils import get_tags
+    >>> from arbora.core.estimator import RowEstimator
+    >>> class Counts(RowEstimator, ClassifierMixin, BaseEstimator):
+    ...     _tags = {"input_tags.positive_only": True}
+    >>> get_tags(Counts()).input_tags.sparse, get_tags(Counts()).input_tags.positive_only
+    (True, True)
+    """
+
+    _tags: ClassVar[Mapping[str, Any]] = {"input_tags.sparse": True}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        for base in reversed(type(self).__mro__):
+            for path, value in vars(base).get("_tags", {}).items():
+                group, _, name = path.rpartition(".")
+                setattr(getattr(tags, group), name, value)
+        return tags
+
+
+def require_y(estimator: Any, y: Any, purpose: str) -> None:
+    """Refuse to fit without y, in the words that scikit-learn expects.
+
+    Examples
+    --------
+    >>> from sklearn.svm import LinearSVC
+    >>> require_y(LinearSVC(), None, "it learns from labels")
+    Traceback (most recent call last):
+    ...
+    ValueError: LinearSVC requires y to be passed, but the target y is None: it learns from labels.
+    """
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None: {purpose}."
+        )
+
+
+# --- The seed, and the only draw from `random_state` -----------------------------------------------------------
+
+
+def draw_seed(random_state: Any, *, resumable: bool = False) -> int:
+    """Draw the seed that determines all randomness of a call.
+
+    A resumable fit (one with a checkpoint) without a `random_state` has the seed 0, so that it can be resumed.
+    """
+    from sklearn.utils import check_random_state  # here, so that `import arbora` costs nothing
+
+    if random_state is None and resumable:
+        return 0
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def draw_generator(random_state: Any) -> np.random.Generator:
+    """Return the generator that is passed to every function that draws."""
+    import numpy as np
+
+    return np.random.default_rng(draw_seed(random_state))
+
+
+# --- Parameters that hold several options ----------------------------------------------------------------------
+
+
+Options = TypeVar("Options", bound=tuple[Any, ...])
+
+
+def read_options(name: str, given: Mapping[str, Any] | None, kind: type[Options]) -> Options:
+    """Return the options of a parameter that is a dict: `kind` is a named tuple with all defaults.
+
+    Examples
+    --------
+    >>> from typing import NamedTuple
+    >>> class Sampling(NamedTuple):
+    ...     n_chains: int = 2
+    ...     n_warmup: int = 100
+    >>> read_options("sampling", {"n_warmup": 10}, Sampling)
+    Sampling(n_chains=2, n_warmup=10)
+    >>> read_options("sampling", {"warmup": 10}, Sampling)
+    Traceback (most recent call last):
+    ...
+    ValueError: sampling has no option 'warmup' (did you mean 'n_warmup'?): it has n_chains, n_warmup.
+    """
+    if given is None:
+        return kind()
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{name} must be a dict or None, got {given!r}.")
+    fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
+    for key in given:
+        if key not in fields:
+            near = get_close_matches(str(key), fields, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise ValueError(f"{name} has no option {key!r}{hint}: it has {', '.join(fields)}.")
+    return kind(**given)
+
+
+def warn_ineffective(estimator: Any, reasons: Mapping[str, str]) -> None:
+    """Warn about parameters that were changed and have no effect; `reasons` says why, by the name of a parameter."""
+    names = [name for name in reasons if _is_changed(estimator, name)]
+    if names:
+        parts = "; ".join(f"{name}={getattr(estimator, name)!r} ({reasons[name]})" for name in names)
+        warn_caller(f"{type(estimator).__name__}: no effect of {parts}.")
+
+
+def _is_changed(estimator: Any, name: str) -> bool:
+    """Whether a parameter differs from its default; arrays and objects count as changed."""
+    default = inspect.signature(type(estimator).__init__).parameters[name].default
+    value = getattr(estimator, name)
+    return value is not default and not (isinstance(value, str | int | float) and value == default)
+
 
 # --- The `explore` method of fitted models ------------------------------------------------------------------
 #

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.arrays import Ints, Matrix
+
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
@@ -23,11 +25,10 @@ if TYPE_CHECKING:
 DEFAULT_FOLDS = 3  # of cv=None
 HELD_OUT_SHARE = 0.2  # of the rows, in a single random split
 
-Rows = NDArray[np.int64]
-Split = tuple[Rows, Rows]  # rows to train on, rows to test on
+Split = tuple[Ints, Ints]  # rows to train on, rows to test on
 
 
-def group_codes(labels: Any) -> Rows:
+def group_codes(labels: Any) -> Ints:
     """Return a code for each label, one per row. A list (of label sets) is a single group.
 
     Examples
@@ -40,7 +41,7 @@ def group_codes(labels: Any) -> Rows:
     return np.asarray(np.unique(np.asarray(labels).astype(str), return_inverse=True)[1], np.int64)
 
 
-def rarest_labels(indicator: sp.csr_array) -> Rows:
+def rarest_labels(indicator: sp.csr_array) -> Ints:
     """Group of each row of an indicator matrix: its rarest label, or -1 for a row without labels.
 
     Examples
@@ -61,13 +62,13 @@ def rarest_labels(indicator: sp.csr_array) -> Rows:
     return rarest
 
 
-def shuffle_by_group(groups: Rows, rng: np.random.Generator) -> Rows:
+def shuffle_by_group(groups: Ints, rng: np.random.Generator) -> Ints:
     """Order of the rows: group by group, at random within each."""
     order = rng.permutation(len(groups))
     return np.asarray(order[np.argsort(groups[order], kind="stable")], np.int64)
 
 
-def deal_folds(groups: Rows, n_folds: int, rng: np.random.Generator) -> Rows:
+def deal_folds(groups: Ints, n_folds: int, rng: np.random.Generator) -> Ints:
     """Fold of each row: the rows of a group are dealt to the folds in turn.
 
     Parameters
@@ -92,7 +93,7 @@ def deal_folds(groups: Rows, n_folds: int, rng: np.random.Generator) -> Rows:
     return folds
 
 
-def stratified_folds(indicator: sp.csr_array, n_folds: int, seed: int) -> Rows:
+def stratified_folds(indicator: sp.csr_array, n_folds: int, seed: int) -> Ints:
     """Fold of each row of an indicator of labels: the rows of a class (of the rarest, for label sets) in turn.
 
     Examples
@@ -105,7 +106,7 @@ def stratified_folds(indicator: sp.csr_array, n_folds: int, seed: int) -> Rows:
     return deal_folds(rarest_labels(indicator), n_folds, np.random.default_rng(seed))
 
 
-def take_per_group(groups: Rows, wanted: NDArray[Any], rng: np.random.Generator) -> NDArray[np.bool_]:
+def take_per_group(groups: Ints, wanted: Matrix, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Mark `wanted[g]` random rows of each group g; groups are numbered from 0.
 
     Examples
@@ -223,7 +224,7 @@ def cv_splits(cv: Any, indicator: sp.csr_array, counts: NDArray[np.bool_], seed:
     return found
 
 
-def _row_numbers(rows: Any, counts: NDArray[np.bool_]) -> Rows:
+def _row_numbers(rows: Any, counts: NDArray[np.bool_]) -> Ints:
     """Rows that count, from row numbers or a mask; refuse an empty side and numbers out of range."""
     rows, n_rows = np.asarray(rows), len(counts)
     if rows.dtype == bool and rows.shape == (n_rows,):
@@ -234,7 +235,7 @@ def _row_numbers(rows: Any, counts: NDArray[np.bool_]) -> Rows:
             f"cv gives a split that is not a pair of arrays of row numbers from 0 to {n_rows - 1}, each with at "
             "least one row."
         )
-    found: Rows = rows.astype(np.int64)[counts[rows]]
+    found: Ints = rows.astype(np.int64)[counts[rows]]
     if not found.size:
         raise ValueError("cv gives a split with a side on which every row has the sample_weight 0.")
     return found

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._missing import is_scalar_nan
 
+from arbora.arrays import Ints, Matrix
 from arbora.core.estimator import warn_caller
 
 # --- Missing values among labels and texts ------------------------------------------------------------------
@@ -37,8 +38,8 @@ _BLANKS = ("-1", "nan", "None", "")  # strings that missing labels become
 class Groups(NamedTuple):
     """Group of each row as a position in `classes`, -1 for an unlabelled row."""
 
-    codes: NDArray[np.int64]
-    classes: NDArray[Any]
+    codes: Ints
+    classes: Matrix
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
@@ -100,7 +101,7 @@ def read_groups(y: Any, n_samples: int, *, none_labelled: str) -> Groups:
     return _coded(labels, missing, none_labelled)
 
 
-def _warn_of_blanks(labels: NDArray[Any]) -> None:
+def _warn_of_blanks(labels: Matrix) -> None:
     """Warn of strings that NumPy makes of missing labels, as in ``np.where(known, names, -1)``."""
     for blank in _BLANKS:
         n_rows = int(np.sum(labels == np.asarray(blank, labels.dtype.kind)))
@@ -111,7 +112,7 @@ def _warn_of_blanks(labels: NDArray[Any]) -> None:
             )
 
 
-def _read_objects(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _read_objects(labels: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
     """Mark None, NaN and the integer -1; refuse labels of several types."""
     values = labels.tolist()
     missing = np.array(
@@ -136,7 +137,7 @@ def kind_of(value: Any) -> str:
     return "str" if isinstance(value, str) else type(value).__name__
 
 
-def _coded(labels: NDArray[Any], missing: NDArray[np.bool_], none_labelled: str) -> Groups:
+def _coded(labels: Matrix, missing: NDArray[np.bool_], none_labelled: str) -> Groups:
     codes = np.full(len(labels), UNLABELLED, np.int64)
     known = labels[~missing]
     if not len(known):

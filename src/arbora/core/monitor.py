@@ -14,9 +14,10 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from tqdm import tqdm
 
+from arbora.arrays import TINY, Matrix
 from arbora.core.checkpoint import Checkpoint, Piece
 from arbora.core.trace import Trace
 
@@ -131,7 +132,6 @@ class Progress:
 # --- Convergence, history, progress and resume of an iterative method, in one place -------------------------
 
 
-_TINY = float(np.finfo(np.float64).tiny)
 _ROUNDING = 10.0  # error of an objective, in units of the working precision
 _SAVE_SHARE = 20.0  # seconds between two saved states, in units of the seconds that one takes
 
@@ -291,7 +291,7 @@ class Monitor:
         if certified:
             self.bound = max(self.bound, objective - self.gap)
             self.gap = min(self.gap, max(objective - self.bound, self.rounding * abs(objective)))
-        return self.gap / max(objective, _TINY)
+        return self.gap / max(objective, TINY)
 
     def to_state(self) -> dict[str, Any]:
         """Return history and certificate as values that JSON can hold."""
@@ -312,7 +312,7 @@ class Monitor:
     def _is_due_at(self, now: float) -> bool:
         return now - self._saved_at >= _SAVE_SHARE * self._saving
 
-    def keep(self, name: str, arrays: dict[str, NDArray[Any]], **meta: Any) -> None:
+    def keep(self, name: str, arrays: dict[str, Matrix], **meta: Any) -> None:
         """Save the state of a loop after an iteration, with the history.
 
         Nothing is saved without a checkpoint, nor when the last save is so recent that saving would take more than

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from arbora.arrays import Matrix
 from arbora.core.chunks import split
 from arbora.core.engine import Engine, SerialEngine
 from arbora.kernels.products import csr_rows_times_dense, csr_rows_times_sparse
@@ -21,9 +21,7 @@ _FEW_ROWS = 32  # a product of so few rows takes less time than loading a compil
 _FEW_OPERATIONS = 1 << 22
 
 
-def csr_matmul(
-    X: sp.csr_array, W: NDArray[Any], engine: Engine | None = None, out: NDArray[Any] | None = None
-) -> NDArray[Any]:
+def csr_matmul(X: sp.csr_array, W: Matrix, engine: Engine | None = None, out: Matrix | None = None) -> Matrix:
     """Multiply a CSR matrix by a C-contiguous dense matrix.
 
     Parameters
@@ -67,7 +65,7 @@ def csr_matmul(
     return result
 
 
-def csr_matmul_sparse(X: sp.csr_array, W: sp.csr_array, engine: Engine | None = None) -> NDArray[Any]:
+def csr_matmul_sparse(X: sp.csr_array, W: sp.csr_array, engine: Engine | None = None) -> Matrix:
     """Multiply two CSR matrices into a dense array, for weights that are mostly zero.
 
     Parameters
@@ -109,7 +107,7 @@ def is_small(X: Any, n_columns: int) -> bool:
     return bool(X.shape[0] <= _FEW_ROWS and X.nnz * n_columns <= _FEW_OPERATIONS)
 
 
-def small_product(X: sp.csr_array, W: Any) -> NDArray[Any]:
+def small_product(X: sp.csr_array, W: Any) -> Matrix:
     """Multiply a few sparse rows by a dense or sparse matrix with SciPy, in the precision of W.
 
     Examples

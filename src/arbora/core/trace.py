@@ -12,7 +12,8 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from arbora.arrays import Array
 
 _FIRST_COLUMNS = ("objective", "seconds")
 LOG_COLUMNS = ("gap", "gap_estimate", "gain", "change")  # positive values are drawn on a logarithmic axis
@@ -253,7 +254,7 @@ class Trace:
     def __len__(self) -> int:
         return self._n_rows
 
-    def __getitem__(self, column: str) -> NDArray[np.float64]:
+    def __getitem__(self, column: str) -> Array:
         if column not in self._columns:
             near = get_close_matches(str(column), self._columns, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""

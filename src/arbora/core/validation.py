@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from arbora.arrays import Matrix
 from arbora.core.chunks import require_memory, split
 
 # --- Check the structure of sparse matrices: the index arrays must stay inside the shape --------------------
@@ -230,7 +231,7 @@ _CHECKS = {
 # --- Validation of feature matrices, one for all estimators -------------------------------------------------
 
 
-Mask = Callable[[NDArray[Any]], NDArray[np.bool_]]
+Mask = Callable[[Matrix], NDArray[np.bool_]]
 
 _DTYPES = (np.float64, np.float32)
 _ENTRIES_AT_ONCE = 1 << 20  # entries examined at a time
@@ -420,7 +421,7 @@ def refuse_entries(X: Any, wrong: Mask, what: Callable[[Any], str], advice: str)
         What the user can do.
     """
     is_csr = hasattr(X, "indptr")
-    values: NDArray[Any] = X.data if is_csr else X
+    values: Matrix = X.data if is_csr else X
     size = _ENTRIES_AT_ONCE if is_csr else max(1, _ENTRIES_AT_ONCE // X.shape[1])
     found = [(part.start, np.argwhere(wrong(values[part]))) for part in split(len(values), size=size)]
     if not any(len(places) for _, places in found):
@@ -436,7 +437,7 @@ def refuse_entries(X: Any, wrong: Mask, what: Callable[[Any], str], advice: str)
     raise ValueError(f"X {what(values[first])} in row {rows[0]}, column {column}{more}. {advice}.")
 
 
-def refuse_rows(rows: NDArray[Any], what: str, advice: str) -> NoReturn:
+def refuse_rows(rows: Matrix, what: str, advice: str) -> NoReturn:
     """Raise an error about whole rows.
 
     Examples
@@ -449,6 +450,6 @@ def refuse_rows(rows: NDArray[Any], what: str, advice: str) -> NoReturn:
     raise ValueError(f"X {what} in row{'s' * (len(rows) > 1)} {_listed(rows)}. {advice}.")
 
 
-def _listed(rows: NDArray[Any]) -> str:
+def _listed(rows: Matrix) -> str:
     more = f" and {len(rows) - _LISTED} more" if len(rows) > _LISTED else ""
     return ", ".join(str(row) for row in rows[:_LISTED].tolist()) + more

@@ -19,13 +19,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
 from arbora.core.monitor import Progress
@@ -63,23 +63,23 @@ from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows
 _MOST_REPAIRS = 10  # times that empty clusters are moved
 
 
-def centre_scores(centres: NDArray[Any]) -> LinearScores:
+def centre_scores(centres: Matrix) -> LinearScores:
     """Return cosines as scores; at temperature 0 only the largest one of a row counts."""
     return LinearScores(centres, np.zeros(centres.shape[1]), 0.0)
 
 
-def centre_update(centres: NDArray[Any], stats: Stats) -> NDArray[Any]:
+def centre_update(centres: Matrix, stats: Stats) -> Matrix:
     """Return the mean directions of the clusters."""
     return unit_columns(stats.sums, centres)[0]
 
 
-def no_extra(centres: NDArray[Any]) -> float:
+def no_extra(centres: Matrix) -> float:
     """Return 0: the objective has no term besides the rows."""
     return 0.0
 
 
 def run_k_means(
-    rows: WeightedRows, centres: NDArray[Any], schedule: Schedule, engine: Engine, progress: Progress
+    rows: WeightedRows, centres: Matrix, schedule: Schedule, engine: Engine, progress: Progress
 ) -> MixtureFit:
     """Run k-means; repeat while there are empty clusters and rows away from their centres to move them to."""
     model = MixtureModel(centre_scores, centre_update, no_extra)
@@ -205,7 +205,7 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
             self._warn(fit, weight)
             return self
 
-    def _fit(self, X: Any, sample_weight: Any) -> tuple[MixtureFit, NDArray[np.float64]]:
+    def _fit(self, X: Any, sample_weight: Any) -> tuple[MixtureFit, Array]:
         """Find the clusters without warnings; return the fit and the weights of the rows."""
         self._validate_params()
         X = check_rows(self, X, reset=True, min_features=2)
@@ -241,7 +241,7 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
 
         return best_of(fit, n_init, engine)
 
-    def _warn(self, fit: MixtureFit, weight: NDArray[Any]) -> None:
+    def _warn(self, fit: MixtureFit, weight: Matrix) -> None:
         found = len(np.unique(self.labels_[weight > 0]))
         if found < self.n_clusters:
             warn_caller(
@@ -251,14 +251,14 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
             )
         warn_unless_converged(self, fit)
 
-    def _cosines(self, X: sp.csr_array, engine: Engine) -> NDArray[np.float64]:
+    def _cosines(self, X: sp.csr_array, engine: Engine) -> Array:
         return csr_matmul(X, np.ascontiguousarray(self.cluster_centers_.T), engine)
 
     def _checked(self, X: Any) -> sp.csr_array:
         check_is_fitted(self)
         return unit_rows(check_rows(self, X, reset=False))
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
+    def transform(self, X: Any) -> Array:
         """Return the cosines of rows and centres.
 
         Parameters
@@ -271,7 +271,7 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
         """
         return self._cosines(self._checked(X), ThreadEngine(self.n_jobs))
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any) -> Ints:
         """Return the cluster of each row; -1 for a zero row.
 
         Parameters
@@ -318,7 +318,7 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
         check_is_fitted(self)
         return largest_features(self, self.cluster_centers_, feature_names, n)
 
-    def representatives(self, X: Any, n: int = 5) -> list[NDArray[np.int64]]:
+    def representatives(self, X: Any, n: int = 5) -> list[Ints]:
         """Find the most typical rows of each cluster: of the rows assigned to it, those nearest to its centre.
 
         Parameters
@@ -336,7 +336,7 @@ class SphericalKMeans(Explorable, ClusterMixin, TransformerMixin, BaseEstimator)
         return nearest_rows(self._checked(X), self.predict(X), self.cluster_centers_, n)
 
 
-def split_rows(rows: WeightedRows, centres: NDArray[Any], max_iter: int) -> NDArray[np.int64]:
+def split_rows(rows: WeightedRows, centres: Matrix, max_iter: int) -> Ints:
     """Return the clusters of rows, starting from given centres, without warnings.
 
     Warning filters belong to the process, so threads cannot silence the warnings of `SphericalKMeans.fit`.
@@ -349,5 +349,5 @@ def split_rows(rows: WeightedRows, centres: NDArray[Any], max_iter: int) -> NDAr
     """
     model = SphericalKMeans(len(centres), init=centres, max_iter=max_iter, dtype=rows.X.dtype.name)
     model._fit(rows.X, rows.weight)
-    labels: NDArray[np.int64] = model.labels_
+    labels: Ints = model.labels_
     return labels

@@ -21,12 +21,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp, softmax
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.discover.mixture.base import Mixture
 from arbora.discover.mixture.prediction import (
@@ -47,8 +47,8 @@ _CLEAR = 1e-6  # smallest responsibility of a row that is removed from a compone
 class MultinomialParams(NamedTuple):
     """Log-probabilities of the features (n_features, n_components), and weights of the components."""
 
-    log_theta: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    log_theta: Array
+    weights: Array
 
 
 def relative_scores(params: MultinomialParams) -> LinearScores:
@@ -64,9 +64,7 @@ def multinomial_update(smoothing: float, params: Any, stats: Stats) -> Multinomi
     return MultinomialParams(log_theta, stats.counts / stats.counts.sum())
 
 
-def multinomial_extra(
-    smoothing: float, totals: NDArray[np.float64], constant: float, params: MultinomialParams
-) -> float:
+def multinomial_extra(smoothing: float, totals: Array, constant: float, params: MultinomialParams) -> float:
     """Return the terms that all components share, and the log-prior.
 
     `totals` is the sum of all rows, `constant` the sum of their log-coefficients.
@@ -77,7 +75,7 @@ def multinomial_extra(
     return float(totals @ params.log_theta.mean(axis=1) + constant + log_prior)
 
 
-def log_coefficients(X: sp.csr_array) -> NDArray[np.float64]:
+def log_coefficients(X: sp.csr_array) -> Array:
     """Return the logarithms of the multinomial coefficients of the rows."""
     owner = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     data = X.data.astype(np.float64)
@@ -87,12 +85,12 @@ def log_coefficients(X: sp.csr_array) -> NDArray[np.float64]:
 
 def left_out_joint(
     params: MultinomialParams,
-    joint: NDArray[np.float64],
+    joint: Array,
     X: sp.csr_array,
-    weight: NDArray[Any],
+    weight: Matrix,
     stats: Stats,
     smoothing: float,
-) -> NDArray[np.float64]:
+) -> Array:
     """Return the log-joint of training rows and components, where each component lacks the part of the row.
 
     Parameters
@@ -267,11 +265,11 @@ class MultinomialMixture(Mixture):
         extra = partial(multinomial_extra, self.smoothing, totals, constant)
         return MixtureModel(relative_scores, partial(multinomial_update, self.smoothing), extra)
 
-    def _log_joint(self, params: MultinomialParams, X: sp.csr_array) -> NDArray[np.float64]:
+    def _log_joint(self, params: MultinomialParams, X: sp.csr_array) -> Array:
         return linear_log_joint(LinearScores(params.log_theta, log_weights(params.weights)), X)
 
-    def _density(self, params: MultinomialParams, X: sp.csr_array) -> NDArray[np.float64]:
-        density: NDArray[np.float64] = logsumexp(self._log_joint(params, X), axis=1)
+    def _density(self, params: MultinomialParams, X: sp.csr_array) -> Array:
+        density: Array = logsumexp(self._log_joint(params, X), axis=1)
         return density + log_coefficients(X)
 
     def _begin(
@@ -292,7 +290,7 @@ class MultinomialMixture(Mixture):
     def _params(self) -> MultinomialParams:
         return MultinomialParams(np.log(np.ascontiguousarray(self.means_.T)), self.weights_)
 
-    def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: Engine) -> None:
+    def _fit(self, X: sp.csr_array, weight: Matrix, seed: int, engine: Engine) -> None:
         super()._fit(X, weight, seed, engine)
         self.mean_length_ = float(weight @ np.asarray(X.sum(axis=1)).ravel() / weight.sum())
 
@@ -303,14 +301,12 @@ class MultinomialMixture(Mixture):
         n_components, n_features = self.means_.shape
         return int(n_components * (n_features - 1) + n_components - 1)
 
-    def _left_out(
-        self, params: MultinomialParams, X: sp.csr_array, weight: NDArray[Any], stats: Stats
-    ) -> NDArray[np.float64]:
+    def _left_out(self, params: MultinomialParams, X: sp.csr_array, weight: Matrix, stats: Stats) -> Array:
         joint = left_out_joint(params, self._log_joint(params, X), X, weight, stats, self.smoothing)
-        density: NDArray[np.float64] = logsumexp(joint, axis=1)
+        density: Array = logsumexp(joint, axis=1)
         return density + log_coefficients(X)
 
-    def sample(self, n_samples: int = 1, length: int | None = None) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    def sample(self, n_samples: int = 1, length: int | None = None) -> tuple[sp.csr_array, Ints]:
         """Draw rows from the mixture.
 
         Parameters

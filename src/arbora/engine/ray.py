@@ -12,10 +12,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
-from arbora.core.engine import Engine, EngineError, Make, Shards, SupportsUpdate
+from arbora.arrays import Matrix
+from arbora.core.engine import Engine, EngineError, Make, Shards, SupportsUpdate, check_needs
+from arbora.core.running import running_engine
 from arbora.engine.actors import RayShards, count_slots
 from arbora.engine.threads import ThreadEngine
 
@@ -305,7 +306,7 @@ class RayEngine:
         """
         return RayShards(self, make, common, own)
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Matrix:
         """Return an array of zeros for the weights of a model, in memory or in a file of the folder `weights`."""
         if self.weights is None:
             return np.zeros(shape, dtype)
@@ -314,13 +315,13 @@ class RayEngine:
         os.close(descriptor)
         return np.asarray(np.lib.format.open_memmap(name, "w+", dtype, shape))
 
-    def settle(self, weights: NDArray[Any]) -> None:
+    def settle(self, weights: Matrix) -> None:
         """Release the memory of the written pages of an array from `zeros`; the system writes them to the file."""
         mapped = _base(weights, mmap.mmap)
         if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
             mapped.madvise(mmap.MADV_DONTNEED)
 
-    def discard(self, weights: NDArray[Any]) -> None:
+    def discard(self, weights: Matrix) -> None:
         """Unlink the file of an array from `zeros`. The array stays valid until it is freed."""
         base = _base(weights, np.memmap)
         if base is not None:
@@ -357,6 +358,37 @@ class RayEngine:
 
 # The constraint of the parameter, for `_parameter_constraints` of estimators.
 ENGINE_PARAMETER: list[Any] = [StrOptions({"threads", "ray"}), ThreadEngine, RayEngine, None]
+
+
+def engine_for(
+    n_jobs: int | None, method: str, needs: Iterable[str] = (), advice: str = "use threads"
+) -> Engine:
+    """Return the engine of a fit: that of the block ``with arbora.running(engine=...)``, or threads.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        Number of threads in this process. None keeps the number of a given engine.
+    method : str
+        The method that will run, in the user's words: the name of the estimator, or ``"solver='dual'"``.
+    needs : iterable of str
+        Attributes of the engine that the method needs (see `arbora.core.engine.check_needs`).
+    advice : str
+        What to do if the engine lacks them.
+
+    Examples
+    --------
+    >>> import arbora
+    >>> from arbora.engine import engine_for
+    >>> engine_for(2, "VMFMixture")
+    ThreadEngine(n_jobs=2)
+    >>> with arbora.running(engine="ray"):
+    ...     engine_for(2, "VMFMixture")
+    RayEngine(n_jobs=2)
+    """
+    engine = choose_engine(running_engine(), n_jobs)
+    check_needs(method, engine, needs, advice)
+    return engine
 
 
 def choose_engine(engine: Engine | str | None, n_jobs: int | None) -> Engine:

@@ -16,8 +16,8 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import NDArray
 
+from arbora.arrays import Matrix
 from arbora.core.engine import LocalShards, Make, Shards, SupportsUpdate, add_in_order
 
 Item = TypeVar("Item")
@@ -177,14 +177,14 @@ class ThreadEngine:
         """
         return LocalShards(make, common, own, self)
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Matrix:
         """Return an array of zeros for the weights of a model."""
         return np.zeros(shape, dtype)
 
-    def settle(self, weights: NDArray[Any]) -> None:
+    def settle(self, weights: Matrix) -> None:
         """Do nothing: the array is in memory."""
 
-    def discard(self, weights: NDArray[Any]) -> None:
+    def discard(self, weights: Matrix) -> None:
         """Do nothing: the array is in memory."""
 
     def map(

@@ -26,7 +26,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.special import xlogy
 from sklearn.base import BaseEstimator, ClusterMixin
@@ -35,6 +34,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.chunks import require_memory
 from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.monitor import Monitor, Progress
@@ -47,7 +47,6 @@ from arbora.kernels.bottleneck import LANES, assign_rows, fill_state, merge_all,
 # `arbora.expand.bottleneck` has the model and its objective.
 
 
-Matrix = NDArray[Any]
 _FEW_MOVES = 0.02  # share of rows that move in a sweep, at which a start is compared with the others
 
 
@@ -55,7 +54,7 @@ class Counts(NamedTuple):
     """Rows of counts that are scaled to their weights; none is empty."""
 
     X: sp.csr_array
-    row_sum: NDArray[np.float64]
+    row_sum: Array
 
     @property
     def total(self) -> float:
@@ -66,10 +65,10 @@ class Counts(NamedTuple):
 class Clusters(NamedTuple):
     """Clusters and what the kernels keep of them."""
 
-    labels: NDArray[np.int64]
+    labels: Ints
     state: Matrix  # n_features x 2 padded clusters: weights n_wk, then n_wk log n_wk
-    totals: NDArray[np.float64]  # n_clusters
-    sizes: NDArray[np.int64]  # n_clusters
+    totals: Array  # n_clusters
+    sizes: Ints  # n_clusters
 
     @property
     def weights(self) -> Matrix:
@@ -82,7 +81,7 @@ def padded(n_clusters: int) -> int:
     return -(-n_clusters // LANES) * LANES
 
 
-def make_clusters(counts: Counts, labels: NDArray[np.int64], n_clusters: int) -> Clusters:
+def make_clusters(counts: Counts, labels: Ints, n_clusters: int) -> Clusters:
     """Add up the rows of each cluster."""
     state = np.empty((counts.X.shape[1], 2 * padded(n_clusters)))
     totals, sizes = np.empty(n_clusters), np.empty(n_clusters, np.int64)
@@ -151,7 +150,7 @@ def start_run(counts: Counts, n_clusters: int, rng: np.random.Generator, tol: fl
     return Run(clusters, value, rng, monitor)
 
 
-def cut_tree(children: Matrix, n_clusters: int) -> NDArray[np.int64]:
+def cut_tree(children: Matrix, n_clusters: int) -> Ints:
     """Labels after all merges but the last ``n_clusters - 1``, in the order of the first row of each cluster.
 
     Examples
@@ -326,7 +325,7 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
         check_not_above(X, _LARGEST, "Divide X by a number")
         return sp.csr_array(X, dtype=np.float64)
 
-    def _row_weights(self, X: sp.csr_array) -> NDArray[np.float64]:
+    def _row_weights(self, X: sp.csr_array) -> Array:
         length = np.asarray(X.sum(axis=1), np.float64).ravel()
         return length if self.row_weight == "length" else np.where(length > 0, 1.0, 0.0)
 
@@ -336,7 +335,7 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
         data = X.data * np.repeat(weight / np.where(length > 0, length, 1.0), np.diff(X.indptr))
         return Counts(sp.csr_array((data, X.indices, X.indptr), shape=X.shape), weight)
 
-    def _sweep(self, counts: Counts) -> NDArray[np.int64]:
+    def _sweep(self, counts: Counts) -> Ints:
         """Sequential clusters: all starts until few rows move, then the best one."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
@@ -362,7 +361,7 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
             )
         return best.clusters.labels
 
-    def _merge(self, counts: Counts) -> NDArray[np.int64]:
+    def _merge(self, counts: Counts) -> Ints:
         """Agglomerative clusters."""
         n_rows, n_features = counts.X.shape
         require_memory(8 * n_rows**2, f"The losses of all pairs of {n_rows} rows", "Use method='sequential'.")
@@ -376,7 +375,7 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
         self.trace_, self.n_iter_ = monitor.trace, 1
         return labels
 
-    def _keep(self, counts: Counts, labels: NDArray[np.int64]) -> None:
+    def _keep(self, counts: Counts, labels: Ints) -> None:
         """Set what describes the clusters."""
         clusters = make_clusters(counts, labels, self.n_clusters)
         weights = clusters.weights
@@ -386,7 +385,7 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
         self.feature_proba_ = np.ascontiguousarray((weights / clusters.totals).T)
         self.cluster_weights_ = clusters.totals
 
-    def _assign(self, X: sp.csr_array) -> NDArray[np.int64]:
+    def _assign(self, X: sp.csr_array) -> Ints:
         length = np.asarray(X.sum(axis=1)).ravel()
         weight = np.ones(X.shape[0]) if self.row_weight == "uniform" else length / self.mean_weight_
         counts = self._weighted(X, np.where(length > 0, weight, 0.0))
@@ -400,7 +399,7 @@ class InformationBottleneck(ClusterMixin, BaseEstimator):
         assign_rows(Z.indptr, Z.indices, Z.data, counts.row_sum, state, self.cluster_weights_, labels)
         return labels
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any) -> Ints:
         """Return the cluster that loses least information by each row; -1 for a row without counts.
 
         Parameters

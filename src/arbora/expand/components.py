@@ -27,9 +27,9 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
 
+from arbora.arrays import Ints, Matrix
 from arbora.core.chunks import split
 from arbora.core.monitor import Monitor
 from arbora.expand.groups import group_moments
@@ -44,7 +44,6 @@ from arbora.expand.transforms.base import (
 from arbora.expand.transforms.fisher import between_groups, discriminants
 from arbora.expand.transforms.within_class import whitening
 
-Matrix = NDArray[Any]
 _UNEXPLAINED = 0.01
 _SHRINKAGE = 0.1  # of the within-group covariance
 _SCALES = (0.5, 1.0, 2.0, 4.0)  # of the start, in units of the within-group deviation
@@ -56,9 +55,9 @@ class ComponentsProblem(NamedTuple):
     """Whitened rows with labels, and the rows among them that are references."""
 
     X: Matrix  # n_rows x n_dims
-    codes: NDArray[np.int64]
+    codes: Ints
     share: Matrix  # n_rows: sums to 1
-    references: NDArray[np.int64]  # row numbers
+    references: Ints  # row numbers
     n_groups: int
     alpha: float
 
@@ -97,7 +96,7 @@ def start_components(labelled: Labelled, n_components: int) -> Matrix:
 
 def learn_components(
     labelled: Labelled, n_components: int, n_references: int, alpha: float, tol: float, max_iter: int
-) -> tuple[Learned, NDArray[np.int64]]:
+) -> tuple[Learned, Ints]:
     """Find the projection of the rows of the feature space; return also the references."""
     rng = np.random.default_rng(labelled.seed)
     moments = group_moments(labelled.Z, labelled.codes, labelled.n_groups, labelled.row_weight)

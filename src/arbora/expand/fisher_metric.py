@@ -29,7 +29,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -40,13 +39,13 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Matrix
 from arbora.classify import MultinomialLogistic
 from arbora.core.chunks import require_memory, split
 from arbora.core.estimator import all_or_nothing
 from arbora.core.validation import check_features
 from arbora.expand.groups import read_groups
 
-Matrix = NDArray[Any]
 _ENTRIES_AT_ONCE = 1 << 20  # numbers in a block of pairs
 _STEP = 1e-4  # of finite differences: share of a feature's deviation, or of a segment
 _SHORT = 1e-2  # length of a line below which products of matrices lose digits

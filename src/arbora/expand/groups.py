@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import _check_sample_weight
 
+from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core import labels as partial_labels
 from arbora.core.chunks import split
 from arbora.core.labels import UNLABELLED as UNLABELLED
@@ -17,7 +17,6 @@ from arbora.core.labels import Groups as Groups
 from arbora.core.labels import kind_of
 
 _ROWS_AT_ONCE = 4096
-Matrix = NDArray[Any]
 
 _NONE_LABELLED = (
     "no row of y carries a label: a transformation is learned from labelled groups. To find groups without any "
@@ -36,7 +35,7 @@ def read_groups(y: Any, n_samples: int, *, require: bool = True) -> Groups:
     return partial_labels.read_groups(y, n_samples, none_labelled=_NONE_LABELLED if require else "")
 
 
-def read_further(y: Any, n_samples: int, known: NDArray[Any]) -> Groups:
+def read_further(y: Any, n_samples: int, known: Matrix) -> Groups:
     """Read labels of further rows: all may be missing, and they must be of the type of the known ones.
 
     Examples
@@ -56,23 +55,21 @@ def read_further(y: Any, n_samples: int, known: NDArray[Any]) -> Groups:
     return groups
 
 
-def check_row_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
+def check_row_weight(sample_weight: Any, X: Any) -> Array:
     """Weights of rows as float64; a weight counts like repetitions of a row."""
-    weight: NDArray[np.float64] = _check_sample_weight(
-        sample_weight, X, dtype=np.float64, ensure_non_negative=True
-    )
+    weight: Array = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     return weight
 
 
 class GroupMoments(NamedTuple):
     """Weight, mean and pooled within-group covariance of labelled rows."""
 
-    weight: NDArray[np.float64]  # n_groups
+    weight: Array  # n_groups
     mean: Matrix  # n_groups x n_features
     within: Matrix  # n_features x n_features: mean over all rows of (x - m)(x - m)'
 
 
-def group_moments(Z: Matrix, codes: NDArray[np.int64], n_groups: int, row_weight: Matrix) -> GroupMoments:
+def group_moments(Z: Matrix, codes: Ints, n_groups: int, row_weight: Matrix) -> GroupMoments:
     """Moments of the groups, in double precision; all rows of Z are labelled.
 
     Examples
@@ -101,9 +98,7 @@ def group_moments(Z: Matrix, codes: NDArray[np.int64], n_groups: int, row_weight
     return GroupMoments(weight, mean, within / max(float(row_weight.sum()), tiny))
 
 
-def group_covariances(
-    Z: Matrix, codes: NDArray[np.int64], moments: GroupMoments, row_weight: Matrix
-) -> NDArray[np.float64]:
+def group_covariances(Z: Matrix, codes: Ints, moments: GroupMoments, row_weight: Matrix) -> Array:
     """Covariance of each group, n_groups x n_features x n_features, divided by the weight of the group."""
     n_groups, width = moments.mean.shape
     found = np.empty((n_groups, width, width))
@@ -126,7 +121,6 @@ def group_covariances(
 
 MOST_DIMS = 200  # features that are not reduced
 REDUCED_DIMS = 30
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class FeatureSpace(NamedTuple):
@@ -181,7 +175,7 @@ def fit_space(
     if not sparse:
         mean, variance = column_moments(X, row_weight)
         if scale == "each":
-            gain = np.where(variance > 0, 1 / np.sqrt(np.maximum(variance, _TINY)), 0.0).astype(dtype)
+            gain = np.where(variance > 0, 1 / np.sqrt(np.maximum(variance, TINY)), 0.0).astype(dtype)
     mean, basis = mean.astype(dtype), None
     if n_dims is not None and n_dims < min(X.shape):
         rows = X if sparse else (X - mean) * (1.0 if gain is None else gain)
@@ -191,9 +185,9 @@ def fit_space(
     Z = to_space(space, X[groups.labelled])
     moments = group_moments(Z, groups.codes[groups.labelled], groups.n_groups, row_weight[groups.labelled])
     spread = float(np.trace(moments.within))
-    if spread <= _TINY:  # groups of one row, or of equal rows: the distances between groups are all there is
+    if spread <= TINY:  # groups of one row, or of equal rows: the distances between groups are all there is
         spread = float(np.trace(np.cov(Z, rowvar=False, ddof=0).reshape(space.n_dims, -1)))
-    return space._replace(scale=float(np.sqrt(spread)) if spread > _TINY else 1.0)
+    return space._replace(scale=float(np.sqrt(spread)) if spread > TINY else 1.0)
 
 
 def column_moments(X: Matrix, row_weight: Matrix) -> tuple[Matrix, Matrix]:

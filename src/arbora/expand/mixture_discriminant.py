@@ -29,7 +29,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import xlogy
 from sklearn.base import BaseEstimator
@@ -37,6 +36,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import TINY, Ints, Matrix
 from arbora.core.chunks import split
 from arbora.core.estimator import all_or_nothing
 from arbora.core.monitor import Monitor
@@ -55,17 +55,15 @@ from arbora.expand.transforms.within_class import whitening
 # second moments, which no step changes, and the sums of each cluster.
 
 
-Matrix = NDArray[Any]
 _ROWS_AT_ONCE = 8192
 _START_ITERATIONS = 20  # of k-means
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class Rows(NamedTuple):
     """Rows of the feature space, their labels (-1: none), and the second moments of all rows."""
 
     Z: Matrix
-    codes: NDArray[np.int64]
+    codes: Ints
     n_classes: int
     outer: Matrix  # n_dims x n_dims: sum of z z'
 
@@ -116,7 +114,7 @@ def _log(values: Matrix) -> Matrix:
         return np.asarray(np.log(values))
 
 
-def _sums(R: Matrix, Z: Matrix, codes: NDArray[np.int64], n_classes: int) -> Stats:
+def _sums(R: Matrix, Z: Matrix, codes: Ints, n_classes: int) -> Stats:
     known = codes >= 0
     counts = one_hot(codes[known], np.ones(int(known.sum())), n_classes) @ R[known]
     return Stats(R.sum(axis=0), R.T @ Z, np.asarray(counts).T)
@@ -141,12 +139,12 @@ def e_step(model: DiscriminantMixture, rows: Rows) -> tuple[Stats, float]:
 def m_step(stats: Stats, rows: Rows, prior: Prior, covariance: str) -> DiscriminantMixture:
     """Parameters that maximise Q given the statistics."""
     n_rows, n_dims = rows.Z.shape
-    size = np.maximum(stats.size, _TINY)
+    size = np.maximum(stats.size, TINY)
     means = stats.sums / size[:, None]
     counts = stats.labels + prior.smoothing
     total = counts.sum(axis=1, keepdims=True)
     even = np.full_like(counts, 1 / rows.n_classes)
-    label_proba = np.where(total > 0, counts / np.maximum(total, _TINY), even)
+    label_proba = np.where(total > 0, counts / np.maximum(total, TINY), even)
     scatter = rows.outer - means.T @ stats.sums + prior.weight * prior.scale
     full = (scatter + scatter.T) / (2 * (n_rows + prior.weight))
     return DiscriminantMixture(
@@ -195,14 +193,14 @@ def start_stats(rows: Rows, n_clusters: int, with_labels: bool, rng: np.random.G
     if with_labels:
         onehot = np.vstack([np.eye(rows.n_classes), np.zeros(rows.n_classes)])[rows.codes]
         # Labels count as much as all features together.
-        factor = np.sqrt(Z.var(axis=0).sum() / max(float(onehot.var(axis=0).sum()), _TINY**0.25))
+        factor = np.sqrt(Z.var(axis=0).sum() / max(float(onehot.var(axis=0).sum()), TINY**0.25))
         Z = np.hstack([Z, factor * onehot])
     pool = Pool(Z, np.full(len(Z), -1, np.int64), 0, np.ones(len(Z)))
     found = run_kmeans(pool, seed_centres(pool, n_clusters, rng), _START_ITERATIONS)
     return label_stats(rows, found.labels, n_clusters)
 
 
-def label_stats(rows: Rows, labels: NDArray[np.int64], n_clusters: int) -> Stats:
+def label_stats(rows: Rows, labels: Ints, n_clusters: int) -> Stats:
     """Statistics of given clusters; a row of cluster -1 belongs to all of them."""
     R = np.full((len(rows.Z), n_clusters), 1 / n_clusters)
     R[labels >= 0] = np.eye(n_clusters)[labels[labels >= 0]]
@@ -392,7 +390,7 @@ class MixtureDiscriminantClustering(BaseEstimator):
         n_rows, n_dims = rows.Z.shape
         mean = rows.Z.mean(axis=0)
         total = rows.outer / n_rows - np.outer(mean, mean)
-        level = max(float(np.trace(total)) / n_dims, _TINY**0.25)
+        level = max(float(np.trace(total)) / n_dims, TINY**0.25)
         floor = _SMALLEST * level
         scale = np.diag(np.maximum(np.diag(total), floor)) / self.n_clusters
         prior = Prior(self.smoothing, self.prior_weight, scale, floor, self.variance)
@@ -409,7 +407,7 @@ class MixtureDiscriminantClustering(BaseEstimator):
             found = engine.map(fit, range(self.n_init if isinstance(self.init, str) else 1))
         return found[int(np.argmax([monitor.objective for _, monitor in found]))]
 
-    def _given_labels(self, n_rows: int) -> NDArray[np.int64]:
+    def _given_labels(self, n_rows: int) -> Ints:
         labels = np.asarray(self.init)
         if labels.shape != (n_rows,) or labels.dtype.kind not in "iu":
             raise ValueError(
@@ -428,7 +426,7 @@ class MixtureDiscriminantClustering(BaseEstimator):
         Z = to_space(self.space_, check_features(self, X, reset=False, squares=np.float64))
         return Z if self.scaling_ is None else Z @ self.scaling_.T
 
-    def fit_predict(self, X: Any, y: Any) -> NDArray[np.int64]:
+    def fit_predict(self, X: Any, y: Any) -> Ints:
         """Fit, and return the clusters of all rows.
 
         Parameters
@@ -442,7 +440,7 @@ class MixtureDiscriminantClustering(BaseEstimator):
         """
         return np.asarray(self.fit(X, y).labels_)
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any) -> Ints:
         """Most probable cluster of each row.
 
         Parameters
@@ -507,4 +505,4 @@ class MixtureDiscriminantClustering(BaseEstimator):
             )
         column = np.searchsorted(self.classes_, groups.classes)[groups.codes[groups.labelled]]
         rows = np.flatnonzero(groups.labelled)
-        return float(np.mean(np.log(np.maximum(proba[rows, column], _TINY))))
+        return float(np.mean(np.log(np.maximum(proba[rows, column], TINY))))

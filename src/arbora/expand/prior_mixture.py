@@ -23,12 +23,12 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import TINY, Matrix
 from arbora.core.estimator import all_or_nothing
 from arbora.core.monitor import Monitor
 from arbora.core.validation import check_features
@@ -38,10 +38,8 @@ from arbora.expand.clusters.estimator import describe_new_groups, name_new_group
 from arbora.expand.groups import fit_space, read_groups, to_space
 from arbora.expand.transforms.base import Learned, warn_unless_converged
 
-Matrix = NDArray[Any]
 _SMALLEST = 1e-8  # variance of the means, in units of the variance of the rows
 _LEAST_VARIANCE = 1e-12  # of a feature, in the units of the feature space: rows may be equal
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class PriorMixture(NamedTuple):
@@ -139,7 +137,7 @@ def first_centres(
     away = np.sum((pool.Z[held] - known[pool.fixed[held]]) ** 2, axis=1)
     around = float(pool.row_weight[held] @ away) - found.objective
     return np.vstack([known, found.centres]), around / max(
-        float(pool.row_weight.sum()) * known.shape[1], _TINY
+        float(pool.row_weight.sum()) * known.shape[1], TINY
     )
 
 
@@ -304,7 +302,7 @@ class BayesianPriorMixture(BaseEstimator):
             self.new_groups_ = describe_new_groups(codes, R.max(axis=1), self.classes_, groups.n_groups)
         return self
 
-    def fit_predict(self, X: Any, y: Any) -> NDArray[Any]:
+    def fit_predict(self, X: Any, y: Any) -> Matrix:
         """Fit, and return the groups of all rows.
 
         Parameters
@@ -334,7 +332,7 @@ class BayesianPriorMixture(BaseEstimator):
         Z = to_space(self.space_, check_features(self, X, reset=False, squares=np.float64))
         return np.exp(normalized(self.parameters_.scores(Z)))
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Matrix:
         """Most probable group of each row.
 
         Parameters

@@ -32,13 +32,13 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Ints, Matrix
 from arbora.core.chunks import require_memory, split
 from arbora.core.estimator import all_or_nothing
 from arbora.core.monitor import Monitor, Progress
 from arbora.core.validation import check_features
 from arbora.expand.groups import UNLABELLED, Groups, read_groups
 
-Matrix = NDArray[Any]
 Measure = Callable[[Matrix, Matrix], Matrix]
 _ENTRIES_AT_ONCE = 1 << 21
 
@@ -94,7 +94,7 @@ def nearest_units(X: Matrix, weights: Matrix, measure: Measure, n: int = 1) -> t
     return units, distance
 
 
-def update_weights(X: Matrix, units: NDArray[np.int64], H: Matrix, weights: Matrix) -> Matrix:
+def update_weights(X: Matrix, units: Ints, H: Matrix, weights: Matrix) -> Matrix:
     """Means of rows with the weights of the neighbourhood; a unit without any weight keeps its vector."""
     n_units = len(weights)
     sums = np.zeros_like(weights)
@@ -310,7 +310,7 @@ class SelfOrganizingMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clust
         check_is_fitted(self)
         return self._rows(check_features(self, X, reset=False, squares=np.float64))
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any) -> Ints:
         """Return the best unit of each row.
 
         Parameters

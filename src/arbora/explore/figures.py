@@ -19,11 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import dendrogram, leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from arbora.app.contents.fitted_model import model_content
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.trace import LOG_COLUMNS
 from arbora.structure import Hierarchy
 
@@ -275,7 +276,7 @@ def self_organizing_map(model: Any) -> Any:
 
 
 def _wedges(
-    positions: NDArray[Any], radius: NDArray[Any], starts: NDArray[Any], ends: NDArray[Any], k: int
+    positions: Matrix, radius: Matrix, starts: Matrix, ends: Matrix, k: int
 ) -> tuple[list[Any], list[Any]]:
     """Outlines of the wedges of class k in the pies of all units, separated by None."""
     x: list[Any] = []
@@ -405,7 +406,7 @@ def tree(what: Any, sizes: ArrayLike | None = None, *, levels: int = 3) -> Any:
     )
 
 
-def remainders(parents: NDArray[np.int64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def remainders(parents: Ints, counts: Array) -> Array:
     """Return the share of the figure of each node without the shares of its children.
 
     Children divide the share of their parent in proportion to their counts. If their counts add up to more than that
@@ -434,7 +435,7 @@ def remainders(parents: NDArray[np.int64], counts: NDArray[np.float64]) -> NDArr
     return np.maximum(0.0, value - np.bincount(parents[inner], value[inner], len(parents)))
 
 
-def _branch_colours(parents: NDArray[np.int64]) -> list[str]:
+def _branch_colours(parents: Ints) -> list[str]:
     """Colour of the branch of each node; the branches are the children of the only root, or the roots."""
     roots = np.flatnonzero(parents < 0)
     tops = np.flatnonzero(parents == roots[0]) if len(roots) == 1 else roots
@@ -452,7 +453,7 @@ def _branch_colours(parents: NDArray[np.int64]) -> list[str]:
     return list(colour)
 
 
-def _first_parents(hierarchy: Hierarchy) -> NDArray[np.int64]:
+def _first_parents(hierarchy: Hierarchy) -> Ints:
     """Find the deepest parent of each node; -1 for roots."""
     parents = np.full(hierarchy.n_nodes, -1, np.int64)
     child = np.repeat(np.arange(hierarchy.n_nodes), np.diff(hierarchy.parent_indptr))
@@ -462,7 +463,7 @@ def _first_parents(hierarchy: Hierarchy) -> NDArray[np.int64]:
     return parents
 
 
-def _sizes_of(hierarchy: Hierarchy, sizes: ArrayLike | None) -> NDArray[np.float64]:
+def _sizes_of(hierarchy: Hierarchy, sizes: ArrayLike | None) -> Array:
     if sizes is None:
         # The number of leaves at or below each node.
         leaves = hierarchy.ancestor_matrix[hierarchy.leaf_ids]

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arbora._version import __version__
 from arbora.app.contents.fitted_model import model_content
 from arbora.app.contents.nodes import draw_sample
 from arbora.app.folder import open_folder, reading
+from arbora.arrays import Ints, Matrix
 from arbora.core.files import publish, temporary_file
 
 # --- The data of a page: the content of a model folder in columns, with no more documents than a browser can draw ---
@@ -109,7 +109,7 @@ def model_data(folder: Any, most_documents: int = MOST_DOCUMENTS, seed: int = 0)
     }
 
 
-def kept_documents(folder: Any, most: int, seed: int) -> NDArray[np.int64]:
+def kept_documents(folder: Any, most: int, seed: int) -> Ints:
     """Choose the documents of a page: all that are referred to, and a random sample; ascending."""
     n_documents = len(folder.documents)
     if n_documents <= most:
@@ -141,7 +141,7 @@ def columns(rows: Sequence[dict[str, Any]], names: Sequence[str], optional: Sequ
     }
 
 
-def whole_positions(positions: NDArray[Any]) -> list[int | None]:
+def whole_positions(positions: Matrix) -> list[int | None]:
     """Flatten positions to integers; None for NaN.
 
     Examples

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from arbora.arrays import Matrix
 from arbora.core.chunks import split
 from arbora.core.engine import Engine, SerialEngine
 from arbora.core.products import csr_matmul
@@ -28,7 +28,6 @@ from arbora.kernels.products import csr_rows_times_dense
 
 _PAIRS = 2**17  # pairs of rows and classes in a chunk; their scores fit into the cache
 _FEWEST_ROWS, _MAX_ROWS = 16, 1024
-Matrix = NDArray[Any]
 
 
 class Chunk:

@@ -29,9 +29,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-Matrix = NDArray[Any]
+from arbora.arrays import Matrix
+
 Map = Callable[[Matrix], Matrix]
 
 FORCING = 0.3  # residual of a step over the gradient

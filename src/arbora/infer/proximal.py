@@ -19,14 +19,12 @@ Mathematics 15(3).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from arbora.arrays import TINY, Matrix
 from arbora.core.monitor import Monitor
-
-Matrix = NDArray[Any]
 
 _GROWTH = 1.3  # of the step after a success
 _STRIDE = 8.0  # of the search for the first step
@@ -34,7 +32,6 @@ _LONGEST = 1e6  # first step at which that search ends
 _CLEAR = 100.0  # times the rounding error: what the test of a step must exceed for the step to grow
 _SHORTEST = 1e-30  # step at which backtracking gives up
 _EVERY = 5  # iterations between two certificates
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class CompositeProblem(Protocol):
@@ -113,7 +110,7 @@ def minimize_composite(
             step = _first_step(problem, H, value, gradient, step)
         previous = H
         new, new_value, step = _proximal_step(problem, H, value, gradient, step)
-        change = float(np.linalg.norm(new - H)) / max(float(np.linalg.norm(new)), _TINY)
+        change = float(np.linalg.norm(new - H)) / max(float(np.linalg.norm(new)), TINY)
         if float(np.vdot(H - new, new - A)) > 0:  # the momentum points uphill
             momentum = 1.0
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
@@ -130,7 +127,7 @@ def minimize_composite(
 
 def _rounding(value: float) -> float:
     """Error of a value by rounding."""
-    return 10 * float(np.finfo(np.float64).eps) * max(abs(value), _TINY)
+    return 10 * float(np.finfo(np.float64).eps) * max(abs(value), TINY)
 
 
 def _first_step(problem: CompositeProblem, H: Matrix, value: float, gradient: Matrix, step: float) -> float:

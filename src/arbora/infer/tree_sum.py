@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+
+from arbora.arrays import Matrix
 
 Sum = TypeVar("Sum")
 
@@ -86,7 +87,7 @@ def cut_leaves(n_leaves: int, n_shards: int) -> list[range]:
 # --- Pruning of small weights, so that models of very many classes fit into memory --------------------------
 
 
-def pruned(V: NDArray[Any], below: Any) -> sp.csr_array:
+def pruned(V: Matrix, below: Any) -> sp.csr_array:
     """Keep the entries whose absolute value exceeds a threshold, one for all rows or one for each.
 
     Examples

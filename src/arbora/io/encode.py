@@ -16,9 +16,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from arbora.arrays import Matrix
 from arbora.core.trace import Trace
 from arbora.core.validation import structure_problem
 
@@ -255,7 +255,7 @@ class Encoder:
     """Encoder of one model; the arrays of the model are collected in ``arrays``."""
 
     def __init__(self) -> None:
-        self.arrays: dict[str, NDArray[Any]] = {}
+        self.arrays: dict[str, Matrix] = {}
         # Keys are identities; the objects are kept, so that no identity is reused during the encoding.
         self._array_names: dict[int, tuple[object, str]] = {}
         self._object_numbers: dict[int, tuple[object, int]] = {}
@@ -324,7 +324,7 @@ class Encoder:
             raise TypeError(f"cannot save {where}: it is a numpy scalar of dtype {value.dtype}")
         return {"$": "scalar", "dtype": value.dtype.str, "hex": value.tobytes().hex()}
 
-    def _array(self, value: NDArray[Any], where: str) -> dict[str, Any]:
+    def _array(self, value: Matrix, where: str) -> dict[str, Any]:
         if value.dtype.kind == "O":
             members = self._members(value.ravel().tolist(), where)
             return {"$": "object array", "shape": list(value.shape), "values": members}
@@ -547,7 +547,7 @@ def _dtype(text: str, kinds: str) -> np.dtype[Any]:
     return dtype
 
 
-def _check_lengths(format: str, shape: tuple[int, ...], parts: Mapping[str, NDArray[Any]]) -> None:
+def _check_lengths(format: str, shape: tuple[int, ...], parts: Mapping[str, Matrix]) -> None:
     """Refuse a shape that its index pointers do not have, before anything of that length is allocated."""
     if min(shape, default=0) < 0 or (format != "coo" and len(shape) != 2):
         raise ModelFileError(f"a sparse matrix has the shape {shape}")
@@ -568,7 +568,7 @@ class Decoder:
         Format of the file; names of older formats are translated by `arbora.io.encode`.
     """
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]], format_version: int) -> None:
+    def __init__(self, arrays: Mapping[str, Matrix], format_version: int) -> None:
         self._arrays = arrays
         self._renames = format_version < 2
         self._objects: dict[int, Any] = {}
@@ -611,12 +611,12 @@ class Decoder:
     def _scalar(self, node: dict[str, Any]) -> Any:
         return np.frombuffer(bytes.fromhex(node["hex"]), _dtype(node["dtype"], SCALAR_KINDS))[0]
 
-    def _array(self, node: dict[str, Any]) -> NDArray[Any]:
+    def _array(self, node: dict[str, Any]) -> Matrix:
         if node["name"] not in self._arrays:
             raise ModelFileError(f"the array {node['name']!r} is missing")
         return self._arrays[node["name"]]
 
-    def _object_array(self, node: dict[str, Any]) -> NDArray[Any]:
+    def _object_array(self, node: dict[str, Any]) -> Matrix:
         values = self.decode(node["values"])
         array = np.empty(len(values), dtype=object)
         for index, value in enumerate(values):  # one by one: assigned at once, lists would become rows

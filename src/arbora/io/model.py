@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arbora._version import __version__
+from arbora.arrays import Matrix
 from arbora.core.files import (
     TEMPORARY_PREFIX,
     HashingWriter,
@@ -206,7 +207,7 @@ def _is_ours(folder: Path) -> bool:
     )
 
 
-def _write_arrays(folder: Path, arrays: dict[str, NDArray[Any]]) -> ArraysFile:
+def _write_arrays(folder: Path, arrays: dict[str, Matrix]) -> ArraysFile:
     with temporary_file(folder) as (file, temporary):
         writer = HashingWriter(file, hashlib.sha256())
         write_npz(writer, arrays)

@@ -13,12 +13,13 @@ import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Literal, cast
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from arbora.arrays import Matrix
 from arbora.core.files import HashingWriter
 from arbora.io.encode import ARRAY_KINDS, ModelFileError
 
@@ -36,7 +37,7 @@ def _padding(offset: int, name: str) -> bytes:
     return struct.pack("<HHH", _PADDING_FIELD, 2 + padding, _ALIGNMENT) + bytes(padding)
 
 
-def write_npz(writer: HashingWriter, arrays: Mapping[str, NDArray[Any]]) -> None:
+def write_npz(writer: HashingWriter, arrays: Mapping[str, Matrix]) -> None:
     """Write named arrays; equal arrays give equal bytes.
 
     Examples
@@ -58,7 +59,7 @@ def write_npz(writer: HashingWriter, arrays: Mapping[str, NDArray[Any]]) -> None
                 npy.write_array(member, array, allow_pickle=False)
 
 
-def view_npz(path: Path, buffer: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
+def view_npz(path: Path, buffer: NDArray[np.uint8]) -> dict[str, Matrix]:
     """Return the arrays of an npz file as views of a buffer with the content of the file.
 
     Parameters
@@ -81,7 +82,7 @@ def view_npz(path: Path, buffer: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
         raise ModelFileError(f"{path} is damaged: {error}") from error
 
 
-def _view(buffer: NDArray[np.uint8], member: zipfile.ZipInfo) -> NDArray[Any]:
+def _view(buffer: NDArray[np.uint8], member: zipfile.ZipInfo) -> Matrix:
     if member.compress_type != zipfile.ZIP_STORED:
         raise ValueError(f"{member.filename} is compressed")
     # The lengths in the table of contents can differ from those in the local header.
@@ -104,5 +105,5 @@ def _view(buffer: NDArray[np.uint8], member: zipfile.ZipInfo) -> NDArray[Any]:
     if n_bytes == 0:
         return np.empty(shape, dtype, order)
     begin += head.tell()
-    array: NDArray[Any] = buffer[begin : begin + n_bytes].view(dtype).reshape(shape, order=order)
+    array: Matrix = buffer[begin : begin + n_bytes].view(dtype).reshape(shape, order=order)
     return np.require(array, requirements="A")

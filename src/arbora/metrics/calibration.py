@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from arbora.arrays import Matrix
 from arbora.metrics.labels import to_node_indicators
 from arbora.metrics.ranking import align_truth, check_scores
 from arbora.metrics.table import Table
@@ -195,7 +196,7 @@ def calibration_by_level(y_true: Any, node_proba: ArrayLike, hierarchy: Hierarch
     return Table(columns, tuple(rows), ("d", ".3f", ".3f", ".3f", ",d"))
 
 
-def _scores(proba: NDArray[Any], truth: NDArray[np.bool_]) -> tuple[float, float, float]:
+def _scores(proba: Matrix, truth: NDArray[np.bool_]) -> tuple[float, float, float]:
     losses = -np.log(np.maximum(np.where(truth, proba, 1 - proba), _SMALLEST))
     exclusive = bool((truth.sum(axis=1) == 1).all())
     loss = losses[truth].mean() if exclusive else losses.sum(axis=1).mean()

@@ -14,8 +14,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from arbora.arrays import Array
 from arbora.special import kernels
-from arbora.special.kernels import LARGEST, FloatArray
+from arbora.special.kernels import LARGEST
 
 
 def refuse(name: str, values: npt.ArrayLike, low: float, high: float) -> None:
@@ -31,8 +32,8 @@ def refuse(name: str, values: npt.ArrayLike, low: float, high: float) -> None:
 
 
 def _evaluate(
-    function: Callable[..., FloatArray], order: npt.ArrayLike, x: npt.ArrayLike, out: FloatArray | None
-) -> FloatArray:
+    function: Callable[..., Array], order: npt.ArrayLike, x: npt.ArrayLike, out: Array | None
+) -> Array:
     result = function(np.asarray(order, dtype=np.float64), np.asarray(x, dtype=np.float64), out=out)
     if np.isnan(result).any():
         refuse("order", order, 0.0, LARGEST)
@@ -40,7 +41,7 @@ def _evaluate(
     return result
 
 
-def log_iv(order: npt.ArrayLike, x: npt.ArrayLike, out: FloatArray | None = None) -> FloatArray:
+def log_iv(order: npt.ArrayLike, x: npt.ArrayLike, out: Array | None = None) -> Array:
     r"""Logarithm of the modified Bessel function of the first kind, :math:`\log I_\nu(x)`.
 
     Parameters
@@ -72,7 +73,7 @@ def log_iv(order: npt.ArrayLike, x: npt.ArrayLike, out: FloatArray | None = None
     return _evaluate(kernels.log_iv, order, x, out)
 
 
-def bessel_ratio(order: npt.ArrayLike, x: npt.ArrayLike, out: FloatArray | None = None) -> FloatArray:
+def bessel_ratio(order: npt.ArrayLike, x: npt.ArrayLike, out: Array | None = None) -> Array:
     r"""Ratio of modified Bessel functions, :math:`A_\nu(x) = I_{\nu+1}(x) / I_\nu(x)`.
 
     Parameters
@@ -100,9 +101,7 @@ def bessel_ratio(order: npt.ArrayLike, x: npt.ArrayLike, out: FloatArray | None 
     return _evaluate(kernels.ratio, order, x, out)
 
 
-def bessel_ratio_complement(
-    order: npt.ArrayLike, x: npt.ArrayLike, out: FloatArray | None = None
-) -> FloatArray:
+def bessel_ratio_complement(order: npt.ArrayLike, x: npt.ArrayLike, out: Array | None = None) -> Array:
     r"""Complement of the ratio, :math:`1 - A_\nu(x)`, accurate where the ratio rounds to 1.
 
     Parameters
@@ -129,9 +128,7 @@ def bessel_ratio_complement(
     return _evaluate(kernels.ratio_complement, order, x, out)
 
 
-def bessel_ratio_derivative(
-    order: npt.ArrayLike, x: npt.ArrayLike, out: FloatArray | None = None
-) -> FloatArray:
+def bessel_ratio_derivative(order: npt.ArrayLike, x: npt.ArrayLike, out: Array | None = None) -> Array:
     r"""First derivative of the ratio, :math:`A_\nu'(x) = 1 - A_\nu(x)^2 - (2\nu + 1) A_\nu(x) / x`.
 
     The formula above loses all digits for large ``x``; the computed value does not.

@@ -46,9 +46,9 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
+from arbora.arrays import Array
+
 Polynomial: TypeAlias = list[int]
 _COMPILING = Lock()
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -69,17 +69,17 @@ def _kernel(function: _Function) -> _Function:
     return cast(_Function, numba.njit(cache=True, error_model="numpy", nogil=True)(function))
 
 
-def _ufunc(function: Callable[..., float]) -> Callable[..., FloatArray]:
+def _ufunc(function: Callable[..., float]) -> Callable[..., Array]:
     """Make a broadcasting function; it returns NaN for arguments out of range, and callers raise the error."""
     vectorize: Any = numba.vectorize  # numba has no types
     compiled = vectorize(cache=True)(function)
 
     @wraps(function)
-    def call(*arguments: Any, **options: Any) -> FloatArray:
+    def call(*arguments: Any, **options: Any) -> Array:
         if compiled.types:
-            return cast(FloatArray, compiled(*arguments, **options))
+            return cast(Array, compiled(*arguments, **options))
         with _COMPILING:  # numba warns if two threads compile a function at the same time
-            return cast(FloatArray, compiled(*arguments, **options))
+            return cast(Array, compiled(*arguments, **options))
 
     return call
 
@@ -114,7 +114,7 @@ def _ratio_polynomials(n_terms: int) -> list[Polynomial]:
     return e
 
 
-def _tables() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+def _tables() -> tuple[Array, Array, Array, Array]:
     """Coefficients of d, e and f (row k, column power of q), and the smallest t for which 1, 2, ... terms suffice."""
     size = _MAX_TERMS + 2
     log, ratio, slope = (np.zeros((size, size + 1)) for _ in range(3))
@@ -138,7 +138,7 @@ _LOG_TERMS, _RATIO_TERMS, _SLOPE_TERMS, ENOUGH = _tables()
 
 
 @_kernel
-def _expansion(table: FloatArray, n_terms: int, v: float, t: float) -> float:
+def _expansion(table: Array, n_terms: int, v: float, t: float) -> float:
     """Sum of ``table[k](q) / t^k`` for k = 1 to ``n_terms``."""
     u = 1.0 / t
     q = (v * u) * (v * u)

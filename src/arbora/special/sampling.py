@@ -33,17 +33,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from arbora.special.kernels import FloatArray
+from arbora.arrays import Array
 
 
 class _Cosine(NamedTuple):
     """Cosine and sine of the angle between a draw and its mean."""
 
-    cos: FloatArray
-    sin: FloatArray
+    cos: Array
+    sin: Array
 
 
-def _sample_cosine(kappa: FloatArray, n_features: int, rng: np.random.Generator) -> _Cosine:
+def _sample_cosine(kappa: Array, n_features: int, rng: np.random.Generator) -> _Cosine:
     """Cosine and sine to the mean, one pair per entry of ``kappa``; rejected proposals are redrawn."""
     m = n_features - 1
     b = m / (2.0 * kappa + np.hypot(2.0 * kappa, m))
@@ -68,7 +68,7 @@ def _sample_cosine(kappa: FloatArray, n_features: int, rng: np.random.Generator)
     return _Cosine(cos, sin)
 
 
-def _rotate_first_axis_to(mu: FloatArray, draws: FloatArray) -> FloatArray:
+def _rotate_first_axis_to(mu: Array, draws: Array) -> Array:
     """Reflect draws around the first axis to draws around ``mu``, in place.
 
     The reflector ``v = mu + sign(mu_0) e_0`` has no cancellation. It maps ``e_0`` to ``-sign(mu_0) mu``, so the sign
@@ -83,7 +83,7 @@ def _rotate_first_axis_to(mu: FloatArray, draws: FloatArray) -> FloatArray:
     return draws
 
 
-def _check_mean(mu: npt.ArrayLike) -> FloatArray:
+def _check_mean(mu: npt.ArrayLike) -> Array:
     mean = np.asarray(mu, dtype=np.float64)
     if mean.ndim not in (1, 2) or mean.shape[-1] < 2:
         raise ValueError(
@@ -99,7 +99,7 @@ def _check_mean(mu: npt.ArrayLike) -> FloatArray:
     return np.asarray(mean / norms[..., None])
 
 
-def _check_kappa(kappa: npt.ArrayLike, n_draws: int) -> FloatArray:
+def _check_kappa(kappa: npt.ArrayLike, n_draws: int) -> Array:
     concentration = np.asarray(kappa, dtype=np.float64)
     if concentration.ndim > 1 or (concentration.ndim == 1 and concentration.size != n_draws):
         raise ValueError(
@@ -115,7 +115,7 @@ def sample_vmf(
     kappa: npt.ArrayLike,
     size: int | None = None,
     random_state: Any = None,
-) -> FloatArray:
+) -> Array:
     r"""Draw from von Mises-Fisher distributions, exactly.
 
     Parameters

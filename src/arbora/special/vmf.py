@@ -22,16 +22,15 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from arbora.arrays import Array
 from arbora.special import kernels
 from arbora.special.bessel import refuse
-from arbora.special.kernels import LARGEST, FloatArray
+from arbora.special.kernels import LARGEST
 
 _ABOVE_ONE = 1e-12  # tolerance for rounding: the mean of equal unit rows may be slightly longer than 1
 
 
-def _evaluate(
-    function: Callable[..., FloatArray], kappa: npt.ArrayLike, n_features: npt.ArrayLike
-) -> FloatArray:
+def _evaluate(function: Callable[..., Array], kappa: npt.ArrayLike, n_features: npt.ArrayLike) -> Array:
     order = np.asarray(n_features, dtype=np.float64) / 2.0 - 1.0
     result = function(order, np.asarray(kappa, dtype=np.float64))
     if np.isnan(result).any():
@@ -40,7 +39,7 @@ def _evaluate(
     return result
 
 
-def vmf_log_normalizer(kappa: npt.ArrayLike, n_features: npt.ArrayLike) -> FloatArray:
+def vmf_log_normalizer(kappa: npt.ArrayLike, n_features: npt.ArrayLike) -> Array:
     r"""Log-normaliser :math:`\log C_D(\kappa)` of the von Mises-Fisher density.
 
     Its derivative is ``-bessel_ratio(n_features / 2 - 1, kappa)``.
@@ -68,7 +67,7 @@ def vmf_log_normalizer(kappa: npt.ArrayLike, n_features: npt.ArrayLike) -> Float
     return _evaluate(kernels.log_normalizer, kappa, n_features)
 
 
-def vmf_entropy(kappa: npt.ArrayLike, n_features: npt.ArrayLike) -> FloatArray:
+def vmf_entropy(kappa: npt.ArrayLike, n_features: npt.ArrayLike) -> Array:
     r"""Differential entropy of the von Mises-Fisher distribution, in nats.
 
     Parameters
@@ -94,7 +93,7 @@ def vmf_entropy(kappa: npt.ArrayLike, n_features: npt.ArrayLike) -> FloatArray:
     return _evaluate(kernels.entropy, kappa, n_features)
 
 
-def kappa_mle(r: npt.ArrayLike, n_features: npt.ArrayLike) -> FloatArray:
+def kappa_mle(r: npt.ArrayLike, n_features: npt.ArrayLike) -> Array:
     r"""Maximum likelihood estimate of the concentration: the solution of :math:`A_D(\kappa) = r`.
 
     Newton's method to machine precision, safeguarded by the bounds of Hornik and Grün. The bounds are tight, so a few
@@ -159,7 +158,7 @@ def _check_rows(name: str, given: Any) -> Any:
     return rows
 
 
-def vmf_logpdf(X: Any, mu: npt.ArrayLike, kappa: npt.ArrayLike) -> FloatArray:
+def vmf_logpdf(X: Any, mu: npt.ArrayLike, kappa: npt.ArrayLike) -> Array:
     r"""Log-density of rows under von Mises-Fisher distributions, with respect to the surface of the sphere.
 
     Parameters

@@ -16,26 +16,25 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from arbora.arrays import Ints
 from arbora.structure.names import freeze
-
-Ids = NDArray[np.int64]
 
 
 class Csr(NamedTuple):
     """Neighbours of node ``i``: ``indices[indptr[i]:indptr[i + 1]]``."""
 
-    indptr: Ids
-    indices: Ids
+    indptr: Ints
+    indices: Ints
 
 
-def compress(n_nodes: int, sources: Ids, targets: Ids) -> Csr:
+def compress(n_nodes: int, sources: Ints, targets: Ints) -> Csr:
     """CSR form of the edges ``sources -> targets``; each row keeps the order of its edges."""
     indptr = np.zeros(n_nodes + 1, dtype=np.int64)
     np.cumsum(np.bincount(sources, minlength=n_nodes), out=indptr[1:])
     return Csr(indptr, targets[np.argsort(sources, kind="stable")])
 
 
-def distinct(values: Ids) -> Ids:
+def distinct(values: Ints) -> Ints:
     """Sorted distinct values; on integers several times faster than ``np.unique``.
 
     >>> distinct(np.array([3, 1, 3]))
@@ -49,7 +48,7 @@ def distinct(values: Ids) -> Ids:
     return ascending[first]
 
 
-def ragged_positions(starts: Ids, counts: Ids) -> Ids:
+def ragged_positions(starts: Ints, counts: Ints) -> Ints:
     """Concatenated ranges ``starts[i], ..., starts[i] + counts[i] - 1``.
 
     >>> ragged_positions(np.array([7, 0]), np.array([3, 2]))
@@ -60,7 +59,7 @@ def ragged_positions(starts: Ids, counts: Ids) -> Ids:
     return np.arange(total) + np.repeat(starts - ends + counts, counts)
 
 
-def gather_rows(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
+def gather_rows(indptr: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """Positions of the entries of some CSR rows, and how many each row has."""
     if rows.size == 1:  # fast path for a level of a chain
         positions = np.arange(indptr[rows[0]], indptr[rows[0] + 1])
@@ -70,7 +69,7 @@ def gather_rows(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
     return ragged_positions(starts, counts), counts
 
 
-def jump_to_end(hop: Ids) -> tuple[Ids, Ids] | None:
+def jump_to_end(hop: Ints) -> tuple[Ints, Ints] | None:
     """Follow ``hop`` from every node to its fixed point by pointer doubling.
 
     Returns the fixed point and the number of hops to it, or None if there is a cycle.
@@ -88,7 +87,7 @@ def jump_to_end(hop: Ids) -> tuple[Ids, Ids] | None:
     return None
 
 
-def depths(n_nodes: int, edges: Ids) -> Ids | None:
+def depths(n_nodes: int, edges: Ints) -> Ints | None:
     """Length of the longest path from a root to each node; None when there is a cycle."""
     n_parents = np.bincount(edges[:, 1], minlength=n_nodes)
     if n_parents.max(initial=0) > 1:
@@ -102,7 +101,7 @@ def depths(n_nodes: int, edges: Ids) -> Ids | None:
     return arrived[1]
 
 
-def _peel(children: Csr, n_parents: Ids) -> Ids | None:
+def _peel(children: Csr, n_parents: Ints) -> Ints | None:
     waiting = n_parents.copy()
     depth = np.zeros(waiting.size, dtype=np.int64)
     frontier = np.flatnonzero(waiting == 0)
@@ -118,7 +117,7 @@ def _peel(children: Csr, n_parents: Ids) -> Ids | None:
     return depth if n_done == waiting.size else None
 
 
-def find_cycle(n_nodes: int, edges: Ids) -> list[int]:
+def find_cycle(n_nodes: int, edges: Ints) -> list[int]:
     """Shortest cycle through the smallest id that lies on a cycle; the first id is repeated at the end."""
     graph = as_matrix(compress(n_nodes, edges[:, 0], edges[:, 1]))
     _, component = csgraph.connected_components(graph, directed=True, connection="strong")
@@ -139,14 +138,14 @@ def as_matrix(rows: Csr) -> sparse.csr_matrix:
     return sparse.csr_matrix((ones, rows.indices, rows.indptr), shape=(n_nodes, n_nodes))
 
 
-def split_by(order: Ids, keys: Ids) -> tuple[Ids, ...]:
+def split_by(order: Ints, keys: Ints) -> tuple[Ints, ...]:
     """Split ``order``, which is sorted by ``keys[order]``, into one array per key; keys are 0, 1, 2, ..."""
     ends = np.cumsum(np.bincount(keys))
     starts = np.concatenate([[0], ends[:-1]])
     return tuple(order[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
 
 
-def ancestor_rows(parents: Csr, levels: Sequence[Ids], max_entries: int) -> tuple[Ids, NDArray[np.int32]]:
+def ancestor_rows(parents: Csr, levels: Sequence[Ints], max_entries: int) -> tuple[Ints, NDArray[np.int32]]:
     """Sorted ids of each node and all its ancestors, as CSR ``indptr, indices``.
 
     The row of a node is the union of the rows of its parents, so levels are filled from the top, one gather per
@@ -192,7 +191,7 @@ _BYTES_PER_ENTRY = 36  # measured maximum while the matrix is computed; the fini
 _CHUNK = 1 << 16  # pairs whose ancestor rows are compared at a time
 
 
-def ancestor_matrix(parents: Csr, levels: Sequence[Ids], depth: Ids) -> sparse.csr_array:
+def ancestor_matrix(parents: Csr, levels: Sequence[Ints], depth: Ints) -> sparse.csr_array:
     """Boolean CSR matrix that marks each node and all its ancestors; MemoryError if it is too large."""
     n_nodes = depth.size
     n_entries = int(depth.sum()) + n_nodes  # exact for a tree, a lower bound for a DAG
@@ -214,7 +213,7 @@ def ancestor_matrix(parents: Csr, levels: Sequence[Ids], depth: Ids) -> sparse.c
     return matrix
 
 
-def reachable(neighbours: Csr, start: int, depth: Ids) -> Ids:
+def reachable(neighbours: Csr, start: int, depth: Ints) -> Ints:
     """All nodes that ``start`` reaches, without itself, by depth and then by id."""
     reached = csgraph.breadth_first_order(as_matrix(neighbours), start, return_predecessors=False)
     others = np.sort(reached[1:]).astype(np.int64)
@@ -240,7 +239,7 @@ def _climb(parents: Csr, own: sparse.csr_array) -> list[sparse.csr_array]:
     return steps
 
 
-def lifting_tables(parent: Ids, height: int) -> tuple[Ids, ...]:
+def lifting_tables(parent: Ints, height: int) -> tuple[Ints, ...]:
     """``tables[k][i]`` is the ``2^k``-th ancestor of ``i``, or its root when there are fewer."""
     if height == 0:
         return ()
@@ -250,7 +249,7 @@ def lifting_tables(parent: Ids, height: int) -> tuple[Ids, ...]:
     return tuple(tables)
 
 
-def tree_lca(tables: Sequence[Ids], depth: Ids, a: Ids, b: Ids) -> Ids:
+def tree_lca(tables: Sequence[Ints], depth: Ints, a: Ints, b: Ints) -> Ints:
     """Lowest common ancestor of each pair in a forest; -1 for nodes of different trees."""
     swap = depth[a] < depth[b]
     low, high = np.where(swap, b, a), np.where(swap, a, b)
@@ -266,7 +265,7 @@ def tree_lca(tables: Sequence[Ids], depth: Ids, a: Ids, b: Ids) -> Ids:
     return np.where((low == high) | (above == tables[0][high]), above, -1)
 
 
-def dag_lca(ancestors: sparse.csr_array, depth: Ids, a: Ids, b: Ids) -> Ids:
+def dag_lca(ancestors: sparse.csr_array, depth: Ints, a: Ints, b: Ints) -> Ints:
     """Deepest common ancestor of each pair (the smallest id among equals); -1 when there is none."""
     n_nodes = depth.size
     found = np.empty(a.size, dtype=np.int64)
@@ -280,7 +279,7 @@ def dag_lca(ancestors: sparse.csr_array, depth: Ids, a: Ids, b: Ids) -> Ids:
     return found
 
 
-def dag_distance(parents: Csr, a: Ids, b: Ids) -> Ids:
+def dag_distance(parents: Csr, a: Ints, b: Ints) -> Ints:
     """Edges on the shortest way up from ``a`` and down to ``b``; -1 when they share no ancestor."""
     nodes, rows = np.unique(np.concatenate([a, b]), return_inverse=True)
     up = _climb_lengths(parents, nodes)
@@ -294,7 +293,7 @@ def dag_distance(parents: Csr, a: Ids, b: Ids) -> Ids:
     return found
 
 
-def _climb_lengths(parents: Csr, nodes: Ids) -> sparse.csr_array:
+def _climb_lengths(parents: Csr, nodes: Ints) -> sparse.csr_array:
     """One row per node: 1 + the least number of edges to each of its ancestors and to itself.
 
     The 1 keeps the zero distance of a node to itself in the sparse matrix.
@@ -309,9 +308,7 @@ def _climb_lengths(parents: Csr, nodes: Ids) -> sparse.csr_array:
     return sparse.csr_array((climbed[first], np.divmod(keys, n_nodes)), shape=shape)
 
 
-def _reduce_rows(
-    function: np.ufunc, indptr: NDArray[np.integer], values: NDArray[np.int64], empty: int
-) -> Ids:
+def _reduce_rows(function: np.ufunc, indptr: NDArray[np.integer], values: Ints, empty: int) -> Ints:
     reduced = np.full(indptr.size - 1, empty, dtype=np.int64)
     filled = np.flatnonzero(np.diff(indptr))
     if filled.size:

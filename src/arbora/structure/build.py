@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 
-from arbora.structure.arrays import Ids
+from arbora.arrays import Ints
 from arbora.structure.errors import CycleError, StructureError
 from arbora.structure.names import as_list, check_names, refuse_repeated, repeated
 
@@ -31,7 +31,7 @@ class Coded(NamedTuple):
     """Names by node id, and ``(n_edges, 2)`` ids."""
 
     names: list[Any]
-    edges: Ids
+    edges: Ints
 
 
 def code_edges(edges: Any, nodes: Iterable[Any] | None = None) -> Coded:

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from arbora.arrays import Ints
 from arbora.structure import arrays
 from arbora.structure import arrays as ancestry
-from arbora.structure.arrays import Csr, Ids
+from arbora.structure.arrays import Csr
 from arbora.structure.errors import CycleError, StructureError
 from arbora.structure.named_nodes import NamedNodes
 from arbora.structure.names import counted, freeze
@@ -28,7 +29,7 @@ class CodedHierarchy(NamedNodes):
 
     _kind = "hierarchy"
 
-    depth: Ids
+    depth: Ints
     """Longest path from a root, per node."""
 
     def __init__(self, names: Iterable[Any], edges: ArrayLike) -> None:
@@ -55,27 +56,27 @@ class CodedHierarchy(NamedNodes):
         return Csr(*map(freeze, arrays.compress(self.n_nodes, self.edges[:, 1], self.edges[:, 0])))
 
     @property
-    def child_indptr(self) -> Ids:
+    def child_indptr(self) -> Ints:
         """Start of the children of each node in `child_indices`."""
         return self._children.indptr
 
     @property
-    def child_indices(self) -> Ids:
+    def child_indices(self) -> Ints:
         """Children of node ``i``, ascending: ``child_indices[child_indptr[i]:child_indptr[i + 1]]``."""
         return self._children.indices
 
     @property
-    def parent_indptr(self) -> Ids:
+    def parent_indptr(self) -> Ints:
         """Start of the parents of each node in `parent_indices`."""
         return self._parents.indptr
 
     @property
-    def parent_indices(self) -> Ids:
+    def parent_indices(self) -> Ints:
         """Parents of node ``i``, ascending: ``parent_indices[parent_indptr[i]:parent_indptr[i + 1]]``."""
         return self._parents.indices
 
     @cached_property
-    def parent(self) -> Ids:
+    def parent(self) -> Ints:
         """Parent of each node, -1 for roots; an error if a node has several parents."""
         if not self.is_tree:
             self._refuse_dag()
@@ -94,7 +95,7 @@ class CodedHierarchy(NamedNodes):
         )
 
     @cached_property
-    def _main_parent(self) -> Ids:
+    def _main_parent(self) -> Ints:
         """The deepest parent of each node (the smallest id among equals), -1 for roots."""
         parents, children = self.edges.T
         # The last write wins, so the preferred parent comes last.
@@ -116,7 +117,7 @@ class CodedHierarchy(NamedNodes):
         return int(self.depth.max())
 
     @cached_property
-    def root_ids(self) -> Ids:
+    def root_ids(self) -> Ints:
         """Nodes without parents, ascending."""
         return freeze(np.flatnonzero(np.diff(self.parent_indptr) == 0))
 
@@ -126,17 +127,17 @@ class CodedHierarchy(NamedNodes):
         return freeze(np.diff(self.child_indptr) == 0)
 
     @cached_property
-    def leaf_ids(self) -> Ids:
+    def leaf_ids(self) -> Ints:
         """Nodes without children, ascending."""
         return freeze(np.flatnonzero(self.is_leaf))
 
     @cached_property
-    def order(self) -> Ids:
+    def order(self) -> Ints:
         """All nodes, parents before children: by depth, then by id."""
         return freeze(np.argsort(self.depth, kind="stable"))
 
     @cached_property
-    def levels(self) -> tuple[Ids, ...]:
+    def levels(self) -> tuple[Ints, ...]:
         """Nodes of depth 0, 1, ..., `height`, each ascending."""
         return arrays.split_by(self.order, self.depth)
 
@@ -151,7 +152,7 @@ class CodedHierarchy(NamedNodes):
         """
         return ancestry.ancestor_matrix(self._parents, self.levels, self.depth)
 
-    def ancestor_ids(self, node: int) -> Ids:
+    def ancestor_ids(self, node: int) -> Ints:
         """Ids of all proper ancestors of a node, parents before children.
 
         Examples
@@ -162,7 +163,7 @@ class CodedHierarchy(NamedNodes):
         """
         return ancestry.reachable(self._parents, int(self._check_ids(node)), self.depth)
 
-    def descendant_ids(self, node: int) -> Ids:
+    def descendant_ids(self, node: int) -> Ints:
         """Ids of all proper descendants of a node, parents before children.
 
         Examples
@@ -224,10 +225,10 @@ class CodedHierarchy(NamedNodes):
     # ---- pairs of nodes -----------------------------------------------------------------------------
 
     @cached_property
-    def _lifting(self) -> tuple[Ids, ...]:
+    def _lifting(self) -> tuple[Ints, ...]:
         return ancestry.lifting_tables(self.parent, self.height)
 
-    def lca_ids(self, a: ArrayLike, b: ArrayLike) -> Ids:
+    def lca_ids(self, a: ArrayLike, b: ArrayLike) -> Ints:
         """Lowest common ancestor of pairs of node ids; a node counts as its own ancestor.
 
         Parameters
@@ -255,7 +256,7 @@ class CodedHierarchy(NamedNodes):
             found = ancestry.dag_lca(self.ancestor_matrix, self.depth, first.ravel(), second.ravel())
         return found.reshape(first.shape)
 
-    def distance_ids(self, a: ArrayLike, b: ArrayLike) -> Ids:
+    def distance_ids(self, a: ArrayLike, b: ArrayLike) -> Ints:
         """Count the edges on the shortest way from ``a`` up to a common ancestor and down to ``b``.
 
         Parameters
@@ -281,6 +282,6 @@ class CodedHierarchy(NamedNodes):
             return np.where(meet < 0, -1, self.depth[first] + self.depth[second] - 2 * self.depth[meet])
         return ancestry.dag_distance(self._parents, first.ravel(), second.ravel()).reshape(first.shape)
 
-    def _check_pairs(self, a: ArrayLike, b: ArrayLike) -> tuple[Ids, Ids]:
+    def _check_pairs(self, a: ArrayLike, b: ArrayLike) -> tuple[Ints, Ints]:
         first, second = np.broadcast_arrays(self._check_ids(a), self._check_ids(b))
         return first, second

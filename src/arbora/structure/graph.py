@@ -5,19 +5,19 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from arbora.arrays import Array, Ints
 from arbora.structure import build
-from arbora.structure.arrays import Ids
 from arbora.structure.build import FilePath, naming, read_graph
 from arbora.structure.errors import StructureError
 from arbora.structure.named_nodes import NamedNodes
 from arbora.structure.names import as_list, counted, freeze
 
 
-def merge_edges(edges: Ids, weights: NDArray[np.float64], n_nodes: int) -> tuple[Ids, Ids]:
+def merge_edges(edges: Ints, weights: Array, n_nodes: int) -> tuple[Ints, Ints]:
     """Edges as sorted pairs ``a < b``, once each, and the position of each in the input.
 
     A pair given twice, in either direction, must have the same weight both times. Otherwise `_Disagreement` is
@@ -70,7 +70,7 @@ class LabelGraph(NamedNodes):
     """
 
     _kind = "label graph"
-    weights: NDArray[np.float64]
+    weights: Array
 
     def __init__(self, names: Iterable[Any], edges: ArrayLike, weights: ArrayLike | None = None) -> None:
         super().__init__(names, edges)
@@ -163,7 +163,7 @@ class LabelGraph(NamedNodes):
         return matrix
 
     @cached_property
-    def component(self) -> Ids:
+    def component(self) -> Ints:
         """Connected component of each node, numbered from 0."""
         return freeze(csgraph.connected_components(self.adjacency, directed=False)[1].astype(np.int64))
 

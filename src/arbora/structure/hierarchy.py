@@ -6,19 +6,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.arrays import Ints, Names
 from arbora.structure import build
-from arbora.structure.arrays import Csr, Ids, jump_to_end
+from arbora.structure.arrays import Csr, jump_to_end
 from arbora.structure.build import Coded, FilePath, code_edges, naming, read_hierarchy
 from arbora.structure.coded import CodedHierarchy
 from arbora.structure.errors import StructureError
 from arbora.structure.graph import LabelGraph
-from arbora.structure.names import Names, as_list, counted
+from arbora.structure.names import as_list, counted
 
 # --- A hierarchy drawn as text ------------------------------------------------------------------------------
 
 
 def tree_lines(
-    names: Names, children: Csr, roots: Ids, max_depth: int | None, max_children: int | None, counts: Any
+    names: Names, children: Csr, roots: Ints, max_depth: int | None, max_children: int | None, counts: Any
 ) -> Iterator[str]:
     """Lines of the drawn tree; a node with several parents is expanded at its first occurrence only."""
     suffixes = _suffixes(names, counts)
@@ -43,7 +44,7 @@ def tree_lines(
         stack += [(inner, mark, entry, depth + 1) for mark, entry in zip(last, entries, strict=True)]
 
 
-def _shorten(ids: Ids, max_children: int | None) -> list[int]:
+def _shorten(ids: Ints, max_children: int | None) -> list[int]:
     """Ids in reverse order (for the stack); omitted ids are replaced by minus their number."""
     left_out = 0 if max_children is None else max(ids.size - max_children, 0)
     kept = ids[: ids.size - left_out].tolist()[::-1]
@@ -64,14 +65,14 @@ def _suffixes(names: Names, counts: Any) -> Any:
 # --- Changes to a hierarchy as functions of its names and coded edges: restrict, collapse, spawn, join, extend ---
 
 
-def restrict(names: Names, edges: Ids, kept: NDArray[np.bool_]) -> Coded:
+def restrict(names: Names, edges: Ints, kept: NDArray[np.bool_]) -> Coded:
     """Keep some nodes, in their order, and the edges between them."""
     new_id = np.cumsum(kept) - 1
     inside = kept[edges].all(axis=1)
     return Coded(names[kept].tolist(), new_id[edges[inside]])
 
 
-def collapse_chains(names: Names, edges: Ids, keep: Ids) -> tuple[Coded, dict[Any, Any]]:
+def collapse_chains(names: Names, edges: Ints, keep: Ints) -> tuple[Coded, dict[Any, Any]]:
     """Replace each node with exactly one child by that child, except the nodes of ``keep``."""
     n_nodes = names.size
     dropped = np.bincount(edges[:, 0], minlength=n_nodes) == 1
@@ -89,7 +90,7 @@ def collapse_chains(names: Names, edges: Ids, keep: Ids) -> tuple[Coded, dict[An
     return restrict(names, moved, ~dropped), mapping
 
 
-def append_leaves(edges: Ids, n_nodes: int, parents: Ids) -> Ids:
+def append_leaves(edges: Ints, n_nodes: int, parents: Ints) -> Ints:
     """Edges with a new leaf below each of ``parents``; the leaves have the ids n_nodes, n_nodes + 1, ...
 
     Examples
@@ -101,7 +102,7 @@ def append_leaves(edges: Ids, n_nodes: int, parents: Ids) -> Ids:
     return np.concatenate([edges, np.column_stack([parents, new])])
 
 
-def spawn_leaves(names: Names, edges: Ids, internal: Ids, suffix: str) -> tuple[Coded, dict[Any, Any]]:
+def spawn_leaves(names: Names, edges: Ints, internal: Ints, suffix: str) -> tuple[Coded, dict[Any, Any]]:
     """Give each node of ``internal`` a new child leaf, named after it."""
     mapping = {name: f"{name}{suffix}" for name in names[internal].tolist()}
     taken = set(names.tolist()).intersection(mapping.values())
@@ -111,7 +112,7 @@ def spawn_leaves(names: Names, edges: Ids, internal: Ids, suffix: str) -> tuple[
     return Coded([*names.tolist(), *mapping.values()], grown), mapping
 
 
-def join_roots(names: Names, edges: Ids, roots: Ids, name: Any) -> Coded:
+def join_roots(names: Names, edges: Ints, roots: Ints, name: Any) -> Coded:
     """Put a new node above all roots; it gets the last id."""
     if name in set(names.tolist()):
         raise StructureError(f"{name!r} is a node already: choose another name for the root")
@@ -119,7 +120,7 @@ def join_roots(names: Names, edges: Ids, roots: Ids, name: Any) -> Coded:
     return Coded([*names.tolist(), name], np.concatenate([edges, above]))
 
 
-def extend(names: Names, edges: Ids, new_edges: Any, nodes: Iterable[Any]) -> Coded:
+def extend(names: Names, edges: Ints, new_edges: Any, nodes: Iterable[Any]) -> Coded:
     """Add edges and nodes; old nodes keep their ids, new ones follow."""
     known: Sequence[Any] = names.tolist()
     new = code_edges(new_edges, nodes=dict.fromkeys([*known, *nodes]))
@@ -392,7 +393,7 @@ class Hierarchy(CodedHierarchy):
         found = int(self.distance_ids(self.id_of(a), self.id_of(b)))
         return None if found < 0 else found
 
-    def _named(self, ids: Ids) -> list[Any]:
+    def _named(self, ids: Ints) -> list[Any]:
         return list(self.names[ids].tolist())
 
     # ---- reshape ------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from arbora.structure.arrays import Ids, distinct
+from arbora.arrays import Ints, Names
+from arbora.structure.arrays import distinct
 from arbora.structure.errors import StructureError
-from arbora.structure.names import Names, as_list, name_array, unknown
+from arbora.structure.names import as_list, name_array, unknown
 
 
 class NamedNodes:
@@ -21,7 +22,7 @@ class NamedNodes:
 
     _kind: ClassVar[str]
     names: Names
-    edges: Ids
+    edges: Ints
     labels: Names | None = None  # remembered by `for_labels`
 
     def __init__(self, names: Iterable[Any], edges: ArrayLike) -> None:
@@ -76,7 +77,7 @@ class NamedNodes:
     def _index(self) -> dict[Any, int]:
         return {name: i for i, name in enumerate(self.names.tolist())}
 
-    def encode(self, labels: Iterable[Any]) -> Ids:
+    def encode(self, labels: Iterable[Any]) -> Ints:
         """Node ids of labels.
 
         Parameters
@@ -173,7 +174,7 @@ class NamedNodes:
         chosen[...] = self.names[codes]
         return chosen
 
-    def _check_ids(self, ids: ArrayLike) -> Ids:
+    def _check_ids(self, ids: ArrayLike) -> Ints:
         codes = np.asarray(ids)
         if codes.size and codes.dtype.kind not in "iu":
             raise TypeError(f"node ids are integers, got {codes.dtype}: encode(names) gives the ids")

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from arbora.arrays import Matrix, Names
 from arbora.structure.errors import StructureError, UnknownLabelError
 
-Names = NDArray[np.object_]
-Array = TypeVar("Array", bound=NDArray[Any])
+Array = TypeVar("Array", bound=Matrix)
 
 _FEW = 2_000  # difflib is slow: at most this many candidates are compared
 

@@ -12,6 +12,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Array
 from arbora.core.validation import check_not_negative, check_rows
 
 # --- Weights ``ltc``: counts to sparse rows of unit length --------------------------------------------------
@@ -28,9 +29,7 @@ from arbora.core.validation import check_not_negative, check_rows
 # log((1 + N) / (1 + df_t)) + 1, which is never zero.
 
 
-def inverse_document_frequency(
-    df: npt.NDArray[np.integer], n_samples: int, smooth: bool = False
-) -> npt.NDArray[np.float64]:
+def inverse_document_frequency(df: npt.NDArray[np.integer], n_samples: int, smooth: bool = False) -> Array:
     """Return log(N / df), or log((1 + N) / (1 + df)) + 1 if `smooth`.
 
     A document frequency of 0, possible with a given vocabulary, counts as 1.

@@ -18,13 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from arbora.arrays import Ints
 from arbora.text.ltc import LtcVectorizer
 from arbora.text.terms import number_stems
 from arbora.text.tokens import Tokens, make_rules, tokenize
-
-Ids = NDArray[np.int64]
 
 _STICKY = 0.45  # least normalised mutual information of a phrase
 _LEAST_DOCUMENTS = 5  # that a phrase occurs in
@@ -47,8 +45,8 @@ class Forms(NamedTuple):
 
     documents: sp.csr_array
     names: list[str]
-    terms: Ids
-    parts: Ids
+    terms: Ints
+    parts: Ints
 
 
 def find_forms(texts: Iterable[str], vectorizer: LtcVectorizer, *, phrases: bool = True) -> Forms:
@@ -114,14 +112,14 @@ def find_forms(texts: Iterable[str], vectorizer: LtcVectorizer, *, phrases: bool
 class _Found(NamedTuple):
     """Occurrences of phrases (document, form), words of the forms, terms of the forms, and words of the terms."""
 
-    owner: Ids
-    form: Ids
-    words: Ids
-    terms: Ids
-    parts: Ids
+    owner: Ints
+    form: Ints
+    words: Ints
+    terms: Ints
+    parts: Ints
 
 
-def _phrases(tokens: Tokens, owner: Ids, word_term: Ids) -> _Found:
+def _phrases(tokens: Tokens, owner: Ints, word_term: Ints) -> _Found:
     """Find the pairs of neighbouring words that stick together."""
     n_terms, n_words = int(word_term.max(initial=-1)) + 1, len(tokens.words)
     term = word_term[tokens.ids]

@@ -106,7 +106,7 @@ def count_grams(
 # --- Words to terms: stems and their n-grams, counted with arrays -------------------------------------------
 
 
-Ints = npt.NDArray[np.integer]
+Ids = npt.NDArray[np.integer]
 
 
 class Grams(NamedTuple):
@@ -126,14 +126,14 @@ class Grams(NamedTuple):
         Stems of each term, in lexicographic order.
     """
 
-    ids: Ints
-    indptr: Ints
-    forms: Ints
-    term_of: Ints
-    terms: Ints
+    ids: Ids
+    indptr: Ids
+    forms: Ids
+    term_of: Ids
+    terms: Ids
 
 
-def number_stems(stems: list[str]) -> tuple[list[str], Ints]:
+def number_stems(stems: list[str]) -> tuple[list[str], Ids]:
     """Return the distinct stems in alphabetical order, and the index of the stem of each word.
 
     Examples
@@ -147,7 +147,7 @@ def number_stems(stems: list[str]) -> tuple[list[str], Ints]:
     return distinct, np.fromiter(map(number.__getitem__, stems), dtype=np.int32, count=len(stems))
 
 
-def grams(tokens: Tokens, stem_of: Ints, n_stems: int, ngram_range: tuple[int, int]) -> Iterator[Grams]:
+def grams(tokens: Tokens, stem_of: Ids, n_stems: int, ngram_range: tuple[int, int]) -> Iterator[Grams]:
     """Yield the runs of each length in `ngram_range`, both ends included.
 
     Examples
@@ -169,13 +169,13 @@ def grams(tokens: Tokens, stem_of: Ints, n_stems: int, ngram_range: tuple[int, i
             yield level
 
 
-def _lengthen(level: Grams, tokens: Tokens, stem_of: Ints, n_stems: int) -> Grams:
+def _lengthen(level: Grams, tokens: Tokens, stem_of: Ids, n_stems: int) -> Grams:
     """Extend each run by the next word; runs at the end of a document are dropped."""
     n = level.forms.shape[1]
     runs = np.maximum(np.diff(tokens.indptr) - n, 0)
     indptr = np.concatenate(([0], np.cumsum(runs)))
 
-    def positions(start_of_document: Ints) -> Ints:
+    def positions(start_of_document: Ids) -> Ids:
         return np.arange(indptr[-1]) + np.repeat(start_of_document[:-1] - indptr[:-1], runs)
 
     heads, tails = level.ids[positions(level.indptr)], tokens.ids[positions(tokens.indptr) + n]
@@ -185,14 +185,14 @@ def _lengthen(level: Grams, tokens: Tokens, stem_of: Ints, n_stems: int) -> Gram
     return Grams(ids, indptr, forms, term_of, np.column_stack((level.terms[shorter], last)))
 
 
-def _pairs(left: Ints, right: Ints, n_right: int) -> tuple[Ints, Ints, Ints]:
+def _pairs(left: Ids, right: Ids, n_right: int) -> tuple[Ids, Ids, Ids]:
     """Distinct pairs in order, as two columns, and the pair of each position."""
     keys, inverse = np.unique(left.astype(np.int64) * n_right + right, return_inverse=True)
     distinct_left, distinct_right = np.divmod(keys, max(n_right, 1))
     return distinct_left, distinct_right.astype(np.int32), inverse.astype(np.int32)
 
 
-def join(runs: Ints, words: list[str]) -> list[str]:
+def join(runs: Ids, words: list[str]) -> list[str]:
     """Return runs of word ids as strings.
 
     Examples
@@ -204,7 +204,7 @@ def join(runs: Ints, words: list[str]) -> list[str]:
     return list(columns[0]) if len(columns) == 1 else list(map(" ".join, zip(*columns, strict=True)))
 
 
-def commonest_forms(level: Grams) -> Ints:
+def commonest_forms(level: Grams) -> Ids:
     """Return the most frequent form of each term; ties are broken alphabetically.
 
     Examples
@@ -220,7 +220,7 @@ def commonest_forms(level: Grams) -> Ints:
     return order[first]
 
 
-def count(level: Grams, column_of: Ints, n_columns: int, dtype: npt.DTypeLike) -> sparse.csr_matrix:
+def count(level: Grams, column_of: Ids, n_columns: int, dtype: npt.DTypeLike) -> sparse.csr_matrix:
     """Count the terms of each document; ``column_of[term]`` is -1 for a term without a column.
 
     Examples

@@ -175,7 +175,7 @@ DIES = """
 import os, signal, sys, warnings
 warnings.simplefilter("ignore")
 sys.path.insert(0, {here!r})
-from arbora.core.storage.checkpoint import Checkpoint
+from arbora.core.checkpoint import Checkpoint
 import test_recursive_checkpoint as t
 
 save, saves = Checkpoint.save, []

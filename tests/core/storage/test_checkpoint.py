@@ -144,7 +144,7 @@ def test_an_interrupted_save_leaves_the_old_piece(tmp_path, monkeypatch):
 def test_a_killed_process_leaves_whole_pieces_and_the_next_one_cleans_up(tmp_path):
     script = f"""
         import os, numpy as np
-        from arbora.core.storage.checkpoint import Checkpoint
+        from arbora.core.checkpoint import Checkpoint
         checkpoint = Checkpoint({str(tmp_path)!r}, "abc")
         checkpoint.save("done", {{"x": np.arange(1000)}})
         def die(descriptor):

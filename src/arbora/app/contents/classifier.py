@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from arbora.app.answers import predict_with_probability, whole_words
 from arbora.app.contents.nodes import (
@@ -23,6 +22,7 @@ from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.words import GroupForms, forms_of, group_forms, relevance_terms, typical_words
 from arbora.app.evaluation import Trial, evaluate, evaluation_text
 from arbora.app.folder import Content
+from arbora.arrays import Ints
 from arbora.classify import words_of_nodes
 from arbora.structure import Hierarchy
 from arbora.text.terms import is_fragment
@@ -151,9 +151,7 @@ def _labels(estimator: Any, X: Any) -> tuple[list[Any], list[Any]]:
     return as_text(found.labels), found.probability
 
 
-def _answers(
-    subject: Subject, tree: Hierarchy, trial: Trial | None, sampled: NDArray[np.int64]
-) -> dict[str, list[Any]]:
+def _answers(subject: Subject, tree: Hierarchy, trial: Trial | None, sampled: Ints) -> dict[str, list[Any]]:
     """Node and probability of the sampled documents; for test documents, by the model that had not seen them."""
     tested = np.isin(sampled, [] if trial is None else trial.documents)
     others = sampled[~tested]

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from arbora.app.answers import known_rows, label_names_of, predict_with_probability
@@ -22,6 +21,7 @@ from arbora.app.documents import Documents
 from arbora.app.evaluation import Trial
 from arbora.app.folder import Content, full_about
 from arbora.app.labels import tree_of_model
+from arbora.arrays import Matrix
 from arbora.core.validation import check_size, check_structure
 from arbora.datasets.base import did_you_mean, name_array
 from arbora.structure import Hierarchy
@@ -225,6 +225,6 @@ def _groups(subject: Subject, y: Any, settings: Mapping[str, Any]) -> Content:
     )
 
 
-def _stamps(times: Any) -> NDArray[Any]:
+def _stamps(times: Any) -> Matrix:
     given = np.asarray(times)
     return given.astype(np.float64 if given.dtype.kind in "biuf" else "datetime64[s]")

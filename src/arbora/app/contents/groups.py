@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from arbora.app.contents.nodes import (
     N_WORDS,
@@ -23,6 +22,7 @@ from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.topics import top_words
 from arbora.app.folder import Content
 from arbora.app.labels import rooted_tree, tree_of_labels
+from arbora.arrays import Array, Ints, Matrix
 from arbora.datasets.base import ROOT
 from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
@@ -38,11 +38,11 @@ _MOST_PROPOSALS = 5
 class Membership(NamedTuple):
     """Group of each document, its probability, and the probability from which on documents are filed."""
 
-    group: NDArray[Any]
-    probability: NDArray[np.float64]
+    group: Matrix
+    probability: Array
     sure: float
 
-    def states(self, y: NDArray[Any]) -> list[str]:
+    def states(self, y: Matrix) -> list[str]:
         """Return for each document whether it is "labelled", "filed" or "proposed"."""
         return [
             "labelled" if label is not None else "filed" if p >= self.sure else "proposed"
@@ -128,7 +128,7 @@ def groups_content(
 class _Lines(NamedTuple):
     """Line numbers of rows in the sample."""
 
-    sampled: NDArray[np.int64]
+    sampled: Ints
 
     def of(self, rows: Sequence[int]) -> list[int]:
         found: list[int] = np.searchsorted(self.sampled, np.asarray(rows, np.int64)).tolist()
@@ -154,7 +154,7 @@ def _parts(model: Any) -> tuple[list[Any], list[Any]]:
     return model.classes_[:n_known].tolist(), model.classes_[n_known:].tolist()
 
 
-def group_centres(X: Any, members: Any) -> NDArray[np.float64]:
+def group_centres(X: Any, members: Any) -> Array:
     """Return the mean rows of the nodes, zero for a node without rows.
 
     Examples
@@ -168,14 +168,14 @@ def group_centres(X: Any, members: Any) -> NDArray[np.float64]:
     return np.asarray(sums / size[:, None])
 
 
-def _distinct(centres: NDArray[np.float64]) -> NDArray[np.float64]:
+def _distinct(centres: Array) -> Array:
     """Weigh the words of a group by how much more frequent they are in it than in all groups."""
     positive = np.maximum(centres, 0.0)
     total = positive + positive.mean(axis=0)
     return np.asarray(positive * positive / np.where(total > 0, total, 1.0))
 
 
-def _of_classes(centres: NDArray[np.float64], tree: Hierarchy, classes: NDArray[Any]) -> NDArray[np.float64]:
+def _of_classes(centres: Array, tree: Hierarchy, classes: Matrix) -> Array:
     return centres[[tree.id_of(str(name)) for name in classes.tolist()]]
 
 

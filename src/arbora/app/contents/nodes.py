@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from arbora.app.contents.positions import LAYOUTS, place_documents, unit_rows
 from arbora.app.documents import Documents
 from arbora.app.folder import Content
+from arbora.arrays import Ints, Matrix
 from arbora.kernels.products import centre_products
 from arbora.structure import Hierarchy
 
@@ -71,9 +72,7 @@ SNIPPET = 300  # characters
 N_ENTRIES = 12
 
 
-def draw_sample(
-    n_documents: int, most: int, needed: NDArray[np.int64], rng: np.random.Generator
-) -> NDArray[np.int64]:
+def draw_sample(n_documents: int, most: int, needed: Ints, rng: np.random.Generator) -> Ints:
     """Draw documents at random, in ascending order; the needed ones are always drawn.
 
     Examples
@@ -117,7 +116,7 @@ def largest_entries(x: Any, names: Any, n: int = N_ENTRIES) -> list[list[Any]]:
 
 
 def describe_documents(
-    documents: Documents, sampled: NDArray[np.int64], answers: Mapping[str, Sequence[Any]]
+    documents: Documents, sampled: Ints, answers: Mapping[str, Sequence[Any]]
 ) -> list[dict[str, Any]]:
     """Make the lines of ``documents.jsonl``.
 
@@ -173,7 +172,7 @@ class Description(NamedTuple):
     """Description of a collection: nodes, row numbers of the sampled documents, positions of both, notices."""
 
     nodes: list[dict[str, Any]]
-    sampled: NDArray[np.int64]
+    sampled: Ints
     positions: NDArray[np.float32]
     node_positions: NDArray[np.float32]
     notices: list[str]
@@ -186,7 +185,7 @@ def describe_tree(
     *,
     sample: int = SAMPLE,
     always: Iterable[int] = (),
-    centres: NDArray[Any] | None = None,
+    centres: Matrix | None = None,
     random_state: int = 0,
     layout: str = LAYOUTS[0],
 ) -> Description:
@@ -233,9 +232,7 @@ def describe_tree(
     return Description(nodes, sampled, positions, node_positions, notices)
 
 
-def representatives(
-    X: Any, members: Any, n: int, centres: NDArray[Any] | None = None
-) -> list[NDArray[np.int64]]:
+def representatives(X: Any, members: Any, n: int, centres: Matrix | None = None) -> list[Ints]:
     """Find the n documents of each node with the largest cosine to its centre.
 
     Parameters

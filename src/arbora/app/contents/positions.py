@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import threadpool_limits
 
+from arbora.arrays import Array, Ints, Matrix
+
 # --- Positions of documents on the map such that neighbours stay neighbours: t-SNE on unit rows -------------
 #
 # Rows are reduced to 50 directions and scaled to unit length, so that distances rank as cosines do. t-SNE (van der
@@ -35,8 +37,6 @@ from threadpoolctl import threadpool_limits
 # M. Strazar and B. Zupan (2024). openTSNE: a modular Python library for t-SNE dimensionality reduction and
 # embedding. Journal of Statistical Software 109.
 
-
-Array = NDArray[np.float64]
 
 MODULE = "openTSNE"
 FITTED = 5_000  # rows that t-SNE places together
@@ -173,7 +173,7 @@ def place_documents(
     X: Any,
     leaves: Any,
     members: Any,
-    sampled: NDArray[np.int64],
+    sampled: Ints,
     *,
     layout: str = LAYOUTS[0],
     random_state: int = 0,
@@ -212,7 +212,7 @@ def place_documents(
     return positions, mean_positions(sp.csr_array(members, dtype=np.float64)[sampled], positions), []
 
 
-def mean_positions(members: sp.csr_array, positions: NDArray[Any]) -> NDArray[np.float32]:
+def mean_positions(members: sp.csr_array, positions: Matrix) -> NDArray[np.float32]:
     """Return the mean position of the documents of each node, (n_nodes, 3); NaN for nodes without documents."""
     size = np.asarray(members.sum(axis=0)).ravel()
     nodes = np.full((members.shape[1], positions.shape[1]), np.nan)
@@ -258,7 +258,7 @@ def project(
     return positions.astype(np.float32), mean_positions(sp.csr_array(members, dtype=np.float64), positions)
 
 
-def _directions(X: sp.csr_array, leaves: Any, rng: np.random.Generator) -> NDArray[np.float64]:
+def _directions(X: sp.csr_array, leaves: Any, rng: np.random.Generator) -> Array:
     """At most three orthonormal directions as columns: first between leaves, then between documents."""
     leaves = sp.csr_array(leaves, dtype=np.float64)
     size = np.asarray(leaves.sum(axis=0)).ravel()
@@ -274,9 +274,7 @@ def _directions(X: sp.csr_array, leaves: Any, rng: np.random.Generator) -> NDArr
     return found
 
 
-def _principal(
-    rows: sp.csr_array, weight: NDArray[np.float64], rng: np.random.Generator
-) -> NDArray[np.float64]:
+def _principal(rows: sp.csr_array, weight: Array, rng: np.random.Generator) -> Array:
     """Principal directions of weighted rows, by subspace iteration without a dense copy of the rows."""
     scale = np.sqrt(weight / weight.sum())
     mean = rows.T @ (scale**2)
@@ -284,7 +282,7 @@ def _principal(
     if rank < 1:
         return np.empty((rows.shape[1], 0))
 
-    def times(V: NDArray[np.float64]) -> NDArray[np.float64]:
+    def times(V: Array) -> Array:
         return np.asarray(scale[:, None] * (rows @ V - mean @ V))
 
     basis = rng.standard_normal((rows.shape[1], min(_WIDTH, *rows.shape)))

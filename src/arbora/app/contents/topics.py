@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from arbora.app.answers import known_rows, topic_means, topic_probabilities
 from arbora.app.contents.nodes import (
@@ -30,6 +29,7 @@ from arbora.app.contents.words import (
 )
 from arbora.app.documents import Documents
 from arbora.app.folder import Content
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.estimator import warn_caller
 from arbora.datasets.base import ROOT
 from arbora.metrics.table import Table
@@ -41,7 +41,7 @@ from arbora.structure import Hierarchy
 TIME_WORDS = 10
 
 
-def bin_names(starts: NDArray[Any]) -> list[str]:
+def bin_names(starts: Matrix) -> list[str]:
     """Return the shortest names that distinguish the time bins.
 
     Examples
@@ -64,7 +64,7 @@ def bin_names(starts: NDArray[Any]) -> list[str]:
     return [str(start) for start in starts]
 
 
-def bin_of(starts: NDArray[Any], times: NDArray[Any]) -> NDArray[np.int64]:
+def bin_of(starts: Matrix, times: Matrix) -> Ints:
     """Return the number of the time bin of each document.
 
     Examples
@@ -76,7 +76,7 @@ def bin_of(starts: NDArray[Any], times: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def describe_time(
-    model: Any, field: str, times: NDArray[Any] | None, nodes: NDArray[np.int64], names: Sequence[str]
+    model: Any, field: str, times: Matrix | None, nodes: Ints, names: Sequence[str]
 ) -> dict[str, Any]:
     """Make the content of ``time.json``.
 
@@ -127,11 +127,11 @@ def describe_time(
     }
 
 
-def _plain(starts: NDArray[Any]) -> list[Any]:
+def _plain(starts: Matrix) -> list[Any]:
     return [str(start) for start in starts] if starts.dtype.kind == "M" else starts.tolist()
 
 
-def _trend(life: Any, starts: NDArray[Any]) -> dict[str, Any]:
+def _trend(life: Any, starts: Matrix) -> dict[str, Any]:
     seen = np.flatnonzero(~np.isnan(life.share))
     share = life.share[seen]
     third = max(1, len(seen) // 3)
@@ -159,11 +159,11 @@ class Topics(NamedTuple):
     """Topics in a tree with one root: means and concentrations of nodes, node and probability of rows, leaves."""
 
     tree: Hierarchy
-    means: NDArray[Any]
-    concentrations: NDArray[Any] | None
-    node: NDArray[np.int64]
-    probability: NDArray[np.float64]
-    leaves: NDArray[np.int64]
+    means: Matrix
+    concentrations: Matrix | None
+    node: Ints
+    probability: Array
+    leaves: Ints
 
 
 def without_empty(documents: Documents, X: Any) -> tuple[Documents, Any, list[str]]:
@@ -226,7 +226,7 @@ def topics_of(estimator: Any, X: Any, times: Any = None) -> Topics:
 
 def topics_content(
     subject: Subject,
-    times: NDArray[Any] | None = None,
+    times: Matrix | None = None,
     *,
     sample: int = SAMPLE,
     settings: Mapping[str, Any],
@@ -313,7 +313,7 @@ def node_words(
     return typical_words(groups, N_WORDS, siblings=kin), relevance_terms(groups, kin)
 
 
-def top_words(mean: NDArray[Any], names: Sequence[str]) -> list[tuple[str, float]]:
+def top_words(mean: Matrix, names: Sequence[str]) -> list[tuple[str, float]]:
     """Return the names of the largest positive entries with their values, largest first.
 
     Examples

@@ -36,10 +36,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.text.ltc import LtcVectorizer
 from arbora.text.phrases import Forms, find_forms
-
-Array = NDArray[np.float64]
 
 _SHARED = 0.5  # a sibling that has a term in more than 1 / this times as many documents excludes it
 _INSIDE = 0.5  # a word whose documents are, by this share, those of a listed phrase is part of it
@@ -74,8 +73,8 @@ class GroupForms(NamedTuple):
     everywhere: Array
     total: float
     names: list[str]
-    terms: NDArray[np.int64]
-    parts: NDArray[np.int64]
+    terms: Ints
+    parts: Ints
 
     def take(self, groups: Any) -> GroupForms:
         """Return sums over groups: `groups` is a matrix (n_new, n_groups)."""
@@ -140,7 +139,7 @@ def _divided_among_forms(forms: Forms) -> sp.csr_array:
     return sp.csr_array((data, documents.indices, documents.indptr), shape=documents.shape)
 
 
-def typical_members(X: Any, labels: NDArray[np.int64], means: Any) -> sp.csr_array:
+def typical_members(X: Any, labels: Ints, means: Any) -> sp.csr_array:
     """Return the weights of documents in their topics: squared cosines, with mean 1 in each topic.
 
     Parameters
@@ -257,7 +256,7 @@ def typical_words(
     ]
 
 
-def _largest_of_group(shares: Array, keys: NDArray[np.int64]) -> Array:
+def _largest_of_group(shares: Array, keys: Ints) -> Array:
     """Return the largest share among entries with the same key, for each entry."""
     distinct, place = np.unique(keys, return_inverse=True)
     largest = np.zeros(len(distinct))
@@ -274,7 +273,7 @@ def _unreadable(groups: GroupForms, n_terms: int) -> NDArray[np.bool_]:
 
 
 def _list_words(
-    groups: GroupForms, group: int, terms: NDArray[Any], scores: Array, shares: Array, n_words: int
+    groups: GroupForms, group: int, terms: Matrix, scores: Array, shares: Array, n_words: int
 ) -> list[tuple[str, float]]:
     """List the best terms of a group in their commonest forms, without words that listed phrases contain."""
     count = min(_CANDIDATES * n_words, len(scores))

@@ -26,6 +26,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.bayes.correlated_sampler import CorrelatedLogit, LogitState, make_model
 from arbora.classify.estimator import NodePredictor, build_routes
 from arbora.classify.training import check_labelled_rows, seed_of
@@ -38,14 +39,12 @@ from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains
 from arbora.infer.mcmc.diagnostics import ess_bulk, ess_tail, rhat
 from arbora.structure import Hierarchy, LabelGraph
 
-Floats = NDArray[np.float64]
-
 _RHAT_LIMIT = 1.05
 _SCORES_PER_CHUNK = 1 << 22  # scores of rows under several draws that are in memory at a time
 _NOT_PART_OF_THE_MODEL = ("n_jobs", "verbose", "checkpoint")  # parameters that do not change the result
 
 
-def mean_softmax(X: Floats, draws: NDArray[np.float32]) -> Floats:
+def mean_softmax(X: Array, draws: NDArray[np.float32]) -> Array:
     """Class probabilities of rows, averaged over draws of the weights.
 
     Parameters
@@ -74,9 +73,7 @@ def mean_softmax(X: Floats, draws: NDArray[np.float32]) -> Floats:
     return np.asarray(total / n_draws)
 
 
-def path_indicator(
-    routes: Hierarchy, class_leaves: NDArray[np.int64], precision: str
-) -> tuple[Floats, NDArray[np.int64]]:
+def path_indicator(routes: Hierarchy, class_leaves: Ints, precision: str) -> tuple[Array, Ints]:
     """Mark the nodes on the path of each class, and group the nodes that share a precision.
 
     The root is left out, because its part would shift all classes alike.
@@ -261,7 +258,7 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         self._warn_not_converged()
         return self
 
-    def _check_fit(self, X: Any, y: Any) -> tuple[CorrelatedLogit, NDArray[np.int64]]:
+    def _check_fit(self, X: Any, y: Any) -> tuple[CorrelatedLogit, Ints]:
         """Check parameters and data, store the labels, and set up the model."""
         name = type(self).__name__
         if isinstance(self.structure, LabelGraph):
@@ -289,7 +286,7 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         paths, group = path_indicator(self.routes_, self.class_leaves_, self.precision)
         return make_model(X, codes, paths, group, self.shape, self.rate), codes
 
-    def _sample(self, model: CorrelatedLogit, codes: NDArray[np.int64]) -> None:
+    def _sample(self, model: CorrelatedLogit, codes: Ints) -> None:
         """Run the chains and store the draws."""
         seed = seed_of(self.random_state, resumable=self.checkpoint is not None)
         checkpoint = self._checkpoint(model.X, codes, seed)
@@ -297,7 +294,7 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         total = self.n_chains * schedule.n_sweeps
         # One BLAS thread per chain: chains amplify the different rounding of multithreaded sums.
 
-        def keep(state: LogitState) -> dict[str, NDArray[Any]]:
+        def keep(state: LogitState) -> dict[str, Matrix]:
             return {"coef": (model.paths @ state.parts).astype(np.float32), "precision": state.precision}
 
         with (
@@ -333,22 +330,20 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
             "RecursiveLogisticRegression.",
         )
 
-    def _with_constant(self, X: Any) -> Floats:
+    def _with_constant(self, X: Any) -> Array:
         """Return X as a dense array with the constant feature as its last column."""
         value = self.intercept_scaling if self.fit_intercept else 0.0
         dense = X.toarray() if hasattr(X, "toarray") else X
         return np.column_stack([dense, np.full(len(dense), value)]).astype(np.float64)
 
-    def _checkpoint(self, X: Floats, codes: NDArray[np.int64], seed: int) -> Checkpoint | None:
+    def _checkpoint(self, X: Array, codes: Ints, seed: int) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
         params = {key: value for key, value in self.get_params().items() if key not in _NOT_PART_OF_THE_MODEL}
         params["random_state"] = seed
         return Checkpoint(self.checkpoint, fingerprint(type(self).__name__, params, X, codes))
 
-    def _summarise(
-        self, coef: NDArray[np.float32], precision: Floats, group: NDArray[np.int64], log_joint: Floats
-    ) -> None:
+    def _summarise(self, coef: NDArray[np.float32], precision: Array, group: Ints, log_joint: Array) -> None:
         """Store means, standard deviations and diagnostics of draws of shape (n_chains, n_samples, ...)."""
         self.draws_ = coef.reshape(-1, *coef.shape[2:])
         scale = self.intercept_scaling if self.fit_intercept else 0.0
@@ -358,7 +353,7 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         self.coef_std_, self.intercept_std_ = deviation[:, :-1], deviation[:, -1] * scale
         self.precision_ = np.full(self.routes_.n_nodes, np.nan)
         self.precision_[self.routes_.parent >= 0] = precision.mean(axis=(0, 1))[group]
-        quantities: dict[str, NDArray[Any]] = {
+        quantities: dict[str, Matrix] = {
             "coef": coef[..., :-1],
             "intercept": coef[..., -1],
             "precision": precision,
@@ -380,13 +375,13 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
                 ConvergenceWarning,
             )
 
-    def _class_proba(self, X: Any) -> Floats:
+    def _class_proba(self, X: Any) -> Array:
         return mean_softmax(self._with_constant(X), self.draws_)
 
-    def _scores(self, X: Any) -> Floats:
+    def _scores(self, X: Any) -> Array:
         return np.log(np.maximum(self._class_proba(X), np.finfo(np.float64).tiny))
 
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: Any) -> Array:
         """Log of the posterior predictive probability of every class.
 
         Parameters

@@ -42,12 +42,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, softmax
 
+from arbora.arrays import Array, Ints
 from arbora.infer.mcmc.hmc import StepSize, hamiltonian_step, slice_step, start_step_size, update_step_size
-
-Floats = NDArray[np.float64]
 
 _LENGTH = np.pi / 2  # length of a trajectory: a quarter of the period of a standard normal
 _MOST_STEPS = 100  # steps of a trajectory, a limit while the step size is not tuned yet
@@ -58,30 +56,30 @@ _SLICE_WIDTH = 1.0  # initial width for the logarithm of a precision
 class LogitState(NamedTuple):
     """Parameters: parts of all nodes below the root, and the precision of each group of them."""
 
-    parts: Floats  # (n_parts, n_features)
-    precision: Floats  # (n_groups,)
+    parts: Array  # (n_parts, n_features)
+    precision: Array  # (n_groups,)
 
 
 class Tuning(NamedTuple):
     """Approximate shape of the posterior. The sampler is exact for any values."""
 
-    information: Floats  # F, (n_classes, n_classes)
-    strength: Floats  # lambda, (n_features,)
-    basis: Floats  # V, (n_features, n_features)
-    rotated: Floats  # X V, (n_samples, n_features)
+    information: Array  # F, (n_classes, n_classes)
+    strength: Array  # lambda, (n_features,)
+    basis: Array  # V, (n_features, n_features)
+    rotated: Array  # X V, (n_samples, n_features)
     step: StepSize
 
 
 class Frame(NamedTuple):
     """Variables for given precisions: W = U (Z * scale) V'."""
 
-    factor: Floats  # L
-    rotation: Floats  # Q
-    mix: Floats  # U = L Q
-    scale: Floats  # 1 / sqrt(1 + omega lambda'), (n_classes, n_features)
+    factor: Array  # L
+    rotation: Array  # Q
+    mix: Array  # U = L Q
+    scale: Array  # 1 / sqrt(1 + omega lambda'), (n_classes, n_features)
 
 
-def log_likelihood(scores: Floats, y: NDArray[np.int64]) -> float:
+def log_likelihood(scores: Array, y: Ints) -> float:
     """Log-probability of labels under the softmax of their scores.
 
     Examples
@@ -95,7 +93,7 @@ def log_likelihood(scores: Floats, y: NDArray[np.int64]) -> float:
     return float(np.sum(scores[np.arange(len(y)), y] - top - np.log(total)))
 
 
-def softmax_loss(scores: Floats, y: NDArray[np.int64]) -> tuple[float, Floats]:
+def softmax_loss(scores: Array, y: Ints) -> tuple[float, Array]:
     """Negative log-likelihood of labels and its gradient with respect to the scores, which are overwritten.
 
     Examples
@@ -116,7 +114,7 @@ def softmax_loss(scores: Floats, y: NDArray[np.int64]) -> tuple[float, Floats]:
     return value, scores
 
 
-def tune(X: Floats, proba: Floats, step: StepSize) -> Tuning:
+def tune(X: Array, proba: Array, step: StepSize) -> Tuning:
     """Approximate the information about the weights by a product of a class factor and a feature factor.
 
     Parameters
@@ -136,7 +134,7 @@ def tune(X: Floats, proba: Floats, step: StepSize) -> Tuning:
     return Tuning(information, np.maximum(strength, 0), basis, X @ basis, step)
 
 
-def make_frame(tuning: Tuning, paths: Floats, precision: Floats) -> Frame:
+def make_frame(tuning: Tuning, paths: Array, precision: Array) -> Frame:
     """Find variables in which the sum of prior precision and approximate information is the identity.
 
     Parameters
@@ -155,12 +153,10 @@ def make_frame(tuning: Tuning, paths: Floats, precision: Floats) -> Frame:
     return Frame(factor, rotation, factor @ rotation, scale)
 
 
-def make_potential(
-    frame: Frame, rotated: Floats, y: NDArray[np.int64]
-) -> Callable[[Floats], tuple[float, Floats]]:
+def make_potential(frame: Frame, rotated: Array, y: Ints) -> Callable[[Array], tuple[float, Array]]:
     """Return a function that computes the negative log-posterior of Z, up to a constant, and its gradient."""
 
-    def potential(Z: Floats) -> tuple[float, Floats]:
+    def potential(Z: Array) -> tuple[float, Array]:
         Y = Z * frame.scale
         loss, residual = softmax_loss(rotated @ (frame.mix @ Y).T, y)
         gradient = (frame.mix.T @ (residual.T @ rotated) + Y) * frame.scale
@@ -176,9 +172,9 @@ class CorrelatedLogit:
     The data of `sweep` and `log_joint` are the classes of the rows of X; X itself is fixed.
     """
 
-    X: Floats
-    paths: Floats  # (n_classes, n_parts): marks the parts of each class
-    group: NDArray[np.int64]  # precision group of each part
+    X: Array
+    paths: Array  # (n_classes, n_parts): marks the parts of each class
+    group: Ints  # precision group of each part
     shape: float
     rate: float
     tuning: Tuning
@@ -188,12 +184,12 @@ class CorrelatedLogit:
         precision = rng.gamma(self.shape, size=self.group.max() + 1) / self.rate
         return LogitState(self._prior_parts(precision, rng), precision)
 
-    def sample_data(self, state: LogitState, rng: np.random.Generator) -> NDArray[np.int64]:
+    def sample_data(self, state: LogitState, rng: np.random.Generator) -> Ints:
         """Draw a class for every row of X."""
         scores = self.X @ (self.paths @ state.parts).T
         return np.asarray(np.argmax(scores + rng.gumbel(size=scores.shape), axis=1))
 
-    def log_joint(self, state: LogitState, y: NDArray[np.int64]) -> float:
+    def log_joint(self, state: LogitState, y: Ints) -> float:
         """Log-density of labels, parts and precisions, including all constants."""
         parts, precision = state
         scores = self.X @ (self.paths @ parts).T
@@ -204,7 +200,7 @@ class CorrelatedLogit:
         return float(log_likelihood(scores, y) + normal + gamma.sum() + len(precision) * constant)
 
     def sweep(
-        self, state: LogitState, y: NDArray[np.int64], rng: np.random.Generator
+        self, state: LogitState, y: Ints, rng: np.random.Generator
     ) -> tuple[LogitState, Mapping[str, float]]:
         """Update the weights, then parts and precisions given the weights, then the scale of one group."""
         tuning = self.tuning
@@ -237,11 +233,11 @@ class CorrelatedLogit:
             return replace(self, tuning=tune(self.X, proba, start_step_size(size.averaged)))
         return replace(self, tuning=self.tuning._replace(step=size))
 
-    def _prior_parts(self, precision: Floats, rng: np.random.Generator) -> Floats:
+    def _prior_parts(self, precision: Array, rng: np.random.Generator) -> Array:
         std = 1 / np.sqrt(precision[self.group])
         return std[:, None] * rng.standard_normal((len(self.group), self.X.shape[1]))
 
-    def _draw_parts(self, coef: Floats, precision: Floats, rng: np.random.Generator) -> Floats:
+    def _draw_parts(self, coef: Array, precision: Array, rng: np.random.Generator) -> Array:
         """Draw parts that add up to the weights of the classes."""
         parts = self._prior_parts(precision, rng)
         scaled = self.paths / precision[self.group]
@@ -249,14 +245,12 @@ class CorrelatedLogit:
             parts + scaled.T @ np.linalg.solve(scaled @ self.paths.T, coef - self.paths @ parts)
         )
 
-    def _draw_precision(self, parts: Floats, rng: np.random.Generator) -> Floats:
+    def _draw_precision(self, parts: Array, rng: np.random.Generator) -> Array:
         square = np.bincount(self.group, weights=np.sum(parts**2, axis=1))
         shape = self.shape + 0.5 * parts.shape[1] * np.bincount(self.group)
         return np.asarray(rng.gamma(shape) / (self.rate + 0.5 * square))
 
-    def _rescale(
-        self, state: LogitState, y: NDArray[np.int64], group: int, rng: np.random.Generator
-    ) -> LogitState:
+    def _rescale(self, state: LogitState, y: Ints, group: int, rng: np.random.Generator) -> LogitState:
         """Update a precision and scale the parts of its group so that their prior density is unchanged."""
         members, precision = self.group == group, state.precision.copy()
         own = self.X @ (self.paths[:, members] @ state.parts[members]).T
@@ -272,9 +266,7 @@ class CorrelatedLogit:
         return LogitState(np.where(members[:, None], np.exp(-0.5 * change), 1.0) * state.parts, precision)
 
 
-def make_model(
-    X: Floats, y: NDArray[np.int64], paths: Floats, group: NDArray[np.int64], shape: float, rate: float
-) -> CorrelatedLogit:
+def make_model(X: Array, y: Ints, paths: Array, group: Ints, shape: float, rate: float) -> CorrelatedLogit:
     """Set up the model, tuned with the shares of the classes only.
 
     Parameters

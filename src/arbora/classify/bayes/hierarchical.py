@@ -22,7 +22,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -30,6 +29,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.bayes.map import (
     class_variances,
     fit_partial_map,
@@ -111,10 +111,10 @@ def state_problem(estimator: Any, X: Any, y: Any, sample_weight: Any) -> TreePro
 class TreeWeights(NamedTuple):
     """Posterior of the weights of all nodes and of the precisions, and how it was reached."""
 
-    mean: NDArray[Any] | None  # (n_nodes, n_weights), the bias last; None if `sparse` has the weights
+    mean: Matrix | None  # (n_nodes, n_weights), the bias last; None if `sparse` has the weights
     marginals: Marginals | None
     gammas: Gammas
-    lower_bounds: NDArray[np.float64] | None  # variational inference only
+    lower_bounds: Array | None  # variational inference only
     trace: Trace
     change: float  # relative change in the last iteration
     converged: bool
@@ -144,7 +144,7 @@ def find_posterior(
     return TreeWeights(weights, spread, gammas, None, trace, change, converged, sparse)
 
 
-def expected_precisions(problem: TreeProblem, gammas: Gammas) -> NDArray[np.float64]:
+def expected_precisions(problem: TreeProblem, gammas: Gammas) -> Array:
     """Return the expected precision of every node around its parent; the root has the precision of its prior.
 
     The result has shape (n_nodes,), or (n_nodes, n_weights) if every weight has its own precision.
@@ -177,8 +177,6 @@ def keep_dense(estimator: Any, problem: TreeProblem, posterior: TreeWeights) -> 
 # --- Reports on the nodes of a fitted hierarchical Bayesian model -------------------------------------------
 
 
-Array = NDArray[np.float64]
-
 _MARK_ABOVE = 2.0  # a node is marked if its distance over the median of its siblings exceeds this
 
 
@@ -197,7 +195,7 @@ def fitted_ancestor(tree: Hierarchy, hierarchy: Hierarchy, name: Any) -> int:
     return 0  # a tree of a forest without documents: the root of the model
 
 
-def ids_of_nodes(estimator: Any, nodes: Any) -> NDArray[np.int64]:
+def ids_of_nodes(estimator: Any, nodes: Any) -> Ints:
     """Ids in the fitted tree of nodes of the structure, or of their nearest ancestors that were fitted."""
     tree = estimator.tree_
     if estimator.structure is not None:
@@ -209,7 +207,7 @@ def ids_of_nodes(estimator: Any, nodes: Any) -> NDArray[np.int64]:
     return np.array([tree.id_of(column[name]) for name in nodes], np.int64)
 
 
-def node_names(estimator: Any) -> NDArray[Any]:
+def node_names(estimator: Any) -> Matrix:
     """Names of the nodes of the fitted tree; without a structure, the leaves have the names of the classes."""
     names = estimator.tree_.names.astype(object)
     if estimator.structure is not None:
@@ -218,7 +216,7 @@ def node_names(estimator: Any) -> NDArray[Any]:
     return np.array([estimator.nodes_[name] if name in known else name for name in names], object)
 
 
-def squared_norms(parent: NDArray[np.int64], weights: NDArray[Any]) -> tuple[Array, Array]:
+def squared_norms(parent: Ints, weights: Matrix) -> tuple[Array, Array]:
     """Squared distance of every node from its parent, of a root from zero; and squared norm of its weights."""
     squares = np.empty(len(parent))
     for node, up in enumerate(parent.tolist()):  # one node at a time, because the weights may fill the memory
@@ -227,12 +225,12 @@ def squared_norms(parent: NDArray[np.int64], weights: NDArray[Any]) -> tuple[Arr
     return squares, np.array([np.dot(row, row) for row in weights])
 
 
-def _sums_to_parents(parent: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sums_to_parents(parent: Ints, values: Array) -> Array:
     inside = parent >= 0
     return np.asarray(np.bincount(parent[inside], values[inside], minlength=len(parent)), np.float64)
 
 
-def against_siblings(parent: NDArray[np.int64], distance: NDArray[np.float64]) -> NDArray[np.float64]:
+def against_siblings(parent: Ints, distance: Array) -> Array:
     """Distance of every node over the median of its family (siblings and itself); NaN for roots and only children.
 
     Examples
@@ -249,10 +247,10 @@ def against_siblings(parent: NDArray[np.int64], distance: NDArray[np.float64]) -
 
 
 def summarise_nodes(
-    parent: NDArray[np.int64],
-    names: NDArray[Any],
-    class_rows: NDArray[np.float64],
-    precisions: NDArray[np.float64],
+    parent: Ints,
+    names: Matrix,
+    class_rows: Array,
+    precisions: Array,
     norms: tuple[Array, Array],
     n_features: int,
 ) -> Table:
@@ -427,10 +425,10 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         "verbose": ["verbose"],
     }
 
-    node_coef_: NDArray[Any]  # these are set by keep_dense or keep_sparse
-    node_coef_std_: NDArray[Any]
-    node_intercept_: NDArray[Any]
-    node_intercept_std_: NDArray[Any]
+    node_coef_: Matrix  # these are set by keep_dense or keep_sparse
+    node_coef_std_: Matrix
+    node_intercept_: Matrix
+    node_intercept_std_: Matrix
 
     def __init__(
         self,
@@ -546,27 +544,27 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         return self.node_coef_[-len(self.classes_) :]
 
     @property
-    def intercept_(self) -> NDArray[Any]:
+    def intercept_(self) -> Matrix:
         """Posterior means of the biases of the classes."""
         return self.node_intercept_[-len(self.classes_) :]
 
     @property
-    def coef_std_(self) -> NDArray[Any]:
+    def coef_std_(self) -> Matrix:
         """Posterior standard deviations of the weights of the classes."""
         if self._sparse:
             return class_variances(self).std()
         return self.node_coef_std_[-len(self.classes_) :]
 
     @property
-    def intercept_std_(self) -> NDArray[Any]:
+    def intercept_std_(self) -> Matrix:
         """Posterior standard deviations of the biases of the classes."""
         return self.node_intercept_std_[-len(self.classes_) :]
 
-    def _means(self, X: Any) -> NDArray[Any]:
+    def _means(self, X: Any) -> Matrix:
         model = parts_model(self) if self._sparse else LinearModel(self.coef_, self.intercept_)
         return linear_scores(X, model, ThreadEngine(self.n_jobs)).astype(np.float64)
 
-    def _scores(self, X: Any) -> NDArray[Any]:
+    def _scores(self, X: Any) -> Matrix:
         """Scores for predictions: of the mean weights, or averaged over the posterior."""
         mean = self._means(X)
         bounded = hasattr(
@@ -579,12 +577,12 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         variance = self._score_variances(X, getattr(self, name, None))
         return predictive_logits(ScorePosterior(mean, variance), self.likelihood, bounded)
 
-    def _score_variances(self, X: Any, covariance: NDArray[Any] | None) -> NDArray[Any]:
+    def _score_variances(self, X: Any, covariance: Matrix | None) -> Matrix:
         if self._sparse:
             return class_variances(self).of_scores(X)
         return score_variances(X, self.coef_std_, self.intercept_std_, covariance)
 
-    def _class_proba(self, X: Any) -> NDArray[Any]:
+    def _class_proba(self, X: Any) -> Matrix:
         scores = self._scores(X)
         if self._multilabel:
             return np.asarray(expit(scores))
@@ -617,7 +615,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         scores = scores[:, 1] - scores[:, 0] if binary else scores
         return (scores, self._score_std(X, binary)) if return_std else scores
 
-    def _score_std(self, X: Any, binary: bool) -> NDArray[Any]:
+    def _score_std(self, X: Any, binary: bool) -> Matrix:
         covariance = getattr(self, "marginal_covariance_", None)
         if binary and covariance is not None:
             covariance = self.difference_covariance_[None]
@@ -625,7 +623,7 @@ class HierarchicalBayesClassifier(NodePredictor, ClassifierMixin, BaseEstimator)
         variance = self._score_variances(X, covariance)
         return np.asarray(np.sqrt(variance.sum(axis=1) if binary else variance))
 
-    def node_weights(self, nodes: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    def node_weights(self, nodes: Any) -> tuple[Matrix, Matrix]:
         """Weights of any nodes. A node without documents has those of its nearest ancestor with documents.
 
         Parameters

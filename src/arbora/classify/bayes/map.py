@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.bayes.priors import MOST_PRECISION
 from arbora.classify.linear import PartsModel
 from arbora.core import chunks as memory
@@ -84,7 +84,7 @@ class MapPosterior(NamedTuple):
     of each weight given all others.
     """
 
-    mean: NDArray[Any] | None  # (n_nodes, n_weights), bias last; None if `sparse` has the weights
+    mean: Matrix | None  # (n_nodes, n_weights), bias last; None if `sparse` has the weights
     marginals: Marginals | None
     sparse: SparseTree | None = None
 
@@ -93,7 +93,7 @@ class Round(NamedTuple):
     """Objective, expected squared deviations from the parents (n_nodes, 1 or n_weights), steps, and convergence."""
 
     objective: float
-    deviation: NDArray[np.float64]
+    deviation: Array
     n_steps: int
     converged: bool
 
@@ -145,7 +145,7 @@ class NewtonSolver:
     ) -> None:
         self.tree, self.sharing, self.engine = tree, sharing, engine
         self.single, self.retry, self.sparse = single, retry, suits_sweeps(problem)
-        self.start: NDArray[Any] | None = None
+        self.start: Matrix | None = None
         self.sweeps: TreeSweeps | None = None
         self.n_swept = 0
         self.given = problem
@@ -332,10 +332,8 @@ def _dual(problem: MapProblem, engine: Engine, dtype: Any, prune_below: float | 
 
 _NODES_AT_A_TIME = 64
 
-Array = NDArray[np.float64]
 
-
-def ancestors(parent: NDArray[np.int64], nodes: NDArray[np.int64]) -> sp.csr_array:
+def ancestors(parent: Ints, nodes: Ints) -> sp.csr_array:
     """Mark, for each of the nodes, itself and the nodes above it: (len(nodes), n_nodes).
 
     Examples
@@ -376,9 +374,7 @@ class ScoreVariances(NamedTuple):
         return np.asarray(np.sqrt(self.common[:, None] - self.reductions.toarray()))
 
 
-def keep_sparse(
-    estimator: Any, found: SparseTree, parent: NDArray[np.int64], leaves: NDArray[np.int64]
-) -> None:
+def keep_sparse(estimator: Any, found: SparseTree, parent: Ints, leaves: Ints) -> None:
     """Set the attributes of a classifier whose weights are sparse differences."""
     every = ancestors(parent, np.arange(len(parent)))
     estimator.differences_ = sp.csc_array(found.differences)
@@ -401,12 +397,12 @@ def class_variances(estimator: Any) -> ScoreVariances:
     return ScoreVariances(common, estimator.variance_reductions_, bias)
 
 
-def weights_of_nodes(differences: Any, parent: NDArray[np.int64], nodes: NDArray[np.int64]) -> sp.csr_array:
+def weights_of_nodes(differences: Any, parent: Ints, nodes: Ints) -> sp.csr_array:
     """Weights of some nodes: the sums of the differences at and above them."""
     return sp.csr_array(ancestors(parent, nodes).astype(differences.dtype) @ sp.csr_array(differences))
 
 
-def squared_norms(differences: Any, parent: NDArray[np.int64]) -> tuple[Array, Array]:
+def squared_norms(differences: Any, parent: Ints) -> tuple[Array, Array]:
     """Squared norms of the differences, and of the weights, of all nodes."""
     rows = sp.csr_array(differences)
     squares = np.asarray(rows.multiply(rows).sum(axis=1), np.float64).ravel()
@@ -436,7 +432,7 @@ class MapFit(NamedTuple):
     converged: bool
 
 
-def node_scalars(problem: TreeProblem, gammas: Gammas) -> NDArray[np.float64]:
+def node_scalars(problem: TreeProblem, gammas: Gammas) -> Array:
     """Compute the expected precision of each node: one number, or with M2 one for each weight."""
     if problem.sharing.by_weight:
         return node_precisions(problem.sharing, gammas, problem.root, problem.n_weights)
@@ -462,9 +458,9 @@ class AndersonMixing:
 
     def __init__(self, memory: int = _MEMORY) -> None:
         self.memory = memory
-        self.rounds: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        self.rounds: list[tuple[Matrix, Matrix]] = []
 
-    def next(self, x: NDArray[Any], image: NDArray[Any]) -> NDArray[Any]:
+    def next(self, x: Matrix, image: Matrix) -> Matrix:
         """Next iterate after x, given the image g(x)."""
         step = image - x
         if self.rounds and np.linalg.norm(step) > np.linalg.norm(self.rounds[-1][1]):

@@ -29,15 +29,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import log_expit, logsumexp, softmax
 
+from arbora.arrays import Array
 from arbora.infer.tree import bouchard
 
 _ROWS_PER_CHUNK = 1 << 10
 _SHIFT_STEPS = 40  # iterations for the shift of the bound of new rows
-
-Array = NDArray[np.float64]
 
 
 class ScorePosterior(NamedTuple):

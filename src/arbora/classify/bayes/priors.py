@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from arbora.arrays import Array, Ints
 from arbora.classify.estimator import build_routes
 from arbora.infer.tree.gaussian import Gammas, Sharing, Tree, make_tree
 from arbora.structure import Hierarchy
@@ -48,7 +48,7 @@ class ModelTree(NamedTuple):
     tree: Tree
 
 
-def model_tree(hierarchy: Hierarchy, class_nodes: NDArray[np.int64]) -> ModelTree:
+def model_tree(hierarchy: Hierarchy, class_nodes: Ints) -> ModelTree:
     """Derive the tree of the model from the structure.
 
     A class on an inner node becomes a leaf below it, several roots get a common parent, and nodes without documents
@@ -86,8 +86,6 @@ MOST_FULL = 1000  # number of weights of a class above which the information is 
 MOST_PRECISION = 1e100  # products of two precisions, or of their inverses, stay finite
 _MOST_VARIANCE = 1e60  # largest expected variance of a prior; its inverse is the smallest
 _LARGEST_FEATURE = 1e30  # its inverse is the smallest
-
-Array = NDArray[np.float64]
 
 
 def inverse_information(X: Any, row_weight: Array, bias: float) -> Array:

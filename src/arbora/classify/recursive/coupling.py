@@ -30,6 +30,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import spilu, splu
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.chunks import require_memory
 from arbora.kernels.tree import count_factor, depths, elimination_tree, inverse_columns, postorder
 from arbora.structure import Hierarchy, LabelGraph
@@ -56,18 +57,18 @@ class Precision(NamedTuple):
     """Precision of the weights of nodes, and which of them are classes."""
 
     matrix: sp.csc_array
-    classes: NDArray[np.int64]
+    classes: Ints
 
 
 class Elimination(NamedTuple):
     """A precision in the order of its elimination, and the tree of it."""
 
     matrix: sp.csc_array
-    parent: NDArray[np.int64]  # of every column; -1 for a root
-    position: NDArray[np.int64]  # of every node in the order
+    parent: Ints  # of every column; -1 for a root
+    position: Ints  # of every node in the order
 
 
-def minimum_degree(matrix: sp.csc_array) -> NDArray[np.int64]:
+def minimum_degree(matrix: sp.csc_array) -> Ints:
     """Position of every node in the order of minimum degree: the node with the fewest neighbours comes next.
 
     Examples
@@ -85,7 +86,7 @@ def minimum_degree(matrix: sp.csc_array) -> NDArray[np.int64]:
     return np.asarray(incomplete.perm_c, np.int64)
 
 
-def _permuted(matrix: sp.csc_array, position: NDArray[np.int64]) -> sp.csc_array:
+def _permuted(matrix: sp.csc_array, position: Ints) -> sp.csc_array:
     entries = sp.coo_array(matrix)
     rows, columns = (position[index] for index in entries.coords)
     return sp.csc_array((entries.data, (rows, columns)), shape=matrix.shape)
@@ -111,7 +112,7 @@ def eliminate(matrix: sp.csc_array) -> Elimination:
     return Elimination(_permuted(ordered, post), renumbered, post[position])
 
 
-def covariance_factor(precision: Precision) -> tuple[sp.csc_array, NDArray[np.int64]]:
+def covariance_factor(precision: Precision) -> tuple[sp.csc_array, Ints]:
     """Factor F with F'F the covariance of the classes, and the class of each of its columns.
 
     Parameters
@@ -150,7 +151,7 @@ def covariance_factor(precision: Precision) -> tuple[sp.csc_array, NDArray[np.in
     return factor, order
 
 
-def _check_memory(matrix: sp.csc_array, parent: NDArray[np.int64], columns: NDArray[np.int64]) -> None:
+def _check_memory(matrix: sp.csc_array, parent: Ints, columns: Ints) -> None:
     """Refuse a structure whose factors do not fit in memory; the cheaper count comes first."""
     what = f"The covariance of {len(columns)} classes in a structure of {len(parent)} nodes"
     advice = "Leave out weak edges, or use a tree, or coupling=0.0, which is flat training."
@@ -178,10 +179,10 @@ class Coupling(NamedTuple):
     """Shares of the classes in the parts."""
 
     factor: sp.csc_array  # n_parts x n_classes, columns in the order of `order`
-    order: NDArray[np.int64]  # class at each position
+    order: Ints  # class at each position
 
 
-def _numbers(values: Any, coupling: Any) -> NDArray[np.float64]:
+def _numbers(values: Any, coupling: Any) -> Array:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -191,8 +192,8 @@ def _numbers(values: Any, coupling: Any) -> NDArray[np.float64]:
 
 
 def node_couplings(
-    hierarchy: Hierarchy, coupling: Any, n_below: NDArray[Any] | None = None, fade: float | None = None
-) -> NDArray[np.float64]:
+    hierarchy: Hierarchy, coupling: Any, n_below: Matrix | None = None, fade: float | None = None
+) -> Array:
     """Coupling of every node: one number, a sequence by depth (the last value holds below), or a dict of names.
 
     A number is multiplied by fade / n_below for nodes with more than `fade` classes below them.
@@ -221,7 +222,7 @@ def node_couplings(
     return values
 
 
-def preorder(hierarchy: Hierarchy) -> NDArray[np.int64]:
+def preorder(hierarchy: Hierarchy) -> Ints:
     """Position of every node in preorder; a node of a DAG follows one of its deepest parents."""
     # The first of the deepest parents: then all nodes below one node are in one level.
     child = np.repeat(np.arange(hierarchy.n_nodes), np.diff(hierarchy.parent_indptr))
@@ -257,9 +258,7 @@ def _merged(factor: sp.csr_array) -> sp.csc_array:
     return sp.csc_array(shares)
 
 
-def _tree_factor(
-    hierarchy: Hierarchy, class_nodes: NDArray[np.int64], strength: NDArray[np.float64]
-) -> sp.csc_array:
+def _tree_factor(hierarchy: Hierarchy, class_nodes: Ints, strength: Array) -> sp.csc_array:
     above = sp.csr_array(hierarchy.ancestor_matrix[class_nodes].astype(np.float64))
     n_classes = len(class_nodes)
     n_below = np.asarray(above.sum(axis=0)).ravel()
@@ -275,14 +274,12 @@ def _tree_factor(
     return _merged(sp.vstack([shares, leaves], format="csr"))
 
 
-def _laplacian(n: int, a: NDArray[Any], b: NDArray[Any], weight: NDArray[Any]) -> sp.csr_array:
+def _laplacian(n: int, a: Matrix, b: Matrix, weight: Matrix) -> sp.csr_array:
     rows, columns = np.concatenate([a, b, a, b]), np.concatenate([a, b, b, a])
     return sp.csr_array((np.concatenate([weight, weight, -weight, -weight]), (rows, columns)), shape=(n, n))
 
 
-def hierarchy_precision(
-    hierarchy: Hierarchy, class_nodes: NDArray[np.int64], strength: NDArray[np.float64]
-) -> Precision:
+def hierarchy_precision(hierarchy: Hierarchy, class_nodes: Ints, strength: Array) -> Precision:
     """Precision of the weights of the nodes with a class at or below them, including spawned leaves."""
     above = hierarchy.ancestor_matrix[class_nodes]
     n_below = np.asarray(above.sum(axis=0)).ravel()
@@ -312,7 +309,7 @@ def hierarchy_precision(
     return Precision(sp.csc_array(matrix.tocsr()[kept][:, kept]), position[at])
 
 
-def _graph_precision(graph: LabelGraph, class_nodes: NDArray[np.int64], coupling: float) -> Precision:
+def _graph_precision(graph: LabelGraph, class_nodes: Ints, coupling: float) -> Precision:
     a, b = graph.edges.T
     matrix = _laplacian(graph.n_nodes, a, b, coupling * graph.weights)
     matrix = matrix + sp.diags_array(np.full(graph.n_nodes, max(1.0 - coupling, RIDGE)))
@@ -321,7 +318,7 @@ def _graph_precision(graph: LabelGraph, class_nodes: NDArray[np.int64], coupling
 
 def couple(
     structure: Hierarchy | LabelGraph,
-    class_nodes: NDArray[np.int64],
+    class_nodes: Ints,
     coupling: Any,
     fade: float | None = None,
 ) -> Coupling:
@@ -365,14 +362,12 @@ def _graph_coupling(coupling: Any) -> float:
     return float(coupling)
 
 
-def _strengths(
-    hierarchy: Hierarchy, class_nodes: NDArray[np.int64], coupling: Any, fade: float | None
-) -> NDArray[np.float64]:
+def _strengths(hierarchy: Hierarchy, class_nodes: Ints, coupling: Any, fade: float | None) -> Array:
     n_below = np.asarray(hierarchy.ancestor_matrix[class_nodes].sum(axis=0)).ravel()
     return node_couplings(hierarchy, coupling, n_below, fade)
 
 
-def _given_classes(precision: Precision, wanted: NDArray[np.int64]) -> NDArray[np.float64]:
+def _given_classes(precision: Precision, wanted: Ints) -> Array:
     """Weights of nodes as mixtures of those of the classes: the minimiser of the quadratic form."""
     matrix, classes = sp.csr_array(precision.matrix), precision.classes
     column = np.full(matrix.shape[0], -1)
@@ -400,7 +395,7 @@ def _given_classes(precision: Precision, wanted: NDArray[np.int64]) -> NDArray[n
     return mixtures
 
 
-def _nearest_alive(hierarchy: Hierarchy, alive: NDArray[np.bool_], wanted: NDArray[np.int64]) -> sp.csr_array:
+def _nearest_alive(hierarchy: Hierarchy, alive: NDArray[np.bool_], wanted: Ints) -> sp.csr_array:
     """Nodes as mixtures of the nodes with a class at or below them: any other node is the mean of its parents.
 
     This minimises its own terms, given its parents, which it does not influence. A root without classes is at 0.
@@ -422,11 +417,11 @@ def _nearest_alive(hierarchy: Hierarchy, alive: NDArray[np.bool_], wanted: NDArr
 
 def expected_weights(
     structure: Hierarchy | LabelGraph,
-    class_nodes: NDArray[np.int64],
-    wanted: NDArray[np.int64],
+    class_nodes: Ints,
+    wanted: Ints,
     coupling: Any,
     fade: float | None = None,
-) -> NDArray[np.float64]:
+) -> Array:
     """Weights of other nodes from those of the classes: the exact minimiser of the regulariser.
 
     Parameters

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
+from arbora.arrays import Matrix
 from arbora.classify.cost_choice import initial_cost, with_cost
 from arbora.classify.decisions import keep_decisions, learn_decisions, settle_close_calls
 from arbora.classify.estimator import (
@@ -297,7 +297,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
             learn_more(self, rows, targets, structure, self.C_ * weight)
         return self
 
-    def node_weights(self, nodes: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    def node_weights(self, nodes: Any) -> tuple[Matrix, Matrix]:
         """Weights of any nodes, also inner ones: the minimiser of the regulariser, given those of the classes.
 
         Parameters
@@ -329,7 +329,7 @@ class RecursiveClassifier(LinearPredictor, NodePredictor, ClassifierMixin, BaseE
         )
         return coef, intercept
 
-    def _choose(self, scores: NDArray[Any]) -> sp.csr_array:
+    def _choose(self, scores: Matrix) -> sp.csr_array:
         """Columns of the predicted classes: with one label and a tree, close calls are decided by the tree."""
         learned = tuple(self.calibration_) != tuple(Calibration(1.0))  # or the probabilities have no meaning
         if (

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from arbora.arrays import Ints, Matrix
 from arbora.classify.linear import LinearModel, PartsModel, mixed, mixing_of
 from arbora.classify.recursive.coupling import couple
 from arbora.classify.recursive.training import build_model, keep_coupled, train_joint
@@ -29,7 +29,7 @@ from arbora.infer.tree_sum import pruned
 from arbora.structure import Hierarchy, LabelGraph
 
 
-def encode_more(y: Any, structure: Any, old: NDArray[Any], kind: str) -> Targets:
+def encode_more(y: Any, structure: Any, old: Matrix, kind: str) -> Targets:
     """Encode labels of new documents, which may be of a single class, for a model with the classes `old`."""
     if kind == SINGLE and not sp.issparse(y) and np.ndim(y) == 1 and not are_sets(y):
         # The known classes are appended and removed again, so that a single class is no error.
@@ -57,7 +57,7 @@ def refuse_unannounced(targets: Targets, classes: Any) -> None:
             raise ValueError(f"the label {name!r} of y is not one of the {len(announced)} given classes.")
 
 
-def refuse_new_meaning(before: NDArray[Any], now: NDArray[Any], classes: NDArray[Any]) -> None:
+def refuse_new_meaning(before: Matrix, now: Matrix, classes: Matrix) -> None:
     """Refuse a structure in which integer labels are positions of other names than they were."""
     changed = np.flatnonzero(before != now)
     if changed.size:
@@ -68,7 +68,7 @@ def refuse_new_meaning(before: NDArray[Any], now: NDArray[Any], classes: NDArray
         )
 
 
-def with_classes(targets: Targets, old: list[Any]) -> tuple[Targets, NDArray[np.int64]]:
+def with_classes(targets: Targets, old: list[Any]) -> tuple[Targets, Ints]:
     """Add the classes of a model to encoded labels; return their columns too."""
     known = set(targets.classes.tolist())
     missing = [name for name in old if name not in known]
@@ -116,10 +116,10 @@ def as_parts(model: LinearModel | PartsModel, below: float) -> PartsModel:
 
 def offset_of(
     model: LinearModel | PartsModel, mixing: sp.csr_array, bias: float, dtype: Any
-) -> Callable[[NDArray[np.int64]], NDArray[Any]]:
+) -> Callable[[Ints], Matrix]:
     """Return the function that computes the initial weights (n_features + 1, n) of some classes."""
 
-    def offset(classes: NDArray[np.int64]) -> NDArray[Any]:
+    def offset(classes: Ints) -> Matrix:
         coef, intercept = mixed(model, sp.csr_array(mixing[classes]), dtype)
         return np.vstack([coef.T, intercept / bias if bias else np.zeros_like(intercept)]).astype(dtype)
 
@@ -127,7 +127,7 @@ def offset_of(
 
 
 def moved(
-    before: PartsModel, change: PartsModel, mixing: sp.csr_array, columns: NDArray[np.int64], below: float
+    before: PartsModel, change: PartsModel, mixing: sp.csr_array, columns: Ints, below: float
 ) -> PartsModel:
     """Assemble a pruned model: its old parts, the initial weights of new classes, and the change.
 
@@ -167,7 +167,7 @@ def learn_more(
     X: sp.csr_array,
     targets: Targets,
     structure: Hierarchy | LabelGraph | None,
-    cost: NDArray[Any],
+    cost: Matrix,
 ) -> None:
     """Train a recursive classifier on checked new documents, from its current weights, and update its attributes.
 
@@ -222,7 +222,7 @@ def learn_more(
         estimator.threshold_ = extend_threshold(estimator.threshold_, len(estimator.classes_), columns)
 
 
-def extend_threshold(threshold: Any, n_classes: int, columns: NDArray[np.int64]) -> Any:
+def extend_threshold(threshold: Any, n_classes: int, columns: Ints) -> Any:
     """Copy of a learned threshold for more classes: a new class gets the median of the others."""
     threshold = copy(threshold)
     threshold.n_classes_ = n_classes

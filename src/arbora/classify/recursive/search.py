@@ -29,9 +29,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from arbora.arrays import Array, Matrix
 from arbora.classify.cost_choice import unit_cost
 from arbora.classify.linear import linear_scores
 from arbora.classify.recursive.coupling import Coupling
@@ -146,7 +146,6 @@ MOST_ROUNDS = 30
 _LARGEST_FALL = 10.0  # multipliers of a cost up to this many times as large are a good start
 _PIECE = "search"  # name in the checkpoint
 
-Array = NDArray[np.float64]
 Pair = tuple[float, int]  # a cost, and the index of a coupling in the plan
 
 
@@ -228,7 +227,7 @@ def _judge_fold(fold: Fold, fitted: Fitted, plan: Plan, engine: Engine) -> Judge
     return _judge(scores, fold.truth, plan)
 
 
-def _judge(scores: NDArray[Any], truth: sp.csr_array, plan: Plan) -> Judged:
+def _judge(scores: Matrix, truth: sp.csr_array, plan: Plan) -> Judged:
     measure = SCORES[plan.scoring]
     if plan.threshold is None:
         answer = scores.argmax(axis=1)

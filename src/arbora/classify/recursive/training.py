@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from arbora.arrays import Ints, Matrix
 from arbora.classify.decisions import effective_calibration, held_out_share, most_scores
 from arbora.classify.linear import BlockScorer, LinearModel, PartsModel, linear_scores, signed_costs
 from arbora.classify.recursive.coupling import Coupling
@@ -199,14 +200,14 @@ def check_fit_memory(
 
 _MOVED_ROWS = 256  # of the weights, that are reordered together
 
-Start = list[Multipliers] | NDArray[Any]  # of the coordinate descent, or of Newton's method
+Start = list[Multipliers] | Matrix  # of the coordinate descent, or of Newton's method
 
 
 class Last(NamedTuple):
     """What a warm start needs of the previous fit."""
 
     positives: sp.csr_array
-    order: NDArray[np.int64]
+    order: Ints
     multipliers: Start
 
 
@@ -219,7 +220,7 @@ class Fitted(NamedTuple):
     features: NDArray[
         np.int64
     ]  # number of each feature of the solver among those of X; the last one is the bias
-    weights: NDArray[Any] | None = None  # of all classes in the order of the solver, without scale, if known
+    weights: Matrix | None = None  # of all classes in the order of the solver, without scale, if known
 
     @property
     def converged(self) -> bool:
@@ -232,7 +233,7 @@ class Fitted(NamedTuple):
         certificate = self.solution.certificate
         return float(certificate.gap / max(certificate.objective, np.finfo(np.float64).tiny))
 
-    def shared_part(self, p: int) -> NDArray[Any]:
+    def shared_part(self, p: int) -> Matrix:
         """Shared part p as a row (1, n_features + 1), bias last."""
         if isinstance(self.joint, ShardedCoupledSolver):
             return self.joint.shared_part(p)
@@ -249,16 +250,16 @@ class BlockCosts:
     """Function that returns signs times costs of a block of classes, on some rows."""
 
     by_class: sp.csc_array
-    row_cost: NDArray[Any]
-    weight: NDArray[Any]
+    row_cost: Matrix
+    weight: Matrix
     dtype: Any
 
-    def __call__(self, block: range, ids: NDArray[np.int64]) -> NDArray[Any]:
+    def __call__(self, block: range, ids: Ints) -> Matrix:
         """Signs times costs, len(ids) x len(block)."""
         return signed_costs(self.by_class, block, self.row_cost, self.weight, self.dtype, ids)
 
 
-def block_costs(training: Training, order: NDArray[np.int64]) -> BlockCosts:
+def block_costs(training: Training, order: Ints) -> BlockCosts:
     """Costs of the classes, in the given order."""
     by_class = sp.csc_array(training.positives)[:, order]
     return BlockCosts(by_class, training.row_cost, training.positive_weight[order], training.options.dtype)
@@ -293,7 +294,7 @@ def train_joint(
     *,
     rows: LinearRows | None = None,
     dense: bool = True,
-    offset: Callable[[NDArray[np.int64]], NDArray[Any]] | None = None,
+    offset: Callable[[Ints], Matrix] | None = None,
     start: Start | None = None,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
@@ -327,7 +328,7 @@ def train_joint(
         return _train_remote(training, coupling, engine, rows, dense, progress=progress, rough=rough)
     costs, n_classes = block_costs(training, coupling.order), len(coupling.order)
 
-    def block_offset(block: range) -> NDArray[Any]:
+    def block_offset(block: range) -> Matrix:
         assert offset is not None
         return offset(coupling.order[block.start : block.stop])[features]
 
@@ -363,9 +364,7 @@ def train_joint(
     return Fitted(joint, solution, coupling, features, weights)
 
 
-def put_weights(
-    joint: Any, features: NDArray[np.int64], weights: NDArray[Any], k: int, W: NDArray[Any]
-) -> None:
+def put_weights(joint: Any, features: Ints, weights: Matrix, k: int, W: Matrix) -> None:
     """Write the weights of block k, on the features of the solver, into those of all classes."""
     block = joint.layout.blocks[k]
     put_block(W, features, np.arange(block.start, block.stop), weights)
@@ -401,7 +400,7 @@ def initial_multipliers(
     return start
 
 
-def pack(multipliers: Start | None) -> dict[str, NDArray[Any]]:
+def pack(multipliers: Start | None) -> dict[str, Matrix]:
     """Multipliers of all blocks as arrays, for a checkpoint."""
     if isinstance(multipliers, np.ndarray):
         return {"summed": multipliers}
@@ -411,7 +410,7 @@ def pack(multipliers: Start | None) -> dict[str, NDArray[Any]]:
     return {"sizes": np.array([len(m.rows) for m in multipliers]), **joined}
 
 
-def unpack(arrays: dict[str, NDArray[Any]]) -> Start | None:
+def unpack(arrays: dict[str, Matrix]) -> Start | None:
     """Inverse of `pack`."""
     if "summed" in arrays:
         return arrays["summed"]
@@ -457,16 +456,16 @@ def parts_model(fitted: Fitted, prune_below: float) -> PartsModel:
     features = fitted.features
     size = (largest * solution.certificate.scale).astype(joint.rows.dtype)
 
-    def kept(V: NDArray[Any]) -> tuple[sp.csr_array, NDArray[Any]]:
+    def kept(V: Matrix) -> tuple[sp.csr_array, Matrix]:
         small = pruned(V[:, :-1], prune_below)
         entries = small.data, features[small.indices].astype(small.indices.dtype), small.indptr
         wide = sp.csr_array(entries, shape=(len(V), int(features[-1])))
         return wide, V[:, -1].copy()  # a view would keep V in memory
 
-    def local_parts(k: int) -> tuple[sp.csr_array, NDArray[Any]]:
+    def local_parts(k: int) -> tuple[sp.csr_array, Matrix]:
         return kept(joint.parts(k, solution) * size[layout.owned[k]][:, None])
 
-    def shared_part(p: int) -> tuple[sp.csr_array, NDArray[Any]]:
+    def shared_part(p: int) -> tuple[sp.csr_array, Matrix]:
         return kept(fitted.shared_part(p) * size[layout.shared[p]])
 
     pieces = joint.engine.map(shared_part, range(len(layout.shared)))
@@ -487,7 +486,7 @@ def build_model(fitted: Fitted, prune_below: float | None) -> LinearModel | Part
         fitted.close()
 
 
-def score_rows(fitted: Fitted, X: sp.csr_array, prune_below: float | None) -> NDArray[Any]:
+def score_rows(fitted: Fitted, X: sp.csr_array, prune_below: float | None) -> Matrix:
     """Scores of all classes for other rows; unless pruned, block by block, without the weights of all classes."""
     if prune_below is not None:
         return linear_scores(X, build_model(fitted, prune_below), fitted.joint.engine)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.arrays import Ints, Matrix
 from arbora.classify import (
     HierarchicalBayesClassifier,
     OneVsRestSVC,
@@ -59,7 +60,7 @@ def score_costs(
     make: Callable[..., Any],
     hierarchy: Hierarchy,
     X: Any,
-    y: NDArray[Any],
+    y: Matrix,
     held_out: NDArray[np.bool_],
     progress: Progress,
 ) -> list[float]:
@@ -96,7 +97,7 @@ def choose(data: Dataset, X: Any) -> dict[str, Choice]:
     return {name: Choice(makers[label], COSTS[int(np.argmax(scores[label]))]) for name, label in best.items()}
 
 
-def largest_branch(hierarchy: Hierarchy, counts: NDArray[np.int64], most: int) -> str:
+def largest_branch(hierarchy: Hierarchy, counts: Ints, most: int) -> str:
     """Return the child of the root with the most documents up to a limit; if all exceed it, the smallest child.
 
     Examples
@@ -152,7 +153,7 @@ def evaluate(data: Dataset, predictions: Mapping[str, Any]) -> None:
     print(compare(data.y_test, predictions, baseline="flat"))
 
 
-def show_gain(data: Dataset, flat: NDArray[Any], recursive: NDArray[Any]) -> None:
+def show_gain(data: Dataset, flat: Matrix, recursive: Matrix) -> None:
     """Print the gain from the tree by class size, and a sign test."""
     table = compare_by_class_size(data.y_test, {"flat": flat, "recursive": recursive}, data.y_train)
     print(replace(table, note=""))

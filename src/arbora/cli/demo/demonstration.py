@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from arbora._version import __version__
 from arbora.app.answers import predict_with_probability
@@ -29,6 +28,7 @@ from arbora.app.evaluation import Trial
 from arbora.app.folder import Content, check_target, write_folder
 from arbora.app.text_classifier import TextClassifier
 from arbora.app.topic_model import TopicModel
+from arbora.arrays import Ints, Matrix
 from arbora.cli.demo import classifiers as demo_classify
 from arbora.cli.demo import expansion as demo_expand
 from arbora.cli.demo import topics as demo_time
@@ -188,7 +188,7 @@ SENTENCES = (
 )
 
 
-def documents_below(hierarchy: Hierarchy, labels: Sequence[Any]) -> NDArray[np.int64]:
+def documents_below(hierarchy: Hierarchy, labels: Sequence[Any]) -> Ints:
     """Count the documents at or below each node.
 
     Examples
@@ -201,7 +201,7 @@ def documents_below(hierarchy: Hierarchy, labels: Sequence[Any]) -> NDArray[np.i
     return np.asarray(closed.sum(axis=0), dtype=np.int64).ravel()
 
 
-def draw_top(hierarchy: Hierarchy, counts: NDArray[np.int64], depth: int, children: int) -> str:
+def draw_top(hierarchy: Hierarchy, counts: Ints, depth: int, children: int) -> str:
     """Draw the upper levels of a tree, the branches with the most documents first.
 
     Examples
@@ -246,7 +246,7 @@ def _show_cluster() -> None:
     )
 
 
-def _classify(data: Dataset, X_train: Any, X_test: Any) -> tuple[Any, NDArray[Any]]:
+def _classify(data: Dataset, X_train: Any, X_test: Any) -> tuple[Any, Matrix]:
     """Choose, train and compare the classifiers; return the recursive one and the predictions of the flat one."""
     heading("Choose cost and coupling, without the test documents")
     choices = demo_classify.choose(data, X_train)

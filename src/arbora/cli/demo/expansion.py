@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arbora.app.documents import Documents
 from arbora.app.expansion import ExpandedDocuments, ExpansionOptions, expand_documents
 from arbora.app.folder import Content
+from arbora.arrays import Matrix
 from arbora.cli.demo.printing import print_paragraph, shorten_list
 from arbora.datasets import Dataset
 from arbora.datasets.base import name_array
@@ -27,7 +27,7 @@ class Hidden(NamedTuple):
     """Documents of which some have lost their labels, the true modules, and the modules that are hidden."""
 
     documents: Documents
-    truth: NDArray[Any]
+    truth: Matrix
     names: list[str]
 
 

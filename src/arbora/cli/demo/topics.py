@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from arbora.app.contents.nodes import Subject
@@ -16,6 +15,7 @@ from arbora.app.contents.topics import topics_content, topics_text, without_empt
 from arbora.app.documents import Documents
 from arbora.app.folder import Content
 from arbora.app.reading import read_times
+from arbora.arrays import Array, Ints, Matrix
 from arbora.cli.demo.printing import WIDTH, print_paragraph, shorten_list
 from arbora.datasets import Dataset
 from arbora.discover import BayesianVMFMixture, HierarchicalVMFMixture, TemporalVMFMixture
@@ -33,7 +33,7 @@ OUT_OF_PLACE = "Simmer the onions in butter until golden, then stir in the wine 
 _N_WORDS = 6
 
 
-def branches(hierarchy: Hierarchy, labels: Iterable[Any]) -> NDArray[Any]:
+def branches(hierarchy: Hierarchy, labels: Iterable[Any]) -> Matrix:
     """Return the child of the root that each label belongs to.
 
     Examples
@@ -202,11 +202,11 @@ class Archive(NamedTuple):
     """Notes with dates, the theme of each note, and the share of each theme in each year."""
 
     documents: Documents
-    theme: NDArray[np.int64]
-    shares: NDArray[np.float64]
+    theme: Ints
+    shares: Array
 
 
-def true_shares() -> NDArray[np.float64]:
+def true_shares() -> Array:
     """Return the share of each theme in each year, (n_years, n_themes).
 
     Examples
@@ -219,7 +219,7 @@ def true_shares() -> NDArray[np.float64]:
     return np.asarray(np.transpose(weights) / np.sum(weights, axis=0)[:, None])
 
 
-def life_of(share: NDArray[np.float64]) -> Life:
+def life_of(share: Array) -> Life:
     """Return birth, peak and end of a theme, by the rule of `TemporalVMFMixture.dynamics`.
 
     Examples
@@ -274,7 +274,7 @@ def make_archive(n_notes: int | None = None, random_state: int = 0) -> Archive:
     return Archive(documents, theme, shares)
 
 
-def match(theme: NDArray[np.int64], topic: NDArray[np.int64], n: int) -> list[int]:
+def match(theme: Ints, topic: Ints, n: int) -> list[int]:
     """Return the topic of each of n themes: the one-to-one assignment with the most matching notes.
 
     Examples
@@ -287,7 +287,7 @@ def match(theme: NDArray[np.int64], topic: NDArray[np.int64], n: int) -> list[in
     return [int(column) for column in linear_sum_assignment(-together)[1]]
 
 
-def find_topics(archive: Archive) -> tuple[Subject, NDArray[Any], NDArray[np.int64]]:
+def find_topics(archive: Archive) -> tuple[Subject, Matrix, Ints]:
     """Fit the model to the texts and dates; return it with its rows, their times and their topics."""
     vectorizer = LtcVectorizer()
     X = vectorizer.fit_transform(archive.documents.texts or [])

@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.checkpoint import Checkpoint, fingerprint
 from arbora.core.chunks import require_memory, split
 from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
@@ -64,9 +65,6 @@ from arbora.infer.mcmc.chains import Chains, ChainSchedule, mean_trace, sample_c
 # --- What a fitted mixture says: the posterior over partitions, predictions, descriptions of clusters -------
 
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
 _ROWS_AT_ONCE = 1024
 
 
@@ -79,8 +77,8 @@ class PartitionEstimates:
     labels_: Ints
     n_clusters_: int
     n_features_in_: int
-    partitions_: NDArray[Any]
-    predictive_: dict[str, NDArray[Any]]
+    partitions_: Matrix
+    predictive_: dict[str, Matrix]
     density_quantiles_: Array
     means_: Array
     feature_means_: Array
@@ -89,9 +87,9 @@ class PartitionEstimates:
 
     # --- the posterior over partitions ----------------------------------------------------------------------------
 
-    def _draws(self) -> NDArray[Any]:
+    def _draws(self) -> Matrix:
         check_is_fitted(self)
-        draws: NDArray[Any] = np.ascontiguousarray(self.partitions_.reshape(-1, self.partitions_.shape[-1]))
+        draws: Matrix = np.ascontiguousarray(self.partitions_.reshape(-1, self.partitions_.shape[-1]))
         return draws
 
     def similarity_matrix(self, rows: ArrayLike | None = None, columns: ArrayLike | None = None) -> Array:
@@ -151,7 +149,7 @@ class PartitionEstimates:
         rows = dense_rows(check_features(self, X, reset=False, squares=np.float64), type(self).__name__)
         return Standardizer(self.feature_means_, self.feature_scales_).rows(rows)
 
-    def _map(self, function: Any, X: Array) -> NDArray[Any]:
+    def _map(self, function: Any, X: Array) -> Matrix:
         predictive = Predictive(**{name: np.asarray(value) for name, value in self.predictive_.items()})
         with ThreadEngine(self.n_jobs) as engine:
             parts = split(len(X), size=_ROWS_AT_ONCE)
@@ -163,7 +161,7 @@ class PartitionEstimates:
             return None
         return X @ self.margin_basis_ if hasattr(self, "margin_basis_") else X
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Matrix:
         """Return the most probable cluster of each row.
 
         Parameters
@@ -175,7 +173,7 @@ class PartitionEstimates:
         ndarray of shape (n_samples,)
             Numbers of the clusters of `labels_`.
         """
-        found: NDArray[Any] = self.predict_proba(X).argmax(axis=1)
+        found: Matrix = self.predict_proba(X).argmax(axis=1)
         return found
 
     def predict_proba(self, X: Any) -> Array:
@@ -435,7 +433,7 @@ class GaussianPartitionMixture(PartitionEstimates, Explorable, DensityMixin, Bas
         self._warn_unless_mixed()
         return self
 
-    def fit_predict(self, X: Any, y: Any = None) -> NDArray[Any]:
+    def fit_predict(self, X: Any, y: Any = None) -> Matrix:
         """Sample the posterior and return the point estimate of the partition (`labels_`).
 
         Parameters
@@ -447,7 +445,7 @@ class GaussianPartitionMixture(PartitionEstimates, Explorable, DensityMixin, Bas
         -------
         ndarray of shape (n_samples,)
         """
-        labels: NDArray[Any] = self.fit(X).labels_
+        labels: Matrix = self.fit(X).labels_
         return labels
 
     def _require_memory(self, shape: tuple[int, int]) -> None:
@@ -578,12 +576,12 @@ def _is_sampled(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _compact(labels: Ints) -> NDArray[Any]:
+def _compact(labels: Ints) -> Matrix:
     """Return labels in the smallest type that all draws of a chain share."""
     return labels.astype(np.uint16 if len(labels) < 2**16 else np.uint32)
 
 
-def _states(draws: dict[str, NDArray[Any]], positions: Ints) -> list[PartitionState]:
+def _states(draws: dict[str, Matrix], positions: Ints) -> list[PartitionState]:
     """Return some draws as states; projections without the padding."""
     flat = {
         name: values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])

@@ -32,16 +32,13 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.arrays import Array, Ints
 from arbora.discover.gaussian.base import GaussianPartitionMixture
 from arbora.discover.gaussian.mixture import DirichletProcessGaussianMixture
 from arbora.discover.gaussian.sampler import PartitionModel, PartitionState
 from arbora.infer.mcmc.max_margin import Margin, draw_projections
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _FIRST = 0.1  # c and margin at the start of the heuristic
 _START_STEPS = 3  # of the projections, before the first labels are drawn

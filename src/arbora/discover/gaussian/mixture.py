@@ -20,13 +20,9 @@ S. Wade and Z. Ghahramani (2018). Bayesian cluster analysis: point estimation an
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from arbora.arrays import Array
 from arbora.discover.gaussian.base import GaussianPartitionMixture
 from arbora.discover.gaussian.sampler import PartitionModel, PartitionState
-
-Array = NDArray[np.float64]
 
 
 class DirichletProcessGaussianMixture(GaussianPartitionMixture):

@@ -20,14 +20,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln, multigammaln
 
+from arbora.arrays import Array, Ints
 from arbora.kernels.gibbs.normal_wishart import N_SCRATCH, Clusters, Prior, factorize, tabulate_clusters
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 FLOOR = 1e-5  # smallest scale, in units of S0
 FORMS = "full", "diag", "spherical"

@@ -14,18 +14,16 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.chunks import require_memory, split
 from arbora.discover.gaussian.normal_wishart import prior_of, scales_of, tabulate
 from arbora.discover.gaussian.sampler import PartitionModel, PartitionState
 from arbora.infer.mcmc.diagnostics import ess_bulk, rhat
 from arbora.kernels.gibbs.partitions import count_together, expected_distance, improve_partition, share_rows
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 LARGE_SHARE = 0.01  # of the rows: smaller clusters count as outliers
 _MOST_CANDIDATES = 60  # draws that are compared as point estimates
@@ -34,7 +32,7 @@ _MOST_PASSES = 30
 _MORE_CLUSTERS = 2  # that a point estimate may have beside those of its start
 
 
-def similarity(draws: NDArray[Any], rows: ArrayLike | None = None, columns: ArrayLike | None = None) -> Array:
+def similarity(draws: Matrix, rows: ArrayLike | None = None, columns: ArrayLike | None = None) -> Array:
     """Return the share of draws in which rows are together with others.
 
     Parameters
@@ -77,7 +75,7 @@ def _row_numbers(given: ArrayLike | None, n: int) -> Ints:
     return ids.astype(np.int64).ravel()
 
 
-def similarity_blocks(draws: NDArray[Any], size: int) -> Iterator[tuple[slice, Array]]:
+def similarity_blocks(draws: Matrix, size: int) -> Iterator[tuple[slice, Array]]:
     """Yield the similarity matrix in blocks of `size` rows."""
     for part in split(draws.shape[1], size=size, even=False):
         yield part, similarity(draws, np.arange(part.start, part.stop))
@@ -91,7 +89,7 @@ def distance_table(n: int, loss: str) -> Array:
     return np.multiply(x, np.log(np.maximum(x, 1.0))) / n
 
 
-def mean_distance(draws: NDArray[Any], labels: Ints, loss: str = "vi") -> float:
+def mean_distance(draws: Matrix, labels: Ints, loss: str = "vi") -> float:
     """Return the mean distance of a partition from draws of partitions.
 
     Examples
@@ -105,7 +103,7 @@ def mean_distance(draws: NDArray[Any], labels: Ints, loss: str = "vi") -> float:
     return value
 
 
-def point_estimate(draws: NDArray[Any], loss: str, log_joint: Array, rng: np.random.Generator) -> Ints:
+def point_estimate(draws: Matrix, loss: str, log_joint: Array, rng: np.random.Generator) -> Ints:
     """Return one partition for all draws.
 
     Parameters
@@ -155,7 +153,7 @@ def by_size(labels: Ints) -> Ints:
     return rank[codes]
 
 
-def cluster_counts(draws: NDArray[Any]) -> tuple[Ints, Ints]:
+def cluster_counts(draws: Matrix) -> tuple[Ints, Ints]:
     """Return the number of clusters of each draw, and of those with at least 1% of the rows.
 
     Examples
@@ -168,14 +166,14 @@ def cluster_counts(draws: NDArray[Any]) -> tuple[Ints, Ints]:
     return (sizes > 0).sum(axis=1), (sizes >= max(1.0, LARGE_SHARE * n)).sum(axis=1)
 
 
-def partition_entropies(draws: NDArray[Any]) -> Array:
+def partition_entropies(draws: Matrix) -> Array:
     """Return the entropy of the cluster sizes of each draw, in nats."""
     shares = np.array([np.bincount(labels, minlength=int(draws.max()) + 1) for labels in draws])
     shares = shares / draws.shape[1]
     return np.asarray(-np.sum(shares * np.log(np.where(shares > 0, shares, 1.0)), axis=1))
 
 
-def distribution(values: Ints) -> dict[str, NDArray[Any]]:
+def distribution(values: Ints) -> dict[str, Matrix]:
     """Return the values that occur and their shares.
 
     Examples
@@ -187,7 +185,7 @@ def distribution(values: Ints) -> dict[str, NDArray[Any]]:
     return {"value": value, "probability": counts / counts.sum()}
 
 
-def cluster_similarity(draws: NDArray[Any], labels: Ints) -> Array:
+def cluster_similarity(draws: Matrix, labels: Ints) -> Array:
     """Return the mean similarity of the rows of each pair of clusters; on the diagonal, within a cluster.
 
     Examples
@@ -203,7 +201,7 @@ def cluster_similarity(draws: NDArray[Any], labels: Ints) -> Array:
     return np.asarray(together / np.outer(counts, counts))
 
 
-def merge_tree(draws: NDArray[Any], labels: Ints) -> Array:
+def merge_tree(draws: Matrix, labels: Ints) -> Array:
     """Return the tree of merges of the clusters: a linkage matrix of scipy, by average similarity.
 
     The height of a merge is 1 minus the mean similarity of the rows of its two sides. Heights near 0 join clusters
@@ -243,13 +241,13 @@ class Moments(NamedTuple):
 
 
 def invariant_summaries(
-    draws: dict[str, NDArray[Any]], log_joint: Array, model: PartitionModel
+    draws: dict[str, Matrix], log_joint: Array, model: PartitionModel
 ) -> dict[str, Array]:
     """Return the quantities of each draw that do not depend on the numbers of the clusters, (n_chains, n_draws)."""
     labels = draws["labels"]
     shape, flat = labels.shape[:2], labels.reshape(-1, labels.shape[-1])
     numbers, large = cluster_counts(flat)
-    found: dict[str, NDArray[Any]] = {
+    found: dict[str, Matrix] = {
         "log_joint": log_joint,
         "n_clusters": numbers,
         "n_large_clusters": large,

@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from arbora.arrays import Array, Ints
 from arbora.discover.gaussian.normal_wishart import HyperPrior, prior_of, tabulate
 from arbora.discover.gaussian.sampler import PartitionModel, PartitionState
 from arbora.infer.mcmc.max_margin import all_hinge_losses
@@ -29,9 +29,6 @@ from arbora.kernels.gibbs.normal_wishart import (
     student_components,
     student_matrix,
 )
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Predictive(NamedTuple):

@@ -30,12 +30,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.chunks import require_memory
 from arbora.core.estimator import warn_caller
 from arbora.discover.gaussian.normal_wishart import (
@@ -61,9 +61,6 @@ from arbora.kernels.gibbs.partitions import (
 
 # --- Rows and starts of the samplers: standardised features, checked parameters, k-means labels -------------
 
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _KMEANS_ROWS = 20_000  # rows that the centres of a start are found with
 _POWER = 0.25  # of the eigenvalues of the covariance in the default scale; chosen among 0, 1/4, 1/2 and 1
@@ -498,7 +495,7 @@ _NO_MARGIN = MarginSlots(
 )
 
 
-def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
+def _longer(array: Matrix, size: int) -> Matrix:
     longer = np.zeros((size, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
     return longer

@@ -19,6 +19,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.core.estimator import Explorable, all_or_nothing
 from arbora.core.trace import Trace
@@ -112,21 +113,19 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         """Return the parameters from the attributes."""
 
     @abstractmethod
-    def _log_joint(self, params: Any, X: sp.csr_array) -> NDArray[np.float64]:
+    def _log_joint(self, params: Any, X: sp.csr_array) -> Array:
         """Return the log-joint of rows and components, up to a constant of the row."""
 
     @abstractmethod
-    def _density(self, params: Any, X: sp.csr_array) -> NDArray[np.float64]:
+    def _density(self, params: Any, X: sp.csr_array) -> Array:
         """Return the log-densities of rows."""
 
     @abstractmethod
-    def _left_out(
-        self, params: Any, X: sp.csr_array, weight: NDArray[Any], stats: Any
-    ) -> NDArray[np.float64]:
+    def _left_out(self, params: Any, X: sp.csr_array, weight: Matrix, stats: Any) -> Array:
         """Return log-densities of training rows, each under the model without that row."""
 
     @abstractmethod
-    def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> Any:
+    def _draw(self, labels: Ints, rng: np.random.Generator) -> Any:
         """Draw a row from the component of each label."""
 
     @abstractmethod
@@ -137,7 +136,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         """Return which rows, in the form of the model, have no features."""
         return zero_rows(X)
 
-    def _log_prior(self, X: sp.csr_array) -> NDArray[np.float64]:
+    def _log_prior(self, X: sp.csr_array) -> Array:
         """Return the log-weights of the components (n_samples, n_components), the prediction for zero rows."""
         return np.tile(log_weights(self.weights_), (X.shape[0], 1))
 
@@ -186,7 +185,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
                 self._fit(X, weight, draw_seed(self.random_state), engine)
             return self
 
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[Any]:
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Matrix:
         """Find the components and return the component of each row.
 
         Parameters
@@ -206,7 +205,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
 
-    def _read(self, X: Any, sample_weight: Any, reset: bool) -> tuple[Any, NDArray[np.float64], int]:
+    def _read(self, X: Any, sample_weight: Any, reset: bool) -> tuple[Any, Array, int]:
         """Validate parameters, rows and weights; return rows, weights without zero rows, and the number of these."""
         self._validate_params()
         X = check_rows(self, X, reset=reset, min_features=self._min_features)
@@ -218,7 +217,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         """Bring rows into the layout of the fit; mixtures over time use the second argument of `fit`."""
         return X
 
-    def _fit(self, X: Any, weight: NDArray[Any], seed: int, engine: Engine) -> None:
+    def _fit(self, X: Any, weight: Matrix, seed: int, engine: Engine) -> None:
         if self.batch_size is not None:
             require_shared_memory(
                 engine, f"batch_size={self.batch_size}", "use engine=None, or batch_size=None"
@@ -259,7 +258,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         """Return a fit without empty and without cloned components, and their number."""
         return repaired(self, rows, fit, n_components, seed, engine)
 
-    def _fitted_means(self, params: Any) -> NDArray[Any] | None:
+    def _fitted_means(self, params: Any) -> Matrix | None:
         """Return the means (n_features, n_components) if a prior moves them away from those of their rows."""
         return None
 
@@ -275,7 +274,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         check_is_fitted(self)
         return self._check_X(check_rows(self, X, reset=False))
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Matrix:
         """Return the most probable component of each row; -1 for a zero row.
 
         Parameters
@@ -288,7 +287,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         """
         return most_probable(self, self._checked(X))
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Array:
         """Return the probability of each component given the row; for a zero row, the weights of the components.
 
         Parameters
@@ -301,7 +300,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         """
         return probabilities(self, self._checked(X))
 
-    def score_samples(self, X: Any) -> NDArray[np.float64]:
+    def score_samples(self, X: Any) -> Array:
         """Return the log-density of each row, with all constants.
 
         A zero row has no direction, and the density of the uniform distribution.
@@ -377,7 +376,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         below = below_quantile(log_densities(self, checked), self.density_quantiles_, level)
         return below | are_zero(self, checked)
 
-    def sample(self, n_samples: int = 1) -> tuple[Any, NDArray[Any]]:
+    def sample(self, n_samples: int = 1) -> tuple[Any, Matrix]:
         """Draw rows from the mixture; from the predictive distribution if the model has a posterior.
 
         Parameters
@@ -415,7 +414,7 @@ class Mixture(Explorable, DensityMixin, BaseEstimator):
         check_is_fitted(self)
         return largest_features(self, self.means_, feature_names, n)
 
-    def representatives(self, X: Any, n: int = 5) -> list[NDArray[np.int64]]:
+    def representatives(self, X: Any, n: int = 5) -> list[Ints]:
         """Find the most typical rows of each component: of the rows assigned to it, those nearest to its mean.
 
         Parameters
@@ -488,12 +487,12 @@ class PartialFitMixture(Mixture):
                 self._learn(X, weight, total_samples, engine)
             return self
 
-    def _learn(self, X: Any, weight: NDArray[Any], total_samples: float | None, engine: Engine) -> None:
+    def _learn(self, X: Any, weight: Matrix, total_samples: float | None, engine: Engine) -> None:
         learn_batch(self, X, weight, total_samples, engine)
 
 
 def learn_batch(
-    mixture: Mixture, X: Any, weight: NDArray[Any], total_samples: float | None, engine: Engine
+    mixture: Mixture, X: Any, weight: Matrix, total_samples: float | None, engine: Engine
 ) -> None:
     """Update a mixture with one batch of validated rows."""
     rows = as_rows(X, weight, np.dtype(mixture.dtype))
@@ -529,7 +528,7 @@ def learn_batch(
     mixture.lower_bounds_ = np.append(mixture.lower_bounds_, value)
 
 
-def _first_params(mixture: Mixture, rows: WeightedRows, weight: NDArray[Any], engine: Engine) -> Any:
+def _first_params(mixture: Mixture, rows: WeightedRows, weight: Matrix, engine: Engine) -> Any:
     """Return parameters to start from, given the first batch."""
     refuse_few(rows, mixture.n_components)
     init = check_init(mixture.init, weight, rows.X.shape[1], mixture.n_components)

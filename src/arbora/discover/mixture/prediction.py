@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
 from arbora.discover.mixture.rows import chunks, iter_chunks
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _LOG_TINY = -690.0  # logarithm used for a weight of zero; the kernels cannot handle infinity
 
 
-def log_weights(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def log_weights(weights: Array) -> Array:
     """Return the logarithms of weights, finite for a weight of zero.
 
     Examples
@@ -42,16 +43,16 @@ def log_weights(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.log(weights, out=np.full_like(weights, _LOG_TINY), where=weights > 0)
 
 
-def own_parts(resp: NDArray[np.float64], weight: NDArray[Any]) -> NDArray[np.float64]:
+def own_parts(resp: Array, weight: Matrix) -> Array:
     """Return the parts of rows in components that leaving a row out removes: a row of weight 2 remains once."""
-    parts: NDArray[np.float64] = resp * np.minimum(weight, 1.0)[:, None]
+    parts: Array = resp * np.minimum(weight, 1.0)[:, None]
     return parts
 
 
-def left_out_shares(counts: NDArray[np.float64], part: NDArray[np.float64]) -> NDArray[np.float64]:
+def left_out_shares(counts: Array, part: Array) -> Array:
     """Return log-shares of the components without each row's own `part` in them (n_samples, n_components)."""
     rest = np.maximum(counts - part, 1e-300)
-    shares: NDArray[np.float64] = np.log(rest) - np.log(rest.sum(axis=1, keepdims=True))
+    shares: Array = np.log(rest) - np.log(rest.sum(axis=1, keepdims=True))
     return shares
 
 
@@ -67,7 +68,7 @@ def draw_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def linear_log_joint(scores: LinearScores, X: sp.csr_array) -> NDArray[np.float64]:
+def linear_log_joint(scores: LinearScores, X: sp.csr_array) -> Array:
     """Return the log-joint of rows and components (n_samples, n_components).
 
     Examples
@@ -75,39 +76,37 @@ def linear_log_joint(scores: LinearScores, X: sp.csr_array) -> NDArray[np.float6
     >>> linear_log_joint(LinearScores(np.eye(2), np.array([1.0, 2.0])), sp.csr_array([[3.0, 0.0]]))
     array([[4., 2.]])
     """
-    joint: NDArray[np.float64] = csr_matmul(X, scores.weights.astype(np.float64, copy=False))
+    joint: Array = csr_matmul(X, scores.weights.astype(np.float64, copy=False))
     return np.asarray(joint * scores.scale + scores.offset)
 
 
-def map_chunks(function: Callable[[sp.csr_array], NDArray[Any]], X: Any, engine: Engine) -> NDArray[Any]:
+def map_chunks(function: Callable[[sp.csr_array], Matrix], X: Any, engine: Engine) -> Matrix:
     """Apply a function to chunks of rows and concatenate the results."""
     return np.concatenate(engine.map(lambda part: function(X[part]), chunks(X)))
 
 
-def _map_rows(
-    mixture: Mixture, X: Any, function: Callable[[Any, sp.csr_array], NDArray[Any]]
-) -> NDArray[Any]:
+def _map_rows(mixture: Mixture, X: Any, function: Callable[[Any, sp.csr_array], Matrix]) -> Matrix:
     """Apply a function of parameters and rows to all rows, on the threads of the mixture."""
     params = mixture._params()
     return map_chunks(lambda part: function(params, part), X, ThreadEngine(mixture.n_jobs))
 
 
-def most_probable(mixture: Mixture, X: Any) -> NDArray[np.int64]:
+def most_probable(mixture: Mixture, X: Any) -> Ints:
     """Return the number of the most probable component of each row; `UNKNOWN` for zero rows."""
 
-    def best(params: Any, part: sp.csr_array) -> NDArray[np.int64]:
-        labels: NDArray[np.int64] = mixture._log_joint(params, part).argmax(axis=1)
+    def best(params: Any, part: sp.csr_array) -> Ints:
+        labels: Ints = mixture._log_joint(params, part).argmax(axis=1)
         labels[mixture._zero_rows(part)] = UNKNOWN
         return labels
 
     return _map_rows(mixture, X, best)
 
 
-def probabilities(mixture: Mixture, X: Any) -> NDArray[np.float64]:
+def probabilities(mixture: Mixture, X: Any) -> Array:
     """Return the probability of each component given the row (n_samples, n_components); of zero rows, the prior's."""
     temperature = getattr(mixture, "calibration_temperature_", 1.0)
 
-    def normalized(params: Any, part: sp.csr_array) -> NDArray[np.float64]:
+    def normalized(params: Any, part: sp.csr_array) -> Array:
         joint = mixture._log_joint(params, part)
         zero = mixture._zero_rows(part)
         if zero.any():
@@ -122,10 +121,10 @@ def probabilities(mixture: Mixture, X: Any) -> NDArray[np.float64]:
     return _map_rows(mixture, X, normalized)
 
 
-def log_densities(mixture: Mixture, X: Any) -> NDArray[np.float64]:
+def log_densities(mixture: Mixture, X: Any) -> Array:
     """Return the log-density of each row."""
 
-    def density(params: Any, part: sp.csr_array) -> NDArray[np.float64]:
+    def density(params: Any, part: sp.csr_array) -> Array:
         found = mixture._density(params, part)
         found[mixture._zero_rows(part)] = mixture._zero_density()
         return found
@@ -138,24 +137,22 @@ def are_zero(mixture: Mixture, X: Any) -> NDArray[np.bool_]:
     return map_chunks(mixture._zero_rows, X, ThreadEngine(mixture.n_jobs))
 
 
-def bayesian_criterion(scores: NDArray[np.float64], n_parameters: int) -> float:
+def bayesian_criterion(scores: Array, n_parameters: int) -> float:
     """Return the Bayesian information criterion, given the log-densities of the rows."""
     return float(-2 * scores.sum() + n_parameters * np.log(len(scores)))
 
 
-def akaike_criterion(scores: NDArray[np.float64], n_parameters: int) -> float:
+def akaike_criterion(scores: Array, n_parameters: int) -> float:
     """Return Akaike's information criterion, given the log-densities of the rows."""
     return float(-2 * scores.sum() + 2 * n_parameters)
 
 
-def density_quantiles(densities: NDArray[np.float64], weight: NDArray[Any]) -> NDArray[np.float64]:
+def density_quantiles(densities: Array, weight: Matrix) -> Array:
     """Return quantiles of the log-densities of weighted rows, for `below_quantile`."""
     return np.quantile(densities, _LEVELS, weights=weight, method="inverted_cdf")
 
 
-def below_quantile(
-    densities: NDArray[np.float64], quantiles: NDArray[np.float64], level: float
-) -> NDArray[np.bool_]:
+def below_quantile(densities: Array, quantiles: Array, level: float) -> NDArray[np.bool_]:
     """Return whether densities are below a quantile of the training data.
 
     Examples
@@ -183,7 +180,7 @@ def check_count(n: Any) -> int:
     return int(n)
 
 
-def largest_features(estimator: Any, means: NDArray[Any], feature_names: Any, n: int) -> Features:
+def largest_features(estimator: Any, means: Matrix, feature_names: Any, n: int) -> Features:
     """List the n largest positive entries of each mean with their names, largest first.
 
     Parameters
@@ -220,7 +217,7 @@ def largest_features(estimator: Any, means: NDArray[Any], feature_names: Any, n:
     return listed
 
 
-def nearest_rows(X: Any, labels: NDArray[Any], means: NDArray[Any], n: int) -> list[NDArray[np.int64]]:
+def nearest_rows(X: Any, labels: Matrix, means: Matrix, n: int) -> list[Ints]:
     """Find the n rows of each label with the largest cosine to its mean, nearest first.
 
     Examples

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.chunks import require_memory, split
 from arbora.core.validation import check_not_above, check_not_negative
 from arbora.infer.mixture.statistics import (
@@ -73,8 +74,8 @@ class UnitRows:
     def __init__(
         self,
         X: sp.csr_array,
-        sizes: NDArray[np.float64],
-        ids: NDArray[np.int64] | None = None,
+        sizes: Array,
+        ids: Ints | None = None,
         dtype: Any = np.float64,
     ) -> None:
         self._X, self._sizes, self._ids, self.dtype = X, sizes, ids, np.dtype(dtype)
@@ -93,7 +94,7 @@ class UnitRows:
         arrays = (data.astype(self.dtype, copy=False), np.array(part.indices), np.array(part.indptr))
         return sp.csr_array(arrays, shape=part.shape)
 
-    def select(self, ids: NDArray[np.int64]) -> UnitRows:
+    def select(self, ids: Ints) -> UnitRows:
         """Select rows without reading them."""
         return UnitRows(self._X, self._sizes, ids if self._ids is None else self._ids[ids], self.dtype)
 
@@ -102,7 +103,7 @@ class UnitRows:
         return UnitRows(self._X, self._sizes, self._ids, dtype)
 
 
-def select_rows(X: Any, ids: NDArray[np.int64]) -> Any:
+def select_rows(X: Any, ids: Ints) -> Any:
     """Return some rows of X; rows in a file stay there."""
     return X.select(ids) if isinstance(X, UnitRows) else X[ids]
 
@@ -198,7 +199,7 @@ def zero_rows(X: Any) -> NDArray[np.bool_]:
     return ~np.concatenate(filled)
 
 
-def combine_rows(combine: np.ufunc, entries: NDArray[Any], indptr: NDArray[Any]) -> NDArray[Any]:
+def combine_rows(combine: np.ufunc, entries: Matrix, indptr: Matrix) -> Matrix:
     """Reduce the entries of each row of a CSR matrix; rows without entries get 0.
 
     Examples
@@ -213,7 +214,7 @@ def combine_rows(combine: np.ufunc, entries: NDArray[Any], indptr: NDArray[Any])
     return found
 
 
-def row_sizes(X: sp.csr_array) -> NDArray[np.float64]:
+def row_sizes(X: sp.csr_array) -> Array:
     """Return the largest absolute entry of each row, and the length of the row divided by it; (1, 0) for a zero row.
 
     Division by the largest entry avoids overflow with huge or tiny numbers.
@@ -230,7 +231,7 @@ def row_sizes(X: sp.csr_array) -> NDArray[np.float64]:
     return np.array([largest, np.sqrt(combine_rows(np.add, relative * relative, X.indptr))])
 
 
-def unit_columns(sums: NDArray[Any], before: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+def unit_columns(sums: Matrix, before: Matrix) -> tuple[Matrix, Array]:
     """Divide the columns of `sums` by their lengths and return both; a zero column becomes that of `before`."""
     length = np.sqrt(squared_lengths(sums))
     empty = length == 0
@@ -247,11 +248,9 @@ def count_rows(X: sp.csr_array) -> sp.csr_array:
     return X
 
 
-def check_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
+def check_weight(sample_weight: Any, X: Any) -> Array:
     """Validate the weights of rows; at least one must be positive."""
-    weight: NDArray[np.float64] = _check_sample_weight(
-        sample_weight, X, dtype=np.float64, ensure_non_negative=True
-    )
+    weight: Array = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weight.any():
         raise ValueError("all rows have weight 0: give at least one row a positive weight.")
     low, high = weight[weight > 0].min(), weight.max()
@@ -273,7 +272,7 @@ def refuse_few(rows: WeightedRows, n_components: int, name: str = "n_components"
         )
 
 
-def as_rows(X: Any, weight: NDArray[Any], dtype: Any) -> WeightedRows:
+def as_rows(X: Any, weight: Matrix, dtype: Any) -> WeightedRows:
     """Return the rows of positive weight, in the working precision."""
     if not weight.all():
         kept = np.flatnonzero(weight)
@@ -281,7 +280,7 @@ def as_rows(X: Any, weight: NDArray[Any], dtype: Any) -> WeightedRows:
     return WeightedRows(X.astype(dtype, copy=False), weight.astype(dtype, copy=False))
 
 
-def drop_zero_rows(X: Any, weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+def drop_zero_rows(X: Any, weight: Array) -> tuple[Array, int]:
     """Give zero rows the weight 0, which leaves them out of a fit; return the weights and the number of zero rows."""
     zero = zero_rows(X) & (weight > 0)
     if zero.any():
@@ -294,7 +293,7 @@ def drop_zero_rows(X: Any, weight: NDArray[np.float64]) -> tuple[NDArray[np.floa
     return weight, int(zero.sum())
 
 
-def _divisors(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+def _divisors(sizes: Array) -> Array:
     """Return the sizes of rows as divisors: 1 for a zero row."""
     sizes[1, sizes[1] == 0] = 1.0
     return sizes

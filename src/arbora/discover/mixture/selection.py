@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import softmax
 from sklearn.metrics.cluster import expected_mutual_information, mutual_info_score
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.discover.mixture.prediction import map_chunks
 from arbora.discover.mixture.rows import UnitRows, as_rows, select_rows
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 # that of the other half in about 7 of 10 documents. The most probable component is the same at any T.
 
 
-Labels = NDArray[np.int64]
-
 _LEAST_WORDS = 4  # of a row that is divided
 _DENSEST = 0.25  # largest share of the entries of X that are not zero; rows of a denser X have no words
 _MOST_ROWS = 1500
@@ -65,7 +63,7 @@ class Halves(NamedTuple):
 
     A: sp.csr_array
     B: sp.csr_array
-    ids: NDArray[np.int64]
+    ids: Ints
 
 
 def has_words(X: Any) -> bool:
@@ -84,7 +82,7 @@ def has_words(X: Any) -> bool:
     return bool(np.median(np.diff(X.indptr)) >= _LEAST_WORDS)
 
 
-def draw_halves(X: Any, ids: NDArray[np.int64], rng: np.random.Generator, unit: bool = True) -> Halves:
+def draw_halves(X: Any, ids: Ints, rng: np.random.Generator, unit: bool = True) -> Halves:
     """Divide the features of rows at random; of at most 1,500 of the given rows, those with at least 4 features.
 
     Parameters
@@ -119,7 +117,7 @@ def draw_halves(X: Any, ids: NDArray[np.int64], rng: np.random.Generator, unit: 
     return Halves(halves[0], halves[1], ids[enough])
 
 
-def agreement(z_a: Labels, z_b: Labels) -> float:
+def agreement(z_a: Ints, z_b: Ints) -> float:
     """Return the mutual information of two labelings, minus the value that is expected by chance.
 
     Examples
@@ -135,7 +133,7 @@ def agreement(z_a: Labels, z_b: Labels) -> float:
     return float(found - expected_mutual_information(table, len(z_a)))
 
 
-def matched_temperature(joint: NDArray[np.float64], rate: float) -> float:
+def matched_temperature(joint: Array, rate: float) -> float:
     """Return the temperature at which the mean probability of the most probable component is `rate`.
 
     Parameters
@@ -168,7 +166,7 @@ def matched_temperature(joint: NDArray[np.float64], rate: float) -> float:
     return float(np.exp(brentq(excess, low, high, xtol=1e-6)))
 
 
-def spread(joint: NDArray[np.float64]) -> float:
+def spread(joint: Array) -> float:
     """Return the mean distance of the log-joint of the best component from the mean of all components.
 
     Examples
@@ -196,13 +194,13 @@ _HELD_OUT = 0.2  # share of the rows that is held out
 class Selection(NamedTuple):
     """Numbers of components that were tried, in order, their scores, the selected one, and the criterion."""
 
-    candidates: NDArray[np.int64]
-    scores: NDArray[np.float64]
+    candidates: Ints
+    scores: Array
     best: int
     criterion: str = "density"
 
 
-def search_components(score: Callable[[int], NDArray[np.float64]], most: int) -> Selection:
+def search_components(score: Callable[[int], Array], most: int) -> Selection:
     """Try 1, 2, 3, 4, 6, 8, 12, 16, ... until it no longer helps, then halve the steps around the best.
 
     The smallest number is selected that is not clearly worse than the best: by no more than one standard error of the
@@ -224,7 +222,7 @@ def search_components(score: Callable[[int], NDArray[np.float64]], most: int) ->
     >>> search_components(lambda k: np.full(3, -abs(k - 7.0)), 100).best
     7
     """
-    known: dict[int, NDArray[np.float64]] = {}
+    known: dict[int, Array] = {}
 
     def best() -> int:
         return max(known, key=lambda k: (known[k].mean(), -k))
@@ -326,7 +324,7 @@ class HalfFits:
         self,
         mixture: Mixture,
         X: Any,
-        weight: NDArray[Any],
+        weight: Matrix,
         seed: int,
         engine: Engine,
         share: float = 0.5,
@@ -349,7 +347,7 @@ class HalfFits:
         )
         return self.selector._solve(self.rows, init, n_components, self.seed, self.engine).params
 
-    def halves(self, ids: NDArray[np.int64]) -> Halves:
+    def halves(self, ids: Ints) -> Halves:
         """Divide the words of some rows."""
         return draw_halves(self.X, ids, self.rng, self.selector._unit_rows)
 
@@ -363,7 +361,7 @@ def quick(selector: Mixture) -> Mixture:
     return fast
 
 
-def select_by_halves(mixture: Mixture, X: Any, weight: NDArray[Any], seed: int, engine: Engine) -> Selection:
+def select_by_halves(mixture: Mixture, X: Any, weight: Matrix, seed: int, engine: Engine) -> Selection:
     """Select the number of components of a mixture by the agreement of halves of the words."""
     fits = HalfFits(mixture, X, weight, seed, engine)
     divisions = [fits.halves(fits.others) for _ in range(_DIVISIONS)]
@@ -383,7 +381,7 @@ def select_by_halves(mixture: Mixture, X: Any, weight: NDArray[Any], seed: int, 
 
 
 def calibrated_temperature(
-    mixture: Mixture, params: Any, X: Any, weight: NDArray[Any], seed: int, engine: Engine
+    mixture: Mixture, params: Any, X: Any, weight: Matrix, seed: int, engine: Engine
 ) -> float:
     """Return the temperature of the probabilities of a fitted mixture; 1 for rows that are not made of words.
 
@@ -421,7 +419,7 @@ def calibrated_temperature(
     return max(1.0, found)
 
 
-def select_components(mixture: Mixture, X: Any, weight: NDArray[Any], seed: int, engine: Engine) -> Selection:
+def select_components(mixture: Mixture, X: Any, weight: Matrix, seed: int, engine: Engine) -> Selection:
     """Select the number of components of a mixture by the parameter `selection`."""
     if not isinstance(mixture.init, str):
         raise ValueError(
@@ -439,14 +437,14 @@ def select_components(mixture: Mixture, X: Any, weight: NDArray[Any], seed: int,
     return select_by_density(mixture, X, weight, seed, engine)
 
 
-def select_by_density(mixture: Mixture, X: Any, weight: NDArray[Any], seed: int, engine: Engine) -> Selection:
+def select_by_density(mixture: Mixture, X: Any, weight: Matrix, seed: int, engine: Engine) -> Selection:
     """Select the number of components of a mixture by the density of rows that are held out."""
     order = np.random.default_rng(seed).permutation(np.flatnonzero(weight))
     out, rest = np.split(order, [max(1, int(_HELD_OUT * len(order)))])
     rows = as_rows(select_rows(X, rest), weight[rest], np.dtype(mixture.dtype))
     held_out = select_rows(X, out)
 
-    def score(n_components: int) -> NDArray[np.float64]:
+    def score(n_components: int) -> Array:
         params = mixture._solve(rows, mixture.init, n_components, seed, engine).params
         scores = map_chunks(lambda part: mixture._density(params, part), held_out, engine)
         return np.asarray(scores * weight[out] / weight[out].mean())

@@ -29,6 +29,7 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine, SerialEngine
 from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Progress
@@ -55,10 +56,10 @@ if TYPE_CHECKING:
 # D. Arthur and S. Vassilvitskii (2007). k-means++: the advantages of careful seeding. SODA.
 
 
-Init = str | NDArray[Any]
+Init = str | Matrix
 
 
-def check_init(init: Any, weight: NDArray[Any], n_features: int, n_components: int) -> Init:
+def check_init(init: Any, weight: Matrix, n_features: int, n_components: int) -> Init:
     """Validate the parameter `init`.
 
     Parameters
@@ -108,7 +109,7 @@ def starting_sums(
     rng: np.random.Generator,
     engine: Engine,
     spherical: bool = True,
-) -> NDArray[np.float64]:
+) -> Array:
     """Return sums of rows, (n_components, n_features), from which the first parameters are made.
 
     Without `spherical`, rows are compared by their cosines but summed with their lengths.
@@ -120,11 +121,11 @@ def starting_sums(
         return label_sums(rows, labels, n_components)
     directions = rows.X if spherical else unit_directions(rows.X)
     seeds = plus_plus(WeightedRows(directions, rows.weight), n_components, rng, engine)
-    sums: NDArray[np.float64] = rows.take(seeds).X.toarray().astype(np.float64)
+    sums: Array = rows.take(seeds).X.toarray().astype(np.float64)
     return sums
 
 
-def label_sums(rows: WeightedRows, labels: NDArray[Any], n_components: int) -> NDArray[np.float64]:
+def label_sums(rows: WeightedRows, labels: Matrix, n_components: int) -> Array:
     """Sum the rows of each label."""
     known = np.flatnonzero(labels >= 0)
     weight = rows.weight[known].astype(np.float64)
@@ -137,7 +138,7 @@ def label_sums(rows: WeightedRows, labels: NDArray[Any], n_components: int) -> N
 
 def plus_plus(
     rows: WeightedRows, n_components: int, rng: np.random.Generator, engine: Engine | None = None
-) -> NDArray[np.int64]:
+) -> Ints:
     """Return the numbers of the rows that k-means++ chooses."""
     n_trials = 2 + int(np.log(n_components))
     seeds = np.empty(n_components, np.int64)
@@ -152,7 +153,7 @@ def plus_plus(
     return seeds
 
 
-def _draw(mass: NDArray[np.float64], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _draw(mass: Array, n: int, rng: np.random.Generator) -> Ints:
     """Draw positions with probability proportional to their mass; uniformly if all masses are zero."""
     total = np.cumsum(mass)
     if not total[-1] > 0:
@@ -162,11 +163,11 @@ def _draw(mass: NDArray[np.float64], n: int, rng: np.random.Generator) -> NDArra
     )
 
 
-def _distances(X: Any, seeds: NDArray[np.int64], engine: Engine | None) -> NDArray[np.float64]:
+def _distances(X: Any, seeds: Ints, engine: Engine | None) -> Array:
     """Return cosine distances of all rows from some of them; the distance of a seed from itself is exactly zero."""
     columns = np.ascontiguousarray(X[seeds].toarray().T)
     cosine = np.concatenate([csr_matmul(chunk, columns, engine) for _, chunk in iter_chunks(X)])
-    distance: NDArray[np.float64] = np.maximum(1.0 - cosine.astype(np.float64), 0.0)
+    distance: Array = np.maximum(1.0 - cosine.astype(np.float64), 0.0)
     distance[distance < 4 * np.finfo(X.dtype).eps] = 0.0
     return distance
 
@@ -236,8 +237,8 @@ def solve(
 
 
 def left_out_quantiles(
-    mixture: Mixture, params: Any, X: Any, weight: NDArray[Any], engine: Engine, stats: Stats | None = None
-) -> NDArray[np.float64]:
+    mixture: Mixture, params: Any, X: Any, weight: Matrix, engine: Engine, stats: Stats | None = None
+) -> Array:
     """Return quantiles of the log-densities of training rows, each under the model without that row.
 
     `stats` are the statistics of the rows given the parameters, if they are known.
@@ -274,8 +275,6 @@ def warn_unless_converged(estimator: Any, fit: MixtureFit) -> None:
 # --- No empty and no cloned components: what a fit found is pruned, filled up, and fitted again -------------
 
 
-Labels = NDArray[np.int64]
-
 _SAME_MEAN = 0.05  # distance of the means of clones, relative to the spread of their rows
 _SAME_FITTED_MEAN = 0.1  # the same for the means of a model with a prior
 _SPLIT_ITERATIONS = 5
@@ -285,12 +284,12 @@ _MOST_PRUNINGS = 3  # fits in which components may become empty again
 class Clusters(NamedTuple):
     """Rows by label: number of rows, unit means (n_clusters, n_features), and spread 1 - r around them."""
 
-    counts: NDArray[np.float64]
-    means: NDArray[np.float64]
-    spread: NDArray[np.float64]
+    counts: Array
+    means: Array
+    spread: Array
 
 
-def describe(rows: WeightedRows, labels: Labels, n_clusters: int) -> Clusters:
+def describe(rows: WeightedRows, labels: Ints, n_clusters: int) -> Clusters:
     """Return counts, means and spreads of clusters of unit rows.
 
     Examples
@@ -308,9 +307,7 @@ def describe(rows: WeightedRows, labels: Labels, n_clusters: int) -> Clusters:
     return Clusters(counts, means, np.maximum(spread, 0.0))
 
 
-def without_clones(
-    rows: WeightedRows, labels: Labels, n_clusters: int, fitted: NDArray[Any] | None = None
-) -> Labels:
+def without_clones(rows: WeightedRows, labels: Ints, n_clusters: int, fitted: Matrix | None = None) -> Ints:
     """Return labels 0, 1, ... without gaps, in which clusters with the same mean are one.
 
     `fitted` are the means of the model (n_features, n_clusters), if they differ from those of the rows.
@@ -332,16 +329,16 @@ def without_clones(
         close |= _same_mean(means, _SAME_FITTED_MEAN * (1 - cosine))
     _, group = connected_components(close, directed=False)
     first = np.unique(group, return_index=True)[1]  # groups in the order of their first cluster
-    merged: Labels = np.argsort(np.argsort(first))[group][labels]
+    merged: Ints = np.argsort(np.argsort(first))[group][labels]
     return merged
 
 
-def _same_mean(means: NDArray[np.float64], distance: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _same_mean(means: Array, distance: Array) -> NDArray[np.bool_]:
     close: NDArray[np.bool_] = 1 - means @ means.T < np.minimum.outer(distance, distance)
     return close
 
 
-def fill_up(rows: WeightedRows, labels: Labels, n_clusters: int, rng: np.random.Generator) -> Labels | None:
+def fill_up(rows: WeightedRows, labels: Ints, n_clusters: int, rng: np.random.Generator) -> Ints | None:
     """Split the clusters with the widest spread until there are `n_clusters`; None if they cannot be split."""
     labels, n_found = labels.copy(), int(labels.max()) + 1
     whole: set[int] = set()  # clusters that cannot be split
@@ -376,7 +373,7 @@ def _second_half(rows: WeightedRows, rng: np.random.Generator) -> NDArray[np.boo
     return halves == 1 if halves.max() == 1 else None
 
 
-def assigned(mixture: Mixture, params: Any, rows: WeightedRows, engine: Engine) -> Labels:
+def assigned(mixture: Mixture, params: Any, rows: WeightedRows, engine: Engine) -> Ints:
     """Return the most probable component of each row of a fit."""
     return map_chunks(lambda part: mixture._log_joint(params, part).argmax(axis=1), rows.X, engine)
 
@@ -420,7 +417,7 @@ def repaired(
     plain = WeightedRows(unit_directions(mixture._plain_rows(rows.X)), rows.weight)
     again = without_annealing(mixture)
 
-    def clusters(found: MixtureFit, n: int) -> Labels:
+    def clusters(found: MixtureFit, n: int) -> Ints:
         labels = assigned(mixture, found.params, rows, engine)
         return without_clones(plain, labels, n, mixture._fitted_means(found.params))
 

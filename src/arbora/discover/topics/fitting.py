@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.checkpoint import Checkpoint, fingerprint
 from arbora.core.chunks import require_memory, split
 from arbora.core.engine import Engine
@@ -35,27 +36,25 @@ from arbora.kernels.gibbs.topics import fold_in
 # --- New documents in a fitted cluster topic model: their topics and labels are sampled given the parameters ---
 
 
-Floats = NDArray[np.float64]
-
 _DOCUMENTS = 256  # documents of a task
 
 
 class TopicParameters(NamedTuple):
     """Posterior means of one chain: words of topics, topics of clusters, sizes of clusters, projections."""
 
-    components: Floats  # (n_topics, n_words)
-    base: Floats  # (n_topics,)
-    clusters: Floats  # (n_clusters, n_topics)
-    shares: Floats  # (n_clusters,)
-    projections: Floats  # (n_clusters, n_topics)
+    components: Array  # (n_topics, n_words)
+    base: Array  # (n_topics,)
+    clusters: Array  # (n_clusters, n_topics)
+    shares: Array  # (n_clusters,)
+    projections: Array  # (n_clusters, n_topics)
     alpha: float
 
 
 class Folded(NamedTuple):
     """Probabilities of the clusters, and shares of the topics, of documents."""
 
-    proba: Floats
-    topics: Floats
+    proba: Array
+    topics: Array
 
 
 def fold_documents(
@@ -135,8 +134,8 @@ _NOT_PART_OF_THE_MODEL = (
 class Landmarks(NamedTuple):
     """Cluster of each document or -1, names of the clusters, and the number of clusters with landmarks."""
 
-    codes: NDArray[np.int64]
-    names: NDArray[Any]
+    codes: Ints
+    names: Matrix
     n_named: int
 
 
@@ -176,14 +175,14 @@ def read_landmarks(y: Any, n_documents: int, n_clusters: int | None) -> Landmark
     rest = range(n_named, n_clusters)
     if groups.classes.dtype.kind in "iu":
         above = int(groups.classes.max(initial=-1)) + 1
-        names: NDArray[Any] = np.append(groups.classes, np.arange(above, above + len(rest)))
+        names: Matrix = np.append(groups.classes, np.arange(above, above + len(rest)))
     else:
         dtype = object if groups.classes.dtype.kind == "O" else None  # None: strings as long as the longest
         names = np.array([*groups.classes.tolist(), *(f"cluster {k}" for k in rest)], dtype)
     return Landmarks(groups.codes, names, n_named)
 
 
-def run_chains(estimator: Any, model: ClusterTopics, X: sp.csr_array, landmarks: NDArray[np.int64]) -> Chains:
+def run_chains(estimator: Any, model: ClusterTopics, X: sp.csr_array, landmarks: Ints) -> Chains:
     """Sample the posterior of a cluster topic model by several chains."""
     _require_memory(X, model, estimator.n_chains)
     data = make_corpus(X, landmarks)
@@ -199,7 +198,7 @@ def run_chains(estimator: Any, model: ClusterTopics, X: sp.csr_array, landmarks:
     def start(rng: np.random.Generator) -> TopicState:
         return start_state(model, data, labels, rng)
 
-    def keep(state: TopicState) -> Mapping[str, NDArray[Any]]:
+    def keep(state: TopicState) -> Mapping[str, Matrix]:
         sizes = np.bincount(state.labels, minlength=model.n_clusters)
         return {
             "base": state.base,
@@ -224,14 +223,14 @@ def run_chains(estimator: Any, model: ClusterTopics, X: sp.csr_array, landmarks:
     return chains
 
 
-def averages(state: TopicState) -> Mapping[str, NDArray[Any]]:
+def averages(state: TopicState) -> Mapping[str, Matrix]:
     """Return the arrays of a state that are averaged over the draws."""
     return {"word_topics": state.word_topics, "proba": state.proba}
 
 
 def diagnose(
     chains: Chains, schedule: ChainSchedule, *, aligned: bool, sampled: bool
-) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+) -> tuple[dict[str, Matrix], dict[str, Matrix]]:
     """Return R-hat and effective sample sizes of quantities that mean the same in all chains.
 
     Topics are numbered differently in each chain. So are clusters without landmarks (`aligned` is False): their sizes
@@ -251,13 +250,13 @@ def diagnose(
     )
 
 
-def agreement(labels: NDArray[np.int64]) -> float:
+def agreement(labels: Ints) -> float:
     """Return the share of equal labels over all pairs of rows; 1 for one row."""
     pairs = [(a, b) for a in range(len(labels)) for b in range(a)]
     return float(np.mean([np.mean(labels[a] == labels[b]) for a, b in pairs])) if pairs else 1.0
 
 
-def named(names: NDArray[Any], clusters: NDArray[Any], unknown: NDArray[np.bool_]) -> NDArray[Any]:
+def named(names: Matrix, clusters: Matrix, unknown: NDArray[np.bool_]) -> Matrix:
     """Return names of clusters; -1 where they are unknown, in an array of objects if names are strings.
 
     Examples
@@ -265,7 +264,7 @@ def named(names: NDArray[Any], clusters: NDArray[Any], unknown: NDArray[np.bool_
     >>> named(np.array(["sea", "land"]), np.array([1, 0]), np.array([False, True]))
     array(['land', -1], dtype=object)
     """
-    found: NDArray[Any] = names[clusters]
+    found: Matrix = names[clusters]
     if unknown.any():
         found = found if found.dtype.kind in "iu" else found.astype(object)
         found[unknown] = UNKNOWN

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.estimator import Explorable, all_or_nothing
 from arbora.discover.mixture.prediction import Features, draw_seed, largest_features
 from arbora.discover.mixture.rows import zero_rows
@@ -48,12 +48,12 @@ class ClusterTree(NamedTuple):
     """Root, clusters and topics in clusters, in this order; cluster and topic of each of the leaves."""
 
     hierarchy: Hierarchy
-    leaves: NDArray[np.int64]
-    cluster: NDArray[np.int64]
-    topic: NDArray[np.int64]
+    leaves: Ints
+    cluster: Ints
+    topic: Ints
 
 
-def make_tree(cluster_topics: NDArray[Any], labels: NDArray[Any]) -> ClusterTree:
+def make_tree(cluster_topics: Matrix, labels: Matrix) -> ClusterTree:
     """List the topics with a share of at least 5% under each cluster, and always the largest one.
 
     Examples
@@ -74,17 +74,13 @@ def make_tree(cluster_topics: NDArray[Any], labels: NDArray[Any]) -> ClusterTree
     return ClusterTree(tree, np.arange(len(names) + 1, tree.n_nodes), cluster, topic)
 
 
-def node_means(
-    components: NDArray[Any], cluster_topics: NDArray[Any], shares: NDArray[Any], topic: NDArray[Any]
-) -> NDArray[np.float64]:
+def node_means(components: Matrix, cluster_topics: Matrix, shares: Matrix, topic: Matrix) -> Array:
     """Return the probabilities of the words in all nodes of the tree."""
     clusters = cluster_topics @ components
     return np.vstack([shares @ clusters, clusters, components[topic]])
 
 
-def node_probabilities(
-    proba: NDArray[Any], topic_shares: NDArray[Any], tree: ClusterTree
-) -> NDArray[np.float64]:
+def node_probabilities(proba: Matrix, topic_shares: Matrix, tree: ClusterTree) -> Array:
     """Return the probabilities of the nodes: of the clusters, shared among their topics by the topics of the row."""
     n_clusters = proba.shape[1]
     own = topic_shares[:, tree.topic] + 1e-12
@@ -339,7 +335,7 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         tree = self._tree()
         self.hierarchy_, self.leaf_ids_ = tree.hierarchy, tree.leaves
 
-    def fit_predict(self, X: Any, y: Any = None) -> NDArray[Any]:
+    def fit_predict(self, X: Any, y: Any = None) -> Matrix:
         """Sample the posterior and return the cluster of each document.
 
         Parameters
@@ -352,7 +348,7 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         -------
         ndarray of shape (n_samples,)
         """
-        labels: NDArray[Any] = self.fit(X, y).labels_
+        labels: Matrix = self.fit(X, y).labels_
         return labels
 
     # --- new documents --------------------------------------------------------------------------------------------
@@ -371,7 +367,7 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         check_is_fitted(self)
         return read_counts(self, X, reset=False)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Array:
         """Return the probabilities of the clusters of new documents, averaged over the chains.
 
         Parameters
@@ -385,11 +381,11 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         """
         return self._proba(self._checked(X))
 
-    def _proba(self, rows: sp.csr_array) -> NDArray[np.float64]:
+    def _proba(self, rows: sp.csr_array) -> Array:
         folded = self._fold(rows, self.chain_parameters_)
         return np.asarray(np.mean([one.proba for one in folded], axis=0))
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Matrix:
         """Return the most probable cluster of new documents.
 
         Parameters
@@ -404,7 +400,7 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         rows = self._checked(X)
         return named(self.cluster_labels_, self._proba(rows).argmax(axis=1), zero_rows(rows))
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
+    def transform(self, X: Any) -> Array:
         """Return the shares of the topics in new documents.
 
         Parameters
@@ -445,12 +441,12 @@ class ClusterTopicModel(ClassNamePrefixFeaturesOutMixin, Explorable, Transformer
         return make_tree(self.cluster_topics_, self.cluster_labels_)
 
     @property
-    def means_(self) -> NDArray[np.float64]:
+    def means_(self) -> Array:
         """Probabilities of the words in the nodes of `hierarchy_`."""
         check_is_fitted(self)
         return node_means(self.components_, self.cluster_topics_, self.cluster_weights_, self._tree().topic)
 
-    def predict_node_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_node_proba(self, X: Any) -> Array:
         """Return the probabilities of the nodes of `hierarchy_`: a cluster, then its topics in these documents.
 
         Parameters

@@ -48,6 +48,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.chunks import require_memory
 from arbora.core.validation import check_not_above, check_not_negative, check_rows, refuse_entries
 from arbora.discover.kmeans import split_rows
@@ -80,9 +81,9 @@ class Corpus(NamedTuple):
     `landmarks` has the cluster of each document whose cluster is known, and -1 for the others.
     """
 
-    indptr: NDArray[np.int64]
+    indptr: Ints
     words: NDArray[np.int32]
-    landmarks: NDArray[np.int64]
+    landmarks: Ints
     n_words: int
 
     @property
@@ -91,7 +92,7 @@ class Corpus(NamedTuple):
         return len(self.indptr) - 1
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         """Number of tokens of each document."""
         return np.diff(self.indptr)
 
@@ -129,7 +130,7 @@ def read_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
     return rows
 
 
-def make_corpus(X: sp.csr_array, landmarks: NDArray[np.int64] | None = None) -> Corpus:
+def make_corpus(X: sp.csr_array, landmarks: Ints | None = None) -> Corpus:
     """Repeat every word as often as it occurs.
 
     Examples
@@ -185,12 +186,12 @@ def sample_prior(mean: Concentrations, rng: np.random.Generator) -> Concentratio
     return Concentrations(*(np.array(mean) * rng.standard_exponential(len(mean))).tolist())
 
 
-def log_table_density(a: float, n_tables: int, sizes: NDArray[Any], counts: NDArray[Any]) -> float:
+def log_table_density(a: float, n_tables: int, sizes: Matrix, counts: Matrix) -> float:
     """Log of a^n_tables prod (Gamma(a) / Gamma(a + size))^count: restaurants of customers, and all their tables."""
     return float(n_tables * np.log(a) + counts @ (gammaln(a) - gammaln(a + sizes)))
 
 
-def log_symmetric_density(a: float, n: int, totals: NDArray[Any], histogram: NDArray[Any]) -> float:
+def log_symmetric_density(a: float, n: int, totals: Matrix, histogram: Matrix) -> float:
     """Log-density of counts of symmetric Dirichlet-multinomials with n categories.
 
     `totals` are their numbers of draws, `histogram[m]` is the number of categories with count m, over all of them.
@@ -202,12 +203,12 @@ def log_symmetric_density(a: float, n: int, totals: NDArray[Any], histogram: NDA
 def draw_concentrations(
     now: Concentrations,
     mean: Concentrations,
-    lengths: NDArray[Any],
-    tables: NDArray[np.int64],
-    upper: NDArray[np.int64],
-    histogram: NDArray[np.int64],
-    totals: NDArray[np.int64],
-    sizes: NDArray[np.int64],
+    lengths: Matrix,
+    tables: Ints,
+    upper: Ints,
+    histogram: Ints,
+    totals: Ints,
+    sizes: Ints,
     rng: np.random.Generator,
 ) -> Concentrations:
     """Draw all concentrations, each given all else but mu and mu_0.
@@ -265,8 +266,6 @@ def _draw(
 # --- Sampler of the cluster topic model (CTM) and of its max-margin form (MMCTM) ----------------------------
 
 
-Floats = NDArray[np.float64]
-
 TINY = 1e-300  # a share of a topic that underflows
 _TABLED = 64  # counts of a topic in a document up to which log-gamma ratios are tabled
 
@@ -275,11 +274,11 @@ class TopicState(NamedTuple):
     """Variables of a chain, and the counts that follow from them. A sweep changes the arrays in place."""
 
     topics: NDArray[np.int32]  # z, one for each token
-    labels: NDArray[np.int64]  # y, one for each document
-    base: Floats  # mu_0 (n_topics,)
-    clusters: Floats  # mu (n_clusters, n_topics)
-    projections: Floats  # eta (n_clusters, n_topics)
-    concentrations: Floats  # as in Concentrations
+    labels: Ints  # y, one for each document
+    base: Array  # mu_0 (n_topics,)
+    clusters: Array  # mu (n_clusters, n_topics)
+    projections: Array  # eta (n_clusters, n_topics)
+    concentrations: Array  # as in Concentrations
     doc_topics: NDArray[np.int32]  # n_it (n_documents, n_padded)
     word_topics: NDArray[np.int32]  # n_tw (n_words, n_padded)
     proba: NDArray[np.float32]  # of the labels, given all else at their last draw
@@ -297,21 +296,21 @@ def count_state(state: TopicState, data: Corpus) -> TopicState:
     return state._replace(doc_topics=doc_topics, word_topics=word_topics)
 
 
-def padded_prior(clusters: Floats, alpha: float) -> Floats:
+def padded_prior(clusters: Array, alpha: float) -> Array:
     """Return alpha mu with zeros in the padding."""
     prior = np.zeros((len(clusters), padded(clusters.shape[1])))
     prior[:, : clusters.shape[1]] = alpha * np.maximum(clusters, TINY)
     return prior
 
 
-def log_rising_table(prior: Floats, n_topics: int) -> Floats:
+def log_rising_table(prior: Array, n_topics: int) -> Array:
     """Return log-gamma ratios of small counts, by topic, count and cluster."""
     table = np.empty((n_topics, _TABLED, len(prior)))
     fill_log_rising(prior, table)
     return table
 
 
-def draw_dirichlet(parameters: Floats, rng: np.random.Generator) -> Floats:
+def draw_dirichlet(parameters: Array, rng: np.random.Generator) -> Array:
     """Draw from Dirichlet distributions along the last axis; shares that underflow are `TINY`."""
     # log Gamma(a) = log Gamma(a + 1) + log(U) / a: gamma variates of tiny shapes underflow, their logarithms do not.
     logs = np.log(rng.standard_gamma(parameters + 1.0))
@@ -394,8 +393,8 @@ class ClusterTopics:
             np.ascontiguousarray(state.projections.T), c, width, _seed(rng), state.proba,
         )  # fmt: skip
 
-    def _totals(self, state: TopicState) -> NDArray[np.int64]:
-        totals: NDArray[np.int64] = state.doc_topics.sum(axis=0, dtype=np.int64)
+    def _totals(self, state: TopicState) -> Ints:
+        totals: Ints = state.doc_topics.sum(axis=0, dtype=np.int64)
         return totals
 
     def sample_prior(self, rng: np.random.Generator) -> TopicState:
@@ -471,20 +470,20 @@ class ClusterTopics:
         return float(value)
 
 
-def word_histogram(word_topics: NDArray[np.int32], n_topics: int) -> NDArray[np.int64]:
+def word_histogram(word_topics: NDArray[np.int32], n_topics: int) -> Ints:
     """Return the number of pairs (word, topic) with each count, from 0 on."""
     histogram = np.zeros(int(word_topics.max(initial=0)) + 1, np.int64)
     count_histogram(word_topics, n_topics, histogram)
     return histogram
 
 
-def topic_shares(state: TopicState, data: Corpus, n_topics: int) -> Floats:
+def topic_shares(state: TopicState, data: Corpus, n_topics: int) -> Array:
     """Return the shares x_it of the topics in the documents; zeros in a document without tokens."""
     lengths = np.maximum(data.lengths, 1).astype(np.float64)
     return np.asarray(state.doc_topics[:, :n_topics] / lengths[:, None])
 
 
-def log_dirichlet(shares: Floats, parameters: Floats) -> float:
+def log_dirichlet(shares: Array, parameters: Array) -> float:
     """Log-density of the log-ratios of Dirichlet-distributed shares.
 
     Examples
@@ -496,7 +495,7 @@ def log_dirichlet(shares: Floats, parameters: Floats) -> float:
     return float(constant + np.sum(parameters * np.log(shares)))
 
 
-def _normalised(shares: Floats) -> Floats:
+def _normalised(shares: Array) -> Array:
     return np.asarray(shares / shares.sum())
 
 
@@ -510,8 +509,6 @@ def _seed(rng: np.random.Generator) -> np.uint64:
 # two clusters or more, a linear support vector machine of the landmarks labels the other documents. Clusters without
 # landmarks, and corpora without any, start from spherical k-means. Documents are unit rows of ltc weights.
 
-
-Labels = NDArray[np.int64]
 
 _K_MEANS_ITERATIONS = 20
 START_SWEEPS = 10  # sweeps of the topics that keep the labels, without a margin
@@ -529,7 +526,7 @@ def weighted_rows(X: sp.csr_array) -> sp.csr_array:
     return sp.csr_array(LtcTransformer(smooth_idf=True).fit_transform(X))
 
 
-def labels_of_svm(rows: sp.csr_array, landmarks: Labels, n_clusters: int) -> Labels:
+def labels_of_svm(rows: sp.csr_array, landmarks: Ints, n_clusters: int) -> Ints:
     """Label documents by one-vs-rest support vector machines of the landmarks, which keep their labels."""
     known = np.flatnonzero(landmarks >= 0)
     prepared = prepare_rows(rows[known], np.float64)
@@ -541,7 +538,7 @@ def labels_of_svm(rows: sp.csr_array, landmarks: Labels, n_clusters: int) -> Lab
     return np.where(landmarks >= 0, landmarks, scores.argmax(axis=1))
 
 
-def labels_of_k_means(rows: sp.csr_array, landmarks: Labels, n_clusters: int, seed: int) -> Labels:
+def labels_of_k_means(rows: sp.csr_array, landmarks: Ints, n_clusters: int, seed: int) -> Ints:
     """Label documents by spherical k-means from the centres of the landmarks and rows far from all centres."""
     rng = np.random.default_rng(seed)
     full = np.flatnonzero(np.diff(rows.indptr) > 0)
@@ -561,7 +558,7 @@ def labels_of_k_means(rows: sp.csr_array, landmarks: Labels, n_clusters: int, se
     return np.where(landmarks >= 0, landmarks, labels)
 
 
-def starting_labels(X: sp.csr_array, landmarks: Labels, n_clusters: int, seed: int) -> Labels:
+def starting_labels(X: sp.csr_array, landmarks: Ints, n_clusters: int, seed: int) -> Ints:
     """Return a label for each document: by support vector machines if every cluster has landmarks, else by k-means.
 
     Parameters
@@ -585,7 +582,7 @@ def starting_labels(X: sp.csr_array, landmarks: Labels, n_clusters: int, seed: i
 
 
 def starting_topics(
-    labels: Labels, lengths: Labels, n_topics: int, n_clusters: int, rng: np.random.Generator
+    labels: Ints, lengths: Ints, n_topics: int, n_clusters: int, rng: np.random.Generator
 ) -> NDArray[np.int32]:
     """Draw topics of tokens: half of them from topics of the cluster of their document, half from common topics.
 
@@ -602,7 +599,7 @@ def starting_topics(
     return np.where(rng.random(len(owner)) < 0.5, own, common).astype(np.int32)
 
 
-def start_state(model: ClusterTopics, data: Corpus, labels: Labels, rng: np.random.Generator) -> TopicState:
+def start_state(model: ClusterTopics, data: Corpus, labels: Ints, rng: np.random.Generator) -> TopicState:
     """Return the state of a chain after some sweeps that keep the labels."""
     T, K, D = model.n_topics, model.n_clusters, data.n_documents
     state = TopicState(

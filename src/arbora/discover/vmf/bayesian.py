@@ -24,10 +24,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine, require_shared_memory
 from arbora.discover.mixture.base import Mixture, PartialFitMixture
 from arbora.discover.mixture.prediction import linear_log_joint
@@ -147,7 +147,7 @@ def get_posterior(estimator: Any) -> VMFPosterior:
     )
 
 
-def posterior_log_joint(q: Any, X: sp.csr_array) -> NDArray[np.float64]:
+def posterior_log_joint(q: Any, X: sp.csr_array) -> Array:
     """Return the expected log-joint of rows and components."""
     return linear_log_joint(posterior_scores(q), X)
 
@@ -358,7 +358,7 @@ class BayesianVMFMixture(PartialFitMixture):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(self, X: Any, weight: NDArray[Any], total_samples: float | None, engine: Engine) -> None:
+    def _learn(self, X: Any, weight: Matrix, total_samples: float | None, engine: Engine) -> None:
         if self.inference == "gibbs":
             raise ValueError(
                 "partial_fit needs inference='variational': sampling passes over all rows many times."
@@ -395,27 +395,25 @@ class BayesianVMFMixture(PartialFitMixture):
     def _n_parameters(self) -> int:
         return n_mixture_parameters(self)
 
-    def _fitted_means(self, params: VMFPosterior) -> NDArray[Any]:
+    def _fitted_means(self, params: VMFPosterior) -> Matrix:
         return params.directions
 
-    def _log_joint(self, params: VMFPosterior, X: sp.csr_array) -> NDArray[np.float64]:
+    def _log_joint(self, params: VMFPosterior, X: sp.csr_array) -> Array:
         return posterior_log_joint(params, X)
 
-    def _density(self, params: VMFPosterior, X: sp.csr_array) -> NDArray[np.float64]:
+    def _density(self, params: VMFPosterior, X: sp.csr_array) -> Array:
         return mixture_log_density(params, X)
 
-    def _left_out(
-        self, params: VMFPosterior, X: sp.csr_array, weight: NDArray[Any], stats: Stats
-    ) -> NDArray[np.float64]:
+    def _left_out(self, params: VMFPosterior, X: sp.csr_array, weight: Matrix, stats: Stats) -> Array:
         return left_out_mixture_log_density(params, self._log_joint(params, X), X, weight)
 
-    def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
+    def _draw(self, labels: Ints, rng: np.random.Generator) -> Array:
         kappa = KappaPosterior(*self.kappa_posterior_[:, labels])
         return sample_predictive(self.means_[labels], self.mean_concentrations_[labels], kappa, rng)
 
     # --- Gibbs sampling -------------------------------------------------------------------------------------------
 
-    def _fit(self, X: Any, weight: NDArray[Any], seed: int, engine: Engine) -> None:
+    def _fit(self, X: Any, weight: Matrix, seed: int, engine: Engine) -> None:
         if self.inference == "gibbs" and not np.isin(weight, (0.0, 1.0)).all():
             raise ValueError(
                 "inference='gibbs' samples one component for each row: give no weights but 0 and 1, or use "
@@ -427,7 +425,7 @@ class BayesianVMFMixture(PartialFitMixture):
         if self.inference == "gibbs":
             self._sample_posterior(X, weight, seed, engine)
 
-    def _sample_posterior(self, X: Any, weight: NDArray[Any], seed: int, engine: Engine) -> None:
+    def _sample_posterior(self, X: Any, weight: Matrix, seed: int, engine: Engine) -> None:
         """Run chains from different variational solutions and store their common posterior."""
         kept = np.flatnonzero(weight)
         seen = X[kept]

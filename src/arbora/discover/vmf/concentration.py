@@ -26,12 +26,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from arbora.arrays import Array
 from arbora.special import kappa_mle, vmf_log_normalizer
-
-Array = NDArray[np.float64]
 
 _POINTS = 129  # points of the grid
 _DEPTH = 45.0  # nats below the maximum at which a density counts as zero

@@ -32,10 +32,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import betaln, psi
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.estimator import all_or_nothing
 from arbora.core.products import csr_matmul
@@ -73,8 +73,6 @@ from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, e
 # .. math:: v_k \sim \mathrm{Beta}(1, \eta), \quad \pi_k = v_k \prod_{j<k} (1 - v_j), \qquad
 #           q(v_k) = \mathrm{Beta}(a_k, b_k), \quad v_K = 1.
 
-
-Array = NDArray[np.float64]
 
 _ETA_RANGE = (1e-3, 1e3)
 
@@ -480,7 +478,7 @@ class DirichletProcessVMFMixture(Mixture):
     def _n_parameters(self) -> int:
         return n_mixture_parameters(self)
 
-    def _fitted_means(self, params: DPPosterior) -> NDArray[Any]:
+    def _fitted_means(self, params: DPPosterior) -> Matrix:
         return params.components.directions
 
     def _log_joint(self, params: DPPosterior, X: sp.csr_array) -> Array:
@@ -489,10 +487,10 @@ class DirichletProcessVMFMixture(Mixture):
     def _density(self, params: DPPosterior, X: sp.csr_array) -> Array:
         return mixture_log_density(params.components, X)
 
-    def _left_out(self, params: DPPosterior, X: sp.csr_array, weight: NDArray[Any], stats: Stats) -> Array:
+    def _left_out(self, params: DPPosterior, X: sp.csr_array, weight: Matrix, stats: Stats) -> Array:
         return left_out_mixture_log_density(params.components, self._log_joint(params, X), X, weight)
 
-    def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> Array:
+    def _draw(self, labels: Ints, rng: np.random.Generator) -> Array:
         kappa = KappaPosterior(*self.kappa_posterior_[:, labels])
         return sample_predictive(self.means_[labels], self.mean_concentrations_[labels], kappa, rng)
 

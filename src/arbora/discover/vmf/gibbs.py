@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 import numba as nb
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln
 from sklearn.exceptions import ConvergenceWarning
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.estimator import warn_caller
 from arbora.core.trace import Trace
@@ -38,8 +38,6 @@ from arbora.discover.vmf.posterior import VMFPosterior, VMFPrior
 from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains
 from arbora.infer.mcmc.diagnostics import rhat
 from arbora.special import kernels, sample_vmf, vmf_log_normalizer
-
-Array = NDArray[np.float64]
 
 _METROPOLIS = 5  # Metropolis steps of the concentrations in a sweep
 _ACCEPTANCE = 0.44  # optimal acceptance rate in one dimension
@@ -50,7 +48,7 @@ _LOG_NORMALIZER = kernels.log_normalizer_of_one
 class GibbsState(NamedTuple):
     """Component of each row, and logarithms of the concentrations (equal if the concentration is shared)."""
 
-    labels: NDArray[np.int64]
+    labels: Ints
     log_kappa: Array
 
 
@@ -200,7 +198,7 @@ class CollapsedVMF(NamedTuple):
         return self._replace(step=self.step * np.exp((info["acceptance"] - _ACCEPTANCE) / np.sqrt(step + 1)))
 
 
-def align(labels: NDArray[np.int64], reference: NDArray[np.int64], n_components: int) -> NDArray[np.int64]:
+def align(labels: Ints, reference: Ints, n_components: int) -> Ints:
     """Return new numbers of the components, under which most rows have the label of the reference.
 
     Examples
@@ -210,7 +208,7 @@ def align(labels: NDArray[np.int64], reference: NDArray[np.int64], n_components:
     """
     table = np.zeros((n_components, n_components))
     np.add.at(table, (labels, reference), 1.0)
-    names: NDArray[np.int64] = linear_sum_assignment(-table)[1]
+    names: Ints = linear_sum_assignment(-table)[1]
     return names
 
 
@@ -229,7 +227,7 @@ class Aligned(NamedTuple):
     counts: Array
 
 
-def aligned_draws(labels: NDArray[Any], log_kappa: Array, reference: NDArray[np.int64]) -> Aligned:
+def aligned_draws(labels: Matrix, log_kappa: Array, reference: Ints) -> Aligned:
     """Give the components of all draws the numbers of a reference.
 
     Parameters

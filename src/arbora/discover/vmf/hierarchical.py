@@ -25,10 +25,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.discover.mixture.base import Mixture
 from arbora.discover.mixture.prediction import (
@@ -93,9 +93,7 @@ from arbora.structure import Hierarchy
 # --- Prediction and description by nodes, for a mixture whose components are the leaves of a tree -----------
 
 
-def node_probabilities(
-    tree: Hierarchy, leaf_ids: NDArray[np.int64], leaf_proba: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def node_probabilities(tree: Hierarchy, leaf_ids: Ints, leaf_proba: Array) -> Array:
     """Add the probabilities of leaves (n_samples, n_leaves) up the tree, to (n_samples, n_nodes).
 
     Examples
@@ -111,7 +109,7 @@ def node_probabilities(
 class NodePredictionMixture(Mixture):
     """Base class of mixtures whose components are the leaves of `hierarchy_`; see `HierarchicalVMFMixture`."""
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Matrix:
         """Return the most probable leaf of each row.
 
         Parameters
@@ -128,14 +126,14 @@ class NodePredictionMixture(Mixture):
         names[columns == UNKNOWN] = UNKNOWN
         return names
 
-    def _names(self, ids: NDArray[np.int64]) -> NDArray[Any]:
+    def _names(self, ids: Ints) -> Matrix:
         """Return names of nodes, as an array of integers if all names are integers."""
         names = self.hierarchy_.decode(ids)
         return np.asarray(
             names.astype(np.int64) if all(isinstance(name, int) for name in self.hierarchy_) else names
         )
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Array:
         """Return the probability of each leaf given the row.
 
         Parameters
@@ -149,7 +147,7 @@ class NodePredictionMixture(Mixture):
         """
         return super().predict_proba(X)
 
-    def predict_node_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_node_proba(self, X: Any) -> Array:
         """Return the probability of every node given the row. The probability of a parent is the sum of its children.
 
         Parameters
@@ -181,10 +179,10 @@ class NodePredictionMixture(Mixture):
         paths = {k: self.hierarchy_.path(names[k]) if k >= 0 else [] for k in dict.fromkeys(columns)}
         return [paths[k].copy() for k in columns]
 
-    def _log_prior(self, X: Any) -> NDArray[np.float64]:
+    def _log_prior(self, X: Any) -> Array:
         return np.tile(log_weights(self.weights_[self.leaf_ids_]), (X.shape[0], 1))
 
-    def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    def sample(self, n_samples: int = 1) -> tuple[Array, Matrix]:
         """Draw rows from the posterior predictive distribution.
 
         Parameters
@@ -222,7 +220,7 @@ class NodePredictionMixture(Mixture):
         names = self.feature_names if feature_names is None else feature_names
         return largest_features(self, self.means_, names, n)
 
-    def representatives(self, X: Any, n: int = 5) -> list[NDArray[np.int64]]:
+    def representatives(self, X: Any, n: int = 5) -> list[Ints]:
         """Find the most typical rows of each node: of the rows in leaves at or below it, those nearest to its mean.
 
         Parameters
@@ -466,7 +464,7 @@ class HierarchicalVMFMixture(NodePredictionMixture):
     def _check_X(self, X: sp.csr_array) -> sp.csr_array:
         return unit_rows(X)
 
-    def _fit(self, X: sp.csr_array, weight: NDArray[Any], seed: int, engine: Engine) -> None:
+    def _fit(self, X: sp.csr_array, weight: Matrix, seed: int, engine: Engine) -> None:
         self.hierarchy_ = self._make_tree()
         self.nodes_, self.leaf_ids_ = self.hierarchy_.names.copy(), self.hierarchy_.leaf_ids.copy()
         names = getattr(self, "feature_names_in_", None) if self.feature_names is None else self.feature_names
@@ -595,18 +593,16 @@ class HierarchicalVMFMixture(NodePredictionMixture):
         known_root = self.prior_direction is not None and bool(np.isinf(self.prior_concentration))
         return int((n_nodes - known_root) * (n_features - 1) + n_kappa + n_leaves - 1)
 
-    def _log_joint(self, params: TreePosterior, X: sp.csr_array) -> NDArray[np.float64]:
+    def _log_joint(self, params: TreePosterior, X: sp.csr_array) -> Array:
         return posterior_log_joint(params, X)
 
-    def _density(self, params: TreePosterior, X: sp.csr_array) -> NDArray[np.float64]:
+    def _density(self, params: TreePosterior, X: sp.csr_array) -> Array:
         return mixture_log_density(leaf_posterior(params), X)
 
-    def _left_out(
-        self, params: TreePosterior, X: sp.csr_array, weight: NDArray[Any], stats: Stats
-    ) -> NDArray[np.float64]:
+    def _left_out(self, params: TreePosterior, X: sp.csr_array, weight: Matrix, stats: Stats) -> Array:
         return left_out_mixture_log_density(leaf_posterior(params), self._log_joint(params, X), X, weight)
 
-    def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
+    def _draw(self, labels: Ints, rng: np.random.Generator) -> Array:
         nodes = self.leaf_ids_[labels]
         kappa = KappaPosterior(*self.kappa_posterior_[:, nodes])
         return sample_predictive(self.means_[nodes], self.mean_concentrations_[nodes], kappa, rng)

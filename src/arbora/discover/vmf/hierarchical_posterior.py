@@ -27,6 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.discover.vmf.concentration import (
     KappaLikelihood,
     KappaPosterior,
@@ -50,9 +51,6 @@ from arbora.structure import Hierarchy
 # --- Trees of clusters: as a `Hierarchy` with one root, and as the arrays of the updates --------------------
 
 
-Array = NDArray[np.float64]
-Ids = NDArray[np.int64]
-
 _ROOT = "root"
 
 
@@ -74,9 +72,9 @@ class Tree(NamedTuple):
         Sums of the seeds.
     """
 
-    parent: Ids
-    levels: tuple[Ids, ...]
-    leaves: Ids
+    parent: Ints
+    levels: tuple[Ints, ...]
+    leaves: Ints
     children: sp.csr_array
     counts: Array
     seeds: sp.csr_array
@@ -104,7 +102,7 @@ def regular_tree(branching: Sequence[int]) -> Hierarchy:
     return Hierarchy.from_edges(edges, nodes=[_ROOT])
 
 
-def pruned_tree(tree: Hierarchy, kept: Sequence[int]) -> tuple[Hierarchy, Ids]:
+def pruned_tree(tree: Hierarchy, kept: Sequence[int]) -> tuple[Hierarchy, Ints]:
     """Return a tree with some of the leaves: a node that has lost all children but one is replaced by that child.
 
     Parameters
@@ -190,19 +188,19 @@ def as_tree(structure: Hierarchy, seeds: sp.csr_array, seed_counts: Array, dtype
 class Links(NamedTuple):
     """Sums S of children or rows, and terms P of parents: both (n_means, n_features)."""
 
-    around: NDArray[Any]
-    above: NDArray[Any]
+    around: Matrix
+    above: Matrix
 
 
 class UpdatedMeans(NamedTuple):
     """Directions and concentrations of means, and posteriors of the concentrations around them."""
 
-    directions: NDArray[Any]
+    directions: Matrix
     mean_concentrations: Array
     kappa: KappaPosterior
 
 
-def row_products(left: NDArray[Any], right: NDArray[Any]) -> Array:
+def row_products(left: Matrix, right: Matrix) -> Array:
     """Return scalar products of the rows of two matrices, in double precision.
 
     Examples
@@ -213,7 +211,7 @@ def row_products(left: NDArray[Any], right: NDArray[Any]) -> Array:
     return np.asarray(np.einsum("nd,nd->n", left, right, dtype=np.float64))
 
 
-def unit_vectors(vectors: NDArray[Any], before: NDArray[Any]) -> tuple[NDArray[Any], Array]:
+def unit_vectors(vectors: Matrix, before: Matrix) -> tuple[Matrix, Array]:
     """Divide rows by their lengths and return both; a row of zeros becomes that of `before`.
 
     Examples
@@ -235,7 +233,7 @@ def joint_update(
     links: Links,
     kappa: KappaPosterior,
     free: NDArray[np.bool_],
-    before: NDArray[Any],
+    before: Matrix,
 ) -> UpdatedMeans:
     """Update means and their concentrations, given all others.
 
@@ -282,7 +280,7 @@ _LEAST, _MOST_ALIKE = 1e-3, 0.999  # limits of the concentration and the resulta
 class Nodes(NamedTuple):
     """All nodes: directions (n_nodes, n_features) and concentrations of their means; concentrations of the rows."""
 
-    directions: NDArray[Any]
+    directions: Matrix
     mean_concentrations: Array
     kappa: KappaPosterior
 
@@ -290,7 +288,7 @@ class Nodes(NamedTuple):
 class TreePosterior(NamedTuple):
     """Factors of the posterior: those of the leaves, as in a `VMFPosterior`, and all nodes."""
 
-    directions: NDArray[Any]
+    directions: Matrix
     mean_concentrations: Array
     dirichlet: Array
     kappa: KappaPosterior
@@ -362,7 +360,7 @@ def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> T
     kappa = KappaPosterior(*(part.copy() for part in q.nodes.kappa))
     expected = expected_means(directions, mean_concentrations)
 
-    def update(ids: Ids, how: Inference) -> None:
+    def update(ids: Ints, how: Inference) -> None:
         around = child_sums(tree, ids, expected) + sums[ids]
         above = parent_terms(tree, ids, expected, kappa.mean, prior)
         likelihood = KappaLikelihood(counts[ids], np.empty(0), prior.log_mean, prior.log_variance, n_features)
@@ -389,13 +387,13 @@ def update_tree(tree: Tree, how: Inference, q: TreePosterior, stats: Stats) -> T
     return q._replace(prior=learned_prior(tree, how, q))
 
 
-def expected_means(directions: NDArray[Any], mean_concentrations: Array) -> NDArray[Any]:
+def expected_means(directions: Matrix, mean_concentrations: Array) -> Matrix:
     """Return E[mu], which is shorter than 1 if the mean is uncertain."""
     lengths = bessel_ratio(directions.shape[1] / 2 - 1, mean_concentrations)
     return np.asarray(directions * lengths.astype(directions.dtype)[:, None])
 
 
-def root_prior(how: Inference, prior: VMFPrior, around: NDArray[Any]) -> VMFPrior:
+def root_prior(how: Inference, prior: VMFPrior, around: Matrix) -> VMFPrior:
     """Return the prior of the root; a point that is not given has the direction of the sum of the root."""
     if "direction" in how.fixed or np.isfinite(prior.concentration):
         return prior
@@ -404,13 +402,13 @@ def root_prior(how: Inference, prior: VMFPrior, around: NDArray[Any]) -> VMFPrio
     return prior._replace(direction=total / length) if length > 0 else prior
 
 
-def child_sums(tree: Tree, ids: Ids, expected: NDArray[Any]) -> NDArray[Any]:
+def child_sums(tree: Tree, ids: Ints, expected: Matrix) -> Matrix:
     """Return the sums of the expected means of children, and of the seeds."""
     around = tree.children[ids] @ expected
     return np.asarray(around + tree.seeds[ids].toarray() if tree.seeds.nnz else around)
 
 
-def parent_terms(tree: Tree, ids: Ids, expected: NDArray[Any], kappa: Array, prior: VMFPrior) -> NDArray[Any]:
+def parent_terms(tree: Tree, ids: Ints, expected: Matrix, kappa: Array, prior: VMFPrior) -> Matrix:
     """Return expected means of the parents times their expected concentrations; for the root, the prior."""
     parent = tree.parent[ids]
     pull = expected[parent] * kappa[parent].astype(expected.dtype)[:, None]

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.products import csr_matmul
 from arbora.discover.kmeans import split_rows
 from arbora.discover.mixture.starts import label_sums, plus_plus
@@ -34,28 +34,24 @@ _PINNED = 4.0  # larger than any difference of two cosines
 class Seeds(NamedTuple):
     """Nodes with seeds, and a unit vector for each (n_seeds, n_features)."""
 
-    nodes: NDArray[np.int64]
-    directions: NDArray[np.float64]
+    nodes: Ints
+    directions: Array
 
 
-def random_leaves(
-    rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator
-) -> NDArray[Any]:
+def random_leaves(rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator) -> Matrix:
     """Return directions of the leaves (n_leaves, n_features), from random labels of the rows."""
     n_leaves = len(tree.leaf_ids)
     labels = rng.permutation(np.arange(rows.X.shape[0]) % n_leaves)
     return _directions(label_sums(rows, labels, n_leaves), tree, seeds, rows.X.dtype)
 
 
-def scattered_leaves(
-    rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator
-) -> NDArray[Any]:
+def scattered_leaves(rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator) -> Matrix:
     """Return directions of the leaves (n_leaves, n_features): seeds, and rows far from each other."""
     given = _given(tree.leaf_ids, seeds)
     return _directions(_centres(rows, len(tree.leaf_ids), given, rng), tree, seeds, rows.X.dtype)
 
 
-def split_leaves(rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator) -> NDArray[Any]:
+def split_leaves(rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.random.Generator) -> Matrix:
     """Return directions of the leaves (n_leaves, n_features), by splits of the rows from the root down."""
     n_samples, n_features = rows.X.shape
     means = np.zeros((tree.n_nodes, n_features))
@@ -70,9 +66,7 @@ def split_leaves(rows: WeightedRows, tree: Hierarchy, seeds: Seeds, rng: np.rand
     return _directions(means[tree.leaf_ids], tree, seeds, rows.X.dtype)
 
 
-def arrange(
-    tree: Hierarchy, directions: NDArray[Any], seeds: Seeds, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def arrange(tree: Hierarchy, directions: Matrix, seeds: Seeds, rng: np.random.Generator) -> Ints:
     """Assign clusters to leaves, so that clusters under one node are similar.
 
     Parameters
@@ -111,18 +105,18 @@ def arrange(
 
 
 def _share(
-    items: NDArray[Any],
-    sizes: NDArray[np.int64],
-    given: Mapping[int, NDArray[np.float64]],
-    bonus: NDArray[np.float64],
+    items: Matrix,
+    sizes: Ints,
+    given: Mapping[int, Array],
+    bonus: Array,
     rng: np.random.Generator,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Return labels of items by spherical k-means with given cluster sizes, the best of several starts."""
     items = np.asarray(items, dtype=np.float64)
     if len(sizes) == 1:
         return np.zeros(len(items), np.int64)
 
-    def similarity(labels: NDArray[np.int64]) -> float:
+    def similarity(labels: Ints) -> float:
         sums = np.array([items[labels == k].sum(axis=0) for k in range(len(sizes))])
         return float(np.linalg.norm(sums, axis=1).sum())
 
@@ -131,12 +125,12 @@ def _share(
 
 
 def _share_once(
-    items: NDArray[np.float64],
-    sizes: NDArray[np.int64],
-    given: Mapping[int, NDArray[np.float64]],
-    bonus: NDArray[np.float64],
+    items: Array,
+    sizes: Ints,
+    given: Mapping[int, Array],
+    bonus: Array,
     rng: np.random.Generator,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Return labels of items by spherical k-means with given cluster sizes, from one start."""
     n_clusters, slots = len(sizes), np.repeat(np.arange(len(sizes)), sizes)
     centres = _centres(WeightedRows(sp.csr_array(items), np.ones(len(items))), n_clusters, given, rng)
@@ -154,7 +148,7 @@ def _share_once(
     return labels
 
 
-def _given(nodes: NDArray[np.int64], seeds: Seeds) -> dict[int, NDArray[np.float64]]:
+def _given(nodes: Ints, seeds: Seeds) -> dict[int, Array]:
     """Return the seeds of nodes, by position in `nodes`."""
     place = {int(node): k for k, node in enumerate(nodes)}
     return {
@@ -165,8 +159,8 @@ def _given(nodes: NDArray[np.int64], seeds: Seeds) -> dict[int, NDArray[np.float
 
 
 def _centres(
-    rows: WeightedRows, n_clusters: int, given: Mapping[int, NDArray[np.float64]], rng: np.random.Generator
-) -> NDArray[np.float64]:
+    rows: WeightedRows, n_clusters: int, given: Mapping[int, Array], rng: np.random.Generator
+) -> Array:
     """Return the given centres, and rows that are far from them and from each other as the other centres."""
     free = [k for k in range(n_clusters) if k not in given]
     centres, weight = np.zeros((n_clusters, rows.X.shape[1])), rows.weight
@@ -179,9 +173,7 @@ def _centres(
     return centres
 
 
-def _split(
-    rows: WeightedRows, n_clusters: int, given: Mapping[int, NDArray[np.float64]], rng: np.random.Generator
-) -> NDArray[np.int64]:
+def _split(rows: WeightedRows, n_clusters: int, given: Mapping[int, Array], rng: np.random.Generator) -> Ints:
     """Return the cluster of each row, by k-means from the given centres and from rows far from them."""
     n_samples = rows.X.shape[0]
     if n_samples < n_clusters or n_clusters == 1:
@@ -191,7 +183,7 @@ def _split(
     return split_rows(rows, _centres(rows, n_clusters, given, rng), _SPLIT_ITERATIONS)
 
 
-def _directions(sums: NDArray[np.float64], tree: Hierarchy, seeds: Seeds, dtype: Any) -> NDArray[Any]:
+def _directions(sums: Array, tree: Hierarchy, seeds: Seeds, dtype: Any) -> Matrix:
     """Return directions of leaves; a leaf with a seed has the direction of the seed."""
     axis = np.zeros_like(sums)
     axis[:, 0] = 1  # for rows that cancel
@@ -242,7 +234,7 @@ def find_seeds(seeds: Any, structure: Hierarchy, X: sp.csr_array, feature_names:
     return Seeds(nodes[order], found)
 
 
-def _labelled(labels: Any, n_samples: int) -> dict[Any, NDArray[np.int64]]:
+def _labelled(labels: Any, n_samples: int) -> dict[Any, Ints]:
     given = np.asarray(labels, dtype=object)
     if given.shape != (n_samples,):
         raise ValueError(
@@ -256,7 +248,7 @@ def _labelled(labels: Any, n_samples: int) -> dict[Any, NDArray[np.int64]]:
     return {label: np.array(ids) for label, ids in rows.items()}
 
 
-def _vector(name: Any, seed: Any, X: sp.csr_array, feature_names: Any) -> NDArray[np.float64]:
+def _vector(name: Any, seed: Any, X: sp.csr_array, feature_names: Any) -> Array:
     """Return the sum of the rows, words or vectors of a seed."""
     n_samples, n_features = X.shape
     dense = seed.toarray() if hasattr(seed, "toarray") else [seed] if isinstance(seed, str) else seed

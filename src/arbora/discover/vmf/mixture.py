@@ -27,11 +27,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
 from arbora.discover.mixture.base import PartialFitMixture
@@ -55,10 +55,10 @@ _SAMPLE = 1000  # rows from which the broad concentration is estimated
 class VMFParams(NamedTuple):
     """Vectors in the direction of the means (n_features, n_components), their lengths, concentrations and weights."""
 
-    vectors: NDArray[Any]
-    lengths: NDArray[np.float64]
-    concentrations: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    vectors: Matrix
+    lengths: Array
+    concentrations: Array
+    weights: Array
 
 
 def vmf_scores(params: VMFParams) -> LinearScores:
@@ -68,7 +68,7 @@ def vmf_scores(params: VMFParams) -> LinearScores:
     return LinearScores(params.vectors, offset, scale=params.concentrations / params.lengths)
 
 
-def broad_concentration(rows: WeightedRows, directions: NDArray[Any], rng: np.random.Generator) -> float:
+def broad_concentration(rows: WeightedRows, directions: Matrix, rng: np.random.Generator) -> float:
     """Return the concentration at which responsibilities have half the entropy of a uniform distribution.
 
     With such a broad start, rows can move to better components than the seeds they happen to be close to. A fixed
@@ -159,10 +159,9 @@ EMPTYING, SORTING, FILLING = 0.5, 0.2, 0.03  # n_0, relative to the rows of an a
 _ROWS_PER_COMPONENT = 50  # rows for annealing, if rows come in mini-batches
 _POWER_STEPS = 20
 _MOST_RESULTANT = 1 - 1e-9
-_TINY = float(np.finfo(np.float64).tiny)
 
 
-def mean_row(rows: WeightedRows) -> NDArray[np.float64]:
+def mean_row(rows: WeightedRows) -> Array:
     """Return the weighted mean of the rows."""
     total = np.zeros(rows.X.shape[1])
     for part, X in iter_chunks(rows.X):
@@ -184,7 +183,7 @@ def critical_temperature(rows: WeightedRows, rng: np.random.Generator) -> float:
     mean, weight = mean_row(rows), rows.weight.astype(np.float64) / rows.total
     X = rows.X.astype(np.float64, copy=False)
     length = float(np.linalg.norm(mean))
-    centre = mean / max(length, _TINY)
+    centre = mean / max(length, TINY)
     v, value = rng.standard_normal(X.shape[1]), 0.0
     for _ in range(_POWER_STEPS):
         before, v, total = v, np.zeros_like(v), 0.0
@@ -198,10 +197,10 @@ def critical_temperature(rows: WeightedRows, rng: np.random.Generator) -> float:
         if value == 0:  # all rows are equal
             return 0.0
         v /= value
-    return float(kappa_mle(min(length, _MOST_RESULTANT), X.shape[1])) * value / max(length, _TINY)
+    return float(kappa_mle(min(length, _MOST_RESULTANT), X.shape[1])) * value / max(length, TINY)
 
 
-def held_back_update(centre: NDArray[Any], n_rows: float, params: VMFParams, stats: Stats) -> VMFParams:
+def held_back_update(centre: Matrix, n_rows: float, params: VMFParams, stats: Stats) -> VMFParams:
     """Update means with `n_rows` more rows at the centre, one concentration, and weights under a sparse prior."""
     n_features, n_components = stats.sums.shape
     sums = stats.sums + (n_rows * centre).astype(stats.sums.dtype)[:, None]
@@ -241,7 +240,7 @@ def anneal(
     """
     n_components, params = len(start.weights), start
     mean = mean_row(rows)
-    centre = mean / max(float(np.linalg.norm(mean)), _TINY)
+    centre = mean / max(float(np.linalg.norm(mean)), TINY)
     most = held_back * rows.total / n_components
     hottest = max(1.0, _BELOW * critical_temperature(rows, rng))
     for temperature in np.geomspace(hottest, 1.0, n_steps):
@@ -306,9 +305,7 @@ def vmf_extra(shared: bool, prior_rows: float, params: VMFParams) -> float:
     return float(prior_rows * (log_prior[0] if shared else log_prior.sum()))
 
 
-def left_out_cosines(
-    X: sp.csr_array, weight: NDArray[Any], resp: NDArray[np.float64], stats: Stats
-) -> NDArray[np.float64]:
+def left_out_cosines(X: sp.csr_array, weight: Matrix, resp: Array, stats: Stats) -> Array:
     """Return cosines of rows and means, where each mean lacks the part of the row.
 
     With s the sum of a component and a the weight of x in it, the cosine is ``x.(s - a x) / ||s - a x||``, or zero if
@@ -319,7 +316,7 @@ def left_out_cosines(
     part = own_parts(resp, weight)
     rest = np.maximum(square - 2 * part * dot + part**2, 0.0)
     left = rest > 1e-12 * (square + part**2)
-    cosine: NDArray[np.float64] = np.divide(dot - part, np.sqrt(rest), out=np.zeros_like(dot), where=left)
+    cosine: Array = np.divide(dot - part, np.sqrt(rest), out=np.zeros_like(dot), where=left)
     return cosine
 
 
@@ -506,11 +503,11 @@ class VMFMixture(PartialFitMixture):
         update = partial(vmf_update, shared, self.prior_rows)
         return MixtureModel(vmf_scores, update, partial(vmf_extra, shared, self.prior_rows))
 
-    def _log_joint(self, params: VMFParams, X: sp.csr_array) -> NDArray[np.float64]:
+    def _log_joint(self, params: VMFParams, X: sp.csr_array) -> Array:
         return linear_log_joint(vmf_scores(params), X)
 
-    def _density(self, params: VMFParams, X: sp.csr_array) -> NDArray[np.float64]:
-        density: NDArray[np.float64] = logsumexp(self._log_joint(params, X), axis=1)
+    def _density(self, params: VMFParams, X: sp.csr_array) -> Array:
+        density: Array = logsumexp(self._log_joint(params, X), axis=1)
         return density
 
     def _begin(
@@ -534,16 +531,14 @@ class VMFMixture(PartialFitMixture):
         n_kappa = 1 if self.concentration == "shared" else n_components
         return int(n_components * (n_features - 1) + n_kappa + n_components - 1)
 
-    def _left_out(
-        self, params: VMFParams, X: sp.csr_array, weight: NDArray[Any], stats: Stats
-    ) -> NDArray[np.float64]:
+    def _left_out(self, params: VMFParams, X: sp.csr_array, weight: Matrix, stats: Stats) -> Array:
         resp = softmax(self._log_joint(params, X), axis=1)
         cosine = left_out_cosines(X, weight, resp, stats)
         log_share = left_out_shares(stats.counts, own_parts(resp, weight))
         log_normalizer = vmf_log_normalizer(params.concentrations, X.shape[1])
         joint = params.concentrations * cosine + log_normalizer + log_share
-        density: NDArray[np.float64] = logsumexp(joint, axis=1)
+        density: Array = logsumexp(joint, axis=1)
         return density
 
-    def _draw(self, labels: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
+    def _draw(self, labels: Ints, rng: np.random.Generator) -> Array:
         return sample_vmf(self.means_[labels], self.concentrations_[labels], random_state=rng)

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp, psi, softmax
 
+from arbora.arrays import Array, Matrix
 from arbora.core.products import csr_matmul
 from arbora.discover.mixture.prediction import left_out_shares, own_parts
 from arbora.discover.vmf.concentration import (
@@ -38,8 +38,6 @@ from arbora.discover.vmf.concentration import (
 from arbora.infer.mixture.statistics import LinearScores, Stats, mixed_columns, squared_lengths
 from arbora.special import bessel_ratio, kappa_mle, sample_vmf, vmf_entropy, vmf_log_normalizer
 
-Array = NDArray[np.float64]
-
 CERTAIN = 1e12  # concentration of a mean that a start treats as known
 _TURNS = 4  # maximum number of updates of (mean, concentration) between two E-steps
 _SETTLED = 1e-6  # relative change of the concentrations at which these updates stop
@@ -51,7 +49,7 @@ class VMFPrior(NamedTuple):
     """Dirichlet parameter, direction and concentration of the means, mean and variance of log(kappa)."""
 
     alpha: float
-    direction: NDArray[Any]
+    direction: Matrix
     concentration: float
     log_mean: float
     log_variance: float
@@ -73,7 +71,7 @@ class VMFPosterior(NamedTuple):
     prior : VMFPrior
     """
 
-    directions: NDArray[Any]
+    directions: Matrix
     mean_concentrations: Array
     dirichlet: Array
     kappa: KappaPosterior
@@ -382,9 +380,7 @@ def mixture_log_density(q: VMFPosterior, X: sp.csr_array) -> Array:
     return np.asarray(logsumexp(density + np.log(q.dirichlet / q.dirichlet.sum()), axis=1))
 
 
-def left_out_mixture_log_density(
-    q: VMFPosterior, log_joint: Array, X: sp.csr_array, weight: NDArray[Any]
-) -> Array:
+def left_out_mixture_log_density(q: VMFPosterior, log_joint: Array, X: sp.csr_array, weight: Matrix) -> Array:
     """Return the log-densities of training rows under the mixture without that row.
 
     Parameters
@@ -407,7 +403,7 @@ def left_out_mixture_log_density(
 
 def sample_predictive(
     means: Array, mean_concentrations: Array, kappa: KappaPosterior, rng: np.random.Generator
-) -> NDArray[np.float64]:
+) -> Array:
     """Draw one row from the predictive distribution of each given component."""
     means = sample_vmf(means, mean_concentrations, random_state=rng)
     noise = rng.standard_normal(len(means))

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.discover.mixture.base import Mixture
 from arbora.discover.mixture.prediction import (
@@ -94,8 +95,6 @@ from arbora.special import bessel_ratio, kappa_mle
 # --- Points of time: dates, numbers or bins of them, in ascending order; bins may be empty ------------------
 
 
-Ids = NDArray[np.int64]
-
 UNITS = ("year", "month", "week", "day")
 _CODES = {"year": "Y", "month": "M", "day": "D"}
 _MONDAY = np.datetime64("1970-01-05", "D")
@@ -105,7 +104,7 @@ _SECOND = "datetime64[s]"
 class Timeline(NamedTuple):
     """Points of time: the begin of each (numbers, or dates to the second), and the end of the last."""
 
-    starts: NDArray[Any]
+    starts: Matrix
     end: Any
 
     @property
@@ -114,7 +113,7 @@ class Timeline(NamedTuple):
         return bool(self.starts.dtype.kind == "M")
 
 
-def read_times(times: Any, n_samples: int) -> NDArray[Any]:
+def read_times(times: Any, n_samples: int) -> Matrix:
     """Read a time for each row: float64, or datetime64[s] for dates and texts in the form of ISO 8601.
 
     Examples
@@ -143,7 +142,7 @@ def read_times(times: Any, n_samples: int) -> NDArray[Any]:
     return read
 
 
-def make_timeline(times: NDArray[Any], bins: Any = None) -> Timeline:
+def make_timeline(times: Matrix, bins: Any = None) -> Timeline:
     """Choose points of time for given times.
 
     Parameters
@@ -186,7 +185,7 @@ def make_timeline(times: NDArray[Any], bins: Any = None) -> Timeline:
     return Timeline(edges[:-1], edges[-1])
 
 
-def _calendar(times: NDArray[Any], unit: str) -> Timeline:
+def _calendar(times: Matrix, unit: str) -> Timeline:
     if times.dtype.kind != "M":
         raise ValueError(f"bins={unit!r} needs dates, but times are numbers: give edges or a number of bins.")
     if unit == "week":
@@ -203,7 +202,7 @@ def _number(times: Any) -> Any:
     return np.asarray(times).astype(np.int64) if np.asarray(times).dtype.kind == "M" else np.asarray(times)
 
 
-def points_of(timeline: Timeline, times: NDArray[Any]) -> Ids:
+def points_of(timeline: Timeline, times: Matrix) -> Ints:
     """Return the point of time of each given time: the last that does not begin after it."""
     if (times.dtype.kind == "M") != timeline.is_dates:
         kind = "dates" if timeline.is_dates else "numbers"
@@ -277,27 +276,27 @@ class TimedPredictionMixture(Mixture):
         "ndarray of shape (n_samples,)",
         more="        sample_weight : array-like of shape (n_samples,), optional\n",
     )
-    def fit_predict(self, X: Any, times: Any = None, sample_weight: Any = None) -> NDArray[np.int64]:
+    def fit_predict(self, X: Any, times: Any = None, sample_weight: Any = None) -> Ints:
         """Find the clusters and return the cluster of each row."""
         return self.fit(X, times, sample_weight).predict(X, times)
 
     @documented("ndarray of shape (n_samples,)")
-    def predict(self, X: Any, times: Any = None) -> NDArray[np.int64]:
+    def predict(self, X: Any, times: Any = None) -> Ints:
         """Return the most probable cluster of each row; -1 for a zero row."""
         return most_probable(self, self._checked(X, times))
 
     @documented("ndarray of shape (n_samples,)", times=False)
-    def predict_next(self, X: Any) -> NDArray[np.int64]:
+    def predict_next(self, X: Any) -> Ints:
         """Return the most probable cluster of each row at the next point of time."""
         return self.predict(X, NEXT)
 
     @documented("ndarray of shape (n_samples, n_components)")
-    def predict_proba(self, X: Any, times: Any = None) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, times: Any = None) -> Array:
         """Return the probability of each cluster given the row and its time."""
         return probabilities(self, self._checked(X, times))
 
     @documented("ndarray of shape (n_samples,)")
-    def score_samples(self, X: Any, times: Any = None) -> NDArray[np.float64]:
+    def score_samples(self, X: Any, times: Any = None) -> Array:
         """Return the log-density of each row at its time, with all constants."""
         return log_densities(self, self._checked(X, times))
 
@@ -331,7 +330,7 @@ class TimedPredictionMixture(Mixture):
         below = below_quantile(log_densities(self, checked), self.density_quantiles_, level)
         return below | are_zero(self, checked)
 
-    def sample(self, n_samples: int = 1, time: Any = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def sample(self, n_samples: int = 1, time: Any = None) -> tuple[Array, Ints]:
         """Draw rows from the posterior predictive distribution of a time.
 
         Parameters
@@ -382,7 +381,7 @@ class TimedPredictionMixture(Mixture):
     )
     def representatives(  # type: ignore[override]  # times come second in all methods
         self, X: Any, times: Any = None, n: int = 5
-    ) -> list[NDArray[np.int64]]:
+    ) -> list[Ints]:
         """Find the most typical rows of each cluster: those nearest to its mean of their time."""
         check_count(n)
         checked, n_components = self._checked(X, times), self.n_components_
@@ -454,8 +453,8 @@ _FIRST_PERSISTENCE = 0.9  # initial value, if it is learned
 def by_time(
     params: ChainPosterior,
     X: sp.csr_array,
-    function: Callable[[VMFPosterior, sp.csr_array, NDArray[np.int64]], NDArray[np.float64]],
-) -> NDArray[np.float64]:
+    function: Callable[[VMFPosterior, sp.csr_array, Ints], Array],
+) -> Array:
     """Apply a function of a Bayesian mixture, its rows and their numbers to the rows of each time.
 
     Parameters
@@ -721,7 +720,7 @@ class TemporalVMFMixture(TimedPredictionMixture):
     def _zero_rows(self, X: sp.csr_array) -> NDArray[np.bool_]:
         return super()._zero_rows(self._plain_rows(X))
 
-    def _log_prior(self, X: sp.csr_array) -> NDArray[np.float64]:
+    def _log_prior(self, X: sp.csr_array) -> Array:
         points = from_blocks(X, self.n_features_in_, len(self.times_))[1]
         return np.asarray(log_weights(self.time_weights_[np.minimum(points, len(self.times_) - 1)]))
 
@@ -797,16 +796,14 @@ class TemporalVMFMixture(TimedPredictionMixture):
         n_transitions = int(self.persistence == _LEARN and n_times > 1)
         return int(n_times * n_components * (n_features - 1) + n_kappa + n_weights + n_transitions)
 
-    def _log_joint(self, params: ChainPosterior, X: sp.csr_array) -> NDArray[np.float64]:
+    def _log_joint(self, params: ChainPosterior, X: sp.csr_array) -> Array:
         return by_time(params, X, lambda q, rows, ids: posterior_log_joint(q, rows))
 
-    def _density(self, params: ChainPosterior, X: sp.csr_array) -> NDArray[np.float64]:
+    def _density(self, params: ChainPosterior, X: sp.csr_array) -> Array:
         return by_time(params, X, lambda q, rows, ids: mixture_log_density(q, rows))
 
-    def _left_out(
-        self, params: ChainPosterior, X: sp.csr_array, weight: NDArray[Any], stats: Stats
-    ) -> NDArray[np.float64]:
-        def left_out(q: VMFPosterior, rows: sp.csr_array, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _left_out(self, params: ChainPosterior, X: sp.csr_array, weight: Matrix, stats: Stats) -> Array:
+        def left_out(q: VMFPosterior, rows: sp.csr_array, ids: Ints) -> Array:
             return left_out_mixture_log_density(q, posterior_log_joint(q, rows), rows, weight[ids])
 
         return by_time(params, X, left_out)

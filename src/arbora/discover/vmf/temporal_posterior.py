@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.discover.mixture.rows import unit_columns
 from arbora.discover.vmf.concentration import KappaLikelihood, KappaPosterior, prior_divergence
 from arbora.discover.vmf.posterior import (
@@ -36,8 +36,6 @@ from arbora.special import bessel_ratio, kappa_mle, vmf_entropy, vmf_log_normali
 # parameters sum to one: such a draw has nearly all its mass on one component, and ties the weights of neighbours in
 # time by no more than one row. It is omitted here.
 
-
-Array = NDArray[np.float64]
 
 _LEAST_VARIANCE = 1e-4  # lower limit for the variances of the walk, which could shrink to zero
 _MOST_STEPS = 30
@@ -156,8 +154,6 @@ def update_walk(walk: WeightWalk, counts: Array) -> WeightWalk:
 # R. Giordano, T. Broderick and M. Jordan (2018). Covariances, robustness, and variational Bayes. JMLR 19.
 
 
-Ids = NDArray[np.int64]
-
 _MOST_ALIKE = 1 - 1e-9
 _TURNS = 2  # updates of (means, concentrations) between two E-steps
 
@@ -184,7 +180,7 @@ class ChainPosterior(NamedTuple):
         Concentrations for predictions, given means that are as uncertain as `marginal_concentrations`.
     """
 
-    directions: NDArray[Any]
+    directions: Matrix
     mean_concentrations: Array
     dirichlet: Array
     kappa: KappaPosterior
@@ -195,7 +191,7 @@ class ChainPosterior(NamedTuple):
     predictive: KappaPosterior
 
 
-def to_blocks(X: sp.csr_array, points: Ids, n_times: int) -> sp.csr_array:
+def to_blocks(X: sp.csr_array, points: Ints, n_times: int) -> sp.csr_array:
     """Put rows into the columns of their time. Point `n_times` is the next time: its rows use the last block.
 
     Examples
@@ -214,7 +210,7 @@ def to_blocks(X: sp.csr_array, points: Ids, n_times: int) -> sp.csr_array:
     return sp.csr_array((data, indices, X.indptr + np.arange(n_samples + 1)), shape=shape)
 
 
-def from_blocks(X: sp.csr_array, n_features: int, n_times: int) -> tuple[sp.csr_array, Ids]:
+def from_blocks(X: sp.csr_array, n_features: int, n_times: int) -> tuple[sp.csr_array, Ints]:
     """Return rows and their points of time: the inverse of `to_blocks`."""
     last = X.indptr[1:] - 1
     points: Any = X.indices[last] - n_times * n_features
@@ -256,16 +252,16 @@ def mean_lengths(q: ChainPosterior) -> Array:
 class Chain(NamedTuple):
     """Means of all times: directions and expectations (n_times, n_features, n_components), and concentrations."""
 
-    directions: NDArray[Any]
-    expected: NDArray[Any]
+    directions: Matrix
+    expected: Matrix
     mean_concentrations: Array
 
 
 class Pulls(NamedTuple):
     """Terms of the means: E[kappa] S of each time, C_0 mu_0 for the first, and C between neighbours."""
 
-    rows: NDArray[Any]
-    first: NDArray[Any]
+    rows: Matrix
+    first: Matrix
     transition: float
 
 
@@ -361,7 +357,7 @@ def update_chain(how: Inference, q: ChainPosterior, stats: Stats) -> ChainPoster
     return _update_rest(how, q, chain.expected)
 
 
-def _update_rest(how: Inference, q: ChainPosterior, expected: NDArray[Any]) -> ChainPosterior:
+def _update_rest(how: Inference, q: ChainPosterior, expected: Matrix) -> ChainPosterior:
     """Update the walk of the weights, the prior, and the concentration of transitions, unless they are given.
 
     The prior of the first means stays that of the start, a mixture without times. Few rows determine the first means:
@@ -470,7 +466,7 @@ class ClusterDynamics(NamedTuple):
     decline: Any
     end: Any
     trend: float
-    share: NDArray[np.float64]
+    share: Array
 
 
 class Vocabulary(NamedTuple):
@@ -481,7 +477,7 @@ class Vocabulary(NamedTuple):
     features: list[tuple[Any, float]]
 
 
-def cluster_dynamics(times: NDArray[Any], counts: NDArray[np.float64], level: float) -> list[ClusterDynamics]:
+def cluster_dynamics(times: Matrix, counts: Array, level: float) -> list[ClusterDynamics]:
     """Describe the course of each cluster.
 
     Parameters

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 
+from arbora.arrays import TINY, Ints, Matrix
 from arbora.core.chunks import split
 from arbora.core.engine import Engine, SerialEngine
 from arbora.expand.clusters.constrained import (
@@ -56,16 +56,14 @@ from arbora.infer.mixture.statistics import LinearScores, Stats, WeightedRows, e
 # S. Basu, A. Banerjee and R. Mooney (2002). Semi-supervised clustering by seeding. ICML.
 
 
-Matrix = NDArray[Any]
 _ROWS_AT_ONCE = 4096
 _SMALLEST_VARIANCE = 1e-10  # of a feature, in the units of the feature space
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class KMeansClustering(NamedTuple):
     """Centres with the weights of the clusters and the common variance of a feature."""
 
-    labels: NDArray[np.int64]
+    labels: Ints
     objective: float
     centres: Matrix
     size: Matrix
@@ -74,7 +72,7 @@ class KMeansClustering(NamedTuple):
     def log_proba(self, Z: Matrix) -> Matrix:
         """Posterior of spherical Gaussians of one variance."""
         scores = np.empty((len(Z), len(self.centres)), Z.dtype)
-        offset = np.log(np.maximum(self.size, _TINY) / max(self.size.sum(), _TINY)).astype(Z.dtype)
+        offset = np.log(np.maximum(self.size, TINY) / max(self.size.sum(), TINY)).astype(Z.dtype)
         for rows in split(len(Z), size=_ROWS_AT_ONCE):
             distance = _relative_distances(Z[rows], self.centres)
             scores[rows] = offset - distance / (2 * max(self.variance, _SMALLEST_VARIANCE))
@@ -84,7 +82,7 @@ class KMeansClustering(NamedTuple):
         """Return `log_proba`."""
         return self.log_proba
 
-    def take(self, clusters: NDArray[np.int64]) -> KMeansClustering:
+    def take(self, clusters: Ints) -> KMeansClustering:
         """Take some of the clusters, in a new order."""
         labels = relabelled(self.labels, clusters, len(self.size))
         return self._replace(labels=labels, centres=self.centres[clusters], size=self.size[clusters])
@@ -103,7 +101,7 @@ def _relative_distances(Z: Matrix, centres: Matrix) -> Matrix:
     return np.asarray(np.sum(near**2, axis=1) - 2 * (Z @ near.T))
 
 
-def nearest(Z: Matrix, centres: Matrix) -> tuple[NDArray[np.int64], Matrix]:
+def nearest(Z: Matrix, centres: Matrix) -> tuple[Ints, Matrix]:
     """Nearest centre of each row and the squared distance to it.
 
     Examples
@@ -148,7 +146,7 @@ def draw_start(free: Matrix, weight: Matrix, known: Matrix, n_new: int, rng: np.
         chosen.append(centre)
         away = np.maximum(squares + float(centre @ centre) - 2 * (free @ centre), 0.0)
         distance = np.minimum(distance, away) if len(chosen) + len(known) > 1 else away
-    spread = float(weight @ distance) / max(float(weight.sum()), _TINY) if len(free) else 0.0
+    spread = float(weight @ distance) / max(float(weight.sum()), TINY) if len(free) else 0.0
     return Start(np.vstack([known, *chosen]) if chosen else known, spread)
 
 
@@ -169,16 +167,14 @@ def _reseat(pool: Pool, centres: Matrix, counts: Matrix) -> Matrix:
     return moved
 
 
-def finish_kmeans(
-    problem: Problem, fit: MixtureFit, labels: NDArray[np.int64], size: Matrix
-) -> KMeansClustering:
+def finish_kmeans(problem: Problem, fit: MixtureFit, labels: Ints, size: Matrix) -> KMeansClustering:
     """Clustering of a run."""
     inertia = max(-2 * float(fit.bounds[-1]), 0.0)
-    variance = inertia / max(problem.total * len(problem.outer), _TINY)
+    variance = inertia / max(problem.total * len(problem.outer), TINY)
     return KMeansClustering(labels, -inertia, fit.params.T, size, variance)
 
 
-def _labels(pool: Pool, centres: Matrix, engine: Engine) -> NDArray[np.int64]:
+def _labels(pool: Pool, centres: Matrix, engine: Engine) -> Ints:
     found = assign(centre_scores(centres), pool.Z, engine)
     return np.where(pool.fixed >= 0, pool.fixed, found)
 
@@ -194,7 +190,7 @@ def run_starts(
 
     def fit(at: int) -> MixtureFit:
         start = starts[at]
-        own = schedule._replace(tol=max(tol * start.spread / 2, _TINY))
+        own = schedule._replace(tol=max(tol * start.spread / 2, TINY))
         return iterate(model, placed, np.asarray(start.centres.T, np.float64), own, engine)
 
     with place_rows(problem.rows, schedule, n_clusters, engine, ("kmeans", n_clusters)) as rows:
@@ -237,7 +233,7 @@ def fit_kmeans(
 class GaussianClustering(NamedTuple):
     """Gaussians with one covariance."""
 
-    labels: NDArray[np.int64]
+    labels: Ints
     objective: float
     means: Matrix
     log_weights: Matrix
@@ -251,7 +247,7 @@ class GaussianClustering(NamedTuple):
         """Return `log_proba`, with the covariance factored once."""
         return _posterior(gaussian_scores(Gaussians(self.means.T, self.log_weights, self.covariance)))
 
-    def take(self, clusters: NDArray[np.int64]) -> GaussianClustering:
+    def take(self, clusters: Ints) -> GaussianClustering:
         """Take some of the components, in a new order."""
         labels = relabelled(self.labels, clusters, len(self.means))
         return self._replace(
@@ -262,7 +258,7 @@ class GaussianClustering(NamedTuple):
 class SphericalClustering(NamedTuple):
     """Von Mises-Fisher components with one concentration."""
 
-    labels: NDArray[np.int64]
+    labels: Ints
     objective: float
     directions: Matrix
     log_weights: Matrix
@@ -277,7 +273,7 @@ class SphericalClustering(NamedTuple):
         """Return `log_proba`."""
         return self.log_proba
 
-    def take(self, clusters: NDArray[np.int64]) -> SphericalClustering:
+    def take(self, clusters: Ints) -> SphericalClustering:
         """Take some of the components, in a new order."""
         labels = relabelled(self.labels, clusters, len(self.directions))
         return self._replace(
@@ -307,7 +303,7 @@ def _run_from(
     make: Callable[[Problem], MixtureModel],
     schedule: Schedule,
     engine: Engine,
-) -> tuple[MixtureFit, NDArray[np.int64]]:
+) -> tuple[MixtureFit, Ints]:
     """EM from the clusters of k-means; return the run and the labels of all rows."""
     n_clusters = len(start.centres)
     problem = pose_pool(pool, n_clusters - pool.n_known, engine)
@@ -374,7 +370,7 @@ def fit_spherical(
 
 def leading_eigenvectors(graph: sp.csr_array, n_dims: int, seed: int) -> tuple[Matrix, Matrix]:
     """Largest eigenvalues of the normalised adjacency matrix, falling, and their eigenvectors as columns."""
-    degree = np.maximum(np.asarray(graph.sum(axis=1)).ravel(), _TINY)
+    degree = np.maximum(np.asarray(graph.sum(axis=1)).ravel(), TINY)
     root = 1 / np.sqrt(degree)
     matrix: Any = sp.csr_array(graph.multiply(root[:, None]).multiply(root[None, :]))
     n = graph.shape[0]
@@ -422,7 +418,7 @@ def fit_spectral(
 # components ---
 
 
-NO_LABELS: NDArray[np.int64] = np.zeros(0, np.int64)
+NO_LABELS: Ints = np.zeros(0, np.int64)
 
 
 class Family(NamedTuple):
@@ -475,9 +471,9 @@ def made_of_sums(family: Family, counts: Matrix, sums: Matrix, outer: Matrix) ->
     none = WeightedRows(np.zeros((0, len(outer))), np.zeros(0))
     held = Stats(np.zeros_like(counts), np.zeros_like(sums))
     model = family.model(Problem(none, held, outer, float(counts.sum())))
-    means = sums / np.maximum(counts, _TINY)
+    means = sums / np.maximum(counts, TINY)
     within = float(np.trace(outer)) - float(np.sum(counts * np.sum(means**2, axis=0)))
-    variance = max(within, 0.0) / max(float(counts.sum()) * len(outer), _TINY)
+    variance = max(within, 0.0) / max(float(counts.sum()) * len(outer), TINY)
     return family.make(model.update(means, Stats(counts, sums)), counts, variance, np.nan)
 
 

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.infer.mixture.loop import MixtureFit, MixtureModel, Schedule, run
 from arbora.infer.mixture.statistics import (
@@ -42,10 +42,6 @@ from arbora.special import kappa_mle, vmf_log_normalizer
 # their group. Where the pool is known to hold new groups only, the caller passes the pool alone with n_known = 0.
 
 
-Matrix = NDArray[Any]
-_TINY = float(np.finfo(np.float64).tiny)
-
-
 class Pool(NamedTuple):
     """Rows to cluster.
 
@@ -53,12 +49,12 @@ class Pool(NamedTuple):
     """
 
     Z: Matrix  # n_rows x n_dims
-    fixed: NDArray[np.int64]
+    fixed: Ints
     n_known: int
-    row_weight: NDArray[np.float64]
+    row_weight: Array
 
     @property
-    def free(self) -> NDArray[np.int64]:
+    def free(self) -> Ints:
         """Rows without a label."""
         return np.flatnonzero(self.fixed < 0)
 
@@ -67,7 +63,7 @@ class Clustering(Protocol):
     """A fitted clusterer."""
 
     @property
-    def labels(self) -> NDArray[np.int64]:
+    def labels(self) -> Ints:
         """Cluster of each row of the pool."""
 
     @property
@@ -80,11 +76,11 @@ class Clustering(Protocol):
     def scorer(self) -> Callable[[Matrix], Matrix]:
         """Return `log_proba`, prepared for many calls."""
 
-    def take(self, clusters: NDArray[np.int64]) -> Self:
+    def take(self, clusters: Ints) -> Self:
         """Take some of the clusters, in a new order; rows of the others have the label -1."""
 
 
-def one_hot(labels: NDArray[np.int64], weight: Matrix, n_clusters: int) -> sp.csr_array:
+def one_hot(labels: Ints, weight: Matrix, n_clusters: int) -> sp.csr_array:
     """Weights of the rows in the clusters, as a sparse matrix of shape (n_clusters, n_rows).
 
     Examples
@@ -98,7 +94,7 @@ def one_hot(labels: NDArray[np.int64], weight: Matrix, n_clusters: int) -> sp.cs
     return sp.csr_array((weight, (labels, np.arange(n))), shape=(n_clusters, n))
 
 
-def relabelled(labels: NDArray[np.int64], clusters: NDArray[np.int64], n_before: int) -> NDArray[np.int64]:
+def relabelled(labels: Ints, clusters: Ints, n_before: int) -> Ints:
     """Labels after a choice of clusters; -1 for those that were left out.
 
     Examples
@@ -112,13 +108,11 @@ def relabelled(labels: NDArray[np.int64], clusters: NDArray[np.int64], n_before:
     return code[labels]
 
 
-def cluster_means(
-    Z: Matrix, labels: NDArray[np.int64], weight: Matrix, n_clusters: int
-) -> tuple[Matrix, Matrix]:
+def cluster_means(Z: Matrix, labels: Ints, weight: Matrix, n_clusters: int) -> tuple[Matrix, Matrix]:
     """Weights and weighted means of the clusters; an empty one has the mean 0."""
     size = np.bincount(labels, weights=weight, minlength=n_clusters)
     sums = np.asarray(one_hot(labels, weight, n_clusters) @ Z)
-    return size, sums / np.maximum(size, _TINY)[:, None]
+    return size, sums / np.maximum(size, TINY)[:, None]
 
 
 def normalized(scores: Matrix) -> Matrix:
@@ -159,7 +153,7 @@ class Sums(NamedTuple):
     @property
     def means(self) -> Matrix:
         """Mean of each group, n_groups x n_dims; an empty group has 0."""
-        return (self.sums / np.maximum(self.counts, _TINY)).T
+        return (self.sums / np.maximum(self.counts, TINY)).T
 
     @property
     def within(self) -> Matrix:
@@ -181,7 +175,7 @@ class Problem(NamedTuple):
         return len(self.held.counts)
 
 
-def sum_rows(X: Any, codes: NDArray[np.int64], weight: Matrix, n_groups: int, engine: Engine) -> Sums:
+def sum_rows(X: Any, codes: Ints, weight: Matrix, n_groups: int, engine: Engine) -> Sums:
     """Add up dense rows by group; rows with a negative code count in `outer` alone."""
 
     def add(chunk: slice) -> Sums:
@@ -203,7 +197,7 @@ def sum_rows(X: Any, codes: NDArray[np.int64], weight: Matrix, n_groups: int, en
     return total
 
 
-def pose(X: Any, fixed: NDArray[np.int64], weight: Matrix, n_clusters: int, engine: Engine) -> Problem:
+def pose(X: Any, fixed: Ints, weight: Matrix, n_clusters: int, engine: Engine) -> Problem:
     """Make a problem of rows, in memory or not, and the known groups of some of them."""
     free = fixed < 0
     found = sum_rows(X, fixed, weight, n_clusters, engine)
@@ -236,7 +230,7 @@ def kmeans_model(problem: Problem, reseat: Callable[[Matrix, Matrix], Matrix] | 
 
     def update(centres: Matrix, stats: Stats) -> Matrix:
         counts, sums = _both(held, stats)
-        moved = np.where(counts > 0, sums / np.maximum(counts, _TINY), centres)
+        moved = np.where(counts > 0, sums / np.maximum(counts, TINY), centres)
         return moved if reseat is None or np.all(counts > 0) else reseat(moved, counts)
 
     def extra(centres: Matrix) -> float:
@@ -265,14 +259,14 @@ def gaussian_scores(params: Gaussians) -> LinearScores:
 
 def gaussian_model(problem: Problem) -> MixtureModel:
     """Gaussians with one covariance, shrunk towards its mean variance."""
-    held, total, width = problem.held, max(problem.total, _TINY), len(problem.outer)
+    held, total, width = problem.held, max(problem.total, TINY), len(problem.outer)
 
     def update(_: Gaussians | None, stats: Stats) -> Gaussians:
         counts, sums = _both(held, stats)
-        counts = np.maximum(counts, _TINY)
+        counts = np.maximum(counts, TINY)
         means = sums / counts
         covariance = (problem.outer - (counts * means) @ means.T) / total
-        level = max(float(np.trace(covariance)) / width, _TINY)
+        level = max(float(np.trace(covariance)) / width, TINY)
         shrunk = (1 - _SHRINKAGE) * covariance + _SHRINKAGE * level * np.eye(width)
         return Gaussians(means, np.log(counts / total), (shrunk + shrunk.T) / 2)
 
@@ -304,15 +298,15 @@ def direction_scores(params: Directions) -> LinearScores:
 
 def direction_model(problem: Problem) -> MixtureModel:
     """Von Mises-Fisher components; all rows have unit length."""
-    held, total = problem.held, max(problem.total, _TINY)
+    held, total = problem.held, max(problem.total, TINY)
     width = max(len(problem.outer), 2)  # on a line, as on a circle
 
     def update(_: Directions | None, stats: Stats) -> Directions:
         counts, sums = _both(held, stats)
         length = np.linalg.norm(sums, axis=0)
         kappa = float(kappa_mle(min(float(length.sum()) / total, 1 - 1e-9), width))
-        directions = sums / np.maximum(length, _TINY)
-        return Directions(directions, np.log(np.maximum(counts, _TINY) / total), kappa)
+        directions = sums / np.maximum(length, TINY)
+        return Directions(directions, np.log(np.maximum(counts, TINY) / total), kappa)
 
     def extra(params: Directions) -> float:
         at_labels = params.kappa * float(np.vdot(held.sums, params.directions))
@@ -342,11 +336,11 @@ def _empty(problem: Problem) -> WeightedRows:
     return WeightedRows(np.zeros((1, len(problem.outer))), np.zeros(1))
 
 
-def assign(scores: LinearScores, X: Any, engine: Engine) -> NDArray[np.int64]:
+def assign(scores: LinearScores, X: Any, engine: Engine) -> Ints:
     """Best component of each row."""
     prepared = kernel_scores(scores, X.dtype)
 
-    def best(chunk: slice) -> NDArray[np.int64]:
+    def best(chunk: slice) -> Ints:
         parts = [
             block_scores(X[block], prepared.weights, prepared.scale, prepared.offset).argmax(axis=1)
             for block in blocks(chunk)

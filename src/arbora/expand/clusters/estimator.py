@@ -21,13 +21,13 @@ from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, TransformerTags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
 from arbora.core.validation import check_features
@@ -42,7 +42,6 @@ from arbora.expand.groups import Groups, read_further, read_groups
 # --- What is said about new groups: names, sizes, confidence, rows that stand for them ----------------------
 
 
-Matrix = NDArray[Any]
 _SHOWN = 5  # central and borderline rows of a group
 
 
@@ -60,7 +59,7 @@ class NewGroup(NamedTuple):
     borderline: list[int]
 
 
-def name_new_groups(known: NDArray[Any], n_new: int) -> NDArray[Any]:
+def name_new_groups(known: Matrix, n_new: int) -> Matrix:
     """Names of all groups: the known ones, then "new 1", "new 2", ..., or integers above the largest known one.
 
     Examples
@@ -82,9 +81,7 @@ def name_new_groups(known: NDArray[Any], n_new: int) -> NDArray[Any]:
     return np.array([*known.tolist(), *names], dtype=object)
 
 
-def describe_new_groups(
-    codes: NDArray[np.int64], own: Matrix, names: NDArray[Any], n_known: int
-) -> list[NewGroup]:
+def describe_new_groups(codes: Ints, own: Matrix, names: Matrix, n_known: int) -> list[NewGroup]:
     """Describe the groups after the first `n_known`, in their order, by the probability of each row in its group.
 
     Examples
@@ -111,9 +108,7 @@ def describe_new_groups(
     return found
 
 
-def match_names(
-    codes: NDArray[np.int64], n_new: int, before: NDArray[Any], old: NDArray[Any], known: NDArray[Any]
-) -> list[Any]:
+def match_names(codes: Ints, n_new: int, before: Matrix, old: Matrix, known: Matrix) -> list[Any]:
     """Names of new groups that keep those of an earlier fit, by Hungarian matching of the rows they share.
 
     Parameters
@@ -312,7 +307,7 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
             self._fit(X, groups, None)
         return self
 
-    def fit_predict(self, X: Any, y: Any) -> NDArray[Any]:
+    def fit_predict(self, X: Any, y: Any) -> Matrix:
         """Fit, and return the groups of all rows.
 
         Parameters
@@ -479,7 +474,7 @@ class ExpandClusters(GroupPredictor, Explorable, BaseEstimator):
             )
         ]
 
-    def _rename(self, before: NDArray[Any], old: NDArray[Any]) -> None:
+    def _rename(self, before: Matrix, old: Matrix) -> None:
         """Give new groups the names of the old new groups that they share most rows with."""
         n_known = len(self.known_classes_)
         position = {name: code for code, name in enumerate(self.classes_.tolist())}

@@ -12,19 +12,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from arbora.arrays import TINY, Ints, Matrix
 from arbora.expand.clusters.clusterers import fit_kmeans
 from arbora.expand.clusters.constrained import Pool
 from arbora.expand.groups import FeatureSpace, Groups
 
-Matrix = NDArray[Any]
 _NEAR = 0.3
 _N_DIRECTIONS = 3
 _SHOWN = 3  # rows of each side
 _FEWEST_ROWS = 10  # of a group that may be split
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class Split(NamedTuple):
@@ -83,7 +81,7 @@ def feature_weights(
     return features, directions
 
 
-def propose_merges(Z: Matrix, codes: NDArray[np.int64], classes: NDArray[Any], rows: Matrix) -> list[Merge]:
+def propose_merges(Z: Matrix, codes: Ints, classes: Matrix, rows: Matrix) -> list[Merge]:
     """Pairs of known groups whose means are nearer to each other than groups usually are."""
     n = len(classes)
     if n < 3:
@@ -99,14 +97,12 @@ def propose_merges(Z: Matrix, codes: NDArray[np.int64], classes: NDArray[Any], r
             members = np.flatnonzero(codes == own)
             away = np.linalg.norm(Z[members] - means[other], axis=1)
             sides.append(rows[members[np.argsort(away)[:_SHOWN]]].tolist())
-        found.append(
-            Merge((classes[i], classes[j]), float(D[i, j] / max(usual, _TINY)), (sides[0], sides[1]))
-        )
+        found.append(Merge((classes[i], classes[j]), float(D[i, j] / max(usual, TINY)), (sides[0], sides[1])))
     return sorted(found, key=lambda merge: merge.distance)
 
 
 def propose_splits(
-    Z: Matrix, codes: NDArray[np.int64], classes: NDArray[Any], rows: Matrix, rng: np.random.Generator
+    Z: Matrix, codes: Ints, classes: Matrix, rows: Matrix, rng: np.random.Generator
 ) -> list[Split]:
     """Known groups whose rows fall into two clusters that are as far apart as known groups are."""
     n = len(classes)
@@ -122,7 +118,7 @@ def propose_splits(
         pool = Pool(Z[members], np.full(len(members), -1), 0, np.ones(len(members)))
         one, two = fit_kmeans(pool, 1, rng, 1), fit_kmeans(pool, 2, rng, 5)
         width = Z.shape[1]
-        gain = len(members) * width / 2 * np.log(max(one.variance, _TINY) / max(two.variance, _TINY))
+        gain = len(members) * width / 2 * np.log(max(one.variance, TINY) / max(two.variance, TINY))
         distance = float(np.linalg.norm(two.centres[0] - two.centres[1]))
         if gain > (width + 1) / 2 * np.log(len(members)) and distance > nearest > 0:
             sides = []

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment, minimize_scalar
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.expand.clusters.clusterers import FAMILIES, NO_LABELS, filed, mean_scores, nearest, unit_rows
 from arbora.expand.clusters.constrained import Clustering, Pool, normalized
@@ -46,7 +47,6 @@ from arbora.expand.transforms.base import Labelled
 # the weight, of those in `MEAN_WEIGHTS`, that gives the hidden rows the highest probability at its best temperature.
 
 
-Matrix = NDArray[Any]
 _N_FOLDS = 4
 _STARTS = 5
 _MOST_ROWS = 3000
@@ -58,7 +58,7 @@ class HiddenRows(NamedTuple):
     """Log-probabilities of hidden rows, the columns of their true groups, and scores by the means of the groups."""
 
     log_proba: Matrix
-    truth: NDArray[np.int64]
+    truth: Ints
     n_known: int
     by_means: Matrix | None = None
 
@@ -77,7 +77,7 @@ class Calibrated(NamedTuple):
     value: float
 
 
-def temperature_of(log_proba: list[Matrix], truth: list[NDArray[np.int64]]) -> tuple[float, float]:
+def temperature_of(log_proba: list[Matrix], truth: list[Ints]) -> tuple[float, float]:
     """Temperature that maximises the log-probability of the true groups of several folds, and that sum.
 
     Examples
@@ -122,9 +122,7 @@ def calibrate_folds(folds: list[HiddenRows], mean_weight: float = 0.0) -> Calibr
     return Calibrated((known, new_one), mean_weight, of_known + of_new)
 
 
-def match_columns(
-    truth: NDArray[np.int64], found: NDArray[np.int64], n_true: int, n_found: int
-) -> NDArray[np.int64]:
+def match_columns(truth: Ints, found: Ints, n_true: int, n_found: int) -> Ints:
     """Cluster of each true group by Hungarian matching; -1 for groups without one.
 
     Examples
@@ -142,7 +140,7 @@ def match_columns(
 
 def hide(
     labelled: Labelled, n_hidden: int, share: float, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+) -> tuple[Ints, NDArray[np.bool_]]:
     """Draw groups to hide, and rows to hide: theirs and a share of the others, but never all of a group."""
     hidden = np.sort(rng.permutation(labelled.n_groups)[:n_hidden])
     rows = np.isin(labelled.codes, hidden) | (rng.random(len(labelled.codes)) < share)
@@ -181,9 +179,9 @@ def _folds(
 
 def _clustered(
     Z: Matrix,
-    fixed: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    code: NDArray[np.int64],
+    fixed: Ints,
+    codes: Ints,
+    code: Ints,
     n_hidden: int,
     candidate: Candidate,
     pool: str,
@@ -251,7 +249,7 @@ class Clusters(NamedTuple):
     """A clustering, and the code of every row: known groups, then new ones."""
 
     found: Clustering
-    codes: NDArray[np.int64]
+    codes: Ints
     clusterer: str  # "neighbours" after filing
 
 
@@ -262,8 +260,8 @@ class Expanded(NamedTuple):
     candidate: Candidate
     model: GroupModel
     running: RunningSums
-    codes: NDArray[np.int64]  # of all rows, new groups by falling size
-    own: NDArray[np.float64]  # probability of the group of each row
+    codes: Ints  # of all rows, new groups by falling size
+    own: Array  # probability of the group of each row
     estimate: NumberOfGroups | None
 
     @property
@@ -386,7 +384,7 @@ def with_confident(
     return Labelled(F[rows], codes, int(codes.max()) + 1, np.ones(int(rows.sum())), seed)
 
 
-def ordered(codes: NDArray[np.int64], n_known: int, n_groups: int) -> NDArray[np.int64]:
+def ordered(codes: Ints, n_known: int, n_groups: int) -> Ints:
     """Known groups, then new ones by falling size; empty new ones are dropped.
 
     Examples
@@ -401,7 +399,7 @@ def ordered(codes: NDArray[np.int64], n_known: int, n_groups: int) -> NDArray[np
 
 def summarize(
     Z: Matrix, n_known: int, candidate: Candidate, clusters: Clusters, pool: str
-) -> tuple[GroupModel, NDArray[np.int64]]:
+) -> tuple[GroupModel, Ints]:
     """Drop empty new groups, order the others by size; return the model of the groups and the codes of the rows."""
     n_groups = max(int(clusters.codes.max(initial=-1)) + 1, n_known)
     order = ordered(clusters.codes, n_known, n_groups)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.validation import check_features
 from arbora.engine import ThreadEngine
@@ -17,8 +18,6 @@ from arbora.expand.clusters.constrained import Clustering, Sums, normalized, pos
 from arbora.expand.clusters.search import mapped
 from arbora.expand.groups import FeatureSpace, Groups, to_space
 from arbora.infer.mixture.statistics import blocks, dense_chunks, e_step
-
-Matrix = NDArray[Any]
 
 
 class LearnedMap(NamedTuple):
@@ -142,9 +141,7 @@ def by_blocks(X: Any, work: Callable[[slice, Matrix], Any], engine: Engine) -> N
         engine.map(go, dense_chunks(X.shape[0]))
 
 
-def own_probability(
-    model: GroupModel, X: Any, codes: NDArray[np.int64], engine: Engine
-) -> NDArray[np.float64]:
+def own_probability(model: GroupModel, X: Any, codes: Ints, engine: Engine) -> Array:
     """Probability of the group that each row is in."""
     score, own = model.scorer(), np.empty(X.shape[0])
 
@@ -156,9 +153,6 @@ def own_probability(
 
 
 # --- Sums over the rows of the groups so far, which `partial_fit` updates: memory does not grow with rows ---
-
-
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class RunningSums(NamedTuple):
@@ -173,19 +167,19 @@ class RunningSums(NamedTuple):
     @property
     def means(self) -> Matrix:
         """Mean of each group, n_groups x n_dims."""
-        return np.asarray((self.sums / np.maximum(self.counts, _TINY)).T)
+        return np.asarray((self.sums / np.maximum(self.counts, TINY)).T)
 
     @property
     def variance(self) -> float:
         """Variance of a feature around the means of the groups."""
         outer = self.known_outer + self.new_outer
         within = float(np.trace(outer)) - float(np.sum(self.counts * np.sum(self.means**2, axis=1)))
-        return max(within / max(float(self.counts.sum()) * len(outer), _TINY), _TINY)
+        return max(within / max(float(self.counts.sum()) * len(outer), TINY), TINY)
 
 
 def soft_sums(
     X: Any,
-    fixed: NDArray[np.int64],
+    fixed: Ints,
     weight: Matrix,
     model: GroupModel,
     engine: Engine,
@@ -206,7 +200,7 @@ def soft_sums(
 def running_sums(
     X: Any,
     groups: Groups,
-    codes: NDArray[np.int64],
+    codes: Ints,
     own: Matrix,
     model: GroupModel,
     engine: Engine,
@@ -250,8 +244,8 @@ class GroupPredictor:
     components_: Matrix
     choice_: dict[str, Any]
     group_model_: GroupModel
-    classes_: NDArray[Any]
-    known_classes_: NDArray[Any]
+    classes_: Matrix
+    known_classes_: Matrix
     n_new_: int
     n_jobs: int | None
 
@@ -296,13 +290,13 @@ class GroupPredictor:
         score = self.group_model_.scorer()
         by_blocks(rows, lambda block, Z: work(block, score(Z)), ThreadEngine(self.n_jobs))
 
-    def _best(self, rows: MappedRows, columns: slice) -> NDArray[np.int64]:
+    def _best(self, rows: MappedRows, columns: slice) -> Ints:
         """Most probable one of some groups, without the probabilities of all rows in memory."""
         best = np.empty(rows.shape[0], np.int64)
         self._score(rows, lambda block, found: best.__setitem__(block, found[:, columns].argmax(axis=1)))
         return best
 
-    def predict(self, X: Any, among: str = "all") -> NDArray[Any]:
+    def predict(self, X: Any, among: str = "all") -> Matrix:
         """Group of each row.
 
         Parameters

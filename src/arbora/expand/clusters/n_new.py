@@ -28,16 +28,15 @@ and the curve, never a number alone.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from arbora.arrays import TINY, Ints, Matrix
 from arbora.expand.clusters.clusterers import fit_kmeans, leading_eigenvectors
 from arbora.expand.clusters.constrained import Pool, cluster_means
 from arbora.expand.clusters.neighbours import N_NEIGHBORS, Neighbours, neighbour_graph
 
-Matrix = NDArray[Any]
 RULES = (
     "bic",
     "variance",
@@ -61,7 +60,6 @@ _SHRINKAGE = 0.5  # of the correlations of the noise
 _PRIOR_DEVIATION = 1.0  # of log n_new around the logarithm of the number of known groups
 _MODEL_DEVIATION = 0.2  # of log n_new: new groups are not quite like known ones
 _RANGE = 1.3  # deviations on each side of the estimate
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class NumberOfGroups(NamedTuple):
@@ -77,7 +75,7 @@ class NumberOfGroups(NamedTuple):
 class Curve(NamedTuple):
     """What k-means and spectral clustering say of some rows, by number of clusters."""
 
-    K: NDArray[np.int64]
+    K: Ints
     variance: Matrix  # mean squared distance of a feature to the centres
     bic: Matrix
     modularity: Matrix
@@ -93,7 +91,7 @@ class Calibration(NamedTuple):
     noise: Matrix  # covariance
 
 
-def tried_numbers(most: int) -> NDArray[np.int64]:
+def tried_numbers(most: int) -> Ints:
     """Numbers of clusters to try, from 1 to `most`, dense at first.
 
     Examples
@@ -120,21 +118,21 @@ def trace_curve(Z: Matrix, most: int, rate: float, rng: np.random.Generator) -> 
     variance, bic, modularity = np.empty(len(K)), np.empty(len(K)), np.zeros(len(K))
     for at, k in enumerate(K.tolist()):
         found = fit_kmeans(pool, k, rng, _STARTS if k > 1 else 1)
-        variance[at] = max(found.variance, _TINY)
-        share = np.maximum(found.size, _TINY) / n
+        variance[at] = max(found.variance, TINY)
+        share = np.maximum(found.size, TINY) / n
         fit = -n * width / 2 * (np.log(2 * np.pi * variance[at]) + 1) + n * float(share @ np.log(share))
         bic[at] = fit - k * (width + 1) / 2 * np.log(n)
         if k > 1 and everything > 0:
             E = vectors[:, :k]
-            E = E / np.maximum(np.linalg.norm(E, axis=1, keepdims=True), _TINY)
+            E = E / np.maximum(np.linalg.norm(E, axis=1, keepdims=True), TINY)
             labels = fit_kmeans(pool._replace(Z=E), k, rng, _STARTS).labels
             inside = float(graph.data @ (np.repeat(labels, np.diff(graph.indptr)) == labels[graph.indices]))
             degree = np.bincount(labels, weights=links, minlength=k)
             modularity[at] = inside / everything - float(np.sum((degree / everything) ** 2))
-    return Curve(K, variance, bic, modularity, values, max(float(Z.var(axis=0).mean()), _TINY))
+    return Curve(K, variance, bic, modularity, values, max(float(Z.var(axis=0).mean()), TINY))
 
 
-def crossing(K: NDArray[np.int64], values: Matrix, target: float) -> float:
+def crossing(K: Ints, values: Matrix, target: float) -> float:
     """First number at which falling values reach the target, between two tried ones on a logarithmic scale.
 
     Examples
@@ -149,7 +147,7 @@ def crossing(K: NDArray[np.int64], values: Matrix, target: float) -> float:
     at = int(below[0])
     if at == 0:
         return float(K[0])
-    way = (values[at - 1] - target) / max(values[at - 1] - values[at], _TINY)
+    way = (values[at - 1] - target) / max(values[at - 1] - values[at], TINY)
     return float(np.exp(np.log(K[at - 1]) + way * (np.log(K[at]) - np.log(K[at - 1]))))
 
 
@@ -214,7 +212,7 @@ def combine(calibration: Calibration, answers: Matrix, centre: float) -> tuple[f
 
 
 def estimate_n_new(
-    known: Matrix, codes: NDArray[np.int64], n_known: int, pool: Matrix, rng: np.random.Generator
+    known: Matrix, codes: Ints, n_known: int, pool: Matrix, rng: np.random.Generator
 ) -> NumberOfGroups:
     """Estimate the number of new groups in a pool of rows without known ones.
 
@@ -232,7 +230,7 @@ def estimate_n_new(
     most = max(_FEWEST_TRIED, _MOST_RATIO * n_known)
     means = cluster_means(known, codes, np.ones(len(codes)), n_known)[1]
     within = float(np.mean((known - means[codes]) ** 2))
-    unexplained = min(max(within / max(float(known.var(axis=0).mean()), _TINY), 1e-6), 1.0)
+    unexplained = min(max(within / max(float(known.var(axis=0).mean()), TINY), 1e-6), 1.0)
     # One rate for all: a group has as many rows in the pool as in any set of known groups.
     rate = min(1.0, _MOST_ROWS / len(pool), 2 * _MOST_ROWS / len(known))
     here = trace_curve(pool, most, rate, rng)

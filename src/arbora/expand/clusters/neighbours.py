@@ -18,14 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.neighbors import NearestNeighbors
 
+from arbora.arrays import Ints, Matrix
 from arbora.core.chunks import split
 from arbora.expand.clusters.constrained import Pool, one_hot, relabelled
 
-Matrix = NDArray[Any]
 MOST_EXACT = 20_000
 N_NEIGHBORS = 10
 POOL_VOTE = 0.7
@@ -61,15 +60,15 @@ class Neighbours:
             self.order = np.argsort(self.cells.labels_, kind="stable")
             self.bounds = np.searchsorted(self.cells.labels_[self.order], np.arange(n_cells + 1))
 
-    def find(self, Z: Matrix, k: int) -> NDArray[np.int64]:
+    def find(self, Z: Matrix, k: int) -> Ints:
         """Numbers of the k nearest rows, nearest first."""
         k = min(k, len(self.Z))
         if self.exact:
-            found: NDArray[np.int64] = self.index.kneighbors(Z, k, return_distance=False)
+            found: Ints = self.index.kneighbors(Z, k, return_distance=False)
             return found
         return np.vstack([self._probe(Z[rows], k) for rows in split(len(Z), size=_ROWS_AT_ONCE)])
 
-    def _probe(self, Z: Matrix, k: int) -> NDArray[np.int64]:
+    def _probe(self, Z: Matrix, k: int) -> Ints:
         distance = self.cells.transform(Z)
         near = np.argpartition(distance, _PROBED_CELLS, axis=1)[:, :_PROBED_CELLS]
         best = np.full((len(Z), k), -1, np.int64)
@@ -93,7 +92,7 @@ class Neighbours:
 class NeighbourClustering(NamedTuple):
     """Fitted rows with their clusters and votes; new rows ask their neighbours."""
 
-    labels: NDArray[np.int64]
+    labels: Ints
     objective: float
     Z: Matrix
     n_clusters: int
@@ -121,7 +120,7 @@ class NeighbourClustering(NamedTuple):
 
         return log_proba
 
-    def take(self, clusters: NDArray[np.int64]) -> NeighbourClustering:
+    def take(self, clusters: Ints) -> NeighbourClustering:
         """Take some of the clusters, in a new order."""
         labels = relabelled(self.labels, clusters, self.n_clusters)
         return self._replace(labels=labels, n_clusters=len(clusters))
@@ -138,12 +137,12 @@ def neighbour_graph(neighbours: Neighbours, k: int) -> sp.csr_array:
     return sp.csr_array((links + links.T) / 2)
 
 
-def votes_of(fixed: NDArray[np.int64], dtype: Any) -> Matrix:
+def votes_of(fixed: Ints, dtype: Any) -> Matrix:
     """Votes of rows: 1 for labelled ones, `POOL_VOTE` for the others."""
     return np.where(fixed >= 0, 1.0, POOL_VOTE).astype(dtype)
 
 
-def file_rows(pool: Pool, labels: NDArray[np.int64], n_clusters: int, seed: int) -> NeighbourClustering:
+def file_rows(pool: Pool, labels: Ints, n_clusters: int, seed: int) -> NeighbourClustering:
     """Move rows without a label to the group with most votes among their neighbours, until few move.
 
     Parameters

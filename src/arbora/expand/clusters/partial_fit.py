@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.engine import ThreadEngine
 from arbora.expand.clusters.clusterers import FAMILIES, Family, made_of_sums
@@ -42,7 +43,6 @@ from arbora.infer.mixture.loop import Schedule, place_rows
 # rows ask their neighbours in it.
 
 
-Matrix = NDArray[Any]
 MAX_FIT_ROWS = 100_000  # of a fit that is not done in batches
 MOST_ENTRIES = 20_000_000  # of its rows in the feature space
 SAMPLE = 50_000  # rows of the sample
@@ -71,7 +71,7 @@ def sample_size(batch_size: Any, n_rows: int, n_features: int, n_dims: Any) -> i
     return min(SAMPLE, max(1000, MOST_ENTRIES // width), n_rows)
 
 
-def draw_sample(groups: Groups, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def draw_sample(groups: Groups, size: int, rng: np.random.Generator) -> Ints:
     """Rows of a sample: labelled ones as evenly from the groups as they allow, at most half, and rows of the pool.
 
     Each group keeps at least one labelled row.
@@ -184,7 +184,7 @@ def _count(model: GroupModel, centres: Matrix, rows: MappedRows, groups: Groups,
     return np.bincount(found, minlength=centres.shape[1]).astype(np.float64)
 
 
-def _assign(model: GroupModel, rows: MappedRows, groups: Groups, engine: Engine) -> NDArray[np.int64]:
+def _assign(model: GroupModel, rows: MappedRows, groups: Groups, engine: Engine) -> Ints:
     """Group of each row: its label, or the most probable one (of the new ones, where the pool has no others)."""
     score, codes, first = model.scorer(), groups.codes.copy(), model.first
 
@@ -200,14 +200,13 @@ def _assign(model: GroupModel, rows: MappedRows, groups: Groups, engine: Engine)
 
 
 MAX_GRAPH_ROWS = 20_000  # of a neighbour graph that further rows are added to
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class Naming(NamedTuple):
     """Where the groups go: the old column of each, -1 for a group that starts; the known ones come first."""
 
     names: list[Any]
-    columns: NDArray[np.int64]
+    columns: Ints
     n_known: int
 
 
@@ -216,12 +215,12 @@ class Updated(NamedTuple):
 
     model: GroupModel
     running: RunningSums
-    codes: NDArray[np.int64]  # of the further rows
-    own: NDArray[np.float64]  # probability of the group of each
+    codes: Ints  # of the further rows
+    own: Array  # probability of the group of each
     naming: Naming
 
 
-def best_groups(model: GroupModel, X: Any, engine: Engine, first: int = 0) -> NDArray[np.int64]:
+def best_groups(model: GroupModel, X: Any, engine: Engine, first: int = 0) -> Ints:
     """Most probable group of each row, among those from `first` on."""
     score, codes = model.scorer(), np.empty(X.shape[0], np.int64)
 
@@ -232,7 +231,7 @@ def best_groups(model: GroupModel, X: Any, engine: Engine, first: int = 0) -> ND
     return codes
 
 
-def name_groups(names: list[Any], n_known: int, labels: Groups, found: NDArray[np.int64]) -> Naming:
+def name_groups(names: list[Any], n_known: int, labels: Groups, found: Ints) -> Naming:
     """Decide which groups the labels name.
 
     Parameters
@@ -283,13 +282,13 @@ def rearranged(running: RunningSums, naming: Naming, n_known: int, covers_known:
         new = np.arange(n_known, len(count))
         within = new_outer - (count[new] * means[new].T) @ means[new]
         moved = (count[became_known] * means[became_known].T) @ means[became_known]
-        moved += within * (count[became_known].sum() / max(count[new].sum(), _TINY))
+        moved += within * (count[became_known].sum() / max(count[new].sum(), TINY))
         known_outer, new_outer = known_outer + moved, new_outer - moved
     return RunningSums(counts, sums, confidence, known_outer, new_outer)
 
 
 def added(
-    running: RunningSums, Z: Matrix, codes: NDArray[np.int64], n_known: int, own: Matrix, sign: float = 1.0
+    running: RunningSums, Z: Matrix, codes: Ints, n_known: int, own: Matrix, sign: float = 1.0
 ) -> RunningSums:
     """Add some rows to the sums of their groups, or take them away."""
     n_groups, Z = len(running.counts), np.asarray(Z, np.float64)
@@ -336,7 +335,7 @@ def _renumbered(model: GroupModel, naming: Naming) -> GroupModel:
 
 
 def _with_rows(
-    found: Clustering, Z: Matrix, codes: NDArray[np.int64], votes: Matrix, rng: np.random.Generator
+    found: Clustering, Z: Matrix, codes: Ints, votes: Matrix, rng: np.random.Generator
 ) -> NeighbourClustering:
     """Clusters of neighbours with further rows; above `MOST_ROWS` random rows are dropped."""
     assert isinstance(found, NeighbourClustering)
@@ -353,7 +352,7 @@ class _Rows:
 
     dense = True
 
-    def __init__(self, rows: MappedRows, ids: NDArray[np.int64]) -> None:
+    def __init__(self, rows: MappedRows, ids: Ints) -> None:
         self.rows, self.ids, self.shape, self.dtype = rows, ids, (len(ids), rows.shape[1]), rows.dtype
 
     def __getitem__(self, block: slice) -> Matrix:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from arbora.arrays import Ints, Matrix
 from arbora.core.estimator import warn_caller
 from arbora.core.monitor import Progress
 from arbora.expand.clusters.clusterers import fit_gaussian, fit_kmeans, fit_spectral, fit_spherical
@@ -27,7 +27,6 @@ from arbora.expand.transforms.spherical import learn_spherical, unit
 from arbora.expand.transforms.within_class import whitening
 from arbora.metrics import adjusted_rand_index, hungarian_accuracy, normalized_mutual_information
 
-Matrix = NDArray[Any]
 CLUSTERERS: dict[str, Callable[..., Clustering]] = {
     "kmeans": fit_kmeans,
     "gaussian": fit_gaussian,
@@ -108,7 +107,7 @@ def mapped(L: Matrix, Z: Matrix, name: str) -> Matrix:
     return unit(Z @ L.T)[0] if name == "spherical" else np.asarray(Z @ L.T)
 
 
-def agreement(truth: NDArray[np.int64], found: NDArray[np.int64]) -> float:
+def agreement(truth: Ints, found: Ints) -> float:
     """Mean of NMI, ARI and Hungarian accuracy."""
     measures = (normalized_mutual_information, adjusted_rand_index, hungarian_accuracy)
     return float(np.mean([measure(truth, found) for measure in measures]))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 from scipy.stats import chi2
 
+from arbora.arrays import Matrix
 from arbora.core.engine import Engine, SerialEngine
 from arbora.core.folds import deal_folds
 from arbora.expand.discriminative.cost import Rows, cells_of, cost_of_counts
@@ -27,9 +27,6 @@ from arbora.metrics.table import Table
 # It is the cost (4.11) plus n_clusters (log Gamma(N0) - sum_i log Gamma(n0)), which the thesis omits: without it
 # tables with different numbers of clusters cannot be compared. The Bayes factor compares the table with one cluster,
 # in which labels do not depend on the cluster.
-
-
-Matrix = NDArray[Any]
 
 
 def log_evidence(counts: Matrix, labels: Labels, prior: float) -> float:

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, logsumexp
 
+from arbora.arrays import Ints, Matrix
 from arbora.core.chunks import split
 from arbora.core.products import csr_matmul
 from arbora.expand.discriminative.labels import Labels
@@ -35,7 +35,6 @@ from arbora.kernels.discriminative import count_cells, score_gradient, softmax_c
 # copied: z is linear in x, so products with z are products with x and a correction.
 
 
-Matrix = NDArray[Any]
 BLOCK_ROWS = 2048  # scores of a block stay in the cache
 _MOST_COPIED = 1 << 30  # bytes of rows that are standardised in a copy
 
@@ -110,11 +109,11 @@ class Rows(NamedTuple):
             X = (X - self.scaling.mean) * self.scaling.inverse
         return np.ascontiguousarray(X)
 
-    def take(self, rows: NDArray[np.int64]) -> Rows:
+    def take(self, rows: Ints) -> Rows:
         """Return some rows, with the same scaling."""
         return self._replace(X=self.X[rows])
 
-    def sample(self, rows: NDArray[np.int64]) -> Rows:
+    def sample(self, rows: Ints) -> Rows:
         """Return some rows for the runs before the last one; standardised rows get single precision, for speed."""
         taken = self.take(rows)
         return taken if self.scaling is not None else Rows(taken.X.astype(np.float32, copy=False))
@@ -219,7 +218,7 @@ class Problem(NamedTuple):
         """The e of the cost."""
         return self.strength if self.regularizer == "entropy" else 0.0
 
-    def take(self, rows: NDArray[np.int64]) -> Problem:
+    def take(self, rows: Ints) -> Problem:
         """Return the problem of some rows."""
         return self._replace(rows=self.rows.take(rows), labels=self.labels.take(rows))
 
@@ -254,7 +253,7 @@ class Gradient(NamedTuple):
     b: Matrix
 
 
-def totals(counts: Matrix, offsets: NDArray[np.int64]) -> Matrix:
+def totals(counts: Matrix, offsets: Ints) -> Matrix:
     """N_j of each variable, (n_variables, n_clusters)."""
     return np.asarray(np.add.reduceat(counts, offsets[:-1], axis=0))
 
@@ -338,9 +337,7 @@ def slopes(counts: Matrix, problem: Problem) -> Matrix:
     return np.asarray(digamma(counts + n0) - (1 + problem.entropy) * of_sizes[labels.variable])
 
 
-def cells_of(
-    rows: Rows, W: Matrix, b: Matrix, labels: Labels | None = None
-) -> tuple[NDArray[np.int64], Matrix]:
+def cells_of(rows: Rows, W: Matrix, b: Matrix, labels: Labels | None = None) -> tuple[Ints, Matrix]:
     """Cell of each row, and counts (n_classes, n_clusters) of the labels in them."""
     cells = np.empty(rows.n_rows, np.int64)
     codes = np.empty((rows.n_rows, 0), np.int32) if labels is None else labels.codes

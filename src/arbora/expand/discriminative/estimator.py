@@ -25,7 +25,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
@@ -33,6 +32,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import Ints, Matrix
 from arbora.core.estimator import Explorable, all_or_nothing, warn_caller
 from arbora.core.monitor import Progress
 from arbora.core.validation import check_features
@@ -60,7 +60,6 @@ from arbora.expand.discriminative.fitting import GRADIENT_METHODS, Options, Solu
 from arbora.expand.discriminative.labels import Labels, read_labels
 from arbora.expand.discriminative.reports import ClusterReports
 
-Matrix = NDArray[Any]
 _STARTS = 10  # of gradient methods
 _MANY_LABELS, _FEW_ROWS = 20, 5  # more labels, with fewer rows each on average, look like a measurement
 _AUTO_CLUSTERS = 5  # with which "auto" chooses the strength of wide rows
@@ -369,7 +368,7 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
                 "may not be related to the labels; set n_clusters to find clusters anyway."
             )
 
-    def fit_predict(self, X: Any, y: Any) -> NDArray[np.int64]:
+    def fit_predict(self, X: Any, y: Any) -> Ints:
         """Find clusters, and return that of each row.
 
         Parameters
@@ -389,7 +388,7 @@ class DiscriminativeClustering(ClusterReports, Explorable, BaseEstimator):
         X = check_features(self, X, reset=False, squares=np.float64)
         return standardised(X, Scaling(self.mean_, 1 / self.scale_)), X
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any) -> Ints:
         """Cluster of each row.
 
         Parameters

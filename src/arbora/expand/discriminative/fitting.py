@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import gammaln
 
+from arbora.arrays import Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
 from arbora.expand.discriminative.cost import (
@@ -49,7 +49,6 @@ from arbora.kernels.discriminative import adapt, anneal, score_gradient, softmax
 # =============  =============================================  ==============================
 
 
-Matrix = NDArray[Any]
 BATCH_ROWS = 512
 _TRIAL_STEPS, _TRIAL_IGNORED = 5000, 1000  # of the run that sets the temperature (4.3.2)
 _RATE = 0.03  # of the first stochastic step
@@ -285,7 +284,7 @@ def improve(
 
 
 def _splits(
-    problem: Problem, cells: NDArray[np.int64], cost: Matrix, P: Matrix, rng: np.random.Generator
+    problem: Problem, cells: Ints, cost: Matrix, P: Matrix, rng: np.random.Generator
 ) -> tuple[Matrix, Matrix]:
     """For each cell: change of the cost by its split (infinite if it has none), half difference of the parts."""
     n_clusters, width = problem.n_clusters, problem.rows.n_features + 1

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arbora.arrays import Ints, Matrix
 from arbora.expand.groups import Groups, read_groups
-
-Matrix = NDArray[Any]
 
 
 class Labels(NamedTuple):
@@ -24,12 +23,12 @@ class Labels(NamedTuple):
         return sum(map(len, self.classes))
 
     @property
-    def offsets(self) -> NDArray[np.int64]:
+    def offsets(self) -> Ints:
         """First code of each variable, and the end of the last one."""
         return np.concatenate([[0], np.cumsum([len(names) for names in self.classes])]).astype(np.int64)
 
     @property
-    def variable(self) -> NDArray[np.int64]:
+    def variable(self) -> Ints:
         """Variable of each code."""
         return np.repeat(np.arange(len(self.classes)), [len(names) for names in self.classes])
 
@@ -42,7 +41,7 @@ class Labels(NamedTuple):
         """Labels of some rows."""
         return self._replace(codes=np.ascontiguousarray(self.codes[rows]))
 
-    def strata(self) -> NDArray[np.int64]:
+    def strata(self) -> Ints:
         """Group of each row by which folds are made: its first label."""
         return np.asarray(self.codes[:, 0], np.int64)
 

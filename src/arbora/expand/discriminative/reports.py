@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from arbora.arrays import Ints, Matrix
 from arbora.core.chunks import split
 from arbora.core.estimator import warn_caller
 from arbora.expand.discriminative.choice import (
@@ -25,7 +25,6 @@ from arbora.metrics.table import Table
 # --- Profiles of clusters in the original units: means, deviations, and the features that set each cluster apart ---
 
 
-Matrix = NDArray[Any]
 _BLOCK_ROWS = 8192
 
 
@@ -33,7 +32,7 @@ class Profile(NamedTuple):
     """Sizes, means and deviations of the clusters."""
 
     features: list[str]
-    sizes: NDArray[np.int64]
+    sizes: Ints
     means: Matrix  # n_clusters x n_features
     deviations: Matrix
     overall_mean: Matrix
@@ -78,7 +77,7 @@ class Profile(NamedTuple):
         return Table(columns, tuple(rows), ("", ",d", "", ".4g", ".4g", ".4g", "+.2f"))
 
 
-def profile_clusters(X: Any, cells: NDArray[np.int64], n_clusters: int, features: list[str]) -> Profile:
+def profile_clusters(X: Any, cells: Ints, n_clusters: int, features: list[str]) -> Profile:
     """Describe clusters of the rows of a dense or CSR matrix, block by block.
 
     Examples

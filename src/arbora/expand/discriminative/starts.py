@@ -13,16 +13,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import softmax, xlogy
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestNeighbors
 
+from arbora.arrays import Ints, Matrix
 from arbora.expand.discriminative.cost import Problem, Rows, is_sparse
 
-Matrix = NDArray[Any]
-Codes = NDArray[np.int64]
 START_ROWS = 5000
 _RIDGE = 1e-3  # of logistic regressions, per row
 _NEIGHBOURS = 15
@@ -31,7 +29,7 @@ _LOGISTIC_STEPS, _GATE_STEPS, _KL_STEPS = 100, 30, 50
 _TINY = 1e-12
 
 
-def logistic(rows: Rows, codes: Codes, max_iter: int) -> tuple[Matrix, Matrix]:
+def logistic(rows: Rows, codes: Ints, max_iter: int) -> tuple[Matrix, Matrix]:
     """W and b of a multinomial logistic regression of standardised rows; classes are 0, 1, ..."""
     X: Any = rows.X
     if rows.scaling is not None:
@@ -71,7 +69,7 @@ def posteriors(problem: Problem) -> list[Matrix]:
     return [np.hstack(part) / len(labels.classes) for part in parts]
 
 
-def _neighbour_shares(Z: Matrix, known: Codes, codes: Codes, n_classes: int) -> Matrix:
+def _neighbour_shares(Z: Matrix, known: Ints, codes: Ints, n_classes: int) -> Matrix:
     """Shares of the classes among the nearest labelled rows (not the row itself), shrunk to the shares of all."""
     n_near = min(_NEIGHBOURS, len(known) - 1)
     algorithm = "auto" if Z.shape[1] <= _TREE_FEATURES else "brute"
@@ -89,7 +87,7 @@ def _neighbour_shares(Z: Matrix, known: Codes, codes: Codes, n_classes: int) -> 
     return np.asarray((P + prior) / (n_near + 1))
 
 
-def cluster_by_divergence(P: Matrix, n_clusters: int, rng: np.random.Generator) -> Codes:
+def cluster_by_divergence(P: Matrix, n_clusters: int, rng: np.random.Generator) -> Ints:
     """Clusters j of distributions p with centres q_j, by the largest sum_c p_c log q_jc."""
     root = np.sqrt(P)
     chosen = [int(rng.integers(len(P)))]
@@ -112,7 +110,7 @@ def cluster_by_divergence(P: Matrix, n_clusters: int, rng: np.random.Generator) 
     return cells
 
 
-def information(P: Matrix, cells: Codes, n_clusters: int) -> float:
+def information(P: Matrix, cells: Ints, n_clusters: int) -> float:
     """Mutual information of the clusters and distributions p, in nats."""
     joint = np.zeros((n_clusters, P.shape[1]))
     np.add.at(joint, cells, P / len(P))
@@ -120,7 +118,7 @@ def information(P: Matrix, cells: Codes, n_clusters: int) -> float:
     return float((xlogy(joint, joint) - xlogy(joint, outer)).sum())
 
 
-def posterior_cells(found: list[Matrix], number: int, n_clusters: int, rng: np.random.Generator) -> Codes:
+def posterior_cells(found: list[Matrix], number: int, n_clusters: int, rng: np.random.Generator) -> Ints:
     """Cells of start `number`: the estimates of p take turns, and so do the two ways to cluster them."""
     P = found[number % len(found)]
     seed = int(rng.integers(2**31))
@@ -137,7 +135,7 @@ def quantized(Z: Matrix, n_clusters: int, rng: np.random.Generator) -> tuple[Mat
     return np.asarray(model.cluster_centers_), float(model.inertia_) / len(Z)
 
 
-def gate(rows: Rows, cells: Codes, n_clusters: int) -> Matrix:
+def gate(rows: Rows, cells: Ints, n_clusters: int) -> Matrix:
     """Flat linear cells of given clusters; a cluster without rows copies another one, a little below it."""
     present, codes = np.unique(cells, return_inverse=True)
     both = np.zeros((n_clusters, rows.n_features + 1))
@@ -150,7 +148,7 @@ def gate(rows: Rows, cells: Codes, n_clusters: int) -> Matrix:
     return both.ravel()
 
 
-def cell_means(rows: Rows, cells: Codes, n_clusters: int, rng: np.random.Generator) -> Matrix:
+def cell_means(rows: Rows, cells: Ints, n_clusters: int, rng: np.random.Generator) -> Matrix:
     """Means of clusters; a random row for a cluster without rows."""
     Z = rows.dense(slice(0, rows.n_rows))
     sizes = np.bincount(cells, minlength=n_clusters)

@@ -7,7 +7,6 @@ from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.cluster import KMeans
@@ -16,6 +15,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.trace import Trace
 from arbora.core.validation import check_features
@@ -23,9 +23,6 @@ from arbora.expand.groups import FeatureSpace, Groups, check_row_weight, fit_spa
 from arbora.metrics import normalized_mutual_information
 
 # --- L-BFGS-B with the value and the gradient in one call ---------------------------------------------------
-
-
-Matrix = NDArray[Any]
 
 
 class Minimum(NamedTuple):
@@ -90,9 +87,9 @@ class Labelled(NamedTuple):
     """Labelled rows of the feature space."""
 
     Z: Matrix  # n_labelled x n_dims
-    codes: NDArray[np.int64]
+    codes: Ints
     n_groups: int
-    row_weight: NDArray[np.float64]
+    row_weight: Array
     seed: int
 
 
@@ -255,7 +252,6 @@ class MetricTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 Value = TypeVar("Value")
 N_FOLDS = 5
 _N_STARTS = 5
-_TINY = float(np.finfo(np.float64).tiny)
 _FEWEST_GROUPS = 3  # one to learn from, two to tell apart
 
 
@@ -270,7 +266,7 @@ def hidden_size(n_groups: int) -> int:
     return min(max(2, n_groups // 2), n_groups - 1)
 
 
-def hidden_groups(n_groups: int, n_folds: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+def hidden_groups(n_groups: int, n_folds: int, rng: np.random.Generator) -> list[Ints]:
     """Draw sets of groups to hide: half of all, at least two, each group in turn.
 
     Examples
@@ -284,14 +280,14 @@ def hidden_groups(n_groups: int, n_folds: int, rng: np.random.Generator) -> list
             "parameter a number instead of 'cv', or label more groups."
         )
     size = hidden_size(n_groups)
-    folds: list[NDArray[np.int64]] = []
+    folds: list[Ints] = []
     while len(folds) < n_folds:
         order = rng.permutation(n_groups)
         folds += [np.sort(order[first : first + size]) for first in range(0, n_groups - size + 1, size)]
     return folds[:n_folds]
 
 
-def take_groups(labelled: Labelled, groups: NDArray[np.int64]) -> Labelled:
+def take_groups(labelled: Labelled, groups: Ints) -> Labelled:
     """Rows of some groups, with new codes."""
     code = np.full(labelled.n_groups, -1, np.int64)
     code[groups] = np.arange(len(groups))
@@ -364,7 +360,7 @@ def choose_by_hiding(
             means = KMeans(len(hidden), n_init=_N_STARTS, random_state=labelled.seed)
             mapped = pool.Z @ learn(shown, candidate).T
             if unit_rows:
-                mapped = mapped / np.maximum(np.linalg.norm(mapped, axis=1, keepdims=True), _TINY)
+                mapped = mapped / np.maximum(np.linalg.norm(mapped, axis=1, keepdims=True), TINY)
             found = means.fit_predict(mapped, sample_weight=pool.row_weight)
             scores[k, fold] = normalized_mutual_information(pool.codes, found)
     mean = scores.mean(axis=1)

@@ -15,10 +15,10 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.arrays import TINY, Matrix
 from arbora.core.estimator import warn_caller
 from arbora.expand.groups import GroupMoments, group_moments
 from arbora.expand.transforms.base import (
@@ -30,10 +30,8 @@ from arbora.expand.transforms.base import (
     strength_of,
 )
 
-Matrix = NDArray[Any]
 RIDGES = (1e-2, 1e-1, 1.0, 10.0)
 _FEW_GROUPS = 5
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 def between_groups(moments: GroupMoments) -> Matrix:
@@ -60,7 +58,7 @@ def discriminants(between: Matrix, within: Matrix, ridge: float, n_components: i
     """
     width = len(within)
     level = float(np.trace(within)) / width
-    floor = max(ridge * level, 1e-10 * level, _TINY**0.5)
+    floor = max(ridge * level, 1e-10 * level, TINY**0.5)
     _, vectors = eigh(between, within + floor * np.eye(width))
     return np.ascontiguousarray(vectors[:, ::-1][:, :n_components].T)
 

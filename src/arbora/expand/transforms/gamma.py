@@ -21,11 +21,11 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, polygamma
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.arrays import TINY, Matrix
 from arbora.core.monitor import Monitor, Progress
 from arbora.expand.groups import FeatureSpace, Groups, group_moments
 from arbora.expand.transforms.base import (
@@ -38,13 +38,11 @@ from arbora.expand.transforms.base import (
     warn_unless_converged,
 )
 
-Matrix = NDArray[Any]
 GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)
 _STEPS = 20  # of L-BFGS-B between two updates of the shapes
 _FLOOR = 1e-6  # added to every feature, in units of the mean: a gamma variable is positive
 _MOST_FEATURES = 2000
 _LARGEST_SHAPE = 1e4
-_TINY = float(np.finfo(np.float64).tiny)
 _LEAST = 1e-100  # of a mapped entry: its square can still be divided by
 
 
@@ -123,7 +121,7 @@ def learn_gamma(
         a = problem.best_shapes(L)
         found = lbfgs(problem.negative, L, a, bounds=(0.0, None), max_iter=_STEPS)
         value, L = -found.value, found.x.reshape(width, width)
-        last = monitor.record(value, change=abs(value - before) / max(abs(value), _TINY))
+        last = monitor.record(value, change=abs(value - before) / max(abs(value), TINY))
         before = value
     return Learned(L, monitor.trace, np.nan, monitor.n_iter, monitor.converged)
 

@@ -35,9 +35,9 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.arrays import TINY, Matrix
 from arbora.core.chunks import split
 from arbora.core.monitor import Monitor, Progress
 from arbora.expand.groups import group_moments
@@ -51,13 +51,11 @@ from arbora.expand.transforms.base import (
 )
 from arbora.infer.proximal import minimize_composite
 
-Matrix = NDArray[Any]
 GAMMAS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 _ALTERNATIONS = 200  # of Dykstra's algorithm
 _SETTLED = 1e-10
 _ROWS_AT_ONCE = 1024
 _INSIDE = 1 - 1e-9  # of the way to the boundary of the domain of a conjugate
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 def psd(B: Matrix) -> Matrix:
@@ -301,7 +299,7 @@ def learn_gaussian(
     )
     monitor = Monitor(tol, max_iter, progress)
     found = minimize_composite(problem, np.eye(labelled.Z.shape[1]), monitor)
-    gap = found.gap / max(found.objective, _TINY)
+    gap = found.gap / max(found.objective, TINY)
     return Learned(square_root(found.A), monitor.trace, gap, len(monitor.trace), found.converged)
 
 

@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.arrays import TINY, Ints, Matrix
 from arbora.core.chunks import split
 from arbora.core.monitor import Monitor, Progress
 from arbora.expand.transforms.base import (
@@ -52,7 +53,6 @@ from arbora.expand.transforms.gaussian import identity_conjugate, psd
 from arbora.infer.proximal import minimize_composite
 from arbora.kernels.discriminative import margin_losses
 
-Matrix = NDArray[Any]
 GAMMAS = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
 _MOST_PAIRS = 20_000_000  # of rows and impostors in the active set
 _FEWEST_IMPOSTORS = 50  # of a row, where that limit binds
@@ -62,13 +62,12 @@ _SMALL_PART = 2.0  # gap over its part by smoothing, below which smoothing matte
 _SINGULAR = 1e-8  # smallest eigenvalue of C over its largest one
 _NEGLIGIBLE = 1e-9  # objective over that at the start, at which the optimum counts as 0
 _ENTRIES_AT_ONCE = 2_000_000  # of the distances of a search
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class Pairs(NamedTuple):
     """Rows that belong to each row, as in a CSR matrix without values."""
 
-    first: NDArray[np.int64]
+    first: Ints
     rows: NDArray[np.int32]
 
 
@@ -244,7 +243,7 @@ class LargeMarginProblem:
 def whitening(C: Matrix) -> tuple[Matrix, Matrix]:
     """Return R with R'CR = I, bounded in directions where C is nearly singular, and B with R B R' = I."""
     values, vectors = np.linalg.eigh(C)
-    if values[-1] <= _TINY:  # target neighbours are equal rows
+    if values[-1] <= TINY:  # target neighbours are equal rows
         return np.eye(len(C)), np.eye(len(C))
     values = np.maximum(values, _SINGULAR * values[-1])
     return np.asarray(vectors / np.sqrt(values)), np.diag(values)
@@ -253,7 +252,7 @@ def whitening(C: Matrix) -> tuple[Matrix, Matrix]:
 def row_space(Z: Matrix) -> Matrix:
     """Orthonormal basis (n_dims, rank) of the directions in which rows differ."""
     _, size, V = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
-    return np.ascontiguousarray(V[size > _SINGULAR * max(float(size[0]), _TINY)].T)
+    return np.ascontiguousarray(V[size > _SINGULAR * max(float(size[0]), TINY)].T)
 
 
 def learn_large_margin(
@@ -286,7 +285,7 @@ def learn_large_margin(
     problem.search(start)
     found = minimize_composite(problem, start, monitor)
     A = V @ R @ found.A @ R.T @ V.T + (eye - V @ V.T)
-    relative = found.gap / max(abs(found.objective), _TINY)
+    relative = found.gap / max(abs(found.objective), TINY)
     return Learned(square_root(A), monitor.trace, relative, monitor.n_iter, found.converged)
 
 

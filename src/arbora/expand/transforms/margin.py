@@ -22,11 +22,11 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sklearn.cluster import KMeans
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.arrays import Matrix
 from arbora.core.monitor import Monitor, Progress
 from arbora.expand.groups import group_moments
 from arbora.expand.transforms.base import (
@@ -41,10 +41,8 @@ from arbora.expand.transforms.base import (
 from arbora.expand.transforms.gaussian import psd
 from arbora.metrics import normalized_mutual_information
 
-Matrix = NDArray[Any]
 GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)
 _STARTS = 5  # runs of k-means for each cut
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class Cut(NamedTuple):

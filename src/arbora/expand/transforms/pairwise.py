@@ -23,16 +23,15 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples
 
+from arbora.arrays import Ints, Matrix
 from arbora.core.validation import check_features
 from arbora.expand.groups import GroupMoments, group_covariances, group_moments, to_space
 from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, solved, square_root, strength_of
 
-Matrix = NDArray[Any]
 CANNOT_WEIGHTS = (0.0, 0.03, 0.1, 0.3)
 _SMALLEST = 1e-6  # the same where nothing is subtracted from G
 _SHRINKAGE = 0.1
@@ -73,7 +72,7 @@ def shrunk(S: Matrix) -> Matrix:
     return np.asarray((1 - _SHRINKAGE) * S + _SHRINKAGE * np.trace(S) / len(S) * np.eye(len(S)))
 
 
-def check_pairs(pairs: Any, name: str, n_samples: int) -> NDArray[np.int64]:
+def check_pairs(pairs: Any, name: str, n_samples: int) -> Ints:
     """Check pairs of row numbers.
 
     Examples
@@ -129,7 +128,7 @@ def learn_pairs(labelled: Labelled, cannot_weight: float) -> Matrix:
     return metric_of_pairs(label_scatters(labelled), cannot_weight)[0]
 
 
-def linked_sets(must: NDArray[np.int64], n_samples: int) -> NDArray[np.int64]:
+def linked_sets(must: Ints, n_samples: int) -> Ints:
     """Return the set of each row among those that must-link pairs connect, -1 for a row without such a pair.
 
     Examples

@@ -24,9 +24,9 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.arrays import TINY, Ints, Matrix
 from arbora.core.estimator import warn_caller
 from arbora.core.trace import Trace
 from arbora.expand.groups import group_covariances, group_moments
@@ -42,12 +42,10 @@ from arbora.expand.transforms.base import (
 )
 from arbora.expand.transforms.gaussian import psd
 
-Matrix = NDArray[Any]
 GAMMAS = (0.5, 1.0, 2.0, 4.0)
 _DEFAULT_CAP = 3.0  # times sqrt(n_dims) / n_pairs
 _SMALLEST_SPREAD = 1e-6  # of two groups, over the largest squared distance of two means
 _COLLAPSED = 1e-6  # trace of A over that of the identity
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class SeparabilityProblem(NamedTuple):
@@ -59,7 +57,7 @@ class SeparabilityProblem(NamedTuple):
     cap: float
 
     @property
-    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def pairs(self) -> tuple[Ints, Ints]:
         """Indices of the pairs."""
         first, second = np.triu_indices(len(self.mean), 1)
         return first.astype(np.int64), second.astype(np.int64)
@@ -110,9 +108,7 @@ def separation_ratio(mean: Matrix, covariance: Matrix) -> float:
     i, j = np.triu_indices(len(mean), 1)
     spread = np.trace(covariance, axis1=1, axis2=2)
     distance = np.sum((mean[i] - mean[j]) ** 2, axis=1)
-    floor = max(
-        _SMALLEST_SPREAD * float(distance.max(initial=0.0)), _TINY
-    )  # groups of one row have no spread
+    floor = max(_SMALLEST_SPREAD * float(distance.max(initial=0.0)), TINY)  # groups of one row have no spread
     return float(np.median(distance / np.maximum(spread[i] + spread[j], floor)))
 
 
@@ -134,7 +130,7 @@ def learn_separability(
         A = problem.metric(multipliers)
         bound = max(bound, -problem.negative_dual(multipliers)[0])
         best = min(best, (problem.primal(A), A), key=lambda found: found[0])
-        gap = max(best[0] - bound, 0.0) / max(best[0], _TINY)
+        gap = max(best[0] - bound, 0.0) / max(best[0], TINY)
         trace.append(best[0], gap=gap)
         if gap <= tol:
             raise StopIteration

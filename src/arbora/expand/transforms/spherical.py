@@ -21,9 +21,9 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.arrays import TINY, Matrix
 from arbora.core.monitor import Monitor, Progress
 from arbora.expand.transforms.base import (
     Labelled,
@@ -35,10 +35,8 @@ from arbora.expand.transforms.base import (
     warn_unless_converged,
 )
 
-Matrix = NDArray[Any]
 GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)
 _STEPS = 20  # of L-BFGS between two updates of the mean directions
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 def unit(Z: Matrix) -> tuple[Matrix, Matrix]:
@@ -105,7 +103,7 @@ def learn_spherical(
         found = lbfgs(problem.negative, L, mu, max_iter=_STEPS)
         value = -found.value
         L = found.x.reshape(width, width)
-        last = monitor.record(value, change=abs(value - before) / max(abs(value), _TINY))
+        last = monitor.record(value, change=abs(value - before) / max(abs(value), TINY))
         before = value
     return Learned(L, monitor.trace, np.nan, monitor.n_iter, monitor.converged)
 

@@ -20,15 +20,13 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from arbora.arrays import TINY, Matrix
 from arbora.expand.groups import group_moments
 from arbora.expand.transforms.base import Labelled, Learned, MetricTransform, solved, strength_of
 
-Matrix = NDArray[Any]
 SHRINKAGES = (0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 def whitening(within: Matrix, shrinkage: float) -> Matrix:
@@ -43,7 +41,7 @@ def whitening(within: Matrix, shrinkage: float) -> Matrix:
     """
     width = len(within)
     level = float(np.trace(within)) / width
-    if level <= _TINY:  # no group has two different rows: nothing is known of the spread
+    if level <= TINY:  # no group has two different rows: nothing is known of the spread
         return np.eye(width)
     values, vectors = np.linalg.eigh((1 - shrinkage) * within + shrinkage * level * np.eye(width))
     values = np.maximum(values, np.finfo(np.float64).eps * values[-1])

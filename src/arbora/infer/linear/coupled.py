@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine
 from arbora.core.estimator import warn_caller
@@ -90,12 +90,12 @@ _FINE = 0.02  # if the tolerance is at most this: a coarse solution that never m
 class Multipliers(NamedTuple):
     """Non-zero multipliers of a block, each with the sign of its pair (a * y), sorted by row."""
 
-    rows: NDArray[Any]
-    columns: NDArray[Any]
-    values: NDArray[Any]
+    rows: Matrix
+    columns: Matrix
+    values: Matrix
 
 
-def multipliers_of_rows(multipliers: Multipliers, ids: NDArray[np.int64]) -> Multipliers:
+def multipliers_of_rows(multipliers: Multipliers, ids: Ints) -> Multipliers:
     """Keep the multipliers of some sorted rows, which get the numbers 0, 1, ...
 
     Examples
@@ -116,7 +116,7 @@ class Visit(NamedTuple):
     """The result of a visit of a block: multipliers, and the loss, regulariser and gap estimated on the way."""
 
     multipliers: Multipliers
-    candidates: NDArray[np.int64]  # rows with a multiplier, or a pair that may get one soon
+    candidates: Ints  # rows with a multiplier, or a pair that may get one soon
     estimates: tuple[float, float, float]
 
 
@@ -137,8 +137,8 @@ class CoupledState:
     """Multipliers and candidates of every block, the shared parts, and what decides about the next round."""
 
     multipliers: list[Multipliers]
-    candidates: list[NDArray[np.int64]]
-    shared: NDArray[Any]
+    candidates: list[Ints]
+    shared: Matrix
     gap_ratio: float = (
         0.4  # ratio of certified to estimated gap: a visit closes much of the gap that it meets
     )
@@ -306,11 +306,11 @@ def update_shared(
     wave: Sequence[int],
     old: Sequence[Multipliers],
     new: Sequence[Multipliers],
-    shared: NDArray[Any],
+    shared: Matrix,
 ) -> None:
     """Add the changes of the blocks of a wave to the shared parts, in the order of the blocks."""
 
-    def change(move: Move) -> tuple[NDArray[Any], ...]:
+    def change(move: Move) -> tuple[Matrix, ...]:
         k, before, after = move
         moved = before.rows.size and layout.seen[k].size
         triples = subtract_triples(*after, *before) if moved else tuple(after)
@@ -353,9 +353,7 @@ def _batches(moves: Sequence[Move], sharing: Sequence[Sharing], most: int) -> It
         yield batch
 
 
-def gathers(
-    rows: LinearRows, changed: NDArray[np.int64], group: NDArray[np.int64], shape: tuple[int, ...]
-) -> bool:
+def gathers(rows: LinearRows, changed: Ints, group: Ints, shape: tuple[int, ...]) -> bool:
     """Whether it is cheaper to gather the changes in a dense matrix, a row for each group, first.
 
     Parameters
@@ -372,9 +370,7 @@ def gathers(
     return bool(each + _DENSE_WORK * n_parts * n_groups * rows.n_features < n_parts * once)
 
 
-def gathered(
-    rows: LinearRows, triples: Sequence[NDArray[Any]], group: NDArray[np.int64], n_groups: int
-) -> NDArray[Any]:
+def gathered(rows: LinearRows, triples: Sequence[Matrix], group: Ints, n_groups: int) -> Matrix:
     """Return the sum of the changed rows for each group, times their changes: n_groups x (n_features + 1).
 
     A loop over all groups compiles to SIMD instructions, and is faster than one over the entries of a row if an
@@ -406,12 +402,11 @@ _ACTIVE_WORK = (
 )
 _LARGEST_GAP_RATIO = 8.0  # largest assumed ratio of certified to estimated gap
 _NARROW_TOL = 0.01  # of rounds over the rows with given multipliers
-_TINY = float(np.finfo(np.float64).tiny)
 SCALES = (1.0, 1.0025, 1.005, 1.01, 1.015, 1.02, 1.03, 1.05)
 
-Costs = Callable[[range, NDArray[np.int64]], NDArray[Any]]
-Weights = Callable[[range], NDArray[Any]]
-Take = Callable[[int, NDArray[Any]], None]
+Costs = Callable[[range, Ints], Matrix]
+Weights = Callable[[range], Matrix]
+Take = Callable[[int, Matrix], None]
 
 
 class Certificate(NamedTuple):
@@ -434,7 +429,7 @@ class CoupledSolution(NamedTuple):
     """Multipliers of all blocks, shared parts, certificate and history."""
 
     multipliers: list[Multipliers]
-    shared: NDArray[Any]  # n_shared x (n_features + 1), bias last
+    shared: Matrix  # n_shared x (n_features + 1), bias last
     certificate: Certificate
     trace: Trace  # one row per round; `all_rows` is 0 for rounds over the candidates
     converged: bool
@@ -497,8 +492,8 @@ class CoupledSolver:
         self.sharing = [group_classes(mix, dtype) for mix in layout.mix]
 
     def _block_arrays(
-        self, k: int, view: RowView, multipliers: Multipliers, shared: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        self, k: int, view: RowView, multipliers: Multipliers, shared: Matrix
+    ) -> tuple[Matrix, Matrix, Matrix]:
         """Return costs, dense multipliers and weights of a block, on the rows and features of a view.
 
         The view must contain every row that has a multiplier.
@@ -517,9 +512,7 @@ class CoupledSolver:
             add_parts(shared, layout.seen[k], *self.sharing[k], view.features, W)
         return cost, A, W
 
-    def _add_pairs(
-        self, view: RowView, cost: NDArray[Any], A: NDArray[Any], K: NDArray[Any], W: NDArray[Any]
-    ) -> None:
+    def _add_pairs(self, view: RowView, cost: Matrix, A: Matrix, K: Matrix, W: Matrix) -> None:
         """Add the contribution of the multipliers A of a block to its weights."""
         if self.loss == "logistic":  # all pairs have a multiplier, and the view has all rows
             E = np.empty_like(A)
@@ -529,7 +522,7 @@ class CoupledSolver:
             add_rows(*view.rows[:3], view.rows.bias, view.rows.dense, cost, A, K, W)
 
     @cached_property
-    def _columns(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def _columns(self) -> tuple[Matrix, Matrix, Matrix]:
         """Return the rows in CSC format."""
         shape = self.rows.n_samples, self.rows.n_features
         columns = sp.csr_array((self.rows.data, self.rows.indices, self.rows.indptr), shape=shape).tocsc()
@@ -546,12 +539,12 @@ class CoupledSolver:
         V = np.ascontiguousarray(self.offset(self.layout.blocks[k]), self.rows.dtype)
         return float(dot_rows(*self.rows[:3], self.rows.bias, *multipliers, V)) / 2
 
-    def weights(self, k: int, solution: CoupledSolution) -> NDArray[Any]:
+    def weights(self, k: int, solution: CoupledSolution) -> Matrix:
         """Return the weights (n_features + 1, n_block) of block k, bias last."""
         W = self._block_arrays(k, self.everything, solution.multipliers[k], solution.shared)[2]
         return np.asarray(W * self.rows.dtype.type(solution.certificate.scale))
 
-    def parts(self, k: int, solution: CoupledSolution) -> NDArray[Any]:
+    def parts(self, k: int, solution: CoupledSolution) -> Matrix:
         """Return the parts (n_owned, n_features + 1) that only block k sees, bias last."""
         block, dtype = self.layout.blocks[k], self.rows.dtype
         cost = np.ascontiguousarray(self.costs(block, self.everything.ids), dtype)
@@ -564,10 +557,10 @@ class CoupledSolver:
     def _visit(
         self,
         k: int,
-        K: NDArray[Any],
+        K: Matrix,
         view: RowView,
         multipliers: Multipliers,
-        shared: NDArray[Any],
+        shared: Matrix,
         seed: list[int],
         idle: float,
     ) -> Visit:
@@ -606,7 +599,7 @@ class CoupledSolver:
         return Visit(found, view.ids[may_move], estimates)
 
     def _update_shared(
-        self, wave: Sequence[int], old: list[Multipliers], new: list[Multipliers], shared: NDArray[Any]
+        self, wave: Sequence[int], old: list[Multipliers], new: list[Multipliers], shared: Matrix
     ) -> None:
         """Add the changes of the blocks of a wave to the shared parts."""
         update_shared(self.rows, self.layout, self.sharing, self.engine, wave, old, new, shared)
@@ -624,7 +617,7 @@ class CoupledSolver:
         rng = np.random.default_rng([settings.seed, settings.iteration])
         return [int(w) for w in rng.permutation(len(self.layout.waves))]
 
-    def _round(self, pieces: RoundPieces, state: CoupledState, full: bool, seed: int) -> NDArray[np.float64]:
+    def _round(self, pieces: RoundPieces, state: CoupledState, full: bool, seed: int) -> Array:
         """Visit every block once; return the estimated loss, regulariser and gap."""
         settings = self._settings(state, seed)
         waves = [self.layout.waves[w] for w in self._waves(settings)]
@@ -635,18 +628,18 @@ class CoupledSolver:
 
     def _wave(
         self,
-        blocks: NDArray[np.int64],
-        couplings: list[NDArray[Any]],
+        blocks: Ints,
+        couplings: list[Matrix],
         pieces: RoundPieces,
         state: CoupledState,
         full: bool,
         settings: RoundSettings,
         first: int = 0,
-    ) -> NDArray[np.float64]:
+    ) -> Array:
         """Visit the blocks of a wave and update the shared parts; `first` is the number of block 0 in all shards."""
         seed, iteration, idle = settings
 
-        def visit(item: tuple[int, NDArray[Any]]) -> Visit:
+        def visit(item: tuple[int, Matrix]) -> Visit:
             k, K = item
             done = pieces.load(k, iteration)
             if done is None:
@@ -680,15 +673,15 @@ class CoupledSolver:
         self._update_shared(range(len(empty)), empty, state.multipliers, state.shared)
 
     @property
-    def _scales(self) -> NDArray[Any]:
+    def _scales(self) -> Matrix:
         smooth_or_offset = self.loss != "hinge" or self.offset is not None
         return np.array(SCALES[:1] if smooth_or_offset else SCALES, self.rows.dtype)
 
-    def _certify_blocks(self, state: CoupledState, take: Take | None = None) -> list[NDArray[np.float64]]:
+    def _certify_blocks(self, state: CoupledState, take: Take | None = None) -> list[Array]:
         """Return the regulariser, the gap, and the losses at all scales, of every block."""
         scales, code, bias = self._scales, LOSSES[self.loss], self.rows.bias
 
-        def certify_one(k: int) -> NDArray[np.float64]:
+        def certify_one(k: int) -> Array:
             losses = np.zeros(len(scales))
             cost, A, W = self._block_arrays(k, self.everything, state.multipliers[k], state.shared)
             if self.loss == "logistic":
@@ -703,7 +696,7 @@ class CoupledSolver:
 
         return list(self.engine.map(certify_one, range(len(self.layout.blocks))))
 
-    def _best_scale(self, blocks: list[NDArray[np.float64]]) -> Certificate:
+    def _best_scale(self, blocks: list[Array]) -> Certificate:
         """Add up the blocks and choose the best scale."""
         scales, (norm, gap, *losses) = self._scales, np.sum(blocks, axis=0)
         objectives = scales.astype(np.float64) ** 2 * norm + losses
@@ -794,7 +787,7 @@ class CoupledSolver:
                 certificate = self.certify(state, take)
                 estimate, gap, objective = gap, certificate.gap, certificate.objective
                 if full:  # a far too optimistic estimate delays the next certificate
-                    ratio = max(state.gap_ratio, gap / max(estimate, _TINY))
+                    ratio = max(state.gap_ratio, gap / max(estimate, TINY))
                     state.gap_ratio = min(_LARGEST_GAP_RATIO, ratio)
             state.add_round(float(objective), float(gap), full, certificate is not None)
             done = monitor.record(

@@ -17,11 +17,11 @@ all pairs have a multiplier; the rows that hold most of the gap are swept alone 
 from __future__ import annotations
 
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.infer.linear.coupled import Multipliers
 from arbora.infer.linear.rows import (
     MOST_ACTIVE_SWEEPS,
@@ -41,7 +41,6 @@ _NEARLY = (
     0.1  # relative gap from which on passes list the pairs that can move; sweeps make larger steps before
 )
 _ENOUGH = {"hinge": 0.2, "squared_hinge": 0.05}  # active sweeps end at this share of the block's mean gap
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class BlockSolution(NamedTuple):
@@ -50,15 +49,15 @@ class BlockSolution(NamedTuple):
     The history is a plain array: the histories of all blocks are added up, and saved in checkpoints.
     """
 
-    weights: NDArray[Any]
+    weights: Matrix
     multipliers: Multipliers
-    objectives: NDArray[np.float64]
-    gaps: NDArray[np.float64]
-    history: NDArray[np.float64]  # n_iter x (objective, gap, seconds)
+    objectives: Array
+    gaps: Array
+    history: Array  # n_iter x (objective, gap, seconds)
     converged: bool
 
 
-def _check_problem(rows: LinearRows, cost: NDArray[Any], loss: str, max_iter: int) -> None:
+def _check_problem(rows: LinearRows, cost: Matrix, loss: str, max_iter: int) -> None:
     """Check the arguments: the kernels do not, and would read out of bounds."""
     if loss not in LOSSES:
         raise ValueError(f"loss={loss!r} is not known: choose one of {', '.join(map(repr, LOSSES))}.")
@@ -70,7 +69,7 @@ def _check_problem(rows: LinearRows, cost: NDArray[Any], loss: str, max_iter: in
         raise ValueError(f"max_iter={max_iter}: it must be at least 1.")
 
 
-def _half_squares(weights: NDArray[Any]) -> NDArray[np.float64]:
+def _half_squares(weights: Matrix) -> Array:
     """Return the regulariser of each class, in double precision."""
     return np.asarray(np.einsum("jb,jb->b", weights, weights, dtype=np.float64) / 2)
 
@@ -78,7 +77,7 @@ def _half_squares(weights: NDArray[Any]) -> NDArray[np.float64]:
 class _Block:
     """A block in training: weights and multipliers, lists of the pairs that can move, certificate and history."""
 
-    def __init__(self, rows: LinearRows, cost: NDArray[Any], loss: str, tol: float, max_iter: int, seed: int):
+    def __init__(self, rows: LinearRows, cost: Matrix, loss: str, tol: float, max_iter: int, seed: int):
         self.rows, self.loss, self.tol, self.max_iter, self.seed = rows, loss, tol, max_iter, seed
         self.cost = np.ascontiguousarray(cost, dtype=rows.dtype)
         n_rows, self.n_block = self.cost.shape
@@ -95,7 +94,7 @@ class _Block:
         """Whether no sweep is left."""
         return len(self.history) >= self.max_iter
 
-    def sweep(self, order: NDArray[np.int64]) -> tuple[float, float]:
+    def sweep(self, order: Ints) -> tuple[float, float]:
         """Visit some rows; return the estimated objective and gap, as they were when visited."""
         raise NotImplementedError
 
@@ -141,7 +140,7 @@ class _Block:
                 if gap <= self.tol * objective or self.is_last:
                     return gap <= self.tol * objective
                 if not listed:
-                    self.gap_ratio = max(1.0, gap / max(estimate, _TINY))
+                    self.gap_ratio = max(1.0, gap / max(estimate, TINY))
             few = 0 < self.n_active.sum() <= self.full_work  # their sweeps are cheap
             listed = bool(few) and gap <= _NEARLY * objective
             self.polish(gap)
@@ -150,12 +149,12 @@ class _Block:
 class _HingeBlock(_Block):
     """A block with a hinge loss: `sweep` and `certify` list the pairs that can move, `polish` sweeps over these."""
 
-    def __init__(self, rows: LinearRows, cost: NDArray[Any], loss: str, tol: float, max_iter: int, seed: int):
+    def __init__(self, rows: LinearRows, cost: Matrix, loss: str, tol: float, max_iter: int, seed: int):
         super().__init__(rows, cost, loss, tol, max_iter, seed)
         self.active = np.empty((self.n_block, rows.n_samples), np.int32)
         self.scratch = np.empty(rows.n_features + 1, rows.dtype)
 
-    def sweep(self, order: NDArray[np.int64]) -> tuple[float, float]:
+    def sweep(self, order: Ints) -> tuple[float, float]:
         loss, norm, gap = sweep_block(
             *self.rows[:4], self.cost, LOSSES[self.loss], self.rows.bias, self.weights, self.multipliers,
             order, self.active, self.n_active,
@@ -185,12 +184,12 @@ class _HingeBlock(_Block):
 class _LogisticBlock(_Block):
     """A block with the logistic loss: no multiplier is at a bound, and `polish` sweeps over the rows with the gap."""
 
-    def __init__(self, rows: LinearRows, cost: NDArray[Any], loss: str, tol: float, max_iter: int, seed: int):
+    def __init__(self, rows: LinearRows, cost: Matrix, loss: str, tol: float, max_iter: int, seed: int):
         super().__init__(rows, cost, loss, tol, max_iter, seed)
         self.sweeps = LogisticSweeps(rows, self.cost, None, self.weights, self.multipliers)
         self.idle = -1.0
 
-    def sweep(self, order: NDArray[np.int64]) -> tuple[float, float]:
+    def sweep(self, order: Ints) -> tuple[float, float]:
         loss, norm, gap = self.sweeps.over_rows(order, self.idle)
         self.idle = idle_gap(gap, loss + norm, self.cost.size, self.cost.dtype)
         return loss + norm, gap
@@ -208,7 +207,7 @@ class _LogisticBlock(_Block):
 
 def solve_block(
     rows: LinearRows,
-    cost: NDArray[Any],
+    cost: Matrix,
     *,
     loss: str = "hinge",
     tol: float = 1e-3,

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.infer.linear.rows import class_blocks
 
 TOGETHER = 2  # blocks of a wave that may change the same part, if there are more than _FEW_BLOCKS blocks;
@@ -35,23 +35,23 @@ class Layout(NamedTuple):
     """Blocks of classes, their local and shared parts, and the waves."""
 
     blocks: list[range]
-    owned: list[NDArray[np.int64]]  # local parts of each block: rows of the factor
-    shares: list[NDArray[np.float64]]  # their shares, len(owned) x n_block
-    local: list[NDArray[np.float64]]  # n_block x n_block: shares' shares
-    seen: list[NDArray[np.int64]]  # shared parts of each block: positions in `shared`
-    mix: list[NDArray[np.float64]]  # their shares, len(seen) x n_block
-    shared: NDArray[np.int64]  # rows of the factor that are shared
-    waves: list[NDArray[np.int64]]
+    owned: list[Ints]  # local parts of each block: rows of the factor
+    shares: list[Array]  # their shares, len(owned) x n_block
+    local: list[Array]  # n_block x n_block: shares' shares
+    seen: list[Ints]  # shared parts of each block: positions in `shared`
+    mix: list[Array]  # their shares, len(seen) x n_block
+    shared: Ints  # rows of the factor that are shared
+    waves: list[Ints]
 
 
 class Sharing(NamedTuple):
     """Shares of the classes of a block in the shared parts that it sees; classes with equal shares form a group."""
 
-    mix: NDArray[Any]  # len(seen) x n_groups
-    group: NDArray[np.int64]  # of each class
+    mix: Matrix  # len(seen) x n_groups
+    group: Ints  # of each class
 
 
-def group_classes(mix: NDArray[Any], dtype: Any) -> Sharing:
+def group_classes(mix: Matrix, dtype: Any) -> Sharing:
     """Group the classes of a block by their shares in the shared parts: in a tree, by the node that they are below.
 
     Examples
@@ -99,9 +99,7 @@ def lay_out(factor: sp.csc_array, together: int = 1) -> Layout:
     return Layout(blocks, owned, shares, [s.T @ s for s in shares], seen, mix, shared, waves)
 
 
-def _count_waves(
-    n_seeing: NDArray[np.int64], by_block: list[tuple[NDArray[np.int64], NDArray[np.float64]]], together: int
-) -> int:
+def _count_waves(n_seeing: Ints, by_block: list[tuple[Ints, Array]], together: int) -> int:
     """Return the number of waves: a power of two with little growth, or what the most shared part needs."""
     enough, n_waves = -(-int(n_seeing.max()) // together), 1
     squares = [shares**2 for _, shares in by_block]
@@ -117,7 +115,7 @@ def _count_waves(
     return enough
 
 
-def _block_shares(columns: sp.csc_array, block: range) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _block_shares(columns: sp.csc_array, block: range) -> tuple[Ints, Array]:
     """Return the parts of the classes of a block, and their shares."""
     first, stop = columns.indptr[block.start], columns.indptr[block.stop]
     rows = columns.indices[first:stop]
@@ -128,14 +126,12 @@ def _block_shares(columns: sp.csc_array, block: range) -> tuple[NDArray[np.int64
     return parts.astype(np.int64), shares
 
 
-def times_seen(layout: Layout, wave: NDArray[np.int64]) -> NDArray[np.int64]:
+def times_seen(layout: Layout, wave: Ints) -> Ints:
     """Count, for each shared part, the blocks of a wave that see it."""
     return np.bincount(np.concatenate([layout.seen[k] for k in wave]), minlength=len(layout.shared))
 
 
-def coupling_of_wave(
-    layout: Layout, wave: NDArray[np.int64], times: NDArray[np.int64] | None = None
-) -> list[NDArray[Any]]:
+def coupling_of_wave(layout: Layout, wave: Ints, times: Ints | None = None) -> list[Matrix]:
     """Return the matrices K of the blocks of a wave; a shared part counts once for each block of the wave with it.
 
     `times` counts these blocks if there are more than those of this layout.

@@ -9,9 +9,8 @@ of the rows have one for some of the 32 classes of a block. `flat_block` therefo
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ids = NDArray[np.int64]
+from arbora.arrays import Ints
 
 _FEWEST = 512  # rows of a sample
 _FEW_ROWS = 2_048  # up to this number all rows are used
@@ -19,7 +18,7 @@ _SHARE = 16  # a sample has at least one row in this many
 _MOST = 0.5  # with this share of all rows near, all rows are used
 
 
-def nearest_rows(special: Ids, n_rows: int, seed: list[int]) -> Ids:
+def nearest_rows(special: Ints, n_rows: int, seed: list[int]) -> Ints:
     """Return the rows to train a block on: the `special` ones (positives of its classes) and a sample of all rows.
 
     Up to 2,048 rows are all returned.

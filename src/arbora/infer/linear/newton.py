@@ -31,9 +31,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from arbora.arrays import Array, Matrix
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine
@@ -47,8 +47,6 @@ from arbora.infer.newton_cg import Expansion, Map, newton_cg
 MAX_FEATURES, MAX_CLASSES = 1000, 1000
 MAX_NUMBERS = 2**26  # entries of X plus pairs of rows and classes
 _CHUNK = 1024  # rows whose scores fit into the cache
-
-Array = NDArray[np.float64]
 
 
 class Point(NamedTuple):
@@ -64,7 +62,7 @@ class NewtonSolution(NamedTuple):
     """Multipliers summed over the rows, shared parts, certificate, and history."""
 
     multipliers: Array  # (n_features + 1) x n_classes: U, with W = offset + U F'F
-    shared: NDArray[Any]  # n_shared x (n_features + 1), bias last
+    shared: Matrix  # n_shared x (n_features + 1), bias last
     certificate: Certificate
     trace: Trace
     converged: bool
@@ -144,13 +142,13 @@ class CoupledNewton:
         n = rows.n_samples
         self.chunks = [slice(first, min(first + _CHUNK, n)) for first in range(0, n, _CHUNK)]
 
-    def weights(self, k: int, solution: NewtonSolution) -> NDArray[Any]:
+    def weights(self, k: int, solution: NewtonSolution) -> Matrix:
         """Weights (n_features + 1, n_block) of block k, bias last."""
         block = self.layout.blocks[k]
         W = (self.factor.T @ (self.factor[:, block.start : block.stop])).T @ solution.multipliers.T
         return np.asarray(W.T + self._offset(block), self.rows.dtype)
 
-    def parts(self, k: int, solution: NewtonSolution) -> NDArray[Any]:
+    def parts(self, k: int, solution: NewtonSolution) -> Matrix:
         """Parts (n_owned, n_features + 1) that block k owns, bias last."""
         block = self.layout.blocks[k]
         own = self.layout.shares[k] @ solution.multipliers[:, block.start : block.stop].T

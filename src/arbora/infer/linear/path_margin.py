@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from arbora.arrays import TINY, Matrix
 from arbora.core.chunks import split
 from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
@@ -27,20 +27,19 @@ _LISTED_ENOUGH = 0.2  # sweeps over the listed classes end when their gap is thi
 _FIRST_SHARE = 0.3  # assumed ratio of the gap after a sweep to its estimate, until a certificate measures it
 _PARTS_AT_ONCE = 256  # columns of the weights that are computed from the multipliers at a time
 _ROUNDINGS = 4  # error of a score in units in the last place
-_TINY = np.finfo(np.float64).tiny
 
 
 class PathState(NamedTuple):
     """Weights of the parts, and their multipliers."""
 
-    weights: NDArray[Any]  # (n_features + 1) x n_parts
+    weights: Matrix  # (n_features + 1) x n_parts
     masses: Masses
 
 
 class PathSolution(NamedTuple):
     """Weights of the parts, bias last, multipliers, certificate and history."""
 
-    weights: NDArray[Any]  # (n_features + 1) x n_parts
+    weights: Matrix  # (n_features + 1) x n_parts
     masses: Masses
     objective: float
     gap: float  # absolute duality gap
@@ -69,12 +68,12 @@ def start(rows: LinearRows, n_parts: int, choices: Choices) -> PathState:
     return PathState(np.zeros((rows.n_features + 1, n_parts), rows.dtype), masses)
 
 
-def csr_arrays(rows: LinearRows) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def csr_arrays(rows: LinearRows) -> tuple[Matrix, Matrix, Matrix]:
     """Return the CSR arrays of the rows with 64-bit pointers, so that the kernels are compiled once."""
     return rows.indptr.astype(np.int64, copy=False), rows.indices, rows.data
 
 
-def weights_of(rows: LinearRows, P: sp.csr_array, choices: Choices, masses: Masses) -> NDArray[Any]:
+def weights_of(rows: LinearRows, P: sp.csr_array, choices: Choices, masses: Masses) -> Matrix:
     """Compute the weights of the multipliers in double precision: sum_ty m_ty (P_r - P_y)' x_i."""
     listed = np.arange(masses.classes.shape[1]) < masses.count[:, None]
     listed[:, 0] = False
@@ -122,7 +121,7 @@ def certify(
     return weights, loss, gap
 
 
-def half_square(weights: NDArray[Any]) -> float:
+def half_square(weights: Matrix) -> float:
     """Return the regulariser, in double precision."""
     return float(np.einsum("ja,ja->", weights, weights, dtype=np.float64) / 2)
 
@@ -181,6 +180,6 @@ def solve_paths(
             estimate = gap
             weights, loss, gap = certify(rows, P, paths, choices, state.masses)
             state, objective = PathState(weights, state.masses), loss + half_square(weights)
-            share = gap / max(estimate, _TINY)
+            share = gap / max(estimate, TINY)
         done = monitor.record(objective, gap=gap, certified=certified, converged=gap <= tol * objective)
     return PathSolution(*state, objective, gap, monitor.trace, monitor.converged)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from arbora.arrays import Ints, Matrix
 from arbora.kernels.linear.logistic import sweep_logistic
 from arbora.kernels.triples import take_rows
 
@@ -51,7 +51,7 @@ def class_blocks(n_classes: int) -> list[range]:
     return [range(first, stop) for first, stop in pairwise(bounds)]
 
 
-def visiting_order(n_rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def visiting_order(n_rows: int, rng: np.random.Generator) -> Ints:
     """Return a random order of the rows; many rows in runs of neighbours, which are read twice as fast.
 
     Examples
@@ -72,10 +72,10 @@ def visiting_order(n_rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
 class LinearRows(NamedTuple):
     """Rows prepared for all blocks: CSR arrays, squared norms with the bias feature, and the value of the bias."""
 
-    indptr: NDArray[Any]
-    indices: NDArray[Any]
-    data: NDArray[Any]
-    norm2: NDArray[Any]
+    indptr: Matrix
+    indices: Matrix
+    data: Matrix
+    norm2: Matrix
     bias: Any
     dense: bool
     n_features: int
@@ -131,8 +131,8 @@ _FEW_FEATURES = 4096  # the weights of a block for these fit into the cache
 class RowView(NamedTuple):
     """Some rows, with the features that occur in them."""
 
-    ids: NDArray[np.int64]
-    features: NDArray[np.int64]  # the last one is the bias
+    ids: Ints
+    features: Ints  # the last one is the bias
     rows: LinearRows
 
 
@@ -171,7 +171,7 @@ def view_by_frequency(rows: LinearRows) -> RowView:
     return RowView(np.arange(rows.n_samples), np.append(features, rows.n_features), view)
 
 
-def view_some(rows: LinearRows, ids: NDArray[np.int64]) -> RowView:
+def view_some(rows: LinearRows, ids: Ints) -> RowView:
     """Copy some rows and renumber the features that occur in them."""
     if rows.dense:
         width = rows.n_features
@@ -219,16 +219,14 @@ class LogisticSweeps:
     W : ndarray of shape (n_features + 1, n_block)
     """
 
-    def __init__(
-        self, rows: LinearRows, cost: NDArray[Any], K: NDArray[Any] | None, W: NDArray[Any], A: NDArray[Any]
-    ) -> None:
+    def __init__(self, rows: LinearRows, cost: Matrix, K: Matrix | None, W: Matrix, A: Matrix) -> None:
         self._arrays = *rows[:4], cost, rows.bias, K, W, A
         self._gaps, self._order = np.zeros(rows.n_samples, rows.dtype), np.empty(0, np.int64)
 
-    def _sweep(self, order: NDArray[np.int64], idle: float) -> tuple[float, float, float]:
+    def _sweep(self, order: Ints, idle: float) -> tuple[float, float, float]:
         return sweep_logistic(*self._arrays, order, self._gaps.dtype.type(idle), self._gaps)  # type: ignore[no-any-return]
 
-    def over_rows(self, order: NDArray[np.int64], idle: float) -> tuple[float, float, float]:
+    def over_rows(self, order: Ints, idle: float) -> tuple[float, float, float]:
         """Sweep over the given rows; pairs with a gap of at most `idle` are skipped.
 
         Returns loss, regulariser and gap, summed over pairs as they were when visited.

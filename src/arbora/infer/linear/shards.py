@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.core.trace import Trace
 from arbora.infer.linear.coupled import (
@@ -57,16 +58,16 @@ class ShardLayout(NamedTuple):
 
     layout: Layout  # of its own blocks; its shared parts are those that they see
     first: int  # number of its first block among all
-    crossing: NDArray[np.int64]  # those of its shared parts that other shards see too ...
-    ids: NDArray[np.int64]  # ... and their numbers among all crossing parts, sorted
+    crossing: Ints  # those of its shared parts that other shards see too ...
+    ids: Ints  # ... and their numbers among all crossing parts, sorted
 
 
 class SharedChange(NamedTuple):
     """A change of crossing parts."""
 
-    ids: NDArray[np.int64]  # sorted
+    ids: Ints  # sorted
     features: NDArray[np.int32]  # that changed, sorted
-    values: NDArray[Any]  # len(ids) x len(features)
+    values: Matrix  # len(ids) x len(features)
 
 
 def cut_layout(layout: Layout, runs: Sequence[range]) -> list[ShardLayout]:
@@ -149,7 +150,7 @@ class CoupledShard(CoupledSolver):
         wave: Sequence[int],
         old: list[Multipliers],
         new: list[Multipliers],
-        shared: NDArray[Any],
+        shared: Matrix,
     ) -> None:
         """Update the parts of this shard; store the change of crossing parts, which stay unchanged, in `change`."""
         seen = np.unique(np.concatenate([self.layout.seen[k] for k in wave]))
@@ -179,8 +180,8 @@ class CoupledShard(CoupledSolver):
         return self.change
 
     def wave(
-        self, w: int, full: bool, settings: RoundSettings, change: SharedChange, times: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], SharedChange]:
+        self, w: int, full: bool, settings: RoundSettings, change: SharedChange, times: Ints
+    ) -> tuple[Array, SharedChange]:
         """Visit the blocks of a wave; `times` counts, by crossing part, the blocks of all shards that see it."""
         self._receive(change)
         blocks = self.layout.waves[w]
@@ -193,7 +194,7 @@ class CoupledShard(CoupledSolver):
         estimates = self._wave(blocks, couplings, pieces, self.now, full, settings, self.own.first)
         return estimates, self.change
 
-    def certify_own(self, change: SharedChange) -> list[NDArray[np.float64]]:
+    def certify_own(self, change: SharedChange) -> list[Array]:
         """Evaluate the blocks of this shard."""
         self._receive(change)
         return self._certify_blocks(self.now)
@@ -202,15 +203,15 @@ class CoupledShard(CoupledSolver):
         certificate = Certificate(scale, 0.0, 0.0)
         return CoupledSolution(self.now.multipliers, self.now.shared, certificate, Trace(), True)
 
-    def weights_of(self, k: int, scale: float) -> NDArray[Any]:
+    def weights_of(self, k: int, scale: float) -> Matrix:
         """Return the weights of block k of this shard."""
         return self.weights(k, self._solution(scale))
 
-    def parts_of(self, k: int) -> NDArray[Any]:
+    def parts_of(self, k: int) -> Matrix:
         """Return the parts that only block k of this shard sees."""
         return self.parts(k, self._solution())
 
-    def shared_of(self, p: int) -> NDArray[Any]:
+    def shared_of(self, p: int) -> Matrix:
         """Return shared part p of this shard."""
         return self.now.shared[p : p + 1]
 
@@ -295,7 +296,7 @@ class ShardedCoupledSolver(CoupledSolver):
         self.pending = add_changes(self.shards.step("begin", each=each))
         return CoupledState(Resident(), [], np.empty((0, 0)))
 
-    def _round(self, pieces: RoundPieces, state: CoupledState, full: bool, seed: int) -> NDArray[np.float64]:
+    def _round(self, pieces: RoundPieces, state: CoupledState, full: bool, seed: int) -> Array:
         if pieces.checkpoint is not None:
             raise ValueError("a checkpoint needs a solver in one process: shards save their own states.")
         settings, total = self._settings(state, seed), np.zeros(3)
@@ -323,17 +324,17 @@ class ShardedCoupledSolver(CoupledSolver):
         shard = next(s for s, run in enumerate(self.runs) if k in run)
         return shard, k - self.runs[shard].start
 
-    def weights(self, k: int, solution: CoupledSolution) -> NDArray[Any]:
+    def weights(self, k: int, solution: CoupledSolution) -> Matrix:
         """Return the weights (n_features + 1, n_block) of block k, bias last."""
         shard, local = self._home(k)
         return np.asarray(self.shards.ask(shard, "weights_of", local, solution.certificate.scale))
 
-    def parts(self, k: int, solution: CoupledSolution) -> NDArray[Any]:
+    def parts(self, k: int, solution: CoupledSolution) -> Matrix:
         """Return the parts (n_owned, n_features + 1) that only block k sees, bias last."""
         shard, local = self._home(k)
         return np.asarray(self.shards.ask(shard, "parts_of", local))
 
-    def shared_part(self, p: int) -> NDArray[Any]:
+    def shared_part(self, p: int) -> Matrix:
         """Return shared part p as a row (1, n_features + 1), bias last."""
         shard, local = self.home[p]
         return np.asarray(self.shards.ask(shard, "shared_of", local))

@@ -17,8 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from arbora.arrays import Array, Matrix
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine, SerialEngine
 from arbora.core.monitor import Monitor, Progress
@@ -55,16 +56,16 @@ class Adaptive(Protocol):
 class Chains(NamedTuple):
     """Draws and traces of several chains."""
 
-    draws: dict[str, NDArray[Any]]  # by name, of shape (n_chains, n_samples, ...)
+    draws: dict[str, Matrix]  # by name, of shape (n_chains, n_samples, ...)
     traces: list[Trace]  # one for each chain; warm-up included
-    means: dict[str, NDArray[np.float64]]  # over the draws of a chain, by name, of shape (n_chains, ...)
+    means: dict[str, Array]  # over the draws of a chain, by name, of shape (n_chains, ...)
 
 
 class Chain(NamedTuple):
     """Draws, means over the draws, and the trace of one chain."""
 
-    draws: dict[str, NDArray[Any]]
-    means: dict[str, NDArray[Any]]
+    draws: dict[str, Matrix]
+    means: dict[str, Matrix]
     trace: Trace
 
 
@@ -211,8 +212,8 @@ class _Run(NamedTuple):
 class _Seen(NamedTuple):
     """What a chain has kept so far: draws, and sums of what is averaged."""
 
-    draws: dict[str, list[NDArray[Any]]]
-    sums: dict[str, NDArray[np.float64]]
+    draws: dict[str, list[Matrix]]
+    sums: dict[str, Array]
 
 
 def _sample_chain(
@@ -244,7 +245,7 @@ def _sample_chain(
     return Chain(draws, means, monitor.trace)
 
 
-def _stacked(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def _stacked(values: Sequence[Matrix]) -> Matrix:
     """Stack arrays; pad them with zeros to a common shape."""
     if len({value.shape for value in values}) <= 1:
         return np.stack(values) if values else np.empty(0)
@@ -255,7 +256,7 @@ def _stacked(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return stacked
 
 
-def _stacked_by_name(chains: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+def _stacked_by_name(chains: Sequence[Mapping[str, Matrix]]) -> dict[str, Matrix]:
     return {name: _stacked([one[name] for one in chains]) for name in chains[0]}
 
 
@@ -298,7 +299,7 @@ def _nothing(state: Any) -> Mapping[str, ArrayLike]:
     return {}
 
 
-def _prefixed(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _prefixed(prefix: str, arrays: Mapping[str, Matrix]) -> dict[str, Matrix]:
     return {f"{prefix}-{key}": value for key, value in arrays.items()}
 
 
@@ -318,7 +319,7 @@ def _load(checkpoint: Checkpoint | None, number: int) -> Chain | None:
     if piece is None:
         return None
     trace = Trace.from_state({"columns": piece.meta["columns"], "values": piece.arrays["trace"]})
-    found: dict[str, dict[str, NDArray[Any]]] = {"draws": {}, "means": {}}
+    found: dict[str, dict[str, Matrix]] = {"draws": {}, "means": {}}
     for name, value in piece.arrays.items():
         kind, dash, key = name.partition("-")
         if dash:

@@ -29,14 +29,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 from scipy.stats import norm, rankdata
 
+from arbora.arrays import Array
 from arbora.infer.mcmc.chains import SamplerModel
-
-Floats = NDArray[np.float64]
 
 _FEWEST = 4  # draws of a chain: halves of fewer draws have no variance
 
@@ -44,13 +43,13 @@ _FEWEST = 4  # draws of a chain: halves of fewer draws have no variance
 class GewekeResult(NamedTuple):
     """Result of Geweke's test."""
 
-    location: Floats  # z-score of each statistic: difference between the two simulations
-    spread: Floats  # z-score of each statistic's distance from its median
-    effective_sample_size: Floats  # of each statistic in the successive simulation
+    location: Array  # z-score of each statistic: difference between the two simulations
+    spread: Array  # z-score of each statistic's distance from its median
+    effective_sample_size: Array  # of each statistic in the successive simulation
     p_value: float  # of the largest z-score, corrected for their number
 
 
-def rhat(draws: ArrayLike) -> Floats:
+def rhat(draws: ArrayLike) -> Array:
     """Rank-normalised split R-hat: 1 when the chains agree, above about 1.01 to 1.05 when they do not.
 
     Parameters
@@ -76,7 +75,7 @@ def rhat(draws: ArrayLike) -> Floats:
     return np.maximum(_basic_rhat(_normal_scores(halves)), _basic_rhat(_normal_scores(folded))).reshape(shape)
 
 
-def ess_bulk(draws: ArrayLike) -> Floats:
+def ess_bulk(draws: ArrayLike) -> Array:
     """Effective sample size for the middle of a distribution: means and medians.
 
     Parameters
@@ -101,7 +100,7 @@ def ess_bulk(draws: ArrayLike) -> Floats:
     return _basic_ess(_normal_scores(halves)).reshape(shape)
 
 
-def ess_tail(draws: ArrayLike) -> Floats:
+def ess_tail(draws: ArrayLike) -> Array:
     """Effective sample size for the tails: the smaller of those of the 5% and the 95% quantile.
 
     Parameters
@@ -250,7 +249,7 @@ def compare_simulations(independent: ArrayLike, chains: ArrayLike) -> GewekeResu
     return GewekeResult(scores[0], scores[1], _basic_ess(_halves(other)[0]), p_value)
 
 
-def _halves(draws: ArrayLike) -> tuple[Floats, tuple[int, ...]]:
+def _halves(draws: ArrayLike) -> tuple[Array, tuple[int, ...]]:
     """Split every chain in two: shape (2 n_chains, n_draws // 2, n_quantities); and the shape of the quantities."""
     x = np.asarray(draws, dtype=np.float64)
     if x.ndim < 2 or x.shape[1] < _FEWEST:
@@ -262,7 +261,7 @@ def _halves(draws: ArrayLike) -> tuple[Floats, tuple[int, ...]]:
     return np.concatenate([flat[:, :n_half], flat[:, -n_half:]]), x.shape[2:]
 
 
-def _normal_scores(x: Floats) -> Floats:
+def _normal_scores(x: Array) -> Array:
     """Replace values by normal scores of their ranks over the first two axes; NaN where one is not finite."""
     flat = x.reshape(-1, x.shape[-1])
     ranks = rankdata(flat, axis=0)
@@ -270,7 +269,7 @@ def _normal_scores(x: Floats) -> Floats:
     return np.where(np.isfinite(flat).all(axis=0), z, np.nan).reshape(x.shape)
 
 
-def _basic_rhat(x: Floats) -> Floats:
+def _basic_rhat(x: Array) -> Array:
     n = x.shape[1]
     within = x.var(axis=1, ddof=1).mean(axis=0)
     between = x.mean(axis=1).var(axis=0, ddof=1)
@@ -279,7 +278,7 @@ def _basic_rhat(x: Floats) -> Floats:
     return np.sqrt(np.where(np.isnan(within), np.nan, ratio))
 
 
-def _basic_ess(x: Floats) -> Floats:
+def _basic_ess(x: Array) -> Array:
     """Effective sample size of the mean of chains of shape (n_chains, n_draws, n_quantities)."""
     n_chains, n, _ = x.shape
     autocovariance = _autocovariance(x).mean(axis=0)
@@ -297,7 +296,7 @@ def _basic_ess(x: Floats) -> Floats:
     return np.where(np.isnan(total), np.nan, np.where(moves, n_all / sum_rho, n_all))
 
 
-def _autocovariance(x: Floats) -> Floats:
+def _autocovariance(x: Array) -> Array:
     """Biased autocovariance of each chain at all lags, by the fast Fourier transform along the second axis."""
     n = x.shape[1]
     centred = x - x.mean(axis=1, keepdims=True)

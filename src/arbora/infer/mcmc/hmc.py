@@ -20,10 +20,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-ValueAndGradient = Callable[[Floats], tuple[float, Floats]]
+from arbora.arrays import Array
+
+ValueAndGradient = Callable[[Array], tuple[float, Array]]
 
 _SHRINKAGE, _DELAY, _FORGETTING = 0.05, 10.0, 0.75  # gamma, t_0 and kappa of Hoffman and Gelman
 
@@ -41,7 +41,7 @@ class StepSize(NamedTuple):
 class Move(NamedTuple):
     """The result of a step of Hamiltonian Monte Carlo."""
 
-    position: Floats
+    position: Array
     acceptance: float  # acceptance probability of the end point
     accepted: bool
 
@@ -89,7 +89,7 @@ def update_step_size(step: StepSize, acceptance: float, target: float = 0.8) -> 
 
 
 def hamiltonian_step(
-    potential: ValueAndGradient, position: Floats, size: float, n_steps: int, rng: np.random.Generator
+    potential: ValueAndGradient, position: Array, size: float, n_steps: int, rng: np.random.Generator
 ) -> Move:
     """Take a step that leaves exp(-potential) invariant.
 

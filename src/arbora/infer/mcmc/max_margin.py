@@ -37,11 +37,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from arbora.arrays import Array, Ints
 
 _LARGEST = (
     1e14  # of 1 / lambda: above it the Cholesky factor has no correct digit. Its probability is below 1e-7.
@@ -59,11 +57,11 @@ class Margin(NamedTuple):
 class GaussianTerms(NamedTuple):
     """Terms of the rows in the conditional of one projection: weights of x x', and factors of x."""
 
-    weight: Floats
-    linear: Floats
+    weight: Array
+    linear: Array
 
 
-def hinge_losses(scores: Floats, labels: Ints, width: float) -> Floats:
+def hinge_losses(scores: Array, labels: Ints, width: float) -> Array:
     """Return the loss of each row against its most violated competitor.
 
     Parameters
@@ -89,11 +87,11 @@ def hinge_losses(scores: Floats, labels: Ints, width: float) -> Floats:
     every = np.arange(len(scores))
     own, others = scores[every, labels], scores.copy()
     others[every, labels] = -np.inf
-    losses: Floats = np.maximum(0.0, width + others.max(axis=1) - own)
+    losses: Array = np.maximum(0.0, width + others.max(axis=1) - own)
     return losses
 
 
-def all_hinge_losses(scores: Floats, width: float) -> Floats:
+def all_hinge_losses(scores: Array, width: float) -> Array:
     """Return the loss of each row for each label it could have, of the shape of the scores.
 
     Examples
@@ -114,7 +112,7 @@ def all_hinge_losses(scores: Floats, width: float) -> Floats:
     return np.maximum(0.0, width + competitor - scores)
 
 
-def draw_inverse_lambda(u: Floats, rng: np.random.Generator) -> Floats:
+def draw_inverse_lambda(u: Array, rng: np.random.Generator) -> Array:
     """Draw 1 / lambda, inverse Gaussian with mean 1 / u and shape 1, for u = c |z| >= 0.
 
     The method of Michael, Schucany and Haas (1976), written so that it is stable for all u; at u = 0, lambda has the
@@ -137,7 +135,7 @@ def draw_inverse_lambda(u: Floats, rng: np.random.Generator) -> Floats:
 
 
 def gaussian_terms(
-    scores: Floats, labels: Ints, k: int, margin: Margin, rng: np.random.Generator
+    scores: Array, labels: Ints, k: int, margin: Margin, rng: np.random.Generator
 ) -> GaussianTerms:
     """Draw lambda for the conditional of projection k; return the terms of the rows in its Gaussian.
 
@@ -170,7 +168,7 @@ def gaussian_terms(
     return GaussianTerms(c * c * inverse, np.where(mine, linear, -linear))
 
 
-def draw_gaussian(precision: Floats, linear: Floats, rng: np.random.Generator) -> Floats:
+def draw_gaussian(precision: Array, linear: Array, rng: np.random.Generator) -> Array:
     """Draw from the normal distribution with a precision matrix, and precision times mean `linear`.
 
     Examples
@@ -187,8 +185,8 @@ def draw_gaussian(precision: Floats, linear: Floats, rng: np.random.Generator) -
 
 
 def draw_projections(
-    projections: Floats, X: Floats, labels: Ints, margin: Margin, rng: np.random.Generator
-) -> Floats:
+    projections: Array, X: Array, labels: Ints, margin: Margin, rng: np.random.Generator
+) -> Array:
     """Take the exact Gibbs step of all projections, one after the other.
 
     Parameters

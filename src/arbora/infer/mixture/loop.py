@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from arbora.arrays import TINY, Matrix
 from arbora.core.checkpoint import fingerprint
 from arbora.core.chunks import split
 from arbora.core.engine import Engine, Shards
@@ -36,7 +37,6 @@ from arbora.core.trace import Trace
 from arbora.infer.mixture.statistics import (
     KernelScores,
     LinearScores,
-    Matrix,
     Stats,
     WeightedRows,
     e_step,
@@ -46,7 +46,6 @@ from arbora.infer.mixture.statistics import (
 )
 from arbora.infer.tree_sum import add_leaves, add_nodes, cut_leaves, largest_nodes
 
-_TINY = float(np.finfo(np.float64).tiny)
 _MOST_FALL = (
     1.0  # of the bound per unit of weight; a larger fall is neither rounding nor the noise of a sampler
 )
@@ -124,7 +123,7 @@ def run(
     monitor = Monitor(schedule.tol, schedule.max_iter, progress)
     if schedule.batch_size is not None and schedule.batch_size < rows.X.shape[0]:
         return _run_batches(model, rows, params, schedule, monitor)
-    total, before, done = max(rows.total, _TINY), params, False
+    total, before, done = max(rows.total, TINY), params, False
     bounds: list[float] = []
     while not done:
         temperature, settled = schedule.temperature(monitor.n_iter)
@@ -158,7 +157,7 @@ def _run_batches(
 ) -> MixtureFit:
     """Pass over the data in mini-batches; the bound of a pass adds up those of the batches before each update."""
     rng = np.random.default_rng(schedule.seed)
-    n_samples, total = rows.X.shape[0], max(rows.total, _TINY)
+    n_samples, total = rows.X.shape[0], max(rows.total, TINY)
     batches = split(n_samples, size=schedule.batch_size or n_samples, even=False)
     average, step, done = None, 0, False
     bounds: list[float] = []
@@ -169,7 +168,7 @@ def _run_batches(
             batch = rows.take(np.sort(order[chunk]))
             scores = model.scores(params)._replace(temperature=temperature)
             stats, bound = local(scores, batch, slice(0, batch.X.shape[0]))
-            average = blend(average, stats, total / max(batch.total, _TINY), step)
+            average = blend(average, stats, total / max(batch.total, TINY), step)
             params, value, step = model.update(params, average), value + bound, step + 1
         value += model.extra(params)
         _require_finite(value, monitor.n_iter)

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.chunks import split, split_nonzeros
 from arbora.core.engine import Engine
 from arbora.kernels.mixture import (
@@ -33,8 +34,6 @@ from arbora.kernels.mixture import (
 # which identifies it, and makes its rows on request (rows of a file, rows after a map). Blocks are computed in the
 # precision of the rows and added in double precision.
 
-
-Matrix = NDArray[Any]
 
 ROWS_AT_ONCE = 4096
 _MOST_CHUNKS = 64
@@ -159,7 +158,7 @@ class RowTable(NamedTuple):
 
     X: sp.csr_array
     transposed: sp.csr_array
-    order: NDArray[np.int64]
+    order: Ints
 
 
 class WeightedRows(NamedTuple):
@@ -328,7 +327,7 @@ def _walk(
     return float(value) + shift * float(rows.weight[chunk].sum(dtype=np.float64))
 
 
-def squared_lengths(sums: Matrix) -> NDArray[np.float64]:
+def squared_lengths(sums: Matrix) -> Array:
     """Return the squared lengths of the columns, in double precision.
 
     Examples
@@ -341,7 +340,7 @@ def squared_lengths(sums: Matrix) -> NDArray[np.float64]:
     return out
 
 
-def mixed_columns(sums: Matrix, scale: Matrix, shift: Matrix) -> tuple[Matrix, NDArray[np.float64]]:
+def mixed_columns(sums: Matrix, scale: Matrix, shift: Matrix) -> tuple[Matrix, Array]:
     """Multiply each column of `sums` by its scale and add one vector; return it with the squared lengths.
 
     Examples
@@ -382,7 +381,7 @@ def statistics(scores: KernelScores, rows: WeightedRows, engine: Engine) -> tupl
     return Stats(counts, weighted_sums(rows.table, resp, lengths.astype(np.int64), engine)), bound
 
 
-def weighted_sums(table: RowTable, resp: Matrix, lengths: NDArray[np.int64], engine: Engine) -> Matrix:
+def weighted_sums(table: RowTable, resp: Matrix, lengths: Ints, engine: Engine) -> Matrix:
     """Add up rows weighted by responsibilities, to (n_features, n_components): a product, sparse if these are.
 
     Parameters

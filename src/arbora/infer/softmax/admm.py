@@ -20,12 +20,12 @@ from __future__ import annotations
 import numpy as np
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.arrays import Matrix
 from arbora.core.chunks import split
 from arbora.core.engine import Engine, SerialEngine
 from arbora.core.monitor import Monitor
 from arbora.infer.newton_cg import conjugate_gradients
 from arbora.infer.softmax.problem import (
-    Matrix,
     Objective,
     SoftmaxProblem,
     SoftmaxSolution,

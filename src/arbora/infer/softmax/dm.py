@@ -21,10 +21,11 @@ import numpy as np
 from scipy.special import expit
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.arrays import Matrix
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
 from arbora.infer.softmax.lc import log_total, merge, partial_sums
-from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution
+from arbora.infer.softmax.problem import SoftmaxProblem, SoftmaxSolution
 from arbora.infer.softmax.shards import Bound, ClassBlocks, record_round
 
 _MAX_STEPS = 100

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import xlogy
 
+from arbora.arrays import Matrix
 from arbora.core.chunks import split
 from arbora.core.engine import Engine, SerialEngine
 from arbora.core.monitor import Monitor
-from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution, solution_of, squares
+from arbora.infer.softmax.problem import SoftmaxProblem, SoftmaxSolution, solution_of, squares
 from arbora.kernels.linear.softmax import certify_softmax, sweep_softmax
 
 _MAX_STEPS = 30  # of Newton's method for a row
@@ -42,8 +42,8 @@ _WORTH = 40  # expected remaining sweeps above which another method is faster
 class Shares(NamedTuple):
     """Shares of every class in the parts, as CSR arrays, and the row sums of their covariance, which bound it."""
 
-    indptr: NDArray[Any]
-    parts: NDArray[Any]
+    indptr: Matrix
+    parts: Matrix
     shares: Matrix
     bound: Matrix
 

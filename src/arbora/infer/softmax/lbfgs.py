@@ -11,10 +11,10 @@ import numpy as np
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.arrays import Matrix
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
 from arbora.infer.softmax.problem import (
-    Matrix,
     Objective,
     SoftmaxProblem,
     SoftmaxSolution,

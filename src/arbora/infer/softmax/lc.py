@@ -33,8 +33,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.arrays import Ints, Matrix
 from arbora.infer.newton_cg import ARMIJO, conjugate_gradients, inner_of_columns
-from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, scores
+from arbora.infer.softmax.problem import SoftmaxProblem, scores
 
 BLOCK = 64  # classes of a visit
 _MAX_PRODUCTS = 25  # conjugate gradient steps of a Newton step
@@ -98,7 +99,7 @@ def _gather(transposed: Any, R: Matrix) -> Matrix:
     return scores(transposed, R) if sp.issparse(transposed) else np.asarray(transposed @ R)
 
 
-def rows_of(rows: BlockRows, columns: slice) -> NDArray[np.int64]:
+def rows_of(rows: BlockRows, columns: slice) -> Ints:
     """BlockRows whose class is in a block."""
     return np.flatnonzero((rows.labels >= columns.start) & (rows.labels < columns.stop))
 

@@ -16,13 +16,13 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.arrays import Matrix
 from arbora.core.checkpoint import Piece
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
 from arbora.core.trace import Trace
 from arbora.infer.newton_cg import ROUNDING, newton_cg
 from arbora.infer.softmax.problem import (
-    Matrix,
     Objective,
     Point,
     SoftmaxProblem,

@@ -26,12 +26,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import splu
 
+from arbora.arrays import Array, Matrix
 from arbora.core.chunks import split
-from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, squares
+from arbora.infer.softmax.problem import SoftmaxProblem, squares
 
 _AT_ONCE = 1 << 23  # numbers in double precision of a solve
 _SPARSE = 0.1  # share of entries below which a system is solved as a sparse one
@@ -40,7 +40,7 @@ _SPARSE = 0.1  # share of entries below which a system is solved as a sparse one
 class Shared(NamedTuple):
     """Own variance of each class, and shares of the classes in the shared parts."""
 
-    own: NDArray[np.float64]
+    own: Array
     factor: Any  # n_shared x n_classes; CSR, or an ndarray if all classes share all parts
 
 

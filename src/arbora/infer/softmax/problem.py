@@ -34,6 +34,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.arrays import TINY, Matrix
 from arbora.core.chunks import split
 from arbora.core.engine import Engine, SerialEngine
 from arbora.core.monitor import Monitor
@@ -41,8 +42,6 @@ from arbora.core.products import csr_matmul
 from arbora.infer.likelihood import Likelihood
 from arbora.infer.newton_cg import Expansion, Map
 
-Matrix = NDArray[Any]
-_TINY = float(np.finfo(np.float64).tiny)
 _CHUNK = 1024  # dense rows of a product
 
 
@@ -268,7 +267,7 @@ def record_gradient(
     square = squares(gradient)
     norm = float(np.sqrt(square))
     if problem.free_bias:
-        return monitor.record(value, change=norm / max(scale, _TINY), gradient_norm=norm, **extra)
+        return monitor.record(value, change=norm / max(scale, TINY), gradient_norm=norm, **extra)
     return monitor.record(value, gap=square / 2, gradient_norm=norm, **extra)
 
 

@@ -29,6 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from arbora.arrays import Matrix
 from arbora.core.checkpoint import Piece
 from arbora.core.chunks import split
 from arbora.core.engine import Engine
@@ -47,7 +48,7 @@ from arbora.infer.softmax.lc import (
     visit,
 )
 from arbora.infer.softmax.penalty import CrossingParts, Penalty, ShardParts, Tied
-from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution, scores, solution_of, squares
+from arbora.infer.softmax.problem import SoftmaxProblem, SoftmaxSolution, scores, solution_of, squares
 from arbora.infer.tree_sum import add_leaves, add_nodes, cut_leaves, largest_nodes, pruned
 
 _AT_ONCE = 1 << 26  # weights that are gathered in one step

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import scipy.sparse as sp
 
+from arbora.arrays import Matrix
 from arbora.core.chunks import available_memory, require_memory
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor
@@ -19,7 +20,7 @@ from arbora.infer.softmax.lbfgs import PAIRS, solve_lbfgs
 from arbora.infer.softmax.lc import BLOCK
 from arbora.infer.softmax.newton import solve_newton
 from arbora.infer.softmax.penalty import split_factor
-from arbora.infer.softmax.problem import Matrix, SoftmaxProblem, SoftmaxSolution
+from arbora.infer.softmax.problem import SoftmaxProblem, SoftmaxSolution
 from arbora.infer.softmax.shards import solve_lc
 
 SOLVERS = ("auto", "lc", "dm", "admm", "lbfgs")

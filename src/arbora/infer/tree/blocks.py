@@ -21,18 +21,17 @@ more.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from arbora.arrays import Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.infer.tree.gaussian import posterior_precisions, tree_levels
 
 _MATTERS = 2.0
 _MAX_FEATURES, _MAX_NODES = 256, 4096
 _MAX_NUMBERS = 2**23  # in the blocks of all nodes
-Matrix = NDArray[Any]
 
 
 class Marginals(NamedTuple):
@@ -116,9 +115,7 @@ class TreeBlocks:
            [1.  ]])
     """
 
-    def __init__(
-        self, parent: NDArray[np.int64], class_node: NDArray[Any], precision: Matrix, blocks: Matrix
-    ) -> None:
+    def __init__(self, parent: Ints, class_node: Matrix, precision: Matrix, blocks: Matrix) -> None:
         n_nodes, width = len(parent), blocks.shape[1]
         self.parent, self.class_node = parent, class_node
         self.levels = tree_levels(parent)

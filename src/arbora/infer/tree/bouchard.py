@@ -34,15 +34,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from arbora.arrays import TINY, Array
 from arbora.kernels.linear.softmax import tighten_shifts
-
-Array = NDArray[np.float64]
 
 _SMALL = 1e-4  # below this the series of l(x) is exact
 _MAX_PAIRS = 1 << 13
-_TINY = np.finfo(np.float64).tiny
 
 
 class Local(NamedTuple):
@@ -83,7 +80,7 @@ def optimal_width(mean: Array, variance: Array, shift: Array) -> Array:
 
 def collapsed_curvature(mean: Array, variance: Array, local: Local) -> Array:
     """Second derivative of the bound by the mean, at the optimal x of every mean: at most `curvature`."""
-    x2 = np.maximum(local.width**2, _TINY)
+    x2 = np.maximum(local.width**2, TINY)
     e = np.exp(-local.width)
     share = np.minimum(variance / x2, 1.0)
     return np.asarray(
@@ -131,9 +128,9 @@ def bound_probabilities(mean: Array, variance: Array, local: Local) -> Array:
     >>> proba.round(2), round(float(proba.sum()), 9)
     (array([[0.54, 0.31, 0.15]]), 1.0)
     """
-    x, away = np.maximum(local.width, _TINY), mean - local.shift[:, None]
+    x, away = np.maximum(local.width, TINY), mean - local.shift[:, None]
     # The smaller of p and 1 - p, without the cancellation of the formula above.
-    tail = variance / (2 * x * np.maximum(x + np.abs(away), _TINY))
+    tail = variance / (2 * x * np.maximum(x + np.abs(away), TINY))
     small = np.exp(-x) / (1 + np.exp(-x)) + np.tanh(x / 2) * np.where(local.width > 0, tail, 0.0)
     return np.asarray(np.where(away > 0, 1 - small, small))
 

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.chunks import require_memory
 from arbora.core.engine import Engine
 from arbora.core.products import csr_matmul
@@ -35,7 +35,6 @@ from arbora.infer.tree.gaussian import posterior_precisions
 from arbora.infer.tree.problem import MapProblem, TreePrior, root_means, row_weights
 from arbora.infer.tree_sum import pruned
 
-Matrix = NDArray[Any]
 T = TypeVar("T")
 
 
@@ -46,7 +45,7 @@ class TreeCosts:
     positives: sp.csc_array
     weight: Matrix
 
-    def __call__(self, block: range, ids: NDArray[np.int64]) -> Matrix:
+    def __call__(self, block: range, ids: Ints) -> Matrix:
         """Signs times weights, len(ids) x len(block)."""
         positive = self.positives[:, block.start : block.stop]
         positive = positive if len(ids) == positive.shape[0] else sp.csc_array(positive[ids])
@@ -70,7 +69,7 @@ class SameForAll:
 class DualSolution(NamedTuple):
     """Solution for given precisions: certified relative gap, history, and multipliers for a restart."""
 
-    precision: NDArray[np.float64]  # of the nodes
+    precision: Array  # of the nodes
     objective: float
     gap: float
     trace: Trace
@@ -127,7 +126,7 @@ def suits_dual(problem: MapProblem) -> bool:
     )
 
 
-def paths_up(parent: NDArray[Any], class_node: NDArray[Any]) -> NDArray[np.int64]:
+def paths_up(parent: Matrix, class_node: Matrix) -> Ints:
     """Nodes above each class, itself first, one column per class; -1 above the roots.
 
     Examples
@@ -144,7 +143,7 @@ def paths_up(parent: NDArray[Any], class_node: NDArray[Any]) -> NDArray[np.int64
     return np.array(rows)
 
 
-def order_of_tree(paths: NDArray[np.int64]) -> NDArray[np.int64]:
+def order_of_tree(paths: Ints) -> Ints:
     """Order of the classes in which the classes below any node are consecutive.
 
     Examples
@@ -159,7 +158,7 @@ def order_of_tree(paths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.lexsort(from_root[::-1])
 
 
-def _factor(paths: NDArray[np.int64], precision: NDArray[Any]) -> sp.csc_array:
+def _factor(paths: Ints, precision: Matrix) -> sp.csc_array:
     """Shares of the classes in the parts, a_n^-1/2; the parts are the nodes on the paths, sorted."""
     steps, classes = np.nonzero(paths >= 0)
     nodes = paths[steps, classes]
@@ -236,7 +235,7 @@ class TreeDual:
 
     def solve(
         self,
-        precision: NDArray[Any],
+        precision: Matrix,
         start: list[Multipliers] | None = None,
         *,
         tol: float = 1e-3,
@@ -307,8 +306,6 @@ class TreeDual:
 
 LEAST_REDUCTION = 0.01  # smallest relative reduction of a variance that a sparse model stores
 
-Array = NDArray[np.float64]
-
 
 class Moments(NamedTuple):
     """Sums over the weights of every node: squared differences from the parent, and Laplace variances."""
@@ -363,7 +360,7 @@ class DualPosterior:
         """Precision of a weight of every node given those of its neighbours in the tree, without data."""
         return posterior_precisions(np.asarray(self.dual.problem.parent), found.precision[:, None])[:, 0]
 
-    def _curvature(self, k: int, joint: CoupledSolver, found: DualSolution) -> NDArray[Any]:
+    def _curvature(self, k: int, joint: CoupledSolver, found: DualSolution) -> Matrix:
         """Sum over the rows of r x^2 p (1 - p): (n_features + 1, n_block), bias last."""
         W, bias = joint.weights(k, found.coupled), self.dual.rows.bias
         P = csr_matmul(self.X, W[:-1])
@@ -376,7 +373,7 @@ class DualPosterior:
         out[-1] = bias**2 * P.sum(axis=0)
         return out
 
-    def _classes(self, k: int, joint: CoupledSolver) -> NDArray[np.int64]:
+    def _classes(self, k: int, joint: CoupledSolver) -> Ints:
         block = joint.layout.blocks[k]
         return self.dual.order[block.start : block.stop]
 
@@ -426,7 +423,7 @@ class DualPosterior:
         shape = len(problem.parent), problem.X.shape[1]
         bias, bias_variance = np.zeros(len(own)), 1 / own
 
-        def cut(V: NDArray[Any], nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], sp.csr_array]:
+        def cut(V: Matrix, nodes: Ints) -> tuple[Ints, sp.csr_array]:
             bias[nodes] = V[:, -1] * scale[nodes]
             V = V[:, :-1] * scale[nodes][:, None].astype(V.dtype)
             return nodes, pruned(V, prune_below)
@@ -434,7 +431,7 @@ class DualPosterior:
         def of_block(k: int, joint: CoupledSolver) -> Any:
             return cut(joint.parts(k, found.coupled), dual.nodes[joint.layout.owned[k]])
 
-        def reductions(k: int, joint: CoupledSolver) -> tuple[NDArray[np.int64], sp.csr_array]:
+        def reductions(k: int, joint: CoupledSolver) -> tuple[Ints, sp.csr_array]:
             classes = self._classes(k, joint)
             nodes = np.asarray(problem.class_node)[classes]
             curvature = self._curvature(k, joint, found)
@@ -457,9 +454,7 @@ class DualPosterior:
             bias_variance,
         )
 
-    def _stack(
-        self, pieces: list[tuple[NDArray[np.int64], sp.csr_array]], shape: tuple[int, int]
-    ) -> sp.csr_array:
+    def _stack(self, pieces: list[tuple[Ints, sp.csr_array]], shape: tuple[int, int]) -> sp.csr_array:
         """Rows of the pieces in their places, with the features that do not occur."""
         rows = np.concatenate([rows for rows, _ in pieces])
         values = sp.csr_array(sp.vstack([values for _, values in pieces], format="csr"))

@@ -32,8 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln
 
-Array = NDArray[np.float64]
-Ids = NDArray[np.int64]
+from arbora.arrays import Array, Ints, Matrix
 
 _LOG_2PI = float(np.log(2 * np.pi))
 _NUMBERS_AT_A_TIME = 1 << 22
@@ -42,9 +41,9 @@ _NUMBERS_AT_A_TIME = 1 << 22
 class Tree(NamedTuple):
     """Parents before children; -1 is the parent of a root. `leaves` are the nodes of the classes, in their order."""
 
-    parent: Ids
-    leaves: Ids
-    levels: tuple[Ids, ...]  # nodes by depth, roots first
+    parent: Ints
+    leaves: Ints
+    levels: tuple[Ints, ...]  # nodes by depth, roots first
 
     @property
     def n_nodes(self) -> int:
@@ -71,8 +70,8 @@ class Sharing(NamedTuple):
     reported: the parent (M1, M2) or the node itself (M3).
     """
 
-    group: Ids
-    owner: Ids
+    group: Ints
+    owner: Ints
     by_weight: bool
 
 
@@ -93,7 +92,7 @@ class Gammas(NamedTuple):
         return np.asarray(digamma(self.shape) - np.log(self.rate))
 
 
-def tree_levels(parent: Ids) -> tuple[Ids, ...]:
+def tree_levels(parent: Ints) -> tuple[Ints, ...]:
     """Nodes by depth, roots first. In `parent`, parents come before their children.
 
     Examples
@@ -173,7 +172,7 @@ def node_precisions(sharing: Sharing, gammas: Gammas, root: Root, n_weights: int
     return precision
 
 
-def posterior_precisions(parent: Ids, precision: Array) -> Array:
+def posterior_precisions(parent: Ints, precision: Array) -> Array:
     """Add the precisions of the children to those of each node: the prior's part of every Psi_n^-1.
 
     Examples
@@ -187,7 +186,7 @@ def posterior_precisions(parent: Ids, precision: Array) -> Array:
     return total
 
 
-def squared_deviations(tree: Tree, sharing: Sharing, mu: NDArray[Any], variance: NDArray[Any]) -> Array:
+def squared_deviations(tree: Tree, sharing: Sharing, mu: Matrix, variance: Matrix) -> Array:
     """Compute the expected squared deviations of weights from those of the parents, zero for roots.
 
     Parameters

@@ -40,10 +40,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import expit
 from threadpoolctl import ThreadpoolController
 
+from arbora.arrays import TINY, Ints, Matrix
 from arbora.core.chunks import split
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor, Progress
@@ -88,7 +88,6 @@ _ENOUGH, _FINE_ENOUGH = 1e-2, 1e-4  # mass that the last of these steps moves, i
 _LABEL = 1e-3  # probability of the other classes in the first distributions
 _FEATURES_PER_TASK = 4096
 _SMALLEST_NORM2 = 1e-30
-Matrix = NDArray[Any]
 
 
 def suits_sweeps(problem: MapProblem) -> bool:
@@ -248,7 +247,6 @@ def sweep_start(problem: MapProblem, engine: Engine) -> Matrix:
 _MAX_DENSE = 2**26  # numbers in sparse rows that are converted to dense ones, if features are few
 _MAX_ROTATED = 1000  # features that are rotated
 _LEAST_SINGLE = 1e-9  # smallest precision in single precision; its inverse is the largest
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class MapSolution(NamedTuple):
@@ -352,7 +350,7 @@ class MapObjective:
         X, self.seen = seen_features(problem)
         X, weight = X.astype(dtype), row_weights(problem)
         sparse, self.mean = sp.issparse(X), root_means(problem)[self.seen].astype(dtype)
-        precision, total = np.asarray(problem.precision), max(float(weight.sum()), _TINY)
+        precision, total = np.asarray(problem.precision), max(float(weight.sum()), TINY)
         self.rotation = self.products = None
         if _is_small(problem, X.shape[1]):
             X = X.toarray() if sparse else X
@@ -490,7 +488,7 @@ def _minimise(
     point = objective.evaluate(np.repeat(objective.mean, len(problem.class_node), axis=1))
     scale = 1.0
     if not by_objective:
-        scale = max(float(np.linalg.norm(objective.expand(point).gradient)), _TINY)
+        scale = max(float(np.linalg.norm(objective.expand(point).gradient)), TINY)
     if start is None:
         start = sweep_start(problem, objective.prior.engine) if suits_sweeps(problem) else base_rates(problem)
     if start is not None:
@@ -507,7 +505,7 @@ def _minimise(
         expected = objective.expected_decrease(point, gradient)
         if np.isfinite(decrement):  # it sees the correlations of features, which the preconditioner does not
             expected = max(expected, decrement / 2)
-        return expected / max(point.objective, _TINY)
+        return expected / max(point.objective, TINY)
 
     def done(point: Point, gradient: Matrix, decrement: float) -> bool:
         nonlocal reached
@@ -599,7 +597,7 @@ def _as_columns(problem: MapProblem) -> Matrix:
 
 def _at_weights(
     problem: MapProblem, weights: Matrix, engine: Engine | None
-) -> tuple[Likelihood, Matrix, NDArray[np.int64]]:
+) -> tuple[Likelihood, Matrix, Ints]:
     """Likelihood over the features that occur, probabilities at the weights, and indices of these features."""
     X, seen = seen_features(problem)
     W = np.ascontiguousarray(weights[problem.class_node][:, seen].T)

@@ -25,11 +25,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from arbora.arrays import Array, Ints, Matrix
 from arbora.core.engine import Engine
 from arbora.infer.tree.gaussian import Gammas, Root, Sharing, Tree
 from arbora.kernels.tree import WIDTH, hold_classes, pull_classes, solve_classes
-
-Matrix = NDArray[Any]
 
 
 def _n_weights(X: Any, bias: float) -> int:
@@ -83,7 +82,7 @@ class TreeProblem(NamedTuple):
 
     X: Any
     Y: sp.csr_array
-    row_weight: NDArray[np.float64]
+    row_weight: Array
     tree: Tree
     sharing: Sharing
     prior: Gammas
@@ -96,7 +95,7 @@ class TreeProblem(NamedTuple):
         """Number of weights of a node: one per feature, and that of the bias."""
         return _n_weights(self.X, self.bias)
 
-    def given(self, precision: NDArray[np.float64]) -> MapProblem:
+    def given(self, precision: Array) -> MapProblem:
         """Return the problem of the weights for given precisions of the nodes."""
         X, Y, row_weight, tree, *_ = self
         return MapProblem(
@@ -138,7 +137,7 @@ def check_problem(problem: MapProblem) -> None:
         )
 
 
-def seen_features(problem: MapProblem) -> tuple[Any, NDArray[np.int64]]:
+def seen_features(problem: MapProblem) -> tuple[Any, Ints]:
     """Columns of the features that occur, including the bias, and their indices; all columns of dense rows."""
     X, n_samples, sparse = problem.X, problem.X.shape[0], sp.issparse(problem.X)
     column = np.full((n_samples, 1 if problem.bias else 0), problem.bias, X.dtype)

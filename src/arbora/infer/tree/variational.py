@@ -27,9 +27,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from arbora.arrays import TINY, Array
 from arbora.core.chunks import require_memory, split
 from arbora.core.engine import Engine
 from arbora.core.monitor import Monitor, Progress
@@ -48,10 +48,7 @@ from arbora.infer.tree.problem import TreeProblem
 # feature, when it is visited, for dense and sparse rows alike.
 
 
-Array = NDArray[np.float64]
-
 _CHUNK = 256  # rows whose pairs of features fit into the cache
-_TINY = np.finfo(np.float64).tiny
 
 
 class Local(NamedTuple):
@@ -172,7 +169,7 @@ class RowPasses:
             columns, b = self.columns(chunk), bend[chunk]
             change = columns.T @ direction.T
             if self.softmax:  # the optimal shift moves with the scores
-                change -= ((b * change).sum(axis=1) / np.maximum(b.sum(axis=1), _TINY))[:, None]
+                change -= ((b * change).sum(axis=1) / np.maximum(b.sum(axis=1), TINY))[:, None]
             return ((columns @ (b * change)).T,)
 
         return np.asarray(self.sum(task)[0])

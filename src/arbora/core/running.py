@@ -1,0 +1,79 @@
+"""Where fits run: the engine and the checkpoint of a block ``with arbora.running(...)``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from arbora.core.estimator import warn_caller
+
+
+class Place:
+    """Engine and checkpoint of a block, and which of them a fit has used."""
+
+    def __init__(self, engine: Any, checkpoint: str | os.PathLike[str] | None) -> None:
+        self.values = {"engine": engine, "checkpoint": checkpoint}
+        self.used: set[str] = set()
+
+    def take(self, name: str) -> Any:
+        """Return a value and note that it was used."""
+        self.used.add(name)
+        return self.values[name]
+
+
+_place: ContextVar[Place | None] = ContextVar("place", default=None)
+
+
+@contextmanager
+def running(*, engine: Any = None, checkpoint: str | os.PathLike[str] | None = None) -> Iterator[None]:
+    """Run the fits of a block on an engine, or keep their progress in a folder.
+
+    Parameters
+    ----------
+    engine : "threads", "ray" or an engine of `arbora.engine`, default=None
+        None and "threads": threads of this process, as many as the parameter `n_jobs` of the estimator says.
+    checkpoint : path, default=None
+        Folder for the finished parts of a long fit. After an interruption, the same fit with the same data resumes
+        there. One folder belongs to one fit.
+
+    Notes
+    -----
+    Each estimator that has only one of the two says so in its documentation. A block in which no fit used what was
+    given ends with a warning.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import arbora
+    >>> from arbora.classify import OneVsRestSVC
+    >>> X, y = [[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], ["a", "b", "c"]
+    >>> with tempfile.TemporaryDirectory() as folder, arbora.running(checkpoint=folder):
+    ...     model = OneVsRestSVC(calibration=None).fit(X, y)
+    """
+    place = Place(engine, checkpoint)
+    token = _place.set(place)
+    try:
+        yield
+    finally:
+        _place.reset(token)
+    for name, value in place.values.items():
+        if value is not None and name not in place.used:
+            warn_caller(f"running({name}={value!r}): no fit of this block uses {_NAMES[name]}.")
+
+
+_NAMES = {"engine": "an engine", "checkpoint": "a checkpoint"}
+
+
+def running_engine() -> Any:
+    """Return the engine of the block, as it was given; None outside of a block."""
+    place = _place.get()
+    return None if place is None else place.take("engine")
+
+
+def running_checkpoint() -> str | os.PathLike[str] | None:
+    """Return the folder of the block's checkpoint; None outside of a block."""
+    place = _place.get()
+    return None if place is None else place.take("checkpoint")
