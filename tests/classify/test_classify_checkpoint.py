@@ -129,7 +129,7 @@ def test_an_interrupted_calibration_goes_on(estimator, params, n_pieces, tmp_pat
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, {here!r})
-from arbora.classify._linear import one_vs_rest as _train
+from arbora.classify import flat as _train
 import test_classify_checkpoint as t
 
 estimator, params, _ = t.CASES[{case!r}]

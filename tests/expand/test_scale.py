@@ -201,7 +201,7 @@ def test_memory_mapped_rows_are_read_in_blocks(tmp_path, monkeypatch):
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     largest = []
     monkeypatch.setattr("arbora.infer.mixture.statistics.ROWS_AT_ONCE", 100)
-    real = expand._fit.group_model.to_space
+    real = expand.clusters.group_model.to_space
     monkeypatch.setattr(
         "arbora.expand.clusters.group_model.to_space",
         lambda space, rows: largest.append(len(rows)) or real(space, rows),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from arbora.classify.bayes.correlated import CorrelatedMultinomialLogit
     from arbora.classify.bayes.hierarchical import HierarchicalBayesClassifier
     from arbora.classify.cost import HierarchicalCostClassifier
-    from arbora.classify.explain import Word, deciding_words, explain, words_of_nodes
+    from arbora.classify.explanation import Word, deciding_words, explain, words_of_nodes
     from arbora.classify.hierarchical_svm import HierarchicalSVM
     from arbora.classify.multinomial import MultinomialLogistic
     from arbora.classify.one_vs_rest import OneVsRestLogistic, OneVsRestSVC
@@ -32,10 +32,10 @@ _MODULES = {
     "RecursiveSVC": "arbora.classify.recursive.estimators",
     "SemiSupervisedSVC": "arbora.classify.semi_supervised",
     "TopDownSVC": "arbora.classify.top_down",
-    "Word": "arbora.classify.explain",
-    "deciding_words": "arbora.classify.explain",
-    "explain": "arbora.classify.explain",
-    "words_of_nodes": "arbora.classify.explain",
+    "Word": "arbora.classify.explanation",
+    "deciding_words": "arbora.classify.explanation",
+    "explain": "arbora.classify.explanation",
+    "words_of_nodes": "arbora.classify.explanation",
 }
 
 
