@@ -1,6 +1,6 @@
 """Words that are remembered from call to call: the same rows as without a memory, in bounded memory."""
 
-import pickle  # noqa: I001
+import pickle
 
 import numpy as np
 import pytest

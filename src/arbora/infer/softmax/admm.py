@@ -18,7 +18,7 @@ does not suit problems with many classes.
 from __future__ import annotations
 
 import numpy as np
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController
 
 from arbora.arrays import Matrix
 from arbora.core.chunks import split

@@ -19,7 +19,7 @@ from operator import add
 
 import numpy as np
 from scipy.special import expit
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController
 
 from arbora.arrays import Matrix
 from arbora.core.engine import Engine

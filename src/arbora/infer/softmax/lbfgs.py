@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController
 
 from arbora.arrays import Matrix
 from arbora.core.engine import Engine

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController
 
 from arbora.arrays import Matrix
 from arbora.core.checkpoint import Piece
