@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -88,8 +88,15 @@ def draw_generator(random_state: Any) -> np.random.Generator:
 Options = TypeVar("Options", bound=tuple[Any, ...])
 
 
-def read_options(name: str, given: Mapping[str, Any] | None, kind: type[Options]) -> Options:
+def read_options(
+    name: str,
+    given: Mapping[str, Any] | None,
+    kind: type[Options],
+    constraints: Mapping[str, Sequence[Any]] | None = None,
+) -> Options:
     """Return the options of a parameter that is a dict: `kind` is a named tuple with all defaults.
+
+    `constraints` of the values are as the `_parameter_constraints` of scikit-learn.
 
     Examples
     --------
@@ -114,7 +121,12 @@ def read_options(name: str, given: Mapping[str, Any] | None, kind: type[Options]
             near = get_close_matches(str(key), fields, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise ValueError(f"{name} has no option {key!r}{hint}: it has {', '.join(fields)}.")
-    return kind(**given)
+    options = kind(**given)
+    if constraints is not None:
+        from sklearn.utils._param_validation import validate_parameter_constraints
+
+        validate_parameter_constraints(constraints, options._asdict(), name)  # type: ignore[attr-defined]
+    return options
 
 
 def warn_ineffective(estimator: Any, reasons: Mapping[str, str]) -> None:

@@ -14,10 +14,13 @@ Markov chain, and the draws of the warm-up are discarded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils._param_validation import Interval
 
 from arbora.arrays import Array, Matrix
 from arbora.core.checkpoint import Checkpoint
@@ -87,6 +90,17 @@ class ChainSchedule(NamedTuple):
     def n_sweeps(self) -> int:
         """Number of sweeps of a chain."""
         return self.n_warmup + self.n_samples * self.thin
+
+
+# Values of the parameter `sampling` of estimators, for `core.estimator.read_options`.
+SAMPLING_CONSTRAINTS: Mapping[str, Sequence[Any]] = MappingProxyType(
+    {
+        "n_warmup": [Interval(Integral, 0, None, closed="left")],
+        "n_samples": [Interval(Integral, 1, None, closed="left")],
+        "thin": [Interval(Integral, 1, None, closed="left")],
+        "n_chains": [Interval(Integral, 1, None, closed="left")],
+    }
+)
 
 
 def sample_chains(
