@@ -39,7 +39,7 @@ from arbora.core.files import (
 from arbora.io.encode import Decoder, Encoder, ModelFileError
 from arbora.io.npz import view_npz, write_npz
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 1
 
 _FORMAT = "arbora-model"
 _MANIFEST = "manifest.json"
@@ -56,10 +56,9 @@ class ArraysFile(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """Content of a manifest: version of Arbora, format, arrays file, and the encoded model."""
+    """Content of a manifest: version of Arbora, arrays file, and the encoded model."""
 
     arbora: str
-    version: int
     arrays: ArraysFile
     model: Any
 
@@ -163,7 +162,7 @@ def load(path: str | os.PathLike[str], mmap: bool = False, verify: bool | None =
             f"{folder / manifest.arrays.file} is damaged: its checksum differs from the manifest; "
             "restore it from a copy, or train the model again"
         )
-    decoder = Decoder(view_npz(folder / manifest.arrays.file, buffer), format_version=manifest.version)
+    decoder = Decoder(view_npz(folder / manifest.arrays.file, buffer))
     try:
         return decoder.decode(manifest.model)
     except ModelFileError as error:
@@ -271,16 +270,16 @@ def _read_manifest(folder: Path) -> Manifest:
         arrays = ArraysFile(**manifest["arrays"])
         if not _ARRAYS_NAME.fullmatch(arrays.file):  # never a path outside the folder
             raise ValueError(f"{arrays.file!r} is not the name of an arrays file")
-        return Manifest(writer, version, arrays, manifest["model"])
+        return Manifest(writer, arrays, manifest["model"])
     except (ValueError, TypeError, KeyError) as error:
         raise ModelFileError(f"{path} does not describe a model: {error}") from error
 
 
 def _read_arrays(folder: Path, arrays: ArraysFile, mmap: bool) -> NDArray[np.uint8]:
     path = folder / arrays.file
-    found = path.stat().st_size
-    if found != arrays.bytes:
-        raise ModelFileError(f"{path} is damaged: it has {found} bytes, the manifest says {arrays.bytes}")
+    size = path.stat().st_size
+    if size != arrays.bytes:
+        raise ModelFileError(f"{path} is damaged: it has {size} bytes, the manifest says {arrays.bytes}")
     if mmap:
         return np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
     return np.fromfile(path, dtype=np.uint8)
