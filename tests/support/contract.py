@@ -30,6 +30,7 @@ class Row(NamedTuple):
     numeric: bool = True  # items are rows of numbers, so that scikit-learn's checks apply
     quick: dict[str, Any] = {}  # arguments for scikit-learn's checks, which fit hundreds of times
     excused: dict[str, str] = {}  # checks of scikit-learn that the model cannot pass, and why
+    repeats: bool = False  # a weight of two is a row twice to seven digits, whatever `tol`
     sparse_is_text: bool = False  # sparse rows are divided by their lengths, and not centred: another model
 
     def make(self, **more: Any) -> Any:

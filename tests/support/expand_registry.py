@@ -200,10 +200,7 @@ _CLASSIFIER = dict.fromkeys(
     ("check_estimator_sparse_array", "check_estimator_sparse_matrix"),
     "takes what has predict_proba for a classifier",
 )
-_NEGATIVE = dict.fromkeys(
-    ("check_clustering", "check_clustering(readonly_memmap=True)"),
-    "has negative numbers, which are no counts",
-)
+_NEGATIVE = {"check_clustering": "has negative numbers, which are no counts"}
 _METHOD = dict.fromkeys(
     (
         "check_n_features_in_after_fitting",
@@ -237,7 +234,7 @@ def _row(cls: type, reduces: Any, data: Any = groups, arguments: Any = None, **m
 EXPAND_ROWS = [
     _row(expand.WithinClassTransform, identity(expand.WithinClassTransform, shrinkage=1.0)),
     _row(expand.GaussianTransform, identity(expand.GaussianTransform, gamma=1e6), excused=_LOCAL),
-    _row(expand.SphericalTransform, spherical_reduces, excused=_LOCAL),
+    _row(expand.SphericalTransform, spherical_reduces, repeats=True),
     _row(expand.SeparabilityTransform, identity(expand.SeparabilityTransform, gamma=1e-9), excused=_LOCAL),
     _row(expand.FisherTransform, fisher_reduces),
     _row(expand.PairwiseFisherTransform, pairwise_fisher_reduces),

@@ -417,6 +417,7 @@ REGISTRY = [
         labelled_clouds,
         bayes_variational_reduces,
         quick={"inference": "variational", "tol": 0.01},
+        repeats=True,
     ),
     Row(classify.MultinomialLogistic, _SMALL, _EXACT_SOFTMAX, labelled_clouds, multinomial_reduces),
     Row(classify.HierarchicalCostClassifier, _SMALL, _EXACT_LOGISTIC, labelled_clouds, cost_reduces),
