@@ -24,8 +24,10 @@ from benchmarks._common.exact_partitions import geweke, total_variation
 from benchmarks._common.max_margin_sets import (
     DENSITIES,
     METHODS,
+    SAMPLED,
     SET_ASIDE,
     SOURCES,
+    SWEEPS,
     TABLE,
     clusters,
     density_model,
@@ -56,7 +58,7 @@ PUBLISHED_AS = {
 EXPLANATION = f"""\
 `python -m benchmarks.max_margin`. NMI is the arithmetic one, as in the paper. Set aside at first:
 {", ".join(SET_ASIDE)}. "DPGMM" is `DirichletProcessGaussianMixture` with its defaults, "S sampled" the same with
-`S="sample", r="sample", nu="sample"`; "DPMMGM" is `MaxMarginGaussianMixture(select="heuristic")` given the number of
+S, r and nu of its prior sampled; "DPMMGM" is `MaxMarginGaussianMixture(select="heuristic")` given the number of
 classes, "DPMMGM*" not given it; "fixed K" has `n_components`. k-means (best of 10) and spectral clustering (10
 neighbours) are scikit-learn's and know the number of classes; "scikit-learn DP" is its `BayesianGaussianMixture` with
 20 components, on standardised features. Chains: one, 60 + 40 sweeps. Large sets are samples as in the paper, with
@@ -116,11 +118,11 @@ def measure_rings(method: str, quick: bool) -> dict[str, Any]:
     """Figure 2: the half rings, with the paper's c = 0.1, margin 5, v = 0.01."""
     (X, y), found = rows_of("halfcircles_synth"), []
     for seed in range(2 if quick else RUNS):
-        start: Any = np.zeros(len(X)) if "one cluster" in method else "k-means"
-        more: dict[str, Any] = {"init": start, "S": "sample", "r": "sample", "nu": "sample"}
+        start: Any = np.zeros(len(X)) if "one cluster" in method else 20
+        params: dict[str, Any] = {"init": start, "prior": SAMPLED}
         if "one cluster" in method:
-            more["merge_split"] = 0
-        model = margins(seed, c=0.1, margin=5.0, **more) if "DPMMGM" in method else process(seed, **more)
+            params["merge_split"] = 0
+        model = margins(seed, c=0.1, margin=5.0, **params) if "DPMMGM" in method else process(seed, **params)
         labels = model.fit(X).labels_
         report = clustering_report(y, labels)
         found.append([report.n_clusters, report.nmi, report.adjusted_rand_index])
@@ -129,9 +131,10 @@ def measure_rings(method: str, quick: bool) -> dict[str, Any]:
 
 def measure_grid(name: str, c: float, margin: float, quick: bool) -> dict[str, Any]:
     """Figure 3: clusters against c and the margin."""
-    (X, y), more = rows_of(name, quick), {"S": "sample", "r": "sample", "nu": "sample"}
+    X, y = rows_of(name, quick)
+    sampling = {**SWEEPS, "n_warmup": 40, "n_samples": 20}
     fixed, free = (
-        margins(0, c=c, margin=margin, n_warmup=40, n_samples=20, **kind).fit(X) for kind in ({}, more)
+        margins(0, c=c, margin=margin, sampling=sampling, prior=prior).fit(X) for prior in (None, SAMPLED)
     )
     return {
         "default": float(fixed.n_large_clusters_),
@@ -147,9 +150,10 @@ def measure_speed(what: str, quick: bool) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     y = rng.integers(K, size=n // 20 if quick else n)
     X = (2.5 * rng.standard_normal((K, p)))[y] + rng.standard_normal((len(y), p))
-    process(0, n_warmup=1, n_samples=1).fit(X[:500])  # compile
+    process(0, sampling={"n_warmup": 1, "n_samples": 1, "n_chains": 1}).fit(X[:500])  # compile
     wall, started = time.perf_counter(), time.process_time()
-    model = process(0, init=y, n_warmup=sweeps - 10, n_samples=10).fit(X)
+    sampling = {"n_warmup": sweeps - 10, "n_samples": 10, "n_chains": 1}
+    model = process(0, init=y, sampling=sampling).fit(X)
     seconds = time.process_time() - started
     found = {
         "seconds": seconds,

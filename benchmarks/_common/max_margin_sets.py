@@ -18,6 +18,7 @@ from arbora.discover import DirichletProcessGaussianMixture, MaxMarginGaussianMi
 SET_ASIDE = "satimage", "segment", "s2", "s4"  # not used while defaults were chosen
 PUBLISHED_METHODS = "k-means", "nCut", "DPGMM", "DPMMGM", "DPMMGM*"
 SWEEPS: dict[str, Any] = {"n_warmup": 60, "n_samples": 40, "n_chains": 1}
+SAMPLED = {"S": "sample", "r": "sample", "nu": "sample"}  # prior whose hyperparameters all have a posterior
 
 
 class Source(NamedTuple):
@@ -64,12 +65,12 @@ def rows_of(name: str, quick: bool = False) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-def process(seed: int, **more: Any) -> DirichletProcessGaussianMixture:
-    return DirichletProcessGaussianMixture(**{**SWEEPS, **more}, random_state=seed)
+def process(seed: int, **params: Any) -> DirichletProcessGaussianMixture:
+    return DirichletProcessGaussianMixture(**{"sampling": SWEEPS, **params}, random_state=seed)
 
 
-def margins(seed: int, **more: Any) -> MaxMarginGaussianMixture:
-    return MaxMarginGaussianMixture(**{**SWEEPS, **more}, random_state=seed)
+def margins(seed: int, **params: Any) -> MaxMarginGaussianMixture:
+    return MaxMarginGaussianMixture(**{"sampling": SWEEPS, **params}, random_state=seed)
 
 
 def variational(seed: int) -> BayesianGaussianMixture:
@@ -91,7 +92,7 @@ def clusters(method: str, X: np.ndarray, n_classes: int, seed: int) -> np.ndarra
         return variational(seed).fit_predict(Z)
     models: dict[str, Any] = {
         "DPGMM": process(seed),
-        "DPGMM, S sampled": process(seed, S="sample", r="sample", nu="sample"),
+        "DPGMM, S sampled": process(seed, prior=SAMPLED),
         "DPMMGM": margins(seed, select="heuristic", target_clusters=n_classes),
         "DPMMGM*": margins(seed, select="heuristic"),
         "fixed K": process(seed, n_components=n_classes),
@@ -111,4 +112,4 @@ def density_model(method: str, seed: int) -> Any:
     """Model with `fit`, `predict` and `score`."""
     if method == "scikit-learn DP":
         return variational(seed)
-    return process(seed) if method == "DPGMM" else process(seed, S="sample", r="sample", nu="sample")
+    return process(seed) if method == "DPGMM" else process(seed, prior=SAMPLED)

@@ -13,7 +13,9 @@ from arbora.explore import figures as partition_figures
 def fitted():
     X = np.random.default_rng(0).normal(np.repeat([[-9.0], [0.0], [9.0]], 20, axis=0), 1.0)
     with np.errstate(all="ignore"):
-        return DirichletProcessGaussianMixture(n_warmup=20, n_samples=20, random_state=0).fit(X)
+        return DirichletProcessGaussianMixture(
+            sampling={"n_warmup": 20, "n_samples": 20}, random_state=0
+        ).fit(X)
 
 
 @pytest.mark.filterwarnings("ignore:the chains do not agree")
@@ -40,6 +42,8 @@ def test_the_tree_has_all_merges(fitted):
 
 def test_one_cluster_has_no_merges():
     X = np.random.default_rng(0).standard_normal((30, 1))
-    model = DirichletProcessGaussianMixture(1, n_warmup=5, n_samples=5, random_state=0).fit(X)
+    model = DirichletProcessGaussianMixture(1, sampling={"n_warmup": 5, "n_samples": 5}, random_state=0).fit(
+        X
+    )
     assert len(partition_figures.merge_tree(model).data) == 0
     assert partition_figures.similarity_matrix(model).data[0].z.min() == 1.0

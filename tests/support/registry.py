@@ -228,7 +228,7 @@ def landmarked_counts() -> Data:
 
 def cluster_topics_reduce(data: Data) -> tuple[Any, Any]:
     """One topic holds the shares of the words among all counts."""
-    ours = discover.ClusterTopicModel(1, beta=0.5, **_TOPIC_SWEEPS).fit(data.X, data.y)
+    ours = discover.ClusterTopicModel(1, prior={"beta": 0.5}, **_TOPIC_SWEEPS).fit(data.X, data.y)
     return ours.components_[0], (data.X.sum(axis=0) + 0.5) / (data.X.sum() + 0.5 * data.X.shape[1])
 
 
@@ -314,8 +314,8 @@ def blobs() -> Data:
 
 def gaussian_reduces(data: Data) -> tuple[Any, Any]:
     """One component with known hyperparameters: Student's distribution, from the books."""
-    known = {"r": 0.5, "nu": 6.0, "alpha": 1.0, "S": np.diag(data.X.var(axis=0))}
-    ours = discover.DirichletProcessGaussianMixture(1, **known, **_FEW_SWEEPS)
+    prior = {"r": 0.5, "nu": 6.0, "alpha": 1.0, "S": np.diag(data.X.var(axis=0))}
+    ours = discover.DirichletProcessGaussianMixture(1, prior=prior, **_FEW_SWEEPS)
     return ours.fit(data.X).score_samples(data.X_new), _student(data)
 
 
@@ -354,16 +354,21 @@ _EXACT_OT = {**_EXACT_PATHS, "tol": 1e-10}
 _EXACT_SOFTMAX = {"C": 1.0, "tol": 1e-15, "dtype": "float64"}
 _CERTAIN = {"prior": (1e12, 5e11), "root_variance": 1e-12, "fit_intercept": False}
 _SMALL = {"structure": TREE, "random_state": 0}
-_FEW_SWEEPS = {"n_warmup": 3, "n_samples": 4, "n_chains": 2, "merge_split": 2}
+_FEW_SWEEPS = {"sampling": {"n_warmup": 3, "n_samples": 4}, "merge_split": 2}
 _FEW_DRAWS = {"n_samples": 15, "n_warmup": 15}
 _THREE = {"n_components": 3, "random_state": 0}
 _TIMES = dict.fromkeys(
     ("check_fit_score_takes_y", "check_n_features_in_after_fitting"),
     "has times in the place of y, by that name",
 )
-_TOPIC_SWEEPS = {"n_samples": 6, "n_warmup": 4, "n_fold_in": 12, "random_state": 0}
+_TOPIC_SWEEPS = {"sampling": {"n_samples": 6, "n_warmup": 4}, "n_fold_in": 12, "random_state": 0}
 _TOPICS = {"n_topics": 4, **_TOPIC_SWEEPS}
-_QUICK_TOPICS = {"n_topics": 3, "n_samples": 4, "n_warmup": 1, "n_fold_in": 6, "fractions": "round"}
+_QUICK_TOPICS = {
+    "n_topics": 3,
+    "sampling": {"n_samples": 4, "n_warmup": 1},
+    "n_fold_in": 6,
+    "fractions": "round",
+}
 _MINUS_ONE = {"check_classifiers_classes": "has -1 as a label, which means that there is none"}
 _NUMBERED = Hierarchy.from_parents([-1, 0, 0, 1, 1])
 _RANDOM_STARTS = dict.fromkeys(

@@ -696,7 +696,7 @@ def similarity_matrix(model: Any, *, most: int = 400) -> Any:
     >>> import numpy as np
     >>> from arbora.discover import DirichletProcessGaussianMixture
     >>> X = np.random.default_rng(0).normal([[-5.0], [5.0]] * 20, 1.0)
-    >>> model = DirichletProcessGaussianMixture(n_warmup=20, n_samples=20, random_state=0).fit(X)
+    >>> model = DirichletProcessGaussianMixture(sampling={"n_samples": 20}, random_state=0).fit(X)
     >>> similarity_matrix(model).data[0].z.shape
     (40, 40)
     """
@@ -756,7 +756,7 @@ def merge_tree(model: Any, names: Sequence[Any] | None = None) -> Any:
     >>> import numpy as np
     >>> from arbora.discover import DirichletProcessGaussianMixture
     >>> X = np.random.default_rng(0).normal([[-9.0], [0.0], [9.0]] * 20, 1.0)
-    >>> model = DirichletProcessGaussianMixture(n_warmup=20, n_samples=20, random_state=0).fit(X)
+    >>> model = DirichletProcessGaussianMixture(sampling={"n_samples": 20}, random_state=0).fit(X)
     >>> len(merge_tree(model).data) == model.n_clusters_ - 1
     True
     """

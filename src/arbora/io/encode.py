@@ -93,7 +93,7 @@ _registry: dict[str, str | type] = {
         "arbora.discover:SphericalKMeans",
         "arbora.discover:TemporalVMFMixture",
         "arbora.discover:VMFMixture",
-        "arbora.discover.topics.fitting:TopicParameters",
+        "arbora.discover.topics.model:TopicParameters",
         "arbora.expand:BayesianPriorMixture",
         "arbora.expand:DiscriminativeClustering",
         "arbora.expand:ExpandClusters",

@@ -10,14 +10,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
+import arbora
 from arbora.core.checkpoint import CheckpointError
 from arbora.discover import DirichletProcessGaussianMixture, MaxMarginGaussianMixture
 from arbora.discover.gaussian import partitions, sampler
+from arbora.discover.gaussian.mixture import PriorOptions, make_model
 from arbora.discover.gaussian.predictive import Predictive, log_density, make_predictive
 from arbora.discover.gaussian.sampler import Standardizer, default_scale
 
 MODELS = DirichletProcessGaussianMixture, MaxMarginGaussianMixture
-SHORT = {"n_warmup": 20, "n_samples": 20, "random_state": 0}
+SHORT = {"sampling": {"n_warmup": 20, "n_samples": 20}, "random_state": 0}
 
 pytestmark = pytest.mark.filterwarnings("ignore:the chains do not agree")
 
@@ -49,7 +51,7 @@ def test_finds_separate_clusters(model, covariance):
 def test_one_component_with_many_rows_is_the_gaussian_of_scikit_learn():
     rng = np.random.default_rng(0)
     X = rng.multivariate_normal([1.0, -2.0], [[2.0, 0.9], [0.9, 1.0]], 20_000)
-    ours = DirichletProcessGaussianMixture(1, n_warmup=5, n_samples=5, random_state=0).fit(X)
+    ours = DirichletProcessGaussianMixture(1, sampling={"n_warmup": 5, "n_samples": 5}, random_state=0).fit(X)
     known = GaussianMixture(1, random_state=0).fit(X)
     new = X[:500]
     np.testing.assert_allclose(ours.score_samples(new), known.score_samples(new), atol=5e-3)
@@ -59,9 +61,8 @@ def test_one_component_with_many_rows_is_the_gaussian_of_scikit_learn():
 
 def test_one_component_is_students_distribution():
     X, _ = blobs(40)
-    model = DirichletProcessGaussianMixture(1, alpha=1.0, r=0.7, nu=5.0, S=np.diag([2.0, 9.0]), **SHORT).fit(
-        X
-    )
+    prior = {"alpha": 1.0, "r": 0.7, "nu": 5.0, "S": np.diag([2.0, 9.0])}
+    model = DirichletProcessGaussianMixture(1, prior=prior, **SHORT).fit(X)
     mean, n = X.mean(axis=0), len(X)
     S = np.diag([2.0, 9.0]) + (X - mean).T @ (X - mean)
     df, rn = 5.0 + n - 1, 0.7 + n
@@ -79,9 +80,10 @@ def test_one_component_is_students_distribution():
 
 def _left_out(model, X):
     standardizer = Standardizer(model.feature_means_, model.feature_scales_)
-    inner, start = model._model(standardizer, standardizer.rows(X))
-    state, every = start._replace(labels=np.zeros(len(X), np.int64)), np.arange(len(X))
-    left_out = make_predictive(inner, [state], standardizer.rows(X), state.labels, every)[1]
+    Z, ids = standardizer.rows(X), np.arange(len(X))
+    inner, start = make_model(PriorOptions(**model.prior), "full", 1, 10, standardizer, Z)
+    state = start._replace(labels=np.zeros(len(X), np.int64))
+    left_out = make_predictive(inner, [state], Z, state.labels, ids)[1]
     return left_out - np.log(model.feature_scales_).sum()
 
 
@@ -214,13 +216,13 @@ def test_a_fixed_number_of_clusters_is_kept():
 
 def test_hyperparameters_are_fixed_or_sampled():
     X, _ = blobs(60)
-    fixed = DirichletProcessGaussianMixture(alpha=2.0, r=0.5, nu=7.0, **SHORT).fit(X)
+    fixed = DirichletProcessGaussianMixture(prior={"alpha": 2.0, "r": 0.5, "nu": 7.0}, **SHORT).fit(X)
     assert (fixed.prior_["alpha"], fixed.prior_["r"], fixed.prior_["nu"]) == (2.0, 0.5, 7.0)
     assert {"alpha", "r", "nu", "log_scale"}.isdisjoint(fixed.draws_)
     np.testing.assert_allclose(
         fixed.prior_scale_, default_scale((X - X.mean(axis=0)) / X.std(axis=0), "full")
     )
-    free = DirichletProcessGaussianMixture(r="sample", nu="sample", S="sample", **SHORT).fit(X)
+    free = DirichletProcessGaussianMixture(prior=dict.fromkeys(("r", "nu", "S"), "sample"), **SHORT).fit(X)
     for name in ("alpha", "r", "nu", "log_scale"):
         assert np.ptp(free.draws_[name]) > 0
 
@@ -279,13 +281,14 @@ def test_an_interrupted_fit_resumes_to_the_same_chains(model, tmp_path, monkeypa
         return sweep(self, *args)
 
     monkeypatch.setattr(sampler.PartitionModel, "sweep", interrupted)
-    resumable = model(checkpoint=tmp_path / "fit", **SHORT)
-    with pytest.raises(Stop):
+    resumable = model(**SHORT)
+    with pytest.raises(Stop), arbora.running(checkpoint=tmp_path / "fit"):
         resumable.fit(X)
     assert not hasattr(resumable, "labels_")
-    with pytest.raises(CheckpointError, match="other data or other parameters"):
-        model(checkpoint=tmp_path / "fit", alpha=3.0, **SHORT).fit(X)
-    resumable.fit(X)
+    with arbora.running(checkpoint=tmp_path / "fit"):
+        with pytest.raises(CheckpointError, match="other data or other parameters"):
+            model(prior={"alpha": 3.0}, **SHORT).fit(X)
+        resumable.fit(X)
     assert 80 <= len(calls) < 55 + 40  # of 80 sweeps
     np.testing.assert_array_equal(resumable.partitions_, expected.partitions_)
     np.testing.assert_array_equal(resumable.score_samples(X), expected.score_samples(X))
@@ -298,13 +301,13 @@ class TestInput:
     def test_more_features_than_rows(self, model):
         X = np.random.default_rng(0).standard_normal((8, 20))
         with pytest.warns(UserWarning, match="8 rows and 20 features.*floored"):
-            found = model(n_warmup=5, n_samples=5, random_state=0).fit(X)
+            found = model(sampling={"n_warmup": 5, "n_samples": 5}, random_state=0).fit(X)
         assert np.isfinite(found.score_samples(X)).all()
 
     def test_constant_columns(self, model):
         X, y = blobs()
         X = np.column_stack([X, np.full(len(X), 1e7)])
-        found = model(S="sample", **SHORT).fit(X)
+        found = model(prior={"S": "sample"}, **SHORT).fit(X)
         assert adjusted_rand_score(y, found.labels_) > 0.9
         assert np.isfinite(found.score_samples(X)).all()
 
@@ -317,10 +320,10 @@ class TestInput:
         """Thirty copies of a row: their density stays near that of thirty rows that almost coincide."""
         X, _ = blobs()
         X[:30] = X[0]
-        found = model(S="sample", **SHORT).fit(X)
+        found = model(prior={"S": "sample"}, **SHORT).fit(X)
         near = X.copy()
         near[:30] += 1e-3 * np.random.default_rng(0).standard_normal((30, 2))
-        other = model(S="sample", **SHORT).fit(near)
+        other = model(prior={"S": "sample"}, **SHORT).fit(near)
         assert np.isfinite(found.score_samples(X)).all()
         assert abs(found.score_samples(X).max() - other.score_samples(near).max()) < 8.0
         assert found.score_samples(X).max() < 20.0
@@ -343,11 +346,15 @@ class TestInput:
         with pytest.raises(ValueError, match="cannot fill n_components=31"):
             model(31, **SHORT).fit(X)
         with pytest.raises(ValueError, match=r"nu=0\.5 must be above 1"):
-            model(nu=0.5, **SHORT).fit(X)
+            model(prior={"nu": 0.5}, **SHORT).fit(X)
         with pytest.raises(ValueError, match="S has the shape"):
-            model(S=np.eye(3), **SHORT).fit(X)
+            model(prior={"S": np.eye(3)}, **SHORT).fit(X)
         with pytest.raises(ValueError, match="positive definite"):
-            model(S=-np.eye(2), **SHORT).fit(X)
+            model(prior={"S": -np.eye(2)}, **SHORT).fit(X)
+        with pytest.raises(ValueError, match="prior has no option 'beta'"):
+            model(prior={"beta": 1.0}, **SHORT).fit(X)
+        with pytest.raises(ValueError, match="'thin' parameter of sampling"):
+            model(sampling={"thin": 0}).fit(X)
         with pytest.raises(ValueError, match="a label for each row"):
             model(init=[0, 1], **SHORT).fit(X)
         with pytest.raises(ValueError, match="more than n_components=2"):
@@ -370,9 +377,9 @@ def test_clusters_in_a_narrow_direction_are_found():
     y = np.repeat([0, 1], 100)
     common = rng.standard_normal(200)
     X = np.column_stack([common, common + 0.1 * y + 0.01 * rng.standard_normal(200)])
-    found = DirichletProcessGaussianMixture(S=np.cov(X.T), **SHORT).fit(X)
+    found = DirichletProcessGaussianMixture(prior={"S": np.cov(X.T)}, **SHORT).fit(X)
     assert adjusted_rand_score(y, found.labels_) > 0.95
-    wide = DirichletProcessGaussianMixture(S=np.diag(X.var(axis=0)), **SHORT).fit(X)
+    wide = DirichletProcessGaussianMixture(prior={"S": np.diag(X.var(axis=0))}, **SHORT).fit(X)
     assert adjusted_rand_score(y, wide.labels_) < 0.5
 
 
@@ -401,7 +408,9 @@ def test_default_scale_of_few_rows_is_not_that_of_the_rows():
 
 def test_starts_are_given_or_found():
     X, y = blobs(60)
-    model = DirichletProcessGaussianMixture(init=y, n_warmup=0, n_samples=2, random_state=0).fit(X)
+    model = DirichletProcessGaussianMixture(
+        init=y, sampling={"n_warmup": 0, "n_samples": 2}, random_state=0
+    ).fit(X)
     assert adjusted_rand_score(y, model.labels_) > 0.9
     few = DirichletProcessGaussianMixture(**SHORT).fit(np.repeat([[0.0], [1.0]], 5, axis=0))
     assert few.n_clusters_ <= 2
@@ -411,12 +420,14 @@ def test_chains_that_disagree_are_reported():
     X = np.random.default_rng(0).standard_normal((100, 2))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = DirichletProcessGaussianMixture(n_warmup=0, n_samples=4, random_state=0).fit(X)
+        model = DirichletProcessGaussianMixture(sampling={"n_warmup": 0, "n_samples": 4}, random_state=0).fit(
+            X
+        )
     worst = max(value for value in model.rhat_.values())
     found = [w for w in caught if issubclass(w.category, ConvergenceWarning)]
     assert bool(found) == (worst > 1.1)
     assert all(w.filename == __file__ for w in found)
-    short = DirichletProcessGaussianMixture(n_warmup=0, n_samples=2, random_state=0).fit(X)
+    short = DirichletProcessGaussianMixture(sampling={"n_warmup": 0, "n_samples": 2}, random_state=0).fit(X)
     assert np.isnan(list(short.rhat_.values())).all()
 
 

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import arbora
 from arbora.discover import ClusterTopicModel, MaxMarginClusterTopicModel
 from arbora.discover.topics import sampler
-from arbora.discover.topics.fitting import read_landmarks
+from arbora.discover.topics.model import read_landmarks
 from arbora.discover.topics.sampler import starting_labels, starting_topics
 
-QUICK = {"n_samples": 8, "n_warmup": 8, "n_fold_in": 12, "random_state": 0}
+QUICK = {"sampling": {"n_samples": 8, "n_warmup": 8}, "n_fold_in": 12, "random_state": 0}
 both = pytest.mark.parametrize("cls", [ClusterTopicModel, MaxMarginClusterTopicModel])
 
 
@@ -79,7 +80,7 @@ def test_clusters_without_landmarks_are_found(corpus):
 def test_sampled_concentrations(corpus):
     X, y = corpus
     landmarks = np.where(np.arange(150) < 30, y, -1)
-    model = MaxMarginClusterTopicModel(6, concentrations="sample", **QUICK).fit(X, landmarks)
+    model = MaxMarginClusterTopicModel(6, prior={"concentrations": "sample"}, **QUICK).fit(X, landmarks)
     assert set(model.hyperparameters_) == {"alpha", "alpha1", "alpha0", "beta", "omega"}
     assert model.hyperparameters_["beta"] != 0.01
     assert model.rhat_["concentrations"].shape == (5,)
@@ -161,19 +162,20 @@ def test_an_interrupted_fit_continues_with_the_same_draws(cls, corpus, tmp_path,
     expected = cls(6, **QUICK).fit(X, landmarks)
     sweep, left = sampler.ClusterTopics.sweep, [35]  # 10 sweeps of a start and 16 of a chain
 
-    def interrupted(self, *args, **more):
+    def interrupted(self, *args, **options):
         left[0] -= 1
         if left[0] == 0:
             raise KeyboardInterrupt
-        return sweep(self, *args, **more)
+        return sweep(self, *args, **options)
 
-    model = cls(6, checkpoint=tmp_path / "chains", **QUICK)
+    model = cls(6, **QUICK)
     monkeypatch.setattr(sampler.ClusterTopics, "sweep", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), arbora.running(checkpoint=tmp_path / "chains"):
         model.fit(X, landmarks)
     assert not hasattr(model, "components_")
     monkeypatch.setattr(sampler.ClusterTopics, "sweep", sweep)
-    resumed = model.fit(X, landmarks)
+    with arbora.running(checkpoint=tmp_path / "chains"):
+        resumed = model.fit(X, landmarks)
     np.testing.assert_array_equal(resumed.components_, expected.components_)
     np.testing.assert_array_equal(resumed.label_proba_, expected.label_proba_)
     np.testing.assert_array_equal(resumed.trace_["objective"], expected.trace_["objective"])

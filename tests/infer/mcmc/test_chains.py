@@ -46,9 +46,9 @@ class TunedWalk(Walk):
 
 
 def test_a_chain_keeps_what_it_should():
-    schedule = ChainSchedule(n_warmup=3, n_samples=4, thin=5)
+    schedule = ChainSchedule(n_warmup=3, n_samples=4, thin=5, n_chains=3)
     assert schedule.n_sweeps == 23
-    chains = sample_chains(Walk(), 2.0, schedule, seed=1, n_chains=3)
+    chains = sample_chains(Walk(), 2.0, schedule, seed=1)
     assert chains.draws["x"].shape == (3, 4)
     assert chains.draws["path"].shape == (3, 4, 2)
     for number, trace in enumerate(chains.traces):
@@ -60,7 +60,7 @@ def test_a_chain_keeps_what_it_should():
 
 def test_adaptation_ends_with_the_warm_up():
     model = TunedWalk()
-    chains = sample_chains(model, 0.5, ChainSchedule(3, 2), seed=0, n_chains=1)
+    chains = sample_chains(model, 0.5, ChainSchedule(3, 2, n_chains=1), seed=0)
     assert model.log == [(0, 3, 1.0, 0.5), (1, 3, 0.5, 0.5), (2, 3, 0.25, 0.5)]
     np.testing.assert_array_equal(chains.traces[0]["step"], [1, 0.5, 0.25, 0.125, 0.125])
 
@@ -75,12 +75,12 @@ def test_starts_and_what_is_kept_can_be_chosen():
 
 
 def test_chains_differ_from_each_other_and_not_by_who_runs_them():
-    schedule = ChainSchedule(2, 10)
-    plain = sample_chains(Walk(), 1.0, schedule, seed=5, n_chains=4).draws["x"]
-    threads = sample_chains(Walk(), 1.0, schedule, seed=5, n_chains=4, engine=ThreadEngine(3)).draws["x"]
+    schedule = ChainSchedule(2, 10, n_chains=4)
+    plain = sample_chains(Walk(), 1.0, schedule, seed=5).draws["x"]
+    threads = sample_chains(Walk(), 1.0, schedule, seed=5, engine=ThreadEngine(3)).draws["x"]
     np.testing.assert_array_equal(plain, threads)
     assert len(np.unique(plain[:, 0])) == 4
-    fewer = sample_chains(Walk(), 1.0, schedule, seed=5, n_chains=2).draws["x"]
+    fewer = sample_chains(Walk(), 1.0, schedule._replace(n_chains=2), seed=5).draws["x"]
     np.testing.assert_array_equal(plain[:2], fewer)
     assert not np.isin(sample_chains(Walk(), 1.0, schedule, seed=6).draws["x"], plain).any()
 
@@ -101,13 +101,13 @@ def test_finished_chains_are_not_run_again(tmp_path):
                 raise KeyboardInterrupt
             return super().sweep(state, data, rng)
 
-    schedule = ChainSchedule(4, 6)
-    expected = sample_chains(Walk(), 1.0, schedule, 3, n_chains=3)
+    schedule = ChainSchedule(4, 6, n_chains=3)
+    expected = sample_chains(Walk(), 1.0, schedule, 3)
     with pytest.raises(KeyboardInterrupt):
-        sample_chains(Interrupted(), 1.0, schedule, 3, n_chains=3, checkpoint=Checkpoint(tmp_path, "a fit"))
+        sample_chains(Interrupted(), 1.0, schedule, 3, checkpoint=Checkpoint(tmp_path, "a fit"))
     with Progress(total=30, verbose=0) as progress:
         resumed = sample_chains(
-            Interrupted(), 1.0, schedule, 3, n_chains=3, progress=progress,
+            Interrupted(), 1.0, schedule, 3, progress=progress,
             checkpoint=Checkpoint(tmp_path, "a fit"),
         )  # fmt: skip
     assert Interrupted.sweeps < 25 + 10  # two chains were done, and the third had begun
@@ -128,7 +128,7 @@ def test_an_interrupted_chain_continues_with_the_same_draws(tmp_path, stop):
                 raise KeyboardInterrupt
             return super().sweep(state, data, rng)
 
-    schedule, more = ChainSchedule(4, 3, 2), {"n_chains": 1, "average": lambda state: {"square": state.x**2}}
+    schedule, more = ChainSchedule(4, 3, 2, 1), {"average": lambda state: {"square": state.x**2}}
     expected = sample_chains(Walk(), 1.0, schedule, 3, **more)
     np.testing.assert_allclose(expected.means["square"], (expected.draws["x"] ** 2).mean(axis=1))
     with pytest.raises(KeyboardInterrupt):
@@ -167,26 +167,25 @@ def test_arrays_of_different_lengths_are_padded_and_resumed(tmp_path):
                 raise KeyboardInterrupt
             return super().sweep(state, data, rng)
 
-    expected = sample_chains(Growth(), None, ChainSchedule(1, 8), 0, n_chains=1).draws["values"]
+    expected = sample_chains(Growth(), None, ChainSchedule(1, 8, n_chains=1), 0).draws["values"]
     assert expected.shape == (1, 8, 3)
     assert ((expected != 0).sum(axis=2)[0] == [3, 1, 2, 3, 1, 2, 3, 1]).all()
     for _ in range(2):
         try:
-            found = sample_chains(
+            chains = sample_chains(
                 Interrupted(),
                 None,
-                ChainSchedule(1, 8),
+                ChainSchedule(1, 8, n_chains=1),
                 0,
-                n_chains=1,
                 checkpoint=Checkpoint(tmp_path, "fit"),
             )
         except KeyboardInterrupt:
             continue
-    np.testing.assert_array_equal(found.draws["values"], expected)
+    np.testing.assert_array_equal(chains.draws["values"], expected)
 
 
 def test_mean_trace_adds_up_the_work():
-    traces = sample_chains(Walk(), 1.0, ChainSchedule(1, 3), 0, n_chains=3).traces
+    traces = sample_chains(Walk(), 1.0, ChainSchedule(1, 3, n_chains=3), 0).traces
     trace = mean_trace(traces)
     np.testing.assert_allclose(trace["objective"], np.mean([t["objective"] for t in traces], axis=0))
     np.testing.assert_allclose(trace["seconds"], np.sum([t["seconds"] for t in traces], axis=0))

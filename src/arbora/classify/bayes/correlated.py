@@ -24,7 +24,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
-from threadpoolctl import ThreadpoolController
 
 from arbora.arrays import Array, Ints, Matrix
 from arbora.classify.bayes.correlated_sampler import CorrelatedLogit, LogitState, make_model
@@ -33,9 +32,7 @@ from arbora.classify.training import check_labelled_rows, seed_of
 from arbora.core.checkpoint import Checkpoint, fingerprint
 from arbora.core.chunks import require_memory
 from arbora.core.estimator import all_or_nothing, warn_caller
-from arbora.core.monitor import Progress
-from arbora.engine import ThreadEngine
-from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains
+from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, run_chains
 from arbora.infer.mcmc.diagnostics import ess_bulk, ess_tail, rhat
 from arbora.structure import Hierarchy, LabelGraph
 
@@ -290,28 +287,17 @@ class CorrelatedMultinomialLogit(NodePredictor, ClassifierMixin, BaseEstimator):
         """Run the chains and store the draws."""
         seed = seed_of(self.random_state, resumable=self.checkpoint is not None)
         checkpoint = self._checkpoint(model.X, codes, seed)
-        schedule = ChainSchedule(self.n_warmup, self.n_samples, self.thin)
-        total = self.n_chains * schedule.n_sweeps
-        # One BLAS thread per chain: chains amplify the different rounding of multithreaded sums.
+        schedule = ChainSchedule(self.n_warmup, self.n_samples, self.thin, self.n_chains)
 
         def keep(state: LogitState) -> dict[str, Matrix]:
             return {"coef": (model.paths @ state.parts).astype(np.float32), "precision": state.precision}
 
-        with (
-            ThreadpoolController().limit(limits=1, user_api="blas"),
-            Progress(total, "sweeps", self.verbose) as progress,
-        ):
-            chains = sample_chains(
-                model, codes, schedule, seed, n_chains=self.n_chains, engine=ThreadEngine(self.n_jobs),
-                keep=keep, progress=progress, checkpoint=checkpoint,
-            )  # fmt: skip
+        chains = run_chains(
+            model, codes, schedule, seed, keep=keep, n_jobs=self.n_jobs, verbose=self.verbose,
+            checkpoint=checkpoint,
+        )  # fmt: skip
         self.trace_ = mean_trace(chains.traces)
-        log_joint = [
-            trace["objective"][self.n_warmup + self.thin - 1 :: self.thin] for trace in chains.traces
-        ]
-        self._summarise(chains.draws["coef"], chains.draws["precision"], model.group, np.array(log_joint))
-        if checkpoint is not None:
-            checkpoint.clear()
+        self._summarise(chains.draws["coef"], chains.draws["precision"], model.group, chains.log_joint)
 
     def _require_memory(self, shape: tuple[int, int]) -> None:
         """Refuse data whose draws, scores or bases do not fit into memory."""

@@ -29,22 +29,31 @@ S. Favaro and Y. W. Teh (2013). MCMC for normalized random measure mixture model
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from arbora.arrays import Array, Ints
-from arbora.discover.gaussian.base import GaussianPartitionMixture
-from arbora.discover.gaussian.mixture import DirichletProcessGaussianMixture
-from arbora.discover.gaussian.sampler import PartitionModel, PartitionState
-from arbora.infer.mcmc.max_margin import Margin, draw_projections
+from arbora.arrays import Array
+from arbora.core.running import running
+from arbora.discover.gaussian.mixture import DirichletProcessGaussianMixture, PriorOptions, Sampling
+from arbora.discover.gaussian.sampler import PartitionModel, PartitionState, Standardizer
+from arbora.infer.mcmc.chains import Chains
 
-_FIRST = 0.1  # c and margin at the start of the heuristic
-_START_STEPS = 3  # of the projections, before the first labels are drawn
+_FIRST_STRENGTH = 0.1  # c and margin at the start of the heuristic
 
 
-class MaxMarginGaussianMixture(GaussianPartitionMixture):
+class MarginPriorOptions(NamedTuple):
+    """Values of the parameter `prior`: those of `PriorOptions`, and the variance of the projections."""
+
+    alpha: float | str = "sample"
+    r: float | str = 0.01
+    nu: float | str | None = None
+    S: Any = None
+    v: float = 0.01
+
+
+class MaxMarginGaussianMixture(DirichletProcessGaussianMixture):
     """Mixture of Gaussians with margins between its clusters (DPMMGM).
 
     Parameters
@@ -55,25 +64,24 @@ class MaxMarginGaussianMixture(GaussianPartitionMixture):
         Weight of the margins; 0 gives `DirichletProcessGaussianMixture`.
     margin : float
         Width of the margin, in units of the scores.
-    v : float
-        Prior variance of the projections.
     margin_features : int or array-like of shape (n_features, n_margin_features), optional
         Margins are on this projection of the standardised features: an int is the number of principal components.
         By default they are on the features themselves.
     select : "heuristic", optional
         Choose c and margin in the warm-up by the rule of the paper, starting from 0.1 each. Give a long `n_warmup`.
     target_clusters : int, optional
-        Number of clusters that the rule aims at (DPMMGM). By default that of a
-        `DirichletProcessGaussianMixture` with the same parameters (DPMMGM*).
-    covariance, alpha, r, nu, S, standardize, init, initial_clusters, merge_split, point_estimate, n_warmup, \
-n_samples, thin, n_chains, n_jobs, random_state, checkpoint, verbose
+        Number of clusters that the rule aims at (DPMMGM). By default `fit` first fits a
+        `DirichletProcessGaussianMixture` with the same parameters, and aims at its number of clusters (DPMMGM*).
+    prior : dict, optional
+        As for `DirichletProcessGaussianMixture`, and v (0.01): prior variance of the projections.
+    covariance, standardize, init, merge_split, point_estimate, sampling, n_jobs, random_state, verbose
         See `DirichletProcessGaussianMixture`.
 
     Attributes
     ----------
-    selection_ : dict
+    selection_ : dict or None
         With ``select="heuristic"``: c, margin and the target number of clusters.
-    margin_basis_ : ndarray of shape (n_features, n_margin_features)
+    margin_basis_ : ndarray of shape (n_features, n_margin_features) or None
         With `margin_features`.
     labels_, n_clusters_, n_large_clusters_, n_clusters_posterior_, n_large_clusters_posterior_, partitions_, \
 weights_, counts_, means_, covariances_, draws_, rhat_, ess_, prior_, prior_scale_, predictive_, density_quantiles_, \
@@ -86,20 +94,20 @@ feature_means_, feature_scales_, trace_, n_features_in_
     >>> from arbora.discover import MaxMarginGaussianMixture
     >>> rng = np.random.default_rng(0)
     >>> X = np.concatenate([rng.normal(m, 1.0, (60, 2)) for m in (-6.0, 6.0)])
-    >>> model = MaxMarginGaussianMixture(n_warmup=50, n_samples=50, random_state=0).fit(X)
+    >>> model = MaxMarginGaussianMixture(sampling={"n_warmup": 50, "n_samples": 50}, random_state=0).fit(X)
     >>> model.n_clusters_
     2
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **GaussianPartitionMixture._parameter_constraints,
+        **DirichletProcessGaussianMixture._parameter_constraints,
         "c": [Interval(Real, 0, None, closed="left")],
         "margin": [Interval(Real, 0, None, closed="left")],
-        "v": [Interval(Real, 0, None, closed="neither")],
         "margin_features": [Interval(Integral, 1, None, closed="left"), "array-like", None],
         "select": [StrOptions({"heuristic"}), None],
         "target_clusters": [Interval(Integral, 1, None, closed="left"), None],
     }
+    _prior_options: ClassVar[Any] = MarginPriorOptions
 
     def __init__(
         self,
@@ -107,99 +115,85 @@ feature_means_, feature_scales_, trace_, n_features_in_
         *,
         c: float = 0.1,
         margin: float = 1.0,
-        v: float = 0.01,
         margin_features: Any = None,
         select: str | None = None,
         target_clusters: int | None = None,
         covariance: str = "full",
-        alpha: float | str = "sample",
-        r: float | str = 0.01,
-        nu: float | str | None = None,
-        S: Any = None,
+        prior: dict[str, Any] | None = None,
         standardize: bool = True,
-        init: Any = "k-means",
-        initial_clusters: int = 20,
+        init: Any = 20,
         merge_split: int = 10,
         point_estimate: str = "vi",
-        n_warmup: int = 100,
-        n_samples: int = 200,
-        thin: int = 1,
-        n_chains: int = 2,
+        sampling: dict[str, int] | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
-        checkpoint: Any = None,
         verbose: int = 0,
     ) -> None:
         super().__init__(
             n_components,
             covariance=covariance,
-            alpha=alpha,
-            r=r,
-            nu=nu,
-            S=S,
+            prior=prior,
             standardize=standardize,
             init=init,
-            initial_clusters=initial_clusters,
             merge_split=merge_split,
             point_estimate=point_estimate,
-            n_warmup=n_warmup,
-            n_samples=n_samples,
-            thin=thin,
-            n_chains=n_chains,
+            sampling=sampling,
             n_jobs=n_jobs,
             random_state=random_state,
-            checkpoint=checkpoint,
             verbose=verbose,
         )
         self.c = c
         self.margin = margin
-        self.v = v
         self.margin_features = margin_features
         self.select = select
         self.target_clusters = target_clusters
 
-    def _extend(
-        self, model: PartitionModel, start: PartitionState, X: Array, seed: int
+    def _model(
+        self, prior: Any, sampling: Sampling, standardizer: Standardizer, X: Array, seed: int
     ) -> tuple[PartitionModel, PartitionState]:
+        model, start = super()._model(prior, sampling, standardizer, X, seed)
         c, width, target = float(self.c), float(self.margin), None
         if self.select == "heuristic":
-            c, width, target = _FIRST, _FIRST, self._target(X, start, seed)
+            c, width, target = _FIRST_STRENGTH, _FIRST_STRENGTH, self._target(prior, X, start, seed)
         if c == 0:
             return model, start
         model = model._replace(
-            variance=float(self.v), margin_basis=self._basis(X), target=target, n_adapt=self.n_warmup
+            variance=float(prior.v), margin_basis=self._basis(X), target=target, n_adapt=sampling.n_warmup
         )
         return model, start._replace(c=c, width=width)
 
-    def _target(self, X: Array, start: PartitionState, seed: int) -> int:
-        """Return the number of clusters that the heuristic aims at."""
+    def _target(self, prior: Any, X: Array, start: PartitionState, seed: int) -> int:
+        """Return the number of clusters that the heuristic aims at; by default that of the plain mixture."""
         if self.n_components is not None:
             raise ValueError(
                 "select='heuristic' changes the number of clusters, but n_components fixes it: give target_clusters."
             )
         if self.target_clusters is not None:
             return int(self.target_clusters)
+        options = {name: getattr(prior, name) for name in PriorOptions._fields}
+        if prior.S is not None and not isinstance(prior.S, str):  # X has the units of the model: so must S
+            options["S"] = {"full": start.scale, "diag": start.scale[0]}.get(
+                self.covariance, start.scale[0, 0]
+            )
         names = DirichletProcessGaussianMixture().get_params()
-        plain = DirichletProcessGaussianMixture(**{name: getattr(self, name) for name in names})
-        plain.set_params(random_state=seed, checkpoint=None, verbose=0)
-        if self.S is not None and not isinstance(self.S, str):  # X has the units of the model: so must S
-            scale = start.scale
-            plain.set_params(S={"full": scale, "diag": scale[0]}.get(self.covariance, scale[0, 0]))
-        return int(plain.fit(X).n_clusters_)
+        params = {name: getattr(self, name) for name in names}
+        params |= {"prior": options, "random_state": seed, "verbose": 0}
+        with running():  # the checkpoint of the block is that of the chains with margins
+            return DirichletProcessGaussianMixture(**params).fit(X).n_clusters_
 
     def _basis(self, X: Array) -> Array | None:
         """Return the matrix that makes the rows of the margins."""
-        given, p = self.margin_features, X.shape[1]
-        if given is None:
+        features, p = self.margin_features, X.shape[1]
+        if features is None:
             return None
-        if isinstance(given, Integral):
-            if given > min(X.shape):
+        if isinstance(features, Integral):
+            if features > min(X.shape):
                 raise ValueError(
-                    f"margin_features={given} principal components need as many rows and features, X is {X.shape}."
+                    f"margin_features={features} principal components need as many rows and features, X is {X.shape}."
                 )
             _, vectors = np.linalg.eigh(X.T @ X)
-            return np.ascontiguousarray(vectors[:, ::-1][:, : int(given)])
-        basis = np.array(given, np.float64)
+            return np.ascontiguousarray(vectors[:, ::-1][:, : int(features)])
+        basis = np.array(features, np.float64)
         if basis.ndim != 2 or len(basis) != p or not np.isfinite(basis).all():
             raise ValueError(
                 f"margin_features must be an int or a finite matrix of {p} rows, one for each feature; it has the "
@@ -207,25 +201,20 @@ feature_means_, feature_scales_, trace_, n_features_in_
             )
         return np.ascontiguousarray(basis)
 
-    def _start(
-        self, model: PartitionModel, start: PartitionState, X: Array, labels: Ints, rng: np.random.Generator
-    ) -> PartitionState:
-        state = super()._start(model, start, X, labels, rng)
-        if model.variance is None:
-            return state
-        rows = model.margin_rows(X)
-        K = model.n_components or int(state.labels.max()) + 1
-        projections = np.zeros((K, rows.shape[1]))
-        margin = Margin(float(state.c), float(state.width), model.variance)
-        for _ in range(_START_STEPS):
-            projections = draw_projections(projections, rows, state.labels, margin, rng)
-        return state._replace(projections=projections)
+    def _summarise(
+        self,
+        model: PartitionModel,
+        standardizer: Standardizer,
+        X: Array,
+        chains: Chains,
+        rng: np.random.Generator,
+    ) -> None:
+        super()._summarise(model, standardizer, X, chains, rng)
+        selection = {"c": self.prior_["c"], "margin": self.prior_["margin"], "n_clusters": model.target}
+        self.selection_ = None if model.target is None else selection
+        self.margin_basis_ = model.margin_basis
 
-    def _summarise(self, model: PartitionModel, X: Array, chains: Any, rng: np.random.Generator) -> None:
-        super()._summarise(model, X, chains, rng)
-        if model.target is not None:
-            self.selection_ = {
-                "c": self.prior_["c"],
-                "margin": self.prior_["margin"],
-                "n_clusters": model.target,
-            }
+    def _margin_rows(self, X: Array) -> Array | None:
+        if np.shape(self.predictive_["projections"])[1] == 0:
+            return None
+        return X if self.margin_basis_ is None else X @ self.margin_basis_

@@ -26,10 +26,10 @@ from arbora.infer.mcmc.diagnostics import ess_bulk, rhat
 from arbora.kernels.gibbs.partitions import count_together, expected_distance, improve_partition, share_rows
 
 LARGE_SHARE = 0.01  # of the rows: smaller clusters count as outliers
-_MOST_CANDIDATES = 60  # draws that are compared as point estimates
-_MOST_DRAWS = 200  # draws that a candidate is compared with
-_MOST_PASSES = 30
-_MORE_CLUSTERS = 2  # that a point estimate may have beside those of its start
+_MAX_CANDIDATES = 60  # draws that are compared as point estimates
+_MAX_DRAWS = 200  # draws that a candidate is compared with
+_MAX_PASSES = 30
+_SPARE_CLUSTERS = 2  # clusters that a point estimate may have beside those of its start
 
 
 def similarity(draws: Matrix, rows: ArrayLike | None = None, columns: ArrayLike | None = None) -> Array:
@@ -51,7 +51,7 @@ def similarity(draws: Matrix, rows: ArrayLike | None = None, columns: ArrayLike 
     array([[1. , 0.5, 0. ]])
     """
     n = draws.shape[1]
-    row_ids, column_ids = (_row_numbers(given, n) for given in (rows, columns))
+    row_ids, column_ids = (_row_numbers(which, n) for which in (rows, columns))
     for ids in (row_ids, column_ids):
         if len(ids) and not -n <= ids.min() <= ids.max() < n:
             raise IndexError(f"rows are numbered from 0 to {n - 1}, got {ids.min()} to {ids.max()}")
@@ -65,9 +65,9 @@ def similarity(draws: Matrix, rows: ArrayLike | None = None, columns: ArrayLike 
     return out
 
 
-def _row_numbers(given: ArrayLike | None, n: int) -> Ints:
+def _row_numbers(which: ArrayLike | None, n: int) -> Ints:
     """Return row numbers from row numbers, a mask of n rows, or None for all."""
-    ids = np.arange(n) if given is None else np.asarray(given)
+    ids = np.arange(n) if which is None else np.asarray(which)
     if ids.dtype == bool:
         if ids.shape != (n,):
             raise IndexError(f"a mask needs the shape ({n},), one entry for each row; it has {ids.shape}")
@@ -122,21 +122,21 @@ def point_estimate(draws: Matrix, loss: str, log_joint: Array, rng: np.random.Ge
     """
     if loss == "map":
         return by_size(draws[int(np.argmax(log_joint))].astype(np.int64))
-    draws = np.ascontiguousarray(draws[_spread(len(draws), _MOST_DRAWS)])
+    draws = np.ascontiguousarray(draws[spread(len(draws), _MAX_DRAWS)])
     n_draws, n = draws.shape
     f, n_labels = distance_table(n, loss), int(draws.max()) + 1
-    candidates = draws[_spread(n_draws, _MOST_CANDIDATES)]
+    candidates = draws[spread(n_draws, _MAX_CANDIDATES)]
     costs = [expected_distance(draws, labels.astype(np.int64), n_labels, f) for labels in candidates]
     best = by_size(candidates[int(np.argmin(costs))].astype(np.int64))
     improve_partition(
-        draws, best, n_labels, int(best.max()) + 1 + _MORE_CLUSTERS, f, rng.permutation(n), _MOST_PASSES
+        draws, best, n_labels, int(best.max()) + 1 + _SPARE_CLUSTERS, f, rng.permutation(n), _MAX_PASSES
     )
     return by_size(best)
 
 
-def _spread(n: int, most: int) -> Ints:
-    """Return at most `most` positions of n, evenly spaced."""
-    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
+def spread(n: int, size: int) -> Ints:
+    """Return at most `size` positions of n, evenly spaced."""
+    return np.unique(np.linspace(0, n - 1, min(n, size)).astype(np.int64))
 
 
 def by_size(labels: Ints) -> Ints:
@@ -221,7 +221,7 @@ def merge_tree(draws: Matrix, labels: Ints) -> Array:
 
 
 RHAT_LIMIT = 1.1
-_FEWEST = 4  # draws of a chain that R-hat needs
+_MIN_DRAWS = 4  # draws of a chain that R-hat needs
 
 
 class Moments(NamedTuple):
@@ -247,24 +247,24 @@ def invariant_summaries(
     labels = draws["labels"]
     shape, flat = labels.shape[:2], labels.reshape(-1, labels.shape[-1])
     numbers, large = cluster_counts(flat)
-    found: dict[str, Matrix] = {
+    summaries: dict[str, Matrix] = {
         "log_joint": log_joint,
         "n_clusters": numbers,
         "n_large_clusters": large,
         "entropy": partition_entropies(flat),
-        "largest_share": np.array([np.bincount(one).max() for one in flat]) / flat.shape[1],
+        "largest_share": np.array([np.bincount(labels).max() for labels in flat]) / flat.shape[1],
     }
     fixed = set(model.hyper_prior.fixed) | ({"alpha"} if model.fixed_alpha else set())
-    found |= {name: draws[name] for name in ("alpha", "r", "nu") if name not in fixed}
+    summaries |= {name: draws[name] for name in ("alpha", "r", "nu") if name not in fixed}
     if "S" not in fixed:
         scales = draws["scale"].reshape(-1, *draws["scale"].shape[2:])
-        found["log_scale"] = np.array([model.hyper_prior.logdet(scale) for scale in scales])
-    return {name: np.asarray(values, np.float64).reshape(shape) for name, values in found.items()}
+        summaries["log_scale"] = np.array([model.hyper_prior.logdet(scale) for scale in scales])
+    return {name: np.asarray(values, np.float64).reshape(shape) for name, values in summaries.items()}
 
 
 def diagnose(summaries: dict[str, Array]) -> tuple[dict[str, float], dict[str, float]]:
     """Return R-hat and effective sample size of each summary; NaN for chains of fewer than 4 draws."""
-    if next(iter(summaries.values())).shape[1] < _FEWEST:
+    if next(iter(summaries.values())).shape[1] < _MIN_DRAWS:
         nothing = dict.fromkeys(summaries, float("nan"))
         return nothing, dict(nothing)
     return (
@@ -275,8 +275,8 @@ def diagnose(summaries: dict[str, Array]) -> tuple[dict[str, float], dict[str, f
 
 def worst_of(rhats: dict[str, float]) -> str | None:
     """Return the summary of largest R-hat; None if there is none."""
-    known = {name: value for name, value in rhats.items() if not np.isnan(value)}
-    return max(known, key=lambda name: known[name]) if known else None
+    numbers = {name: value for name, value in rhats.items() if not np.isnan(value)}
+    return max(numbers, key=lambda name: numbers[name]) if numbers else None
 
 
 def cluster_moments(model: PartitionModel, states: list[PartitionState], X: Array, labels: Ints) -> Moments:

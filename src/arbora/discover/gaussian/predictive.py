@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from arbora.arrays import Array, Ints
-from arbora.discover.gaussian.normal_wishart import HyperPrior, prior_of, tabulate
+from arbora.discover.gaussian.normal_wishart import prior_of, tabulate
 from arbora.discover.gaussian.sampler import PartitionModel, PartitionState
 from arbora.infer.mcmc.max_margin import all_hinge_losses
 from arbora.kernels.gibbs.normal_wishart import (
@@ -91,9 +91,7 @@ def make_predictive(
     starts = np.concatenate([[0], np.cumsum([len(part[0]) for part in parts])])
     margins = np.array([[float(state.c), float(state.width)] for state in states])
     joined = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-    *fields, projections = joined
-    own = dict(zip(Predictive._fields, fields, strict=False))
-    predictive = Predictive(**own, starts=starts.astype(np.int64), projections=projections, margins=margins)
+    predictive = Predictive._make([*joined[:-1], starts.astype(np.int64), joined[-1], margins])
     return predictive, np.log(len(states)) - inverse_density
 
 
@@ -109,14 +107,14 @@ def left_out_densities(
     """Return log-densities of training rows given the other rows and their labels."""
     counts = clusters.counts[:-N_SCRATCH]
     n, labels, alpha, K = int(counts.sum()), state.labels[ids], float(state.alpha), model.n_components
-    joint, own = np.empty((len(X), len(clusters.counts))), np.empty(len(X))
+    joint, left_out = np.empty((len(X), len(clusters.counts))), np.empty(len(X))
     student_matrix(X, clusters, prior, joint)
-    left_out_student(X, labels, clusters, prior, own)
+    left_out_student(X, labels, clusters, prior, left_out)
     offset = 0.0 if K is None else alpha / K
     joint[:, : len(counts)] += np.log(counts + offset)
     rest = counts[labels] - 1 + offset
-    own_weight = np.log(rest, where=rest > 0, out=np.full(len(rest), -np.inf))
-    joint[np.arange(len(X)), labels] = own_weight + own
+    log_rest = np.log(rest, where=rest > 0, out=np.full(len(rest), -np.inf))
+    joint[np.arange(len(X)), labels] = log_rest + left_out
     empty = alpha if K is None else alpha * (K - len(counts)) / K
     joint[:, len(counts)] = _new_cluster(X, prior) + (np.log(empty) if empty > 0 else -np.inf)
     return np.asarray(logsumexp(joint[:, : len(counts) + 1], axis=1) - np.log(n - 1 + alpha))
@@ -163,14 +161,14 @@ def cluster_probabilities(predictive: Predictive, X: Array, margin_rows: Array |
     new = predictive.starts[1:] - 1  # a new cluster is none of the estimate
     joint[:, new] = -np.inf
     joint -= joint.max(axis=1, keepdims=True)
-    found = np.exp(joint) @ predictive.members
-    return np.asarray(found / found.sum(axis=1, keepdims=True))
+    proba = np.exp(joint) @ predictive.members
+    return np.asarray(proba / proba.sum(axis=1, keepdims=True))
 
 
-def draw_rows(predictive: Predictive, chosen: Ints, hp: HyperPrior, rng: np.random.Generator) -> Array:
+def draw_rows(predictive: Predictive, chosen: Ints, covariance: str, rng: np.random.Generator) -> Array:
     """Draw a row from each of the chosen components."""
-    p = len(hp.mean)
-    df = 2 * predictive.powers[chosen] - (1 if hp.covariance == "diag" else p)
+    p = predictive.means.shape[1]
+    df = 2 * predictive.powers[chosen] - (1 if covariance == "diag" else p)
     noise, factors = rng.standard_normal((len(chosen), p)), predictive.factors[chosen]
     if factors.shape[1] > 1:
         D = np.einsum("njj->nj", factors)
@@ -178,6 +176,6 @@ def draw_rows(predictive: Predictive, chosen: Ints, hp: HyperPrior, rng: np.rand
         noise = np.einsum("nja,nj->na", R, np.sqrt(D) * noise)
     else:
         noise = np.sqrt(factors[:, 0]) * noise
-    shape = (len(chosen), p) if hp.covariance == "diag" else (len(chosen), 1)
+    shape = (len(chosen), p) if covariance == "diag" else (len(chosen), 1)
     spread = rng.chisquare(np.broadcast_to(df[:, None], shape))
     return np.asarray(predictive.means[chosen] + noise / np.sqrt(predictive.shares[chosen, None] * spread))

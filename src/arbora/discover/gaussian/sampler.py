@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +65,7 @@ from arbora.kernels.gibbs.partitions import (
 
 _KMEANS_ROWS = 20_000  # rows that the centres of a start are found with
 _POWER = 0.25  # of the eigenvalues of the covariance in the default scale; chosen among 0, 1/4, 1/2 and 1
-_LARGEST = 1e150  # largest entry: squares of larger ones overflow
+_MAX_VALUE = 1e150  # largest entry: squares of larger ones overflow
 
 
 class Standardizer(NamedTuple):
@@ -86,7 +87,7 @@ def dense_rows(X: Any, name: str) -> Array:
         X = X.toarray()
     dense: Array = np.ascontiguousarray(X, dtype=np.float64)
     largest = float(np.abs(dense).max(initial=0.0))
-    if largest > _LARGEST:
+    if largest > _MAX_VALUE:
         raise ValueError(f"X contains {largest:.3g}, whose square overflows: scale the features.")
     return dense
 
@@ -149,8 +150,8 @@ def default_scale(X: Array, covariance: str) -> Array:
     """
     n, p = X.shape
     if covariance == "full":
-        more = max(1.0, p * p / n)
-        values, vectors = np.linalg.eigh((X.T @ X + more * np.eye(p)) / (n + more))
+        m = max(1.0, p * p / n)
+        values, vectors = np.linalg.eigh((X.T @ X + m * np.eye(p)) / (n + m))
         scale = (vectors * np.minimum(values, 1.0) ** _POWER) @ vectors.T
         return np.asarray(0.5 * (scale + scale.T))
     variances = np.minimum((np.einsum("ij,ij->j", X, X) + 1) / (n + 1), 1.0)
@@ -158,42 +159,46 @@ def default_scale(X: Array, covariance: str) -> Array:
 
 
 def check_scale(S: Any, covariance: str, standardizer: Standardizer) -> Array:
-    """Return a given scale of the prior, in the units of the model."""
+    """Return the scale S of the prior in the units of the model."""
     p = len(standardizer.mean)
     shape = scale_shape(covariance, p)
-    given = np.asarray(S, np.float64)
+    scale = np.asarray(S, np.float64)
     expected = {"full": (p, p), "diag": (p,), "spherical": ()}[covariance]
-    if given.shape != expected:
+    if scale.shape != expected:
         raise ValueError(
-            f"S has the shape {given.shape}, but covariance={covariance!r} needs {expected}. A number c for all "
+            f"S has the shape {scale.shape}, but covariance={covariance!r} needs {expected}. A number c for all "
             "features is c * np.eye(n_features) for 'full', np.full(n_features, c) for 'diag'."
         )
     unit = standardizer.scale
     if covariance == "full":
-        scaled = given / np.outer(unit, unit)
-        valid = np.allclose(given, given.T) and np.linalg.eigvalsh(scaled).min() > 0
+        scaled = scale / np.outer(unit, unit)
+        valid = np.allclose(scale, scale.T) and np.linalg.eigvalsh(scaled).min() > 0
     elif covariance == "diag":
-        scaled = given / unit**2
+        scaled = scale / unit**2
         valid = bool(scaled.min() > 0)
     else:
         if np.ptp(unit) > 0:
             raise ValueError("a given S of covariance='spherical' needs standardize=False: it has one unit.")
-        scaled = given / unit[0] ** 2
+        scaled = scale / unit[0] ** 2
         valid = bool(scaled > 0)
     if not valid or not np.isfinite(scaled).all():
         raise ValueError("S must be symmetric, positive definite and finite.")
     return np.ascontiguousarray(scaled.reshape(shape))
 
 
-def start_labels(X: Array, init: Any, n_clusters: int, rng: np.random.Generator) -> Ints:
-    """Return the labels that a chain starts from: given ones, or k-means on at most 20,000 rows."""
-    if not isinstance(init, str):
+def start_labels(X: Array, init: Any, n_components: int | None, rng: np.random.Generator) -> Ints:
+    """Return the labels that a chain starts from: labels of the rows, or k-means on at most 20,000 rows."""
+    if not isinstance(init, Integral):
         labels = np.asarray(init)
         if labels.shape != (len(X),):
             raise ValueError(
                 f"init has shape {labels.shape}, but X has {len(X)} rows: give a label for each row."
             )
-        return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        names, codes = np.unique(labels, return_inverse=True)
+        if n_components is not None and len(names) > n_components:
+            raise ValueError(f"init has more than n_components={n_components} labels.")
+        return codes.astype(np.int64)
+    n_clusters = n_components or int(init)
     rows = X if len(X) <= _KMEANS_ROWS else X[np.sort(rng.choice(len(X), _KMEANS_ROWS, replace=False))]
     model = KMeans(min(n_clusters, len(rows)), n_init=1, max_iter=50, random_state=int(rng.integers(2**31)))
     # With several threads k-means adds in random order, and its last digits differ from run to run.
@@ -203,12 +208,12 @@ def start_labels(X: Array, init: Any, n_clusters: int, rng: np.random.Generator)
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-# --- Collapsed Gibbs sampling of partitions: Dirichlet-process and finite mixtures of Gaussians, also with margins
-# ---
+# --- The sampler: a state, the model, and the arrays of a sweep ----------------------------------------------
 
 
 _SPARE_SLOTS = 8  # for new clusters in a sweep, before the arrays have to grow
-_LEAST = 1e-4  # smallest c and margin of the heuristic
+_MIN_STRENGTH = 1e-4  # smallest c and margin of the heuristic
+_START_STEPS = 3  # of the projections, before the first labels are drawn
 
 
 class PartitionState(NamedTuple):
@@ -407,8 +412,23 @@ class PartitionModel(NamedTuple):
             return c, width
         step = np.sign(n_clusters - self.target) * rng.random() / (state.sweep + 1)
         if rng.random() < 0.5:
-            return max(c + step, _LEAST), width
-        return c, max(width + step, _LEAST)
+            return max(c + step, _MIN_STRENGTH), width
+        return c, max(width + step, _MIN_STRENGTH)
+
+
+def start_state(
+    model: PartitionModel, start: PartitionState, X: Array, labels: Ints, rng: np.random.Generator
+) -> PartitionState:
+    """Return the state that a chain starts from: parameters of `start`, these labels, projections that suit them."""
+    state = start._replace(labels=canonical(labels)[0])
+    if model.variance is None:
+        return state
+    rows = model.margin_rows(X)
+    projections = np.zeros((model.n_components or int(state.labels.max()) + 1, rows.shape[1]))
+    margin = Margin(float(state.c), float(state.width), model.variance)
+    for _ in range(_START_STEPS):
+        projections = draw_projections(projections, rows, state.labels, margin, rng)
+    return state._replace(projections=projections)
 
 
 class _Table:
@@ -460,20 +480,21 @@ class _Table:
 
     def sweep(self, rng: np.random.Generator) -> None:
         """Draw the labels of all rows in random order."""
-        order, at = rng.permutation(len(self.X)), 0
+        order, position = rng.permutation(len(self.X)), 0
         if self.margin is not None and not self.fixed:
             free = np.flatnonzero(self.clusters.counts[:-N_SCRATCH] == 0)
             self.margin.pool[:] = free[: self.model.n_pool]
             for k in self.margin.pool:
                 draw_projection(k, self.margin, rng)
-        while at < len(order):
-            at = self._sweep_from(at, order, rng)
-            if at < len(order):
+        while position < len(order):
+            position = self._sweep_from(position, order, rng)
+            if position < len(order):
                 self._grow()
 
-    def _sweep_from(self, at: int, order: Ints, rng: np.random.Generator) -> int:
+    def _sweep_from(self, position: int, order: Ints, rng: np.random.Generator) -> int:
+        """Draw labels from this position of the order on, until all are drawn or a slot is missing."""
         log_alpha = float(np.log(self.alpha))
-        same = self.X, order, at, self.labels, self.clusters, self.prior, self.log_sizes
+        same = self.X, order, position, self.labels, self.clusters, self.prior, self.log_sizes
         if self.margin is None:
             return int(sweep_labels(*same, log_alpha, self.empty, self.fixed, rng))
         log_new = log_alpha - np.log(self.model.n_pool)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from arbora.discover.topics.model import ClusterTopicModel
 from arbora.infer.mcmc.chains import Chains
 from arbora.infer.mcmc.max_margin import Margin
+
+
+class MarginPriorOptions(NamedTuple):
+    """Values of the parameter `prior`: those of `PriorOptions`, and the variance of the projections."""
+
+    alpha: float = 10.0
+    alpha1: float = 10.0
+    alpha0: float = 10.0
+    beta: float = 0.01
+    omega: float = 0.1
+    concentrations: str = "fixed"
+    v: float = 0.1
 
 
 class MaxMarginClusterTopicModel(ClusterTopicModel):
@@ -22,15 +33,15 @@ class MaxMarginClusterTopicModel(ClusterTopicModel):
 
     Parameters
     ----------
-    n_topics, n_clusters, alpha, alpha1, alpha0, beta, omega, concentrations
+    n_topics, n_clusters
         See `ClusterTopicModel`.
     c : float
         Weight of the losses.
     margin : float
         Difference of scores from which a document loses nothing.
-    v : float
-        Prior variance of the projections.
-    n_samples, n_warmup, thin, n_chains, n_fold_in, fractions, n_jobs, random_state, checkpoint, verbose
+    prior : dict, optional
+        As for `ClusterTopicModel`, and v (0.1): prior variance of the projections.
+    sampling, n_fold_in, fractions, n_jobs, random_state, verbose
         See `ClusterTopicModel`.
 
     Attributes
@@ -56,7 +67,7 @@ class MaxMarginClusterTopicModel(ClusterTopicModel):
     --------
     >>> from arbora.discover import MaxMarginClusterTopicModel
     >>> X = [[4, 2, 0, 0], [3, 3, 1, 0], [0, 0, 5, 2], [0, 1, 2, 4]]
-    >>> model = MaxMarginClusterTopicModel(2, n_samples=20, random_state=0)
+    >>> model = MaxMarginClusterTopicModel(2, sampling={"n_samples": 20}, random_state=0)
     >>> model.fit_predict(X, ["sea", None, "land", None]).tolist()
     ['sea', 'sea', 'land', 'land']
     """
@@ -65,8 +76,8 @@ class MaxMarginClusterTopicModel(ClusterTopicModel):
         **ClusterTopicModel._parameter_constraints,
         "c": [Interval(Real, 0, None, closed="left")],
         "margin": [Interval(Real, 0, None, closed="left")],
-        "v": [Interval(Real, 0, None, closed="neither")],
     }
+    _prior_options: ClassVar[Any] = MarginPriorOptions
 
     def __init__(
         self,
@@ -75,51 +86,31 @@ class MaxMarginClusterTopicModel(ClusterTopicModel):
         *,
         c: float = 9.0,
         margin: float = 0.1,
-        v: float = 0.1,
-        alpha: float = 10.0,
-        alpha1: float = 10.0,
-        alpha0: float = 10.0,
-        beta: float = 0.01,
-        omega: float = 0.1,
-        concentrations: str = "fixed",
-        n_samples: int = 50,
-        n_warmup: int = 50,
-        thin: int = 1,
-        n_chains: int = 2,
+        prior: dict[str, Any] | None = None,
+        sampling: dict[str, int] | None = None,
         n_fold_in: int = 60,
         fractions: str = "error",
         n_jobs: int | None = None,
         random_state: Any = None,
-        checkpoint: Any = None,
         verbose: int = 0,
     ) -> None:
         super().__init__(
             n_topics,
             n_clusters,
-            alpha=alpha,
-            alpha1=alpha1,
-            alpha0=alpha0,
-            beta=beta,
-            omega=omega,
-            concentrations=concentrations,
-            n_samples=n_samples,
-            n_warmup=n_warmup,
-            thin=thin,
-            n_chains=n_chains,
+            prior=prior,
+            sampling=sampling,
             n_fold_in=n_fold_in,
             fractions=fractions,
             n_jobs=n_jobs,
             random_state=random_state,
-            checkpoint=checkpoint,
             verbose=verbose,
         )
         self.c = c
         self.margin = margin
-        self.v = v
 
-    def _margin(self) -> Margin | None:
-        return None if self.c == 0 else Margin(float(self.c), float(self.margin), float(self.v))
+    def _margin(self, prior: Any) -> Margin | None:
+        return None if self.c == 0 else Margin(float(self.c), float(self.margin), float(prior.v))
 
-    def _summarise(self, chains: Chains, *, aligned: bool) -> None:
-        super()._summarise(chains, aligned=aligned)
-        self.projections_ = np.array(self.chain_parameters_[0].projections)
+    def _summarise(self, chains: Chains, *args: Any, **options: Any) -> None:
+        super()._summarise(chains, *args, **options)
+        self.projections_ = self.chain_parameters_[0].projections

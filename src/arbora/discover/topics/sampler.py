@@ -72,7 +72,7 @@ from arbora.text import LtcTransformer
 # --- Documents as tokens: counts in, one entry for every occurrence of a word -------------------------------
 
 
-_MOST = 2**30  # tokens of a document and of all documents that counts of 32 bits hold without care
+_MAX_TOKENS = 2**30  # tokens of a document and of all documents that counts of 32 bits hold without care
 
 
 class Corpus(NamedTuple):
@@ -97,14 +97,16 @@ class Corpus(NamedTuple):
         return np.diff(self.indptr)
 
 
-def read_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
+def read_counts(estimator: Any, X: Any, fractions: str, *, reset: bool) -> sp.csr_array:
     """Check a matrix of counts.
 
     Parameters
     ----------
     estimator : estimator
-        `estimator.fractions` says what to do with values that are not whole: "error" or "round".
+        Its name is in the messages; `fit` remembers the features in it.
     X : array-like or sparse matrix of shape (n_samples, n_features)
+    fractions : {"error", "round"}
+        What to do with values that are not whole.
     reset : bool
         True in `fit`, False afterwards.
 
@@ -115,8 +117,8 @@ def read_counts(estimator: Any, X: Any, *, reset: bool) -> sp.csr_array:
     name = type(estimator).__name__
     rows = check_rows(estimator, X, reset=reset)
     check_not_negative(rows, name, "Give counts of words")
-    check_not_above(rows, _MOST, "Give counts of words: a document cannot have so many")
-    if estimator.fractions == "round":
+    check_not_above(rows, _MAX_TOKENS, "Give counts of words: a document cannot have so many")
+    if fractions == "round":
         rounded = rows.copy()
         rounded.data = np.rint(rows.data)
         return sp.csr_array(rounded)
@@ -141,18 +143,18 @@ def make_corpus(X: sp.csr_array, landmarks: Ints | None = None) -> Corpus:
     """
     counts = X.data.astype(np.int64)
     n_tokens = int(counts.sum())
-    if n_tokens > _MOST:
+    if n_tokens > _MAX_TOKENS:
         raise ValueError(
-            f"X has {n_tokens:,} occurrences of words, but at most {_MOST:,} are possible: give fewer documents, or "
-            "leave out the most frequent words."
+            f"X has {n_tokens:,} occurrences of words, but at most {_MAX_TOKENS:,} are possible: give fewer "
+            "documents, or leave out the most frequent words."
         )
     require_memory(12 * n_tokens, f"A corpus of {n_tokens:,} tokens", "Give fewer documents or words.")
     owner = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     lengths = np.bincount(owner, weights=counts, minlength=X.shape[0]).astype(np.int64)
     indptr = np.append(0, np.cumsum(lengths)).astype(np.int64)
     words = np.repeat(X.indices.astype(np.int32), counts)
-    known = np.full(X.shape[0], -1, np.int64) if landmarks is None else landmarks
-    return Corpus(indptr, words, known, X.shape[1])
+    codes = np.full(X.shape[0], -1, np.int64) if landmarks is None else landmarks
+    return Corpus(indptr, words, codes, X.shape[1])
 
 
 # --- Concentrations of a cluster topic model: their priors, and their draws given table counts --------------
@@ -266,7 +268,7 @@ def _draw(
 # --- Sampler of the cluster topic model (CTM) and of its max-margin form (MMCTM) ----------------------------
 
 
-TINY = 1e-300  # a share of a topic that underflows
+_MIN_SHARE = 1e-300  # share of a topic that underflows
 _TABLED = 64  # counts of a topic in a document up to which log-gamma ratios are tabled
 
 
@@ -299,7 +301,7 @@ def count_state(state: TopicState, data: Corpus) -> TopicState:
 def padded_prior(clusters: Array, alpha: float) -> Array:
     """Return alpha mu with zeros in the padding."""
     prior = np.zeros((len(clusters), padded(clusters.shape[1])))
-    prior[:, : clusters.shape[1]] = alpha * np.maximum(clusters, TINY)
+    prior[:, : clusters.shape[1]] = alpha * np.maximum(clusters, _MIN_SHARE)
     return prior
 
 
@@ -311,14 +313,14 @@ def log_rising_table(prior: Array, n_topics: int) -> Array:
 
 
 def draw_dirichlet(parameters: Array, rng: np.random.Generator) -> Array:
-    """Draw from Dirichlet distributions along the last axis; shares that underflow are `TINY`."""
+    """Draw from Dirichlet distributions along the last axis; shares that underflow are `_MIN_SHARE`."""
     # log Gamma(a) = log Gamma(a + 1) + log(U) / a: gamma variates of tiny shapes underflow, their logarithms do not.
     logs = np.log(rng.standard_gamma(parameters + 1.0))
-    logs += np.log1p(-rng.random(parameters.shape)) / np.maximum(parameters, TINY)
+    logs += np.log1p(-rng.random(parameters.shape)) / np.maximum(parameters, _MIN_SHARE)
     logs -= logs.max(axis=-1, keepdims=True)
     shares = np.exp(logs)
     shares /= shares.sum(axis=-1, keepdims=True)
-    return np.asarray(np.maximum(shares, TINY))
+    return np.asarray(np.maximum(shares, _MIN_SHARE))
 
 
 @dataclass(frozen=True)
@@ -491,7 +493,7 @@ def log_dirichlet(shares: Array, parameters: Array) -> float:
     >>> round(log_dirichlet(np.array([0.5, 0.5]), np.ones(2)), 4)  # the logistic density at 0 is 1/4
     -1.3863
     """
-    constant = gammaln(parameters.sum()) - gammaln(np.maximum(parameters, TINY)).sum()
+    constant = gammaln(parameters.sum()) - gammaln(np.maximum(parameters, _MIN_SHARE)).sum()
     return float(constant + np.sum(parameters * np.log(shares)))
 
 
@@ -528,11 +530,11 @@ def weighted_rows(X: sp.csr_array) -> sp.csr_array:
 
 def labels_of_svm(rows: sp.csr_array, landmarks: Ints, n_clusters: int) -> Ints:
     """Label documents by one-vs-rest support vector machines of the landmarks, which keep their labels."""
-    known = np.flatnonzero(landmarks >= 0)
-    prepared = prepare_rows(rows[known], np.float64)
+    labelled = np.flatnonzero(landmarks >= 0)
+    prepared = prepare_rows(rows[labelled], np.float64)
     scores = np.empty((rows.shape[0], n_clusters))
     for block in class_blocks(n_clusters):
-        cost = np.where(landmarks[known, None] == np.array(block), 1.0, -1.0)
+        cost = np.where(landmarks[labelled, None] == np.array(block), 1.0, -1.0)
         weights = solve_block(prepared, cost, tol=1e-3).weights
         scores[:, block.start : block.stop] = rows @ weights[:-1] + weights[-1]
     return np.where(landmarks >= 0, landmarks, scores.argmax(axis=1))

@@ -20,7 +20,7 @@ assignment under which most rows agree.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba as nb
 import numpy as np
@@ -35,7 +35,7 @@ from arbora.core.estimator import warn_caller
 from arbora.core.trace import Trace
 from arbora.discover.vmf.concentration import KappaPosterior
 from arbora.discover.vmf.posterior import VMFPosterior, VMFPrior
-from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains
+from arbora.infer.mcmc.chains import ChainSchedule, mean_trace, sample_chains, start_from
 from arbora.infer.mcmc.diagnostics import rhat
 from arbora.special import kernels, sample_vmf, vmf_log_normalizer
 
@@ -312,16 +312,10 @@ def sample_posterior(
     -------
     Sampled
     """
-
-    def start(rng: np.random.Generator) -> GibbsState:
-        sequence: Any = rng.bit_generator.seed_seq  # threads may start the chains in any order
-        number: int = sequence.spawn_key[-1]
-        return states[number]
-
-    found = sample_chains(sampler, X, sweeps, seed, n_chains=len(states), start=start, engine=engine)
+    sweeps = sweeps._replace(n_chains=len(states))
+    found = sample_chains(sampler, X, sweeps, seed, start=start_from(states), engine=engine)
     aligned = aligned_draws(found.draws["labels"], found.draws["log_kappa"], states[0].labels)
-    log_joint = np.array([trace["objective"][sweeps.n_warmup :] for trace in found.traces])
-    draws = {"log_concentrations": aligned.log_kappa, "counts": aligned.counts, "log_joint": log_joint}
+    draws = {"log_concentrations": aligned.log_kappa, "counts": aligned.counts, "log_joint": found.log_joint}
     u = aligned.log_kappa.reshape(-1, sampler.n_components)
     return Sampled(
         mean_trace(found.traces),

@@ -21,12 +21,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval
+from threadpoolctl import ThreadpoolController
 
 from arbora.arrays import Array, Matrix
 from arbora.core.checkpoint import Checkpoint
 from arbora.core.engine import Engine, SerialEngine
 from arbora.core.monitor import Monitor, Progress
 from arbora.core.trace import Trace
+from arbora.engine import ThreadEngine
 
 State = TypeVar("State")
 Data = TypeVar("Data")
@@ -62,6 +64,7 @@ class Chains(NamedTuple):
     draws: dict[str, Matrix]  # by name, of shape (n_chains, n_samples, ...)
     traces: list[Trace]  # one for each chain; warm-up included
     means: dict[str, Array]  # over the draws of a chain, by name, of shape (n_chains, ...)
+    log_joint: Array  # of the draws, of shape (n_chains, n_samples)
 
 
 class Chain(NamedTuple):
@@ -80,11 +83,12 @@ class Watch(NamedTuple):
 
 
 class ChainSchedule(NamedTuple):
-    """Length of the chains: `n_warmup` discarded sweeps, then `n_samples` times `thin` sweeps."""
+    """Length and number of the chains: `n_warmup` discarded sweeps, then `n_samples` times `thin` sweeps."""
 
     n_warmup: int
     n_samples: int
     thin: int = 1
+    n_chains: int = 2
 
     @property
     def n_sweeps(self) -> int:
@@ -109,7 +113,6 @@ def sample_chains(
     schedule: ChainSchedule,
     seed: int,
     *,
-    n_chains: int = 2,
     start: Callable[[np.random.Generator], State] | None = None,
     keep: Callable[[State], Mapping[str, ArrayLike]] | None = None,
     average: Callable[[State], Mapping[str, ArrayLike]] | None = None,
@@ -127,7 +130,6 @@ def sample_chains(
     schedule : ChainSchedule
     seed : int
         Each chain has its own random generator, spawned from this seed: the draws depend on nothing else.
-    n_chains : int
     start : callable, optional
         Returns the initial state of a chain. Default: a draw from the prior. R-hat is reliable only if the starts are
         farther apart than the posterior is wide.
@@ -170,7 +172,7 @@ def sample_chains(
     >>> len(chains.traces[0])
     1010
     """
-    seeds = np.random.SeedSequence(seed).spawn(n_chains)
+    seeds = np.random.SeedSequence(seed).spawn(schedule.n_chains)
     begin = start if start is not None else model.sample_prior
     watch = Watch(keep if keep is not None else _all_fields, average if average is not None else _nothing)
 
@@ -185,8 +187,50 @@ def sample_chains(
             progress.update(schedule.n_sweeps)
         return found
 
-    draws, means, traces = zip(*(engine or SerialEngine()).map(chain, range(n_chains)), strict=True)
-    return Chains(_stacked_by_name(draws), list(traces), _stacked_by_name(means))
+    draws, means, traces = zip(*(engine or SerialEngine()).map(chain, range(schedule.n_chains)), strict=True)
+    draws_of_sweeps = slice(schedule.n_warmup + schedule.thin - 1, None, schedule.thin)
+    log_joint = np.array([trace["objective"][draws_of_sweeps] for trace in traces])
+    return Chains(_stacked_by_name(draws), list(traces), _stacked_by_name(means), log_joint)
+
+
+def run_chains(
+    model: Any,
+    data: Any,
+    schedule: ChainSchedule,
+    seed: int,
+    *,
+    keep: Callable[[Any], Mapping[str, ArrayLike]],
+    start: Callable[[np.random.Generator], Any] | None = None,
+    average: Callable[[Any], Mapping[str, ArrayLike]] | None = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    checkpoint: Checkpoint | None = None,
+) -> Chains:
+    """Run the chains of an estimator on threads, with a progress bar; clear the checkpoint at the end."""
+    # One BLAS thread per chain: chains amplify the different rounding of multithreaded sums.
+    with (
+        ThreadpoolController().limit(limits=1, user_api="blas"),
+        Progress(schedule.n_chains * schedule.n_sweeps, "sweeps", verbose) as progress,
+        ThreadEngine(n_jobs) as engine,
+    ):
+        chains = sample_chains(
+            model, data, schedule, seed, start=start, keep=keep, average=average, engine=engine,
+            progress=progress, checkpoint=checkpoint,
+        )  # fmt: skip
+    if checkpoint is not None:
+        checkpoint.clear()
+    return chains
+
+
+def start_from(states: Sequence[State]) -> Callable[[np.random.Generator], State]:
+    """Return the `start` of chains that begin in given states, whatever the order in which threads begin them."""
+
+    def start(rng: np.random.Generator) -> State:
+        sequence: Any = rng.bit_generator.seed_seq
+        number: int = sequence.spawn_key[-1]
+        return states[number]
+
+    return start
 
 
 def mean_trace(traces: list[Trace]) -> Trace:
