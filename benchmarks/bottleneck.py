@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.metrics import normalized_mutual_info_score
 from threadpoolctl import threadpool_limits
 
 from arbora.datasets import load
 from arbora.discover import SphericalKMeans
 from arbora.expand import InformationBottleneck
 from arbora.expand.bottleneck import Counts, information, make_clusters
-from arbora.metrics import normalized_mutual_information
 from arbora.metrics.table import Table
 from arbora.text import LtcTransformer
 from benchmarks._common.report import published
@@ -97,7 +97,7 @@ def measure(name: str, n_seeds: int, n_most: int | None) -> tuple[str, dict[str,
             labels = model.fit(rows).labels_
             spent = time.process_time() - started
             kept = kept_information(sp.csr_array(X), np.asarray(labels), K)
-            found[method].append(Fit(normalized_mutual_information(y, labels), kept, spent))
+            found[method].append(Fit(normalized_mutual_info_score(y, labels), kept, spent))
     about = f"{name}: {X.shape[0]:,} rows, {X.shape[1]:,} features, {X.nnz:,} non-zeros, {K} classes"
     return about, found
 

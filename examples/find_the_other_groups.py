@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.cluster import KMeans
+from sklearn.metrics import normalized_mutual_info_score
 
 from arbora.expand import GaussianTransform
-from arbora.metrics import normalized_mutual_information
 
 N_GROUPS, N_KNOWN, N_EACH = 6, 3, 90
 # Colours of Okabe and Ito, which colour-blind readers can tell apart; a marker for each group too.
@@ -34,7 +34,7 @@ def cluster(Z: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, float]:
     """Cluster rows into three groups, numbered in horizontal order; return their agreement with the truth too."""
     found = KMeans(N_GROUPS - N_KNOWN, n_init=20, random_state=0).fit_predict(Z)
     order = np.argsort([truth[found == k].mean() for k in range(found.max() + 1)])
-    return np.argsort(order)[found], normalized_mutual_information(truth, found)
+    return np.argsort(order)[found], normalized_mutual_info_score(truth, found)
 
 
 def find_groups() -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray, float]]:

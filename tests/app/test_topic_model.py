@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -13,7 +14,6 @@ from arbora.app.filing import Filer
 from arbora.app.folder import open_folder
 from arbora.app.text_rows import TextOptions, text_language
 from arbora.discover import VMFMixture
-from arbora.metrics import adjusted_rand_index
 from arbora.text import LtcVectorizer
 
 SUBJECTS = {
@@ -65,7 +65,7 @@ def test_the_number_of_topics_is_found_and_explained(collection):
     assert model.n_topics_ in curve["n_topics"].tolist()
     assert len(curve["n_topics"]) == len(curve["score"])
     assert set(model.seconds_) == {"features", "topics", "words"}
-    assert adjusted_rand_index(collection[1], model.labels_) > 0.6
+    assert adjusted_rand_score(collection[1], model.labels_) > 0.6
 
 
 def test_words_that_two_topics_share_divide_the_probability():
@@ -133,7 +133,7 @@ def test_prediction_of_new_and_unknown_texts(collection, fitted):
     labels = fitted.predict([*texts, "xyzzy", "", None])
     assert labels.dtype.kind == "i"
     assert labels[-3:].tolist() == [-1, -1, -1]
-    assert adjusted_rand_index(subjects, labels[:-3]) > 0.8
+    assert adjusted_rand_score(subjects, labels[:-3]) > 0.8
     proba = fitted.predict_proba([*texts, "xyzzy"])
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
     np.testing.assert_array_equal(proba[:-1].argmax(axis=1), labels[:-3])
@@ -160,7 +160,7 @@ def test_it_works_at_the_end_of_a_pipeline(collection):
 def test_other_models_of_flat_topics(collection, kind):
     model = TopicModel(model=kind).fit(collection[0])
     assert model.n_topics_curve_["criterion"] == "halves"
-    assert adjusted_rand_index(collection[1], model.predict(collection[0])) > 0.6
+    assert adjusted_rand_score(collection[1], model.predict(collection[0])) > 0.6
     np.testing.assert_allclose(model.predict_proba(collection[0]).sum(axis=1), 1.0)
 
 
@@ -218,7 +218,7 @@ def test_splitting_divides_a_topic_by_its_documents(collection):
     np.testing.assert_allclose(after[:, whole] + after[:, whole + 1], before[:, whole])
     split = model.top_words(6, phrases=False)[whole : whole + 2]
     assert subject_of(split[0])[0] != subject_of(split[1])[0]
-    assert adjusted_rand_index(subjects, model.predict(texts)) > adjusted_rand_index(
+    assert adjusted_rand_score(subjects, model.predict(texts)) > adjusted_rand_score(
         subjects, before.argmax(1)
     )
     with pytest.raises(ValueError, match="a split needs two of each"):
@@ -229,7 +229,7 @@ def test_reducing_joins_the_halves_of_a_subject(collection):
     texts, subjects = collection
     model = TopicModel(8).fit(texts)
     assert model.n_topics_ == 8
-    assert adjusted_rand_index(subjects, model.reduce_to(4).predict(texts)) > 0.8
+    assert adjusted_rand_score(subjects, model.reduce_to(4).predict(texts)) > 0.8
     with pytest.raises(ValueError, match="from 1 to 4"):
         model.reduce_to(5)
 

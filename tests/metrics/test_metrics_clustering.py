@@ -1,6 +1,4 @@
-"""Clustering measures against scikit-learn, enumeration of pairs, and closed forms."""
-
-from itertools import combinations, permutations
+"""Clustering measures against scikit-learn and closed forms."""
 
 import numpy as np
 import pytest
@@ -34,14 +32,9 @@ def test_equal_to_sklearn(pair):
 @quick
 @given(pair=partitions)
 def test_report_is_made_of_the_single_measures(pair):
-    assert metrics.clustering_report(*pair)[:6] == (
-        metrics.normalized_mutual_information(*pair),
-        metrics.mutual_information(*pair),
-        metrics.rand_index(*pair),
-        metrics.adjusted_rand_index(*pair),
-        metrics.purity(*pair),
-        metrics.clustering_macro_f1(*pair),
-    )
+    report = metrics.clustering_report(*pair)
+    assert (report.purity, report.macro_f1) == (metrics.purity(*pair), metrics.clustering_macro_f1(*pair))
+    assert (report.n_classes, report.n_clusters) == tuple(len(set(labels)) for labels in pair)
 
 
 @quick
@@ -55,23 +48,6 @@ def test_majority_measures_by_classification(pair):
     assert metrics.clustering_macro_f1(*pair) == pytest.approx(
         skm.f1_score(y_true, predicted, average="macro", zero_division=0)
     )
-
-
-@quick
-@given(pair=partitions)
-def test_rand_index_by_enumeration_of_pairs(pair):
-    y_true, clusters = pair
-    agree = [
-        (y_true[i] == y_true[j]) == (clusters[i] == clusters[j])
-        for i, j in combinations(range(len(y_true)), 2)
-    ]
-    assert metrics.rand_index(*pair) == pytest.approx(np.mean(agree) if agree else 1.0)
-
-
-def test_adjusted_rand_index_is_zero_on_average():
-    y_true = ["a", "a", "a", "b", "b", "c"]
-    values = [metrics.adjusted_rand_index(y_true, clusters) for clusters in permutations([0, 0, 1, 1, 2, 2])]
-    assert np.mean(values) == pytest.approx(0, abs=1e-12)
 
 
 @quick
@@ -115,7 +91,7 @@ def test_many_rows_do_not_overflow():
 @quick
 @given(pair=partitions, prior=st.floats(0.1, 5))
 def test_discriminative_cost_by_its_definition(pair, prior):
-    table = metrics.contingency_table(*pair).toarray()
+    table = skm.cluster.contingency_matrix(*pair).T
     expected = gammaln(prior + table).sum() - gammaln(prior * table.shape[1] + table.sum(axis=1)).sum()
     assert metrics.discriminative_cost(*pair, prior=prior) == pytest.approx(expected)
     by_class = metrics.discriminative_cost(*pair, prior=np.full(table.shape[1], prior))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
 
 from arbora.datasets import make_vmf_mixture
 from arbora.discover import (
@@ -27,7 +28,6 @@ from arbora.discover.mixture.rows import (
 )
 from arbora.infer.mixture import loop as mixture
 from arbora.infer.mixture import statistics as mixture_stats
-from arbora.metrics import adjusted_rand_index
 
 EARLY = "ignore::sklearn.exceptions.ConvergenceWarning"
 
@@ -158,7 +158,7 @@ def test_rows_in_files_are_sampled_too(data, tmp_path):
     there = BayesianVMFMixture(**arguments).fit(map_rows(X, tmp_path), sample_weight=weight)
     assert there.responsibilities_.shape == (600, 4)
     np.testing.assert_allclose(there.responsibilities_.sum(axis=1), 1.0)
-    assert adjusted_rand_index(there.responsibilities_.argmax(1), here.responsibilities_.argmax(1)) > 0.95
+    assert adjusted_rand_score(there.responsibilities_.argmax(1), here.responsibilities_.argmax(1)) > 0.95
 
 
 @pytest.mark.filterwarnings(EARLY)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import normalized_mutual_info_score
 
 from arbora.app.contents.nodes import Subject
 from arbora.app.contents.topics import topics_content, topics_text, without_empty
@@ -19,7 +20,6 @@ from arbora.arrays import Array, Ints, Matrix
 from arbora.cli.demo.printing import WIDTH, print_paragraph, shorten_list
 from arbora.datasets import Dataset
 from arbora.discover import BayesianVMFMixture, HierarchicalVMFMixture, TemporalVMFMixture
-from arbora.metrics import normalized_mutual_information
 from arbora.metrics.table import Table
 from arbora.structure import Hierarchy
 from arbora.text import LtcVectorizer
@@ -60,7 +60,7 @@ def show_flat(data: Dataset, X: Any, names: Sequence[str]) -> Any:
     rows = [(int(size[k]), shorten_list(words[k], WIDTH - 11)) for k in order if size[k]]
     print(Table(("documents", "words"), tuple(rows), (",d", "")))
     packages = branches(data.hierarchy, np.asarray(data.y_train, object)[known])
-    agreement = normalized_mutual_information(packages, topic)
+    agreement = normalized_mutual_info_score(packages, topic)
     print_paragraph(
         f"{type(model).__name__} is fitted to the {len(known):,} training documents without their labels. Its topics "
         f"and the {len(set(packages))} packages have a normalised mutual information (NMI) of {agreement:.2f} (1: "
@@ -90,7 +90,7 @@ def show_tree(documents: Documents, X: Any, vectorizer: Any, hierarchy: Hierarch
     )
     print("\n".join(map(shorten_list, topics_text(content.nodes).splitlines())))
     top = [path[1] for path in model.predict_path(X)]
-    agreement = normalized_mutual_information(branches(hierarchy, documents.y), top)
+    agreement = normalized_mutual_info_score(branches(hierarchy, documents.y), top)
     print_paragraph(
         f"{type(model).__name__}, {len(BRANCHING)} levels below the root, on all {len(documents):,} documents; its "
         f"{BRANCHING[0]} topics on the first level and the packages have an NMI of {agreement:.2f}. "
@@ -348,7 +348,7 @@ def show_time() -> Content:
         f"This corpus is generated: {len(notes):,} notes of an invented archive, with dates from {FIRST} to {LAST}, "
         f"on {len(THEMES)} themes whose shares and words change with time. {type(model).__name__} is fitted to the "
         f"texts and dates, without the themes: {100 * right:.1f}% of the notes are in the topic of their theme "
-        f"(NMI {normalized_mutual_information(archive.theme, found):.3f}). The persistence is {PERSISTENCE}, above "
+        f"(NMI {normalized_mutual_info_score(archive.theme, found):.3f}). The persistence is {PERSISTENCE}, above "
         "the default of 0.98: topics that may change faster can join a theme that ends with one that begins. "
         f"{time.perf_counter() - start:.1f} s."
     )

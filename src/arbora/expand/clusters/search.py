@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from arbora.arrays import Ints, Matrix
 from arbora.core.estimator import warn_caller
@@ -25,7 +26,7 @@ from arbora.expand.transforms.gaussian import learn_gaussian
 from arbora.expand.transforms.separability import learn_separability
 from arbora.expand.transforms.spherical import learn_spherical, unit
 from arbora.expand.transforms.within_class import whitening
-from arbora.metrics import adjusted_rand_index, hungarian_accuracy, normalized_mutual_information
+from arbora.metrics import hungarian_accuracy
 
 CLUSTERERS: dict[str, Callable[..., Clustering]] = {
     "kmeans": fit_kmeans,
@@ -109,7 +110,7 @@ def mapped(L: Matrix, Z: Matrix, name: str) -> Matrix:
 
 def agreement(truth: Ints, found: Ints) -> float:
     """Mean of NMI, ARI and Hungarian accuracy."""
-    measures = (normalized_mutual_information, adjusted_rand_index, hungarian_accuracy)
+    measures = (normalized_mutual_info_score, adjusted_rand_score, hungarian_accuracy)
     return float(np.mean([measure(truth, found) for measure in measures]))
 
 

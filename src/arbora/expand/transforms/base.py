@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import normalized_mutual_info_score
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -20,7 +21,6 @@ from arbora.core.estimator import all_or_nothing, warn_caller
 from arbora.core.trace import Trace
 from arbora.core.validation import check_features
 from arbora.expand.groups import FeatureSpace, Groups, check_row_weight, fit_space, read_groups, to_space
-from arbora.metrics import normalized_mutual_information
 
 # --- L-BFGS-B with the value and the gradient in one call ---------------------------------------------------
 
@@ -362,7 +362,7 @@ def choose_by_hiding(
             if unit_rows:
                 mapped = mapped / np.maximum(np.linalg.norm(mapped, axis=1, keepdims=True), TINY)
             found = means.fit_predict(mapped, sample_weight=pool.row_weight)
-            scores[k, fold] = normalized_mutual_information(pool.codes, found)
+            scores[k, fold] = normalized_mutual_info_score(pool.codes, found)
     mean = scores.mean(axis=1)
     best = int(np.argmax(mean))
     return candidates[best], {name: list(candidates), "mean_score": mean, "scores": scores}

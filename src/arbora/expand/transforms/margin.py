@@ -24,6 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 from sklearn.cluster import KMeans
+from sklearn.metrics import normalized_mutual_info_score
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from arbora.arrays import Matrix
@@ -39,7 +40,6 @@ from arbora.expand.transforms.base import (
     warn_unless_converged,
 )
 from arbora.expand.transforms.gaussian import psd
-from arbora.metrics import normalized_mutual_information
 
 GAMMAS = (1e-3, 1e-2, 1e-1, 1.0)
 _STARTS = 5  # runs of k-means for each cut
@@ -100,8 +100,8 @@ def find_cuts(labelled: Labelled, A: Matrix, within: Matrix, rng: np.random.Gene
     for _ in range(_STARTS):
         means = KMeans(labelled.n_groups, n_init=1, random_state=int(rng.integers(2**31 - 1)))
         z = means.fit_predict(mapped, sample_weight=labelled.row_weight)
-        distance = 1 - normalized_mutual_information(labelled.codes, z)
-        if distance > 0:
+        distance = 1 - normalized_mutual_info_score(labelled.codes, z)
+        if distance > 1e-12:  # beyond rounding
             codes = np.unique(z, return_inverse=True)[1]
             scatter = group_moments(labelled.Z, codes, int(codes.max()) + 1, labelled.row_weight).within
             cuts.append(Cut(scatter - within, float(distance)))
