@@ -4,18 +4,22 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
 
-.PHONY: demo test checked lint bench format clean fuzz chaos
+.PHONY: demo quick test checked lint bench format clean fuzz chaos
 .DELETE_ON_ERROR: # make an incomplete virtual environment again
 
 demo: $(VENV)/.demo
 	$(BIN)/arbora demo
 
+# The kernels, a fit of every estimator and the command line. The first run compiles the kernels.
+quick: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto -m quick $$(grep -rl --include='*.py' 'mark\.quick' tests) $(PYTEST)
+
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist worksteal tests src
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder tests src $(PYTEST)
 
 # The kernels with bounds checks.
 checked: $(VENV)/.dev
-	ARBORA_CHECK=1 $(BIN)/python -m pytest -n auto tests/kernels
+	ARBORA_CHECK=1 $(BIN)/python -m pytest -n auto tests/kernels $(PYTEST)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

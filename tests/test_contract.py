@@ -78,6 +78,7 @@ def assert_same(left, right):
         np.testing.assert_array_equal(left[name], right[name], err_msg=name)
 
 
+@pytest.mark.quick
 def test_every_public_estimator_has_a_row():
     registered = {row.cls for row in REGISTRY}
     for package in sorted({*arbora.__all__} - {"__version__"}):
@@ -112,12 +113,14 @@ def test_weights_are_repetitions_where_a_fit_is_exact(row, check):
 
 
 @every
+@pytest.mark.quick
 def test_reduces_to_something_known(row):
     ours, known = row.reduces(row.data())
     np.testing.assert_allclose(ours, known, rtol=1e-4, atol=1e-4 * np.abs(known).max())
 
 
 @classifiers
+@pytest.mark.quick
 def test_learns_the_truth(row, fitted):
     data = fitted.data
     guess = np.mean(data.y_new == np.array(data.y)[0])
@@ -167,6 +170,7 @@ def test_same_result_for_any_n_jobs(row, fitted):
 
 @every
 @pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.quick
 def test_save_and_load(row, fitted, mmap, tmp_path):
     model = fitted.model
     io.save(model, tmp_path / "model")
@@ -196,6 +200,7 @@ def test_fit_leaves_parameters_alone(row, fitted):
 
 
 @classifiers
+@pytest.mark.quick
 def test_class_and_node_probabilities(row, fitted):
     """The columns are those of `classes_` and `nodes_`; a parent has the sum of its children."""
     model, data = fitted.model, fitted.data

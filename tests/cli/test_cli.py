@@ -59,11 +59,13 @@ def test_help_starts_quickly():
     assert min(seconds) < 1.0  # 0.1 s on a machine with nothing else to do
 
 
+@pytest.mark.quick
 def test_version_of_the_package():
     assert run("--version").stdout == f"arbora {__version__}\n"
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+@pytest.mark.quick
 def test_help_shows_examples_that_parse(verb, capsys):
     with pytest.raises(SystemExit):
         main([*verb.name.split(), "--help"])
@@ -95,6 +97,7 @@ def test_help_shows_examples_that_parse(verb, capsys):
         (["discover", "docs", "--out", "m", "--tree", "4", "--topics", "4"], "not allowed with"),
     ],
 )
+@pytest.mark.quick
 def test_wrong_usage_ends_with_2(arguments, complaint, capsys):
     with pytest.raises(SystemExit) as end:
         main(arguments)

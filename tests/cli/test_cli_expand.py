@@ -82,6 +82,7 @@ def test_folder_and_pile(pile, here, capsys):
     assert open_folder(here / "grown").kind == "groups"
 
 
+@pytest.mark.quick
 def test_one_file_with_missing_labels(here, capsys):
     code, out, _ = run(capsys, "expand part.csv --new 1 --out grown --json")
     assert code == 0

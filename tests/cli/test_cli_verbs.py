@@ -76,6 +76,7 @@ def run(*arguments, capsys=None):
 # --- train and discover ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 def test_train_writes_a_model_folder_and_a_report(workshop):
     top, ((out, err), _) = workshop
     folder = open_folder(top / "model")
@@ -580,6 +581,7 @@ def test_predict_continues_after_broken_lines(workshop, tmp_path, capsys):
     assert "line 2: not valid JSON" in err
 
 
+@pytest.mark.quick
 def test_predict_agrees_with_the_model(workshop, capsys):
     top, _ = workshop
     code, out, err = run("classify", "predict", top / "model", top / "docs", capsys=capsys)

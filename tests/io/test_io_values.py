@@ -18,6 +18,8 @@ from sklearn.preprocessing import FunctionTransformer
 from arbora.core.trace import Trace
 from arbora.io import ModelFileError, load, register, save
 
+pytestmark = pytest.mark.quick
+
 TEXT = st.text(st.characters(), max_size=8)  # surrogates too
 LEAVES = st.one_of(
     st.none(),

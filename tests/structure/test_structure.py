@@ -14,6 +14,8 @@ from scipy import sparse
 
 from arbora.structure import CycleError, Hierarchy, LabelGraph, StructureError, UnknownLabelError
 
+pytestmark = pytest.mark.quick
+
 NEWS = [("root", "comp"), ("comp", "os"), ("comp", "graphics"), ("root", "rec"), ("rec", "autos")]
 DIAMOND = [("top", "left"), ("top", "right"), ("left", "bottom"), ("right", "bottom")]
 
