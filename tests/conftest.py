@@ -15,8 +15,8 @@ _BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 if not os.environ.get("ARBORA_DATA") and _BESIDE.is_dir():
     os.environ["ARBORA_DATA"] = str(_BESIDE)
 
-# `make test` gives whole files to its processes, so that a fixture of a module is made once, in this order: what takes
-# longest begins first, and the processes end at about the same time.
+# `make test` gives whole files to its processes, so that a fixture of a module is made once. The slowest files begin
+# first: the processes end at about the same time.
 _SLOWEST = (
     "engine/test_ray.py", "test_contract.py", "docs/test_pages.py", "discover/gaussian/test_gaussian_mixture.py",
     "explore/test_explore_server.py", "docs/test_examples.py", "datasets/test_datasets_load.py",
