@@ -183,7 +183,7 @@ def measure_auto(name: str, quick: bool) -> dict[str, Any]:
         TopicModel(model.n_topics_, random_state=seed, n_jobs=1).fit(texts)
         fixed = time.process_time() - start
         words = model.top_words(WORDS, phrases=False)
-        ten = typical_words(model.forms_, WORDS, phrases=False, least_share=0.0)
+        ten = typical_words(model.forms_, WORDS, phrases=False, min_share=0.0)
         all_words = [[word for word, _ in some] for some in ten]
         empty, clones = n_empty_and_clones(model.labels_, topic_means(model.estimator_))
         scores = judge.coherence(words), judge.diversity(words), nmi(classes, model.labels_)

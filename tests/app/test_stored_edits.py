@@ -7,7 +7,8 @@ import pytest
 
 from arbora import TopicModel
 from arbora.app.folder import open_folder
-from arbora.app.stored_edits import check_edits, edit_folder, edited_content, read_edits
+from arbora.app.stored_edits import edit_folder, edited_content
+from arbora.app.topic_edits import check_edits, read_edits
 from support.topic_folders import topic_texts, topics_folder
 
 

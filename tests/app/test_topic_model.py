@@ -257,7 +257,7 @@ def test_trees_are_edited_too(collection):
     leaves = [node for node in content.nodes if node["own"]]
     assert len(leaves) == before
     assert sum(node["own"] for node in content.nodes) == len(texts)
-    np.testing.assert_allclose(model.topics_.predict_node_proba(model._rows(texts))[:, 0], 1.0)
+    np.testing.assert_allclose(model.topics_.predict_node_proba(model.rows(texts))[:, 0], 1.0)
 
 
 # --- time, folders ------------------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ def test_the_page_shows_texts_or_words_alone(collection, fitted):
 def test_rows_of_numbers_have_topics_too():
     X = np.kron(np.eye(3), np.ones((20, 6))) + 0.01
     documents = Documents("rows", [str(k) for k in range(60)], None, [(None, None)] * 60, X=X)
-    model = TopicModel(3).fit_documents(documents)
+    model = TopicModel(3).fit(documents)
     assert model.vectorizer_ is None
     assert len(set(model.labels_.tolist())) == 3
 

@@ -155,7 +155,7 @@ def test_a_cost_is_tuned_on_the_features_that_are_trained(monkeypatch):
     documents, options = make_documents(60), ClassifierOptions("flat", jobs=1)
     found = tune_classifier(documents, options, costs=[1.0], folds=2)
     trained = train_classifier(documents, options, test=make_documents(3))
-    assert found.features == trained.classifier.recipe_name()
+    assert found.features == trained.classifier.choice_["features"]
     expected = transform_rows(documents, trained.vectorizer, trained.estimator.n_features_in_)
     assert abs(seen[0] - expected).max() < 1e-6
     assert tune_classifier(documents, options, features="stems", costs=[1.0], folds=2).features == "stems"

@@ -88,7 +88,7 @@ def test_a_group_without_common_words_has_a_short_list():
     texts = [f"blah {chr(97 + k // 2)}zq" for k in range(50)] + ["tree leaf"] * 50
     labels = [0] * 50 + [1] * 50
     assert grouped(texts, labels, phrases=False)[0] == ["blah"]
-    assert len(grouped(texts, labels, phrases=False, least_share=0.0)[0]) > 5
+    assert len(grouped(texts, labels, phrases=False, min_share=0.0)[0]) > 5
     assert len(grouped([f"{chr(97 + k // 2)}zq" for k in range(50)], [0] * 50)[0]) > 5  # none is common
 
 

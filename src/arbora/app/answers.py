@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from arbora.arrays import Array, Matrix
+from arbora.arrays import TINY, Array, Ints, Matrix
 from arbora.classify import deciding_words, explain
 from arbora.core.chunks import split
 from arbora.core.validation import check_structure
@@ -257,13 +257,24 @@ def topic_probabilities(model: Any, X: Any, times: Any = None) -> Array:
     return np.asarray(np.eye(model.n_clusters)[model.predict(X)])
 
 
+def leaf_probabilities(model: Any, X: Any, times: Any = None) -> Array:
+    """Return the probabilities of the topics; of a tree, those of the leaves."""
+    proba = topic_probabilities(model, X, times)
+    return proba[:, model.leaf_ids_] if hasattr(model, "leaf_ids_") else proba
+
+
+def topics_of_rows(model: Any, X: Any, times: Any = None) -> Ints:
+    """Return the most probable topic of each row; -1 for a zero row."""
+    return np.where(known_rows(X), leaf_probabilities(model, X, times).argmax(axis=1), -1)
+
+
 def topic_means(model: Any) -> Matrix:
     """Return the mean directions of the topics (tree: of all nodes), averaged over time, or the cluster centres."""
     if not hasattr(model, "means_"):
         return np.asarray(model.cluster_centers_)
     if model.means_.ndim == 2:
         return np.asarray(model.means_)
-    share = model.counts_ / np.maximum(model.counts_.sum(axis=0), np.finfo(float).tiny)
+    share = model.counts_ / np.maximum(model.counts_.sum(axis=0), TINY)
     return np.asarray(np.einsum("tk,tkd->kd", share, model.means_))
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from sklearn.exceptions import ConvergenceWarning
 
 from arbora.classify import (
     HierarchicalBayesClassifier,
@@ -28,6 +31,10 @@ _MAKERS: dict[str, Callable[..., Any]] = {
 }
 MODELS = (*_MAKERS, "bayes")
 AUTO = "auto"  # `arbora.app.text_classifier.TextClassifier` chooses one of them
+_COARSE = {
+    "tol": 0.05,
+    "calibration": None,
+}  # a duality gap at which scores can be compared, without probabilities
 
 
 class ClassifierOptions(NamedTuple):
@@ -105,3 +112,18 @@ def make_baseline(
         return MultinomialLogistic(**common)
     logistic = options.model in ("recursive-lr", "bayes")
     return _MAKERS["logistic" if logistic else FLAT](**common)
+
+
+def fit_coarse(model: Any, X: Any, y: Any) -> Any:
+    """Fit a model only as precisely as the comparison of scores needs; warnings of convergence are hidden.
+
+    Examples
+    --------
+    >>> fit_coarse(OneVsRestSVC(random_state=0), [[1.0], [0.0]], ["a", "b"]).tol
+    0.05
+    """
+    params = model.get_params()
+    model.set_params(**{name: value for name, value in _COARSE.items() if name in params})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(X, y)

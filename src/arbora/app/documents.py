@@ -213,14 +213,10 @@ def as_documents(texts: Any, y: Any = None, name: str = "texts") -> Documents:
     return Documents.from_texts([str(text) for text in values], y, name=name)
 
 
-def as_stamps(times: Any, over_time: Any) -> Matrix | None:
-    """Return times as numbers or dates."""
-    if times is None:
-        return None
-    if over_time is None:
-        raise ValueError("times are for topics over time: TopicModel(over_time=True)")
-    given = np.asarray(times)
-    return given.astype(np.float64 if given.dtype.kind in "biuf" else "datetime64[s]")
+def as_times(times: Any) -> Matrix:
+    """Return times as an array of float64 or datetime64[s]."""
+    values = np.asarray(times)
+    return values.astype(np.float64 if values.dtype.kind in "biuf" else "datetime64[s]")
 
 
 # --- Documents with the same text: find them, leave them out ------------------------------------------------

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arbora.app.answers import Predictions, predict_with_probability
+from arbora.app.answers import Predictions, label_names_of, predict_with_probability
 from arbora.app.documents import Documents
 from arbora.app.folder import Folder, FolderError
-from arbora.app.labels import check_labels, rooted_tree
+from arbora.app.labels import as_text, check_labels, label_sets, rooted_tree
 from arbora.app.text_rows import transform_rows
 from arbora.arrays import Ints
 from arbora.metrics import (
@@ -67,6 +67,24 @@ class Trial(NamedTuple):
     calibration: Table | None = None
 
 
+def trial_of(model: Any, X: Any, y: Any, baseline: Any = None) -> Trial:
+    """Let a fitted classifier, and perhaps a baseline, predict given rows with labels; all labels as strings.
+
+    Examples
+    --------
+    >>> from arbora.classify import OneVsRestSVC
+    >>> model = OneVsRestSVC(random_state=0).fit(np.eye(2), [7, 8])
+    >>> trial_of(model, np.eye(2), [7, 7]).predictions.labels
+    ['7', '8']
+    """
+    truth, predictions = as_text(label_names_of(model, y)), predict_with_probability(model, X)
+    predictions = predictions._replace(
+        labels=as_text(predictions.labels), likeliest=as_text(predictions.likeliest)
+    )
+    other = None if baseline is None else as_text(label_names_of(baseline, baseline.predict(X)))
+    return Trial(truth, predictions, other, np.arange(len(truth)), None, "given")
+
+
 def evaluate(trial: Trial, hierarchy: Hierarchy) -> dict[str, Any]:
     """Measure a trial.
 
@@ -91,8 +109,8 @@ def evaluate(trial: Trial, hierarchy: Hierarchy) -> dict[str, Any]:
     """
     truth, found, baseline = trial.truth, trial.predictions.labels, trial.baseline
     systems = {"": found} | ({} if baseline is None else {"baseline": baseline})
-    classes = sorted({name for y in (truth, *systems.values()) for row in _as_sets(y) for name in row})
-    hits = [name in names for name, names in zip(trial.predictions.likeliest, _as_sets(truth), strict=True)]
+    classes = sorted({name for y in (truth, *systems.values()) for row in label_sets(y) for name in row})
+    hits = [name in names for name, names in zip(trial.predictions.likeliest, label_sets(truth), strict=True)]
     confidence = np.clip(trial.predictions.confidence, 0.0, 1.0)
     curve = reliability_curve(hits, confidence)
     scores = {name: _scores(truth, y, hierarchy, classes) for name, y in systems.items()}
@@ -114,12 +132,6 @@ def evaluate(trial: Trial, hierarchy: Hierarchy) -> dict[str, Any]:
             "edges": curve.edges.tolist(),
         },
     }
-
-
-def _as_sets(y: Any) -> list[Sequence[Any]]:
-    return [
-        names if isinstance(names, list) else [names] for names in (y if isinstance(y, list) else y.tolist())
-    ]
 
 
 def _scores(truth: Any, found: Any, hierarchy: Hierarchy, classes: list[Any]) -> dict[str, Any]:
@@ -177,12 +189,12 @@ def _levels(trial: Trial, hierarchy: Hierarchy) -> list[dict[str, Any]]:
 
 def _nodes(truth: Any, found: Any, baseline: Any, hierarchy: Hierarchy) -> list[dict[str, Any]]:
     """Precision, recall and F1 of every node that is true or predicted; a document counts at all ancestors too."""
-    true, pred = (hierarchy.close(hierarchy.indicator(_as_sets(y))) for y in (truth, found))
+    true, pred = (hierarchy.close(hierarchy.indicator(label_sets(y))) for y in (truth, found))
     counts = count_classes(true, pred)
     precision, recall, f1 = count_ratios(counts)
     base_f1 = [None] * hierarchy.n_nodes
     if baseline is not None:
-        base = count_classes(true, hierarchy.close(hierarchy.indicator(_as_sets(baseline))))
+        base = count_classes(true, hierarchy.close(hierarchy.indicator(label_sets(baseline))))
         base_f1 = count_ratios(base)[2].tolist()
     return [
         {
@@ -203,7 +215,7 @@ def _confusions(truth: Any, found: Any, hierarchy: Hierarchy, documents: Ints) -
     pairs: Counter[tuple[Any, Any]] = Counter()
     support: Counter[Any] = Counter()
     examples: dict[tuple[Any, Any], list[int]] = defaultdict(list)
-    for true, pred, document in zip(_as_sets(truth), _as_sets(found), documents.tolist(), strict=True):
+    for true, pred, document in zip(label_sets(truth), label_sets(found), documents.tolist(), strict=True):
         support.update(true)
         missed = [name for name in true if name not in pred]
         extra = [name for name in pred if name not in true]

@@ -1,7 +1,4 @@
-"""Model folders: a model on disk with everything that is needed to describe it. See ``docs/model_folder.md``.
-
-`layout` names the files and defines `Content`, `writer` writes a folder, `reader` opens one.
-"""
+"""Model folders: a model on disk with everything that is needed to describe it. See ``docs/model_folder.md``."""
 
 from __future__ import annotations
 
@@ -18,8 +15,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from arbora._version import __version__
+from arbora.app.documents import as_documents
+from arbora.app.text_rows import transform_rows
 from arbora.arrays import Matrix
 from arbora.core.estimator import Explorable
 from arbora.core.files import HashingWriter, publish_folder, temporary_folder, write_synced
@@ -489,7 +489,7 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
     return Folder(folder, about)
 
 
-# --- Models of raw texts that show themselves in the browser, and are saved in model folders ----------------
+# --- Models of raw texts: their rows, the page, model folders -----------------------------------------------
 
 
 class TextModel(Explorable):
@@ -498,6 +498,27 @@ class TextModel(Explorable):
     _kind: ClassVar[str]  # in words; with underscores, the name in a folder
     _command: ClassVar[str]  # that writes a folder too
     content: Any
+    vectorizer_: Any
+    estimator_: Any
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        return tags
+
+    def rows(self, texts: Any) -> Any:
+        """Return the rows of texts for `estimator_`.
+
+        Parameters
+        ----------
+        texts : sequence of str or Documents
+
+        Returns
+        -------
+        CSR matrix of shape (n_texts, n_features)
+        """
+        check_is_fitted(self)
+        return transform_rows(as_documents(texts), self.vectorizer_, self.estimator_.n_features_in_)
 
     def explore(  # type: ignore[override]  # texts in the place of rows
         self, texts: Any = None, y: Any = None, **options: Any
@@ -536,17 +557,10 @@ class TextModel(Explorable):
         -------
         the fitted model
         """
-        kept = open_folder(path).load_model() if (Path(path) / INDEX).is_file() else load(path)
-        model = kept.get(cls._kind.replace(" ", "_")) if isinstance(kept, dict) else kept
-        if model is None:
-            model = cls._from_parts(kept)
+        saved = open_folder(path).load_model() if (Path(path) / INDEX).is_file() else load(path)
+        model = saved.get(cls._kind.replace(" ", "_")) if isinstance(saved, dict) else saved
         if not isinstance(model, cls):
             raise ValueError(
                 f"{path} holds no {cls._kind}: write it with {cls.__name__}.save or {cls._command}"
             )
         return model
-
-    @classmethod
-    def _from_parts(cls, kept: dict[str, Any]) -> Self | None:
-        """Make the model of the parts of a folder that has no such model."""
-        return None

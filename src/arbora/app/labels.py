@@ -11,7 +11,7 @@ from arbora.core.estimator import warn_caller
 from arbora.datasets.base import ROOT, DataFormatError, did_you_mean, label_names
 from arbora.structure import Hierarchy
 
-_DEEPEST = 1000  # levels of a label that is a path
+_MAX_LEVELS = 1000  # levels of a label that is a path
 
 
 def find_hierarchy(documents: Documents, hierarchy: str = "auto", format: str = "auto") -> Hierarchy | None:
@@ -100,10 +100,10 @@ def _parts(name: str, separator: str) -> tuple[str, ...]:
     parts = tuple(part.strip() for part in name.split(separator))
     if not all(parts):
         return (name,)
-    if len(parts) > _DEEPEST:
+    if len(parts) > _MAX_LEVELS:
         raise ValueError(
-            f"the label {name[:60]!r}... is a path with {len(parts)} levels, more than {_DEEPEST}: structure='flat' "
-            "(--hierarchy none) reads labels as plain names"
+            f"the label {name[:60]!r}... is a path with {len(parts)} levels, more than {_MAX_LEVELS}: "
+            "structure='flat' (--hierarchy none) reads labels as plain names"
         )
     return parts
 
@@ -145,6 +145,29 @@ def tree_of_model(model: Any) -> Hierarchy:
     if names == tree.names.tolist():
         return tree
     return Hierarchy.from_edges([(names[a], names[b]) for a, b in tree.edges.tolist()], nodes=names)
+
+
+def as_text(labels: Sequence[Any]) -> list[Any]:
+    """Return labels as strings, the type of the node names of a content.
+
+    Examples
+    --------
+    >>> as_text([3, [4, 5]])
+    ['3', ['4', '5']]
+    """
+    return [list(map(str, label)) if isinstance(label, list) else str(label) for label in labels]
+
+
+def label_sets(y: Any) -> list[list[Any]]:
+    """Return labels as lists: a single label is a list of one.
+
+    Examples
+    --------
+    >>> label_sets([3, [4, 5]])
+    [[3], [4, 5]]
+    """
+    values = y if isinstance(y, list) else y.tolist()
+    return [label if isinstance(label, list) else [label] for label in values]
 
 
 def check_labels(documents: Documents, hierarchy: Hierarchy) -> None:

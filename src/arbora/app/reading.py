@@ -14,7 +14,7 @@ import numpy as np
 from arbora.app.documents import Documents, drop_duplicates
 from arbora.arrays import Matrix
 from arbora.core.estimator import warn_caller
-from arbora.core.monitor import Progress
+from arbora.core.monitor import with_progress
 from arbora.datasets.base import ROOT, DataFormatError, path_edges
 from arbora.datasets.readers.files import (
     AUTO,
@@ -25,7 +25,7 @@ from arbora.datasets.readers.files import (
     open_bytes,
 )
 from arbora.datasets.readers.npz import read_npz
-from arbora.datasets.readers.skipped import SkippedRecords, SkippedWarning, raise_errors
+from arbora.datasets.readers.skipped import SkippedRecords, SkippedWarning, is_readable
 from arbora.datasets.readers.svmlight import read_svmlight
 from arbora.datasets.readers.texts.folder import RECORD_SUFFIXES, folder_rows, record_reader, suffix_of
 from arbora.datasets.readers.texts.html_text import HTML_CHOICES
@@ -357,8 +357,7 @@ def iter_documents(source: Source, skipped: SkippedRecords | None = None) -> Ite
     >>> [row.text for row in iter_documents(Source(str(path)))]
     ['a cat']
     """
-    found = iter_found(source)
-    yield from raise_errors(found) if skipped is None else skipped.keep(found)
+    return (record for record in iter_found(source) if is_readable(record, skipped))
 
 
 def iter_found(source: Source) -> Iterator[Found]:
@@ -548,12 +547,8 @@ def _no_labels(source: Source) -> str:
 def _read_rows(source: Source, skipped: SkippedRecords | None, verbose: int) -> list[TextRow]:
     on_terminal = bool(verbose) and sys.stderr is not None and sys.stderr.isatty()
     total = _count_documents(source) if on_terminal else None
-    rows = []
-    with Progress(total, f"reading {Path(source.path).name}", verbose=verbose) as progress:
-        for row in iter_documents(source, skipped):
-            rows.append(row)
-            progress.update()
-    return rows
+    rows = iter_documents(source, skipped)
+    return list(with_progress(rows, f"reading {Path(source.path).name}", total, verbose))
 
 
 def _count_documents(source: Source) -> int | None:

@@ -11,17 +11,14 @@ ends when its work (`Work`) reaches a limit in plain fits.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
-from arbora.app.classifiers import FLAT, ClassifierOptions, make_classifier
-from arbora.app.text_rows import TextOptions, make_vectorizer
+from arbora.app.classifiers import FLAT, ClassifierOptions, fit_coarse, make_classifier
 from arbora.arrays import Array, Ints
 from arbora.core.folds import deal_folds, take_per_group
 from arbora.structure import Hierarchy
@@ -43,8 +40,8 @@ class Labels:
             self.y = sp.csr_array(y) if hasattr(y, "tocsr") else np.asarray(y)
         else:
             values = y.tolist() if hasattr(y, "tolist") else list(y)
-            self.sets = any(isinstance(one, list | tuple | set) for one in values)
-            self.y = [list(one) for one in values] if self.sets else np.asarray(y)
+            self.sets = any(isinstance(label, list | tuple | set) for label in values)
+            self.y = [list(names) for names in values] if self.sets else np.asarray(y)
         self.several = self.matrix or self.sets
 
     def take(self, rows: Ints) -> Any:
@@ -62,16 +59,18 @@ class Labels:
         """Return the names of the groups; one for several labels."""
         return [None] if self.several else np.unique(self.y.astype(str)).tolist()
 
-    def scores(self, rows: Ints, found: Any) -> Array:
+    def scores(self, rows: Ints, predicted: Any) -> Array:
         """Return the score of each prediction: 1 for the right label, or the F1 of the sets of labels."""
         if not self.several:
-            return np.asarray(self.y[rows] == found, np.float64)
+            return np.asarray(self.y[rows] == predicted, np.float64)
         if self.matrix:
-            given, guess = (sp.csr_array(one, dtype=np.float64) for one in (self.y[rows], found))
-            both = np.asarray(given.multiply(guess).sum(axis=1)).ravel()
-            total = np.asarray(given.sum(axis=1) + guess.sum(axis=1)).ravel()
+            truth, guess = (sp.csr_array(y, dtype=np.float64) for y in (self.y[rows], predicted))
+            both = np.asarray(truth.multiply(guess).sum(axis=1)).ravel()
+            total = np.asarray(truth.sum(axis=1) + guess.sum(axis=1)).ravel()
         else:
-            pairs = [(set(self.y[row]), set(one)) for row, one in zip(rows.tolist(), found, strict=True)]
+            pairs = [
+                (set(self.y[row]), set(names)) for row, names in zip(rows.tolist(), predicted, strict=True)
+            ]
             both = np.array([len(a & b) for a, b in pairs])
             total = np.array([len(a) + len(b) for a, b in pairs])
         return np.where(total > 0, 2 * both / np.maximum(total, 1), 1.0)
@@ -90,7 +89,7 @@ _NONZERO = 130  # to make a nonzero of a row matrix
 _COLUMN = 1100  # to make a column of it
 _TOKEN = 600  # to split, count and weigh a token
 _TEXT = 5000  # to split and predict a text, besides its tokens
-_LEAST = 2e8  # work that is always done: a fraction of a second
+_MIN_WORK = 2e8  # work that is always done: a fraction of a second
 _PRECISE = 2.5  # work of a precise fit with calibration, in that of a coarse fit
 
 
@@ -117,7 +116,7 @@ class Work:
     >>> work = Work(Whole(1000, 4, 20_000), 2.0)
     >>> work.fit((500, 2000), 10_000, 4, 5)
     420000.0
-    >>> work.left(), work.left(more=1e9)
+    >>> work.left(), work.left(1e9)
     (True, False)
     >>> for _ in range(5000):
     ...     _ = work.fit((500, 2000), 10_000, 4, 5)
@@ -150,9 +149,9 @@ class Work:
             self.plain = fine + rows
         return work
 
-    def left(self, more: float = 0.0) -> bool:
-        """Return whether the limit is not reached with some more work."""
-        return not self.plain or self.spent + more < max(_LEAST, self.limit * self.plain)
+    def left(self, extra: float = 0.0) -> bool:
+        """Return whether the limit is not reached with some extra work."""
+        return not self.plain or self.spent + extra < max(_MIN_WORK, self.limit * self.plain)
 
 
 def _fit(shape: tuple[int, int], n_nonzeros: int, n_classes: int, n_passes: int) -> float:
@@ -258,16 +257,6 @@ def parse_recipe(name: str) -> Recipe:
     )
 
 
-def vectorizer_of(features: Any, n_documents: int) -> LtcVectorizer:
-    """Make the unfitted vectorizer of features that are not the name of a recipe."""
-    if isinstance(features, TextOptions):
-        return make_vectorizer(features, n_documents)
-    if isinstance(features, LtcVectorizer):
-        vectorizer: LtcVectorizer = clone(features)
-        return vectorizer
-    raise ValueError(f"features must be 'auto', the name of a recipe, or an LtcVectorizer; got {features!r}")
-
-
 class SplitTexts:
     """Texts that are split into tokens once, for the rows of any recipe.
 
@@ -287,12 +276,17 @@ class SplitTexts:
     @property
     def length(self) -> float:
         """Mean number of tokens of a text."""
-        return len(self.tokens.ids) / max(1, len(self.tokens.indptr) - 1)
+        return len(self.tokens.ids) / max(1, self.n_rows)
 
     @property
     def short(self) -> bool:
         """Whether the texts have few words."""
         return self.length <= SHORT
+
+    @property
+    def n_rows(self) -> int:
+        """Number of texts."""
+        return len(self.tokens.indptr) - 1
 
     def fit(self, recipe: Recipe, rows: Ints | None = None) -> tuple[LtcVectorizer, Any]:
         """Return the fitted vectorizer of a recipe, and the rows of all or of some texts."""
@@ -305,15 +299,34 @@ class SplitTexts:
         """Return the kinds of features to try, besides plain words."""
         if not self.spaces:  # the tokens are character n-grams already
             return []
-        found = [Recipe(bigrams=True, characters=True)] if self.short else []
-        found.append(Recipe(bigrams=True))
+        recipes = [Recipe(bigrams=True, characters=True)] if self.short else []
+        recipes.append(Recipe(bigrams=True))
         if self.language != "none":
-            found.append(Recipe(stems=True))
+            recipes.append(Recipe(stems=True))
         if self.language == "english":
-            found.append(Recipe(stems=True, stop_words=False))
+            recipes.append(Recipe(stems=True, stop_words=False))
         if self.length <= LONG:
-            found.append(Recipe(characters=True))
-        return found
+            recipes.append(Recipe(characters=True))
+        return recipes
+
+
+class GivenRows(NamedTuple):
+    """Rows whose features are not chosen: of a given vectorizer, or rows of numbers without one."""
+
+    vectorizer: LtcVectorizer | None
+    X: Any
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    def fit(self, recipe: Recipe | None, rows: Ints | None = None) -> tuple[LtcVectorizer | None, Any]:
+        """Return the vectorizer, and all or some rows; a recipe has no effect."""
+        return self.vectorizer, self.X if rows is None else self.X[rows]
+
+
+Source = SplitTexts | GivenRows
 
 
 # --- Cross-validated scores of candidates of a `TextClassifier`, and whether one is better beyond noise -----
@@ -328,8 +341,7 @@ class SplitTexts:
 
 
 FOLDS = 3
-MOST_WORK = 3.0  # of the search, in plain fits
-_COARSE = 0.05  # duality gap of the fits
+MAX_WORK = 3.0  # of the search, in plain fits
 _SURE = 2.5  # errors of a gain that needs no further fold
 _HOPELESS = 0.5  # errors of a loss that needs no further fold
 _BY_CLASS = 0.25  # share of the weight that is divided by classes instead of texts
@@ -368,7 +380,7 @@ class Search:
         random_state: Any,
         whole: Whole | None = None,
     ) -> None:
-        self.work = Work(whole, MOST_WORK)
+        self.work = Work(whole, MAX_WORK)
         self._last: dict[Recipe | None, float] = {}  # work of the last fit with these features
         self.make_rows, self.labels, self.structure = make_rows, labels, structure
         self.n_jobs, self.random_state = n_jobs, random_state
@@ -381,47 +393,44 @@ class Search:
         self.untried: list[Candidate] = []  # for want of work
         self._rows: dict[Recipe | None, Any] = {}  # of the last two recipes: two candidates race
 
-    def test(self, one: Candidate, n_folds: int = 1) -> Array:
+    def test(self, candidate: Candidate, n_folds: int = 1) -> Array:
         """Test a candidate on the first folds; return the scores of the texts, NaN in other folds."""
-        scores = self.scores.setdefault(one, np.full(len(self.fold_of), np.nan))
-        options = ClassifierOptions(one.model, one.C, one.coupling, self.n_jobs, self.random_state)
+        scores = self.scores.setdefault(candidate, np.full(len(self.fold_of), np.nan))
+        _, name, C, coupling = candidate
+        options = ClassifierOptions(name, C, coupling, self.n_jobs, self.random_state)
         for fold in range(n_folds):
             out, train = np.flatnonzero(self.fold_of == fold), np.flatnonzero(self.fold_of != fold)
             if not np.isnan(scores[out]).any():
                 continue
-            X = self._rows_of(one.features)
+            X = self._rows_of(candidate.features)
             model = make_classifier(options, self.structure, self.labels.several)
-            known = model.get_params()
-            model.set_params(**{k: v for k, v in {"tol": _COARSE, "calibration": None}.items() if k in known})
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # coarse fits may not converge
-                found = model.fit(X[train], self.labels.take(train)).predict(X[out])
+            fit_coarse(model, X[train], self.labels.take(train))
             passes = int(np.max(getattr(model, "n_iter_", 1)))
-            self._last[one.features] = self.work.fit(
+            self._last[candidate.features] = self.work.fit(
                 (len(train), X.shape[1]), X[train].nnz, len(model.nodes_), passes
             )
-            scores[out] = self.labels.scores(out, found)
+            scores[out] = self.labels.scores(out, model.predict(X[out]))
         return scores
 
     def _rows_of(self, recipe: Recipe | None) -> Any:
-        found = self._rows.pop(recipe, None)
-        if found is None:
-            found = self.make_rows(recipe)
-            self.work.rows(found.shape[1], found.nnz)
-        self._rows = {**dict(list(self._rows.items())[-1:]), recipe: found}
-        return found
+        X = self._rows.pop(recipe, None)
+        if X is None:
+            X = self.make_rows(recipe)
+            self.work.rows(X.shape[1], X.nnz)
+        self._rows = {**dict(list(self._rows.items())[-1:]), recipe: X}
+        return X
 
-    def score(self, one: Candidate) -> float:
+    def score(self, candidate: Candidate) -> float:
         """Return the weighted mean score of the texts in the folds of a candidate."""
-        scores = self.scores[one]
-        known = ~np.isnan(scores)
-        return float(self.weights[known] @ scores[known] / self.weights[known].sum())
+        scores = self.scores[candidate]
+        tested = ~np.isnan(scores)
+        return float(self.weights[tested] @ scores[tested] / self.weights[tested].sum())
 
     def gain(self, a: Candidate, b: Candidate) -> tuple[float, float]:
         """Return how much better b is than a in their common folds, and the standard error."""
         change = self.scores[b] - self.scores[a]
-        known = ~np.isnan(change)
-        w, change = self.weights[known] / self.weights[known].sum(), change[known]
+        tested = ~np.isnan(change)
+        w, change = self.weights[tested] / self.weights[tested].sum(), change[tested]
         return float(w @ change), float(np.sqrt(np.sum((w * change) ** 2)))
 
     def better(self, a: Candidate, b: Candidate, noise: float, folds: int = FOLDS) -> bool:
@@ -445,13 +454,13 @@ class Search:
 # --- The choice of features, cost and model, by cross-validation on some of the training texts ---
 
 
-MOST_ROWS = 3000  # texts in the search
-MOST_SHORT = 4500  # the same, of short texts, which cost less
-_MOST_TOKENS = 600_000  # in the texts of the search, if these are at least
-_LEAST_LONG = 800  # texts
+MAX_ROWS = 3000  # texts in the search
+MAX_SHORT = 4500  # the same, of short texts, which cost less
+_MAX_TOKENS = 600_000  # in the texts of the search, if these are at least
+_MIN_LONG = 800  # texts
 _LARGER = 2.5  # sample of large sets, in these numbers
-LEAST_ROWS = 30  # fewer texts are not searched
-_LEAST_CLASSES = 24  # in a sample of whole classes
+MIN_ROWS = 30  # fewer texts are not searched
+_MIN_CLASSES = 24  # in a sample of whole classes
 _BEYOND_NOISE = 1.0  # errors that a gain must exceed
 _COST_NOISE = 0.5  # the same, for a cost: two costs differ in few texts
 _COSTS = (0.3, 10.0)  # smallest and largest cost
@@ -480,11 +489,11 @@ def sample_size(n_rows: int, length: float, short: bool) -> int:
     >>> sample_size(10_000, 100, False), sample_size(10**6, 100, False)
     (5000, 7500)
     """
-    base = MOST_SHORT if short else np.clip(_MOST_TOKENS / max(length, 1.0), _LEAST_LONG, MOST_ROWS)
+    base = MAX_SHORT if short else np.clip(_MAX_TOKENS / max(length, 1.0), _MIN_LONG, MAX_ROWS)
     return int(np.clip(n_rows / 2, base, _LARGER * base))
 
 
-def sample_rows(groups: Ints, families: Ints, rng: np.random.Generator, most: int = MOST_ROWS) -> Ints:
+def sample_rows(groups: Ints, families: Ints, rng: np.random.Generator, max_rows: int = MAX_ROWS) -> Ints:
     """Choose the rows of the search: all; whole classes, family by family; or a share of every class.
 
     Parameters
@@ -494,8 +503,7 @@ def sample_rows(groups: Ints, families: Ints, rng: np.random.Generator, most: in
     families : ndarray of int of shape (n_classes,)
         Classes with the same number are chosen together.
     rng : Generator
-    most : int
-        Number of rows.
+    max_rows : int
 
     Examples
     --------
@@ -504,16 +512,16 @@ def sample_rows(groups: Ints, families: Ints, rng: np.random.Generator, most: in
     (200, {0, 5})
     """
     n_rows, sizes = len(groups), np.bincount(groups)
-    if n_rows <= most:
+    if n_rows <= max_rows:
         return np.arange(n_rows)
     rank = rng.permutation(int(families.max()) + 1)[families]
     order = np.lexsort((rng.permutation(len(sizes)), rank))
-    n_whole = int(np.searchsorted(np.cumsum(sizes[order]), most, side="right"))
-    if n_whole >= _LEAST_CLASSES:
+    n_whole = int(np.searchsorted(np.cumsum(sizes[order]), max_rows, side="right"))
+    if n_whole >= _MIN_CLASSES:
         chosen = np.zeros(len(sizes), bool)
         chosen[order[:n_whole]] = True
         return np.flatnonzero(chosen[groups])
-    wanted = np.maximum(np.round(sizes * (most / n_rows)), np.minimum(sizes, 2))
+    wanted = np.maximum(np.round(sizes * (max_rows / n_rows)), np.minimum(sizes, 2))
     return np.flatnonzero(take_per_group(groups, wanted, rng))
 
 
@@ -528,7 +536,7 @@ def families_of(names: Iterable[Any], structure: Hierarchy | None) -> Ints:
 
 
 def choose_cost(search: Search, lead: Candidate, steps: Iterable[float], folds: int = FOLDS) -> Candidate:
-    """Multiply the cost by each step, again and again while it helps."""
+    """Multiply the cost by each step, repeatedly while it helps."""
     best = lead
     for step in steps:
         while _COSTS[0] <= best.C * step <= _COSTS[1]:
@@ -604,7 +612,7 @@ def choose(
     why = []
     if recipes:
         lead = choose_features(search, plain, recipes, short)
-        why.append(_because(search, plain, lead, lambda one: (one.features or SAFE).name))
+        why.append(_because(search, plain, lead, lambda candidate: (candidate.features or SAFE).name))
         if free_cost and lead is not plain:
             lead = choose_cost(search, lead, (3.0,), folds=1)
     if free_model:
@@ -614,27 +622,29 @@ def choose(
         other = model._replace(features=lead.features, C=scaled)
         if other == model or (model.model != FLAT and search.better(lead, other, _BEYOND_NOISE)):
             lead = other
-        why.append(_because(search, flat, lead, lambda one: one.model))
+        why.append(_because(search, flat, lead, lambda candidate: candidate.model))
     if free_cost and lead.C <= start.C:
         lead = choose_cost(search, lead, (1 / 3,), folds=1)
+    scored = sorted(((tried, search.score(tried)) for tried in search.scores), key=lambda pair: -pair[1])
+    return Choice(lead, scored, [*why, _evidence(search, lead, n_rows)], len(search.fold_of))
+
+
+def _evidence(search: Search, best: Candidate, n_rows: int) -> str:
+    """Return a line with the cost, the share of right predictions, and the folds that it was measured on."""
     n_sampled = len(search.fold_of)
-    n_tested = len(np.unique(search.fold_of[~np.isnan(search.scores[lead])]))
-    where = (
-        f"{n_tested} of {FOLDS} folds of {n_sampled:,}"
-        + (f" of the {n_rows:,}" if n_sampled < n_rows else "")
-        + " texts"
-    )
-    cost = f"C = {lead.C:g}" + ("" if lead.coupling is None else f", coupling = {lead.coupling:g}")
-    right = 100 * float(np.nanmean(search.scores[lead]))  # as users count it: without the weights of classes
-    why.append(f"{cost}; {right:.1f}% right; cross-validation with {where}")
-    tried = sorted(((one, search.score(one)) for one in search.scores), key=lambda pair: -pair[1])
-    return Choice(lead, tried, why, n_sampled)
+    n_folds = len(np.unique(search.fold_of[~np.isnan(search.scores[best])]))
+    texts = f"{n_sampled:,}" + (f" of the {n_rows:,}" if n_sampled < n_rows else "") + " texts"
+    cost = f"C = {best.C:g}" + ("" if best.coupling is None else f", coupling = {best.coupling:g}")
+    right = 100 * float(np.nanmean(search.scores[best]))  # as users count it: without the weights of classes
+    return f"{cost}; {right:.1f}% right; cross-validation with {n_folds} of {FOLDS} folds of {texts}"
 
 
 def _because(search: Search, lead: Candidate, best: Candidate, name: Callable[[Candidate], str]) -> str:
     """Return a sentence on a choice: what it was compared with, and what was not tried."""
-    tried = [one for one in dict.fromkeys(map(name, search.scores)) if one != name(best)]
-    missed = [one for one in dict.fromkeys(map(name, search.untried)) if one not in (*tried, name(best))]
+    tried = [other for other in dict.fromkeys(map(name, search.scores)) if other != name(best)]
+    missed = [
+        other for other in dict.fromkeys(map(name, search.untried)) if other not in (*tried, name(best))
+    ]
     if name(best) != name(lead):
         gain, error = search.gain(lead, best)
         text = f"{name(best)}: {100 * gain:.1f} ± {100 * error:.1f} points better than {name(lead)}"
@@ -643,26 +653,71 @@ def _because(search: Search, lead: Candidate, best: Candidate, name: Callable[[C
     else:
         text = f"{name(lead)}: nothing else was tried"
     if missed:
-        text += f"; not tried, since the choice would take over {MOST_WORK:g} plain fits: {', '.join(missed)}"
+        text += f"; not tried, since the choice would take over {MAX_WORK:g} plain fits: {', '.join(missed)}"
     return text
 
 
-def describe_choice(choice: Choice, features: bool, model: bool) -> dict[str, Any]:
-    """Return a choice as values that can be saved; `features` and `model`: what was to choose."""
-    best = choice.best
-    found: dict[str, Any] = {}
-    if features:
-        found["features"] = (best.features or SAFE).name
-    if model:
-        found |= {"model": best.model, "C": best.C, "coupling": best.coupling}
-    rows = [
+def choose_for_texts(
+    source: Source,
+    labels: Labels,
+    structure: Hierarchy | None,
+    recipe: Recipe,
+    *,
+    free_features: bool,
+    free_model: bool,
+    C: float | None,
+    n_jobs: int | None,
+    random_state: Any,
+) -> dict[str, Any]:
+    """Choose what is "auto" in a `TextClassifier`, on a sample of its training texts.
+
+    Parameters
+    ----------
+    source : SplitTexts or GivenRows
+    labels : Labels
+    structure : Hierarchy or None
+    recipe : Recipe
+        The features, if they are not to choose.
+    free_features, free_model : bool
+        What is to choose.
+    C : float or None
+        A given cost.
+    n_jobs, random_state : see `TextClassifier`
+
+    Returns
+    -------
+    dict
+        As `TextClassifier.choice_`; empty if nothing is to choose, or there are too few texts or classes.
+    """
+    texts = source if isinstance(source, SplitTexts) else None
+    free_features = free_features and texts is not None
+    groups, n_rows = labels.groups(), source.n_rows
+    n_classes = len(np.unique(groups))
+    if not (free_model or free_features) or n_rows < MIN_ROWS or (n_classes < 2 and not labels.several):
+        return {}
+    rng = np.random.default_rng(int(random_state) if isinstance(random_state, Integral) else 0)
+    short = texts is not None and texts.short
+    max_rows = MAX_ROWS if texts is None else sample_size(n_rows, texts.length, short)
+    rows = sample_rows(groups, families_of(labels.classes(), structure), rng, max_rows)
+
+    def make_rows(features: Recipe | None) -> Any:
+        return source.fit(features or recipe, rows)[1]
+
+    whole = None if texts is None else Whole(n_rows, n_classes, len(texts.tokens.ids))
+    search = Search(make_rows, Labels(labels.take(rows)), structure, n_jobs, random_state, whole)
+    recipes = texts.candidates() if texts is not None and free_features else None
+    choice = choose(search, recipes, free_model=free_model, C=C, n_rows=n_rows, short=short)
+    chosen = choice.best._asdict() if free_model else {}
+    if free_features:
+        chosen["features"] = (choice.best.features or SAFE).name
+    else:
+        chosen.pop("features", None)
+    candidates = [
         {
-            "features": None if one.features is None else one.features.name,
-            "model": one.model,
-            "C": one.C,
-            "coupling": one.coupling,
+            **tried._asdict(),
+            "features": None if tried.features is None else tried.features.name,
             "score": score,
         }
-        for one, score in choice.tried
+        for tried, score in choice.tried
     ]
-    return {**found, "why": choice.why, "n_texts": choice.n_rows, "candidates": rows}
+    return {**chosen, "why": choice.why, "n_texts": choice.n_rows, "candidates": candidates}

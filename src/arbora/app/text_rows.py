@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from arbora.app.documents import Documents
 from arbora.core.estimator import warn_caller
-from arbora.core.monitor import Progress
+from arbora.core.monitor import with_progress
 from arbora.text import ENGLISH_STOP_WORDS, LtcVectorizer
 from arbora.text.languages import script_warning
 
+AUTO = "auto"
 _LANGUAGE_TEXTS = 500  # read to guess the language
-_STOP_WORDS = 0.1  # least share of stop words in a language
+_STOP_WORDS = 0.1  # smallest share of stop words in a language
 _MANY_DOCUMENTS = 200  # with this many documents a word must occur in two of them
 
 
@@ -24,8 +26,7 @@ class TextOptions(NamedTuple):
     Attributes
     ----------
     language : str
-        Language of the stemmer and of the stop words; "none": words as they are. `TextClassifier` and
-        `train_classifier` also take "auto".
+        Language of the stemmer and of the stop words; "none": words as they are; "auto": see `text_language`.
     min_df : int or None
         Smallest number of documents that a word must occur in; None: 2 for 200 documents or more, else 1.
     ngrams : int
@@ -78,14 +79,15 @@ def warn_of_script(texts: Sequence[str], language: str) -> None:
 
 
 def fit_rows(
-    documents: Documents, options: TextOptions, *, verbose: int = 0
+    documents: Documents, features: TextOptions | LtcVectorizer, *, verbose: int = 0
 ) -> tuple[LtcVectorizer | None, Any]:
     """Make the training rows of documents.
 
     Parameters
     ----------
     documents : Documents
-    options : TextOptions
+    features : TextOptions or LtcVectorizer
+        How texts become rows; a vectorizer is cloned.
     verbose : int
         1: a progress bar on a terminal.
 
@@ -101,11 +103,20 @@ def fit_rows(
     >>> X.shape
     (2, 4)
     """
-    if documents.texts is None:
+    texts = documents.texts
+    if texts is None:
         return None, sp.csr_matrix(documents.X)
-    warn_of_script(documents.texts, options.language)
-    vectorizer = make_vectorizer(options, len(documents))
-    return vectorizer, vectorizer.fit_transform(_with_progress(documents.texts, verbose))
+    if isinstance(features, LtcVectorizer):
+        vectorizer = clone(features)
+    elif isinstance(features, TextOptions):
+        language = text_language(texts) if features.language == AUTO else features.language
+        warn_of_script(texts, language)
+        vectorizer = make_vectorizer(features._replace(language=language), len(texts))
+    else:
+        raise ValueError(
+            f"features must be 'auto', the name of a recipe, or an LtcVectorizer; got {features!r}"
+        )
+    return vectorizer, vectorizer.fit_transform(with_progress(texts, "words", len(texts), verbose))
 
 
 def transform_rows(
@@ -135,7 +146,8 @@ def transform_rows(
     if vectorizer is not None:
         if documents.texts is None:
             raise ValueError(f"{documents.name} holds rows of numbers, but the model was trained on texts")
-        return vectorizer.transform(_with_progress(documents.texts, verbose))
+        texts = documents.texts
+        return vectorizer.transform(with_progress(texts, "words", len(texts), verbose))
     if documents.X is None:
         raise ValueError(f"{documents.name} holds texts, but the model was trained on rows of numbers")
     if documents.X.shape[1] != n_features:
@@ -143,13 +155,6 @@ def transform_rows(
             f"{documents.name} has {documents.X.shape[1]} columns, but the model was trained on {n_features}"
         )
     return sp.csr_matrix(documents.X)
-
-
-def _with_progress(texts: Sequence[str], verbose: int) -> Iterator[str]:
-    with Progress(len(texts), "words", verbose=verbose) as progress:
-        for text in texts:
-            yield text
-            progress.update()
 
 
 def feature_names(

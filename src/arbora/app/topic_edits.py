@@ -7,7 +7,10 @@ that the last one can be undone. The model below them is never changed.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +20,87 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from arbora.app.answers import known_rows, topic_means
-from arbora.arrays import Array, Matrix
+from arbora.arrays import TINY, Array, Matrix
 from arbora.core.estimator import Explorable
 from arbora.discover.vmf.temporal import TimedPredictionMixture
 from arbora.structure import Hierarchy
 
 _ROOT = "root"
+
+# --- Edits as data: the lists that the page exports ---------------------------------------------------------
+#
+# A file of edits is JSON, ``{"format": "arbora-edits", "version": 1, "edits": [...]}``. An edit is one of
+#
+# - ``{"edit": "rename", "topic": 3, "title": "Banks"}``,
+# - ``{"edit": "merge", "topics": [3, 5]}``,
+# - ``{"edit": "split", "topic": 2, "n_topics": 2}``,
+#
+# with the numbers that topics have when the edit is applied, after the edits before it.
+
+
+FORMAT, VERSION = "arbora-edits", 1
+MAX_EDITS = 1_000
+MAX_PARTS = 50  # of a split
+_MAX_TITLE = 200  # characters
+_FIELDS = {"rename": {"topic", "title"}, "merge": {"topics"}, "split": {"topic", "n_topics"}}
+
+
+def check_edits(edits: Any) -> list[dict[str, Any]]:
+    """Check that a value is a list of edits, or the content of a file of edits; return the list.
+
+    Examples
+    --------
+    >>> check_edits([{"edit": "merge", "topics": [0, 1]}])
+    [{'edit': 'merge', 'topics': [0, 1]}]
+    >>> check_edits([{"edit": "burn", "topic": 1}])
+    Traceback (most recent call last):
+        ...
+    ValueError: edit 1 must be one of rename, merge, split, got 'burn'
+    """
+    if isinstance(edits, dict):
+        if edits.get("format") != FORMAT or edits.get("version") != VERSION:
+            raise ValueError(f"a file of edits has the format {FORMAT!r} and the version {VERSION}")
+        edits = edits.get("edits")
+    if not isinstance(edits, list) or len(edits) > MAX_EDITS:
+        raise ValueError(f"edits are a list of at most {MAX_EDITS:,} objects")
+    for place, edit in enumerate(edits, start=1):
+        kind = edit.get("edit") if isinstance(edit, dict) else None
+        if not isinstance(kind, str) or kind not in _FIELDS:
+            raise ValueError(f"edit {place} must be one of {', '.join(_FIELDS)}, got {kind!r}")
+        if set(edit) != {"edit", *_FIELDS[kind]}:
+            raise ValueError(
+                f"edit {place}, {kind}, needs {' and '.join(sorted(_FIELDS[kind]))}, nothing else"
+            )
+        if not isinstance(edit.get("topics", []), list):
+            raise ValueError(f"edit {place}, {kind}: topics are a list of numbers")
+        numbers = [*edit.get("topics", []), *(edit[key] for key in ("topic", "n_topics") if key in edit)]
+        if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
+            raise ValueError(f"edit {place}: topics are whole numbers")
+        if kind == "rename" and not (isinstance(edit["title"], str) and len(edit["title"]) <= _MAX_TITLE):
+            raise ValueError(f"edit {place}: a title is a text of at most {_MAX_TITLE} characters")
+        if kind == "split" and not 2 <= edit["n_topics"] <= MAX_PARTS:
+            raise ValueError(f"edit {place}: a topic is split into 2 to {MAX_PARTS} topics")
+    return edits
+
+
+def read_edits(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Read a file of edits.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    list of dict
+    """
+    try:
+        return check_edits(json.loads(Path(path).read_text(encoding="utf-8")))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is not a file of edits: {error}") from error
+
+
+# --- Edits of a fitted model --------------------------------------------------------------------------------
 
 
 class Merge(NamedTuple):
@@ -75,7 +153,7 @@ def edit_sums(values: Any, edits: Sequence[Merge | Split], parts: Sequence[Any])
     -------
     CSR array
     """
-    rows, given = sp.csr_array(values), iter(parts)
+    rows, split_rows = sp.csr_array(values), iter(parts)
     for edit in edits:
         if isinstance(edit, Merge):
             groups = columns_after(edit, rows.shape[0])
@@ -84,7 +162,7 @@ def edit_sums(values: Any, edits: Sequence[Merge | Split], parts: Sequence[Any])
             rows = sp.csr_array(sp.csr_array(adding, shape=(len(groups), rows.shape[0])) @ rows)
         else:
             above, below = rows[: edit.topic], rows[edit.topic + 1 :]
-            rows = sp.csr_array(sp.vstack([above, sp.csr_array(next(given)), below], format="csr"))
+            rows = sp.csr_array(sp.vstack([above, sp.csr_array(next(split_rows)), below], format="csr"))
     return rows
 
 
@@ -114,7 +192,7 @@ def _merged(leaves: list[Leaf]) -> Leaf:
 
 def _mean(leaves: Sequence[Leaf]) -> Array:
     total = np.sum([max(leaf.weight, 1e-12) * leaf.mean for leaf in leaves], axis=0)
-    return np.asarray(total / max(float(np.linalg.norm(total)), np.finfo(float).tiny))
+    return np.asarray(total / max(float(np.linalg.norm(total)), TINY))
 
 
 def closest_merges(leaves: Sequence[Leaf], n_topics: int) -> list[Merge]:
@@ -128,16 +206,16 @@ def closest_merges(leaves: Sequence[Leaf], n_topics: int) -> list[Merge]:
     >>> closest_merges(corners, 2)
     [Merge(topics=(1, 2))]
     """
-    found, rest = [], list(leaves)
+    merges, rest = [], list(leaves)
     while len(rest) > n_topics:
         means = np.array([leaf.mean / max(float(np.linalg.norm(leaf.mean)), 1e-300) for leaf in rest])
         weight = np.maximum([leaf.weight for leaf in rest], 1e-12)
         cost = np.multiply.outer(weight, weight) / np.add.outer(weight, weight) * (1 - means @ means.T)
         cost[np.tril_indices(len(rest))] = np.inf
         first, second = divmod(int(cost.argmin()), len(rest))
-        found.append(Merge((first, second)))
-        rest = edit_leaves(rest, found[-1:])
-    return found
+        merges.append(Merge((first, second)))
+        rest = edit_leaves(rest, merges[-1:])
+    return merges
 
 
 def leaves_of(estimator: Any) -> list[Leaf]:
@@ -195,8 +273,8 @@ class EditedTopics(Explorable, BaseEstimator):
         self.nodes_ = self.hierarchy_.names.copy()
         self.leaf_ids_ = self.hierarchy_.encode([leaf.path[-1] for leaf in leaves])
         below = [[leaf for leaf in leaves if name in leaf.path] for name in self.nodes_.tolist()]
-        self.means_ = np.array([_mean(some) for some in below])
-        self.weights_ = np.array([sum(leaf.weight for leaf in some) for some in below])
+        self.means_ = np.array([_mean(group) for group in below])
+        self.weights_ = np.array([sum(leaf.weight for leaf in group) for group in below])
 
     def _set_times(self, base: Any) -> None:
         self.times_, self.time_end_ = base.times_, base.time_end_

@@ -17,291 +17,39 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin, clone
-from sklearn.utils import Tags
+from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from arbora import discover
-from arbora.app.answers import known_rows, topic_probabilities
+from arbora.app.answers import known_rows, leaf_probabilities, topics_of_rows
 from arbora.app.contents.nodes import SAMPLE, Subject
-from arbora.app.contents.topics import topics_content, topics_of, without_empty
-from arbora.app.contents.words import (
-    GroupForms,
-    Terms,
-    forms_of,
-    group_forms,
-    relevance_terms,
-    typical_members,
-    typical_words,
-)
-from arbora.app.documents import Documents, as_documents, as_stamps
+from arbora.app.contents.topics import topic_words, topics_content, without_empty
+from arbora.app.contents.words import GroupForms, forms_of, group_forms, typical_members, typical_words
+from arbora.app.documents import as_documents, as_times
 from arbora.app.folder import Content, TextModel
 from arbora.app.reading import choose_bins
-from arbora.app.text_rows import TextOptions, feature_names, fit_rows, text_language, transform_rows
+from arbora.app.text_rows import AUTO, TextOptions, feature_names, fit_rows
 from arbora.app.topic_edits import (
     EditedTopics,
+    Leaf,
     Merge,
     Split,
+    check_edits,
     closest_merges,
     edit_leaves,
     edit_sums,
     leaves_of,
+    read_edits,
 )
 from arbora.arrays import Array, Ints, Matrix
-from arbora.core.estimator import all_or_nothing
 from arbora.text import LtcVectorizer
 
-# --- The content of a fitted `TopicModel`: the page, and model folders --------------------------------------
-
-
-class TopicContent(TextModel):
-    """Methods of `TopicModel` that describe, show, save and load it."""
-
-    _kind = "topic model"
-    _command = "arbora discover"
-    topics_: Any
-    estimator_: Any
-    vectorizer_: Any
-    feature_names_: Any
-    names_: dict[int, str]
-    over_time: Any
-    _topic_forms: Any
-
-    def content(
-        self,
-        texts: Any = None,
-        y: Any = None,
-        *,
-        times: Any = None,
-        name: str | None = None,
-        sample: int = SAMPLE,
-        settings: Mapping[str, Any] | None = None,
-        notices: Sequence[str] = (),
-    ) -> Content:
-        """Describe the topics and documents: the content of a model folder and of the page.
-
-        Parameters
-        ----------
-        texts : sequence of str or Documents, optional
-            Documents to show; without them only topics and words are shown.
-        y : sequence of labels, optional
-            A label to show with each text.
-        times : sequence of dates or numbers, optional
-        name : str, optional
-        sample : int
-            Largest number of documents to keep.
-        settings : mapping, optional
-            How the model was made.
-        notices : sequence of str
-            Messages for the user.
-
-        Returns
-        -------
-        Content
-        """
-        documents = as_documents([] if texts is None else texts, y, name or type(self).__name__)
-        model, n_features = self.topics_, self.estimator_.n_features_in_
-        X = sp.csr_array((0, n_features))
-        stamps = as_stamps(times, self.over_time)
-        if len(documents):
-            X = transform_rows(documents, self.vectorizer_, n_features)
-            stamps = None if stamps is None else stamps[known_rows(X)]
-            documents, X, left_out = without_empty(documents, X)
-            notices = [*notices, *left_out]
-        names = self.feature_names_ or feature_names(None, self.vectorizer_, n_features)
-        subject = Subject(model, X, documents, names, self.vectorizer_)
-        words, terms, leaves = self._node_words(model)
-        content = topics_content(
-            subject,
-            stamps if hasattr(model, "times_") else None,
-            sample=sample,
-            settings={"over_time": "time", **(settings or {})}
-            if hasattr(model, "times_")
-            else settings or {},
-            notices=notices,
-            words=words,
-            terms=terms,
-            names=self.names_,
-        )
-        for topic, node in enumerate(leaves):
-            content.nodes[node]["topic"] = topic
-        return content._replace(model={**content.model, "topic_model": self})
-
-    def _node_words(self, model: Any) -> tuple[list[list[tuple[str, float]]], list[Terms], list[int]]:
-        """Return the words and terms of all nodes, the root first, and the node of each topic."""
-        found = topics_of(model, sp.csr_array((0, model.n_features_in_)))
-        below = sp.csr_array(found.tree.ancestor_matrix[found.leaves].astype(np.float64).T)
-        groups = self._topic_forms().take(below)
-        kin = np.asarray(found.tree.parent).tolist()
-        return typical_words(groups, siblings=kin), relevance_terms(groups, kin), found.leaves.tolist()
-
-
-# --- Edits of a fitted `TopicModel`: merge, split, reduce, rename, undo -------------------------------------
-
-
-class TopicEditing:
-    """Methods of `TopicModel` that change its topics; see `arbora.app.topic_edits`."""
-
-    edits_: list[Any]
-    edit_forms_: list[Any]
-    names_: dict[int, str]
-    n_topics_: Any
-    topics_: Any
-    estimator_: Any
-    vectorizer_: Any
-    forms_: Any
-    feature_names_: Any
-    random_state: Any
-    n_jobs: Any
-    _rows: Any
-    _topic_of: Any
-    _leaves: Any
-
-    def _check_topic(self, topic: Any) -> int:
-        if not isinstance(topic, Integral) or not 0 <= int(topic) < self.n_topics_:
-            raise ValueError(f"topics are numbers from 0 to {self.n_topics_ - 1}, got {topic!r}")
-        return int(topic)
-
-    def merge(self, topics: Sequence[int]) -> Self:
-        """Make one topic of several; it has the number of the first of them, later topics move up.
-
-        Parameters
-        ----------
-        topics : sequence of int
-
-        Returns
-        -------
-        self
-        """
-        chosen = sorted({self._check_topic(topic) for topic in topics})
-        if len(chosen) < 2:
-            raise ValueError("merge needs at least two different topics")
-        names, others = self.names_, set(chosen[1:])
-        kept = [k for k in range(self.n_topics_) if k not in others]
-        self.edits_ = [*self.edits_, Merge(tuple(chosen))]
-        self.names_ = {new: names[old] for new, old in enumerate(kept) if old in names and old != chosen[0]}
-        return self
-
-    def split(self, topic: int, texts: Any, n_topics: int = 2) -> Self:
-        """Divide a topic, given documents of it.
-
-        Parameters
-        ----------
-        topic : int
-        texts : sequence of str
-            The texts of the fit, or others; those of the topic are used.
-        n_topics : int
-            Number of new topics; fewer if the texts do not support them. They take the place of the topic.
-
-        Returns
-        -------
-        self
-        """
-        topic = self._check_topic(topic)
-        if hasattr(self.estimator_, "times_"):
-            raise ValueError("topics over time cannot be split: fit again with more topics")
-        documents = as_documents(texts)
-        X = self._rows(documents)
-        own = np.flatnonzero(self._topic_of(self.topics_, X, None) == topic)
-        if len(own) < 2 or n_topics < 2:
-            raise ValueError(
-                f"{len(own)} of the texts are of topic {topic}, and n_topics={n_topics}: a split needs two of each"
-            )
-        options = {"random_state": self.random_state, "n_jobs": self.n_jobs}
-        mixture = discover.VMFMixture(min(n_topics, len(own)), **options).fit(X[own])
-        n_parts = mixture.n_components_
-        if n_parts < 2:
-            raise ValueError(f"topic {topic} cannot be split: its texts have one direction")
-        labels = mixture.predict(X[own])
-        given = None if documents.texts is None else [documents.texts[row] for row in own.tolist()]
-        forms = forms_of(given, X[own], self.feature_names_ or (), self.vectorizer_)
-        members = typical_members(X[own], labels, mixture.means_)
-        groups, place = group_forms(forms, members), {name: k for k, name in enumerate(self.forms_.names)}
-        known = [k for k, name in enumerate(groups.names) if name in place]
-        columns = [place[groups.names[k]] for k in known]
-        move = sp.csr_array(
-            (np.ones(len(known)), (known, columns)), shape=(len(groups.names), len(self.forms_.names))
-        )
-        self.edits_ = [*self.edits_, Split(topic, mixture)]
-        self.edit_forms_ = [*self.edit_forms_, (sp.csr_array(groups.counts @ move), groups.sizes)]
-        shift = n_parts - 1
-        self.names_ = {k + (shift if k > topic else 0): v for k, v in self.names_.items() if k != topic}
-        return self
-
-    def reduce_to(self, n_topics: Any) -> Self:
-        """Merge the most similar topics until `n_topics` are left.
-
-        Parameters
-        ----------
-        n_topics : int
-
-        Returns
-        -------
-        self
-        """
-        if not isinstance(n_topics, Integral) or not 1 <= int(n_topics) <= self.n_topics_:
-            raise ValueError(f"n_topics must be a number from 1 to {self.n_topics_}, got {n_topics!r}")
-        for edit in closest_merges(self._leaves(), int(n_topics)):
-            self.merge(edit.topics)
-        return self
-
-    def rename(self, topic: int, title: str) -> Self:
-        """Give a topic a title; an empty one gives its words back.
-
-        Parameters
-        ----------
-        topic : int
-        title : str
-
-        Returns
-        -------
-        self
-        """
-        topic = self._check_topic(topic)
-        others = {k: name for k, name in self.names_.items() if k != topic}
-        self.names_ = others | ({topic: str(title)} if title else {})
-        return self
-
-    def apply_edits(self, edits: Any, texts: Any = None) -> Self:
-        """Apply renames, merges and splits that the page of ``arbora explore`` exported.
-
-        Parameters
-        ----------
-        edits : path or list of dict
-            A file of edits, or its content; see `arbora.app.stored_edits`.
-        texts : sequence of str, optional
-            Texts for splits.
-
-        Returns
-        -------
-        self
-        """
-        from arbora.app import stored_edits  # it needs TopicModel
-
-        given = stored_edits.read_edits(edits) if isinstance(edits, str | os.PathLike) else edits
-        stored_edits.apply_edits(self, stored_edits.check_edits(given), texts)  # type: ignore[arg-type]
-        return self
-
-    def undo(self) -> Self:
-        """Undo the last merge or split; titles given by `rename` are dropped."""
-        check_is_fitted(self)
-        if not self.edits_:
-            raise ValueError("there is no merge and no split to undo")
-        if isinstance(self.edits_[-1], Split):
-            self.edit_forms_ = self.edit_forms_[:-1]
-        self.edits_, self.names_ = self.edits_[:-1], {}
-        return self
-
-
-# --- `TopicModel`: topics of raw texts, from the words to a folder; what ``arbora discover`` uses -----------
-
-
 MODELS = ("vmf", "bayes", "k-means")
-AUTO = "auto"
 _TITLE_WORDS = 3
+_MANY_TEXTS = 2000  # in a fit with as many texts, words of one text are dropped
 
 
-class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, BaseEstimator):
+class TopicModel(TextModel, ClusterMixin, TransformerMixin, BaseEstimator):
     """Topics of texts.
 
     Parameters
@@ -359,6 +107,9 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
     -1
     """
 
+    _kind = "topic model"
+    _command = "arbora discover"
+
     def __init__(
         self,
         n_topics: Any = AUTO,
@@ -380,20 +131,18 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         self.random_state = random_state
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.two_d_array = False
-        return tags
-
     # --- fit ------------------------------------------------------------------------------------------------------
 
     def fit(self, texts: Any, y: Any = None, *, times: Any = None) -> Self:
         """Find the topics.
 
+        One model of the rows is trained, `n_init` times from different starts. With "auto", that model trains smaller
+        ones on halves of the words of each text, to choose the number of topics; for k-means, which cannot choose,
+        a mixture is trained first, and its number is used.
+
         Parameters
         ----------
-        texts : sequence of str
+        texts : sequence of str or Documents
         y : ignored
         times : sequence of dates or numbers, optional
             With `over_time`: the time of each text.
@@ -402,40 +151,58 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         -------
         self
         """
-        return self.fit_documents(as_documents(texts), as_stamps(times, self.over_time))
-
-    def fit_documents(self, documents: Documents, times: Matrix | None = None) -> Self:
-        """Find the topics of a collection, which may also have rows of numbers.
-
-        Parameters
-        ----------
-        documents : Documents
-        times : ndarray of float64 or datetime64[s], optional
-
-        Returns
-        -------
-        self
-        """
-        with all_or_nothing(self):
-            estimator = self.make_estimator()
-            start = time.perf_counter()
-            self.vectorizer_, X = self._fit_rows(documents)
-            rows_made = time.perf_counter()
-            known = known_rows(X)
-            if not known.any():
-                raise ValueError(
-                    f"no document of {documents.name} has a known word: lower min_df, or give longer documents"
-                )
-            self.n_unknown_ = int((~known).sum())
-            self.estimator_ = self._fit_topics(estimator, X, times)
-            self.edits_: list[Any] = []
-            self.edit_forms_: list[Any] = []
-            self.names_: dict[int, str] = {}
-            found = time.perf_counter()
-            self._describe(documents, X, times)
-            end = time.perf_counter()
-            self.seconds_ = {"features": rows_made - start, "topics": found - rows_made, "words": end - found}
+        documents, stamps = as_documents(texts), self._stamps(times)
+        estimator = self.make_estimator()
+        if self.over_time is not None and stamps is None:
+            raise ValueError("topics over time need the times of the texts: fit(texts, times=...)")
+        start = time.perf_counter()
+        by_name = not isinstance(self.features, TextOptions | LtcVectorizer)
+        features = TextOptions(str(self.features)) if by_name else self.features
+        vectorizer, X = fit_rows(documents, features, verbose=self.verbose)
+        known = known_rows(X)
+        if not known.any():
+            raise ValueError(
+                f"no document of {documents.name} has a known word: lower min_df, or give longer documents"
+            )
+        rows_made = time.perf_counter()
+        curve = None
+        if isinstance(estimator, discover.SphericalKMeans) and self.n_topics == AUTO:
+            mixture = self._flat_mixture(AUTO, init="annealed").fit(X)
+            curve = choice_curve(mixture)
+            estimator.set_params(n_clusters=mixture.n_components_)
+        if stamps is None:
+            estimator.fit(X)
+        else:
+            bins = None if self.over_time is True else self.over_time
+            estimator.set_params(bins=choose_bins(stamps, bins)).fit(X, stamps)
+        if isinstance(self.n_topics, str) and curve is None:
+            curve = choice_curve(estimator)
+        topics_found = time.perf_counter()
+        labels = topics_of_rows(estimator, X, stamps)
+        names = feature_names(documents, vectorizer, X.shape[1])
+        means = np.array([leaf.mean for leaf in leaves_of(estimator)])
+        forms = group_forms(
+            forms_of(documents.texts, X, names, vectorizer),
+            typical_members(X, labels, means),
+            min_documents=2 if len(labels) >= _MANY_TEXTS else 1,
+        )
+        self.vectorizer_, self.estimator_, self.forms_ = vectorizer, estimator, forms
+        self.labels_, self.n_unknown_, self.n_topics_curve_ = labels, int((~known).sum()), curve
+        self.feature_names_ = None if documents.texts is not None else names
+        self.edits_: list[Merge | Split] = []
+        self.edit_forms_: list[tuple[sp.csr_array, Array]] = []
+        self.names_: dict[int, str] = {}
+        self.seconds_ = {
+            "features": rows_made - start,
+            "topics": topics_found - rows_made,
+            "words": time.perf_counter() - topics_found,
+        }
         return self
+
+    def _stamps(self, times: Any) -> Matrix | None:
+        if times is not None and self.over_time is None:
+            raise ValueError("times are for topics over time: TopicModel(over_time=True)")
+        return None if times is None else as_times(times)
 
     def make_estimator(self) -> Any:
         """Make the unfitted model of rows; parameters that do not fit together are an error."""
@@ -468,52 +235,11 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
             return discover.BayesianVMFMixture(number, **common)
         return discover.VMFMixture(number, init="annealed", **common)
 
-    def _fit_rows(self, documents: Documents) -> tuple[LtcVectorizer | None, Any]:
-        options = self.features
-        if documents.texts is not None and isinstance(options, LtcVectorizer):
-            vectorizer = clone(options)
-            return vectorizer, vectorizer.fit_transform(documents.texts)
-        if not isinstance(options, TextOptions):
-            language = text_language(documents.texts or ()) if options == AUTO else str(options)
-            options = TextOptions(language)
-        return fit_rows(documents, options, verbose=self.verbose)
-
-    def _fit_topics(self, estimator: Any, X: Any, times: Matrix | None) -> Any:
-        """Fit the model of rows; zero rows take no part in it."""
-        auto = isinstance(self.n_topics, str)
-        if auto and isinstance(estimator, discover.SphericalKMeans):
-            chosen = discover.VMFMixture(
-                AUTO, init="annealed", random_state=self.random_state, n_jobs=self.n_jobs
-            ).fit(X)
-            self.n_topics_curve_: dict[str, Any] | None = _curve(chosen)
-            return estimator.set_params(n_clusters=chosen.n_components_).fit(X)
-        if self.over_time is None:
-            estimator.fit(X)
-        else:
-            if times is None:
-                raise ValueError("topics over time need the times of the texts: fit(texts, times=...)")
-            bins = None if self.over_time is True else self.over_time
-            estimator.set_params(bins=choose_bins(times, bins)).fit(X, times)
-        self.n_topics_curve_ = _curve(estimator) if auto else None
-        return estimator
-
-    def _describe(self, documents: Documents, X: Any, times: Matrix | None) -> None:
-        """Set the topic of each document, and the words of the topics."""
-        topics = self._topic_of(self.estimator_, X, times)
-        self.labels_ = topics
-        names = feature_names(documents, self.vectorizer_, X.shape[1])
-        forms = forms_of(documents.texts, X, names, self.vectorizer_)
-        means = np.array([leaf.mean for leaf in leaves_of(self.estimator_)])
-        members = typical_members(X, topics, means)
-        self.forms_ = group_forms(forms, members, least=2 if len(topics) >= 2000 else 1)
-        self.feature_names_ = None if documents.texts is not None else list(map(str, names))
-
-    @staticmethod
-    def _topic_of(estimator: Any, X: Any, times: Matrix | None) -> Ints:
-        proba = topic_probabilities(estimator, X, times)
-        if hasattr(estimator, "leaf_ids_"):
-            proba = proba[:, estimator.leaf_ids_]
-        return np.where(known_rows(X), proba.argmax(axis=1), -1)
+    def _flat_mixture(self, n_components: Any, **options: Any) -> discover.VMFMixture:
+        """Make a mixture that is fitted beside the main one."""
+        return discover.VMFMixture(
+            n_components, random_state=self.random_state, n_jobs=self.n_jobs, **options
+        )
 
     # --- prediction -----------------------------------------------------------------------------------------------
 
@@ -528,13 +254,9 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         """Number of topics, after edits."""
         return len(self._leaves())
 
-    def _leaves(self) -> list[Any]:
+    def _leaves(self) -> list[Leaf]:
         check_is_fitted(self)
         return edit_leaves(leaves_of(self.estimator_), self.edits_)
-
-    def _rows(self, texts: Any) -> Any:
-        check_is_fitted(self)
-        return transform_rows(as_documents(texts), self.vectorizer_, self.estimator_.n_features_in_)
 
     def predict(self, texts: Any, *, times: Any = None) -> Ints:
         """Return the topic of each text; -1 for a text without known words.
@@ -549,8 +271,8 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         -------
         ndarray of int, shape (n_texts,)
         """
-        X = self._rows(texts)
-        return self._topic_of(self.topics_, X, as_stamps(times, self.over_time))
+        X = self.rows(texts)
+        return topics_of_rows(self.topics_, X, self._stamps(times))
 
     def predict_proba(self, texts: Any, *, times: Any = None) -> Array:
         """Return the probability of each topic given the text; see `calibration` of `arbora.discover.VMFMixture`.
@@ -565,9 +287,7 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         ndarray of shape (n_texts, n_topics)
             For a text without known words, the shares of the topics.
         """
-        model = self.topics_
-        proba = topic_probabilities(model, self._rows(texts), as_stamps(times, self.over_time))
-        return proba[:, model.leaf_ids_] if hasattr(model, "leaf_ids_") else proba
+        return leaf_probabilities(self.topics_, self.rows(texts), self._stamps(times))
 
     def transform(self, texts: Any) -> Array:
         """Return the probabilities of the topics, as `predict_proba`.
@@ -595,15 +315,16 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
         -------
         ndarray of bool, shape (n_texts,)
         """
-        return np.asarray(self.topics_.is_novel(self._rows(texts), level=level))
+        return np.asarray(self.topics_.is_novel(self.rows(texts), level=level))
 
     def get_feature_names_out(self, input_features: Any = None) -> Matrix:
         """Return the titles of the topics, the columns of `transform`."""
         return np.array(self.titles(), object)
 
-    # --- words ----------------------------------------------------------------------------------------------------
+    # --- words, the page, model folders ---------------------------------------------------------------------------
 
-    def _topic_forms(self) -> GroupForms:
+    def topic_forms(self) -> GroupForms:
+        """Return how many documents of each topic have each word and phrase, after edits."""
         check_is_fitted(self)
         base: GroupForms = self.forms_
         if not self.edits_:
@@ -632,20 +353,219 @@ class TopicModel(TopicEditing, TopicContent, ClusterMixin, TransformerMixin, Bas
             One list for each topic, most typical words first, in their commonest form within the topic. A word that
             fewer than 5% of the documents have, and fewer than half as many as the commonest one, is not listed.
         """
-        found = typical_words(self._topic_forms(), n_words, phrases=phrases, relevance=relevance)
-        return [[word for word, _ in words] for words in found]
+        lists = typical_words(self.topic_forms(), n_words, phrases=phrases, relevance=relevance)
+        return [[word for word, _ in words] for words in lists]
 
     def titles(self) -> list[str]:
         """Return the title of each topic: its first words, or the name given by `rename`."""
         words = self.top_words(_TITLE_WORDS)
-        return [self.names_.get(k) or ", ".join(some) or str(k) for k, some in enumerate(words)]
+        return [self.names_.get(k) or ", ".join(top) or str(k) for k, top in enumerate(words)]
+
+    def content(
+        self,
+        texts: Any = None,
+        y: Any = None,
+        *,
+        times: Any = None,
+        name: str | None = None,
+        sample: int = SAMPLE,
+        settings: Mapping[str, Any] | None = None,
+        notices: Sequence[str] = (),
+    ) -> Content:
+        """Describe the topics and documents: the content of a model folder and of the page.
+
+        Parameters
+        ----------
+        texts : sequence of str or Documents, optional
+            Documents to show; without them only topics and words are shown.
+        y : sequence of labels, optional
+            A label to show with each text.
+        times : sequence of dates or numbers, optional
+        name : str, optional
+        sample : int
+            Largest number of documents to keep.
+        settings : mapping, optional
+            How the model was made.
+        notices : sequence of str
+            Messages for the user.
+
+        Returns
+        -------
+        Content
+        """
+        documents = as_documents([] if texts is None else texts, y, name or type(self).__name__)
+        model, stamps, how = self.topics_, self._stamps(times), dict(settings or {})
+        X = sp.csr_array((0, self.estimator_.n_features_in_))
+        if len(documents):
+            X = self.rows(documents)
+            stamps = None if stamps is None else stamps[known_rows(X)]
+            documents, X, left_out = without_empty(documents, X)
+            notices = [*notices, *left_out]
+        names = self.feature_names_ or feature_names(None, self.vectorizer_, X.shape[1])
+        subject = Subject(model, X, documents, names, self.vectorizer_)
+        if hasattr(model, "times_"):
+            how = {"over_time": "time", **how}
+        else:
+            stamps = None
+        words = topic_words(model, self.topic_forms())
+        content = topics_content(
+            subject, stamps, sample=sample, settings=how, notices=notices, words=words, names=self.names_
+        )
+        for topic, node in enumerate(words.leaves.tolist()):
+            content.nodes[node]["topic"] = topic
+        return content._replace(model={**content.model, "topic_model": self})
+
+    # --- edits: see `arbora.app.topic_edits` ----------------------------------------------------------------------
+
+    def _check_topic(self, topic: Any) -> int:
+        if not isinstance(topic, Integral) or not 0 <= int(topic) < self.n_topics_:
+            raise ValueError(f"topics are numbers from 0 to {self.n_topics_ - 1}, got {topic!r}")
+        return int(topic)
+
+    def merge(self, topics: Sequence[int]) -> Self:
+        """Make one topic of several; it has the number of the first of them, later topics move up.
+
+        Parameters
+        ----------
+        topics : sequence of int
+
+        Returns
+        -------
+        self
+        """
+        chosen = sorted({self._check_topic(topic) for topic in topics})
+        if len(chosen) < 2:
+            raise ValueError("merge needs at least two different topics")
+        names, others = self.names_, set(chosen[1:])
+        left = [k for k in range(self.n_topics_) if k not in others]
+        self.edits_ = [*self.edits_, Merge(tuple(chosen))]
+        self.names_ = {new: names[old] for new, old in enumerate(left) if old in names and old != chosen[0]}
+        return self
+
+    def split(self, topic: int, texts: Any, n_topics: int = 2) -> Self:
+        """Divide a topic, given documents of it.
+
+        Parameters
+        ----------
+        topic : int
+        texts : sequence of str
+            The texts of the fit, or others; those of the topic are used.
+        n_topics : int
+            Number of new topics; fewer if the texts do not support them. They take the place of the topic.
+
+        Returns
+        -------
+        self
+        """
+        topic = self._check_topic(topic)
+        if hasattr(self.estimator_, "times_"):
+            raise ValueError("topics over time cannot be split: fit again with more topics")
+        documents = as_documents(texts)
+        X = self.rows(documents)
+        members = np.flatnonzero(topics_of_rows(self.topics_, X) == topic)
+        if len(members) < 2 or n_topics < 2:
+            raise ValueError(
+                f"{len(members)} of the texts are of topic {topic}, and n_topics={n_topics}: a split needs two of "
+                "each"
+            )
+        mixture = self._flat_mixture(min(n_topics, len(members))).fit(X[members])
+        n_parts = mixture.n_components_
+        if n_parts < 2:
+            raise ValueError(f"topic {topic} cannot be split: its texts have one direction")
+        split_texts = None if documents.texts is None else [documents.texts[row] for row in members.tolist()]
+        forms = forms_of(split_texts, X[members], self.feature_names_ or (), self.vectorizer_)
+        weights = typical_members(X[members], mixture.predict(X[members]), mixture.means_)
+        groups, place = group_forms(forms, weights), {name: k for k, name in enumerate(self.forms_.names)}
+        common = [k for k, name in enumerate(groups.names) if name in place]
+        columns = [place[groups.names[k]] for k in common]
+        move = sp.csr_array(
+            (np.ones(len(common)), (common, columns)), shape=(len(groups.names), len(self.forms_.names))
+        )
+        self.edits_ = [*self.edits_, Split(topic, mixture)]
+        self.edit_forms_ = [*self.edit_forms_, (sp.csr_array(groups.counts @ move), groups.sizes)]
+        shift = n_parts - 1
+        self.names_ = {k + (shift if k > topic else 0): v for k, v in self.names_.items() if k != topic}
+        return self
+
+    def reduce_to(self, n_topics: Any) -> Self:
+        """Merge the most similar topics until `n_topics` are left.
+
+        Parameters
+        ----------
+        n_topics : int
+
+        Returns
+        -------
+        self
+        """
+        if not isinstance(n_topics, Integral) or not 1 <= int(n_topics) <= self.n_topics_:
+            raise ValueError(f"n_topics must be a number from 1 to {self.n_topics_}, got {n_topics!r}")
+        for edit in closest_merges(self._leaves(), int(n_topics)):
+            self.merge(edit.topics)
+        return self
+
+    def rename(self, topic: int, title: str) -> Self:
+        """Give a topic a title; an empty one gives its words back.
+
+        Parameters
+        ----------
+        topic : int
+        title : str
+
+        Returns
+        -------
+        self
+        """
+        topic = self._check_topic(topic)
+        others = {k: name for k, name in self.names_.items() if k != topic}
+        self.names_ = others | ({topic: str(title)} if title else {})
+        return self
+
+    def apply_edits(self, edits: Any, texts: Any = None) -> Self:
+        """Apply renames, merges and splits that the page of ``arbora explore`` exported.
+
+        Parameters
+        ----------
+        edits : path or list of dict
+            A file of edits, or its content; see `arbora.app.stored_edits`.
+        texts : sequence of str, optional
+            Texts for splits.
+
+        Returns
+        -------
+        self
+        """
+        listed = read_edits(edits) if isinstance(edits, str | os.PathLike) else check_edits(edits)
+        for number, edit in enumerate(listed, start=1):
+            try:
+                if edit["edit"] == "rename":
+                    self.rename(edit["topic"], edit["title"])
+                elif edit["edit"] == "merge":
+                    self.merge(edit["topics"])
+                elif texts is None:
+                    raise ValueError("a split needs texts of the topic")
+                else:
+                    self.split(edit["topic"], texts, edit["n_topics"])
+            except ValueError as error:
+                raise ValueError(f"edit {number}, {edit['edit']}: {error}") from error
+        return self
+
+    def undo(self) -> Self:
+        """Undo the last merge or split; titles given by `rename` are dropped."""
+        check_is_fitted(self)
+        if not self.edits_:
+            raise ValueError("there is no merge and no split to undo")
+        if isinstance(self.edits_[-1], Split):
+            self.edit_forms_ = self.edit_forms_[:-1]
+        self.edits_, self.names_ = self.edits_[:-1], {}
+        return self
 
 
-def _curve(estimator: Any) -> dict[str, Any]:
-    """Return the curve of the choice of a number of topics."""
-    found = estimator.selection_
+def choice_curve(estimator: Any) -> dict[str, Any]:
+    """Return how a fitted mixture chose its number of topics, as `TopicModel.n_topics_curve_`."""
+    selection = estimator.selection_
     return {
-        "n_topics": np.asarray(found["n_components"]),
-        "score": np.asarray(found["score"]),
-        "criterion": found["criterion"],
+        "n_topics": np.asarray(selection["n_components"]),
+        "score": np.asarray(selection["score"]),
+        "criterion": selection["criterion"],
     }

@@ -17,8 +17,8 @@ from arbora.app.contents.nodes import SAMPLE
 from arbora.app.documents import Documents
 from arbora.app.folder import Content
 from arbora.app.reading import read_times
-from arbora.app.text_rows import TextOptions
-from arbora.app.topic_model import AUTO, TopicModel
+from arbora.app.text_rows import AUTO, TextOptions
+from arbora.app.topic_model import TopicModel
 from arbora.arrays import Matrix
 from arbora.metrics.table import Table
 
@@ -186,7 +186,7 @@ def discover_topics(
     options = options or TopicOptions()
     model = make_topic_model(options, text, verbose=verbose)
     times = None if options.over_time is None else read_times(documents, options.over_time)
-    return DiscoveredTopics(model.fit_documents(documents, times), documents, times, options)
+    return DiscoveredTopics(model.fit(documents, times=times), documents, times, options)
 
 
 def make_topic_model(

@@ -18,23 +18,30 @@ What is "auto" is chosen on the training documents, without the sample.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
 from arbora.app.answers import predict_with_probability
-from arbora.app.classifiers import AUTO, COUPLED, FLAT, ClassifierOptions, make_baseline, make_classifier
+from arbora.app.classifiers import (
+    AUTO,
+    COUPLED,
+    FLAT,
+    ClassifierOptions,
+    fit_coarse,
+    make_baseline,
+    make_classifier,
+)
 from arbora.app.contents.classifier import classifier_content
 from arbora.app.contents.nodes import SAMPLE, Subject
 from arbora.app.documents import Documents, join_documents, warn_split
 from arbora.app.evaluation import Trial, level_calibration
 from arbora.app.folder import Content
 from arbora.app.labels import check_labels, rooted_tree
+from arbora.app.text_choice import Labels
 from arbora.app.text_classifier import TextClassifier
 from arbora.app.text_rows import TextOptions, feature_names, transform_rows
 from arbora.core.estimator import warn_caller
@@ -109,6 +116,7 @@ def make_text_classifier(
     *,
     features: str = AUTO,
     language: str = AUTO,
+    verbose: int = 0,
 ) -> TextClassifier:
     """Make the unfitted classifier of texts from the options of the command line; see `train_classifier`.
 
@@ -126,6 +134,7 @@ def make_text_classifier(
         coupling=options.coupling,
         n_jobs=options.jobs,
         random_state=options.seed,
+        verbose=verbose,
     )
 
 
@@ -175,45 +184,39 @@ def train_classifier(
         If there are too few documents to hold any out, or to trust the test; if test texts were trained on.
     """
     options = options or ClassifierOptions()
-    classifier = make_text_classifier(options, text, structure, features=features, language=language)
-    classifier.check(documents.y)  # raises an error before the long work
+    classifier = make_text_classifier(
+        options, text, structure, features=features, language=language, verbose=verbose
+    )
+    classifier.check(Labels(documents.y), structure)  # raises an error before the long work
     if test is None:
-        is_test = hold_out(documents.y, test_size, np.random.default_rng(options.seed))
+        how, is_test = "held out", hold_out(documents.y, test_size, np.random.default_rng(options.seed))
     else:
         if structure is not None:
             check_labels(test, structure)
         documents = join_documents(documents, test)
-        is_test = np.arange(len(documents)) >= len(documents) - len(test)
-    train = documents.take(np.flatnonzero(~is_test))
-    classifier.fit_documents(train, progress=verbose)
-    if not is_test.any():
+        how, is_test = "given", np.arange(len(documents)) >= len(documents) - len(test)
+    train, unseen = (documents.take(np.flatnonzero(rows)) for rows in (~is_test, is_test))
+    classifier.fit(train)
+    if not len(unseen):
         warn_caller("too few documents to hold any out: the model is not evaluated")
         return TrainedClassifier(classifier, documents, structure, None)
-    unseen = documents.take(np.flatnonzero(is_test))
     warn_split(train, unseen)
-    n_features = classifier.estimator_.n_features_in_
-    X_test = transform_rows(unseen, classifier.vectorizer_, n_features, verbose=verbose)
-    predictions, baseline = predict_with_probability(classifier.estimator_, X_test), None
-    options = classifier.trained_options() or options
-    several = documents.multilabel
-    flat = make_baseline(options, structure, several, verbose=verbose) if with_baseline else None
-    if flat is not None:
-        X = transform_rows(train, classifier.vectorizer_, n_features, verbose=verbose)
-        found = flat.fit(X, train.y).predict(X_test)
-        baseline = found if isinstance(found, list) else found.tolist()
-    how = "held out" if test is None else "given"
-    calibration = None
+    estimator = classifier.estimator_
+    X_test = transform_rows(unseen, classifier.vectorizer_, estimator.n_features_in_, verbose=verbose)
+    predictions, baseline, calibration = predict_with_probability(estimator, X_test), None, None
+    if with_baseline:
+        trained = classifier.trained_options() or options
+        flat = make_baseline(trained, structure, documents.multilabel, verbose=verbose)
+        if flat is not None:
+            X = transform_rows(train, classifier.vectorizer_, estimator.n_features_in_, verbose=verbose)
+            predicted = flat.fit(X, train.y).predict(X_test)
+            baseline = predicted if isinstance(predicted, list) else predicted.tolist()
     if structure is not None:
-        estimator = classifier.estimator_
         calibration = level_calibration(estimator, X_test, unseen.y, estimator.hierarchy_)
     rows = np.flatnonzero(is_test)
     trial = Trial(unseen.y, predictions, baseline, rows, len(train), how, calibration)
-    if test is None:
-        final = classifier.chosen().fit_documents(documents, progress=verbose)
-        final.choice_, seconds = classifier.choice_, classifier.seconds_
-        final.seconds_ = {**final.seconds_, "choice": seconds["choice"]}
-        classifier = final
-    return TrainedClassifier(classifier, documents, structure, trial)
+    final = classifier.refit(documents) if test is None else classifier
+    return TrainedClassifier(final, documents, structure, trial)
 
 
 # --- Choose the cost and the coupling of a classifier by cross-validation -----------------------------------
@@ -231,7 +234,6 @@ LOGISTIC_COSTS = (3.0, 10.0, 30.0, 100.0)
 COUPLINGS = (0.0, 0.1, 0.3, 1.0)
 _LOGISTIC = ("recursive-lr", "multinomial", "logistic")
 _SCORES = {"macro_f1": macro_f1, "micro_f1": micro_f1}
-_COARSE = 0.05  # duality gap that is small enough to compare scores
 
 
 class Candidate(NamedTuple):
@@ -297,8 +299,8 @@ def tune_classifier(
     Examples
     --------
     >>> documents = Documents.from_texts(["fish swim", "trees grow"] * 6, ["sea", "land"] * 6)
-    >>> found = tune_classifier(documents, ClassifierOptions("flat", jobs=1), costs=[1.0, 3.0], folds=2)
-    >>> found.tried[0].C, found.tried[0].mean, found.features
+    >>> tuning = tune_classifier(documents, ClassifierOptions("flat", jobs=1), costs=[1.0, 3.0], folds=2)
+    >>> tuning.tried[0].C, tuning.tried[0].mean, tuning.features
     (1.0, 1.0, 'words')
     """
     options = (options or ClassifierOptions())._replace(C=None, coupling=None)
@@ -317,11 +319,11 @@ def tune_classifier(
     shared = sorted(couplings or COUPLINGS) if with_coupling else None
     estimator = make_classifier(options, structure, documents.multilabel, verbose=verbose)
     texts = make_text_classifier(options, text, structure, features=features, language=language)
-    X = texts.fit_rows(documents)
+    rows = texts.training_rows(documents, Labels(documents.y), structure)
     search = _search_path if hasattr(estimator, "couplings") else _search_grid
-    tried = search(estimator, X, documents.y, grid, shared, folds, scoring)
-    name = None if documents.texts is None or text is not None else texts.recipe_name()
-    return Tuning(sorted(tried, key=lambda one: (-one.n_folds, -one.mean, one.C)), name)
+    tried = search(estimator, rows.X, documents.y, grid, shared, folds, scoring)
+    best_first = sorted(tried, key=lambda candidate: (-candidate.n_folds, -candidate.mean, candidate.C))
+    return Tuning(best_first, rows.features)
 
 
 def _search_path(
@@ -356,24 +358,21 @@ def _search_grid(
     scoring: str,
 ) -> list[Candidate]:
     """Train on all folds but one and measure on that fold, for all candidates."""
-    verbose = estimator.verbose
-    coarse = {"tol": _COARSE, "calibration": None, "verbose": 0}
-    estimator.set_params(**{name: coarse[name] for name in coarse if name in estimator.get_params()})
     fold_of = deal_folds(group_codes(y), folds, np.random.default_rng(estimator.random_state))
     grid: list[tuple[float, float | None]] = [
         (C, coupling) for coupling in (couplings or (None,)) for C in costs
     ]
     tried = []
-    with Progress(len(grid) * folds, "cross-validation", verbose=verbose) as progress:
+    with Progress(len(grid) * folds, "cross-validation", verbose=estimator.verbose) as progress:
         for C, coupling in grid:
-            one = clone(estimator).set_params(C=C, **({} if coupling is None else {"coupling": coupling}))
+            model = clone(estimator).set_params(C=C, verbose=0)
+            if coupling is not None:
+                model.set_params(coupling=coupling)
             scores = []
             for fold in range(folds):
                 out = fold_of == fold
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ConvergenceWarning)  # coarse fits may not converge
-                    found = clone(one).fit(X[~out], _pick(y, ~out)).predict(X[out])
-                scores.append(_SCORES[scoring](_pick(y, out), found))
+                predicted = fit_coarse(clone(model), X[~out], _pick(y, ~out)).predict(X[out])
+                scores.append(_SCORES[scoring](_pick(y, out), predicted))
                 progress.update()
             tried.append(Candidate(C, coupling, float(np.mean(scores)), float(np.std(scores)), folds))
     return tried

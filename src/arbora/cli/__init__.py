@@ -11,9 +11,9 @@ arguments; 130 interrupted by Ctrl-C; 141 the reader of the output has closed it
 1. `cli.main`: parse the arguments; the row "classify train" of `cli.arguments.VERBS` names the function
 2. `cli.classify.train`: the recipe, one call per step
 3. `app.folder.check_target`: can the folder be written?
-4. `app.documents.read_labelled`: read the files (`app.documents.source`, `reader`)
-5. `app.documents.labels.find_hierarchy`: the hierarchy of the labels
-6. `app.training.train_classifier`: split, make rows (`app.text_rows`), fit (`app.classifiers`), predict, fit on all
+4. `app.reading.read_labelled`: read the files
+5. `app.labels.find_hierarchy`: the hierarchy of the labels
+6. `app.training.train_classifier`: hold documents out, fit (`app.text_classifier`), predict, fit on all
 7. `TrainedClassifier.content`: evaluation and description (`app.evaluation`, `app.contents.classifier`)
 8. `app.folder.write_folder`: write the model folder
 9. `cli.reports.training_text`: the printed report

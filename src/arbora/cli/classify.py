@@ -146,9 +146,7 @@ def tune(
     documents = read_labelled(make_source(data, **pick(more, READING)), verbose=1)
     structure = find_hierarchy(documents, hierarchy, hierarchy_format)
     if by_choice:
-        choice = make_text_classifier(options, text, structure, **pick(more, FEATURES)).fit_documents(
-            documents
-        )
+        choice = make_text_classifier(options, text, structure, **pick(more, FEATURES)).fit(documents)
         print(to_json(choice.choice_) if as_json else choice_table(choice, again))
         return
     if options.model == AUTO:

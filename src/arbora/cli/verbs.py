@@ -142,7 +142,8 @@ def explore(
 ) -> None:
     """Write the page of some model folders, or serve it."""
     if edits is not None:
-        from arbora.app.stored_edits import edit_folder, read_edits
+        from arbora.app.stored_edits import edit_folder
+        from arbora.app.topic_edits import read_edits
 
         if len(models) != 1:
             raise ValueError("--edits is for one model folder: give the folder that the edits were made on")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from time import perf_counter
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -20,6 +20,8 @@ from tqdm import tqdm
 from arbora.arrays import TINY, Matrix
 from arbora.core.checkpoint import Checkpoint, Piece
 from arbora.core.trace import Trace
+
+Item = TypeVar("Item")
 
 # --- A progress bar with the remaining time -----------------------------------------------------------------
 #
@@ -127,6 +129,23 @@ class Progress:
 
     def __repr__(self) -> str:
         return f"<Progress: {self.label + ' ' if self.label else ''}{self.n}/{self.total or '?'}>"
+
+
+def with_progress(
+    items: Iterable[Item], label: str, total: int | None = None, verbose: int | bool = 1
+) -> Iterator[Item]:
+    """Yield items, and count them on a progress bar.
+
+    Examples
+    --------
+    >>> from arbora.core.monitor import with_progress
+    >>> list(with_progress("abc", "letters", 3, verbose=0))
+    ['a', 'b', 'c']
+    """
+    with Progress(total, label, verbose) as progress:
+        for item in items:
+            yield item
+            progress.update()
 
 
 # --- Convergence, history, progress and resume of an iterative method, in one place -------------------------

@@ -29,7 +29,8 @@ from urllib.parse import urlencode
 
 from arbora.app.filing import BATCH, Filer
 from arbora.app.folder import Folder, FolderError, full_about, open_folder, write_folder
-from arbora.app.stored_edits import check_edits, edited_content
+from arbora.app.stored_edits import edited_content
+from arbora.app.topic_edits import check_edits
 from arbora.app.topic_model import TopicModel
 from arbora.explore.guard import Limits, log, start_log
 from arbora.explore.page import MOST_DOCUMENTS, as_json, make_page, model_data
@@ -107,7 +108,7 @@ class TopicEditor:
         Parameters
         ----------
         edits : list of dict
-            See `arbora.app.stored_edits.check_edits`.
+            See `arbora.app.topic_edits.check_edits`.
         save : bool
             Write the folder too.
 

@@ -77,11 +77,11 @@ def test_small_sets_and_given_settings_are_not_searched(capsys):
     model = TextClassifier(n_jobs=1).fit(texts, labels)
     assert model.choice_ == {}
     assert "too few texts" in model.choice_text()
-    given = TextClassifier(features="words", model="flat", C=0.5, n_jobs=1, verbose=1).fit(*order_texts(60))
+    given = TextClassifier(features="words", model="flat", C=0.5, n_jobs=1, verbose=2).fit(*order_texts(60))
     assert given.choice_ == {}
     assert given.estimator_.C == 0.5
     assert capsys.readouterr().out == ""
-    TextClassifier(features="words", n_jobs=1, verbose=1).fit(*order_texts(60))
+    TextClassifier(features="words", n_jobs=1, verbose=2).fit(*order_texts(60))
     assert "Chosen in" in capsys.readouterr().out
 
 
@@ -171,7 +171,7 @@ def test_the_reason_names_what_was_tried_and_what_was_not():
         "flat: not better beyond noise: logistic",
     ]
     search = FakeSearch(pairs_are_best)
-    search.work.left = lambda more=0.0: Recipe(bigrams=True) not in {one.features for one in search.scores}
+    search.work.left = lambda extra=0.0: Recipe(bigrams=True) not in {one.features for one in search.scores}
     why = choose(search, [Recipe(bigrams=True), Recipe(stems=True)], free_model=True, C=1.0, n_rows=600).why
     assert (
         "points better than words; not tried, since the choice would take over 3 plain fits: stems" in why[0]

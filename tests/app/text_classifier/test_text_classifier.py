@@ -15,7 +15,7 @@ from arbora.app.contents.fitted_model import model_content
 from arbora.app.documents import Documents
 from arbora.app.evaluation import evaluate_folder
 from arbora.app.filing import Filer
-from arbora.app.folder import open_folder, write_folder
+from arbora.app.folder import open_folder
 from arbora.app.text_rows import TextOptions
 from arbora.classify import OneVsRestLogistic, RecursiveSVC
 from arbora.structure import Hierarchy
@@ -232,16 +232,6 @@ def test_a_model_folder_keeps_it(fitted, tmp_path):
     io.save(LtcVectorizer().fit(texts), tmp_path / "other")
     with pytest.raises(ValueError, match="holds no text classifier"):
         TextClassifier.load(tmp_path / "other")
-
-
-def test_a_folder_written_before_there_were_text_classifiers_opens(fitted, tmp_path):
-    texts, _ = write(12, seed=3)
-    content = fitted.content(texts)
-    old = {name: value for name, value in content.model.items() if name != "text_classifier"}
-    write_folder(tmp_path / "old", content._replace(model=old))
-    model = TextClassifier.load(tmp_path / "old")
-    np.testing.assert_array_equal(model.predict_proba(texts), fitted.predict_proba(texts))
-    assert model.top_words() == fitted.top_words()
 
 
 def test_the_page_shows_it_with_and_without_texts(fitted):

@@ -8,7 +8,8 @@ pytest.importorskip("plotly")
 pytest.importorskip("uvicorn")
 
 from arbora.app.folder import open_folder
-from arbora.app.stored_edits import edit_folder, read_edits
+from arbora.app.stored_edits import edit_folder
+from arbora.app.topic_edits import read_edits
 from arbora.explore.page import write_page
 from arbora.explore.server import make_app
 from support.serving import started

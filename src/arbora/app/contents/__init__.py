@@ -5,9 +5,8 @@
 `topics`              a topic model: tree, words, documents, topics over time
 `groups`              an extended collection: known and new groups, words, documents, proposals
 `fitted_model`        any fitted model with rows in memory
-`nodes`               sizes, words, titles and representative documents of nodes
-`sample`              the sample of documents that is kept
+`nodes`               sizes, words, titles, representative documents, and the sample that is kept
+`words`               typical words of groups of documents
 `positions`           positions of documents and nodes on the map
-`topic_times`         topics in each time bin
 ====================  ==============================================================================
 """

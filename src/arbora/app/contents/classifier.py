@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from arbora.app.answers import predict_with_probability, whole_words
+from arbora.app.answers import label_names_of, predict_with_probability, whole_words
 from arbora.app.contents.nodes import (
     N_WORDS,
     SAMPLE,
@@ -22,13 +22,15 @@ from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.words import GroupForms, forms_of, group_forms, relevance_terms, typical_words
 from arbora.app.evaluation import Trial, evaluate, evaluation_text
 from arbora.app.folder import Content
+from arbora.app.labels import as_text, label_sets, tree_of_model
 from arbora.arrays import Ints
 from arbora.classify import words_of_nodes
 from arbora.structure import Hierarchy
 from arbora.text.terms import is_fragment
 
 _PER_WORD = 8  # features to look at for each word to list, if there are character n-grams
-_MOST_TEXTS = 20_000  # documents whose words are counted
+_MAX_TEXTS = 20_000  # documents whose words are counted
+_MAX_TRAINING_TEXTS = 4000  # the same, at the end of a fit
 
 
 def classifier_content(
@@ -65,7 +67,7 @@ def classifier_content(
     by_name = dict(zip(map(str, estimator.nodes_), words_with_weight(estimator, names, N_WORDS), strict=True))
     words = [by_name.get(str(name), []) for name in tree.names]
     labels = documents.y if documents.y is not None else _labels(estimator, X)[0]
-    sets = [label if isinstance(label, list) else [label] for label in labels]
+    sets = label_sets(labels)
     evaluation = None if trial is None else evaluate(trial, tree)
     confusions = [] if evaluation is None else evaluation["confusions"]
     described = describe_tree(
@@ -77,8 +79,8 @@ def classifier_content(
         random_state=settings.get("seed", 0),
         layout=settings.get("layout", LAYOUTS[0]),
     )
-    groups, kin = _groups_of_nodes(subject, tree, sets, _MOST_TEXTS)
-    if groups is not None:
+    if X.shape[0]:
+        groups, kin = _groups_of_nodes(subject, tree, sets, _MAX_TEXTS)
         typical, terms = typical_words(groups, N_WORDS, siblings=kin), relevance_terms(groups, kin)
         for node, words_of_node, terms_of_node in zip(described.nodes, typical, terms, strict=True):
             node["typical"] = [[word, round(share, 6)] for word, share in words_of_node]
@@ -104,43 +106,29 @@ def words_with_weight(estimator: Any, names: Sequence[str], n_words: int) -> lis
     return [whole_words(words, n_words) for words in found]
 
 
-def typical_words_of_nodes(
-    subject: Subject, tree: Hierarchy, sets: Sequence[Sequence[Any]], most: int = _MOST_TEXTS
-) -> list[list[tuple[str, float]]]:
-    """Return the words that documents of each node typically have, by a sample of the documents."""
-    groups, kin = _groups_of_nodes(subject, tree, sets, most)
-    if groups is None:
-        return [[] for _ in range(tree.n_nodes)]
-    return typical_words(groups, N_WORDS, siblings=kin)
+def typical_words_of_labels(subject: Subject, y: Any) -> dict[str, list[tuple[str, float]]]:
+    """Return the typical words of each node, by its name, from a sample of the texts."""
+    tree = tree_of_model(subject.estimator)
+    labels = as_text(label_names_of(subject.estimator, y))
+    groups, kin = _groups_of_nodes(subject, tree, label_sets(labels), _MAX_TRAINING_TEXTS)
+    lists = typical_words(groups, N_WORDS, siblings=kin)
+    return dict(zip(map(str, tree.names.tolist()), lists, strict=True))
 
 
 def _groups_of_nodes(
-    subject: Subject, tree: Hierarchy, sets: Sequence[Sequence[Any]], most: int
-) -> tuple[GroupForms | None, list[int]]:
+    subject: Subject, tree: Hierarchy, sets: Sequence[Sequence[Any]], max_texts: int
+) -> tuple[GroupForms, list[int]]:
     """Count the words of a sample of the documents at each node; return also the parent of each node."""
     n_documents = subject.X.shape[0]
-    ids = np.sort(np.random.default_rng(0).permutation(n_documents)[:most])
-    if not len(ids):
-        return None, []
+    ids = np.sort(np.random.default_rng(0).permutation(n_documents)[:max_texts])
     texts = subject.documents.texts if subject.vectorizer is not None else None
-    given = None if texts is None else [texts[row] for row in ids.tolist()]
-    forms = forms_of(given, subject.X[ids], subject.names, subject.vectorizer)
+    sample = None if texts is None else [texts[row] for row in ids.tolist()]
+    forms = forms_of(sample, subject.X[ids], subject.names, subject.vectorizer)
     members = tree.close(sp.csr_array(tree.indicator([sets[row] for row in ids.tolist()])))
     first = np.minimum(tree.parent_indptr[:-1], max(len(tree.parent_indices) - 1, 0))
     parents = np.append(tree.parent_indices, -1)[first]
     kin = np.where(np.diff(tree.parent_indptr) > 0, parents, -1)
     return group_forms(forms, members), kin.tolist()
-
-
-def as_text(labels: Sequence[Any]) -> list[Any]:
-    """Return labels as strings, the type of the node names of a content.
-
-    Examples
-    --------
-    >>> as_text([3, [4, 5]])
-    ['3', ['4', '5']]
-    """
-    return [list(map(str, one)) if isinstance(one, list) else str(one) for one in labels]
 
 
 def _labels(estimator: Any, X: Any) -> tuple[list[Any], list[Any]]:

@@ -11,17 +11,16 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from arbora.app.answers import known_rows, label_names_of, predict_with_probability
-from arbora.app.contents.classifier import as_text, classifier_content
+from arbora.app.answers import known_rows, label_names_of
+from arbora.app.contents.classifier import classifier_content
 from arbora.app.contents.groups import SURE, Membership, clusters_content, groups_content
 from arbora.app.contents.nodes import Subject
 from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.topics import topics_content, without_empty
-from arbora.app.documents import Documents
-from arbora.app.evaluation import Trial
+from arbora.app.documents import Documents, as_times
+from arbora.app.evaluation import trial_of
 from arbora.app.folder import Content, full_about
-from arbora.app.labels import tree_of_model
-from arbora.arrays import Matrix
+from arbora.app.labels import as_text, label_sets, tree_of_model
 from arbora.core.validation import check_size, check_structure
 from arbora.datasets.base import did_you_mean, name_array
 from arbora.structure import Hierarchy
@@ -161,17 +160,14 @@ def _classifier(
     else:
         labels = as_text(label_names_of(model, y))
         _check_labels(labels, tree)
-        found = predict_with_probability(model, X)
-        found = found._replace(labels=as_text(found.labels), likeliest=as_text(found.likeliest))
-        other = None if baseline is None else as_text(label_names_of(baseline, baseline.predict(X)))
-        trial = Trial(labels, found, other, np.arange(len(labels)), None, "given")
+        trial = trial_of(model, X, y, baseline)
     subject = subject._replace(documents=_with_labels(documents, labels))
     return classifier_content(subject, tree, trial, settings=settings, notices=notices)
 
 
 def _check_labels(labels: list[Any], tree: Hierarchy) -> None:
-    for row, one in enumerate(labels):
-        for name in one if isinstance(one, list) else [one]:
+    for row, names in enumerate(label_sets(labels)):
+        for name in names:
             if name not in tree:
                 near = did_you_mean(name, map(str, tree.names))
                 raise ValueError(f"label {name!r} of row {row} of y is not a node of the model{near}")
@@ -190,7 +186,7 @@ def _topics(subject: Subject, y: Any, times: Any, notices: list[str], settings: 
     if times is not None:
         if not hasattr(model, "times_"):
             raise ValueError("times are for topics over time, but this model has none.")
-        stamps = _stamps(times)[known_rows(X)]
+        stamps = as_times(times)[known_rows(X)]
     documents = _with_labels(documents, None if y is None else as_text(np.asarray(y, object).tolist()))
     documents, X, left_out = without_empty(documents, X)
     subject = subject._replace(X=X, documents=documents)
@@ -223,8 +219,3 @@ def _groups(subject: Subject, y: Any, settings: Mapping[str, Any]) -> Content:
     return groups_content(
         subject._replace(documents=documents), Membership(model.labels_, probability, SURE), settings=settings
     )
-
-
-def _stamps(times: Any) -> Matrix:
-    given = np.asarray(times)
-    return given.astype(np.float64 if given.dtype.kind in "biuf" else "datetime64[s]")

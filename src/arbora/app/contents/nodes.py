@@ -48,7 +48,7 @@ def base_content(
         "multilabel": False,
         "notices": [*notices, *described.notices],
     }
-    kept = {
+    model = {
         "vectorizer": subject.vectorizer,
         "estimator": subject.estimator,
         "feature_names": None if documents.feature_names is None else list(subject.names),
@@ -56,7 +56,7 @@ def base_content(
     return Content(
         kind,
         about,
-        kept,
+        model,
         described.nodes,
         describe_documents(documents, described.sampled, answers),
         described.positions,
@@ -72,7 +72,7 @@ SNIPPET = 300  # characters
 N_ENTRIES = 12
 
 
-def draw_sample(n_documents: int, most: int, needed: Ints, rng: np.random.Generator) -> Ints:
+def draw_sample(n_documents: int, size: int, needed: Ints, rng: np.random.Generator) -> Ints:
     """Draw documents at random, in ascending order; the needed ones are always drawn.
 
     Examples
@@ -80,10 +80,10 @@ def draw_sample(n_documents: int, most: int, needed: Ints, rng: np.random.Genera
     >>> draw_sample(100, 4, np.array([7, 50]), np.random.default_rng(0)).tolist()
     [7, 50, 64, 84]
     """
-    if n_documents <= most:
+    if n_documents <= size:
         return np.arange(n_documents)
     others = np.setdiff1d(np.arange(n_documents), needed)
-    drawn = rng.choice(others, max(0, most - len(needed)), replace=False)
+    drawn = rng.choice(others, max(0, size - len(needed)), replace=False)
     return np.sort(np.concatenate([needed, drawn]))
 
 
@@ -165,7 +165,7 @@ class DocumentTree(NamedTuple):
 
     hierarchy: Hierarchy
     X: Any
-    at: sp.csr_array
+    members: sp.csr_array
 
 
 class Description(NamedTuple):
@@ -213,20 +213,21 @@ def describe_tree(
     Description
         In ``nodes``, "documents" are indices into ``sampled``.
     """
-    n_documents, n_nodes = filed.at.shape
-    members = sp.csr_array(filed.hierarchy.close(filed.at)).astype(np.float64)
+    n_documents, n_nodes = filed.members.shape
+    members = sp.csr_array(filed.hierarchy.close(filed.members)).astype(np.float64)
     rng = np.random.default_rng(random_state)
     # All representatives are in the sample, so that a tree of many thousands of nodes has fewer per node.
     n_each = int(np.clip(sample // (2 * n_nodes), 1, N_REPRESENTATIVES))
-    found = representatives(filed.X, members, n_each, centres)
-    needed = np.unique(np.concatenate([*found, np.fromiter(always, np.int64)]).astype(np.int64))
+    nearest = representatives(filed.X, members, n_each, centres)
+    needed = np.unique(np.concatenate([*nearest, np.fromiter(always, np.int64)]).astype(np.int64))
     sampled = draw_sample(n_documents, sample, needed, rng)
-    leaves = filed.at[:, np.flatnonzero(np.diff(sp.csc_array(filed.at).indptr))]
+    leaves = filed.members[:, np.flatnonzero(np.diff(sp.csc_array(filed.members).indptr))]
     positions, node_positions, notices = place_documents(
         filed.X, leaves, members, sampled, layout=layout, random_state=random_state
     )
-    place = [np.searchsorted(sampled, rows).tolist() for rows in found]
-    nodes = _describe(filed, members, words, titles, place)
+    lines = [np.searchsorted(sampled, rows).tolist() for rows in nearest]
+    size, own = (np.asarray(nodes.astype(np.int64).sum(axis=0)).ravel() for nodes in (members, filed.members))
+    nodes = describe_nodes(filed.hierarchy, words, titles, NodeCounts(size, own, n_documents), lines)
     if len(sampled) < n_documents:
         notices = [f"A sample of {len(sampled):,} of {n_documents:,} documents is shown.", *notices]
     return Description(nodes, sampled, positions, node_positions, notices)
@@ -262,39 +263,44 @@ def representatives(X: Any, members: Any, n: int, centres: Matrix | None = None)
         near = np.concatenate([X[part] @ centre for part, centre in zip(inside, centres, strict=True)])
     order = np.lexsort((rows, -near, node))
     rank = np.arange(len(order)) - columns.indptr[node]
-    kept = order[rank < n]  # within a node, the nearest are first
-    ends = np.cumsum(np.bincount(node[kept], minlength=columns.shape[1]))
-    return np.split(rows[kept].astype(np.int64), ends[:-1])
+    order = order[rank < n]  # within a node, the nearest are first
+    ends = np.cumsum(np.bincount(node[order], minlength=columns.shape[1]))
+    return np.split(rows[order].astype(np.int64), ends[:-1])
 
 
-def _describe(
-    filed: DocumentTree,
-    members: sp.csr_array,
+class NodeCounts(NamedTuple):
+    """Documents of each node, those that belong to the node itself and not below it, and all documents."""
+
+    size: Ints
+    own: Ints
+    n_documents: int
+
+
+def describe_nodes(
+    tree: Hierarchy,
     words: Sequence[Sequence[tuple[str, float]]],
     titles: Sequence[str],
+    counts: NodeCounts,
     documents: Sequence[list[int]],
 ) -> list[dict[str, Any]]:
-    tree = filed.hierarchy
-    n_documents = filed.at.shape[0]
-    size = np.asarray(members.sum(axis=0), dtype=np.int64).ravel().tolist()
-    own = np.asarray(filed.at.astype(np.int64).sum(axis=0)).ravel().tolist()
+    """Make the entries of ``nodes.json``; `documents` are the lines of the representative documents of each node."""
     nodes = []
     for node, name in enumerate(tree.names.tolist()):
         parents = tree.parent_indices[tree.parent_indptr[node] : tree.parent_indptr[node + 1]]
         parents = parents[np.argsort(-tree.depth[parents], kind="stable")].tolist()
-        one = {
+        entry = {
             "id": node,
             "name": str(name),
             "title": titles[node],
             "parent": parents[0] if parents else None,
             "depth": int(tree.depth[node]),
-            "size": size[node],
-            "own": own[node],
-            "share": size[node] / max(1, n_documents),
+            "size": int(counts.size[node]),
+            "own": int(counts.own[node]),
+            "share": int(counts.size[node]) / max(1, counts.n_documents),
             "words": [[word, round(weight, 6)] for word, weight in words[node][:N_WORDS]],
             "documents": documents[node],
         }
-        nodes.append(one | ({"more_parents": parents[1:]} if len(parents) > 1 else {}))
+        nodes.append(entry | ({"more_parents": parents[1:]} if len(parents) > 1 else {}))
     return nodes
 
 

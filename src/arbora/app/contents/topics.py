@@ -20,6 +20,7 @@ from arbora.app.contents.nodes import (
 )
 from arbora.app.contents.positions import LAYOUTS
 from arbora.app.contents.words import (
+    GroupForms,
     Terms,
     forms_of,
     group_forms,
@@ -60,7 +61,7 @@ def bin_names(starts: Matrix) -> list[str]:
     for code in ("Y", "M", "D"):
         short = starts.astype(f"datetime64[{code}]")
         if (short.astype("datetime64[s]") == starts).all():
-            return [str(one) for one in short]
+            return [str(start) for start in short]
     return [str(start) for start in starts]
 
 
@@ -110,8 +111,8 @@ def describe_time(
     lives = model.dynamics()
     words = [
         [
-            [[str(word), round(weight, 6)] for word, weight in one.features]
-            for one in model.vocabulary(topic, names, n=TIME_WORDS)
+            [[str(word), round(weight, 6)] for word, weight in moment.features]
+            for moment in model.vocabulary(topic, names, n=TIME_WORDS)
         ]
         for topic in range(len(lives))
     ]
@@ -151,8 +152,16 @@ def _trend(life: Any, starts: Matrix) -> dict[str, Any]:
 
 
 _TABLE_WORDS = 6
-_DENSEST = 0.5  # largest share of entries that are not zero, in rows whose columns are words
+_MAX_DENSITY = 0.5  # largest share of entries that are not zero, in rows whose columns are words
 _NAMED = 3  # documents named in a warning
+
+
+class NodeWords(NamedTuple):
+    """Words of each node of a tree, words for the slider of relevance if there are any, and the nodes of topics."""
+
+    words: list[list[tuple[str, float]]]
+    terms: list[Terms] | None
+    leaves: Ints
 
 
 class Topics(NamedTuple):
@@ -176,13 +185,13 @@ def without_empty(documents: Documents, X: Any) -> tuple[Documents, Any, list[st
         raise ValueError(
             f"no document of {documents.name} has a known word: lower min_df, or give longer documents"
         )
-    some = ", ".join(documents.ids[row] for row in np.flatnonzero(~known)[:_NAMED].tolist())
-    some += ", ..." if n_empty > _NAMED else ""
+    names = ", ".join(documents.ids[row] for row in np.flatnonzero(~known)[:_NAMED].tolist())
+    names += ", ..." if n_empty > _NAMED else ""
     what, are = ("document", "is") if n_empty == 1 else ("documents", "are")
-    notice = f"{n_empty:,} {what} with no known words {are} left out ({some})."
+    notice = f"{n_empty:,} {what} with no known words {are} left out ({names})."
     warn_caller(notice.rstrip("."))
-    kept = np.flatnonzero(known)
-    return documents.take(kept), X[kept], [notice]
+    rows = np.flatnonzero(known)
+    return documents.take(rows), X[rows], [notice]
 
 
 def topics_of(estimator: Any, X: Any, times: Any = None) -> Topics:
@@ -231,9 +240,8 @@ def topics_content(
     sample: int = SAMPLE,
     settings: Mapping[str, Any],
     notices: Sequence[str] = (),
-    words: Sequence[Sequence[tuple[str, float]]] | None = None,
+    words: NodeWords | None = None,
     names: Mapping[int, str] | None = None,
-    terms: Sequence[Terms] | None = None,
 ) -> Content:
     """Describe a topic model and its documents: flat topics, a tree of topics, or topics over time.
 
@@ -248,69 +256,75 @@ def topics_content(
         How the model was made; "over_time" is the name of the time field.
     notices : sequence of str
         Messages for the user.
-    words : sequence of lists of (word, weight), optional
-        Words of each node; by default typical columns of its rows or, without rows of words, the largest entries of
-        its mean.
+    words : NodeWords, optional
+        By default typical columns of the rows or, without rows of words, the largest entries of the means.
     names : mapping of int to str, optional
         Titles of topics that the user gave, by number.
-    terms : sequence of lists, optional
-        Words of each node for the slider of relevance, see `arbora.app.contents.words`.
 
     Returns
     -------
     Content
     """
     estimator, X, _, columns, _ = subject
-    found = topics_of(estimator, X, times)
-    if words is None:
-        words, terms = node_words(found, X, columns)
-    titles = topic_titles(found.tree, words)
+    topics = topics_of(estimator, X, times)
+    words = words or node_words(topics, X, columns)
+    titles = topic_titles(topics.tree, words.words)
     for topic, title in (names or {}).items():
-        titles[int(found.leaves[topic])] = title
+        titles[int(topics.leaves[topic])] = title
     n_rows, ones = X.shape[0], np.ones(X.shape[0], bool)
-    at = sp.csr_array((ones, found.node, np.arange(n_rows + 1)), shape=(n_rows, found.tree.n_nodes))
+    members = sp.csr_array((ones, topics.node, np.arange(n_rows + 1)), shape=(n_rows, topics.tree.n_nodes))
     described = describe_tree(
-        DocumentTree(found.tree, X, at),
-        words,
+        DocumentTree(topics.tree, X, members),
+        words.words,
         titles,
         sample=sample,
-        centres=found.means,
+        centres=topics.means,
         random_state=settings.get("seed", 0),
         layout=settings.get("layout", LAYOUTS[0]),
     )
-    if found.concentrations is not None:
-        for node, kappa in zip(described.nodes, found.concentrations.tolist(), strict=True):
+    if topics.concentrations is not None:
+        for node, kappa in zip(described.nodes, topics.concentrations.tolist(), strict=True):
             node["concentration"] = round(kappa, 3) if np.isfinite(kappa) else None
-    for node, some in zip(described.nodes, terms or (), strict=terms is not None):
-        node["terms"] = some
+    if words.terms is not None:
+        for node, terms in zip(described.nodes, words.terms, strict=True):
+            node["terms"] = terms
     answers = {
-        "node": found.node[described.sampled].tolist(),
-        "probability": found.probability[described.sampled].round(4).tolist(),
+        "node": topics.node[described.sampled].tolist(),
+        "probability": topics.probability[described.sampled].round(4).tolist(),
     }
     kind = "topic tree" if hasattr(estimator, "hierarchy_") else "topics"
     over_time = None
     if hasattr(estimator, "times_"):
         kind = "topics over time"
-        topics = np.arange(1, found.tree.n_nodes)
-        over_time = describe_time(estimator, settings["over_time"], times, topics, columns)
+        over_time = describe_time(estimator, settings["over_time"], times, topics.leaves, columns)
         if times is not None:
             answers["time"] = bin_of(estimator.times_, times[described.sampled]).tolist()
     content = base_content(kind, subject, described, answers, settings, notices)
     return content._replace(report=topics_text(described.nodes), time=over_time)
 
 
-def node_words(
-    found: Topics, X: Any, columns: Sequence[str]
-) -> tuple[list[list[tuple[str, float]]], list[Terms] | None]:
+def node_words(topics: Topics, X: Any, columns: Sequence[str]) -> NodeWords:
     """Return words and terms of nodes: typical columns of their rows, or of their means if rows are dense."""
     X = sp.csr_array(X)
-    if not X.nnz or X.nnz > _DENSEST * X.shape[0] * X.shape[1] or X.data.min() < 0:
-        return [top_words(mean, columns) for mean in found.means], None
-    below = found.tree.close(sp.eye_array(found.tree.n_nodes, dtype=bool, format="csr")).T
-    members = typical_members(X, found.node, found.means)
-    groups = group_forms(forms_of(None, X, columns, None), members).take(below.astype(np.float64))
-    kin = np.asarray(found.tree.parent).tolist()
-    return typical_words(groups, N_WORDS, siblings=kin), relevance_terms(groups, kin)
+    if not X.nnz or X.nnz > _MAX_DENSITY * X.shape[0] * X.shape[1] or X.data.min() < 0:
+        return NodeWords([top_words(mean, columns) for mean in topics.means], None, topics.leaves)
+    below = topics.tree.close(sp.eye_array(topics.tree.n_nodes, dtype=bool, format="csr")).T
+    members = typical_members(X, topics.node, topics.means)
+    forms = group_forms(forms_of(None, X, columns, None), members).take(below.astype(np.float64))
+    return _words_of_forms(topics, forms)
+
+
+def topic_words(estimator: Any, forms: GroupForms) -> NodeWords:
+    """Return words and terms of nodes, from the words and phrases of the documents of each topic."""
+    topics = topics_of(estimator, sp.csr_array((0, estimator.n_features_in_)))
+    below = sp.csr_array(topics.tree.ancestor_matrix[topics.leaves].astype(np.float64).T)
+    return _words_of_forms(topics, forms.take(below))
+
+
+def _words_of_forms(topics: Topics, forms: GroupForms) -> NodeWords:
+    kin = np.asarray(topics.tree.parent).tolist()
+    words = typical_words(forms, N_WORDS, siblings=kin)
+    return NodeWords(words, relevance_terms(forms, kin), topics.leaves)
 
 
 def top_words(mean: Matrix, names: Sequence[str]) -> list[tuple[str, float]]:

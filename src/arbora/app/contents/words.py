@@ -40,13 +40,17 @@ from arbora.arrays import Array, Ints, Matrix
 from arbora.text.ltc import LtcVectorizer
 from arbora.text.phrases import Forms, find_forms
 
-_SHARED = 0.5  # a sibling that has a term in more than 1 / this times as many documents excludes it
-_INSIDE = 0.5  # a word whose documents are, by this share, those of a listed phrase is part of it
+_SHARED = (
+    0.5  # drop a term if a sibling has it in more than 1 / 0.5 = twice as large a share of its documents
+)
+_INSIDE = (
+    0.5  # drop a word if a listed phrase contains it in at least this share of the documents with the word
+)
 _CANDIDATES = 10  # terms to consider for each word to list
 _RARITY = 1.25  # power of the inverse document frequency; 1 lists commoner words, 2 rarer ones
-_LEAST_DOCUMENTS = 2  # of a group, by their weights, with a term that is listed, if the group has several
-_LEAST_SHARE = 0.05  # of the documents of a group, with a term that is listed
-_OF_LARGEST = 0.5  # this share of the documents that have the commonest term is enough, too
+_MIN_DOCUMENTS = 2  # documents of a group with a listed term, by their weights, if the group has several
+_MIN_SHARE = 0.05  # share of the documents of a group with a listed term
+_OF_LARGEST = 0.5  # or share of the documents that have the commonest term
 
 
 class GroupForms(NamedTuple):
@@ -93,7 +97,7 @@ def forms_of(texts: Sequence[str] | None, X: Any, names: Sequence[str], vectoriz
     return Forms(documents, [str(name) for name in names], np.arange(n_terms), np.full((n_terms, 2), -1))
 
 
-def group_forms(forms: Forms, members: Any, *, least: int = 1) -> GroupForms:
+def group_forms(forms: Forms, members: Any, *, min_documents: int = 1) -> GroupForms:
     """Count the documents of groups that have each form.
 
     Parameters
@@ -101,7 +105,7 @@ def group_forms(forms: Forms, members: Any, *, least: int = 1) -> GroupForms:
     forms : Forms
     members : sparse matrix of shape (n_documents, n_groups)
         Weight of a document in the group, such as 1.
-    least : int
+    min_documents : int
         Smallest number of documents of a form to count; rarer ones are dropped.
 
     Returns
@@ -112,19 +116,19 @@ def group_forms(forms: Forms, members: Any, *, least: int = 1) -> GroupForms:
     --------
     >>> from arbora.text import LtcVectorizer
     >>> texts = ["a tree and trees", "trees", "the sea"]
-    >>> found = group_forms(forms_of(texts, None, (), LtcVectorizer().fit(texts)), [[1], [1], [0]])
-    >>> found.names, found.counts.toarray().tolist()
+    >>> groups = group_forms(forms_of(texts, None, (), LtcVectorizer().fit(texts)), [[1], [1], [0]])
+    >>> groups.names, groups.counts.toarray().tolist()
     (['sea', 'tree', 'trees'], [[0.0, 0.5, 1.5]])
     """
     members = sp.csr_array(members, dtype=np.float64)
     documents = _divided_among_forms(forms)
     counts = sp.csr_array(members.T @ documents)
     everywhere = np.asarray(documents.sum(axis=0), dtype=np.float64).ravel()
-    kept = np.flatnonzero(np.asarray(forms.documents.sum(axis=0)).ravel() >= least)
+    ids = np.flatnonzero(np.asarray(forms.documents.sum(axis=0)).ravel() >= min_documents)
     sizes = np.asarray(members.sum(axis=0), dtype=np.float64).ravel()
-    names = [forms.names[form] for form in kept.tolist()]
+    names = [forms.names[form] for form in ids.tolist()]
     total = float(forms.documents.shape[0])
-    return GroupForms(counts[:, kept], sizes, everywhere[kept], total, names, forms.terms[kept], forms.parts)
+    return GroupForms(counts[:, ids], sizes, everywhere[ids], total, names, forms.terms[ids], forms.parts)
 
 
 def _divided_among_forms(forms: Forms) -> sp.csr_array:
@@ -160,18 +164,18 @@ def typical_members(X: Any, labels: Ints, means: Any) -> sp.csr_array:
     >>> typical_members(X, np.array([0, 0, -1]), np.array([[1.0, 0.0]])).toarray().ravel().round(2).tolist()
     [0.72, 1.28, 0.0]
     """
-    known = np.flatnonzero(labels >= 0)
-    topics, n_topics, rows = labels[known], len(means), sp.csr_array(X)[known]
+    members = np.flatnonzero(labels >= 0)
+    topics, n_topics, rows = labels[members], len(means), sp.csr_array(X)[members]
     unit = np.asarray(means, np.float64)
     unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-300)
-    owner = np.repeat(np.arange(len(known)), np.diff(rows.indptr))
-    along = np.bincount(owner, rows.data * unit[topics[owner], rows.indices], minlength=len(known))
-    lengths = np.bincount(owner, rows.data.astype(np.float64) ** 2, minlength=len(known))
+    owner = np.repeat(np.arange(len(members)), np.diff(rows.indptr))
+    along = np.bincount(owner, rows.data * unit[topics[owner], rows.indices], minlength=len(members))
+    lengths = np.bincount(owner, rows.data.astype(np.float64) ** 2, minlength=len(members))
     weights = np.maximum(along, 0.0) ** 2 / np.maximum(lengths, 1e-300)
-    sizes, totals = (np.bincount(topics, some, minlength=n_topics) for some in (None, weights))
+    sizes, totals = (np.bincount(topics, values, minlength=n_topics) for values in (None, weights))
     with np.errstate(divide="ignore", invalid="ignore"):
         scaled = np.where(totals[topics] > 0, weights * (sizes / totals)[topics], 1.0)
-    return sp.csr_array((scaled, (known, topics)), shape=(len(labels), n_topics))
+    return sp.csr_array((scaled, (members, topics)), shape=(len(labels), n_topics))
 
 
 def term_scores(shares: Array, everywhere: Array, relevance: float | None = None) -> Array:
@@ -199,7 +203,7 @@ def typical_words(
     siblings: Sequence[int] | None = None,
     relevance: float | None = None,
     phrases: bool = True,
-    least_share: float = _LEAST_SHARE,
+    min_share: float = _MIN_SHARE,
 ) -> list[list[tuple[str, float]]]:
     """List the typical words of each group.
 
@@ -214,7 +218,7 @@ def typical_words(
         From 1, the commonest words, to 0, the most exclusive ones; by default a class-based tf-idf.
     phrases : bool
         List phrases of two words too.
-    least_share : float
+    min_share : float
         Smallest share of the documents of a group with a word that is listed.
 
     Returns
@@ -241,9 +245,9 @@ def typical_words(
     everywhere = np.minimum(np.asarray(groups.everywhere @ to_term) / max(groups.total, 1.0), 1.0)
     scores = term_scores(shares, everywhere[terms], relevance)
     unreadable = _unreadable(groups, n_terms)[terms]
-    hidden = unreadable | (counts.data < np.minimum(_LEAST_DOCUMENTS, sizes / 2))
+    hidden = unreadable | (counts.data < np.minimum(_MIN_DOCUMENTS, sizes / 2))
     largest = _largest_of_group(np.where(unreadable, 0.0, shares), owner)
-    hidden |= shares < np.minimum(least_share, _OF_LARGEST * largest)
+    hidden |= shares < np.minimum(min_share, _OF_LARGEST * largest)
     if not phrases:
         hidden |= groups.parts[terms, 0] >= 0
     kin = np.zeros(len(groups.sizes), int) if siblings is None else np.asarray(siblings)
@@ -302,20 +306,20 @@ def _commonest_form(groups: GroupForms, group: int, term: int) -> str:
     """Return the form of a term that most documents of a group have."""
     row = slice(groups.counts.indptr[group], groups.counts.indptr[group + 1])
     forms, counts = groups.counts.indices[row], groups.counts.data[row]
-    own = np.flatnonzero(groups.terms[forms] == term)
-    return groups.names[int(forms[own[np.lexsort((forms[own], -counts[own]))[0]]])]
+    ids = np.flatnonzero(groups.terms[forms] == term)
+    return groups.names[int(forms[ids[np.lexsort((forms[ids], -counts[ids]))[0]]])]
 
 
 # --- Words of groups for a slider of relevance: enough of them that any setting of the slider has its words ---
 #
-# The relevance of a word for a group, between the commonest words (1) and the most exclusive ones (0), is defined in
-# `arbora.app.contents.words`. The page orders the words again when the slider is moved, without a server: it needs,
+# The docstring of this file defines the relevance of a word, between the commonest words (1) and the most exclusive
+# ones (0). The page orders the words again when the slider is moved, without a server: it needs,
 # for each word, the share of the documents of the group that have it, and the share of all documents.
 
 
 SETTINGS = (0.0, 0.3, 0.6, 1.0)  # of the slider, whose first words are kept
 N_EACH = 16  # words for each setting
-MOST_WORDS = 60_000  # of all groups together: a page stays small
+MAX_WORDS = 60_000  # of all groups together: a page stays small
 
 Terms = list[list[Any]]  # word, share of the group, share of all documents
 
@@ -327,7 +331,7 @@ def relevance_terms(groups: GroupForms, siblings: Sequence[int] | None = None) -
     ----------
     groups : GroupForms
     siblings : sequence of n_groups int, optional
-        See `arbora.app.contents.words.typical_words`.
+        See `typical_words`.
 
     Returns
     -------
@@ -336,26 +340,25 @@ def relevance_terms(groups: GroupForms, siblings: Sequence[int] | None = None) -
 
     Examples
     --------
-    >>> from arbora.app.contents.words import forms_of, group_forms
     >>> from arbora.text import LtcVectorizer
     >>> texts = ["fish in the sea", "fish and ships", "old trees", "trees at sea"]
     >>> forms = forms_of(texts, None, (), LtcVectorizer().fit(texts))
-    >>> found = relevance_terms(group_forms(forms, np.repeat(np.eye(2), 2, axis=0)))
-    >>> [term for term in found[0] if term[0] in ("fish", "sea")]
+    >>> terms = relevance_terms(group_forms(forms, np.repeat(np.eye(2), 2, axis=0)))
+    >>> [term for term in terms[0] if term[0] in ("fish", "sea")]
     [['fish', 1.0, 0.5], ['sea', 0.5, 0.5]]
     """
     n_groups = len(groups.sizes)
-    n_each = min(N_EACH, MOST_WORDS // max(1, len(SETTINGS) * n_groups))
+    n_each = min(N_EACH, MAX_WORDS // max(1, len(SETTINGS) * n_groups))
     if n_each < N_EACH // 4:
         return [[] for _ in range(n_groups)]
     everywhere = _shares_everywhere(groups)
     lists = [typical_words(groups, n_each, siblings=siblings, relevance=setting) for setting in SETTINGS]
     lists.append(typical_words(groups, n_each, siblings=siblings))
-    found = []
+    terms = []
     for k in range(n_groups):
         share = {word: value for words in lists for word, value in words[k]}
-        found.append([[word, round(value, 5), round(everywhere[word], 5)] for word, value in share.items()])
-    return found
+        terms.append([[word, round(value, 5), round(everywhere[word], 5)] for word, value in share.items()])
+    return terms
 
 
 def _shares_everywhere(groups: GroupForms) -> dict[str, float]:

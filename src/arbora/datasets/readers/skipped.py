@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 from arbora.datasets.base import DataFormatError
 
-_MOST_LINES = 20  # of the printed list
-_LONGEST = 240  # characters of a place and its problem
+Record = TypeVar("Record")
+
+_MAX_LINES = 20  # of the printed list
+_MAX_LENGTH = 240  # characters of a place and its problem
 
 
 class SkippedReason(NamedTuple):
@@ -43,10 +44,8 @@ class SkippedRecords:
 
     def add(self, error: DataFormatError, count: int = 1) -> None:
         """Count a record that cannot be read."""
-        known = self.reasons.get(error.reason)
-        self.reasons[error.reason] = SkippedReason(
-            count + (0 if known is None else known.n_records), error if known is None else known.first
-        )
+        n_before, first = self.reasons.get(error.reason, (0, error))
+        self.reasons[error.reason] = SkippedReason(n_before + count, first)
 
     def update(self, other: SkippedRecords) -> None:
         """Count what another reader has skipped."""
@@ -58,14 +57,6 @@ class SkippedRecords:
         """Error of the first record that was skipped."""
         return next((reason.first for reason in self.reasons.values()), None)
 
-    def keep(self, found: Iterator[Any]) -> Iterator[Any]:
-        """Yield what is not an error, and count the errors."""
-        for one in found:
-            if isinstance(one, DataFormatError):
-                self.add(one)
-            else:
-                yield one
-
     def __len__(self) -> int:
         return sum(reason.n_records for reason in self.reasons.values())
 
@@ -73,30 +64,32 @@ class SkippedRecords:
         lines = []
         for reason, count, first in self.rows():
             place = first.removesuffix(f": {reason}")  # the reason is not said twice
-            place = place if len(place) <= _LONGEST else f"{place[:_LONGEST]}..."
+            place = place if len(place) <= _MAX_LENGTH else f"{place[:_MAX_LENGTH]}..."
             lines.append(f"{count:,} x {reason} (first: {place})")
-        more = len(lines) - _MOST_LINES
-        return "\n".join([*lines[:_MOST_LINES], *([f"... and {more:,} more reasons"] if more > 0 else [])])
+        n_left = len(lines) - _MAX_LINES
+        return "\n".join([*lines[:_MAX_LINES], *([f"... and {n_left:,} more reasons"] if n_left > 0 else [])])
 
     def __repr__(self) -> str:
-        return f"SkippedRecords({', '.join(f'{one}: {many}' for one, many, _ in self.rows())})"
+        return f"SkippedRecords({', '.join(f'{reason}: {count}' for reason, count, _ in self.rows())})"
 
     def rows(self) -> list[tuple[str, int, str]]:
         """Reason, number and first error, the most frequent reason first."""
         ranked = sorted(self.reasons.items(), key=lambda item: -item[1].n_records)
-        return [(reason, found.n_records, str(found.first)) for reason, found in ranked]
+        return [(reason, n_records, str(first)) for reason, (n_records, first) in ranked]
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Return the reasons as values for JSON."""
         return [{"reason": reason, "count": count, "first": first} for reason, count, first in self.rows()]
 
 
-def raise_errors(found: Iterator[Any]) -> Iterator[Any]:
-    """Yield what is not an error, and raise the first error."""
-    for one in found:
-        if isinstance(one, DataFormatError):
-            raise one
-        yield one
+def is_readable(record: Record | DataFormatError, skipped: SkippedRecords | None) -> TypeGuard[Record]:
+    """Return whether a record is no error; an error is counted, or raised without `skipped`."""
+    if not isinstance(record, DataFormatError):
+        return True
+    if skipped is None:
+        raise record
+    skipped.add(record)
+    return False
 
 
 class SkippedWarning(UserWarning):

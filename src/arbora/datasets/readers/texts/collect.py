@@ -13,7 +13,7 @@ import numpy as np
 
 from arbora.datasets.base import ROOT, DataFormatError, label_names, name_array, path_edges
 from arbora.datasets.readers.files import AUTO, MAX_UNPACKED
-from arbora.datasets.readers.skipped import SkippedRecords, raise_errors
+from arbora.datasets.readers.skipped import SkippedRecords, is_readable
 from arbora.datasets.readers.texts.delimited import csv_rows
 from arbora.datasets.readers.texts.folder import folder_rows
 from arbora.datasets.readers.texts.html_text import AS_IS
@@ -67,7 +67,7 @@ def describe_texts(texts: Sequence[str], y: Any) -> str:
 
 
 def _collect(found: Iterator[Found], path: str | Path, skipped: SkippedRecords | None) -> list[TextRow]:
-    rows = list(raise_errors(found) if skipped is None else skipped.keep(found))
+    rows = [row for row in found if is_readable(row, skipped)]
     if not rows:
         if skipped is not None and skipped.first is not None:
             raise skipped.first
