@@ -244,7 +244,7 @@ def test_ranking_in_chunks_equals_ranking_at_once(monkeypatch):
     rng = np.random.default_rng(1)
     truth, scores = rng.random((50, 8)) < 0.3, rng.integers(4, size=(50, 8))
     whole = metrics.precision_at_k(truth, scores, 3)
-    monkeypatch.setattr("arbora.metrics.ranking._SCORES_PER_CHUNK", 24)
+    monkeypatch.setattr("arbora.core.chunks.CHUNK_ENTRIES", 24)
     assert metrics.precision_at_k(truth, scores, 3) == whole
 
 

@@ -233,7 +233,7 @@ def test_vectorised_bootstrap_is_the_plain_one(form, metric, paired, monkeypatch
     fast = metrics.bootstrap_interval(metric, y_true, y_pred, **options)
     np.testing.assert_allclose(fast.samples, plain.samples)
     assert fast[:3] == pytest.approx(plain[:3])
-    monkeypatch.setattr("arbora.metrics.significance._CELLS", 100)  # three resamples at a time
+    monkeypatch.setattr("arbora.core.chunks.CHUNK_ENTRIES", 100)  # three resamples at a time
     np.testing.assert_allclose(
         metrics.bootstrap_interval(metric, y_true, y_pred, **options).samples, plain.samples
     )

@@ -309,11 +309,11 @@ class Checkpoint:
             return
         try:
             content = json.loads(mark.read_bytes())
-            known = content["format"] == _MARK and content["version"] == _VERSION
+            is_checkpoint = content["format"] == _MARK and content["version"] == _VERSION
             owner = content["fingerprint"]
         except (ValueError, TypeError, KeyError):
-            known, owner = False, None
-        if not known:
+            is_checkpoint, owner = False, None
+        if not is_checkpoint:
             raise CheckpointError(
                 f"{mark} is damaged or from another version of Arbora: delete {self.path} to start again"
             )
@@ -414,8 +414,8 @@ class Checkpoint:
         ...     Checkpoint(folder, "a fit").keys()
         []
         """
-        found = (_PIECE_NAME.fullmatch(path.name) for path in self.path.iterdir())
-        return sorted(unquote(match["key"], errors="surrogatepass") for match in found if match)
+        matches = (_PIECE_NAME.fullmatch(path.name) for path in self.path.iterdir())
+        return sorted(unquote(match["key"], errors="surrogatepass") for match in matches if match)
 
     def clear(self) -> None:
         """Remove all pieces and ``checkpoint.json``, and the folder if nothing else is in it.

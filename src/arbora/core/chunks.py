@@ -14,6 +14,9 @@ import numpy as np
 
 from arbora.arrays import Matrix
 
+CHUNK_ROWS = 2048  # rows of a task: enough to hide the cost of a task, few enough to stay in the cache
+CHUNK_ENTRIES = 1 << 22  # numbers that are in memory at a time: 32 MiB in double precision
+
 
 def split(n: int, n_chunks: int | None = None, *, size: int | None = None, even: bool = True) -> list[slice]:
     """Cut ``range(n)`` into consecutive slices.
@@ -64,6 +67,17 @@ def split(n: int, n_chunks: int | None = None, *, size: int | None = None, even:
     length, longer = divmod(n, n_chunks)
     starts = [chunk * length + min(chunk, longer) for chunk in range(n_chunks + 1)]
     return [slice(start, stop) for start, stop in pairwise(starts)]
+
+
+def split_entries(n: int, width: int) -> list[slice]:
+    """Cut ``range(n)`` into slices of at most `CHUNK_ENTRIES` numbers, each element having `width` of them.
+
+    Examples
+    --------
+    >>> len(split_entries(10, 1 << 21))
+    5
+    """
+    return split(n, size=max(1, CHUNK_ENTRIES // max(1, width)), even=False)
 
 
 def split_nonzeros(indptr: Matrix, n_chunks: int) -> list[slice]:

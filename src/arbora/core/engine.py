@@ -111,8 +111,8 @@ class Engine(Protocol):
     ) -> Any:
         """Add up ``function(item)`` in the order of the items, by `add`."""
 
-    def shards(self, make: Make, common: Any, own: Sequence[Any]) -> Shards:
-        """Make one resident shard for each element of ``own`` (see `arbora.core.engine`)."""
+    def shards(self, make: Make, common: Any, parts: Sequence[Any]) -> Shards:
+        """Make one resident shard for each element of ``parts`` (see `arbora.core.engine`)."""
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Matrix:
         """Return an array of zeros for the weights of a model, in memory or in a mapped file."""
@@ -213,9 +213,9 @@ class SerialEngine:
         """Add up ``function(item)`` in the order of the items, by `add`."""
         return add_in_order(self.imap(function, items, progress))
 
-    def shards(self, make: Make, common: Any, own: Sequence[Any]) -> Shards:
-        """Make one resident shard for each element of ``own``, in this process."""
-        return LocalShards(make, common, own, self)
+    def shards(self, make: Make, common: Any, parts: Sequence[Any]) -> Shards:
+        """Make one resident shard for each element of ``parts``, in this process."""
+        return LocalShards(make, common, parts, self)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Matrix:
         """Return an array of zeros."""
@@ -317,15 +317,15 @@ class LocalShards(Shards):
     make : callable
         Builds a shard from the common data, its own data, and the engine that it works on.
     common : object
-    own : sequence
+    parts : sequence
         Data of each shard.
     engine : Engine
 
     Examples
     --------
     >>> class Counter:
-    ...     def __init__(self, common, own, engine):
-    ...         self.total = common + own
+    ...     def __init__(self, common, part, engine):
+    ...         self.total = common + part
     ...     def add(self, n):
     ...         self.total += n
     ...         return self.total
@@ -335,15 +335,16 @@ class LocalShards(Shards):
     """
 
     # The engine is not typed: `arbora.core.engine` imports this module.
-    def __init__(self, make: Make, common: Any, own: Sequence[Any], engine: object) -> None:
-        super().__init__(len(own))
-        self.shards = [make(common, data, engine) for data in own]
+    def __init__(self, make: Make, common: Any, parts: Sequence[Any], engine: object) -> None:
+        super().__init__(len(parts))
+        self.shards = [make(common, data, engine) for data in parts]
 
     def step(self, name: str, *arguments: Any, each: Sequence[Sequence[Any]] | None = None) -> list[Any]:
         """Let every shard take one step."""
-        further = each if each is not None else [()] * len(self.shards)
+        options = each if each is not None else [()] * len(self.shards)
         return [
-            getattr(shard, name)(*arguments, *more) for shard, more in zip(self.shards, further, strict=True)
+            getattr(shard, name)(*arguments, *extra)
+            for shard, extra in zip(self.shards, options, strict=True)
         ]
 
     def ask(self, shard: int, name: str, *arguments: Any) -> Any:

@@ -90,7 +90,7 @@ Options = TypeVar("Options", bound=tuple[Any, ...])
 
 def read_options(
     name: str,
-    given: Mapping[str, Any] | None,
+    values: Mapping[str, Any] | None,
     kind: type[Options],
     constraints: Mapping[str, Sequence[Any]] | None = None,
 ) -> Options:
@@ -111,17 +111,17 @@ def read_options(
     ...
     ValueError: sampling has no option 'warmup' (did you mean 'n_warmup'?): it has n_chains, n_warmup.
     """
-    if given is None:
+    if values is None:
         return kind()
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{name} must be a dict or None, got {given!r}.")
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{name} must be a dict or None, got {values!r}.")
     fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
-    for key in given:
+    for key in values:
         if key not in fields:
             near = get_close_matches(str(key), fields, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise ValueError(f"{name} has no option {key!r}{hint}: it has {', '.join(fields)}.")
-    options = kind(**given)
+    options = kind(**values)
     if constraints is not None:
         from sklearn.utils._param_validation import validate_parameter_constraints
 

@@ -320,13 +320,13 @@ def _rename_new(source: Path, target: Path) -> None:
         raise
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def _exchange(first: Path, second: Path) -> bool:
     """Exchange two folders atomically; return False if the system cannot."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError, TypeError):
         return False
-    return int(renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE)) == 0
+    return int(renameat2(_HERE, os.fsencode(first), _HERE, os.fsencode(second), _EXCHANGE)) == 0
 
 
 def _replace_folder(temporary: Path, target: Path) -> None:

@@ -216,12 +216,12 @@ def cv_splits(cv: Any, indicator: sp.csr_array, counts: NDArray[np.bool_], seed:
         return [(rows[folds != fold], rows[folds == fold]) for fold in range(n_folds)]
     one_each = indicator.nnz == n_rows and (np.diff(indicator.indptr) == 1).all()
     pairs = check_cv(cv).split(np.arange(n_rows), indicator.indices if one_each else None)
-    found = [(_row_numbers(train, counts), _row_numbers(test, counts)) for train, test in pairs]
-    if not found:
+    splits = [(_row_numbers(train, counts), _row_numbers(test, counts)) for train, test in pairs]
+    if not splits:
         raise ValueError(
             f"cv={cv!r} gives no splits (a generator gives them only once): give a list of pairs."
         )
-    return found
+    return splits
 
 
 def _row_numbers(rows: Any, counts: NDArray[np.bool_]) -> Ints:
@@ -235,7 +235,7 @@ def _row_numbers(rows: Any, counts: NDArray[np.bool_]) -> Ints:
             f"cv gives a split that is not a pair of arrays of row numbers from 0 to {n_rows - 1}, each with at "
             "least one row."
         )
-    found: Ints = rows.astype(np.int64)[counts[rows]]
-    if not found.size:
+    counted: Ints = rows.astype(np.int64)[counts[rows]]
+    if not counted.size:
         raise ValueError("cv gives a split with a side on which every row has the sample_weight 0.")
-    return found
+    return counted

@@ -139,12 +139,12 @@ def kind_of(value: Any) -> str:
 
 def _coded(labels: Matrix, missing: NDArray[np.bool_], none_labelled: str) -> Groups:
     codes = np.full(len(labels), UNLABELLED, np.int64)
-    known = labels[~missing]
-    if not len(known):
+    labelled = labels[~missing]
+    if not len(labelled):
         if none_labelled:
             raise ValueError(none_labelled)
         return Groups(codes, np.empty(0, np.int64))
-    classes, codes[~missing] = np.unique(known, return_inverse=True)
+    classes, codes[~missing] = np.unique(labelled, return_inverse=True)
     if labels.dtype == object and all(_is_integer(v) for v in classes.tolist()):
         classes = classes.astype(np.int64)
     return Groups(codes, classes)

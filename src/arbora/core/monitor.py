@@ -97,10 +97,10 @@ class Progress:
         >>> progress.n
         4
         """
-        given = {"objective": objective, "gap": gap, **extra}
+        numbers = {"objective": objective, "gap": gap, **extra}
         with self._lock:
             self.n += n
-            self._shown.update({name: value for name, value in given.items() if value is not None})
+            self._shown.update({name: value for name, value in numbers.items() if value is not None})
             if self._bar is not None:
                 if self._shown:
                     text = ", ".join(f"{name}={value:.4g}" for name, value in self._shown.items())
@@ -286,9 +286,11 @@ class Monitor:
         bool
             True if the loop has converged or `max_iter` is reached.
         """
-        given = {"gap": gap, "gain": gain, "change": change}
+        criteria = {"gap": gap, "gain": gain, "change": change}
         columns = {
-            name: float(value) for name, value in given.items() if value is not None and not np.isnan(value)
+            name: float(value)
+            for name, value in criteria.items()
+            if value is not None and not np.isnan(value)
         }
         self.gap = columns.get("gap", np.nan)
         if "gap" in columns:
@@ -314,8 +316,8 @@ class Monitor:
 
     def to_state(self) -> dict[str, Any]:
         """Return history and certificate as values that JSON can hold."""
-        own = {"bound": self.bound, "gap": self.gap, "converged": self.converged}
-        return {"trace": self.trace.to_dict(), **own}
+        certificate = {"bound": self.bound, "gap": self.gap, "converged": self.converged}
+        return {"trace": self.trace.to_dict(), **certificate}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what :meth:`to_state` returned. The clock continues from the last row."""

@@ -12,13 +12,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from arbora.arrays import Matrix
-from arbora.core.chunks import split
+from arbora.core.chunks import CHUNK_ROWS, split
 from arbora.core.engine import Engine, SerialEngine
 from arbora.kernels.products import csr_rows_times_dense, csr_rows_times_sparse
 
-_CHUNK_ROWS = 2048
-_FEW_ROWS = 32  # a product of so few rows takes less time than loading a compiled kernel
-_FEW_OPERATIONS = 1 << 22
+_SMALL_ROWS = 32  # a product of so few rows takes less time than loading a compiled kernel
+_SMALL_OPERATIONS = 1 << 22
 
 
 def csr_matmul(X: sp.csr_array, W: Matrix, engine: Engine | None = None, out: Matrix | None = None) -> Matrix:
@@ -61,7 +60,7 @@ def csr_matmul(X: sp.csr_array, W: Matrix, engine: Engine | None = None, out: Ma
     def multiply(chunk: slice) -> None:
         csr_rows_times_dense(X.indptr, X.indices, data, W, chunk.start, chunk.stop, result)
 
-    (engine or SerialEngine()).map(multiply, split(shape[0], size=_CHUNK_ROWS, even=False))
+    (engine or SerialEngine()).map(multiply, split(shape[0], size=CHUNK_ROWS, even=False))
     return result
 
 
@@ -94,7 +93,7 @@ def csr_matmul_sparse(X: sp.csr_array, W: sp.csr_array, engine: Engine | None = 
         arrays = X.indptr, X.indices, data, W.indptr, W.indices, W.data
         csr_rows_times_sparse(*arrays, chunk.start, chunk.stop, result)
 
-    (engine or SerialEngine()).map(multiply, split(X.shape[0], size=_CHUNK_ROWS, even=False))
+    (engine or SerialEngine()).map(multiply, split(X.shape[0], size=CHUNK_ROWS, even=False))
     return result
 
 
@@ -104,7 +103,7 @@ def is_small(X: Any, n_columns: int) -> bool:
     Loading a kernel from the cache takes 0.2 s in a new process. The rule depends on the product alone, so that equal
     calls give equal bits in every process. Products by SciPy and by the kernels agree up to rounding.
     """
-    return bool(X.shape[0] <= _FEW_ROWS and X.nnz * n_columns <= _FEW_OPERATIONS)
+    return bool(X.shape[0] <= _SMALL_ROWS and X.nnz * n_columns <= _SMALL_OPERATIONS)
 
 
 def small_product(X: sp.csr_array, W: Any) -> Matrix:

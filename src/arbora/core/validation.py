@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from arbora.arrays import Matrix
-from arbora.core.chunks import require_memory, split
+from arbora.core.chunks import require_memory, split_entries
 
 # --- Check the structure of sparse matrices: the index arrays must stay inside the shape --------------------
 #
@@ -234,9 +234,8 @@ _CHECKS = {
 Mask = Callable[[Matrix], NDArray[np.bool_]]
 
 _DTYPES = (np.float64, np.float32)
-_ENTRIES_AT_ONCE = 1 << 20  # entries examined at a time
 _LISTED = 5  # rows that an error message lists by number
-_MANY = 10_000_000  # rows or columns from which the memory for one number each is counted
+_WIDE = 10_000_000  # rows or columns from which the memory for one number each is counted
 _BYTES_PER_COLUMN = 32  # a few vectors of numbers
 _BYTES_PER_ROW = 16
 
@@ -327,10 +326,10 @@ def check_size(X: Any, reset: bool) -> None:
     if not is_sparse or X.ndim != 2:
         return
     n_rows, n_columns = X.shape
-    if reset and n_columns > _MANY:
+    if reset and n_columns > _WIDE:
         what = f"A fit with {n_columns} features"
         require_memory(n_columns * _BYTES_PER_COLUMN, what, "Is one column index of X too large?")
-    if n_rows > _MANY and X.format != "csr":
+    if n_rows > _WIDE and X.format != "csr":
         what = f"A CSR matrix with {n_rows} rows"
         require_memory(n_rows * _BYTES_PER_ROW, what, "Is one row index of X too large?")
 
@@ -443,19 +442,19 @@ def refuse_entries(X: Any, wrong: Mask, what: Callable[[Any], str], advice: str)
     """
     is_csr = hasattr(X, "indptr")
     values: Matrix = X.data if is_csr else X
-    size = _ENTRIES_AT_ONCE if is_csr else max(1, _ENTRIES_AT_ONCE // X.shape[1])
-    found = [(part.start, np.argwhere(wrong(values[part]))) for part in split(len(values), size=size)]
-    if not any(len(places) for _, places in found):
+    parts = split_entries(len(values), 1 if is_csr else X.shape[1])
+    marks = [(part.start, np.argwhere(wrong(values[part]))) for part in parts]
+    if not any(len(places) for _, places in marks):
         return
-    places = np.concatenate([places + [start, 0][: values.ndim] for start, places in found])
+    places = np.concatenate([places + [start, 0][: values.ndim] for start, places in marks])
     first = tuple(places[0].tolist())
     if is_csr:
         rows = np.unique(np.searchsorted(X.indptr, places[:, 0], side="right") - 1)
         column = int(X.indices[first[0]])
     else:
         rows, column = np.unique(places[:, 0]), first[1]
-    more = f" (wrong rows: {_listed(rows)})" if len(rows) > 1 else ""
-    raise ValueError(f"X {what(values[first])} in row {rows[0]}, column {column}{more}. {advice}.")
+    all_rows = f" (wrong rows: {_listed(rows)})" if len(rows) > 1 else ""
+    raise ValueError(f"X {what(values[first])} in row {rows[0]}, column {column}{all_rows}. {advice}.")
 
 
 def refuse_rows(rows: Matrix, what: str, advice: str) -> NoReturn:
@@ -472,5 +471,5 @@ def refuse_rows(rows: Matrix, what: str, advice: str) -> NoReturn:
 
 
 def _listed(rows: Matrix) -> str:
-    more = f" and {len(rows) - _LISTED} more" if len(rows) > _LISTED else ""
-    return ", ".join(str(row) for row in rows[:_LISTED].tolist()) + more
+    tail = f" and {len(rows) - _LISTED} more" if len(rows) > _LISTED else ""
+    return ", ".join(str(row) for row in rows[:_LISTED].tolist()) + tail

@@ -26,15 +26,15 @@ from arbora.structure import Hierarchy
 class ReliabilityCurve(NamedTuple):
     """Mean confidence, accuracy and number of rows of each bin that holds rows; edges of all bins."""
 
-    confidence: np.ndarray
-    accuracy: np.ndarray
-    n_rows: np.ndarray
-    edges: np.ndarray
+    confidence: Matrix
+    accuracy: Matrix
+    n_rows: Matrix
+    edges: Matrix
 
 
 def _confidence_and_hit(
     y_true: Any, proba: ArrayLike, classes: Iterable[Any] | None
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Matrix, Matrix]:
     table = np.asarray(proba)
     binary = table.ndim == 1
     table = check_scores(table[:, None] if binary else table, "proba")
@@ -147,7 +147,7 @@ def expected_calibration_error(
 # probable node of the level. All values are means over rows.
 
 
-_SMALLEST = 1e-15  # probability in a logarithm
+_MIN_PROBABILITY = 1e-15  # probability in a logarithm
 
 
 def calibration_by_level(y_true: Any, node_proba: ArrayLike, hierarchy: Hierarchy) -> Table:
@@ -197,7 +197,7 @@ def calibration_by_level(y_true: Any, node_proba: ArrayLike, hierarchy: Hierarch
 
 
 def _scores(proba: Matrix, truth: NDArray[np.bool_]) -> tuple[float, float, float]:
-    losses = -np.log(np.maximum(np.where(truth, proba, 1 - proba), _SMALLEST))
+    losses = -np.log(np.maximum(np.where(truth, proba, 1 - proba), _MIN_PROBABILITY))
     exclusive = bool((truth.sum(axis=1) == 1).all())
     loss = losses[truth].mean() if exclusive else losses.sum(axis=1).mean()
     brier = np.square(proba - truth).sum(axis=1).mean()

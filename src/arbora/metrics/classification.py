@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from arbora.arrays import Matrix
 from arbora.metrics.labels import Indicators, factorize, read_labels, suggest, to_indicators
 from arbora.metrics.table import Table, improvement
 
@@ -32,20 +33,20 @@ from arbora.metrics.table import Table, improvement
 class ClassCounts(NamedTuple):
     """True positives, true and predicted occurrences; the last axis runs over classes."""
 
-    true_positive: np.ndarray
-    actual: np.ndarray
-    predicted: np.ndarray
+    true_positive: Matrix
+    actual: Matrix
+    predicted: Matrix
 
 
 class ClassScores(NamedTuple):
     """Precision, recall and F1 of each class, and the numbers of rows where it is true and predicted."""
 
-    classes: np.ndarray
-    precision: np.ndarray
-    recall: np.ndarray
-    f1: np.ndarray
-    support: np.ndarray
-    predicted: np.ndarray
+    classes: Matrix
+    precision: Matrix
+    recall: Matrix
+    f1: Matrix
+    support: Matrix
+    predicted: Matrix
 
 
 def count_classes(true: sparse.csr_array, pred: sparse.csr_array) -> ClassCounts:
@@ -67,7 +68,7 @@ def count_classes(true: sparse.csr_array, pred: sparse.csr_array) -> ClassCounts
     )
 
 
-def divide(numerator: np.ndarray, denominator: np.ndarray, zero_division: float) -> np.ndarray:
+def divide(numerator: Matrix, denominator: Matrix, zero_division: float) -> Matrix:
     """``numerator / denominator``, and ``zero_division`` where the denominator is zero.
 
     Examples
@@ -81,7 +82,7 @@ def divide(numerator: np.ndarray, denominator: np.ndarray, zero_division: float)
     return ratio
 
 
-def class_f1(counts: ClassCounts, zero_division: float = 0.0) -> np.ndarray:
+def class_f1(counts: ClassCounts, zero_division: float = 0.0) -> Matrix:
     """F1 of every class from its counts.
 
     Examples
@@ -92,9 +93,7 @@ def class_f1(counts: ClassCounts, zero_division: float = 0.0) -> np.ndarray:
     return divide(2 * counts.true_positive, counts.actual + counts.predicted, zero_division)
 
 
-def count_ratios(
-    counts: ClassCounts, zero_division: float = 0.0
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def count_ratios(counts: ClassCounts, zero_division: float = 0.0) -> tuple[Matrix, Matrix, Matrix]:
     """Precision, recall and F1 from counts.
 
     Examples
@@ -109,15 +108,15 @@ def count_ratios(
     )
 
 
-def micro_average(counts: ClassCounts, zero_division: float = 0.0) -> np.ndarray:
+def micro_average(counts: ClassCounts, zero_division: float = 0.0) -> Matrix:
     """F1 of the counts summed over the last axis."""
     return class_f1(ClassCounts(*(count.sum(axis=-1) for count in counts)), zero_division)
 
 
-def macro_average(values: np.ndarray) -> np.ndarray:
+def macro_average(values: Matrix) -> Matrix:
     """Mean over the last axis, without NaN values; NaN where all values are NaN."""
-    known = ~np.isnan(values)
-    return divide(np.where(known, values, 0.0).sum(axis=-1), known.sum(axis=-1), np.nan)
+    has_value = ~np.isnan(values)
+    return divide(np.where(has_value, values, 0.0).sum(axis=-1), has_value.sum(axis=-1), np.nan)
 
 
 def check_zero_division(zero_division: float) -> None:
@@ -128,7 +127,7 @@ def check_zero_division(zero_division: float) -> None:
 
 def _count(
     y_true: Any, y_pred: Any, labels: Iterable[Any] | None, zero_division: float
-) -> tuple[np.ndarray, ClassCounts]:
+) -> tuple[Matrix, ClassCounts]:
     check_zero_division(zero_division)
     read = to_indicators({"y_true": y_true, "y_pred": y_pred}, labels)
     return read.classes, count_classes(*read.matrices)
@@ -274,18 +273,18 @@ Counted = Literal["seen", "true", "all"]
 class GroupedF1(NamedTuple):
     """Micro- and macro-F1 by system and group (NaN for a group without classes), and classes in each group."""
 
-    micro: np.ndarray
-    macro: np.ndarray
-    n_classes: np.ndarray
+    micro: Matrix
+    macro: Matrix
+    n_classes: Matrix
 
 
-def choose_classes(counts: Sequence[ClassCounts], counted: str, name: str) -> np.ndarray:
+def choose_classes(counts: Sequence[ClassCounts], counted: str, name: str) -> Matrix:
     """Mark the classes to average over, the same ones for all systems.
 
     ``"seen"``: true or predicted by any system; ``"true"``: true at least once; ``"all"``: every class.
     ``name`` is the name of the option in error messages.
     """
-    true: np.ndarray = counts[0].actual > 0
+    true: Matrix = counts[0].actual > 0
     if counted == "seen":
         return np.asarray(np.any([true, *(count.predicted > 0 for count in counts)], axis=0))
     if counted == "true":
@@ -295,7 +294,7 @@ def choose_classes(counts: Sequence[ClassCounts], counted: str, name: str) -> np
     raise ValueError(f"{name} must be 'seen', 'true' or 'all', got {counted!r}")
 
 
-def average_groups(counts: Sequence[ClassCounts], groups: np.ndarray, n_groups: int) -> GroupedF1:
+def average_groups(counts: Sequence[ClassCounts], groups: Matrix, n_groups: int) -> GroupedF1:
     """Average the F1 of each system within each group; classes with a negative group are left out.
 
     Examples
@@ -307,7 +306,7 @@ def average_groups(counts: Sequence[ClassCounts], groups: np.ndarray, n_groups: 
     inside = groups >= 0
     place = groups[inside]
 
-    def total(values: np.ndarray) -> np.ndarray:
+    def total(values: Matrix) -> Matrix:
         return np.bincount(place, weights=values[inside], minlength=n_groups)
 
     n_classes = np.bincount(place, minlength=n_groups)

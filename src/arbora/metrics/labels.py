@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from arbora.arrays import Matrix
 from arbora.core.validation import check_structure
 from arbora.structure.names import nearest_name
 
@@ -34,7 +35,7 @@ class LabelRows(NamedTuple):
     """Labels of all rows, concatenated; row ``i`` has ``lengths[i]`` of them."""
 
     values: Any  # numeric array, or list of hashable names
-    lengths: np.ndarray
+    lengths: Matrix
     single: bool
     n_columns: int | None  # of an indicator matrix; None for other forms
 
@@ -43,7 +44,7 @@ class Indicators(NamedTuple):
     """Boolean CSR matrices (one per argument) over the same columns, and the classes of the columns."""
 
     matrices: tuple[sparse.csr_array, ...]
-    classes: np.ndarray
+    classes: Matrix
     single: bool  # every argument has one label per row
     named: bool  # the labels are names or ids, not an indicator matrix
 
@@ -98,7 +99,7 @@ def _read_matrix(y: Any, name: str) -> LabelRows:
     return LabelRows(matrix.indices.astype(np.int64), np.diff(matrix.indptr), False, matrix.shape[1])
 
 
-def _finite(values: np.ndarray, name: str) -> np.ndarray:
+def _finite(values: Matrix, name: str) -> Matrix:
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         first = np.flatnonzero(~np.isfinite(values))[0]
         raise ValueError(f"{name} has a missing label ({values[first]}) at position {first}")
@@ -120,7 +121,7 @@ def _same_type(values: list[Any], name: str) -> Any:
     return values
 
 
-def factorize(parts: Sequence[LabelRows], names: Sequence[str]) -> tuple[np.ndarray, list[np.ndarray]]:
+def factorize(parts: Sequence[LabelRows], names: Sequence[str]) -> tuple[Matrix, list[Matrix]]:
     """Find the sorted distinct labels of all arguments, and encode each argument as positions among them."""
     filled = [part.values for part in parts if len(part.values)]
     numeric = [isinstance(values, np.ndarray) for values in filled]
@@ -143,7 +144,7 @@ def factorize(parts: Sequence[LabelRows], names: Sequence[str]) -> tuple[np.ndar
     return object_array(index), np.split(codes, ends)
 
 
-def object_array(values: Iterable[Any]) -> np.ndarray:
+def object_array(values: Iterable[Any]) -> Matrix:
     """Make a 1-d object array; ``np.array`` would turn tuples into a second dimension."""
     listed = list(values)
     array = np.empty(len(listed), dtype=object)
@@ -151,13 +152,13 @@ def object_array(values: Iterable[Any]) -> np.ndarray:
     return array
 
 
-def build_indicator(codes: np.ndarray, lengths: np.ndarray, n_columns: int) -> sparse.csr_array:
+def build_indicator(codes: Matrix, lengths: Matrix, n_columns: int) -> sparse.csr_array:
     """Make a boolean CSR matrix from concatenated column codes; negative codes are left out, repeats merged."""
-    known = codes >= 0
-    before = np.concatenate(([0], np.cumsum(known)))  # known codes before each position
+    is_column = codes >= 0
+    before = np.concatenate(([0], np.cumsum(is_column)))  # columns before each position
     indptr = before[np.concatenate(([0], np.cumsum(lengths)))]
     matrix = sparse.csr_array(
-        (np.ones(indptr[-1], dtype=bool), codes[known], indptr), shape=(len(lengths), n_columns)
+        (np.ones(indptr[-1], dtype=bool), codes[is_column], indptr), shape=(len(lengths), n_columns)
     )
     matrix.sum_duplicates()
     return matrix
@@ -210,7 +211,7 @@ def to_indicators(arguments: Mapping[str, Any], labels: Iterable[Any] | None = N
     return Indicators(matrices, classes, all(part.single for part in parts), n_columns is None)
 
 
-def _fixed_classes(labels: Iterable[Any], seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _fixed_classes(labels: Iterable[Any], seen: Matrix) -> tuple[Matrix, Matrix]:
     """Return the fixed classes and the position of every seen class among them (-1 if it is not there)."""
     wanted = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     position = {label: i for i, label in enumerate(wanted)}
@@ -237,7 +238,7 @@ def to_node_indicators(arguments: Mapping[str, Any], hierarchy: Hierarchy) -> tu
     return tuple(sparse.csr_array(hierarchy.close(nodes)) for nodes in open_sets)
 
 
-def _node_ids(part: LabelRows, name: str, hierarchy: Hierarchy) -> np.ndarray:
+def _node_ids(part: LabelRows, name: str, hierarchy: Hierarchy) -> Matrix:
     if part.n_columns is not None:
         if part.n_columns != hierarchy.n_nodes:
             raise ValueError(
@@ -260,7 +261,7 @@ def _node_ids(part: LabelRows, name: str, hierarchy: Hierarchy) -> np.ndarray:
     return np.take(ids, codes)
 
 
-def suggest(name: Any, known: Iterable[Any]) -> str:
-    """Return ``" (did you mean 'x'?)"``, or nothing if no known name is similar."""
-    near = nearest_name(name, list(known))
+def suggest(name: Any, names: Iterable[Any]) -> str:
+    """Return ``" (did you mean 'x'?)"``, or nothing if no name is similar."""
+    near = nearest_name(name, list(names))
     return "" if near is None else f" (did you mean {near!r}?)"

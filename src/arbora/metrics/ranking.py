@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from arbora.arrays import Matrix
+from arbora.core.chunks import split_entries
 from arbora.metrics.labels import LabelRows, build_indicator, factorize, read_labels, suggest
 
-_SCORES_PER_CHUNK = 1 << 22  # limits the memory of the partial sort to some tens of megabytes
 
-
-def check_scores(scores: ArrayLike, name: str = "scores") -> np.ndarray:
+def check_scores(scores: ArrayLike, name: str = "scores") -> Matrix:
     """Return scores as a two-dimensional numeric array; refuse NaN.
 
     Examples
@@ -43,8 +43,8 @@ def check_scores(scores: ArrayLike, name: str = "scores") -> np.ndarray:
 
 
 def align_truth(
-    y_true: Any, scores: np.ndarray, classes: Iterable[Any] | None
-) -> tuple[sparse.csr_array, np.ndarray]:
+    y_true: Any, scores: Matrix, classes: Iterable[Any] | None
+) -> tuple[sparse.csr_array, Matrix]:
     """Return the truth as an indicator over score columns, and the number of distinct true labels per row.
 
     A true label without a score column (a class that was not in the training data) counts as a miss.
@@ -64,9 +64,7 @@ def align_truth(
     return truth, np.diff(everything.indptr)
 
 
-def _column_of(
-    labels: np.ndarray, part: LabelRows, n_columns: int, classes: Iterable[Any] | None
-) -> np.ndarray:
+def _column_of(labels: Matrix, part: LabelRows, n_columns: int, classes: Iterable[Any] | None) -> Matrix:
     """Score column of each distinct true label, -1 if it has none."""
     if classes is None:
         numbers = np.asarray(labels)
@@ -90,7 +88,7 @@ def _column_of(
     return place
 
 
-def top_k_mask(scores: np.ndarray, k: int) -> np.ndarray:
+def top_k_mask(scores: Matrix, k: int) -> Matrix:
     """Mark the k highest scores of each row; among equal scores the first columns win.
 
     Examples
@@ -105,18 +103,16 @@ def top_k_mask(scores: np.ndarray, k: int) -> np.ndarray:
     above = scores > threshold
     tied = scores == threshold
     room = k - above.sum(axis=1, keepdims=True)
-    mask: np.ndarray = above | (tied & (np.cumsum(tied, axis=1) <= room))
+    mask: Matrix = above | (tied & (np.cumsum(tied, axis=1) <= room))
     return mask
 
 
-def _hits(truth: sparse.csr_array, scores: np.ndarray, k: int) -> np.ndarray:
+def _hits(truth: sparse.csr_array, scores: Matrix, k: int) -> Matrix:
     """Count the true labels among the k best classes of each row."""
     if not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k must be a positive integer, got {k!r}")
-    step = max(1, _SCORES_PER_CHUNK // scores.shape[1])
     hits = np.empty(len(scores), dtype=np.int64)
-    for start in range(0, len(scores), step):
-        chunk = slice(start, start + step)
+    for chunk in split_entries(*scores.shape):
         chosen = truth[chunk].multiply(top_k_mask(scores[chunk], k))
         hits[chunk] = np.asarray(chosen.sum(axis=1)).ravel()
     return hits

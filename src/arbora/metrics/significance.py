@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse, stats
 
+from arbora.arrays import Matrix
+from arbora.core.chunks import split_entries
 from arbora.metrics.classification import (
     ClassCounts,
     choose_baseline,
@@ -48,8 +50,6 @@ from arbora.metrics.table import Marked, Table
 # each resample.
 
 
-_CELLS = 1 << 22  # largest number of weights or counts in memory at a time (32 MB of float64)
-
 Metric = Callable[[Any, Any], float]
 
 
@@ -59,7 +59,7 @@ class Interval(NamedTuple):
     value: float
     low: float
     high: float
-    samples: np.ndarray
+    samples: Matrix
 
 
 def bootstrap_interval(
@@ -129,13 +129,13 @@ def bootstrap_interval(
     return Interval(point, float(low), float(high), draws)
 
 
-def _draw(rng: np.random.Generator, n_samples: int) -> np.ndarray:
+def _draw(rng: np.random.Generator, n_samples: int) -> Matrix:
     return rng.integers(n_samples, size=n_samples)
 
 
 def _resample_any(
     metric: Metric, y_true: Any, systems: list[Any], n_resamples: int, rng: np.random.Generator
-) -> np.ndarray:
+) -> Matrix:
     """Values of each system (rows) on each resample (columns); calls the measure once for each value."""
     truth, *predictions = (_indexable(y) for y in (y_true, *systems))
     samples = np.empty((len(systems), n_resamples))
@@ -155,23 +155,20 @@ def _indexable(y: Any) -> Any:
 
 def _resample_f1(
     metric: Metric, y_true: Any, systems: list[Any], n_resamples: int, rng: np.random.Generator
-) -> np.ndarray:
+) -> Matrix:
     """Compute the values of `_resample_any` from class counts, many resamples at a time."""
     pairs = [to_indicators({"y_true": y_true, "y_pred": system}) for system in systems]
     n_samples = pairs[0].matrices[0].shape[0]
-    step = max(1, _CELLS // max(n_samples, *(pair.matrices[0].shape[1] for pair in pairs)))
     samples = np.empty((len(systems), n_resamples))
-    for start in range(0, n_resamples, step):
-        n_draws = min(step, n_resamples - start)
-        weights = np.stack(
-            [np.bincount(_draw(rng, n_samples), minlength=n_samples) for _ in range(n_draws)]
-        ).astype(np.float64)
+    for chunk in split_entries(n_resamples, max(n_samples, *(pair.matrices[0].shape[1] for pair in pairs))):
+        draws = [_draw(rng, n_samples) for _ in range(chunk.stop - chunk.start)]
+        weights = np.array([np.bincount(rows, minlength=n_samples) for rows in draws], np.float64)
         for row, pair in enumerate(pairs):
-            samples[row, start : start + n_draws] = _weighted_f1(metric, pair, weights)
+            samples[row, chunk] = _weighted_f1(metric, pair, weights)
     return samples
 
 
-def _weighted_f1(metric: Metric, pair: Indicators, weights: np.ndarray) -> np.ndarray:
+def _weighted_f1(metric: Metric, pair: Indicators, weights: Matrix) -> Matrix:
     true, pred = pair.matrices
     hits: Any = true.multiply(pred)
     counts = ClassCounts(*(weights @ matrix.astype(np.float64) for matrix in (hits, true, pred)))
@@ -240,7 +237,7 @@ def _sign(
     return Significance(float(wins), n_pairs, float(p_value))
 
 
-def _wilcoxon(f1_a: np.ndarray, f1_b: np.ndarray, alternative: Alternative) -> Significance:
+def _wilcoxon(f1_a: Matrix, f1_b: Matrix, alternative: Alternative) -> Significance:
     # F1 scores are ratios of small integers; rounding makes equal differences tie in spite of floating point.
     difference = np.round(f1_a - f1_b, 12)
     difference = difference[difference != 0]
@@ -427,7 +424,7 @@ def compare(
     by_row = _by_row(read, "auto")
     alternative: Alternative = "greater" if baseline is None else "two-sided"
 
-    def against(scores: np.ndarray) -> int:
+    def against(scores: Matrix) -> int:
         return int(scores.argmax()) if baseline is None else names.index(baseline)
 
     ref_micro, ref_macro = against(micro), against(macro)

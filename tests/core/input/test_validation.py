@@ -6,7 +6,6 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from arbora.classify import OneVsRestSVC
-from arbora.core import validation
 from arbora.core.validation import check_features, check_not_above, check_not_negative, check_rows
 from arbora.discover import VMFMixture
 from arbora.text import LtcTransformer
@@ -35,7 +34,7 @@ def test_all_estimators_report_alike():
 
 
 def test_entries_are_found_in_every_chunk(monkeypatch):
-    monkeypatch.setattr(validation, "_ENTRIES_AT_ONCE", 7)
+    monkeypatch.setattr("arbora.core.chunks.CHUNK_ENTRIES", 7)
     X = np.ones((30, 3))
     X[[2, 13, 29], 1] = np.inf
     for rows in (X, sp.csr_array(X)):

@@ -177,15 +177,15 @@ def sample_chains(
     watch = Watch(keep if keep is not None else _all_fields, average if average is not None else _nothing)
 
     def chain(number: int) -> Chain:
-        found = _load(checkpoint, number)
-        if found is None:
+        finished = _load(checkpoint, number)
+        if finished is None:
             rng = np.random.default_rng(seeds[number])
             run = _Run(schedule, watch, Monitor(0.0, schedule.n_sweeps, progress, checkpoint), number)
-            found = _sample_chain(model, data, begin, rng, run)
-            _save(checkpoint, number, found)
+            finished = _sample_chain(model, data, begin, rng, run)
+            _save(checkpoint, number, finished)
         elif progress is not None:
             progress.update(schedule.n_sweeps)
-        return found
+        return finished
 
     draws, means, traces = zip(*(engine or SerialEngine()).map(chain, range(schedule.n_chains)), strict=True)
     draws_of_sweeps = slice(schedule.n_warmup + schedule.thin - 1, None, schedule.thin)
@@ -315,7 +315,7 @@ def _stacked(values: Sequence[Matrix]) -> Matrix:
 
 
 def _stacked_by_name(chains: Sequence[Mapping[str, Matrix]]) -> dict[str, Matrix]:
-    return {name: _stacked([one[name] for one in chains]) for name in chains[0]}
+    return {name: _stacked([chain[name] for chain in chains]) for name in chains[0]}
 
 
 def _keep(run: _Run, state: Any, seen: _Seen, rng: np.random.Generator) -> None:
@@ -377,9 +377,9 @@ def _load(checkpoint: Checkpoint | None, number: int) -> Chain | None:
     if piece is None:
         return None
     trace = Trace.from_state({"columns": piece.meta["columns"], "values": piece.arrays["trace"]})
-    found: dict[str, dict[str, Matrix]] = {"draws": {}, "means": {}}
+    parts: dict[str, dict[str, Matrix]] = {"draws": {}, "means": {}}
     for name, value in piece.arrays.items():
         kind, dash, key = name.partition("-")
         if dash:
-            found[kind][key] = value
-    return Chain(found["draws"], found["means"], trace)
+            parts[kind][key] = value
+    return Chain(parts["draws"], parts["means"], trace)

@@ -37,7 +37,7 @@ from scipy.stats import norm, rankdata
 from arbora.arrays import Array
 from arbora.infer.mcmc.chains import SamplerModel
 
-_FEWEST = 4  # draws of a chain: halves of fewer draws have no variance
+_MIN_DRAWS = 4  # draws of a chain: halves of fewer draws have no variance
 
 
 class GewekeResult(NamedTuple):
@@ -229,15 +229,15 @@ def compare_simulations(independent: ArrayLike, chains: ArrayLike) -> GewekeResu
     >>> compare_simulations(draws, 1.2 * chains).p_value > 0.01  # the same mean, another spread
     False
     """
-    one, other = np.asarray(independent, np.float64), np.asarray(chains, np.float64)
-    pooled = np.concatenate([one, other.reshape(-1, one.shape[1])])
+    draws, successive = np.asarray(independent, np.float64), np.asarray(chains, np.float64)
+    pooled = np.concatenate([draws, successive.reshape(-1, draws.shape[1])])
     if not np.isfinite(pooled).all():
         bad = np.flatnonzero(~np.isfinite(pooled).all(axis=0)).tolist()
         raise ValueError(f"the statistics {bad} are not always finite: one of the simulations is wrong")
     scores = []
     for values in (pooled, np.abs(pooled - np.median(pooled, axis=0))):
         normal = _normal_scores(values[None])[0]
-        left, right = normal[: len(one)], normal[len(one) :].reshape(other.shape)
+        left, right = normal[: len(draws)], normal[len(draws) :].reshape(successive.shape)
         size = _basic_ess(_halves(right)[0])
         variance = left.var(axis=0) / len(left) + right.var(axis=(0, 1)) / size
         gap = right.mean(axis=(0, 1)) - left.mean(axis=0)
@@ -246,15 +246,15 @@ def compare_simulations(independent: ArrayLike, chains: ArrayLike) -> GewekeResu
         scores.append(np.divide(gap, np.sqrt(variance), where=variance > 0, out=certain))
     worst = np.abs(scores).max()
     p_value = min(1.0, 2 * float(norm.sf(worst)) * np.size(scores))
-    return GewekeResult(scores[0], scores[1], _basic_ess(_halves(other)[0]), p_value)
+    return GewekeResult(scores[0], scores[1], _basic_ess(_halves(successive)[0]), p_value)
 
 
 def _halves(draws: ArrayLike) -> tuple[Array, tuple[int, ...]]:
     """Split every chain in two: shape (2 n_chains, n_draws // 2, n_quantities); and the shape of the quantities."""
     x = np.asarray(draws, dtype=np.float64)
-    if x.ndim < 2 or x.shape[1] < _FEWEST:
+    if x.ndim < 2 or x.shape[1] < _MIN_DRAWS:
         raise ValueError(
-            f"draws must have shape (n_chains, n_draws, ...) with at least {_FEWEST} draws, got {x.shape}"
+            f"draws must have shape (n_chains, n_draws, ...) with at least {_MIN_DRAWS} draws, got {x.shape}"
         )
     n_half = x.shape[1] // 2
     flat = x.reshape(*x.shape[:2], -1)

@@ -149,7 +149,7 @@ def hamiltonian_step(
 # R. M. Neal (2003). Slice sampling. Annals of Statistics 31(3).
 
 
-_MOST_WIDENINGS = 50
+_MAX_WIDENINGS = 50
 
 
 def slice_step(
@@ -186,8 +186,8 @@ def slice_step(
     low = value - width * rng.random()
     high = low + width
     # The number of widenings is split at random between the sides; otherwise the step would not be reversible.
-    left = int(rng.integers(_MOST_WIDENINGS))
-    right = _MOST_WIDENINGS - 1 - left
+    left = int(rng.integers(_MAX_WIDENINGS))
+    right = _MAX_WIDENINGS - 1 - left
     while left > 0 and log_density(low) > level:
         low, left = low - width, left - 1
     while right > 0 and log_density(high) > level:

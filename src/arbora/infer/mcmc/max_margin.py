@@ -41,9 +41,8 @@ from scipy.linalg import solve_triangular
 
 from arbora.arrays import Array, Ints
 
-_LARGEST = (
-    1e14  # of 1 / lambda: above it the Cholesky factor has no correct digit. Its probability is below 1e-7.
-)
+# Largest 1 / lambda. Above it the Cholesky factor has no correct digit; the probability of that is below 1e-7.
+_MAX_INVERSE = 1e14
 
 
 class Margin(NamedTuple):
@@ -84,10 +83,10 @@ def hinge_losses(scores: Array, labels: Ints, width: float) -> Array:
     """
     if scores.shape[1] == 1:
         return np.zeros(len(scores))
-    every = np.arange(len(scores))
-    own, others = scores[every, labels], scores.copy()
-    others[every, labels] = -np.inf
-    losses: Array = np.maximum(0.0, width + others.max(axis=1) - own)
+    rows = np.arange(len(scores))
+    label_scores, others = scores[rows, labels], scores.copy()
+    others[rows, labels] = -np.inf
+    losses: Array = np.maximum(0.0, width + others.max(axis=1) - label_scores)
     return losses
 
 
@@ -104,11 +103,11 @@ def all_hinge_losses(scores: Array, width: float) -> Array:
     if scores.shape[1] == 1:
         return np.zeros_like(scores)
     best = scores.argmax(axis=1)
-    every = np.arange(len(scores))
-    rest = scores.copy()
-    rest[every, best] = -np.inf
-    competitor = np.repeat(scores[every, best][:, None], scores.shape[1], axis=1)
-    competitor[every, best] = rest.max(axis=1)
+    rows = np.arange(len(scores))
+    others = scores.copy()
+    others[rows, best] = -np.inf
+    competitor = np.repeat(scores[rows, best][:, None], scores.shape[1], axis=1)
+    competitor[rows, best] = others.max(axis=1)
     return np.maximum(0.0, width + competitor - scores)
 
 
@@ -128,10 +127,10 @@ def draw_inverse_lambda(u: Array, rng: np.random.Generator) -> Array:
     """
     chi = rng.standard_normal(u.shape) ** 2
     root = np.sqrt(chi * (chi + 4.0 * u))
-    small = 2.0 / np.maximum(2.0 * u + chi + root, 2.0 / _LARGEST)
+    small = 2.0 / np.maximum(2.0 * u + chi + root, 2.0 / _MAX_INVERSE)
     is_small = rng.random(u.shape) * (1.0 + u * small) < 1.0
     large = np.divide(1.0, u * (u * small), where=~is_small, out=small.copy())
-    return np.minimum(large, _LARGEST)
+    return np.minimum(large, _MAX_INVERSE)
 
 
 def gaussian_terms(
@@ -154,14 +153,14 @@ def gaussian_terms(
     if scores.shape[1] == 1:
         return GaussianTerms(np.zeros(len(scores)), np.zeros(len(scores)))
     c, width, _ = margin
-    every = np.arange(len(scores))
+    rows = np.arange(len(scores))
     mine = labels == k
     others = scores.copy()
-    others[every, labels] = -np.inf
+    others[rows, labels] = -np.inf
     others[:, k] = -np.inf
-    best, own = others.max(axis=1), scores[every, labels]
-    fixed = np.maximum(0.0, width + best - own)  # A_i; 0 where no third cluster exists
-    offset = np.where(mine, width + best, width - own - fixed)  # a_i, or b_i
+    best, label_scores = others.max(axis=1), scores[rows, labels]
+    fixed = np.maximum(0.0, width + best - label_scores)  # A_i; 0 where no third cluster exists
+    offset = np.where(mine, width + best, width - label_scores - fixed)  # a_i, or b_i
     z = np.where(mine, offset - scores[:, k], offset + scores[:, k])
     inverse = draw_inverse_lambda(c * np.abs(z), rng)
     linear = c * (1.0 + c * offset * inverse)
